@@ -1,0 +1,53 @@
+package origin
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// The parts that an [Error] can blame.
+const (
+	PartURL      = "url"
+	PartScheme   = "scheme"
+	PartUserinfo = "userinfo"
+	PartHost     = "host"
+	PartAddress  = "address"
+	PartPort     = "port"
+	PartPath     = "path"
+)
+
+// maxErrorValue bounds the octets of foreign text that an Error carries.
+const maxErrorValue = 80
+
+// Error says which part of a URL or authority is not canonical, and why.
+type Error struct {
+	// Part is one of the Part constants.
+	Part string
+	// Value is the offending text, cut and escaped to printable ASCII, so that it
+	// can be logged and shown. It never holds credentials.
+	Value string
+	// Reason says in a few words what is wrong with Value.
+	Reason string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Value == "" {
+		return "origin: " + e.Part + " " + e.Reason
+	}
+	return fmt.Sprintf("origin: %s \"%s\" %s", e.Part, e.Value, e.Reason)
+}
+
+func refuse(part, value, reason string) error {
+	return &Error{Part: part, Value: printable(value), Reason: reason}
+}
+
+// printable cuts s and escapes what is not printable ASCII.
+func printable(s string) string {
+	ellipsis := ""
+	if len(s) > maxErrorValue {
+		s, ellipsis = s[:maxErrorValue], "..."
+	}
+	quoted := strconv.QuoteToASCII(s)
+	return quoted[1:len(quoted)-1] + ellipsis
+}

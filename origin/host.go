@@ -1,0 +1,179 @@
+package origin
+
+import (
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// Limits of RFC 1035 section 2.3.4 on a name, in octets of its ASCII form.
+const (
+	maxName  = 253
+	maxLabel = 63
+)
+
+// maxHost bounds what is given to the IDNA tables. A name that fits maxName can
+// be longer in UTF-8 than in punycode, but never by as much as this.
+const maxHost = 4 * maxName
+
+// lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict
+// false; UTS 46 non-transitional): case and width are folded, joiners and
+// bidirectional labels are checked. Hyphens and ASCII octets are not checked
+// here, since names such as "r3---sn-x.example" and "a_b.example" are in real
+// use; checkName has the last word on the octets.
+var lookup = idna.New(
+	idna.MapForLookup(),
+	idna.Transitional(false),
+	idna.BidiRule(),
+	idna.CheckJoiners(true),
+	idna.CheckHyphens(false),
+	idna.StrictDomainName(false),
+	idna.VerifyDNSLength(false),
+)
+
+// canonicalHost returns the one spelling of a host: a name in lower-case
+// punycode, an IPv4 address, or an IPv6 address without its brackets.
+//
+// A trailing dot is refused, not removed: "example.com." resolves to the same
+// addresses as "example.com", so it must not have rules of its own, while
+// taking the dot away would send another Host than the client asked for.
+func canonicalHost(host string) (string, error) {
+	switch {
+	case host == "":
+		return "", refuse(PartHost, "", "is empty")
+	case host[0] == '[':
+		return canonicalIPv6(strings.TrimSuffix(host[1:], "]"))
+	case len(host) > maxHost:
+		return "", refuse(PartHost, host, "is longer than 253 octets")
+	}
+	ascii := isASCII(host)
+	name := host
+	if ascii {
+		name = strings.ToLower(host)
+	}
+	if !ascii || strings.Contains(name, "xn--") {
+		mapped, err := punycode(name)
+		if err != nil {
+			return "", err
+		}
+		name = mapped
+	}
+	if err := checkName(name); err != nil {
+		return "", err
+	}
+	// Only now: full-width digits and dots have become ASCII.
+	if endsInNumber(name) {
+		return name, checkIPv4(name, ascii)
+	}
+	return name, nil
+}
+
+// punycode maps name to its ASCII form.
+func punycode(name string) (string, error) {
+	if !utf8.ValidString(name) {
+		return "", refuse(PartHost, name, "is not UTF-8")
+	}
+	mapped, err := lookup.ToASCII(name)
+	if err != nil {
+		return "", refuse(PartHost, name, "is not a valid internationalised name")
+	}
+	// The tables promise a fixed point; a key must not rest on a promise.
+	if again, err := lookup.ToASCII(mapped); err != nil || again != mapped {
+		return "", refuse(PartHost, name, "has no stable ASCII form")
+	}
+	return mapped, nil
+}
+
+// checkName refuses a name that is not letters, digits, hyphens and underscores
+// in labels of DNS length.
+func checkName(name string) error {
+	if name == "" {
+		return refuse(PartHost, "", "is empty")
+	}
+	if len(name) > maxName {
+		return refuse(PartHost, name, "is longer than 253 octets")
+	}
+	label := 0
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+			label++
+		case c == '.' && label == 0:
+			return refuse(PartHost, name, "has an empty label")
+		case c == '.':
+			label = 0
+		case c == '%':
+			return refuse(PartHost, name, "has percent-encoding")
+		default:
+			return refuse(PartHost, name, "has an octet that no host name has")
+		}
+		if label > maxLabel {
+			return refuse(PartHost, name, "has a label longer than 63 octets")
+		}
+	}
+	if label == 0 {
+		return refuse(PartHost, name, "ends in a dot")
+	}
+	return nil
+}
+
+// endsInNumber reports whether the last label of name is decimal digits or
+// starts with 0x. No top-level domain does, but what inet_aton(3) takes for an
+// address (127.1, 0x7f.1, 2130706433, 017700000001) always does, so such a name
+// is an address or nothing (WHATWG URL, "ends in a number checker").
+func endsInNumber(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if strings.HasPrefix(last, "0x") {
+		return true
+	}
+	for i := range len(last) {
+		if last[i] < '0' || last[i] > '9' {
+			return false
+		}
+	}
+	return last != ""
+}
+
+// checkIPv4 refuses every spelling of an IPv4 address but four decimal numbers
+// without leading zeros, written in ASCII.
+func checkIPv4(name string, ascii bool) error {
+	if !ascii {
+		return refuse(PartAddress, name, "was not written in ASCII digits")
+	}
+	if _, err := netip.ParseAddr(name); err != nil {
+		return refuse(PartAddress, name, "is not four decimal numbers without leading zeros")
+	}
+	return nil
+}
+
+// canonicalIPv6 checks the text between the brackets of an IPv6 literal. The
+// case of hex digits is free, as that of all hosts is (RFC 3986 section 3.2.2);
+// else only the form of RFC 5952 is taken.
+func canonicalIPv6(s string) (string, error) {
+	if strings.IndexByte(s, '%') >= 0 {
+		return "", refuse(PartAddress, s, "has a zone")
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || !addr.Is6() {
+		return "", refuse(PartAddress, s, "is not IPv6")
+	}
+	if addr.Is4In6() {
+		return "", refuse(PartAddress, s, "is the IPv4 address "+addr.Unmap().String())
+	}
+	canonical := addr.String()
+	if canonical != strings.ToLower(s) {
+		return "", refuse(PartAddress, s, "is not canonical (RFC 5952): write "+canonical)
+	}
+	return canonical, nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,117 @@
+// Package origin names the scope of a robots.txt file and the target of a
+// request, each in one canonical spelling.
+//
+// RFC 9309 section 2.3 ties a robots.txt to a scheme, an authority and a port;
+// Google's documentation (seed 000) adds that an internationalised name equals
+// its punycode form, that the default port equals no port and that an address
+// literal is only itself. Everything that is kept per site in Crawlgate (rules,
+// clocks, policy, log fields) is keyed by an [Origin], so two spellings of one
+// site must never give two origins, and no spelling may give the origin of
+// another site. What cannot be spelled canonically without guessing is refused
+// with an [*Error].
+//
+// All functions are pure and safe for concurrent use.
+package origin
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Schemes that have origins. RFC 9309 section 2.3 leaves the set open; seed 002
+// names these three.
+const (
+	schemeHTTP  = "http"
+	schemeHTTPS = "https"
+	schemeFTP   = "ftp"
+)
+
+// Origin is the scope of one robots.txt (RFC 9309 section 2.3): it holds for
+// one scheme on one host at one port and for nothing else.
+//
+// Origins are comparable: those made by [Parse], [FromURL] and [FromAuthority]
+// are equal exactly if they name the same scope, and exactly if their strings
+// are equal. The zero value is no origin.
+type Origin struct {
+	// Scheme is "http", "https" or "ftp".
+	Scheme string
+	// Host is a lower-case ASCII (punycode) name without a trailing dot, an IPv4
+	// address in dotted decimal, or an IPv6 address in the form of RFC 5952
+	// without brackets.
+	Host string
+	// Port is the effective port: the scheme's default if none was given, never 0.
+	Port uint16
+}
+
+// IsZero reports whether o is the zero value, which is no origin.
+func (o Origin) IsZero() bool { return o == Origin{} }
+
+// String returns the ASCII serialisation of o, such as "https://example.com" or
+// "http://[::1]:8080", with the scheme's default port left out. It is the key
+// under which an origin is stored; [Parse] is its inverse. The zero value gives
+// the empty string.
+func (o Origin) String() string {
+	if o.IsZero() {
+		return ""
+	}
+	return o.Scheme + "://" + o.Authority()
+}
+
+// Authority returns host[:port] as in [Origin.String]: an IPv6 address has its
+// brackets, the scheme's default port is left out. This is the value of the
+// Host field of a request to o.
+func (o Origin) Authority() string {
+	if o.Port == defaultPort(o.Scheme) {
+		return o.bracketedHost()
+	}
+	return o.HostPort()
+}
+
+// HostPort returns host:port for dialing, the port always included.
+func (o Origin) HostPort() string {
+	return o.bracketedHost() + ":" + strconv.Itoa(int(o.Port))
+}
+
+// Addr returns the address of an origin whose host is an IP literal, and
+// whether it is one. The rules of such an origin hold for requests that name
+// the address, not for names that resolve to it (seed 000).
+func (o Origin) Addr() (netip.Addr, bool) {
+	if !isIPv6(o.Host) && !endsInNumber(o.Host) {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(o.Host)
+	return addr, err == nil
+}
+
+// RobotsURL returns the only URL at which the rules of o are found (RFC 9309
+// section 2.3).
+func (o Origin) RobotsURL() string {
+	return o.String() + "/robots.txt"
+}
+
+func (o Origin) bracketedHost() string {
+	if isIPv6(o.Host) {
+		return "[" + o.Host + "]"
+	}
+	return o.Host
+}
+
+// isIPv6 reports whether a canonical host is an IPv6 address: no other host has
+// a colon.
+func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
+
+// defaultPort returns the port that a URL of the scheme means when it names
+// none, 0 for a scheme without origins.
+func defaultPort(scheme string) uint16 {
+	switch scheme {
+	case schemeHTTP:
+		return 80
+	case schemeHTTPS:
+		return 443
+	case schemeFTP:
+		return 21
+	default:
+		return 0
+	}
+}
