@@ -1,0 +1,108 @@
+package fetch
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Next returns the record that follows r when an attempt came to out at now. It
+// is a pure function: equal arguments give equal records. For an origin that has
+// no record yet, r is Record{Origin: o}.
+//
+//   - A good answer (rules or absent) replaces everything: it ends the run of
+//     failures and withdraws the last good copy. It holds for the answer's
+//     max-age between MinTTL and TTL, for MinTTL with no-cache or no-store, and
+//     for TTL if it does not say.
+//   - A failure starts a run or continues it. A good answer inside its TTL stays
+//     in force; once that has ended the record is unreachable.
+//   - A canceled attempt changes nothing.
+//
+// Pauses between attempts double from RetryMin to RetryMax with a jitter that
+// follows from the origin, the run and the attempt. Retry-After, up to a day,
+// makes a pause longer, never shorter.
+func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
+	p, now = p.normal(), wall(now).UTC()
+	switch out.Kind {
+	case KindRules, KindAbsent:
+		return p.afterAnswer(r.Origin, out, now)
+	default:
+		if out.Cause == CauseCanceled {
+			return r
+		}
+		return p.afterFailure(r, out, now)
+	}
+}
+
+func (p Policy) afterAnswer(o origin.Origin, out Outcome, now time.Time) Record {
+	n := Record{
+		Origin:     o,
+		State:      StateAbsent,
+		Cause:      out.Cause,
+		Detail:     out.Detail,
+		Status:     out.Status,
+		Hops:       out.Hops,
+		FetchedAt:  now,
+		FreshUntil: now.Add(p.lifetime(out)),
+	}
+	if out.Kind == KindRules {
+		n.State = StateRules
+		n.Body, n.SHA256, n.Truncated = out.Body, sha256.Sum256(out.Body), out.Truncated
+	}
+	return n
+}
+
+// lifetime is the TTL of a good answer.
+func (p Policy) lifetime(out Outcome) time.Duration {
+	switch {
+	case out.NoCache:
+		return p.MinTTL
+	case out.HasMaxAge:
+		return min(max(out.MaxAge, p.MinTTL), p.TTL)
+	default:
+		return p.TTL
+	}
+}
+
+func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
+	// A run that begins in the future, or before there were clocks, was dated by
+	// a wrong clock. It begins anew: that can only postpone what its end permits.
+	if !r.failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
+		r.UnreachableSince, r.Attempts = now, 0
+	}
+	r.Attempts = max(r.Attempts, 0)
+	if r.Attempts < math.MaxInt32 {
+		r.Attempts++
+	}
+	r.NextAttempt = now.Add(max(p.pause(r.Origin, r.UnreachableSince, r.Attempts), min(out.RetryAfter, maxRetryAfter)))
+	r.LastFailure = Failure{At: now, Cause: out.Cause, Detail: out.Detail, Status: out.Status, Hops: out.Hops}
+	if p.inForce(&r, now) {
+		return r
+	}
+	return unreachable(r, r.LastFailure)
+}
+
+// pause is the time between the given failure of a run and the next attempt:
+// RetryMin doubled with each failure, and up to half as much again so that
+// origins which failed together are not retried together; never outside RetryMin
+// and RetryMax. The same failure always gives the same pause, on every gateway
+// that shares the record.
+func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Duration {
+	low := p.RetryMin
+	for i := 1; i < attempt && low < p.RetryMax; i++ {
+		low *= 2
+	}
+	high := low + low/2
+	if high > p.RetryMax {
+		high = p.RetryMax
+		low = min(low, max(p.RetryMin, high/4*3))
+	}
+	seed := append([]byte(o.String()), '\n')
+	seed = binary.BigEndian.AppendUint64(seed, uint64(since.UnixNano())) //nolint:gosec // any bit pattern will do
+	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt))          //nolint:gosec // never negative
+	sum := sha256.Sum256(seed)
+	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1)) //nolint:gosec // below high-low+1, which fits
+}

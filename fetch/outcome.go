@@ -1,0 +1,165 @@
+package fetch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Kind is what one retrieval of a robots.txt came to (RFC 9309 section 2.3.1).
+// The zero value is KindUnreachable: whatever nobody set permits nothing.
+type Kind uint8
+
+const (
+	// KindUnreachable means that nothing is known: server error, 429, network
+	// failure, invalid or incomplete answer (RFC 9309 section 2.3.1.4).
+	KindUnreachable Kind = iota
+	// KindRules means that there is a robots.txt, possibly an empty one (section 2.3.1.1).
+	KindRules
+	// KindAbsent means that the site says it has none (section 2.3.1.3, and the
+	// redirects of section 2.3.1.2 that lead nowhere).
+	KindAbsent
+)
+
+// String returns "unreachable", "rules" or "absent".
+func (k Kind) String() string {
+	switch k {
+	case KindRules:
+		return "rules"
+	case KindAbsent:
+		return "absent"
+	default:
+		return "unreachable"
+	}
+}
+
+// Cause says why a retrieval did not give rules. The set is closed: log fields,
+// metric labels and documentation may list it. The empty cause goes with rules.
+type Cause string
+
+const (
+	// CauseStatus is a status code: 4xx for absent, 429 and 5xx for unreachable.
+	CauseStatus Cause = "status"
+	// CauseRedirects is a redirect that cannot be followed to an end: one too
+	// many, a loop, no Location, or a Location that is no http or https URL. Absent.
+	CauseRedirects Cause = "redirects"
+	// CauseSoft404 is a 5xx that was proven to be the site's "not found" page. Absent.
+	CauseSoft404 Cause = "soft_404"
+	// CauseDNS is a name that did not resolve.
+	CauseDNS Cause = "dns"
+	// CauseConnect is a connection that was refused or had no route.
+	CauseConnect Cause = "connect"
+	// CauseTLS is a failed handshake or certificate.
+	CauseTLS Cause = "tls"
+	// CauseTimeout is any of the time limits: connect, header, stalled body, total.
+	CauseTimeout Cause = "timeout"
+	// CauseReset is a connection that ended before the response header did.
+	CauseReset Cause = "reset"
+	// CauseTruncated is a body that ended early or broke off.
+	CauseTruncated Cause = "truncated"
+	// CauseEncoding is a content coding that is unknown, or whose data is broken.
+	CauseEncoding Cause = "encoding"
+	// CauseProtocol is an answer that HTTP does not allow here: malformed, a
+	// final 1xx, 206 or 304 unasked for, a status outside 100 to 599.
+	CauseProtocol Cause = "protocol"
+	// CauseForbiddenAddress is a refusal by our own address guard, at the first
+	// hop or at a later one.
+	CauseForbiddenAddress Cause = "forbidden_address"
+	// CauseFTP is a reply of an FTP server: 550 to RETR for absent, any other
+	// refusal for unreachable.
+	CauseFTP Cause = "ftp"
+	// CauseCanceled is a retrieval that its caller gave up. It says nothing about
+	// the origin: [Policy.Next] ignores it.
+	CauseCanceled Cause = "canceled"
+)
+
+// Causes lists every non-empty cause, in the order of their declaration.
+func Causes() []Cause {
+	return []Cause{
+		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
+		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
+		CauseForbiddenAddress, CauseFTP, CauseCanceled,
+	}
+}
+
+// Outcome is the result of one retrieval. A failure is an Outcome too: the zero
+// value is unreachable. It is a value; its slices are not written to after
+// [Fetcher.Fetch] has returned and must not be by anyone else.
+type Outcome struct {
+	Kind  Kind
+	Cause Cause
+	// Detail is one short line of printable ASCII for people: no credentials, no
+	// addresses of our own network, at most 200 octets. Not to be parsed.
+	Detail string
+	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
+	Status int
+	// Body is the text of the file after decoding, at most Config.MaxSize octets.
+	// Only with KindRules.
+	Body []byte
+	// Truncated says that the file is longer than Body (RFC 9309 section 2.5).
+	Truncated bool
+	// Hops are the URLs that redirects led to, in order, each cut to 512 octets
+	// of printable ASCII.
+	Hops []string
+	// RetryAfter is when the server wants to be asked again, counted from the
+	// answer: 0 if it did not say, at most a day.
+	RetryAfter time.Duration
+	// MaxAge is the freshness lifetime that the last hop gave its answer, less
+	// the Age that the answer already had. It counts only if HasMaxAge.
+	MaxAge    time.Duration
+	HasMaxAge bool
+	// NoCache says that the last hop forbade reuse (no-cache or no-store).
+	NoCache bool
+	// Final is the origin whose own robots.txt answered last: set only when hops
+	// led to another origin's path /robots.txt without a query. See [Outcome.Shared].
+	Final origin.Origin
+	// Started and Duration are by the fetcher's clock.
+	Started  time.Time
+	Duration time.Duration
+}
+
+// Shared returns the outcome as the one of the origin at which the redirects
+// ended, for a record of its own, and whether there is such a thing: only a good
+// answer, and only from a path that is exactly /robots.txt, is as true for that
+// origin as if it had been asked first (NUTCH-2581 is what happens otherwise).
+func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
+	byStatus := out.Kind == KindRules || out.Kind == KindAbsent && out.Cause == CauseStatus
+	if out.Final.IsZero() || !byStatus {
+		return origin.Origin{}, Outcome{}, false
+	}
+	o := out.Final
+	out.Final, out.Hops = origin.Origin{}, nil
+	return o, out, true
+}
+
+// maxDetail and maxHop bound what a server can put into our records and logs.
+const (
+	maxDetail = 200
+	maxHop    = 512
+)
+
+// printable returns s as one line of printable ASCII of at most limit octets.
+// What is not printable is shown as a question mark, a cut as three dots.
+func printable(s string, limit int) string {
+	cut := len(s) > limit
+	if cut {
+		s = s[:limit-len("...")]
+	}
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	if cut {
+		s += "..."
+	}
+	return s
+}
+
+// detailf formats an Outcome's Detail.
+func detailf(format string, args ...any) string {
+	return printable(fmt.Sprintf(format, args...), maxDetail)
+}

@@ -1,0 +1,137 @@
+package fetch
+
+import (
+	"time"
+)
+
+// Mode says what an unreachable robots.txt permits. The zero value is ModeSpec.
+type Mode uint8
+
+const (
+	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last
+	// good copy if there is one, else permits everything (RFC 9309 section
+	// 2.3.1.4, seed 000).
+	ModeSpec Mode = iota
+	// ModeStale uses the last good copy at once; without one it is ModeSpec.
+	ModeStale
+	// ModeGoogle refuses everything for 12 hours, then uses the last good copy;
+	// without one, and after Policy.UnreachableFor, it is ModeSpec.
+	ModeGoogle
+	// ModeStrict refuses everything without end.
+	ModeStrict
+)
+
+// String returns "spec", "stale", "google" or "strict".
+func (m Mode) String() string {
+	switch m {
+	case ModeSpec:
+		return "spec"
+	case ModeStale:
+		return "stale"
+	case ModeGoogle:
+		return "google"
+	default:
+		return "strict"
+	}
+}
+
+// Limits that no configuration moves.
+const (
+	// maxTTL is the longest use of a good answer (RFC 9309 section 2.4).
+	maxTTL = 24 * time.Hour
+	// maxRetryAfter is how far a Retry-After is honoured.
+	maxRetryAfter = 24 * time.Hour
+	// googleHold is how long ModeGoogle refuses before it uses the last good copy.
+	googleHold = 12 * time.Hour
+	// maxSkew is how far in the future a record's date may lie before it is taken
+	// for that of a wrong clock. Gateways that share a store differ by less.
+	maxSkew = 2 * time.Minute
+	// refreshAt is the share of the TTL, in percent, after which an early refresh is due.
+	refreshAt = 80
+)
+
+// Policy is how records age. Its methods are pure: they read no clock and keep
+// no state. Fields that are zero or negative take the value of [DefaultPolicy],
+// so the zero Policy is the default one.
+type Policy struct {
+	// Mode says what an unreachable file permits; default ModeSpec.
+	Mode Mode
+	// UnreachableFor is how long ModeSpec refuses, from the first failure of the
+	// unbroken run; default 30 days.
+	UnreachableFor time.Duration
+	// TTL is how long a good answer holds that does not say so itself, and the
+	// longest that it can say; default and ceiling 24 h (RFC 9309 section 2.4).
+	TTL time.Duration
+	// MinTTL is the shortest that an answer can say; default 5 min, at most TTL.
+	MinTTL time.Duration
+	// RetryMin and RetryMax are the first and the longest pause between attempts
+	// while unreachable; default 1 min and 1 h, at most a day.
+	RetryMin, RetryMax time.Duration
+	// ForbiddenDisallow makes 401 and 403 refuse everything. By default they
+	// permit everything, as any 4xx (RFC 9309 section 2.3.1.3).
+	ForbiddenDisallow bool
+}
+
+// DefaultPolicy returns the policy of the specification.
+func DefaultPolicy() Policy {
+	return Policy{
+		Mode:           ModeSpec,
+		UnreachableFor: 30 * 24 * time.Hour,
+		TTL:            maxTTL,
+		MinTTL:         5 * time.Minute,
+		RetryMin:       time.Minute,
+		RetryMax:       time.Hour,
+	}
+}
+
+// normal fills in defaults and puts contradictory values in order.
+func (p Policy) normal() Policy {
+	d := DefaultPolicy()
+	if p.UnreachableFor <= 0 {
+		p.UnreachableFor = d.UnreachableFor
+	}
+	if p.TTL <= 0 || p.TTL > maxTTL {
+		p.TTL = d.TTL
+	}
+	if p.MinTTL <= 0 {
+		p.MinTTL = d.MinTTL
+	}
+	if p.RetryMin <= 0 {
+		p.RetryMin = d.RetryMin
+	}
+	if p.RetryMax <= 0 {
+		p.RetryMax = d.RetryMax
+	}
+	p.MinTTL = min(p.MinTTL, p.TTL)
+	p.RetryMin = min(p.RetryMin, maxRetryAfter)
+	p.RetryMax = min(max(p.RetryMax, p.RetryMin), maxRetryAfter)
+	return p
+}
+
+// Access is what a record permits. The zero value permits nothing.
+type Access uint8
+
+const (
+	// AccessDeny refuses every path.
+	AccessDeny Access = iota
+	// AccessRules lets the rules of Record.Body decide.
+	AccessRules
+	// AccessLastGood lets the rules of the last good copy decide: see [Record.Text].
+	AccessLastGood
+	// AccessAllow permits every path.
+	AccessAllow
+)
+
+// String returns "deny", "rules", "last_good" or "allow".
+func (a Access) String() string {
+	switch a {
+	case AccessRules:
+		return "rules"
+	case AccessLastGood:
+		return "last_good"
+	case AccessAllow:
+		return "allow"
+	default:
+		return "deny"
+	}
+}

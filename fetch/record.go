@@ -1,0 +1,117 @@
+package fetch
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// State is what is known of an origin's robots.txt. The zero value, and every
+// value outside the declared ones, permits nothing.
+type State uint8
+
+const (
+	// StateUnknown means that the file was never asked for.
+	StateUnknown State = iota
+	// StateRules means that there is a file; Record.Body is its text.
+	StateRules
+	// StateAbsent means that the site says it has none.
+	StateAbsent
+	// StateUnreachable means that the site gave no valid answer of late.
+	StateUnreachable
+)
+
+// String returns "unknown", "rules", "absent" or "unreachable".
+func (s State) String() string {
+	switch s {
+	case StateRules:
+		return "rules"
+	case StateAbsent:
+		return "absent"
+	case StateUnreachable:
+		return "unreachable"
+	default:
+		return "unknown"
+	}
+}
+
+// Record is all that is kept about the robots.txt of one origin: the answer in
+// force and the run of failures since. [Policy.Next] makes one from its
+// predecessor; nothing else needs to write to it. It holds facts only: what they
+// permit, [Policy.Access] says, so that a changed policy needs no new fetch.
+//
+// A record holds at most one body: Body in StateRules, LastGood's in
+// StateUnreachable. Bodies are shared between records and must not be changed.
+// The zero Record permits nothing.
+type Record struct {
+	Origin origin.Origin
+	State  State
+	// Cause, Detail, Status and Hops describe the answer that led to State, as in
+	// [Outcome]. Cause is empty in StateRules.
+	Cause  Cause
+	Detail string
+	Status int
+	Hops   []string
+	// Body is the text in force, in StateRules only; SHA256 is its hash and
+	// Truncated says that the file went on.
+	Body      []byte
+	SHA256    [sha256.Size]byte
+	Truncated bool
+	// FetchedAt and FreshUntil bound the time in which a good answer (rules or
+	// absent) is in force. FetchedAt of an unreachable record is that of its
+	// last attempt, its FreshUntil is zero.
+	FetchedAt, FreshUntil time.Time
+	// UnreachableSince is the first failure of the unbroken run, zero if the last
+	// attempt was good. It may be set while an older good answer is in force.
+	UnreachableSince time.Time
+	// Attempts counts the failures of that run.
+	Attempts int
+	// NextAttempt is the earliest time for another attempt after a failure.
+	NextAttempt time.Time
+	// LastFailure is the latest failure of that run.
+	LastFailure Failure
+	// LastGood is the copy in force before the run, in StateUnreachable only. Nil
+	// if there was none, or if the site's last good answer was that it has no file.
+	LastGood *Copy
+}
+
+// Copy is the text of a robots.txt with its date.
+type Copy struct {
+	Body      []byte
+	SHA256    [sha256.Size]byte
+	FetchedAt time.Time
+	Truncated bool
+}
+
+// Failure is one attempt that got no valid answer; its fields are as in [Outcome].
+type Failure struct {
+	At     time.Time
+	Cause  Cause
+	Detail string
+	Status int
+	Hops   []string
+}
+
+// Text returns the one body that the record holds, if any: the text in force, or
+// the last good copy. It must be compiled if [Policy.Access] says AccessRules or
+// AccessLastGood.
+func (r Record) Text() (Copy, bool) {
+	switch {
+	case r.State == StateRules:
+		return Copy{Body: r.Body, SHA256: r.SHA256, FetchedAt: r.FetchedAt, Truncated: r.Truncated}, true
+	case r.State == StateUnreachable && r.LastGood != nil:
+		return *r.LastGood, true
+	default:
+		return Copy{}, false
+	}
+}
+
+// emptySHA256 is the hash of no octets.
+var emptySHA256 = sha256.Sum256(nil)
+
+// whole reports whether the body that the hash speaks of is there. A store that
+// lost a body must not turn its rules into those of an empty file.
+func (c Copy) whole() bool {
+	return len(c.Body) > 0 || c.SHA256 == emptySHA256
+}
