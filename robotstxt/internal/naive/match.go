@@ -1,0 +1,151 @@
+package naive
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Canonical is the form in which targets are compared (RFC 9309 section 2.2.2): no fragment, a leading slash,
+// hex digits of escapes in capitals, escapes of unreserved octets resolved, octets that no URI may hold escaped.
+func Canonical(target string) string {
+	target, _, _ = strings.Cut(target, "#")
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	return strings.Join(escapes(target), "")
+}
+
+// escapes cuts s into single octets and canonical escapes.
+func escapes(s string) []string {
+	var out []string
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			escape := strings.ToUpper(s[i : i+3])
+			var octet byte
+			fmt.Sscanf(escape, "%%%02X", &octet)
+			i += 2
+			if isUnreserved(octet) && !(isHex(octet) && afterBrokenPercent(out)) {
+				escape = string(rune(octet))
+			}
+			out = append(out, escape)
+			continue
+		}
+		if c <= ' ' || c >= 0x7F || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
+			out = append(out, fmt.Sprintf("%%%02X", c))
+			continue
+		}
+		out = append(out, string(rune(c)))
+	}
+	return out
+}
+
+// afterBrokenPercent: a hex digit written here could make an escape of a percent sign that was none.
+func afterBrokenPercent(out []string) bool {
+	n := len(out)
+	return n > 0 && out[n-1] == "%" ||
+		n > 1 && out[n-2] == "%" && len(out[n-1]) == 1 && isHex(out[n-1][0])
+}
+
+func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
+
+func isUnreserved(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// element of a path pattern: one octet, any run of octets (*), or the end ($).
+type element struct {
+	any, end bool
+	octet    byte
+}
+
+// match returns the number of octets of the rule if it matches t, else 0.
+func (r rule) match(t string) int {
+	special, inQuery := false, false // what the rule's second chance is about
+	var plain, loose []element
+	add := func(es *[]element, s string) {
+		for i := range len(s) {
+			*es = append(*es, element{octet: s[i]})
+		}
+	}
+	text, atEnd := strings.CutSuffix(r.text, "$")
+	seenQuery := false
+	for i, part := range strings.Split(text, "*") {
+		if i > 0 {
+			plain, loose = append(plain, element{any: true}), append(loose, element{any: true})
+		}
+		for _, e := range escapes(part) {
+			add(&plain, e)
+			switch d := unescape(e); {
+			case e == "%24" || e == "%2A":
+				special = true
+				add(&loose, d)
+			case seenQuery && strings.Contains(":/?@[]", d):
+				inQuery = true
+				add(&loose, d)
+			default:
+				add(&loose, e)
+			}
+			seenQuery = seenQuery || e == "?"
+		}
+	}
+	if atEnd {
+		plain, loose = append(plain, element{end: true}), append(loose, element{end: true})
+	}
+	if run(plain, t) || (special || inQuery) && run(loose, loosen(t, special, inQuery)) {
+		return len(plain)
+	}
+	return 0
+}
+
+// unescape resolves a canonical escape; a single octet is itself.
+func unescape(e string) string {
+	if len(e) == 1 {
+		return e
+	}
+	var octet byte
+	fmt.Sscanf(e, "%%%02X", &octet)
+	return string([]byte{octet})
+}
+
+// loosen resolves the escapes of a canonical target that a second chance may ignore.
+func loosen(t string, special, inQuery bool) string {
+	var b strings.Builder
+	seenQuery := false
+	for _, e := range escapes(t) {
+		switch d := unescape(e); {
+		case special && (e == "%24" || e == "%2A"), inQuery && seenQuery && strings.Contains(":/?@[]", d):
+			b.WriteString(d)
+		default:
+			b.WriteString(e)
+		}
+		seenQuery = seenQuery || e == "?"
+	}
+	return b.String()
+}
+
+// run follows all positions that the elements so far can have reached.
+func run(pattern []element, t string) bool {
+	at := map[int]bool{0: true}
+	for _, e := range pattern {
+		next := map[int]bool{}
+		for p := range at {
+			switch {
+			case e.any:
+				for q := p; q <= len(t); q++ {
+					next[q] = true
+				}
+			case e.end:
+				if p == len(t) {
+					return true
+				}
+			case p < len(t) && t[p] == e.octet:
+				next[p+1] = true
+			}
+		}
+		if at = next; len(at) == 0 {
+			return false
+		}
+	}
+	return true
+}
