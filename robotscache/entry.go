@@ -1,0 +1,123 @@
+package robotscache
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Entry is what the cache knows of one origin at one moment: a record and the
+// ruleset compiled from its text. It never changes; a new fetch makes a new
+// Entry. A nil *Entry denies. All methods are safe for concurrent use.
+type Entry struct {
+	record fetch.Record
+	policy fetch.Policy
+	text   fetch.Copy                // the record's one body, zero if it has none
+	rules  func() *robotstxt.Ruleset // of text; nil if there is none
+	size   int                       // bytes of the compiled ruleset
+
+	// What the cache notes on its own copy; no part of what the entry says.
+	asked  atomic.Bool  // a request was answered from it
+	holdTo atomic.Int64 // no further refresh is asked for before, in Unix ns
+}
+
+// NewEntry compiles the text of a record that is to be judged by the policy p. A
+// last good copy is compiled when a [View] first needs it, as most never are.
+//
+// NewEntry keeps the record's slices: the caller must not change them any more.
+func NewEntry(r fetch.Record, p fetch.Policy) *Entry {
+	return newEntry(r, p, nil)
+}
+
+// lazyFactor is what a ruleset takes for each byte of its text, for the cost of
+// one that is not compiled yet: the corpus' average, rounded up.
+const lazyFactor = 4
+
+// newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one
+// and it has the same text.
+func newEntry(r fetch.Record, p fetch.Policy, old *Entry) *Entry {
+	e := &Entry{record: r, policy: p}
+	text, ok := r.Text()
+	if !ok {
+		return e
+	}
+	e.text = text
+	switch {
+	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256:
+		e.rules, e.size = old.rules, old.size
+	case r.State == fetch.StateRules:
+		rules := robotstxt.Parse(text.Body)
+		e.rules, e.size = func() *robotstxt.Ruleset { return rules }, rules.Size()
+	default:
+		e.rules = sync.OnceValue(func() *robotstxt.Ruleset { return robotstxt.Parse(text.Body) })
+		e.size = lazyFactor * len(text.Body)
+	}
+	return e
+}
+
+// Record returns the record. Its slices are shared with the cache and must not
+// be changed.
+func (e *Entry) Record() fetch.Record {
+	if e == nil {
+		return fetch.Record{}
+	}
+	return e.record
+}
+
+// View is what an Entry means for crawling at one moment. The zero value denies.
+type View struct {
+	// Access says whether the rules decide, or one answer for every path.
+	Access fetch.Access
+	// Rules is the ruleset that decides. It is set exactly if Access is
+	// fetch.AccessRules or fetch.AccessLastGood.
+	Rules *robotstxt.Ruleset
+
+	// State is the record's as it stands at the time asked for (an answer whose
+	// time ended during a run of failures is unreachable); Cause is why it is not
+	// rules.
+	State fetch.State
+	Cause fetch.Cause
+	// SHA256 is that of the text that decides, zero where none does.
+	SHA256 [32]byte
+	// FetchedAt is when the text that decides was fetched or, where none does,
+	// when the origin gave the answer that is in force.
+	FetchedAt time.Time
+	// FreshUntil is when the answer in force must be asked for again; zero while
+	// the origin is unreachable.
+	FreshUntil time.Time
+	// RetryAt is when an origin that did not answer may next be asked; zero if
+	// its last answer was good.
+	RetryAt time.Time
+}
+
+// View judges the entry at the time now. It allocates nothing, except that the
+// first call which falls back on a last good copy compiles it.
+func (e *Entry) View(now time.Time) View {
+	if e == nil {
+		return View{}
+	}
+	r := e.policy.Settle(e.record, now)
+	v := View{
+		Access:     e.policy.Access(r, now),
+		State:      r.State,
+		Cause:      r.Cause,
+		FetchedAt:  r.FetchedAt,
+		FreshUntil: r.FreshUntil,
+		RetryAt:    r.NextAttempt,
+	}
+	switch v.Access {
+	case fetch.AccessAllow:
+		return v
+	case fetch.AccessRules, fetch.AccessLastGood:
+		if e.rules != nil {
+			v.Rules, v.SHA256, v.FetchedAt = e.rules(), e.text.SHA256, e.text.FetchedAt
+			return v
+		}
+	case fetch.AccessDeny:
+	}
+	v.Access = fetch.AccessDeny
+	return v
+}

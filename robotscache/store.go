@@ -1,0 +1,84 @@
+package robotscache
+
+import (
+	"context"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// MaxList is the most records that one call of [Store.List] returns.
+const MaxList = 1000
+
+// Store keeps the records of origins beyond the life of the process. The cache's
+// hot tier may drop anything at any time, so the store is where the 30-day clock
+// of an unreachable origin lives.
+//
+// Concurrency: every method may be called by many goroutines at once. The cache
+// calls Save for one origin by one goroutine at a time; other processes that
+// share the medium keep no such order, and there the record with the later
+// attempt wins.
+//
+// Blocking: Load, Body, List and History do I/O on the caller's goroutine. Save
+// may return when the record is only queued, and blocks while the queue is full.
+// All give up when ctx ends, as far as their medium can, and no store waits
+// longer than a bound of its own.
+//
+// Trust: the caller vouches for what it saves. A store vouches that it returns
+// what was saved or an error: it checks each body against its SHA-256, and
+// returns no record whose text is missing. It does not judge age: records past
+// their time are returned like others.
+//
+// Ownership: a record's slices are shared after Save and after Load. Neither
+// side changes them.
+//
+// Errors: ErrNotFound, ErrUnavailable and ErrCorrupt are found with errors.Is;
+// an error of ctx is passed on. Any other error has the text for the operator,
+// with the path or address of the store.
+type Store interface {
+	// Load returns the record of o with its text. It sees each Save that has
+	// returned, durable or not.
+	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
+
+	// Save replaces the record of r.Origin and notes the version in the history.
+	// When it returns nil the record is visible to Load; that it is durable is
+	// promised by Flush, or by the store's own schedule, which it documents.
+	Save(ctx context.Context, r fetch.Record) error
+
+	// Delete forgets o: its record, its history, and the bodies that nobody else
+	// has. To delete what is not there is no error. Durable as Save is.
+	Delete(ctx context.Context, o origin.Origin) error
+
+	// List returns up to limit records (at most MaxList; 0 means MaxList) whose
+	// origin.String() sorts after the string given, in that order, WITHOUT bodies:
+	// Body and LastGood.Body are nil, the hashes are set. Fewer than limit records
+	// mean that there are no more.
+	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
+
+	// History returns the versions that the robots.txt of o has had, the newest
+	// first, the one in force included. How many are kept is the store's setting.
+	History(ctx context.Context, o origin.Origin) ([]Version, error)
+
+	// Body returns the text with the given SHA-256 if a record or a history of
+	// any origin refers to it.
+	Body(ctx context.Context, sha [32]byte) ([]byte, error)
+
+	// Flush returns nil when every Save and Delete that had returned before the
+	// call is durable.
+	Flush(ctx context.Context) error
+
+	// Close flushes and releases everything. Later calls return an error.
+	Close() error
+}
+
+// Leaser is what a store shared by several gateways can do in addition: it lets
+// one of them fetch an origin while the others wait for its record.
+type Leaser interface {
+	// Lease asks for the right to fetch o. If acquired is false another gateway
+	// has it, for at most the ttl that it asked for. Otherwise the caller has it
+	// until it calls release or the ttl is over, whatever comes first; release
+	// gives back only this lease, is never nil then, does not block for long and
+	// may be called once. With an error nothing is known and no lease is held.
+	Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (release func(), acquired bool, err error)
+}

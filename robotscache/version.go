@@ -1,0 +1,54 @@
+package robotscache
+
+import (
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+// Version is one stretch of an origin's history: a text or a state that was in
+// force without a break from FirstSeen to LastSeen.
+type Version struct {
+	State fetch.State
+	// Cause and Status are those of the latest answer of the stretch.
+	Cause  fetch.Cause
+	Status int
+	// SHA256 and Size are those of the text in force, zero unless State is rules.
+	SHA256 [32]byte
+	Size   int
+	// FirstSeen and LastSeen are the first and the latest retrieval that gave it.
+	FirstSeen, LastSeen time.Time
+}
+
+// VersionOf returns the version that a record makes by itself.
+func VersionOf(r fetch.Record) Version {
+	v := Version{
+		State:     r.State,
+		Cause:     r.Cause,
+		Status:    r.Status,
+		FirstSeen: r.FetchedAt,
+		LastSeen:  r.FetchedAt,
+	}
+	if r.State == fetch.StateRules {
+		v.SHA256, v.Size = r.SHA256, len(r.Body)
+	}
+	return v
+}
+
+// Continues reports whether v is the same text or state as older, so that both
+// are one stretch. The causes of an unreachable origin may alternate within one:
+// they must not push its texts out of a bounded history.
+func (v Version) Continues(older Version) bool {
+	return v.State == older.State && v.SHA256 == older.SHA256
+}
+
+// AddVersion returns a history, newest first and at most keep long, to which v
+// has been added. The given slice is not changed.
+func AddVersion(history []Version, v Version, keep int) []Version {
+	if len(history) > 0 && v.Continues(history[0]) {
+		v.FirstSeen = history[0].FirstSeen
+		history = history[1:]
+	}
+	history = append([]Version{v}, history...)
+	return history[:min(len(history), max(keep, 1))]
+}
