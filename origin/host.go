@@ -14,8 +14,8 @@ const (
 	maxLabel = 63
 )
 
-// maxHost bounds what is given to the IDNA tables. A name that fits maxName can
-// be longer in UTF-8 than in punycode, but never by as much as this.
+// maxHost bounds what is given to the IDNA tables, in octets of UTF-8: the
+// longest name if each of its letters has four octets.
 const maxHost = 4 * maxName
 
 // lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict
@@ -35,10 +35,6 @@ var lookup = idna.New(
 
 // canonicalHost returns the one spelling of a host: a name in lower-case
 // punycode, an IPv4 address, or an IPv6 address without its brackets.
-//
-// A trailing dot is refused, not removed: "example.com." resolves to the same
-// addresses as "example.com", so it must not have rules of its own, while
-// taking the dot away would send another Host than the client asked for.
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":
@@ -78,6 +74,9 @@ func punycode(name string) (string, error) {
 	mapped, err := lookup.ToASCII(name)
 	if err != nil {
 		return "", refuse(PartHost, name, "is not a valid internationalised name")
+	}
+	if mapped == name {
+		return name, nil
 	}
 	// The tables promise a fixed point; a key must not rest on a promise.
 	if again, err := lookup.ToASCII(mapped); err != nil || again != mapped {

@@ -16,11 +16,11 @@ import (
 // the host, which url.Parse has already decoded for FromURL.
 func Parse(rawURL string) (Origin, error) {
 	if hasControl(rawURL) {
-		return Origin{}, refuse(PartURL, rawURL[:strings.IndexFunc(rawURL, isControl)], "is followed by a control octet")
+		return Origin{}, refuse(PartURL, "", "has a control octet")
 	}
 	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
-		return Origin{}, refuse(PartURL, "", "is not absolute: it has no ://")
+	if !ok || strings.ContainsAny(scheme, ":/?#@") {
+		return Origin{}, refuse(PartURL, "", "is not absolute: it does not start with scheme://")
 	}
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		rest = rest[:end]
@@ -118,14 +118,12 @@ func parsePort(s string) (uint16, error) {
 	return uint16(port), nil
 }
 
+// hasControl reports whether s has an ASCII control octet.
 func hasControl(s string) bool {
 	for i := range len(s) {
-		if isControl(rune(s[i])) {
+		if s[i] < ' ' || s[i] == 0x7f {
 			return true
 		}
 	}
 	return false
 }
-
-// isControl reports whether r is an ASCII control octet.
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -42,9 +42,9 @@ func NewTarget(u *url.URL) (Target, error) {
 	if path[0] != '/' {
 		return Target{}, refuse(PartPath, path, "does not start with a slash")
 	}
-	path = escapeIllegal(path, isPathOctet)
+	path = escapeIllegal(path, legalInPath)
 	if hasQuery {
-		path += "?" + escapeIllegal(query, isQueryOctet)
+		path += "?" + escapeIllegal(query, legalInQuery)
 	}
 	return Target{Origin: o, Path: path}, nil
 }
@@ -68,11 +68,14 @@ func (t Target) String() string { return t.Origin.String() + t.Path }
 
 // splitRequestURI returns the path and query that u was made from, in raw octets.
 func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
-	if u.RawPath == "" || !decodesTo(u.RawPath, u.Path) {
+	if u.RawPath != "" && decodesTo(u.RawPath, u.Path) {
+		path = u.RawPath
+	} else {
 		// No hint, or a rewrite changed Path and left a stale one: Path counts.
 		path = u.EscapedPath()
-	} else if path, _, hasQuery = strings.Cut(u.RawPath, "#"); hasQuery {
-		return path, "", false
+	}
+	if beforeFragment, _, found := strings.Cut(path, "#"); found {
+		return beforeFragment, "", false
 	}
 	query, _, _ = strings.Cut(u.RawQuery, "#")
 	return path, query, u.ForceQuery || u.RawQuery != ""
@@ -115,11 +118,11 @@ func unhex(c byte) (byte, bool) {
 	}
 }
 
-// escapeIllegal percent-encodes the octets of s that are not legal.
-func escapeIllegal(s string, legal func(byte) bool) string {
+// escapeIllegal percent-encodes the octets of s that are not legal in that part.
+func escapeIllegal(s string, legal uint8) string {
 	illegal := 0
 	for i := range len(s) {
-		if !legal(s[i]) {
+		if octets[s[i]]&legal == 0 {
 			illegal++
 		}
 	}
@@ -129,7 +132,7 @@ func escapeIllegal(s string, legal func(byte) bool) string {
 	const upperHex = "0123456789ABCDEF"
 	escaped := make([]byte, 0, len(s)+2*illegal)
 	for i := range len(s) {
-		if c := s[i]; legal(c) {
+		if c := s[i]; octets[c]&legal != 0 {
 			escaped = append(escaped, c)
 		} else {
 			escaped = append(escaped, '%', upperHex[c>>4], upperHex[c&15])
@@ -138,15 +141,21 @@ func escapeIllegal(s string, legal func(byte) bool) string {
 	return string(escaped)
 }
 
-// isPathOctet reports whether net/url sends c in a path as it is.
-func isPathOctet(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	default:
-		return strings.IndexByte("/-_.~%!$&'()*+,;=:@[]", c) >= 0
-	}
-}
+// Where an octet may stand as it is.
+const (
+	legalInPath uint8 = 1 << iota
+	legalInQuery
+)
 
-// isQueryOctet is isPathOctet for a query.
-func isQueryOctet(c byte) bool { return c == '?' || isPathOctet(c) }
+// octets says of each octet where net/url sends it as it is. A percent sign is
+// legal: in a path it starts an escape, or net/url would have refused the URL,
+// and in a query it is left to mean what the origin makes of it.
+var octets = func() (table [256]uint8) {
+	const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	const others = "%/!$&'()*+,;=:@[]"
+	for _, c := range []byte(unreserved + others) {
+		table[c] = legalInPath | legalInQuery
+	}
+	table['?'] = legalInQuery
+	return table
+}()

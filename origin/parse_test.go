@@ -1,0 +1,337 @@
+package origin_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Spellings of one scope. Every row's URLs have the key of the row, so that they
+// share one robots.txt.
+var sameOrigin = []struct {
+	name string
+	key  string
+	urls []string
+}{
+	{"S0: the default port equals no port", "https://example.com", []string{
+		"https://example.com", "https://example.com/", "https://example.com:443/a?b#c",
+	}},
+	{"S0: another port is another scope", "https://example.com:444", []string{"https://example.com:444/"}},
+	{"S0: http and https differ", "http://example.com", []string{"http://example.com/", "http://example.com:80/"}},
+	{"the default port is the scheme's own", "http://example.com:443", []string{"http://example.com:443/"}},
+	{"S2: ftp has origins", "ftp://example.com", []string{"ftp://example.com/x", "ftp://example.com:21/x"}},
+	{"S0: a subdomain is another scope", "https://www.example.com", []string{"https://www.example.com/"}},
+	{"S0: a name equals its punycode", "https://www.xn--exmple-cua.com", []string{
+		"https://www.exämple.com/", "https://www.EXÄMPLE.com/", "https://www.xn--exmple-cua.com/",
+		"https://www.XN--EXMPLE-CUA.com/", "https://www.exa\u0308mple.com/",
+	}},
+	{"RFC 3986 3.1, 3.2.2: case of scheme and host", "http://example.com", []string{
+		"HTTP://EXAMPLE.COM/", "hTTp://eXample.Com:80/A",
+	}},
+	{"RFC 3986 6.2.3: an empty port is the default", "http://example.com", []string{"http://example.com:/", "http://example.com:"}},
+	{"UTS 46: width is folded, dots too", "http://example.com", []string{
+		"http://ｅｘａｍｐｌｅ.com/", "http://example。com/", "http://example．com/", "http://example｡com/",
+	}},
+	{"UTS 46: ignored code points", "http://example.com", []string{"http://exam\u00adple.com/"}},
+	{"UTS 46: non-transitional, ß is not ss", "http://xn--fa-hia.de", []string{"http://faß.de/", "http://xn--fa-hia.de/"}},
+	{"UTS 46: emoji are in use", "http://xn--i-7iq.ws", []string{"http://i❤.ws/", "http://I❤.ws/"}},
+	{"right to left", "http://xn--mgbh0fb.xn--kgbechtv", []string{"http://مثال.إختبار/"}},
+	{"underscores are in use", "http://a_b.example", []string{"http://a_b.example/", "http://A_B.example/"}},
+	{"underscore and umlaut", "http://_dmarc.xn--4ca.de", []string{"http://_dmarc.ä.de/"}},
+	{"hyphens in third and fourth place are in use", "http://r3---sn-apo3.example", []string{"http://r3---sn-apo3.example/"}},
+	{"hyphens at the ends are in use", "http://-a-.example", []string{"http://-a-.example/"}},
+	{"one label", "http://localhost:8080", []string{"http://localhost:8080/"}},
+	{"digits before the last label", "http://1.2.3.4.example", []string{"http://1.2.3.4.example/"}},
+	{"digits at the end of the last label", "http://intranet7", []string{"http://intranet7/"}},
+	{"hex digits without 0x are a name", "http://a.7f", []string{"http://a.7f/"}},
+	{"IPv4", "http://127.0.0.1", []string{"http://127.0.0.1/", "http://127.0.0.1:80/"}},
+	{"IPv6", "http://[::1]", []string{"http://[::1]/", "http://[::1]:80/", "http://[::1]:/"}},
+	{"IPv6 in either case", "http://[2001:db8::a]:81", []string{"http://[2001:DB8::A]:81/"}},
+	{"the largest port", "http://example.com:65535", []string{"http://example.com:65535/"}},
+	{"userinfo look-alikes after the authority", "http://example.com", []string{
+		"http://example.com/@other.example", "http://example.com?@other.example", "http://example.com#@other.example",
+		"http://example.com/http://other.example/",
+	}},
+	{"the longest label", "http://" + label63 + ".example", []string{"http://" + label63 + ".example/"}},
+	{"the longest name", "http://" + name253, []string{"http://" + name253 + "/"}},
+}
+
+var (
+	label63 = strings.Repeat("a", 63)
+	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 61)
+)
+
+func TestRFC9309_2_3_OneScopeHasOneKey(t *testing.T) {
+	t.Parallel()
+	for _, tt := range sameOrigin {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, rawURL := range tt.urls {
+				o := mustParse(t, rawURL)
+				if got := o.String(); got != tt.key {
+					t.Errorf("Parse(%q) = %q, want %q", rawURL, got, tt.key)
+				}
+				if again := mustParse(t, o.String()); again != o {
+					t.Errorf("Parse(%q) = %+v, want %+v", o.String(), again, o)
+				}
+				u, err := url.Parse(rawURL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if fromURL, err := origin.FromURL(u); err != nil || fromURL != o {
+					t.Errorf("FromURL(%q) = %+v, %v, want %+v", rawURL, fromURL, err, o)
+				}
+				if fromAuthority, err := origin.FromAuthority(u.Scheme, u.Host); err != nil || fromAuthority != o {
+					t.Errorf("FromAuthority(%q, %q) = %+v, %v, want %+v", u.Scheme, u.Host, fromAuthority, err, o)
+				}
+			}
+		})
+	}
+}
+
+// Authorities that are refused, with the part that is blamed and a word of the reason.
+var badAuthorities = []struct {
+	name, authority, part, reason string
+}{
+	{"empty", "", origin.PartHost, "empty"},
+	{"port alone", ":80", origin.PartHost, "empty"},
+	{"ignored code points alone", "\u00ad", origin.PartHost, "empty"},
+	{"user", "user@example.com", origin.PartUserinfo, "not allowed"},
+	{"user and password", "user:secret@example.com:80", origin.PartUserinfo, "not allowed"},
+	{"empty userinfo", "@example.com", origin.PartUserinfo, "not allowed"},
+	{"two @", "a@b@example.com", origin.PartUserinfo, "not allowed"},
+
+	{"leading dot", ".example.com", origin.PartHost, "empty label"},
+	{"inner empty label", "a..example.com", origin.PartHost, "empty label"},
+	{"trailing dot", "example.com.", origin.PartHost, "ends in a dot"},
+	{"trailing dot, port", "example.com.:80", origin.PartHost, "ends in a dot"},
+	{"two trailing dots", "example.com..", origin.PartHost, "empty label"},
+	{"dot alone", ".", origin.PartHost, "empty label"},
+	{"trailing full-width dot", "example.com．", origin.PartHost, "ends in a dot"},
+	{"trailing dot on an address", "127.0.0.1.", origin.PartHost, "ends in a dot"},
+	{"label of 64", label63 + "a.example", origin.PartHost, "63 octets"},
+	{"name of 254", name253 + "b", origin.PartHost, "253 octets"},
+	{"label of 64 as punycode", strings.Repeat("ä", 60) + ".example", origin.PartHost, "63 octets"},
+	{"huge", strings.Repeat("ä.", 100_000), origin.PartHost, "253 octets"},
+
+	{"space", "exa mple.com", origin.PartHost, "octet"},
+	{"trailing space", "example.com ", origin.PartHost, "octet"},
+	{"backslash", `example.com\evil`, origin.PartHost, "octet"},
+	{"slash", "example.com/evil", origin.PartHost, "octet"},
+	{"sub-delimiter", "a!b.example", origin.PartHost, "octet"},
+	{"wildcard", "*.example.com", origin.PartHost, "octet"},
+	{"CR LF", "example.com\r\nX-y", origin.PartHost, "octet"},
+	{"NUL", "example.com\x00.evil", origin.PartHost, "octet"},
+	{"DEL", "example.com\x7f", origin.PartHost, "octet"},
+	{"a code point that maps to a slash", "℀.example", origin.PartHost, "octet"},
+	{"percent-encoding", "ex%61mple.com", origin.PartHost, "percent-encoding"},
+	{"percent-encoded UTF-8", "ex%C3%A4mple.com", origin.PartHost, "percent-encoding"},
+	{"invalid UTF-8", "ex\xe4mple.com", origin.PartHost, "UTF-8"},
+	{"punycode that does not decode", "xn--a.com", origin.PartHost, "internationalised"},
+	{"punycode of ASCII", "xn--abc-.com", origin.PartHost, "internationalised"},
+	{"empty punycode", "xn--.com", origin.PartHost, "empty label"},
+	{"punycode prefix before UTF-8", "xn--ä.com", origin.PartHost, "internationalised"},
+	{"joiner out of context", "a\u200db.com", origin.PartHost, "internationalised"},
+	{"mixed directions", "1a.مثال", origin.PartHost, "internationalised"},
+
+	{"IPv4 short", "127.1", origin.PartAddress, "decimal"},
+	{"IPv4 hex field", "0x7f.1", origin.PartAddress, "decimal"},
+	{"IPv4 hex fields", "0x7f.0x0.0x0.0x1", origin.PartAddress, "decimal"},
+	{"IPv4 upper-case hex", "0X7F.0.0.0X1", origin.PartAddress, "decimal"},
+	{"IPv4 hex number", "0x7f000001", origin.PartAddress, "decimal"},
+	{"IPv4 empty hex number", "0x", origin.PartAddress, "decimal"},
+	{"IPv4 decimal number", "2130706433", origin.PartAddress, "decimal"},
+	{"IPv4 octal number", "017700000001", origin.PartAddress, "decimal"},
+	{"IPv4 octal field", "0177.0.0.1", origin.PartAddress, "decimal"},
+	{"IPv4 leading zero", "127.0.0.01", origin.PartAddress, "decimal"},
+	{"IPv4 field too large", "127.0.0.256", origin.PartAddress, "decimal"},
+	{"IPv4 five fields", "127.0.0.0.1", origin.PartAddress, "decimal"},
+	{"name in a numeric top-level domain", "example.123", origin.PartAddress, "decimal"},
+	{"zero", "0", origin.PartAddress, "decimal"},
+	{"IPv4 full-width digits", "１２７.0.0.1", origin.PartAddress, "ASCII"},
+	{"IPv4 full-width dots", "127．0．0．1", origin.PartAddress, "ASCII"},
+	{"IPv4 circled digits", "①②⑦.0.0.①", origin.PartAddress, "ASCII"},
+	{"IPv4 ignored code point", "127.0.0.1\u00ad", origin.PartAddress, "ASCII"},
+	{"IPv4 full-width number", "２１３０７０６４３３", origin.PartAddress, "ASCII"},
+
+	{"IPv6 without brackets", "2001:db8::1", origin.PartAddress, "brackets"},
+	{"IPv6 not closed", "[::1", origin.PartAddress, "closing bracket"},
+	{"IPv6 empty", "[]", origin.PartAddress, "not IPv6"},
+	{"IPv6 garbage", "[::g]", origin.PartAddress, "not IPv6"},
+	{"IPv6 two brackets", "[[::1]]", origin.PartAddress, "after its bracket"},
+	{"IPv6 space", "[::1 ]", origin.PartAddress, "not IPv6"},
+	{"IPv4 in brackets", "[127.0.0.1]", origin.PartAddress, "not IPv6"},
+	{"future address", "[v1.fe80::a]", origin.PartAddress, "not IPv6"},
+	{"IPv6 trailing garbage", "[::1]x", origin.PartAddress, "after its bracket"},
+	{"IPv6 trailing dot", "[::1].", origin.PartAddress, "after its bracket"},
+	{"IPv6 zone", "[fe80::1%eth0]", origin.PartAddress, "zone"},
+	{"IPv6 encoded zone", "[fe80::1%25eth0]", origin.PartAddress, "zone"},
+	{"IPv4-mapped", "[::ffff:127.0.0.1]", origin.PartAddress, "IPv4 address 127.0.0.1"},
+	{"IPv4-mapped in hex", "[::ffff:7f00:1]", origin.PartAddress, "IPv4 address 127.0.0.1"},
+	{"IPv6 not compressed", "[0:0:0:0:0:0:0:1]", origin.PartAddress, "write ::1"},
+	{"IPv6 leading zeros", "[2001:0db8::1]", origin.PartAddress, "write 2001:db8::1"},
+	{"IPv6 dotted tail", "[64:ff9b::127.0.0.1]", origin.PartAddress, "write 64:ff9b::7f00:1"},
+	{"name in brackets", "[example.com]", origin.PartAddress, "not IPv6"},
+	{"bracket after a name", "example.com[::1]", origin.PartPort, "decimal"},
+
+	{"port 0", "example.com:0", origin.PartPort, "zero"},
+	{"port leading zero", "example.com:080", origin.PartPort, "zero"},
+	{"port 65536", "example.com:65536", origin.PartPort, "65535"},
+	{"port overflow", "example.com:18446744073709551696", origin.PartPort, "65535"},
+	{"port plus", "example.com:+80", origin.PartPort, "decimal"},
+	{"port minus", "example.com:-80", origin.PartPort, "decimal"},
+	{"port name", "example.com:http", origin.PartPort, "decimal"},
+	{"port trailing garbage", "example.com:80x", origin.PartPort, "decimal"},
+	{"port full-width", "example.com:８０", origin.PartPort, "decimal"},
+	{"two ports", "example.com:80:80", origin.PartPort, "decimal"},
+	{"IPv6 port 0", "[::1]:0", origin.PartPort, "zero"},
+	{"IPv6 port garbage", "[::1]:80x", origin.PartPort, "decimal"},
+}
+
+func TestAuthorityRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range badAuthorities {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, scheme := range []string{"http", "https", "ftp"} {
+				o, err := origin.FromAuthority(scheme, tt.authority)
+				checkRefused(t, o, err, tt.part, tt.reason)
+			}
+		})
+	}
+}
+
+// What url.Parse lets through of the refused authorities, FromURL must not.
+func TestURLRefused(t *testing.T) {
+	t.Parallel()
+	decoded := map[string]bool{"percent-encoded UTF-8": true} // url.Parse has decoded it: see FromURL
+	seen := 0
+	for _, tt := range badAuthorities {
+		u, err := url.Parse("http://" + tt.authority + "/x")
+		if err != nil || strings.ContainsRune(tt.authority, '/') || decoded[tt.name] {
+			continue
+		}
+		seen++
+		o, err := origin.FromURL(u)
+		checkRefused(t, o, err, tt.part, tt.reason)
+	}
+	if seen < 30 {
+		t.Errorf("url.Parse took %d of the refused authorities: this test has lost its rows", seen)
+	}
+}
+
+func TestParseRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, url, part, reason string }{
+		{"empty", "", origin.PartURL, "absolute"},
+		{"relative", "/robots.txt", origin.PartURL, "absolute"},
+		{"no scheme", "//example.com/", origin.PartURL, "absolute"},
+		{"authority alone", "example.com", origin.PartURL, "absolute"},
+		{"host and port", "example.com:80", origin.PartURL, "absolute"},
+		{"opaque", "http:example.com", origin.PartURL, "absolute"},
+		{"one slash", "http:/example.com", origin.PartURL, "absolute"},
+		{"URL in a query", "/x?u=http://example.com", origin.PartURL, "absolute"},
+		{"URL after credentials", "user:secret@example.com/://x", origin.PartURL, "absolute"},
+		{"empty scheme", "://example.com", origin.PartScheme, "not one of"},
+		{"leading space", " http://example.com", origin.PartScheme, "not one of"},
+		{"unknown scheme", "gopher://example.com/", origin.PartScheme, "not one of"},
+		{"file", "file:///etc/passwd", origin.PartScheme, "not one of"},
+		{"websocket", "wss://example.com/", origin.PartScheme, "not one of"},
+		{"long s is no s", "http\u017f://example.com/", origin.PartScheme, "not one of"},
+		{"no authority", "http:///x", origin.PartHost, "empty"},
+		{"slashes alone", "http://", origin.PartHost, "empty"},
+		{"line feed in the path", "http://example.com/\nx", origin.PartURL, "control"},
+		{"tab in the host", "http://exa\tmple.com/", origin.PartURL, "control"},
+		{"backslash before another host", `http://example.com\@other.example/`, origin.PartUserinfo, "not allowed"},
+		{"backslash for a slash", `http:\\example.com`, origin.PartURL, "absolute"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o, err := origin.Parse(tt.url)
+			checkRefused(t, o, err, tt.part, tt.reason)
+		})
+	}
+}
+
+func TestFromURLRefusesWhatHasNoAuthority(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		url          *url.URL
+		part, reason string
+	}{
+		{"nil", nil, origin.PartURL, "missing"},
+		{"zero", &url.URL{}, origin.PartURL, "absolute"},
+		{"path alone", &url.URL{Path: "/x"}, origin.PartURL, "absolute"},
+		{"CONNECT target", &url.URL{Host: "example.com:443"}, origin.PartURL, "absolute"},
+		{"opaque", &url.URL{Scheme: "http", Opaque: "example.com"}, origin.PartURL, "//"},
+		{"opaque beside a host", &url.URL{Scheme: "http", Host: "example.com", Opaque: "//other.example/"}, origin.PartURL, "//"},
+		{"no host", &url.URL{Scheme: "http", Path: "/x"}, origin.PartHost, "empty"},
+		{"userinfo", &url.URL{Scheme: "http", User: url.UserPassword("u", "secret"), Host: "example.com"}, origin.PartUserinfo, "not allowed"},
+		{"empty userinfo", &url.URL{Scheme: "http", User: &url.Userinfo{}, Host: "example.com"}, origin.PartUserinfo, "not allowed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o, err := origin.FromURL(tt.url)
+			checkRefused(t, o, err, tt.part, tt.reason)
+		})
+	}
+}
+
+// checkRefused fails unless err is an *Error that blames part for reason, is fit
+// to be logged, and came without an origin.
+func checkRefused(t *testing.T, o origin.Origin, err error, part, reason string) {
+	t.Helper()
+	var refused *origin.Error
+	if !errors.As(err, &refused) {
+		t.Errorf("got %+v, %v, want an *origin.Error", o, err)
+		return
+	}
+	if !o.IsZero() {
+		t.Errorf("got origin %+v beside error %v", o, err)
+	}
+	if refused.Part != part || !strings.Contains(refused.Reason, reason) {
+		t.Errorf("got part %q, reason %q, want part %q, reason with %q", refused.Part, refused.Reason, part, reason)
+	}
+	checkFitForLog(t, refused)
+}
+
+func checkFitForLog(t *testing.T, refused *origin.Error) {
+	t.Helper()
+	text := refused.Error()
+	if len(text) > 600 {
+		t.Errorf("error text of %d octets", len(text))
+	}
+	checkPrintable(t, text)
+	if strings.Contains(text, "secret") {
+		t.Errorf("error text %q tells a password", text)
+	}
+}
+
+func checkPrintable(t *testing.T, text string) {
+	t.Helper()
+	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+		t.Errorf("error text %q is not printable ASCII from octet %d", text, i)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ authority, want string }{
+		{"a..b", `origin: host "a..b" has an empty label`},
+		{"", `origin: host is empty`},
+		{"user:secret@a.example", `origin: userinfo "...@a.example" is not allowed`},
+		{"a\"\n.example", `origin: host "a\"\n.example" has an octet that no host name has`},
+	}
+	for _, tt := range tests {
+		_, err := origin.FromAuthority("http", tt.authority)
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("FromAuthority(%q): %v, want %s", tt.authority, err, tt.want)
+		}
+	}
+}
