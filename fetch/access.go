@@ -43,7 +43,7 @@ func (p Policy) goodAccess(r *Record) Access {
 // the age of the run and the presence of a copy.
 func (p Policy) failingAccess(r *Record, now time.Time) Access {
 	since := r.UnreachableSince
-	if p.Mode > ModeStrict || p.Mode == ModeStrict || since.Before(epoch) {
+	if p.Mode >= ModeStrict || since.Before(epoch) {
 		return AccessDeny
 	}
 	text, ok := r.Text()

@@ -6,5 +6,211 @@
 // says what a record permits. The second half does no I/O and reads no clock.
 //
 // Everything that is not a valid answer is unreachable, which permits nothing:
-// that is the zero value of every type here.
+// that is the zero value of every type here. The complete table, made from the
+// code, is docs/status-table.md.
 package fetch
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// MinSize is the least that a limit on the file's size may be, and the default
+// (RFC 9309 section 2.5, seed 000): 500 KiB.
+const MinSize = 500 << 10
+
+// Defaults of Config.
+const (
+	defaultTimeout       = 20 * time.Second
+	defaultHeaderTimeout = 10 * time.Second
+	defaultStallTimeout  = 5 * time.Second
+	defaultMaxRedirects  = 5
+)
+
+// maxDecoders is how many coded bodies are decoded at a time. A decoder needs
+// some milliseconds and, for a hostile window, up to 16 MiB.
+const maxDecoders = 4
+
+// Config is what a [Fetcher] needs. Durations and counts that are zero take
+// their default.
+type Config struct {
+	// Transport makes single exchanges; required. Every address that it dials
+	// must have passed the address guard, whose refusal is an error with a method
+	// ForbiddenAddress() bool that returns true. It must honour the context of a
+	// request in all its phases, bound the size of response headers, and leave
+	// bodies coded (DisableCompression).
+	Transport http.RoundTripper
+	// DialFTP opens the connections to FTP servers under the same guard. Without
+	// it all FTP origins are unreachable.
+	DialFTP func(ctx context.Context, network, address string) (net.Conn, error)
+	// Timeout bounds a retrieval as a whole, redirects included; default 20 s.
+	Timeout time.Duration
+	// HeaderTimeout bounds each hop from dialing to the end of the response
+	// header; default 10 s.
+	HeaderTimeout time.Duration
+	// StallTimeout bounds each wait for more of a body; default 5 s.
+	StallTimeout time.Duration
+	// MaxRedirects is how many redirects are followed; default 5, negative none.
+	// RFC 9309 section 2.3.1.2 asks for at least 5.
+	MaxRedirects int
+	// MaxSize is how much of a file is kept, in octets after decoding; MinSize
+	// is the default and the least.
+	MaxSize int
+	// Soft404 looks for servers that answer 500 where they mean 404 (seed 000,
+	// "Misconfigured 5xx Errors"). Off, every 5xx is unreachable.
+	Soft404 bool
+	// Now is the clock by which outcomes are dated and Retry-After dates are read;
+	// default time.Now. Time limits always run on real time.
+	Now func() time.Time
+}
+
+// Fetcher retrieves robots.txt files. It is safe for concurrent use and keeps
+// nothing between retrievals; how many run at a time is the caller's choice.
+type Fetcher struct {
+	transport     http.RoundTripper
+	dialFTP       func(ctx context.Context, network, address string) (net.Conn, error)
+	timeout       time.Duration
+	headerTimeout time.Duration
+	stallTimeout  time.Duration
+	maxRedirects  int
+	maxSize       int
+	soft404       bool
+	now           func() time.Time
+	decoders      chan struct{}
+}
+
+// New returns a fetcher. It panics if cfg has no Transport.
+func New(cfg Config) *Fetcher {
+	if cfg.Transport == nil {
+		panic("fetch: Config.Transport is nil")
+	}
+	f := &Fetcher{
+		transport:     cfg.Transport,
+		dialFTP:       cfg.DialFTP,
+		timeout:       orDefault(cfg.Timeout, defaultTimeout),
+		headerTimeout: orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
+		stallTimeout:  orDefault(cfg.StallTimeout, defaultStallTimeout),
+		maxRedirects:  cfg.MaxRedirects,
+		maxSize:       max(cfg.MaxSize, MinSize),
+		soft404:       cfg.Soft404,
+		now:           cfg.Now,
+		decoders:      make(chan struct{}, maxDecoders),
+	}
+	if f.maxRedirects == 0 {
+		f.maxRedirects = defaultMaxRedirects
+	}
+	if f.now == nil {
+		f.now = time.Now
+	}
+	return f
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// Fetch makes one retrieval of the robots.txt of o, with the given User-Agent
+// (none if it is empty or cannot be sent). It never fails: what goes wrong is an
+// unreachable [Outcome]. It returns within Config.Timeout, having kept at most
+// Config.MaxSize octets, and leaves no goroutine behind; a caller who ends ctx
+// gets CauseCanceled, or CauseTimeout at a deadline.
+func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) Outcome {
+	started := f.now()
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTotalTimeout)
+	defer cancel()
+
+	var out Outcome
+	if o.Scheme == "ftp" {
+		out = f.fetchFTP(ctx, o)
+	} else {
+		out = f.fetchHTTP(ctx, o, userAgent)
+	}
+	out.Started, out.Duration = started, f.now().Sub(started)
+	return out
+}
+
+// fetchHTTP follows redirects to an answer. Whatever that is, it belongs to the
+// origin that was asked first (RFC 9309 section 2.3.1.2).
+func (f *Fetcher) fetchHTTP(ctx context.Context, o origin.Origin, userAgent string) Outcome {
+	t, err := newTrail(o)
+	if err != nil {
+		return failf(CauseProtocol, "origin without a URL").outcome(0)
+	}
+	for {
+		out, again := f.hop(ctx, t, userAgent)
+		if !again {
+			out.Hops, out.Final = t.hops(), t.final()
+			return out
+		}
+	}
+}
+
+// hop asks for the URL at which t stands. If the answer is a redirect that can be
+// followed it moves t on and returns true.
+func (f *Fetcher) hop(ctx context.Context, t *trail, userAgent string) (out Outcome, again bool) {
+	x, fail := f.get(ctx, t.at, userAgent)
+	if fail != nil {
+		return fail.outcome(0), false
+	}
+	defer x.close()
+
+	switch classify(x.StatusCode) {
+	case classRedirect:
+		fail := t.follow(x.Header.Get("Location"), f.maxRedirects)
+		if fail == nil {
+			return Outcome{}, true
+		}
+		return x.absent(fail.cause, fail.detail), false
+	case classDeadEnd:
+		return x.absent(CauseRedirects, "redirect to a proxy"), false
+	case classAbsent:
+		return x.absent(CauseStatus, ""), false
+	case classRules:
+		return x.rules(f.maxSize), false
+	case classUnreachable:
+		if f.soft404 && f.isSoft404(ctx, x, t.at, userAgent) {
+			return x.absent(CauseSoft404, "error page that says not found"), false
+		}
+		out := failf(CauseStatus, "").outcome(x.StatusCode)
+		out.RetryAfter = parseRetryAfter(x.Header.Get("Retry-After"), f.now())
+		return out, false
+	default:
+		return failf(CauseProtocol, "status %d is no answer to this request", x.StatusCode).outcome(x.StatusCode), false
+	}
+}
+
+// rules is the outcome of an answer that has the file as its body.
+func (x *exchange) rules(limit int) Outcome {
+	text, more, fail := x.text(limit)
+	if fail != nil {
+		return fail.outcome(x.StatusCode)
+	}
+	out := x.good(KindRules)
+	out.Body, out.Truncated = text, more
+	return out
+}
+
+func (x *exchange) absent(cause Cause, detail string) Outcome {
+	out := x.good(KindAbsent)
+	out.Cause, out.Detail = cause, detail
+	return out
+}
+
+// good is what all good answers have in common.
+func (x *exchange) good(kind Kind) Outcome {
+	fresh := parseFreshness(x.Header)
+	return Outcome{
+		Kind:      kind,
+		Status:    x.StatusCode,
+		MaxAge:    fresh.maxAge,
+		HasMaxAge: fresh.hasMaxAge,
+		NoCache:   fresh.noCache,
+	}
+}

@@ -101,8 +101,8 @@ func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Durati
 		low = min(low, max(p.RetryMin, high/4*3))
 	}
 	seed := append([]byte(o.String()), '\n')
-	seed = binary.BigEndian.AppendUint64(seed, uint64(since.UnixNano())) //nolint:gosec // any bit pattern will do
-	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt))          //nolint:gosec // never negative
+	seed = binary.BigEndian.AppendUint64(seed, uint64(since.UnixNano()))
+	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt)) //nolint:gosec // never negative
 	sum := sha256.Sum256(seed)
 	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1)) //nolint:gosec // below high-low+1, which fits
 }

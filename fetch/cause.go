@@ -1,0 +1,169 @@
+package fetch
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// forbiddenAddress is implemented by the errors of an address guard, anywhere in
+// their chain.
+type forbiddenAddress interface{ ForbiddenAddress() bool }
+
+// The limits of a retrieval, as causes of canceled contexts.
+var (
+	errTotalTimeout  = errors.New("total time limit exceeded")
+	errHeaderTimeout = errors.New("no response header within the limit")
+	errStalled       = errors.New("transfer stalled")
+)
+
+// failure is why an exchange gave no answer.
+type failure struct {
+	cause  Cause
+	detail string
+}
+
+// outcome is the unreachable Outcome of the failure.
+func (f *failure) outcome(status int) Outcome {
+	return Outcome{Kind: KindUnreachable, Cause: f.cause, Detail: f.detail, Status: status}
+}
+
+func failf(cause Cause, format string, args ...any) *failure {
+	return &failure{cause: cause, detail: detailf(format, args...)}
+}
+
+// failed classifies an error that ended an exchange under ctx before there was a
+// response header. What our own side did comes first: a refusal by the guard, a
+// limit, a caller who left.
+func failed(ctx context.Context, err error) *failure {
+	if f := ownDoing(ctx, err); f != nil {
+		return f
+	}
+	var dns *net.DNSError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &dns):
+		// Only its reason: the error also names our resolver.
+		return failf(CauseDNS, "%s", dns.Err)
+	case isTLS(err):
+		return failf(CauseTLS, "%s", reason(err))
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failf(CauseTimeout, "%s", reason(err))
+	case isConnect(err):
+		return failf(CauseConnect, "%s", reason(err))
+	case isReset(err):
+		return failf(CauseReset, "connection closed before the response header ended")
+	default:
+		return failf(CauseProtocol, "%s", reason(err))
+	}
+}
+
+// brokenBody classifies an error that ended a body.
+func brokenBody(ctx context.Context, err error) *failure {
+	if f := ownDoing(ctx, err); f != nil {
+		return f
+	}
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return failf(CauseTimeout, "%s", reason(err))
+	}
+	return failf(CauseTruncated, "body broke off: %s", reason(err))
+}
+
+// ownDoing returns the failure that our side caused, nil if it did not.
+func ownDoing(ctx context.Context, err error) *failure {
+	var guard forbiddenAddress
+	if errors.As(err, &guard) && guard.ForbiddenAddress() {
+		return failf(CauseForbiddenAddress, "the address guard refused the address")
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return nil
+	case errors.Is(cause, errTotalTimeout), errors.Is(cause, errHeaderTimeout), errors.Is(cause, errStalled):
+		return failf(CauseTimeout, "%s", cause)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failf(CauseTimeout, "the caller's time limit exceeded")
+	default:
+		return failf(CauseCanceled, "given up by the caller")
+	}
+}
+
+// isTLS reports a failed handshake or certificate. crypto/tls has no common
+// error type: alerts and most handshake errors are plain errors whose text
+// begins with its name, and net/http replaces the one for a plain-text answer.
+func isTLS(err error) bool {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+		authority   x509.UnknownAuthorityError
+		host        x509.HostnameError
+		invalid     x509.CertificateInvalidError
+		op          *net.OpError
+	)
+	if errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert) ||
+		errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) {
+		return true
+	}
+	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") {
+		return true
+	}
+	text := err.Error()
+	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "x509: ") ||
+		strings.Contains(text, "server gave HTTP response to HTTPS client")
+}
+
+// isConnect reports a connection that never was, to the origin or to an upstream proxy.
+func isConnect(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
+}
+
+// isReset reports a connection that ended. The HTTP/2 errors of net/http have no
+// exported type but a common prefix.
+func isReset(err error) bool {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EPIPE) {
+		return true
+	}
+	text := err.Error()
+	return strings.HasPrefix(text, "http2: ") || strings.HasPrefix(text, "stream error: ") ||
+		strings.Contains(text, "server closed idle connection")
+}
+
+// reason returns the innermost text that is worth showing: of a network error
+// what happened, without the addresses of our side of the connection.
+func reason(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Op + ": " + withoutUserinfo(op.Err.Error())
+	}
+	return withoutUserinfo(err.Error())
+}
+
+// withoutUserinfo cuts credentials out of URLs in an error's text, such as those
+// of an upstream proxy.
+func withoutUserinfo(s string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, "://")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString("://")
+		authority := rest
+		if end := strings.IndexAny(rest, "/?# \"'"); end >= 0 {
+			authority = rest[:end]
+		}
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			rest = rest[at+1:]
+		}
+		s = rest
+	}
+}

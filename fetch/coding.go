@@ -1,0 +1,138 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+)
+
+// acceptEncoding lists the codings that decode knows.
+const acceptEncoding = "gzip, br, zstd, deflate"
+
+const (
+	// maxCodings bounds how often one body may have been coded. More than one is
+	// a mistake already.
+	maxCodings = 3
+	// maxZstdWindow is the largest window of the coding "zstd" (RFC 9659 section 3).
+	maxZstdWindow = 8 << 20
+)
+
+// errBloated is a coding whose data is larger than what it stands for.
+var errBloated = errors.New("coded data is out of proportion")
+
+// parseCodings returns the content codings of an answer in the order in which
+// they were applied (RFC 9110 section 8.4), without identity.
+func parseCodings(h http.Header) ([]string, error) {
+	var codings []string
+	for coding := range headerList(h, "Content-Encoding") {
+		switch coding = strings.ToLower(coding); coding {
+		case "identity":
+			continue
+		case "gzip", "x-gzip", "br", "zstd", "deflate":
+			codings = append(codings, coding)
+		default:
+			return nil, fmt.Errorf("unknown content coding %q", coding)
+		}
+		if len(codings) > maxCodings {
+			return nil, errors.New("too many content codings")
+		}
+	}
+	return codings, nil
+}
+
+// codedLimit is how much coded data may stand for limit octets of text. All
+// codings can store what they cannot compress at an overhead below a percent, so
+// an honest one needs less.
+func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
+
+// decode undoes codings on data and returns at most limit octets; more says that
+// there were more. It reads no further than it must to know that, so a bomb
+// costs no more than an honest file. Data that ends early or goes on after its
+// end is an error unless limit octets came before.
+func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
+	var inputs []*bufio.Reader
+	var r io.Reader = bytes.NewReader(data)
+	for _, coding := range slices.Backward(codings) {
+		in := bufio.NewReader(&boundedReader{r: r, left: codedLimit(limit)})
+		dec, err := newDecoder(coding, in)
+		if err != nil {
+			return nil, false, fmt.Errorf("decoding %s: %w", coding, err)
+		}
+		defer dec.Close() //nolint:errcheck // reads memory: it has nothing to lose
+		inputs = append(inputs, in)
+		r = dec
+	}
+	var buf bytes.Buffer
+	_, err = io.Copy(&buf, io.LimitReader(r, int64(limit)+1))
+	if buf.Len() > limit {
+		return buf.Bytes()[:limit:limit], true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("decoding %s: %w", strings.Join(codings, ", "), err)
+	}
+	for _, in := range inputs {
+		if _, err := in.Peek(1); !errors.Is(err, io.EOF) {
+			return nil, false, fmt.Errorf("decoding %s: data after the end", strings.Join(codings, ", "))
+		}
+	}
+	return buf.Bytes(), false, nil
+}
+
+// newDecoder returns the decoder of one coding that parseCodings accepts.
+func newDecoder(coding string, in *bufio.Reader) (io.ReadCloser, error) {
+	switch coding {
+	case "br":
+		return io.NopCloser(brotli.NewReader(in)), nil
+	case "zstd":
+		// One goroutine, no read-ahead, a bounded window: memory stays ours.
+		dec, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(maxZstdWindow))
+		if err != nil {
+			return nil, err
+		}
+		return dec.IOReadCloser(), nil
+	case "deflate":
+		if isZlib(in) {
+			return zlib.NewReader(in)
+		}
+		// RFC 9110 section 8.4.1.2: some senders leave out the zlib wrapper.
+		return flate.NewReader(in), nil
+	default:
+		return gzip.NewReader(in)
+	}
+}
+
+// isZlib reports whether the data begins with a zlib header (RFC 1950 section
+// 2.2) without a preset dictionary.
+func isZlib(in *bufio.Reader) bool {
+	head, err := in.Peek(2)
+	return err == nil && head[0]&0x0f == 8 && head[1]&0x20 == 0 && (uint(head[0])<<8|uint(head[1]))%31 == 0
+}
+
+// boundedReader fails after so many octets: a layer of a stack must not expand
+// without end into another one that swallows it.
+type boundedReader struct {
+	r    io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errBloated
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
