@@ -1,0 +1,289 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
+// than ctx allows. Its errors are [robotscache.ErrPending], that of ctx, and faults of the
+// gateway's own: a site that does not answer is an entry. The user agent is that of the
+// requester, for a fetch under its name.
+type Lookup interface {
+	Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error)
+}
+
+// Config is what an [Enforcer] is made of.
+type Config struct {
+	// Rules finds the rules of origins. Without it every request that needs rules is refused.
+	Rules Lookup
+	// Policy is the operator's; nil is the zero Policy.
+	Policy *Policy
+	// Kills is the kill switch; nil stops nothing.
+	Kills *KillSwitch
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Enforcer decides. It is safe for concurrent use. The zero value refuses everything.
+type Enforcer struct {
+	rules  Lookup
+	policy *Policy
+	kills  *KillSwitch
+	now    func() time.Time
+}
+
+// New returns an Enforcer.
+func New(cfg Config) *Enforcer {
+	e := &Enforcer{rules: cfg.Rules, policy: cfg.Policy, kills: cfg.Kills, now: cfg.Now}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	return e
+}
+
+// Request is what is asked.
+type Request struct {
+	Target   origin.Target
+	Identity Identity
+}
+
+// What is told to come back after, where nothing better is known.
+const (
+	// retryPending is for a fetch that goes on.
+	retryPending = 5 * time.Second
+	// retryUnknown is for an origin of which no next attempt is known.
+	retryUnknown = time.Minute
+	// retryLeast keeps a client from coming back within the same second.
+	retryLeast = time.Second
+)
+
+// Decide decides a request whose path is visible. This is the order of all steps:
+// who asks, kill switch, operator's deny list, robots.txt itself, mode off, exceptions,
+// rules. Politeness follows and is the caller's, see [Decision.Paced].
+//
+// ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are
+// there in full, but the first refusal is kept. Decide never fails: a failure is a Decision
+// that denies.
+func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
+	d, decided := e.start(r.Identity, r.Target.Origin)
+	d.PathVisible = true
+	if decided {
+		return d
+	}
+	// RFC 9309 section 2.2.2 excepts the URI /robots.txt: these octets and no others. A
+	// query or an encoded letter makes another URI, to which the rules apply.
+	if r.Target.Path == "/robots.txt" {
+		d.unpaced = true
+		d.allow(ReasonRobotsTxt)
+		return d
+	}
+	if e.lifted(&d, r.Target.Path) {
+		return d
+	}
+	group, ok := e.group(ctx, &d, r.Identity)
+	if !ok {
+		return d
+	}
+	m := group.Match(r.Target.Path)
+	d.Group, d.Rule, d.Line = m.Group, m.Rule, m.Line
+	switch {
+	case !m.Allowed && m.Line == 0:
+		d.deny(ReasonInternal, "the rules give no answer")
+	case !m.Allowed:
+		d.deny(ReasonDisallowed, "")
+	case m.Line > 0:
+		d.allow(ReasonAllowedByRule)
+	default:
+		d.allow(ReasonNoRule)
+	}
+	return d
+}
+
+// DecideTunnel decides a CONNECT to an https origin that will not be looked into. It is
+// opened only where the rules could refuse the agent nothing, as no path will be visible.
+// Exceptions for paths do not cover it.
+//
+// Clients repeat a refused CONNECT up to thirty times (clients.md 17). So what is refused
+// here is refused without a fetch of its own: from what the operator said, or from the
+// same record as before.
+func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
+	d, decided := e.start(id, o)
+	if decided {
+		return d
+	}
+	if e.policy.Connect(o) == ConnectDeny {
+		d.deny(ReasonConnectDenied, "")
+		return d
+	}
+	if e.lifted(&d, "") {
+		return d
+	}
+	group, ok := e.group(ctx, &d, id)
+	if !ok {
+		return d
+	}
+	d.Group = group.Name()
+	if group.Unrestricted() {
+		d.allow(ReasonUnrestricted)
+	} else {
+		d.deny(ReasonTunnelRestricted, "")
+	}
+	return d
+}
+
+// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse
+// it: every other refusal is given inside, where clients see it (clients.md 18).
+func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
+	d := Decision{Mode: e.policy.Mode(o, ""), Origin: o, RobotsURL: o.RobotsURL(), PathVisible: true}
+	if o.IsZero() {
+		d.deny(ReasonBadTarget, "")
+	} else if reason, detail, refused := t.Refused(); refused {
+		d.deny(reason, detail)
+	} else {
+		d.allow(ReasonIntercepted)
+	}
+	return d
+}
+
+// start takes the steps before the rules that hold in every mode, and reports whether they
+// decided.
+func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool) {
+	d = Decision{
+		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
+		IdentifiedBy: id.IdentifiedBy, Origin: o,
+	}
+	if o.IsZero() {
+		d.deny(ReasonBadTarget, "")
+		return d, true
+	}
+	d.RobotsURL = o.RobotsURL()
+	if reason, detail, refused := id.Refused(); refused {
+		d.deny(reason, detail)
+		if d.Verdict == Deny {
+			return d, true
+		}
+	}
+	if order, stopped := e.kills.Match(o, killName(id)); stopped {
+		d.deny(ReasonKillSwitch, order.describe())
+		return d, true
+	}
+	if pattern, denied := e.policy.Denied(o); denied {
+		d.deny(ReasonOperatorDeny, "deny "+pattern.String())
+		return d, true
+	}
+	return d, false
+}
+
+// killName is the name by which the kill switch knows a sender: one without a name is known
+// by its token, so that it can be stopped too.
+func killName(id Identity) string {
+	if id.Agent == "" && len(id.Robots.Tokens) > 0 {
+		return id.Robots.Tokens[0]
+	}
+	return id.Agent
+}
+
+// lifted takes the steps by which the operator lets pass without asking for rules, and
+// reports whether they decided.
+func (e *Enforcer) lifted(d *Decision, path string) bool {
+	if d.Mode == ModeOff {
+		d.allow(ReasonRobotsOff)
+		return true
+	}
+	label, ok := e.policy.Exempt(d.Origin, path, d.Agent, e.clock())
+	if ok {
+		d.Exception = label
+		d.allow(ReasonException)
+	}
+	return ok
+}
+
+// group finds the group that binds the sender and its Crawl-delay. It reports false if the
+// rules are not what decides; then d is decided.
+func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotstxt.Group, bool) {
+	v, ok := e.view(ctx, d, id.UserAgent)
+	if !ok {
+		return robotstxt.Group{}, false
+	}
+	switch v.Access {
+	case fetch.AccessRules, fetch.AccessLastGood:
+		g := v.Rules.Select(id.Robots)
+		d.CrawlDelay, _ = g.CrawlDelay()
+		return g, true
+	case fetch.AccessAllow:
+		if v.State == fetch.StateUnreachable {
+			d.allow(ReasonUnreachableExpired)
+		} else {
+			d.allow(ReasonAbsent)
+		}
+	case fetch.AccessDeny:
+		fallthrough
+	default:
+		e.noAccess(d, v)
+	}
+	return robotstxt.Group{}, false
+}
+
+// noAccess refuses because of a robots.txt that permits nothing as a whole.
+func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
+	if v.State == fetch.StateAbsent {
+		d.deny(ReasonRobotsForbidden, "")
+		d.RetryAfter = max(v.FreshUntil.Sub(e.clock()), retryLeast)
+		return
+	}
+	d.deny(ReasonUnreachable, "")
+	switch wait := v.RetryAt.Sub(e.clock()); {
+	case v.RetryAt.IsZero():
+		d.RetryAfter = retryUnknown
+	case wait <= 0:
+		d.RetryAfter = retryPending // the next attempt is under way
+	default:
+		d.RetryAfter = max(wait, retryLeast)
+	}
+}
+
+// view asks for the origin's entry and notes its facts. It reports false if there is none;
+// then d is decided.
+func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v robotscache.View, ok bool) {
+	if e.rules == nil {
+		d.deny(ReasonInternal, "there is nowhere to look for rules")
+		return v, false
+	}
+	entry, source, err := e.rules.Lookup(ctx, d.Origin, userAgent)
+	d.Source = source
+	switch {
+	case errors.Is(err, robotscache.ErrPending):
+		d.deny(ReasonPending, "")
+		d.RetryAfter = retryPending
+		return v, false
+	case err != nil && ctx.Err() != nil:
+		d.deny(ReasonCanceled, "the client left while robots.txt was waited for")
+		return v, false
+	case err != nil:
+		d.deny(ReasonInternal, fmt.Sprintf("looking up the rules: %v", err))
+		return v, false
+	}
+	now := e.clock()
+	v = entry.View(now)
+	d.State, d.Cause, d.SHA256 = v.State, v.Cause, v.SHA256
+	d.FetchedAt, d.FreshUntil = v.FetchedAt, v.FreshUntil
+	if !v.FetchedAt.IsZero() {
+		d.Age = max(now.Sub(v.FetchedAt), 0)
+	}
+	return v, true
+}
+
+func (e *Enforcer) clock() time.Time {
+	if e.now == nil {
+		return time.Now()
+	}
+	return e.now()
+}

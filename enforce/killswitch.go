@@ -1,0 +1,275 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// KillScope says what a [Kill] stops.
+type KillScope string
+
+// The scopes of a kill.
+const (
+	// KillAll stops every request.
+	KillAll KillScope = "all"
+	// KillHost stops requests to the hosts of a [HostPattern].
+	KillHost KillScope = "host"
+	// KillAgent stops requests of an agent.
+	KillAgent KillScope = "agent"
+)
+
+// Kill is one order to stop, with who gave it and why. Its JSON form is stored and is part
+// of the admin API.
+type Kill struct {
+	Scope KillScope `json:"scope"`
+	// Value is the host pattern or the agent's name; empty for all. Canonical once set.
+	Value string `json:"value,omitempty"`
+	// By is who gave the order, Reason why: a line each, which may be empty.
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// maxKills bounds the orders in force at one time. Each is made by a person or a script of
+// theirs; who needs more needs KillAll.
+const maxKills = 10_000
+
+// ErrTooManyKills is returned by [KillSwitch.Set] when there is no room for another order.
+var ErrTooManyKills = errors.New("too many kill switch orders: lift some, or stop everything")
+
+// KillSwitch stops requests at run time. It stands above everything else that is decided
+// and holds in every mode. Its JSON form is the whole state, to be kept over restarts.
+//
+// The zero value stops nothing. All methods are safe for concurrent use; what Set and Lift
+// do is seen by every Match that starts after they return.
+type KillSwitch struct {
+	writing sync.Mutex
+	state   atomic.Pointer[killState]
+}
+
+// killState is a snapshot. It never changes, but that changed is closed once.
+type killState struct {
+	kills   []Kill
+	all     *Kill
+	hosts   hostIndex[*Kill]
+	agents  map[string]*Kill // by name in lower case
+	changed chan struct{}    // closed when another snapshot is in force
+}
+
+// Set puts an order in force. It replaces one with the same scope and value.
+func (k *KillSwitch) Set(order Kill) error {
+	order, err := order.canonical()
+	if err != nil {
+		return fmt.Errorf("setting the kill switch: %w", err)
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	kills := slices.DeleteFunc(k.List(), order.same)
+	if len(kills) >= maxKills {
+		return ErrTooManyKills
+	}
+	k.swap(append(kills, order))
+	return nil
+}
+
+// Lift takes the order with this scope and value out of force and returns it. It reports
+// whether there was one.
+func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found bool) {
+	order, err := Kill{Scope: scope, Value: value}.canonical()
+	if err != nil {
+		return Kill{}, false
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	kills := k.List()
+	at := slices.IndexFunc(kills, order.same)
+	if at < 0 {
+		return Kill{}, false
+	}
+	lifted = kills[at]
+	k.swap(slices.Delete(kills, at, at+1))
+	return lifted, true
+}
+
+// List returns the orders in force, oldest first. The slice is the caller's.
+func (k *KillSwitch) List() []Kill {
+	if s := k.state.Load(); s != nil {
+		return slices.Clone(s.kills)
+	}
+	return nil
+}
+
+// Match returns the order that stops a request of the agent to the origin, if any. It
+// allocates nothing and waits for nobody.
+func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped bool) {
+	if k == nil {
+		return Kill{}, false
+	}
+	s := k.state.Load()
+	if s == nil {
+		return Kill{}, false
+	}
+	if s.all != nil {
+		return *s.all, true
+	}
+	if len(s.agents) > 0 {
+		if kill, ok := lookupFold(s.agents, agent); ok {
+			return *kill, true
+		}
+	}
+	s.hosts.each(o, func(_ HostPattern, kill *Kill) bool {
+		order, stopped = *kill, true
+		return false
+	})
+	return order, stopped
+}
+
+// Changed returns a channel that is closed when orders change after the call. Who holds a
+// connection open asks Match again then, and closes it if it is stopped: get the channel
+// first, then ask, then wait.
+func (k *KillSwitch) Changed() <-chan struct{} {
+	for {
+		if s := k.state.Load(); s != nil {
+			return s.changed
+		}
+		k.state.CompareAndSwap(nil, newKillState(nil))
+	}
+}
+
+// killFile is the stored form.
+type killFile struct {
+	Version int    `json:"version"`
+	Kills   []Kill `json:"kills"`
+}
+
+const killFileVersion = 1
+
+// MarshalJSON returns the whole state.
+func (k *KillSwitch) MarshalJSON() ([]byte, error) {
+	kills := k.List()
+	if kills == nil {
+		kills = []Kill{}
+	}
+	return json.Marshal(killFile{killFileVersion, kills})
+}
+
+// UnmarshalJSON puts a stored state in force, in place of the present one. On an error
+// nothing changes: who cannot read the state after a restart does not know what was stopped
+// and should not start.
+func (k *KillSwitch) UnmarshalJSON(data []byte) error {
+	var f killFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fmt.Errorf("reading the kill switch: %w", err)
+	}
+	if f.Version != killFileVersion {
+		return fmt.Errorf("reading the kill switch: version %d is not %d", f.Version, killFileVersion)
+	}
+	if len(f.Kills) > maxKills {
+		return fmt.Errorf("reading the kill switch: %w", ErrTooManyKills)
+	}
+	seen := make(map[killKey]bool, len(f.Kills))
+	for i, order := range f.Kills {
+		order, err := order.canonical()
+		if err != nil {
+			return fmt.Errorf("reading the kill switch: order %d: %w", i+1, err)
+		}
+		if seen[order.key()] {
+			return fmt.Errorf("reading the kill switch: order %d: %s %q is there twice", i+1, order.Scope, order.Value)
+		}
+		seen[order.key()] = true
+		f.Kills[i] = order
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	k.swap(f.Kills)
+	return nil
+}
+
+// swap puts the orders in force. The caller holds k.writing and gives the slice away.
+func (k *KillSwitch) swap(kills []Kill) {
+	if old := k.state.Swap(newKillState(kills)); old != nil {
+		close(old.changed)
+	}
+}
+
+// newKillState indexes canonical orders.
+func newKillState(kills []Kill) *killState {
+	s := &killState{kills: kills, agents: make(map[string]*Kill), changed: make(chan struct{})}
+	for i := range kills {
+		switch kill := &kills[i]; kill.Scope {
+		case KillAll:
+			s.all = kill
+		case KillAgent:
+			s.agents[lowerASCII(kill.Value)] = kill
+		case KillHost:
+			if pattern, err := ParseHostPattern(kill.Value); err == nil {
+				s.hosts.add(pattern, kill)
+			}
+		}
+	}
+	return s
+}
+
+// killKey is what tells two orders apart.
+type killKey struct {
+	scope KillScope
+	value string
+}
+
+// key returns the key of a canonical order.
+func (o Kill) key() killKey { return killKey{o.Scope, lowerASCII(o.Value)} }
+
+func (o Kill) same(other Kill) bool { return o.key() == other.key() }
+
+// canonical checks an order and returns it with its value in canonical form.
+func (o Kill) canonical() (Kill, error) {
+	for _, text := range []string{o.By, o.Reason} {
+		if len(text) > maxText || hasControl(text) {
+			return Kill{}, fmt.Errorf("by and reason are lines of up to %d octets", maxText)
+		}
+	}
+	switch o.Scope {
+	case KillAll:
+		if o.Value != "" {
+			return Kill{}, fmt.Errorf("scope all takes no value, found %q", cut(o.Value, maxText))
+		}
+	case KillHost:
+		pattern, err := ParseHostPattern(o.Value)
+		if err != nil {
+			return Kill{}, err
+		}
+		o.Value = pattern.String()
+	case KillAgent:
+		if o.Value == "" || len(o.Value) > maxToken || hasControl(o.Value) {
+			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d octets", cut(o.Value, maxText), maxToken)
+		}
+	default:
+		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent", cut(string(o.Scope), maxName))
+	}
+	return o, nil
+}
+
+// describe says for people who gave the order, when and why.
+func (o Kill) describe() string {
+	s := "stopped: " + string(o.Scope)
+	if o.Value != "" {
+		s += " " + o.Value
+	}
+	if o.By != "" {
+		s += ", by " + o.By
+	}
+	if !o.At.IsZero() {
+		s += ", at " + o.At.UTC().Format(time.RFC3339)
+	}
+	if o.Reason != "" {
+		s += ", because: " + o.Reason
+	}
+	return s
+}
