@@ -1,0 +1,273 @@
+package robotstxt
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// scratch is the working memory of compile.
+type scratch struct {
+	text  strings.Builder
+	final []uint32 // by block of the file: the block of the Ruleset
+	solo  []uint32 // by name: one more than the block that is this name's alone
+	last  []uint32 // by name: one more than its last block
+}
+
+// compile makes the Ruleset of what scan has found.
+func (p *parser) compile() *Ruleset {
+	rs := &Ruleset{wildcard: none}
+	if n := 2*len(p.drafts) + 3*len(p.names); n > 0 {
+		rs.slots = make([]uint32, n)
+	}
+	p.text.Grow(p.octets)
+	p.compileNames(rs)
+	p.compileBlocks(rs)
+	p.compileMembers(rs)
+	p.compileDelays(rs)
+	p.compileRules(rs)
+	p.compilePatterns(rs)
+	p.compilePreferences(rs)
+	for _, url := range p.sitemaps {
+		rs.sitemaps = append(rs.sitemaps, p.put(rs, url))
+	}
+	if p.text.Cap()-p.text.Len() > p.text.Len()/8 {
+		rs.text = strings.Clone(rs.text)
+	}
+	p.text = strings.Builder{}
+	return rs
+}
+
+// put appends octets to the text of the Ruleset.
+func (p *parser) put(rs *Ruleset, octets []byte) span {
+	s := span{at: uint32(p.text.Len()), n: uint32(len(octets))}
+	p.text.Write(octets)
+	rs.text = p.text.String()
+	return s
+}
+
+// shrink gives back room that was not needed after all.
+func shrink[T any](s []T) []T {
+	if cap(s)-len(s) > len(s)/8 {
+		return slices.Clone(s)
+	}
+	return s
+}
+
+// resize returns n zeros in the memory of s where that suffices.
+func resize(s []uint32, n int) []uint32 {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// compileNames gives every user-agent line the names it is found by. A line is found by its beginning of letters, -
+// and _, as Google does it, and by its first word where that has other octets too (for configured tokens that are not
+// of RFC 9309's kind).
+func (p *parser) compileNames(rs *Ruleset) {
+	rs.names = make([]name, 0, len(p.names))
+	for i := range p.names {
+		l := &p.names[i]
+		if isWildcard(l.value) {
+			l.keys[0] = p.intern(rs, l.value[:1])
+			rs.wildcard = l.keys[0]
+			continue
+		}
+		letters, word := trimLetters(l.value), trimToken(l.value)
+		if len(letters) > 0 && len(letters) <= maxKey {
+			l.keys[0] = p.intern(rs, letters)
+		}
+		if len(word) > len(letters) && len(word) <= maxKey && string(word) != "*" {
+			l.keys[1] = p.intern(rs, word)
+		}
+	}
+	rs.names = shrink(rs.names)
+}
+
+// intern returns the index of a name, which it adds if need be.
+func (p *parser) intern(rs *Ruleset, word []byte) int32 {
+	hash := hashName(word)
+	if i := findName(rs, hash, word); i != none {
+		return i
+	}
+	rs.names = append(rs.names, name{text: p.put(rs, word), delay: none})
+	rs.insert(hash, uint32(len(rs.names)))
+	return int32(len(rs.names) - 1)
+}
+
+// compileBlocks numbers the blocks. Lists that hold one and the same name are one block, so that a file which repeats
+// "User-agent: *" before every rule costs a decision no more than another. A block that nobody can ask for is left out.
+func (p *parser) compileBlocks(rs *Ruleset) {
+	p.final = resize(p.final, p.blocks+1)
+	p.solo = resize(p.solo, len(rs.names))
+	n := uint32(0)
+	for i := 0; i < len(p.names); {
+		first := i
+		b := p.names[first].block
+		named := false
+		for ; i < len(p.names) && p.names[i].block == b; i++ {
+			named = named || p.names[i].keys[0] != none || p.names[i].keys[1] != none
+		}
+		if !named {
+			p.final[b] = noBlock
+			continue
+		}
+		p.final[b] = n
+		if i-first == 1 {
+			solo := &p.solo[max(p.names[first].keys[0], p.names[first].keys[1])]
+			if *solo != 0 {
+				p.final[b] = *solo - 1
+				continue
+			}
+			*solo = n + 1
+		}
+		n++
+	}
+	rs.blocks = make([]block, n)
+}
+
+// compileMembers lists the blocks of every name, in the order of the file.
+func (p *parser) compileMembers(rs *Ruleset) {
+	total := uint32(0)
+	p.eachMember(rs, func(n *name, _ uint32) { n.count++; total++ })
+	rs.members = make([]uint32, total)
+	total = 0
+	for i := range rs.names {
+		n := &rs.names[i]
+		n.first, n.count, total = total, 0, total+n.count
+	}
+	p.eachMember(rs, func(n *name, b uint32) { rs.members[n.first+n.count] = b; n.count++ })
+}
+
+// eachMember calls f for every name and each of its blocks once. New blocks have ever greater numbers.
+func (p *parser) eachMember(rs *Ruleset, f func(n *name, b uint32)) {
+	p.last = resize(p.last, len(rs.names))
+	for i := range p.names {
+		l := &p.names[i]
+		b := p.final[l.block]
+		for _, k := range l.keys {
+			if k != none && p.last[k] <= b {
+				p.last[k] = b + 1
+				f(&rs.names[k], b)
+			}
+		}
+	}
+}
+
+// compileDelays gives every name what the lines behind it in its list ask for. A name that is listed behind such a
+// line is not asked.
+func (p *parser) compileDelays(rs *Ruleset) {
+	asks := noDelay
+	for i := len(p.names) - 1; i >= 0; i-- {
+		l := &p.names[i]
+		if i+1 == len(p.names) || p.names[i+1].block != l.block {
+			asks = noDelay
+		}
+		if asks = asks.widen(l.asks); asks == noDelay {
+			continue
+		}
+		for _, k := range l.keys {
+			if k == none {
+				continue
+			}
+			n := &rs.names[k]
+			if n.delay == none {
+				n.delay = int32(len(rs.delays))
+				rs.delays = append(rs.delays, noDelay)
+			}
+			rs.delays[n.delay] = rs.delays[n.delay].widen(asks)
+		}
+	}
+	rs.delays = shrink(rs.delays)
+}
+
+// compileRules puts the rules into the table and lists those that need patterns. Of rules that match the same targets
+// only the highest can ever decide, so only it is kept.
+func (p *parser) compileRules(rs *Ruleset) {
+	rs.rules = make([]rule, 0, len(p.drafts))
+	for i := range p.drafts {
+		d := &p.drafts[i]
+		b := p.final[d.rank.block()]
+		if b == noBlock {
+			continue
+		}
+		r := rule{rank: d.rank.inBlock(b), text: uint16(len(d.path)), key: uint16(len(d.key))}
+		id := r.rank.identity()
+		hash := d.hash + startHash(id)
+		j := rs.findRule(hash, id, view(d.key))
+		if j != none && rs.rules[j].rank > r.rank {
+			continue
+		}
+		r.at = p.put(rs, d.path).at
+		if r.rank&rankRewritten != 0 {
+			p.put(rs, d.key)
+		}
+		if j != none {
+			rs.rules[j] = r
+			continue
+		}
+		rs.rules = append(rs.rules, r)
+		rs.insert(hash, slotRule|uint32(len(rs.rules)))
+		p.addPatterns(rs, d)
+	}
+	rs.rules = shrink(rs.rules)
+	for i := range rs.rules {
+		rs.blocks[rs.rules[i].rank.block()].note(&rs.rules[i])
+	}
+}
+
+// addPatterns adds what the table cannot hold of the last rule.
+func (p *parser) addPatterns(rs *Ruleset, d *draft) {
+	n := uint32(len(rs.rules) - 1)
+	if d.rank&rankPattern != 0 {
+		rs.patterns = append(rs.patterns, pattern{rule: n})
+	}
+	if d.form != 0 {
+		loose := p.put(rs, appendForm(nil, d.key, d.form, true))
+		rs.patterns = append(rs.patterns, pattern{rule: n, at: loose.at, n: uint16(loose.n), form: d.form})
+		rs.loose = true
+	}
+}
+
+// compilePatterns completes the patterns and sorts them by block and, in a block, from the highest rank down.
+func (p *parser) compilePatterns(rs *Ruleset) {
+	for i := range rs.patterns {
+		pat := &rs.patterns[i]
+		r := &rs.rules[pat.rule]
+		if pat.form == 0 {
+			pat.at, pat.n = r.keyAt(), r.key
+		}
+		text := rs.text[pat.at : pat.at+uint32(pat.n)]
+		pat.length = uint16(r.rank >> rankLength)
+		pat.octets = pat.n - uint16(strings.Count(text, "*"))
+		pat.needs = pairsNeeded(text, pat.form)
+		pat.end = r.rank&rankEnd != 0
+	}
+	slices.SortFunc(rs.patterns, func(a, b pattern) int {
+		x, y := rs.rules[a.rule].rank, rs.rules[b.rule].rank
+		return cmp.Or(cmp.Compare(x.block(), y.block()), cmp.Compare(y, x), cmp.Compare(a.form, b.form))
+	})
+	rs.patterns = shrink(rs.patterns)
+	for i := range rs.patterns {
+		b := &rs.blocks[rs.rules[rs.patterns[i].rule].rank.block()]
+		if b.last == 0 {
+			b.first = uint32(i)
+		}
+		b.last = uint32(i + 1)
+	}
+}
+
+func (p *parser) compilePreferences(rs *Ruleset) {
+	for _, l := range p.prefs {
+		b := uint32(noBlock)
+		if l.block != 0 {
+			if b = p.final[l.block]; b == noBlock {
+				continue
+			}
+		}
+		path, value := splitPreference(l.value)
+		rs.prefs = append(rs.prefs, preference{
+			block: b, line: l.line, key: p.put(rs, l.key), path: p.put(rs, path), value: p.put(rs, value),
+		})
+	}
+}

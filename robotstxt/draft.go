@@ -1,0 +1,63 @@
+package robotstxt
+
+// draft is a rule on its way from the file to the Ruleset.
+type draft struct {
+	rank rank
+	hash uint64 // of the key, without the start value; unused for patterns
+	path []byte // as written
+	key  []byte // the canonical path without a closing $ or run of *
+	form form   // of its second chance, if it has one
+}
+
+// draft compiles a path. Nearly all are canonical as they stand and have no wildcard inside: one walk over the octets
+// finds that out and hashes them.
+func (p *parser) draft(path []byte, r rank) draft {
+	key := path
+	if key[len(key)-1] == '$' {
+		key, r = key[:len(key)-1], r|rankEnd
+	}
+	for len(key) > 0 && key[len(key)-1] == '*' {
+		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
+	}
+	length := len(path)
+	hash, classes := hashKey(key)
+	if classes&(octetPercent|octetIllegal) != 0 {
+		start := len(p.canon)
+		p.canon = appendCanonical(p.canon, key)
+		if canonical := p.canon[start:]; string(canonical) == string(key) {
+			p.canon = p.canon[:start]
+		} else {
+			length += len(canonical) - len(key)
+			key, r = canonical, r|rankRewritten
+			hash, classes = hashKey(key)
+		}
+	}
+	p.octets += len(path)
+	if r&rankRewritten != 0 {
+		p.octets += len(key)
+	}
+	d := draft{rank: r | rank(length)<<rankLength, hash: hash, path: path, key: key}
+	if classes&(octetPercent|octetQuery) != 0 {
+		if d.form = looseForm(key); d.form != 0 {
+			p.octets += len(key)
+		}
+	}
+	if classes&octetStar != 0 || len(key) > maxKey {
+		d.rank |= rankPattern
+	}
+	return d
+}
+
+// hashKey returns the hash of a key, less the start value, and the union of its octets' classes.
+func hashKey(key []byte) (hash uint64, classes uint8) {
+	head := key[:min(len(key), maxKey)]
+	for i, c := range head {
+		hash += uint64(c) * weights[i]
+		classes |= octetClass[c]
+	}
+	for _, c := range key[len(head):] { // of a pattern, which is hashed only to find it again
+		hash = (hash + uint64(c)) * startWeight
+		classes |= octetClass[c]
+	}
+	return hash, classes
+}

@@ -1,0 +1,61 @@
+package robotstxt_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+)
+
+// disagreement compares the two engines on one question and returns what they differ in.
+func disagreement(rs *robotstxt.Ruleset, f *naive.File, q question) error {
+	group := rs.Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard})
+	got := group.Match(q.target)
+	want := f.Check(q.tokens, q.ignoreWildcard, q.target)
+	if got.Allowed != want.Allowed || got.Rule != want.Rule || got.Line != want.Line || got.Specific != want.Specific {
+		return fmt.Errorf("%+v: got %+v, naive %+v", q, got, want)
+	}
+	if (got.Group != "") != want.Found {
+		return fmt.Errorf("%+v: group %q, naive found one: %v", q, got.Group, want.Found)
+	}
+	gotPause, gotOK := group.CrawlDelay()
+	wantPause, wantOK := f.Delay(q.tokens, q.ignoreWildcard)
+	if gotPause != wantPause || gotOK != wantOK {
+		return fmt.Errorf("%+v: delay %v %v, naive %v %v", q, gotPause, gotOK, wantPause, wantOK)
+	}
+	if group.Unrestricted() && !got.Allowed {
+		return fmt.Errorf("%+v: disallowed in an unrestricted group: %+v", q, got)
+	}
+	return nil
+}
+
+// TestNaiveAgreesOnRealFiles asks both engines the same questions about every file: a million over the whole corpus.
+func TestNaiveAgreesOnRealFiles(t *testing.T) {
+	t.Parallel()
+	files := corpus(t)
+	each := 1 + 1_000_000/len(files)
+	if !wholeCorpus() || testing.Short() {
+		each = 100
+	}
+	asked := 0
+	for _, file := range files {
+		rs, f := robotstxt.Parse(file.data), naive.Parse(file.data)
+		if !slices.Equal(rs.Sitemaps(), f.Sitemaps()) {
+			t.Errorf("%s: sitemaps %q, naive %q", file.name, rs.Sitemaps(), f.Sitemaps())
+		}
+		h := fnv.New64a()
+		h.Write([]byte(file.name))
+		a := newAsker(file.data, h.Sum64())
+		for range each {
+			if err := disagreement(rs, f, a.next()); err != nil {
+				t.Errorf("%s: %v", file.name, err)
+				break
+			}
+			asked++
+		}
+	}
+	t.Logf("%d questions about %d files", asked, len(files))
+}

@@ -1,0 +1,150 @@
+package robotstxt
+
+import (
+	"bytes"
+	"sync"
+)
+
+// Parse reads a robots.txt. It never fails: what can be used is used. Of data, the first 500 KiB are read, and a line
+// that this limit cuts is dropped, as half a path is a wider rule than the site wrote. The Ruleset keeps no reference
+// to data.
+func Parse(data []byte) *Ruleset { return parse(newScanner(data, false)) }
+
+// ParseTruncated is Parse for data that is only the beginning of a file, of which the rest was not read: a last line
+// without terminator is dropped.
+func ParseTruncated(data []byte) *Ruleset { return parse(newScanner(data, true)) }
+
+func parse(s scanner) *Ruleset {
+	p := parsers.Get().(*parser)
+	defer parsers.Put(p)
+	defer p.reset()
+	p.scan(&s)
+	return p.compile()
+}
+
+// parsers keeps working memory. Its size is bounded by that of a file.
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
+// parser collects what a file says, in the order of the file. The octets are those of the file until compile.
+type parser struct {
+	names    []nameLine
+	drafts   []draft
+	prefs    []prefLine
+	sitemaps [][]byte
+	blocks   int  // lists of names begun; the last is the current one
+	closed   bool // a rule has ended the current list of names
+
+	canon  []byte // canonical keys that are not in the file
+	octets int    // that the Ruleset will hold at most
+	scratch
+}
+
+// nameLine is a user-agent line.
+type nameLine struct {
+	value []byte
+	block uint32
+	asks  delay    // of the lines that follow while this name is the last one
+	keys  [2]int32 // what it is found by, in Ruleset.names: its letters, its first word where that is longer
+}
+
+// prefLine is a preference line.
+type prefLine struct {
+	key, value  []byte
+	block, line uint32
+}
+
+func (p *parser) reset() {
+	clear(p.names)
+	clear(p.drafts)
+	clear(p.prefs)
+	clear(p.sitemaps)
+	p.names, p.drafts, p.prefs, p.sitemaps = p.names[:0], p.drafts[:0], p.prefs[:0], p.sitemaps[:0]
+	p.blocks, p.closed, p.canon, p.octets = 0, false, p.canon[:0], 0
+}
+
+func (p *parser) scan(s *scanner) {
+	for line, ok := s.next(); ok; line, ok = s.next() {
+		content := s.content(line)
+		if !mayMatter(content) {
+			continue
+		}
+		key, value := split(content)
+		switch fieldOf(key) {
+		case fieldUserAgent:
+			p.addName(value)
+		case fieldAllow:
+			p.addRule(value, true, s.number)
+		case fieldDisallow:
+			p.addRule(value, false, s.number)
+		case fieldSitemap:
+			p.addSitemap(value)
+		case fieldCrawlDelay:
+			if pause, ok := parseCrawlDelay(value); ok {
+				p.addDelay(delay{crawl: pause, rate: noDelay.rate})
+			}
+		case fieldRequestRate:
+			if pause, ok := parseRequestRate(value); ok {
+				p.addDelay(delay{crawl: noDelay.crawl, rate: pause})
+			}
+		case fieldPreference:
+			p.addPreference(key, value, s.number)
+		case fieldOther:
+		}
+	}
+}
+
+// addName begins a list of names or continues it. Only rules end a list (RFC 9309 section 2.2.4: other lines must not
+// interfere), even empty ones.
+func (p *parser) addName(value []byte) {
+	if p.closed || p.blocks == 0 {
+		p.blocks, p.closed = p.blocks+1, false
+	}
+	p.octets += 2 * len(value)
+	p.names = append(p.names, nameLine{
+		value: value, block: uint32(p.blocks), asks: noDelay, keys: [2]int32{none, none},
+	})
+}
+
+// addRule takes a rule. Those before any name are ignored; those that begin with neither / nor * match nothing.
+func (p *parser) addRule(path []byte, allow bool, line int) {
+	if p.blocks == 0 {
+		return
+	}
+	p.closed = true
+	if len(path) > 0 && (path[0] == '/' || path[0] == '*') {
+		p.drafts = append(p.drafts, p.draft(path, newRank(0, allow, line)|rank(p.blocks)<<rankBlock))
+	}
+}
+
+// addDelay takes what all names of the current list so far are asked.
+func (p *parser) addDelay(d delay) {
+	if n := len(p.names); n > 0 {
+		p.names[n-1].asks = p.names[n-1].asks.widen(d)
+	}
+}
+
+func (p *parser) addSitemap(url []byte) {
+	if isAbsoluteURL(url) {
+		p.sitemaps = append(p.sitemaps, url)
+		p.octets += len(url)
+	}
+}
+
+func (p *parser) addPreference(key, value []byte, line int) {
+	p.prefs = append(p.prefs, prefLine{key: key, value: value, block: uint32(p.blocks), line: uint32(line)})
+	p.octets += len(key) + len(value)
+}
+
+// isAbsoluteURL reports whether the value of a Sitemap line has a scheme and something behind it.
+func isAbsoluteURL(value []byte) bool {
+	scheme, rest, ok := bytes.Cut(value, []byte("://"))
+	if !ok || len(scheme) == 0 || len(rest) == 0 || !isLetter(scheme[0]) {
+		return false
+	}
+	for _, c := range scheme {
+		if !isLetter(c) && (c < '0' || c > '9') && c != '+' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
