@@ -143,7 +143,11 @@ func reason(err error) string {
 	if errors.As(err, &op) && op.Err != nil {
 		return op.Op + ": " + withoutUserinfo(op.Err.Error())
 	}
-	return withoutUserinfo(err.Error())
+	text := err.Error()
+	for _, prefix := range []string{"net/http: ", "HTTP/1.x transport connection broken: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return withoutUserinfo(text)
 }
 
 // withoutUserinfo cuts credentials out of URLs in an error's text, such as those

@@ -19,20 +19,21 @@ const maxErrorPage = 64 << 10
 // made up this moment gets the same status with the same words.
 //
 // 502, 503 and 504 are never taken for it: they speak of a server that the
-// answering one could not use, and what was "not found" then is that.
+// answering one could not use, and what was "not found" then is that. Nor is 429,
+// which is no 5xx.
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one
 // request that Crawlgate makes so, and it asks for nothing that exists.
 func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL, userAgent string) bool {
 	switch x.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
 	page, _, fail := x.text(maxErrorPage)
 	if fail != nil {
 		return false
 	}
-	words := pageWords(page)
+	words := pageWords(page, u.Path)
 	if !saysNotFound(words) {
 		return false
 	}
@@ -50,14 +51,18 @@ func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL, userAg
 	if fail != nil {
 		return false
 	}
-	others := pageWords(page)
+	others := pageWords(page, madeUp.Path)
 	return saysNotFound(others) && alike(words, others)
 }
 
 // pageWords returns the words of a page that people see, in order and in lower
-// case: what stands between tags, without scripts, styles and attributes.
-func pageWords(page []byte) []string {
+// case: what stands between tags, without scripts, styles and attributes, and
+// without the path that was asked for.
+func pageWords(page []byte, path string) []string {
 	text := strings.ToLower(strings.ToValidUTF8(string(page), " "))
+	if path = strings.ToLower(strings.Trim(path, "/")); path != "" {
+		text = strings.ReplaceAll(text, path, " ")
+	}
 	var visible strings.Builder
 	for {
 		before, tag, found := strings.Cut(text, "<")
@@ -163,8 +168,8 @@ func hasPhrase(words, phrase []string) bool {
 }
 
 // alike reports whether two pages are the same kind of page: at least four in
-// five of the different words of both are common. What differs is the path that
-// they quote, a date, a request's number.
+// five of the different words of both are common. What differs is a date, or the
+// number of a request.
 func alike(a, b []string) bool {
 	inA, inB := wordSet(a), wordSet(b)
 	common := 0

@@ -1,0 +1,348 @@
+package fetch
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+)
+
+// encode applies one coding. "raw" is deflate without its zlib wrapper.
+func encode(tb testing.TB, coding string, text []byte) []byte {
+	tb.Helper()
+	var buf bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch coding {
+	case "gzip", "x-gzip":
+		w = gzip.NewWriter(&buf)
+	case "br":
+		w = brotli.NewWriter(&buf)
+	case "zstd":
+		w, err = zstd.NewWriter(&buf)
+	case "deflate":
+		w = zlib.NewWriter(&buf)
+	case "raw":
+		w, err = flate.NewWriter(&buf, flate.BestCompression)
+	default:
+		tb.Fatalf("unknown coding %q", coding)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := w.Write(text); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// headerOf is the Content-Encoding of a coding of encode.
+func headerOf(coding string) string {
+	if coding == "raw" {
+		coding = "deflate"
+	}
+	return "Content-Encoding: " + coding
+}
+
+var codings = []string{"gzip", "x-gzip", "br", "zstd", "deflate", "raw"}
+
+// noise fills n octets with text that no coding can shrink much.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	state := uint32(1)
+	for i := range b {
+		state = state*1664525 + 1013904223
+		b[i] = byte(state >> 24)
+	}
+	return b
+}
+
+func TestExt_Codings(t *testing.T) {
+	t.Parallel()
+	texts := map[string][]byte{
+		"empty":           {},
+		"one octet":       []byte("x"),
+		"rules":           []byte(rules),
+		"noise":           noise(100_000),
+		"exactly 500 KiB": bytes.Repeat([]byte("0123456789"), MinSize/10),
+		"500 KiB noise":   noise(MinSize),
+		"one more":        noise(MinSize + 1),
+		"much more":       bytes.Repeat([]byte("Disallow: /x\n"), 1<<20),
+	}
+	for _, coding := range codings {
+		for name, text := range texts {
+			t.Run(coding+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(encode(t, coding, text)), headerOf(coding))})
+				want{KindRules, ""}.check(t, out)
+				if expect := text[:min(len(text), MinSize)]; !bytes.Equal(out.Body, expect) || out.Truncated != (len(text) > MinSize) {
+					t.Errorf("body of %d octets, truncated is %v", len(out.Body), out.Truncated)
+				}
+			})
+		}
+	}
+}
+
+func TestExt_CodingHeaders(t *testing.T) {
+	t.Parallel()
+	zipped := string(encode(t, "gzip", []byte(rules)))
+	twice := string(encode(t, "br", []byte(zipped)))
+	four := []byte(rules)
+	for range 4 {
+		four = encode(t, "gzip", four)
+	}
+	tests := []struct {
+		name   string
+		header []string
+		body   string
+		want   want
+	}{
+		{"none", nil, rules, want{KindRules, ""}},
+		{"identity", []string{"Content-Encoding: identity"}, rules, want{KindRules, ""}},
+		{"empty field", []string{"Content-Encoding: "}, rules, want{KindRules, ""}},
+		{"upper case", []string{"Content-Encoding: GZIP"}, zipped, want{KindRules, ""}},
+		{"identity and gzip", []string{"Content-Encoding: identity, gzip"}, zipped, want{KindRules, ""}},
+		{"stacked", []string{"Content-Encoding: gzip, br"}, twice, want{KindRules, ""}},
+		{"stacked in two fields", []string{"Content-Encoding: gzip", "Content-Encoding: br"}, twice, want{KindRules, ""}},
+		{"stacked in the wrong order", []string{"Content-Encoding: br, gzip"}, twice, want{KindUnreachable, CauseEncoding}},
+		{"four deep", []string{"Content-Encoding: gzip, gzip, gzip, gzip"}, string(four), want{KindUnreachable, CauseEncoding}},
+		{"unknown", []string{"Content-Encoding: compress"}, rules, want{KindUnreachable, CauseEncoding}},
+		{"charset as coding", []string{"Content-Encoding: utf-8"}, rules, want{KindUnreachable, CauseEncoding}},
+		{"unknown and known", []string{"Content-Encoding: gzip, aes128gcm"}, zipped, want{KindUnreachable, CauseEncoding}},
+		{"lie", []string{"Content-Encoding: gzip"}, rules, want{KindUnreachable, CauseEncoding}},
+		{"wrong coding", []string{"Content-Encoding: br"}, zipped, want{KindUnreachable, CauseEncoding}},
+		{"not said", nil, zipped, want{KindRules, ""}}, // the parser finds no rule in it
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, tt.body, tt.header...)})
+			tt.want.check(t, out)
+			if out.Kind == KindRules && string(out.Body) != rules && tt.name != "not said" {
+				t.Errorf("body %q", out.Body)
+			}
+		})
+	}
+}
+
+// TestExt_BrokenCodings: every way to cut or spoil coded data ends in
+// "unreachable", or in the text itself, never in another text.
+func TestExt_BrokenCodings(t *testing.T) {
+	t.Parallel()
+	text := []byte(strings.Repeat("User-agent: *\nDisallow: /secret\nAllow: /secret/but\n", 20))
+	for _, coding := range codings {
+		t.Run(coding, func(t *testing.T) {
+			t.Parallel()
+			whole := encode(t, coding, text)
+			get := func(body []byte) Outcome {
+				out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(body), headerOf(coding))})
+				return out
+			}
+			for n := 1; n < len(whole); n++ {
+				want{KindUnreachable, CauseEncoding}.check(t, get(whole[:n]))
+			}
+			for _, tail := range []string{"\x00", "x", "<!-- cached -->", string(whole[:5])} {
+				want{KindUnreachable, CauseEncoding}.check(t, get(append(whole[:len(whole):len(whole)], tail...)))
+			}
+		})
+	}
+}
+
+// TestExt_CodedAndCut: the transfer's failure is told, not the one that follows.
+func TestExt_CodedAndCut(t *testing.T) {
+	t.Parallel()
+	cut := func(text []byte, at int) string {
+		raw := answer(200, string(encode(t, "gzip", text)), "Content-Encoding: gzip")
+		return raw[:len(raw)-at]
+	}
+	t.Run("short", func(t *testing.T) {
+		t.Parallel()
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": cut([]byte(rules), 3)})
+		want{KindUnreachable, CauseTruncated}.check(t, out)
+	})
+	t.Run("behind the limit", func(t *testing.T) { // RFC 9309 2.5: the limit was reached before
+		t.Parallel()
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": cut(noise(MinSize+10_000), 100)})
+		want{KindRules, ""}.check(t, out)
+		if !out.Truncated || len(out.Body) != MinSize {
+			t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
+		}
+	})
+}
+
+// TestExt_EmptyCodedBody: servers name a coding for an empty file too. That is an
+// empty file if the protocol says that nothing is missing.
+func TestExt_EmptyCodedBody(t *testing.T) {
+	t.Parallel()
+	const coded = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+	for raw, w := range map[string]want{
+		coded + "Content-Length: 0\r\n\r\n":                       {KindRules, ""},
+		coded + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n":     {KindRules, ""},
+		coded + "Connection: close\r\n\r\n":                       {KindUnreachable, CauseEncoding},
+		coded + "Content-Length: 10\r\n\r\n":                      {KindUnreachable, CauseTruncated},
+		"HTTP/1.1 204 No Content\r\nContent-Encoding: br\r\n\r\n": {KindRules, ""},
+	} {
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": raw})
+		want(w).check(t, out)
+		if len(out.Body) != 0 {
+			t.Errorf("body %q", out.Body)
+		}
+	}
+}
+
+// TestExt_ConcatenatedMembers: RFC 1952 2.2 and RFC 8878 3 allow several in one body.
+func TestExt_ConcatenatedMembers(t *testing.T) {
+	t.Parallel()
+	for _, coding := range []string{"gzip", "zstd"} {
+		half := encode(t, coding, []byte(rules))
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(half)+string(half), headerOf(coding))})
+		want{KindRules, ""}.check(t, out)
+		if string(out.Body) != rules+rules {
+			t.Errorf("%s: body %q", coding, out.Body)
+		}
+	}
+}
+
+// bomb is n octets of zeroes under a coding, possibly several times over.
+func bomb(tb testing.TB, n int, codings ...string) []byte {
+	tb.Helper()
+	data := make([]byte, n)
+	for _, coding := range codings {
+		data = encode(tb, coding, data)
+	}
+	return data
+}
+
+// TestExt_Bombs: a file that grows on decoding is cut at the limit like any
+// other; layers that grow and vanish again are refused.
+func TestExt_Bombs(t *testing.T) {
+	t.Parallel()
+	swallowed := encode(t, "gzip", bytes.Repeat(encode(t, "gzip", nil), 200_000))
+	tests := []struct {
+		name, header string
+		body         []byte
+		want         want
+	}{
+		{"gzip", "gzip", bomb(t, 64<<20, "gzip"), want{KindRules, ""}},
+		{"br", "br", bomb(t, 64<<20, "br"), want{KindRules, ""}},
+		{"zstd", "zstd", bomb(t, 64<<20, "zstd"), want{KindRules, ""}},
+		{"deflate", "deflate", bomb(t, 64<<20, "deflate"), want{KindRules, ""}},
+		{"stacked", "gzip, gzip", bomb(t, 64<<20, "gzip", "gzip"), want{KindRules, ""}},
+		{"layer that vanishes", "gzip, gzip", swallowed, want{KindUnreachable, CauseEncoding}},
+		{"empty members without end", "gzip", bytes.Repeat(encode(t, "gzip", nil), 100_000), want{KindUnreachable, CauseEncoding}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(tt.body), "Content-Encoding: "+tt.header)})
+			tt.want.check(t, out)
+			if out.Kind == KindRules && (!out.Truncated || len(out.Body) != MinSize) {
+				t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
+			}
+		})
+	}
+}
+
+// TestExt_DecoderMemory holds what one decoder may take, whatever window the data
+// asks for.
+func TestExt_DecoderMemory(t *testing.T) {
+	for name, data := range map[string]struct {
+		coding string
+		body   []byte
+	}{
+		"gzip bomb":          {"gzip", bomb(t, 256<<20, "gzip")},
+		"brotli 16 MiB":      {"br", brotliWindow(t, 24)},
+		"zstd 8 MiB window":  {"zstd", zstdWindow(t, 8<<20)},
+		"zstd large window":  {"zstd", zstdWindow(t, 128<<20)},
+		"stacked gzip bombs": {"gzip", bomb(t, 256<<20, "gzip", "gzip")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			decode(data.body, []string{data.coding}, MinSize)
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+				t.Errorf("decoding allocated %d MiB", used>>20)
+			}
+		})
+	}
+}
+
+// zstdWindow is a frame that needs a window of the given size.
+func zstdWindow(tb testing.TB, size int) []byte {
+	tb.Helper()
+	var buf bytes.Buffer
+	w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(size), zstd.WithSingleSegment(false))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	io.CopyN(w, zeroes{}, int64(size)+1<<20)
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// brotliWindow is a stream with a window of 1<<lgWin octets, all of them used.
+func brotliWindow(tb testing.TB, lgWin int) []byte {
+	tb.Helper()
+	var buf bytes.Buffer
+	w := brotli.NewWriterOptions(&buf, brotli.WriterOptions{Quality: 5, LGWin: lgWin})
+	io.CopyN(w, zeroes{}, 4<<lgWin)
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestExt_ZstdWindow: RFC 9659 3 limits the window of the content coding to 8 MiB.
+func TestExt_ZstdWindow(t *testing.T) {
+	if _, more, err := decode(zstdWindow(t, 8<<20), []string{"zstd"}, MinSize); err != nil || !more {
+		t.Errorf("window of 8 MiB: more is %v, %v", more, err)
+	}
+	if _, _, err := decode(zstdWindow(t, 16<<20), []string{"zstd"}, MinSize); err == nil {
+		t.Error("window of 16 MiB was accepted")
+	}
+}
+
+// FuzzDecode holds that decoding stays in its bounds whatever it is given.
+func FuzzDecode(f *testing.F) {
+	for i, coding := range codings {
+		f.Add(encode(f, coding, []byte(rules)), uint8(i))
+		f.Add(bomb(f, 1<<20, coding), uint8(i))
+	}
+	f.Add(encode(f, "gzip", encode(f, "br", []byte(rules))), uint8(6))
+	f.Fuzz(func(t *testing.T, data []byte, which uint8) {
+		stacks := [][]string{{"gzip"}, {"x-gzip"}, {"br"}, {"zstd"}, {"deflate"}, {"deflate"}, {"br", "gzip"}, {"zstd", "deflate", "gzip"}}
+		const limit = 10_000
+		text, more, err := decode(data, stacks[int(which)%len(stacks)], limit)
+		if len(text) > limit || (more && len(text) != limit) || (err != nil && (text != nil || more)) {
+			t.Errorf("%d octets, more is %v, %v", len(text), more, err)
+		}
+	})
+}
+
+func TestExt_BoundedReader(t *testing.T) {
+	t.Parallel()
+	data, err := io.ReadAll(&boundedReader{r: zeroes{}, left: 1000})
+	if len(data) != 1000 || !errors.Is(err, errBloated) {
+		t.Errorf("read %d octets, %v", len(data), err)
+	}
+}

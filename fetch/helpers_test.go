@@ -1,0 +1,213 @@
+package fetch
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testAgent = "TestBot/1.0 (+https://bot.example/)"
+
+func mustOrigin(tb testing.TB, rawURL string) origin.Origin {
+	tb.Helper()
+	o, err := origin.Parse(rawURL)
+	if err != nil {
+		tb.Fatalf("origin.Parse(%q): %v", rawURL, err)
+	}
+	return o
+}
+
+// script is a transport that answers from a list of raw responses by URL, "*"
+// standing for all others. It checks what every request must have.
+type script struct {
+	tb      testing.TB
+	answers map[string]string
+	errs    map[string]error
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
+	checkRequest(s.tb, req)
+	u := req.URL.String()
+	s.mu.Lock()
+	s.asked = append(s.asked, u)
+	s.mu.Unlock()
+	if err := s.errs[u]; err != nil {
+		return nil, err
+	}
+	raw, ok := s.answers[u]
+	if !ok {
+		raw, ok = s.answers["*"]
+	}
+	if !ok {
+		s.tb.Errorf("unexpected request for %s", u)
+		return nil, io.EOF
+	}
+	return http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), req)
+}
+
+// checkRequest holds seed 000: a non-conditional GET, here without anything that
+// would tell more about us than the agent.
+func checkRequest(tb testing.TB, req *http.Request) {
+	tb.Helper()
+	if req.Method != http.MethodGet || req.Body != nil {
+		tb.Errorf("request is %s with body %v, want a bare GET", req.Method, req.Body)
+	}
+	allowed := map[string]bool{"User-Agent": true, "Accept": true, "Accept-Encoding": true}
+	for name := range req.Header {
+		if !allowed[name] {
+			tb.Errorf("request has the header field %s", name)
+		}
+	}
+	if got := req.Header.Get("Accept-Encoding"); got != "gzip, br, zstd, deflate" {
+		tb.Errorf("Accept-Encoding = %q", got)
+	}
+	if req.URL.User != nil || req.URL.Fragment != "" {
+		tb.Errorf("request for %s", req.URL)
+	}
+}
+
+// answer writes a raw HTTP/1.1 response with a Content-Length.
+func answer(status int, body string, header ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP/1.1 %d Some Reason\r\n", status)
+	for _, line := range header {
+		b.WriteString(line + "\r\n")
+	}
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
+	return b.String()
+}
+
+// fetchScript runs one retrieval of http://a.example/robots.txt.
+func fetchScript(tb testing.TB, cfg Config, answers map[string]string) (Outcome, *script) {
+	tb.Helper()
+	s := &script{tb: tb, answers: answers}
+	cfg.Transport = s
+	return New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), testAgent), s
+}
+
+// rawServer accepts connections on loopback and gives each to serve, which owns
+// it until it returns. It returns the server's host:port.
+func rawServer(tb testing.TB, serve func(net.Conn)) string {
+	tb.Helper()
+	ln, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				serve(conn)
+			})
+		}
+	})
+	tb.Cleanup(func() {
+		ln.Close()
+		wg.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// replying returns a serve function that reads a request and writes raw.
+func replying(raw string) func(net.Conn) {
+	return func(conn net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+			return
+		}
+		io.WriteString(conn, raw)
+	}
+}
+
+// realTransport is what egress hands in, but for the guard.
+func realTransport(tb testing.TB) *http.Transport {
+	tb.Helper()
+	t := &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+		ForceAttemptHTTP2:      true,
+	}
+	tb.Cleanup(t.CloseIdleConnections)
+	return t
+}
+
+// fetchReal runs one retrieval over real connections.
+func fetchReal(tb testing.TB, rawURL string) Outcome {
+	tb.Helper()
+	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL), testAgent)
+}
+
+// pipeTransport is a real http.Transport whose connections are pipes to serve,
+// for tests in a synctest bubble.
+func pipeTransport(tb testing.TB, serve func(net.Conn)) *http.Transport {
+	tb.Helper()
+	var servers sync.WaitGroup
+	t := &http.Transport{
+		DisableCompression: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			servers.Go(func() {
+				defer server.Close()
+				serve(server)
+			})
+			return client, nil
+		},
+	}
+	tb.Cleanup(func() {
+		t.CloseIdleConnections()
+		servers.Wait()
+	})
+	return t
+}
+
+// want is what a test expects of an outcome.
+type want struct {
+	kind  Kind
+	cause Cause
+}
+
+func (w want) check(tb testing.TB, out Outcome) {
+	tb.Helper()
+	if out.Kind != w.kind || out.Cause != w.cause {
+		tb.Errorf("outcome is %s/%s (%s), want %s/%s", out.Kind, out.Cause, out.Detail, w.kind, w.cause)
+	}
+	checkOutcome(tb, out)
+}
+
+// checkOutcome holds what is true of every outcome.
+func checkOutcome(tb testing.TB, out Outcome) {
+	tb.Helper()
+	if out.Kind != KindRules && (out.Body != nil || out.Truncated) {
+		tb.Errorf("outcome %s has a body", out.Kind)
+	}
+	if (out.Kind == KindRules) != (out.Cause == "") {
+		tb.Errorf("outcome %s has cause %q", out.Kind, out.Cause)
+	}
+	if len(out.Detail) > maxDetail || strings.ContainsFunc(out.Detail, func(r rune) bool { return r < ' ' || r > '~' }) {
+		tb.Errorf("detail %q is not one line of printable ASCII within its bound", out.Detail)
+	}
+	if out.RetryAfter < 0 || out.RetryAfter > maxRetryAfter || out.MaxAge < 0 {
+		tb.Errorf("retry after %s, max age %s", out.RetryAfter, out.MaxAge)
+	}
+}

@@ -1,0 +1,257 @@
+package fetch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Limits run on the bubble's clock: a test of 20 seconds takes none.
+
+// fetchPipe runs one retrieval from serve and returns how long it took.
+func fetchPipe(t *testing.T, cfg Config, serve func(net.Conn)) (Outcome, time.Duration) {
+	t.Helper()
+	cfg.Transport = pipeTransport(t, serve)
+	started := time.Now()
+	out := New(cfg).Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+	took := time.Since(started)
+	if out.Duration != took || !out.Started.Equal(started) {
+		t.Errorf("outcome is from %s for %s, want %s for %s", out.Started, out.Duration, started, took)
+	}
+	checkOutcome(t, out)
+	return out, took
+}
+
+// request reads one request; what the client sends must never block it.
+func request(conn net.Conn) *http.Request {
+	r := bufio.NewReader(conn)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return &http.Request{}
+	}
+	return req
+}
+
+// drip writes s, one octet every pause.
+func drip(conn net.Conn, s string, pause time.Duration) {
+	for i := range len(s) {
+		time.Sleep(pause)
+		if _, err := io.WriteString(conn, s[i:i+1]); err != nil {
+			return
+		}
+	}
+}
+
+func TestExt_Limits(t *testing.T) {
+	t.Parallel()
+	const head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+	silent := func(conn net.Conn) { io.Copy(io.Discard, conn) }
+	tests := []struct {
+		name  string
+		cfg   Config
+		serve func(net.Conn)
+		took  time.Duration
+	}{
+		{"no header", Config{}, silent, 10 * time.Second},
+		{"no header, own limit", Config{HeaderTimeout: 3 * time.Second}, silent, 3 * time.Second},
+		{"no header, total limit", Config{Timeout: 7 * time.Second}, silent, 7 * time.Second},
+		{"drip-fed header", Config{}, func(conn net.Conn) {
+			request(conn)
+			drip(conn, strings.Repeat("X", 1000), 500*time.Millisecond)
+		}, 10 * time.Second},
+		{"stalled body", Config{}, func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, head+"User-agent: *\n")
+			silent(conn)
+		}, 5 * time.Second},
+		{"stalled body, own limit", Config{StallTimeout: time.Second}, func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, head)
+			silent(conn)
+		}, time.Second},
+		{"stalled chunk", Config{}, func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
+			silent(conn)
+		}, 5 * time.Second},
+		{"stalled coded body", Config{}, func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n\x1f\x8b")
+			silent(conn)
+		}, 5 * time.Second},
+		{"drip-fed body", Config{}, func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, head)
+			drip(conn, strings.Repeat("#", 1000), 4*time.Second)
+		}, 20 * time.Second},
+		{"drip-fed redirects", Config{}, func(conn net.Conn) {
+			req := request(conn)
+			time.Sleep(4500 * time.Millisecond)
+			io.WriteString(conn, answer(302, "", "Location: "+req.RequestURI+"x", "Connection: close"))
+		}, 20 * time.Second},
+		{"drip-fed interim answers", Config{}, func(conn net.Conn) {
+			request(conn)
+			drip(conn, strings.Repeat("HTTP/1.1 103 E\r\n\r\n", 100), 100*time.Millisecond)
+		}, 10 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				out, took := fetchPipe(t, tt.cfg, tt.serve)
+				want{KindUnreachable, CauseTimeout}.check(t, out)
+				if took != tt.took {
+					t.Errorf("took %s, want %s", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// TestExt_SlowIsNotBroken: what stays inside each limit is a good answer.
+func TestExt_SlowIsNotBroken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out, took := fetchPipe(t, Config{}, func(conn net.Conn) {
+			request(conn)
+			time.Sleep(9 * time.Second)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+			drip(conn, "ab", 4900*time.Millisecond)
+		})
+		want{KindRules, ""}.check(t, out)
+		if string(out.Body) != "ab" || took != 18800*time.Millisecond {
+			t.Errorf("body %q after %s", out.Body, took)
+		}
+	})
+}
+
+// TestExt_CallerLeaves: a caller who gives up is no failure of the origin, in
+// whatever phase it happens and with whatever cause; a caller's deadline is a limit.
+func TestExt_CallerLeaves(t *testing.T) {
+	t.Parallel()
+	phases := map[string]func(net.Conn){
+		"header": func(conn net.Conn) { io.Copy(io.Discard, conn) },
+		"body": func(conn net.Conn) {
+			request(conn)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+			io.Copy(io.Discard, conn)
+		},
+	}
+	ways := map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		cause   Cause
+	}{
+		"cancel": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, CauseCanceled},
+		"cancel with a cause": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second, func() { cancel(errors.New("shutting down")) })
+			return ctx, func() { cancel(nil) }
+		}, CauseCanceled},
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, CauseTimeout},
+	}
+	for phase, serve := range phases {
+		for way, tt := range ways {
+			t.Run(fmt.Sprintf("%s in the %s", way, phase), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := tt.context(t.Context())
+					defer cancel()
+					started := time.Now()
+					out := New(Config{Transport: pipeTransport(t, serve)}).Fetch(ctx, mustOrigin(t, "http://a.example"), testAgent)
+					want{KindUnreachable, tt.cause}.check(t, out)
+					if took := time.Since(started); took != time.Second {
+						t.Errorf("took %s", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRFC9309_2_5_SizeLimit: the first 500 KiB are the file, and no more is read
+// than it takes to know that there is more.
+func TestRFC9309_2_5_SizeLimit(t *testing.T) {
+	t.Parallel()
+	const limit = MinSize
+	tests := []struct {
+		name            string
+		size, announced int
+		maxSize         int
+		want            want
+		truncated       bool
+	}{
+		{"one less", limit - 1, limit - 1, 0, want{KindRules, ""}, false},
+		{"exactly", limit, limit, 0, want{KindRules, ""}, false},
+		{"one more", limit + 1, limit + 1, 0, want{KindRules, ""}, true},
+		{"endless", 1 << 40, 1 << 40, 0, want{KindRules, ""}, true},
+		{"broken off before", limit - 1, limit, 0, want{KindUnreachable, CauseTruncated}, false},
+		{"broken off at the limit", limit, limit + 1, 0, want{KindRules, ""}, true},
+		{"broken off behind", limit + 1, limit + 9, 0, want{KindRules, ""}, true},
+		{"limit raised", limit + 1, limit + 1, limit + 1, want{KindRules, ""}, false},
+		{"limit cannot be lowered", limit, limit, 10, want{KindRules, ""}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			body := &counter{left: tt.size, announced: tt.announced}
+			f := New(Config{MaxSize: tt.maxSize, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, ContentLength: int64(tt.announced), Body: body, ProtoMajor: 1, Request: req}, nil
+			})})
+			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+			tt.want.check(t, out)
+			most := max(limit, tt.maxSize)
+			if out.Truncated != tt.truncated || len(out.Body) > most || (out.Truncated && len(out.Body) != most) {
+				t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
+			}
+			if body.read > most+1 {
+				t.Errorf("read %d octets", body.read)
+			}
+			if !body.closed {
+				t.Error("body not closed")
+			}
+		})
+	}
+}
+
+// counter is a body of some size that counts what is read of it.
+type counter struct {
+	left, announced int
+	read            int
+	closed          bool
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n := min(len(p), c.left)
+	for i := range n {
+		p[i] = '#'
+	}
+	c.left -= n
+	c.read += n
+	switch {
+	case n > 0:
+		return n, nil
+	case c.read < c.announced:
+		return 0, io.ErrUnexpectedEOF
+	default:
+		return 0, io.EOF
+	}
+}
+
+func (c *counter) Close() error {
+	c.closed = true
+	return nil
+}

@@ -1,0 +1,316 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// TestRFC9309_2_3_1_4_BrokenAnswers: raw octets of a server that get no verdict.
+func TestRFC9309_2_3_1_4_BrokenAnswers(t *testing.T) {
+	t.Parallel()
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	tests := []struct {
+		name, raw string
+		want      want
+	}{
+		{"nothing", "", want{KindUnreachable, CauseReset}},
+		{"half a status line", "HTTP/1.1 20", want{KindUnreachable, CauseProtocol}},
+		{"half a header", "HTTP/1.1 200 OK\r\nContent-Type: te", want{KindUnreachable, CauseReset}},
+		{"no HTTP", "220 mail.example ESMTP\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"HTTP/0.9", "User-agent: *\nDisallow:\n", want{KindUnreachable, CauseProtocol}},
+		{"TLS alert", "\x15\x03\x01\x00\x02\x02\x0a", want{KindUnreachable, CauseProtocol}},
+		{"status of letters", "HTTP/1.1 ABC OK\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"status of two digits", "HTTP/1.1 20 OK\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"status of four digits", "HTTP/1.1 2000 OK\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", want{KindUnreachable, CauseProtocol}},
+		{"header bomb", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", want{KindUnreachable, CauseProtocol}},
+		{"many headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 100_000) + "\r\n", want{KindUnreachable, CauseProtocol}},
+		{"short body", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent: *\n", want{KindUnreachable, CauseTruncated}},
+		{"no body of a length", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", want{KindUnreachable, CauseTruncated}},
+		{"chunks that end", chunked + "5\r\nabcde\r\n", want{KindUnreachable, CauseTruncated}},
+		{"chunk that ends", chunked + "5\r\nab", want{KindUnreachable, CauseTruncated}},
+		{"chunk size of letters", chunked + "zz\r\nabc\r\n0\r\n\r\n", want{KindUnreachable, CauseTruncated}},
+		{"chunk without its end", chunked + "3\r\nabcdef\r\n0\r\n\r\n", want{KindUnreachable, CauseTruncated}},
+		{"endless chunk size", chunked + strings.Repeat("0", 10_000), want{KindUnreachable, CauseTruncated}},
+		{"complete chunks", chunked + "3\r\nabc\r\n0\r\n\r\n", want{KindRules, ""}},
+		{"chunks and a trailer", chunked + "3\r\nabc\r\n0\r\nX: y\r\n\r\n", want{KindRules, ""}},
+		{"ended by the connection", "HTTP/1.0 200 OK\r\n\r\nabc", want{KindRules, ""}},
+		{"bare line feeds", "HTTP/1.1 200 OK\nContent-Length: 3\n\nabc", want{KindRules, ""}},
+		{"no reason", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", want{KindRules, ""}},
+		{"more than its length", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabcdef", want{KindRules, ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out := fetchReal(t, "http://"+rawServer(t, replying(tt.raw)))
+			tt.want.check(t, out)
+			if out.Kind == KindRules && out.Status != 200 {
+				t.Errorf("status %d", out.Status)
+			}
+		})
+	}
+}
+
+func TestRFC9309_2_3_1_4_ConnectionRefused(t *testing.T) {
+	t.Parallel()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	out := fetchReal(t, "http://"+addr)
+	want{KindUnreachable, CauseConnect}.check(t, out)
+	if strings.Contains(out.Detail, "127.0.0.1") {
+		t.Errorf("detail %q has an address", out.Detail)
+	}
+}
+
+func TestRFC9309_2_3_1_4_ConnectionReset(t *testing.T) {
+	t.Parallel()
+	reset := func(conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }
+	t.Run("before the header", func(t *testing.T) {
+		t.Parallel()
+		want{KindUnreachable, CauseReset}.check(t, fetchReal(t, "http://"+rawServer(t, func(conn net.Conn) {
+			replying("")(conn)
+			reset(conn)
+		})))
+	})
+	t.Run("in the body", func(t *testing.T) {
+		t.Parallel()
+		// The reset must not overtake the header: it is sent when the body is read.
+		ready := make(chan struct{})
+		addr := rawServer(t, func(conn net.Conn) {
+			replying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")(conn)
+			<-ready
+			reset(conn)
+		})
+		inner := realTransport(t)
+		f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := inner.RoundTrip(req)
+			close(ready)
+			return resp, err
+		})})
+		want{KindUnreachable, CauseTruncated}.check(t, f.Fetch(t.Context(), mustOrigin(t, "http://"+addr), testAgent))
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// TestRFC9309_2_3_1_4_DNS resolves a name at a name server that does not answer
+// properly.
+func TestRFC9309_2_3_1_4_DNS(t *testing.T) {
+	t.Parallel()
+	resolver := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("name server 10.9.8.7 is away")
+	}}
+	tr := realTransport(t)
+	tr.DialContext = (&net.Dialer{Resolver: resolver}).DialContext
+	out := New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, "http://no-such-host.example"), testAgent)
+	want{KindUnreachable, CauseDNS}.check(t, out)
+}
+
+// TestExt_DNSDetail: the address of our resolver stays ours.
+func TestExt_DNSDetail(t *testing.T) {
+	t.Parallel()
+	err := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x.example", Server: "10.9.8.7:53", IsNotFound: true}}
+	out := New(Config{Transport: &script{tb: t, errs: map[string]error{"http://x.example/robots.txt": err}}}).
+		Fetch(t.Context(), mustOrigin(t, "http://x.example"), testAgent)
+	want{KindUnreachable, CauseDNS}.check(t, out)
+	if out.Detail != "no such host" {
+		t.Errorf("detail = %q", out.Detail)
+	}
+}
+
+func quiet(srv *httptest.Server) { srv.Config.ErrorLog = log.New(io.Discard, "", 0) }
+
+func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
+	t.Parallel()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, rules) })
+	start := func(t *testing.T, cfg *tls.Config) *httptest.Server {
+		t.Helper()
+		srv := httptest.NewUnstartedServer(handler)
+		quiet(srv)
+		srv.TLS = cfg
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		return srv
+	}
+	trusting := func(t *testing.T, srv *httptest.Server) *http.Transport {
+		t.Helper()
+		tr := realTransport(t)
+		tr.TLSClientConfig = srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		return tr
+	}
+	get := func(t *testing.T, tr http.RoundTripper, rawURL string) Outcome {
+		t.Helper()
+		return New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, rawURL), testAgent)
+	}
+
+	t.Run("good", func(t *testing.T) {
+		t.Parallel()
+		srv := start(t, nil)
+		want{KindRules, ""}.check(t, get(t, trusting(t, srv), srv.URL))
+	})
+	t.Run("unknown authority", func(t *testing.T) {
+		t.Parallel()
+		want{KindUnreachable, CauseTLS}.check(t, get(t, realTransport(t), start(t, nil).URL))
+	})
+	t.Run("another name", func(t *testing.T) {
+		t.Parallel()
+		srv := start(t, nil)
+		tr := trusting(t, srv)
+		tr.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
+		}
+		want{KindUnreachable, CauseTLS}.check(t, get(t, tr, "https://other.test"))
+	})
+	t.Run("no common version", func(t *testing.T) {
+		t.Parallel()
+		srv := start(t, &tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12})
+		tr := trusting(t, srv)
+		tr.TLSClientConfig.MinVersion = tls.VersionTLS13
+		want{KindUnreachable, CauseTLS}.check(t, get(t, tr, srv.URL))
+	})
+	t.Run("plain HTTP", func(t *testing.T) {
+		t.Parallel()
+		srv := httptest.NewServer(handler)
+		t.Cleanup(srv.Close)
+		want{KindUnreachable, CauseTLS}.check(t, get(t, realTransport(t), strings.Replace(srv.URL, "http:", "https:", 1)))
+	})
+	t.Run("no TLS", func(t *testing.T) {
+		t.Parallel()
+		addr := rawServer(t, func(conn net.Conn) { io.WriteString(conn, "220 mail.example ESMTP\r\n") })
+		want{KindUnreachable, CauseTLS}.check(t, get(t, realTransport(t), "https://"+addr))
+	})
+	t.Run("closed in the handshake", func(t *testing.T) {
+		t.Parallel()
+		addr := rawServer(t, func(conn net.Conn) { io.ReadFull(conn, make([]byte, 100)) })
+		want{KindUnreachable, CauseReset}.check(t, get(t, realTransport(t), "https://"+addr))
+	})
+}
+
+// TestRFC9309_2_3_1_4_HTTP2 holds that the other protocol's failures get the same names.
+func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
+	t.Parallel()
+	big := bytes.Repeat([]byte("Disallow: /x\n"), 100_000)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("request over %s", r.Proto)
+		}
+		switch r.UserAgent() {
+		case "abort":
+			panic(http.ErrAbortHandler)
+		case "abort-body":
+			w.Write([]byte(rules))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case "short":
+			w.Header().Set("Content-Length", "1000")
+			w.Write([]byte(rules))
+		case "big":
+			w.Write(big)
+		default:
+			w.Write([]byte(rules))
+		}
+	}))
+	quiet(srv)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	tr := realTransport(t)
+	tr.TLSClientConfig = srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	f := New(Config{Transport: tr})
+
+	for _, tt := range []struct {
+		agent string
+		want  want
+	}{
+		{"good", want{KindRules, ""}},
+		{"big", want{KindRules, ""}},
+		{"abort", want{KindUnreachable, CauseReset}},
+		{"abort-body", want{KindUnreachable, CauseTruncated}},
+		{"short", want{KindUnreachable, CauseTruncated}},
+	} {
+		out := f.Fetch(t.Context(), mustOrigin(t, srv.URL), tt.agent)
+		if out.Kind != tt.want.kind || out.Cause != tt.want.cause {
+			t.Errorf("%s: %s/%s (%s), want %s/%s", tt.agent, out.Kind, out.Cause, out.Detail, tt.want.kind, tt.want.cause)
+		}
+		if out.Truncated != (tt.agent == "big") {
+			t.Errorf("%s: truncated is %v", tt.agent, out.Truncated)
+		}
+		checkOutcome(t, out)
+	}
+}
+
+func TestExt_UserAgent(t *testing.T) {
+	t.Parallel()
+	for agent, want := range map[string]string{
+		"Bot/1.0 (+https://x.example)": "Bot/1.0 (+https://x.example)",
+		"":                             "",
+		"Bot\r\nX-Evil: 1":             "",
+		"Bot\x00":                      "",
+	} {
+		var got []string
+		f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			got = req.Header.Values("User-Agent")
+			return nil, io.EOF
+		})})
+		f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), agent)
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("User-Agent for %q is %q, want %q", agent, got, want)
+		}
+	}
+}
+
+// TestExt_DetailTellsNoCredentials: error texts may quote URLs.
+func TestExt_DetailTellsNoCredentials(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		errors.New("proxyconnect to http://user:hunter2@proxy.example:3128: no"),
+		fmt.Errorf("dialing: %w", &net.OpError{Op: "proxyconnect", Err: errors.New(`parse "socks5://hunter2@p/": bad`)}),
+		errors.New("a://hunter2@b c://d/ e://f:hunter2@g?h://i"),
+		errors.New("bad \x00\x1b[31m\r\n\u00e9" + strings.Repeat("x", 1000)),
+	} {
+		f := New(Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })})
+		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+		if out.Kind != KindUnreachable || out.Detail == "" || strings.Contains(out.Detail, "hunter2") {
+			t.Errorf("%v: %s, detail %q", err, out.Kind, out.Detail)
+		}
+		checkOutcome(t, out)
+	}
+}
+
+// TestExt_ZeroOrigin: nothing is asked for without an origin.
+func TestExt_ZeroOrigin(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("no host in %q", req.URL)
+	})})
+	want{KindUnreachable, CauseProtocol}.check(t, f.Fetch(t.Context(), origin.Origin{}, testAgent))
+}
+
+func TestNewWithoutTransport(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("New without a transport did not panic")
+		}
+	}()
+	New(Config{})
+}

@@ -1,0 +1,261 @@
+package fetch
+
+import (
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+const rules = "User-agent: *\nDisallow: /x\n"
+
+// to is a 301 with the given Location.
+func to(location string) string { return answer(301, "", "Location: "+location) }
+
+// TestRFC9309_2_3_1_2_Locations: what a single Location of
+// http://a.example/robots.txt leads to. An empty at means that it is not usable,
+// hence absent.
+func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, location, at string }{
+		{"absolute", "http://b.example/robots.txt", "http://b.example/robots.txt"},
+		{"to https", "https://a.example/robots.txt", "https://a.example/robots.txt"},
+		{"relative path", "x/y", "http://a.example/x/y"},
+		{"absolute path", "/x", "http://a.example/x"},
+		{"dot segments", "/a/../b", "http://a.example/b"},
+		{"scheme-relative", "//b.example/r", "http://b.example/r"},
+		{"query only", "?v=2", "http://a.example/robots.txt?v=2"},
+		{"no path", "http://b.example", "http://b.example/"},
+		{"fragment dropped", "/x#y", "http://a.example/x"},
+		{"scheme in upper case", "HTTP://b.example/r", "http://b.example/r"},
+		{"host in upper case", "http://B.Example/r", "http://b.example/r"},
+		{"default port", "http://b.example:80/r", "http://b.example/r"},
+		{"other port", "http://b.example:8080/r", "http://b.example:8080/r"},
+		{"IPv6", "http://[2001:DB8::1]/r", "http://[2001:db8::1]/r"},
+		{"IDN", "http://bücher.example/r", "http://xn--bcher-kva.example/r"},
+		{"raw UTF-8 in the path", "/é", "http://a.example/%C3%A9"},
+		{"space in the path", "/a b", "http://a.example/a%20b"},
+		{"encoded slash stays", "/a%2Fb", "http://a.example/a%2Fb"},
+
+		{"none", "", ""},
+		{"blank", "   ", ""},
+		{"file", "file:///etc/passwd", ""},
+		{"ftp", "ftp://b.example/robots.txt", ""},
+		{"javascript", "javascript:alert(1)", ""},
+		{"data", "data:text/plain,User-agent:*", ""},
+		{"gopher", "gopher://b.example/", ""},
+		{"unix socket", "http+unix://%2Fvar%2Frun%2Fdocker.sock/x", ""},
+		{"opaque", "http:b.example", ""},
+		{"no host", "http:///robots.txt", ""},
+		{"credentials", "http://user:secret@b.example/robots.txt", ""},
+		{"port out of range", "http://b.example:99999/", ""},
+		{"port zero", "http://b.example:0/", ""},
+		{"not a port", "http://b.example:http/", ""},
+		{"octal address", "http://0177.0.0.1/", ""},
+		{"hexadecimal address", "http://0x7f000001/", ""},
+		{"short address", "http://127.1/", ""},
+		{"zone", "http://[fe80::1%25eth0]/", ""},
+		{"broken escape", "http://b.example/%zz", ""},
+		{"broken brackets", "http://[::1/", ""},
+		{"empty label", "http://b..example/", ""},
+		{"itself", "/robots.txt", ""},
+		{"itself, spelled otherwise", "http://A.EXAMPLE:80/robots.txt#x", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			answers := map[string]string{"http://a.example/robots.txt": to(tt.location)}
+			if tt.at != "" {
+				answers[tt.at] = answer(200, rules)
+			}
+			out, s := fetchScript(t, Config{}, answers)
+			if strings.Contains(out.Detail, "secret") || strings.Contains(fmt.Sprint(out.Hops), "secret") {
+				t.Errorf("outcome tells the credentials: %+v", out)
+			}
+			if tt.at == "" {
+				want{KindAbsent, CauseRedirects}.check(t, out)
+				if len(s.asked) != 1 || out.Hops != nil || out.Status != 301 {
+					t.Errorf("asked %q, hops %q, status %d", s.asked, out.Hops, out.Status)
+				}
+				return
+			}
+			want{KindRules, ""}.check(t, out)
+			if string(out.Body) != rules || !slices.Equal(out.Hops, []string{tt.at}) {
+				t.Errorf("body %q, hops %q; want the rules by %q", out.Body, out.Hops, tt.at)
+			}
+		})
+	}
+}
+
+// chain makes n redirects over as many hosts, the last to end.
+func chain(n int, end string) map[string]string {
+	answers := map[string]string{}
+	at := "http://a.example/robots.txt"
+	for i := range n {
+		scheme := []string{"https", "http"}[i%2]
+		next := fmt.Sprintf("%s://h%d.example/robots.txt", scheme, i+1)
+		answers[at] = answer([]int{301, 302, 303, 307, 308, 300}[i%6], "<html>moved</html>", "Location: "+next)
+		at = next
+	}
+	answers[at] = end
+	return answers
+}
+
+func TestRFC9309_2_3_1_2_HopLimit(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		limit     int
+		redirects int
+		end       string
+		want      want
+	}{
+		{"five", 0, 5, answer(200, rules), want{KindRules, ""}},
+		{"five to 404", 0, 5, answer(404, ""), want{KindAbsent, CauseStatus}},
+		{"five to 500", 0, 5, answer(500, ""), want{KindUnreachable, CauseStatus}},
+		{"five to 429", 0, 5, answer(429, ""), want{KindUnreachable, CauseStatus}},
+		{"six", 0, 6, answer(200, rules), want{KindAbsent, CauseRedirects}},
+		{"seven", 0, 7, answer(200, rules), want{KindAbsent, CauseRedirects}},
+		{"raised", 7, 7, answer(200, rules), want{KindRules, ""}},
+		{"none", -1, 1, answer(200, rules), want{KindAbsent, CauseRedirects}},
+		{"none needed", -1, 0, answer(200, rules), want{KindRules, ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out, s := fetchScript(t, Config{MaxRedirects: tt.limit}, chain(tt.redirects, tt.end))
+			tt.want.check(t, out)
+			limit := tt.limit
+			if limit == 0 {
+				limit = 5
+			}
+			if most := max(limit, 0) + 1; len(s.asked) > most {
+				t.Errorf("asked %d times, more than %d", len(s.asked), most)
+			}
+			if len(out.Hops) != len(s.asked)-1 {
+				t.Errorf("hops %q for requests %q", out.Hops, s.asked)
+			}
+		})
+	}
+}
+
+func TestRFC9309_2_3_1_2_Loops(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]map[string]string{
+		"of two": {
+			"http://a.example/robots.txt":  to("https://a.example/robots.txt"),
+			"https://a.example/robots.txt": to("http://a.example/robots.txt"),
+		},
+		"behind the start": {
+			"http://a.example/robots.txt": to("/1"),
+			"http://a.example/1":          to("/2"),
+			"http://a.example/2":          to("/1"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, s := fetchScript(t, Config{}, answers)
+			want{KindAbsent, CauseRedirects}.check(t, out)
+			if len(s.asked) != len(answers) {
+				t.Errorf("asked %q: a loop was not noticed at once", s.asked)
+			}
+		})
+	}
+}
+
+// guardError is what egress' dialer returns for a refused address.
+type guardError struct{}
+
+func (guardError) Error() string          { return "address 10.0.0.1 is private" }
+func (guardError) ForbiddenAddress() bool { return true }
+
+// TestExt_GuardedHop: a hop to an address of ours is no answer of the site.
+func TestExt_GuardedHop(t *testing.T) {
+	t.Parallel()
+	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError{})}
+	for name, answers := range map[string]map[string]string{
+		"first hop": {},
+		"later hop": {"http://a.example/robots.txt": to("http://metadata.example/robots.txt")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			errs := map[string]error{"http://metadata.example/robots.txt": wrapped}
+			if len(answers) == 0 {
+				errs["http://a.example/robots.txt"] = wrapped
+			}
+			f := New(Config{Transport: &script{tb: t, answers: answers, errs: errs}})
+			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+			want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
+			if strings.Contains(out.Detail, "10.0.0.1") {
+				t.Errorf("detail %q tells an inside address", out.Detail)
+			}
+		})
+	}
+}
+
+// TestExt_LongLocation: what a server sends does not grow our records.
+func TestExt_LongLocation(t *testing.T) {
+	t.Parallel()
+	long := "http://b.example/" + strings.Repeat("é", 5000)
+	out, s := fetchScript(t, Config{}, map[string]string{
+		"http://a.example/robots.txt": to(long),
+		"*":                           answer(200, rules),
+	})
+	want{KindRules, ""}.check(t, out)
+	if len(s.asked[1]) < 5000 || len(out.Hops) != 1 || len(out.Hops[0]) != maxHop {
+		t.Errorf("asked %d octets, noted hop of %d", len(s.asked[1]), len(out.Hops[0]))
+	}
+}
+
+// TestExt_Shared holds pitfall 7 (NUTCH-2581): the end of a redirect has a record
+// of its own only if it is that origin's robots.txt, and gave a good answer.
+func TestExt_Shared(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, location, end string
+		want                string
+	}{
+		{"rules", "https://b.example/robots.txt", answer(200, rules, "Cache-Control: max-age=600"), "https://b.example"},
+		{"absent by status", "https://b.example/robots.txt", answer(404, ""), "https://b.example"},
+		{"unreachable", "https://b.example/robots.txt", answer(500, ""), ""},
+		{"redirected nowhere", "https://b.example/robots.txt", to("file:///x"), ""},
+		{"another path", "https://b.example/robots", answer(200, rules), ""},
+		{"path in another case", "https://b.example/Robots.txt", answer(200, rules), ""},
+		{"deeper path", "https://b.example/a/robots.txt", answer(200, rules), ""},
+		{"encoded path", "https://b.example/%72obots.txt", answer(200, rules), ""},
+		{"with a query", "https://b.example/robots.txt?for=a", answer(200, rules), ""},
+		{"with an empty query", "https://b.example/robots.txt?", answer(200, rules), ""},
+		{"same origin", "/other", answer(200, rules), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out, _ := fetchScript(t, Config{}, map[string]string{
+				"http://a.example/robots.txt": to(tt.location), "*": tt.end,
+			})
+			o, shared, ok := out.Shared()
+			if ok != (tt.want != "") || o.String() != tt.want {
+				t.Fatalf("shared with %q: %v, want %q", o, ok, tt.want)
+			}
+			if !ok {
+				return
+			}
+			direct := out
+			direct.Hops, direct.Final = nil, origin.Origin{}
+			if !reflect.DeepEqual(shared, direct) {
+				t.Errorf("shared outcome is %+v, want %+v", shared, direct)
+			}
+		})
+	}
+	t.Run("no redirect", func(t *testing.T) {
+		t.Parallel()
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, rules)})
+		if _, _, ok := out.Shared(); ok {
+			t.Error("an outcome without redirects is shared")
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package fetch
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// statusWant is DESIGN section 3's table, written down a second time: what each
+// status means if it comes without a Location and with the given body.
+func statusWant(status int) want {
+	switch {
+	case status < 200:
+		return want{KindUnreachable, CauseReset} // RFC 9110 15.2: no final answer came
+	case status == 206:
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.3.7: no range was asked for
+	case status < 300:
+		return want{KindRules, ""} // RFC 9309 2.3.1.1
+	case status == 304:
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.4.5: no condition was set
+	case status < 400:
+		return want{KindAbsent, CauseRedirects} // RFC 9309 2.3.1.2, no Location
+	case status == 429:
+		return want{KindUnreachable, CauseStatus} // seed 000
+	case status < 500:
+		return want{KindAbsent, CauseStatus} // RFC 9309 2.3.1.3
+	case status < 600:
+		return want{KindUnreachable, CauseStatus} // RFC 9309 2.3.1.4
+	default:
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15: invalid
+	}
+}
+
+// TestRFC9309_2_3_1_EveryStatus asks a real server for every status that three
+// digits can spell, over real connections.
+func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
+	t.Parallel()
+	const body = "User-agent: *\nDisallow: /private\n"
+	addr := rawServer(t, func(conn net.Conn) {
+		req, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		status, _ := strconv.Atoi(strings.TrimPrefix(req.UserAgent(), "status/"))
+		switch {
+		case status >= 100 && status < 200, status == 204, status == 304: // have no body
+			fmt.Fprintf(conn, "HTTP/1.1 %03d Reason\r\n\r\n", status)
+		default:
+			fmt.Fprintf(conn, "HTTP/1.1 %03d Reason\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+		}
+	})
+	f := New(Config{Transport: realTransport(t), Soft404: true})
+	o := mustOrigin(t, "http://"+addr)
+	for status := range 1000 {
+		out := f.Fetch(t.Context(), o, fmt.Sprintf("status/%d", status))
+		w := statusWant(status)
+		wantStatus, wantBody := status, body
+		switch {
+		case status < 100: // no status of HTTP at all
+			w = want{KindUnreachable, CauseProtocol}
+		case status == 101: // net/http hands this one out as an answer
+			w = want{KindUnreachable, CauseProtocol}
+		case status < 200:
+			wantStatus = 0
+		}
+		if status == 204 || w.kind != KindRules {
+			wantBody = ""
+		}
+		if out.Kind != w.kind || out.Cause != w.cause || out.Status != wantStatus || string(out.Body) != wantBody {
+			t.Errorf("status %03d: %s/%s (%s), status %d, body %q; want %s/%s", status,
+				out.Kind, out.Cause, out.Detail, out.Status, out.Body, w.kind, w.cause)
+		}
+		checkOutcome(t, out)
+	}
+}
+
+// TestRFC9309_2_3_1_2_EveryRedirectStatus holds which statuses a Location directs.
+func TestRFC9309_2_3_1_2_EveryRedirectStatus(t *testing.T) {
+	t.Parallel()
+	for status := 200; status <= 599; status++ {
+		out, s := fetchScript(t, Config{}, map[string]string{
+			"http://a.example/robots.txt": answer(status, "", "Location: http://b.example/there"),
+			"http://b.example/there":      answer(200, "Disallow:"),
+		})
+		follow := status >= 300 && status <= 399 && status != 304 && status != 305
+		if followed := len(s.asked) == 2; followed != follow {
+			t.Errorf("status %d with a Location: followed is %v, want %v", status, followed, follow)
+		}
+		if !follow {
+			statusWant(status).check(t, out)
+			continue
+		}
+		want{KindRules, ""}.check(t, out)
+	}
+}
+
+func TestExt_ZeroOutcomeIsUnreachable(t *testing.T) {
+	t.Parallel()
+	if got := (Outcome{}).Kind; got != KindUnreachable {
+		t.Errorf("zero Outcome is %s", got)
+	}
+	if got := Kind(77).String(); got != "unreachable" {
+		t.Errorf("Kind(77) = %q", got)
+	}
+}
+
+// TestRFC9110_15_2_Informational: 1xx before the answer are passed over, in bounds.
+func TestRFC9110_15_2_Informational(t *testing.T) {
+	t.Parallel()
+	interim := "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+	t.Run("a few", func(t *testing.T) {
+		t.Parallel()
+		addr := rawServer(t, replying("HTTP/1.1 100 Continue\r\n\r\n"+interim+answer(200, "x", "Connection: close")))
+		want{KindRules, ""}.check(t, fetchReal(t, "http://"+addr))
+	})
+	t.Run("without end", func(t *testing.T) {
+		t.Parallel()
+		addr := rawServer(t, func(conn net.Conn) {
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+				return
+			}
+			for {
+				if _, err := io.WriteString(conn, interim); err != nil {
+					return
+				}
+			}
+		})
+		want{KindUnreachable, CauseProtocol}.check(t, fetchReal(t, "http://"+addr))
+	})
+}
