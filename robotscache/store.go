@@ -46,8 +46,9 @@ type Store interface {
 	// promised by Flush, or by the store's own schedule, which it documents.
 	Save(ctx context.Context, r fetch.Record) error
 
-	// Delete forgets o: its record, its history, and the bodies that nobody else
-	// has. To delete what is not there is no error. Durable as Save is.
+	// Delete forgets o: its record and its history. A body that nothing refers to
+	// any more may stay for as long as the store says. To delete what is not there
+	// is no error. Durable as Save is.
 	Delete(ctx context.Context, o origin.Origin) error
 
 	// List returns up to limit records (at most MaxList; 0 means MaxList) whose

@@ -1,0 +1,245 @@
+package robotscache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Cache answers what is known of an origin's robots.txt, and fetches what is not.
+// All methods are safe for concurrent use.
+type Cache struct {
+	cfg    Config
+	hot    hotTier
+	leaser Leaser // nil unless the store is shared
+	due    *dueList
+
+	base context.Context // ends with Close; all work is bound to it, none to a request
+	stop context.CancelFunc
+	work sync.WaitGroup // leaders in the store, and workers; added to under mu while not closed
+
+	storeDown atomic.Bool
+
+	mu       sync.Mutex // never held over I/O
+	closed   bool
+	flights  map[origin.Origin]*flight
+	waiters  int
+	schedule *schedule
+	unsaved  *unsaved
+}
+
+// New returns a cache that owns the store of its configuration. The error says
+// what is wrong with the configuration; the store is then still the caller's.
+func New(cfg Config) (*Cache, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	hot, err := newRistrettoTier(cfg.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	return newCache(cfg, hot), nil
+}
+
+func newCache(cfg Config, hot hotTier) *Cache {
+	c := &Cache{
+		cfg:      cfg,
+		hot:      hot,
+		flights:  make(map[origin.Origin]*flight),
+		schedule: newSchedule(cfg.Parallel, cfg.Queue),
+		unsaved:  newUnsaved(cfg.MaxSize / 4),
+	}
+	c.leaser, _ = cfg.Store.(Leaser)
+	c.due = newDueList(maxDue, c.refreshDue)
+	c.base, c.stop = context.WithCancel(context.Background())
+	return c
+}
+
+// Lookup returns what is known of o, waiting for a retrieval only if nothing is
+// known that may be acted on: see fetch.Policy.Fresh. The retrieval is made with
+// the given User-Agent (unless the fetcher has one of its own); it is shared by
+// all who wait for o, and goes on when they leave.
+//
+// With an answer that will soon be too old, or that is a failure due for a retry,
+// Lookup has a retrieval made in the background.
+//
+// Errors: ErrPending, ErrClosed, or the error of ctx. The request must then be
+// refused. A hot hit takes no lock of the cache and allocates nothing.
+func (c *Cache) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*Entry, Source, error) {
+	now := time.Now()
+	if e := c.hot.get(o); e != nil && c.cfg.Policy.Fresh(e.record, now) {
+		c.note(e, userAgent, now)
+		c.cfg.Observer.Looked(SourceHot, nil)
+		return e, SourceHot, nil
+	}
+	e, s, err := c.lookupSlow(ctx, o, userAgent, false)
+	c.cfg.Observer.Looked(s, err)
+	return e, s, err
+}
+
+// Refresh fetches o even if what is known is fresh, and returns the result. It
+// may share a retrieval that is under way. Errors are those of Lookup.
+func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
+	e, _, err := c.lookupSlow(ctx, o, "", true)
+	return e, err
+}
+
+var errNoOrigin = errors.New("looking up robots.txt: no origin")
+
+func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, forced bool) (*Entry, Source, error) {
+	if o.IsZero() {
+		return nil, SourceNone, errNoOrigin
+	}
+	f, leads, err := c.join(o, agent, forced)
+	if err != nil {
+		return nil, SourceNone, err
+	}
+	defer c.leave(f)
+	if leads {
+		c.lead(f)
+	}
+	e, err := c.wait(ctx, f)
+	if err != nil {
+		return nil, SourceNone, err
+	}
+	// Who caused a good answer has not asked about it since. Who got a failure
+	// will be back, and should find it retried.
+	if f.source == SourceStore || failing(e.record) {
+		c.note(e, agent, time.Now())
+	}
+	if !leads {
+		return e, SourceWait, nil
+	}
+	return e, f.source, nil
+}
+
+// refreshPause is the least time between two attempts to queue a refresh for one
+// entry.
+const refreshPause = time.Second
+
+// note records that e was asked for, and has it refreshed if it is due.
+func (c *Cache) note(e *Entry, agent string, now time.Time) {
+	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
+		c.due.add(e.record, agent)
+	}
+	if !c.cfg.Policy.RefreshDue(e.record, now) {
+		return
+	}
+	n, hold := now.UnixNano(), e.holdTo.Load()
+	if n < hold || !e.holdTo.CompareAndSwap(hold, n+int64(refreshPause)) {
+		return
+	}
+	if !c.refresh(e.record.Origin, agent, failing(e.record)) {
+		c.cfg.Observer.Dropped(DropRefresh)
+	}
+}
+
+// refreshDue is what the due list fires.
+func (c *Cache) refreshDue(it dueItem) bool { return c.refresh(it.origin, it.agent, it.retry) }
+
+// refresh queues a retrieval that nobody waits for, unless there is a flight. It
+// reports whether o is taken care of: not if the queue is full.
+func (c *Cache) refresh(o origin.Origin, agent string, retry bool) bool {
+	c.mu.Lock()
+	if c.closed || c.flights[o] != nil {
+		c.mu.Unlock()
+		return true
+	}
+	f, cl := c.addFlight(o, agent), classRefresh
+	if retry {
+		cl = classRetry
+	}
+	ok := c.schedule.push(f, cl)
+	if !ok {
+		delete(c.flights, o)
+	}
+	c.dispatchAndUnlock()
+	return ok
+}
+
+// Peek returns what is known of o, fresh or not, and whether anything is. It
+// never fetches, and waits for the store only.
+func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
+	e := c.hot.get(o)
+	if e == nil && !o.IsZero() {
+		e = c.recall(o)
+	}
+	return e, e != nil
+}
+
+// Purge forgets o: its record, its last good copy and its history. The next
+// Lookup fetches. A retrieval that is under way still answers those who wait for
+// it, and nobody else.
+func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
+	c.mu.Lock()
+	if f := c.flights[o]; f != nil {
+		f.void = true
+		delete(c.flights, o)
+	}
+	c.unsaved.drop(o)
+	c.hot.drop(o)
+	c.mu.Unlock()
+	c.due.remove(o)
+	if err := c.forget(ctx, o); err != nil {
+		return fmt.Errorf("purging %s: %w", o, err)
+	}
+	return nil
+}
+
+// Stats returns a snapshot for gauges.
+func (c *Cache) Stats() Stats {
+	due := c.due.len()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Stats{
+		Waiters: c.waiters,
+		Queued:  c.schedule.queuedLoad(),
+		Running: c.schedule.runningLoad(),
+		Due:     due,
+		Unsaved: c.unsaved.len(),
+	}
+}
+
+// Close ends all work, saves what is not saved yet, and closes the store. Who
+// waits gets ErrClosed, as do later calls. What a retrieval that Close broke off
+// would have said is not recorded. Calls after the first do nothing.
+func (c *Cache) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	queued := c.schedule.drain()
+	c.mu.Unlock()
+	for _, f := range queued {
+		c.land(f, nil, SourceNone, ErrClosed)
+	}
+	c.due.stop()
+	c.stop()
+	c.work.Wait()
+	c.hot.close()
+	return errors.Join(c.saveRest(), c.cfg.Store.Close())
+}
+
+// saveRest makes a last attempt to save what the store could not take. It gives
+// up at the first failure: a store that is away is away for all.
+func (c *Cache) saveRest() error {
+	for {
+		c.mu.Lock()
+		e, n := c.unsaved.oldest(), c.unsaved.len()
+		c.mu.Unlock()
+		if e == nil {
+			return nil
+		}
+		if !c.save(e) {
+			return fmt.Errorf("closing the robots.txt cache: %d records could not be saved", n)
+		}
+	}
+}

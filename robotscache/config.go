@@ -1,0 +1,110 @@
+package robotscache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after
+// ctx does. It is called by up to Config.Parallel goroutines at once, though for
+// one origin by one only (unless it is purged meanwhile), and must be bounded in
+// the bytes that it reads.
+type Fetcher interface {
+	Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome
+}
+
+// Config holds what a [Cache] is made of. Only Store and Fetcher are required:
+// every other field that is zero or negative takes its default.
+type Config struct {
+	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept
+	// beyond the process, it is a memstore.
+	Store Store
+	// Fetcher retrieves what the store does not hold.
+	Fetcher Fetcher
+	// Policy says how records age and what they permit.
+	Policy fetch.Policy
+	// Observer is told what happens; default: nobody.
+	Observer Observer
+
+	// MaxSize bounds the memory of the hot tier, in bytes of records, bodies and
+	// compiled rulesets; default 256 MiB. A quarter as much again may be used for
+	// records that the store could not take while it is away.
+	MaxSize int64
+
+	// Budget is how long one retrieval may take, and how long a request waits for
+	// one, its time in the queue included; default 20 s. A retrieval that was in
+	// the queue for a while goes on when its requests have given up.
+	Budget time.Duration
+	// Parallel bounds the retrievals under way at once; default 256. First
+	// requests may take three quarters of it, early refreshes a quarter, retries
+	// of unreachable origins an eighth: see schedule.go.
+	Parallel int
+	// Queue bounds the origins that wait for their retrieval to begin, in each of
+	// the three classes; default 16,384, which holds a burst of 10,000 new origins
+	// and costs about 4 MiB when full.
+	Queue int
+
+	// WaitersPerOrigin bounds the requests that wait for one origin; default
+	// 4,096: 2,000 crawlers that meet a new origin at once are served twice over,
+	// and a stampede upon one hanging origin cannot take all places of Waiters.
+	WaitersPerOrigin int
+	// Waiters bounds the requests that wait in all; default 32,768. A waiter costs
+	// the cache itself under 1 KiB, but its connection, goroutine and buffers cost
+	// a gateway some 40 KiB: the default bounds what is held open at 1.3 GiB.
+	Waiters int
+}
+
+const (
+	defaultMaxSize          = 256 << 20
+	defaultBudget           = 20 * time.Second
+	defaultParallel         = 256
+	defaultQueue            = 16384
+	defaultWaitersPerOrigin = 4096
+	defaultWaiters          = 32768
+
+	// waitGrace is added to the budget of those who wait, so that they see the
+	// record of a retrieval that used its whole budget, and not ErrPending.
+	waitGrace = 250 * time.Millisecond
+	// storeTimeout bounds each call of the store. Stores have tighter bounds of
+	// their own; this one is for a disk that hangs.
+	storeTimeout = 2 * time.Second
+	// leaseMargin is how much longer than its retrieval a lease lasts: the time to
+	// save the record. A gateway that dies keeps its origins from the others for
+	// no longer than Budget + leaseMargin.
+	leaseMargin = 5 * time.Second
+	// maxAgent cuts the User-Agent that is kept for a retrieval. It is the
+	// client's to choose, and tens of thousands may be queued.
+	maxAgent = 512
+	// maxDue bounds the origins that are on the list for their next refresh, some
+	// 300 bytes each. Those beyond are refreshed when a request asks for them.
+	maxDue = 65536
+)
+
+var errConfig = errors.New("robotscache: Config needs a Store and a Fetcher")
+
+// withDefaults returns c with every unset field set.
+func (c Config) withDefaults() (Config, error) {
+	if c.Store == nil || c.Fetcher == nil {
+		return c, errConfig
+	}
+	if c.Observer == nil {
+		c.Observer = NopObserver{}
+	}
+	setDefault(&c.MaxSize, defaultMaxSize)
+	setDefault(&c.Budget, defaultBudget)
+	setDefault(&c.Parallel, defaultParallel)
+	setDefault(&c.Queue, defaultQueue)
+	setDefault(&c.WaitersPerOrigin, defaultWaitersPerOrigin)
+	setDefault(&c.Waiters, defaultWaiters)
+	return c, nil
+}
+
+func setDefault[T ~int | ~int64](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}

@@ -1,0 +1,77 @@
+package robotscache
+
+import (
+	"sync"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Hot tiers for tests: nothing may depend on which one a cache has.
+type (
+	// HotTier is the interface of the cache's hot tier.
+	HotTier = hotTier
+	// DroppingTier drops every entry.
+	DroppingTier struct{}
+	// MapTier keeps every entry, at once.
+	MapTier struct {
+		mu      sync.Mutex
+		entries map[origin.Origin]*Entry
+	}
+)
+
+// NewWithHot is New with another hot tier.
+func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return newCache(cfg, hot), nil
+}
+
+func (DroppingTier) get(origin.Origin) *Entry { return nil }
+func (DroppingTier) put(*Entry)               {}
+func (DroppingTier) drop(origin.Origin)       {}
+func (DroppingTier) close()                   {}
+
+func (m *MapTier) get(o origin.Origin) *Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entries[o]
+}
+
+func (m *MapTier) put(e *Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries == nil {
+		m.entries = make(map[origin.Origin]*Entry)
+	}
+	m.entries[e.record.Origin] = e
+}
+
+func (m *MapTier) drop(o origin.Origin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, o)
+}
+
+func (m *MapTier) close() {}
+
+// Flights returns the number of flights under way.
+func (c *Cache) Flights() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.flights)
+}
+
+// WaitHot waits until the hot tier has applied what it was given.
+func (c *Cache) WaitHot() {
+	if t, ok := c.hot.(*ristrettoTier); ok {
+		t.cache.Wait()
+	}
+}
+
+// Cost returns what the entry counts for in the hot tier.
+func (e *Entry) Cost() int64 { return e.cost() }
+
+// LeaseTTL is for how long a cache with the default budget takes a lease.
+const LeaseTTL = defaultBudget + leaseMargin

@@ -1,0 +1,206 @@
+package robotscache
+
+import (
+	"container/list"
+	"context"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// flight is the work under way for one origin: first a look into the store, then
+// perhaps a turn in the schedule and a retrieval. All who ask for the origin
+// meanwhile wait for it. There is at most one flight for an origin; it belongs to
+// none of its waiters, and none of them can end it by leaving.
+type flight struct {
+	origin origin.Origin
+	agent  string
+	born   time.Time
+
+	// Guarded by Cache.mu.
+	waiters int
+	class   class
+	queued  *list.Element // its place in the schedule, nil if it has none
+	forced  bool          // an answer older than the flight does not do
+	void    bool          // purged: what it brings is for its waiters alone
+	landed  bool
+
+	// Of whoever works on the flight: the leader, then a worker.
+	recalled bool   // known is what the store holds
+	known    *Entry // newest entry that is known, nil if there is none
+
+	// Set before done is closed, read after.
+	done   chan struct{}
+	entry  *Entry
+	source Source
+	err    error
+}
+
+// addFlight registers a flight for o. c.mu is held.
+func (c *Cache) addFlight(o origin.Origin, agent string) *flight {
+	f := &flight{
+		origin: o,
+		agent:  cutAgent(agent),
+		born:   time.Now(),
+		done:   make(chan struct{}),
+	}
+	c.flights[o] = f
+	return f
+}
+
+// cutAgent returns a User-Agent for keeping: of bounded length, and with nothing
+// of the request's memory attached.
+func cutAgent(agent string) string {
+	return strings.Clone(agent[:min(len(agent), maxAgent)])
+}
+
+// join makes the caller a waiter of the flight of o. If leads is true the flight
+// is new, and the caller must call lead.
+func (c *Cache) join(o origin.Origin, agent string, forced bool) (f *flight, leads bool, err error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, false, ErrClosed
+	}
+	f = c.flights[o]
+	if c.waiters >= c.cfg.Waiters || f != nil && f.waiters >= c.cfg.WaitersPerOrigin {
+		c.mu.Unlock()
+		c.cfg.Observer.Dropped(DropWaiter)
+		return nil, false, ErrPending
+	}
+	if f == nil {
+		f, leads = c.addFlight(o, agent), true
+		c.work.Add(1)
+	}
+	f.waiters++
+	c.waiters++
+	f.forced = f.forced || forced
+	if f.queued != nil && f.class != classFirst {
+		c.schedule.push(f, classFirst) // where it is full, the turn it has will do
+	}
+	c.dispatchAndUnlock()
+	return f, leads, nil
+}
+
+// leave undoes join.
+func (c *Cache) leave(f *flight) {
+	c.mu.Lock()
+	f.waiters--
+	c.waiters--
+	c.mu.Unlock()
+}
+
+// wait waits for the flight to land, for the budget at most.
+func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
+	timer := time.NewTimer(c.cfg.Budget + waitGrace)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return f.entry, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, ErrPending
+	}
+}
+
+// lead does the first part of a new flight on the goroutine of the request that
+// caused it: it asks the store and, where that does not answer, gets in line for
+// a retrieval. It does not end early if that request does, since others may have
+// joined; the store is bounded in time.
+func (c *Cache) lead(f *flight) {
+	defer c.work.Done()
+	defer c.landIfPanicking(f)
+	f.known, f.recalled = c.recall(f.origin), true
+	fresh := f.known != nil && c.cfg.Policy.Fresh(f.known.record, time.Now())
+
+	c.mu.Lock()
+	switch {
+	case fresh && !f.forced:
+		c.mu.Unlock()
+		c.land(f, f.known, SourceStore, nil)
+	case c.closed:
+		c.mu.Unlock()
+		c.land(f, nil, SourceNone, ErrClosed)
+	case c.schedule.push(f, classFirst):
+		c.dispatchAndUnlock()
+	default:
+		c.mu.Unlock()
+		c.land(f, nil, SourceNone, ErrPending)
+		c.cfg.Observer.Dropped(DropQueue)
+	}
+}
+
+// land ends a flight, once: it publishes the result, keeps the entry in the hot
+// tier unless the flight is void, and lets the waiters go.
+func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.landed {
+		return f.void
+	}
+	f.landed = true
+	if c.flights[f.origin] == f {
+		delete(c.flights, f.origin)
+	}
+	// Under the lock, so that no purge or later flight comes in between.
+	if e != nil && !f.void {
+		c.hot.put(e)
+	}
+	f.entry, f.source, f.err = e, s, err
+	close(f.done)
+	return f.void
+}
+
+// landIfPanicking is deferred by who works on f. Only a defect in the reading of
+// hostile bytes can cause a panic; it ends the flight without an answer, and not
+// the gateway of all crawlers.
+func (c *Cache) landIfPanicking(f *flight) {
+	if v := recover(); v != nil {
+		c.land(f, nil, SourceNone, ErrPending)
+		c.cfg.Observer.Panicked(f.origin, v, debug.Stack())
+	}
+}
+
+// dispatchAndUnlock starts workers for the flights whose turn it is, and releases
+// c.mu before it tells anybody.
+func (c *Cache) dispatchAndUnlock() {
+	var lost []*flight
+	for {
+		f, l := c.schedule.next()
+		lost = append(lost, l...)
+		if f == nil {
+			break
+		}
+		c.work.Add(1)
+		go c.worker(f)
+	}
+	c.mu.Unlock()
+	c.lose(lost)
+}
+
+// lose ends flights that nobody waits for and for which there is no room.
+func (c *Cache) lose(lost []*flight) {
+	for _, f := range lost {
+		c.land(f, nil, SourceNone, ErrPending)
+		c.cfg.Observer.Dropped(DropRefresh)
+	}
+}
+
+// worker flies f, and then whatever is next, until there is nothing to do. There
+// are at most Config.Parallel workers, and none without work.
+func (c *Cache) worker(f *flight) {
+	defer c.work.Done()
+	for f != nil {
+		flown := f.class
+		c.fly(f)
+		var lost []*flight
+		c.mu.Lock()
+		c.schedule.done(flown)
+		f, lost = c.schedule.next()
+		c.mu.Unlock()
+		c.lose(lost)
+	}
+}

@@ -1,0 +1,396 @@
+package robotscache_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// overTiers runs a test in a bubble over each hot tier.
+func overTiers(t *testing.T, test func(t *testing.T, hot robotscache.HotTier)) {
+	t.Helper()
+	for name, hot := range hotTiers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, hot()) })
+		})
+	}
+}
+
+// Two thousand requests at once for an origin that nobody knows cause one fetch,
+// and all get its answer.
+func TestLookup_ManyFirstRequestsShareOneFetch(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		var sources [5]atomic.Int32
+		var wg sync.WaitGroup
+		for range 2000 {
+			wg.Go(func() {
+				e, source := lookup(t, c, example(1))
+				wantAccess(t, e, fetch.AccessRules)
+				sources[source].Add(1)
+			})
+		}
+		wg.Wait()
+		wantFetches(t, s, example(1), 1)
+		if got := sources[robotscache.SourceFetch].Load(); got != 1 {
+			t.Errorf("%d requests say that they fetched", got)
+		}
+		if got := sources[robotscache.SourceWait].Load(); got != 1999 {
+			t.Errorf("%d requests say that they waited", got)
+		}
+		if n := c.Flights(); n != 0 {
+			t.Errorf("%d flights left", n)
+		}
+	})
+}
+
+// Neither the request that caused a fetch nor one that waits can end it by leaving.
+func TestLookup_LeavingDoesNotCancel(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 5 * time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		leave := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			if e, source, err := c.Lookup(ctx, example(1), ""); !errors.Is(err, context.DeadlineExceeded) || e != nil {
+				t.Errorf("a request that left: %v, %v, %v", e, source, err)
+			}
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("it left after %v", took)
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(leave) // the leader
+		synctest.Wait()
+		wg.Go(leave)
+		wg.Go(func() {
+			e, source := lookup(t, c, example(1))
+			wantAccess(t, e, fetch.AccessRules)
+			if source != robotscache.SourceWait {
+				t.Errorf("source %v", source)
+			}
+		})
+		wg.Wait()
+		wantFetches(t, s, example(1), 1)
+	})
+}
+
+// The fetch of a request that left alone is of use to the next.
+func TestLookup_FetchGoesOnForNobody(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 5 * time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := c.Lookup(ctx, example(1), ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("lookup: %v", err)
+		}
+		time.Sleep(6 * time.Second)
+		if _, source := lookup(t, c, example(1)); source != robotscache.SourceHot && source != robotscache.SourceStore {
+			t.Errorf("source %v", source)
+		}
+		wantFetches(t, s, example(1), 1)
+	})
+}
+
+// A hanging origin: who asked first gets the record of the failure when the
+// budget is used up, others ErrPending after their own.
+func TestLookup_Budget(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{hang: func(origin.Origin) bool { return true }}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		began := time.Now()
+		e, _ := lookup(t, c, example(1))
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		wantAccess(t, e, fetch.AccessDeny)
+		if v := e.View(time.Now()); v.State != fetch.StateUnreachable || v.Cause != fetch.CauseTimeout || v.RetryAt.IsZero() {
+			t.Errorf("view %+v", v)
+		}
+	})
+}
+
+// A request whose turn does not come within the budget is refused, and the fetch
+// is made nevertheless.
+func TestLookup_PendingInQueue(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 15 * time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 1}, hot)
+		defer c.Close()
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				began := time.Now()
+				e, _, err := c.Lookup(t.Context(), example(i), "")
+				switch {
+				case i == 0 && err == nil:
+					wantAccess(t, e, fetch.AccessRules)
+				case i > 0 && errors.Is(err, robotscache.ErrPending):
+					if took := time.Since(began); took.Round(time.Second) != 20*time.Second {
+						t.Errorf("refused after %v", took)
+					}
+				default:
+					t.Errorf("origin %d: %v", i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			e, _ := lookup(t, c, example(i))
+			wantAccess(t, e, fetch.AccessRules)
+			wantFetches(t, s, example(i), 1)
+		}
+	})
+}
+
+func TestLookup_WaitersAreBounded(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 10 * time.Second}
+		ev := &events{}
+		c := newCache(t, robotscache.Config{
+			Fetcher: s, WaitersPerOrigin: 3, Waiters: 5, Observer: ev,
+		}, hot)
+		defer c.Close()
+		var answered, refused atomic.Int32
+		var wg sync.WaitGroup
+		ask := func(o origin.Origin) {
+			wg.Go(func() {
+				began := time.Now()
+				_, _, err := c.Lookup(t.Context(), o, "")
+				switch {
+				case err == nil:
+					answered.Add(1)
+				case errors.Is(err, robotscache.ErrPending) && time.Since(began) == 0:
+					refused.Add(1)
+				default:
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+			synctest.Wait()
+		}
+		for range 4 {
+			ask(example(1)) // one too many for the origin
+		}
+		for i := range 3 {
+			ask(example(2 + i)) // one too many in all
+		}
+		if got := c.Stats().Waiters; got != 5 {
+			t.Errorf("%d waiters", got)
+		}
+		wg.Wait()
+		if answered.Load() != 5 || refused.Load() != 2 || ev.drops(robotscache.DropWaiter) != 2 {
+			t.Errorf("%d answered, %d refused, %d observed", answered.Load(), refused.Load(), ev.drops(robotscache.DropWaiter))
+		}
+		if got := c.Stats().Waiters; got != 0 {
+			t.Errorf("%d waiters left", got)
+		}
+		if e, _ := lookup(t, c, example(1)); e == nil {
+			t.Error("no entry")
+		}
+	})
+}
+
+func TestLookup_QueueIsBounded(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		ev := &events{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 2, Queue: 4, Observer: ev}, hot)
+		defer c.Close()
+		var refused atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				if _, _, err := c.Lookup(t.Context(), example(i), ""); errors.Is(err, robotscache.ErrPending) {
+					refused.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		// One runs (three quarters of two), four are queued.
+		if got := refused.Load(); got != 5 || ev.drops(robotscache.DropQueue) != 5 {
+			t.Errorf("%d of 10 refused, %d observed", got, ev.drops(robotscache.DropQueue))
+		}
+		if s.most > 2 {
+			t.Errorf("%d fetches at once", s.most)
+		}
+		for i := range 10 {
+			lookup(t, c, example(i))
+		}
+	})
+}
+
+// No more fetches than allowed run at once, and none twice for one origin.
+func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 8}, hot)
+		defer c.Close()
+		var wg sync.WaitGroup
+		for i := range 300 {
+			wg.Go(func() { lookup(t, c, example(i/3)) })
+		}
+		wg.Wait()
+		if s.most != 6 || s.twice || s.count() != 100 {
+			t.Errorf("%d at once, %d in all, twice: %v; want 6 (three quarters of 8) and 100", s.most, s.count(), s.twice)
+		}
+	})
+}
+
+// A defect that hostile bytes bring out costs one answer.
+func TestLookup_PanicIsContained(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		s.set(func(o origin.Origin) fetch.Outcome {
+			if o == example(1) {
+				panic("defect")
+			}
+			return rulesOutcome(someRules)
+		})
+		ev := &events{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Observer: ev}, hot)
+		defer c.Close()
+		for range 2 {
+			if _, _, err := c.Lookup(t.Context(), example(1), ""); !errors.Is(err, robotscache.ErrPending) {
+				t.Errorf("lookup: %v", err)
+			}
+		}
+		lookup(t, c, example(2))
+		if ev.panics != 2 || c.Flights() != 0 {
+			t.Errorf("%d panics observed, %d flights left", ev.panics, c.Flights())
+		}
+	})
+}
+
+func TestLookup_NoOrigin(t *testing.T) {
+	t.Parallel()
+	s := &site{}
+	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
+	defer c.Close()
+	if _, _, err := c.Lookup(t.Context(), origin.Origin{}, ""); err == nil || s.count() != 0 {
+		t.Errorf("lookup of nothing: %v", err)
+	}
+}
+
+func TestNew_NeedsStoreAndFetcher(t *testing.T) {
+	t.Parallel()
+	if _, err := robotscache.New(robotscache.Config{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The User-Agent is the first requester's, of bounded length.
+func TestLookup_Agent(t *testing.T) {
+	t.Parallel()
+	s := &site{}
+	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
+	defer c.Close()
+	long := make([]byte, 70000)
+	for i := range long {
+		long[i] = 'a'
+	}
+	for _, agent := range []string{"First/1.0", string(long)} {
+		if _, _, err := c.Lookup(t.Context(), example(len(agent)), agent); err != nil {
+			t.Fatal(err)
+		}
+		got := s.of(example(len(agent)))[0].agent
+		if want := agent[:min(len(agent), 512)]; got != want {
+			t.Errorf("agent %.20q… of %d octets", got, len(got))
+		}
+	}
+}
+
+// Close ends fetches without taking the break for an answer, lets all who wait
+// go, and leaves nothing behind.
+func TestClose_EndsFlights(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{hang: func(origin.Origin) bool { return true }}
+		st := lasting{newMemory()}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Parallel: 2}, hot)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				if _, _, err := c.Lookup(t.Context(), example(i/2), ""); !errors.Is(err, robotscache.ErrClosed) {
+					t.Errorf("lookup: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+		wg.Wait()
+		if _, _, err := c.Lookup(t.Context(), example(99), ""); !errors.Is(err, robotscache.ErrClosed) {
+			t.Errorf("lookup after Close: %v", err)
+		}
+		if _, err := c.Refresh(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
+			t.Errorf("refresh after Close: %v", err)
+		}
+		if c.Flights() != 0 {
+			t.Errorf("%d flights left", c.Flights())
+		}
+		if records, err := st.List(t.Context(), "", 0); err != nil || len(records) != 0 {
+			t.Errorf("recorded: %+v, %v", records, err)
+		}
+	})
+}
+
+// Answers may be asked for while the cache is closed: an old configuration's
+// requests run on.
+func TestClose_DuringLookups(t *testing.T) {
+	t.Parallel()
+	s := &site{}
+	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
+	lookup(t, c, example(1))
+	c.WaitHot()
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 20000 {
+				o := example(1)
+				if i%100 == 0 {
+					o = example(g*1000 + i)
+				}
+				if _, _, err := c.Lookup(t.Context(), o, ""); err != nil && !errors.Is(err, robotscache.ErrClosed) {
+					t.Error(err)
+				}
+				if i == 5000 && g == 0 {
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,62 @@
+package memstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
+)
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(testing.TB) storetest.Medium {
+		return storetest.Medium{
+			Open: func(testing.TB) robotscache.Store {
+				return memstore.New(memstore.Config{Versions: 4})
+			},
+			Volatile: true,
+			Versions: 4,
+		}
+	})
+}
+
+// What was used least recently goes first, and the bound holds.
+func TestStore_Bounded(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	s := memstore.New(memstore.Config{MaxSize: size})
+	now := time.Now()
+	kept := storetest.Origin(t, "https://kept.example")
+	if err := s.Save(t.Context(), storetest.Rules(kept, "kept", now)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		o := storetest.Origin(t, fmt.Sprintf("https://n%d.example", i))
+		text := fmt.Sprintf("%d %s", i, strings.Repeat("x", 5000))
+		if err := s.Save(t.Context(), storetest.Rules(o, text, now)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(t.Context(), kept); err != nil {
+			t.Fatalf("after %d others: %v", i, err)
+		}
+	}
+	records, err := s.List(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(records); n < size/8000 || n > size/5000 {
+		t.Errorf("%d records of 5 kB in 1 MiB", n)
+	}
+	if _, err := s.Load(t.Context(), storetest.Origin(t, "https://n0.example")); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("the oldest: %v", err)
+	}
+	first := storetest.Rules(kept, fmt.Sprintf("0 %s", strings.Repeat("x", 5000)), now)
+	if _, err := s.Body(t.Context(), first.SHA256); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("the oldest body: %v", err)
+	}
+}

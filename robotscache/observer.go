@@ -1,0 +1,108 @@
+package robotscache
+
+import (
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Observer is told what a [Cache] does, for metrics and logs. Its methods are
+// called on the path of requests by many goroutines at once, and must be quick.
+type Observer interface {
+	// Looked is called at the end of each Lookup: s is where the answer came from,
+	// SourceNone if err is set. It is called for hot hits too, and must not
+	// allocate there.
+	Looked(s Source, err error)
+	// Fetched is called after each retrieval. queued is how long it had waited for
+	// its turn; background says that no request waited for it when it began.
+	Fetched(o origin.Origin, out fetch.Outcome, queued time.Duration, background bool)
+	// Dropped is called for each thing given up because a bound was reached.
+	Dropped(d Drop)
+	// StoreFailed is called for each call of the store that failed; op is the name
+	// of its method in lower case.
+	StoreFailed(op string, err error)
+	// StoreAvailable is called when the store begins to fail (false, with the
+	// error), and when it works again (true, nil). Each change is reported once.
+	StoreAvailable(ok bool, err error)
+	// Panicked is called when reading what o sent ran into a defect of ours.
+	Panicked(o origin.Origin, value any, stack []byte)
+}
+
+// Drop names a bound that was reached.
+type Drop uint8
+
+const (
+	// DropWaiter is a request refused with ErrPending by the bounds on waiters.
+	DropWaiter Drop = iota + 1
+	// DropQueue is a request refused with ErrPending by the bound on the queue.
+	DropQueue
+	// DropRefresh is an early refresh or a retry that found its queue full. It is
+	// asked for again.
+	DropRefresh
+	// DropUnsaved is a record that the store could not take and for which there
+	// was no more room beside it.
+	DropUnsaved
+)
+
+// String returns "waiter", "queue", "refresh" or "unsaved".
+func (d Drop) String() string {
+	switch d {
+	case DropWaiter:
+		return "waiter"
+	case DropQueue:
+		return "queue"
+	case DropRefresh:
+		return "refresh"
+	case DropUnsaved:
+		return "unsaved"
+	default:
+		return "unknown"
+	}
+}
+
+// NopObserver is an [Observer] that does nothing. It may be embedded by one that
+// wants some of the events only.
+type NopObserver struct{}
+
+// Looked does nothing.
+func (NopObserver) Looked(Source, error) {}
+
+// Fetched does nothing.
+func (NopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
+
+// Dropped does nothing.
+func (NopObserver) Dropped(Drop) {}
+
+// StoreFailed does nothing.
+func (NopObserver) StoreFailed(string, error) {}
+
+// StoreAvailable does nothing.
+func (NopObserver) StoreAvailable(bool, error) {}
+
+// Panicked does nothing.
+func (NopObserver) Panicked(origin.Origin, any, []byte) {}
+
+// Stats is a snapshot of a cache, for gauges.
+type Stats struct {
+	// Waiters is the number of requests that wait.
+	Waiters int
+	// Queued is the number of origins that wait for their retrieval to begin, and
+	// Running that of the retrievals under way.
+	Queued, Running Load
+	// Due is the number of origins on the list for their next refresh.
+	Due int
+	// Unsaved is the number of records that the store could not take yet.
+	Unsaved int
+}
+
+// Load counts retrievals by what they are for.
+type Load struct {
+	// First are those that a request waits for.
+	First int
+	// Refresh are early refreshes of good answers.
+	Refresh int
+	// Retry are retries of unreachable origins, and first requests that nobody
+	// waits for any more.
+	Retry int
+}

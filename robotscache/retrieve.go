@@ -1,0 +1,232 @@
+package robotscache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// fly is the second part of a flight, on a worker: what has to be retrieved is
+// retrieved.
+func (c *Cache) fly(f *flight) {
+	defer c.landIfPanicking(f)
+	c.mu.Lock()
+	background := f.waiters == 0
+	c.mu.Unlock()
+	queued := time.Since(f.born)
+
+	known, release := c.takeTurn(f)
+	defer release()
+	if c.settled(f, known) {
+		c.land(f, known, SourceStore, nil)
+		return
+	}
+	out := c.fetch(f)
+	c.cfg.Observer.Fetched(f.origin, out, queued, background)
+	saved := c.finish(f, known, out)
+	c.share(out)
+	if saved {
+		c.saveUnsaved()
+	}
+}
+
+// finish turns an outcome into the entry that follows known, saves it and lands
+// the flight. It reports whether the store took the entry.
+func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (saved bool) {
+	e, err := c.follow(f.origin, known, out)
+	if err != nil {
+		c.land(f, nil, SourceNone, err)
+		return false
+	}
+	saved = c.save(e)
+	if void := c.land(f, e, SourceFetch, nil); void {
+		// The purge may have come before the save. That it may also take away what
+		// a later flight has saved by now costs one retrieval.
+		_ = c.forget(context.WithoutCancel(c.base), f.origin)
+	}
+	return saved
+}
+
+// fetch makes the retrieval, within its budget. It is bound to the life of the
+// cache and to no request.
+func (c *Cache) fetch(f *flight) fetch.Outcome {
+	ctx, cancel := context.WithTimeout(c.base, c.cfg.Budget)
+	defer cancel()
+	return c.cfg.Fetcher.Fetch(ctx, f.origin, f.agent)
+}
+
+// follow makes the entry that follows known, nil for none, by an outcome. What
+// failed because the cache was closed says nothing about the origin.
+func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (*Entry, error) {
+	if out.Kind == fetch.KindUnreachable {
+		if c.base.Err() != nil {
+			return nil, ErrClosed
+		}
+		if out.Cause == fetch.CauseCanceled {
+			return nil, ErrPending
+		}
+	}
+	before := fetch.Record{Origin: o}
+	if known != nil {
+		before = known.record
+	}
+	return newEntry(c.cfg.Policy.Next(before, out, time.Now()), c.cfg.Policy, known), nil
+}
+
+// settled reports whether a flight needs no retrieval any more: another gateway,
+// or an earlier flight, was faster.
+func (c *Cache) settled(f *flight, known *Entry) bool {
+	if known == nil {
+		return false
+	}
+	c.mu.Lock()
+	forced := f.forced
+	c.mu.Unlock()
+	now := time.Now()
+	if forced && !attempted(known.record, now).After(f.born) {
+		return false
+	}
+	return c.cfg.Policy.Fresh(known.record, now) && !c.cfg.Policy.RefreshDue(known.record, now)
+}
+
+const (
+	// firstPoll and lastPoll are the pauses between two looks for the record that
+	// another gateway is about to save.
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = 250 * time.Millisecond
+)
+
+// takeTurn returns the newest entry that is known, nil if there is none, once
+// the caller may fetch, or once that entry needs no fetch. Where the store is
+// shared this means to hold the lease, or to see the record of who holds it, or
+// to have waited until any lease must have ended. release must be called.
+//
+// Without the store every gateway fetches for itself: that is impolite by the
+// number of gateways, but it lets no request through that rules forbid.
+func (c *Cache) takeTurn(f *flight) (known *Entry, release func()) {
+	release = func() {}
+	if c.leaser == nil {
+		if !f.recalled {
+			f.known, f.recalled = c.recall(f.origin), true
+		}
+		return f.known, release
+	}
+	ttl := c.cfg.Budget + leaseMargin
+	ctx, cancel := context.WithTimeout(c.base, ttl)
+	defer cancel()
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+		give, acquired, err := c.lease(ctx, f.origin, ttl)
+		// Only now: who held the lease before saved its record before it let go.
+		known = c.recall(f.origin)
+		switch {
+		case acquired:
+			return known, give
+		case err != nil, c.settled(f, known), !sleep(ctx, pause):
+			return known, release
+		}
+	}
+}
+
+func (c *Cache) lease(ctx context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	give, acquired, err := c.leaser.Lease(ctx, o, ttl)
+	c.noteStore("lease", err)
+	return give, acquired && err == nil, err
+}
+
+// sleep waits for d and reports whether it did: it does not once ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// share uses an outcome that redirects brought from another origin's own
+// robots.txt as that of the other origin too, unless more is known there.
+func (c *Cache) share(out fetch.Outcome) {
+	o, out, ok := out.Shared()
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	if c.closed || c.flights[o] != nil {
+		c.mu.Unlock()
+		return
+	}
+	f := c.addFlight(o, "")
+	c.mu.Unlock()
+
+	defer c.landIfPanicking(f)
+	known := c.recall(o)
+	if c.settled(f, known) {
+		c.land(f, known, SourceStore, nil)
+		return
+	}
+	c.finish(f, known, out)
+}
+
+// recall returns the newest entry of o that any tier holds, nil if none does.
+func (c *Cache) recall(o origin.Origin) *Entry {
+	c.mu.Lock()
+	best := c.unsaved.get(o)
+	c.mu.Unlock()
+	now := time.Now()
+	best = newer(best, c.hot.get(o), now)
+	r, err := c.load(o)
+	if err != nil {
+		return best
+	}
+	if best != nil && !attempted(r, now).After(attempted(best.record, now)) {
+		return best
+	}
+	return newEntry(r, c.cfg.Policy, best)
+}
+
+// newer returns the entry with the later attempt; either may be nil.
+func newer(a, b *Entry, now time.Time) *Entry {
+	if a == nil || b != nil && attempted(b.record, now).After(attempted(a.record, now)) {
+		return b
+	}
+	return a
+}
+
+// skew is how far clocks of gateways that share a store may differ.
+const skew = 2 * time.Minute
+
+// attempted returns when a record's origin was last asked, which orders the
+// versions of a record. One from the future was dated by a wrong clock: it comes
+// before all others, or nothing could replace it until then.
+func attempted(r fetch.Record, now time.Time) time.Time {
+	t := r.FetchedAt
+	if r.LastFailure.At.After(t) {
+		t = r.LastFailure.At
+	}
+	if t.After(now.Add(skew)) {
+		return time.Time{}
+	}
+	return t
+}
+
+// load asks the store for a record. It does so for a flight and not for the
+// request that began it: see lead.
+func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
+	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
+	defer cancel()
+	r, err := c.cfg.Store.Load(ctx, o)
+	if err == nil && r.Origin != o {
+		err = errWrongOrigin
+	}
+	c.noteStore("load", err)
+	return r, err
+}
+
+var errWrongOrigin = errors.Join(ErrCorrupt, errors.New("record of another origin"))

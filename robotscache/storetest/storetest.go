@@ -1,0 +1,565 @@
+// Package storetest is the test suite that every [robotscache.Store] must pass.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Medium is a place in which a store keeps its records: a folder, a database.
+type Medium struct {
+	// Open returns a store over the medium. Only one is open at a time.
+	Open func(t testing.TB) robotscache.Store
+	// Volatile says that a new store knows nothing of what an earlier one saved.
+	Volatile bool
+	// Versions is the number of versions that its stores keep of an origin.
+	Versions int
+}
+
+// Run runs the suite; each test gets an empty medium from make.
+func Run(t *testing.T, make func(t testing.TB) Medium) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Medium)
+	}{
+		{"RoundTrip", testRoundTrip},
+		{"Unknown", testUnknown},
+		{"Replace", testReplace},
+		{"EmptyTextIsNotNoText", testEmptyText},
+		{"LargeTexts", testLargeTexts},
+		{"Delete", testDelete},
+		{"SharedTexts", testSharedTexts},
+		{"History", testHistory},
+		{"HistoryIsBounded", testHistoryBounded},
+		{"List", testList},
+		{"Contradiction", testContradiction},
+		{"EndedContext", testEndedContext},
+		{"Concurrency", testConcurrency},
+		{"Durability", testDurability},
+		{"Closed", testClosed},
+		{"Lease", testLease},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, make(t)) })
+	}
+}
+
+// start is when the histories of the suite begin: now, so that no store takes
+// them for old, and whole nanoseconds that a careless encoding would lose.
+func start() time.Time { return time.Now().UTC().Round(0).Truncate(time.Second).Add(123456789) }
+
+// Rules returns a record in state rules with the given text.
+func Rules(o origin.Origin, text string, at time.Time) fetch.Record {
+	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(text)}
+	return fetch.Policy{}.Next(fetch.Record{Origin: o}, out, at)
+}
+
+// Fail returns the record that follows r by a failure after its time to live.
+func Fail(r fetch.Record, at time.Time) fetch.Record {
+	return fetch.Policy{}.Next(r, fetch.Outcome{Cause: fetch.CauseTimeout, Detail: "no header in 10s"}, at)
+}
+
+// Origin parses the text of an origin that is known to be one.
+func Origin(t testing.TB, text string) origin.Origin {
+	t.Helper()
+	o, err := origin.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func open(t testing.TB, m Medium) robotscache.Store {
+	t.Helper()
+	s := m.Open(t)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func save(t testing.TB, s robotscache.Store, records ...fetch.Record) {
+	t.Helper()
+	for _, r := range records {
+		if err := s.Save(t.Context(), r); err != nil {
+			t.Fatalf("saving %s: %v", r.Origin, err)
+		}
+	}
+}
+
+func wantRecord(t testing.TB, s robotscache.Store, want fetch.Record) {
+	t.Helper()
+	got, err := s.Load(t.Context(), want.Origin)
+	if err != nil {
+		t.Errorf("loading %s: %v", want.Origin, err)
+		return
+	}
+	if !Equal(got, want) {
+		t.Errorf("loaded %s:\n got %+v\nwant %+v", want.Origin, got, want)
+	}
+}
+
+func wantUnknown(t testing.TB, s robotscache.Store, o origin.Origin) {
+	t.Helper()
+	if r, err := s.Load(t.Context(), o); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("loading %s: %+v, %v; want ErrNotFound", o, r, err)
+	}
+}
+
+// Equal reports whether two records say the same. No body and an empty one are
+// the same: the hash tells them apart.
+func Equal(a, b fetch.Record) bool {
+	ta, _ := a.Text()
+	tb, _ := b.Text()
+	if !bytes.Equal(ta.Body, tb.Body) {
+		return false
+	}
+	a, b = robotscache.WithoutText(a), robotscache.WithoutText(b)
+	if len(a.Hops) == 0 && len(b.Hops) == 0 {
+		a.Hops, b.Hops = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// samples returns a record of each kind.
+func samples(t testing.TB) []fetch.Record {
+	var p fetch.Policy
+	now := start()
+	named := func(host string) fetch.Record { return fetch.Record{Origin: Origin(t, host)} }
+
+	rules := p.Next(named("https://rules.example"), fetch.Outcome{
+		Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /a\n"), Truncated: true,
+		Hops: []string{"https://www.rules.example/robots.txt"}, MaxAge: time.Hour, HasMaxAge: true,
+	}, now)
+	absent := p.Next(named("http://absent.example:8080"), fetch.Outcome{
+		Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404, Detail: "404 Not Found",
+	}, now)
+	failing := Fail(Rules(Origin(t, "http://[2001:db8::1]"), "Disallow: /\n", now), now.Add(23*time.Hour))
+	lost := Fail(Fail(Rules(Origin(t, "ftp://lost.example"), "User-agent: a\n", now), now.Add(25*time.Hour)), now.Add(26*time.Hour))
+	never := p.Next(named("http://192.0.2.7"), fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, RetryAfter: time.Hour}, now)
+	return []fetch.Record{rules, absent, failing, lost, never}
+}
+
+func testRoundTrip(t *testing.T, m Medium) {
+	s := open(t, m)
+	all := samples(t)
+	save(t, s, all...)
+	for _, r := range all {
+		wantRecord(t, s, r)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		wantRecord(t, s, r)
+	}
+}
+
+func testUnknown(t *testing.T, m Medium) {
+	s := open(t, m)
+	// Keys that a careless store could take for one another.
+	save(t, s, Rules(Origin(t, "http://a.example:8080"), "a", start()))
+	for _, other := range []string{"http://a.example", "https://a.example:8080", "http://a.example:80", "http://a.example:808"} {
+		wantUnknown(t, s, Origin(t, other))
+	}
+	if _, err := s.History(t.Context(), Origin(t, "http://b.example")); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("history of an unknown origin: %v; want ErrNotFound", err)
+	}
+	if _, err := s.Body(t.Context(), sha256.Sum256([]byte("b"))); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("an unknown body: %v; want ErrNotFound", err)
+	}
+}
+
+func testReplace(t *testing.T, m Medium) {
+	s := open(t, m)
+	o, now := Origin(t, "https://replace.example"), start()
+	r := Rules(o, "one", now)
+	for i, next := range []fetch.Record{
+		r,
+		Rules(o, "two", now.Add(time.Hour)),
+		Fail(Rules(o, "two", now.Add(time.Hour)), now.Add(26*time.Hour)),
+		Rules(o, "three", now.Add(27*time.Hour)),
+	} {
+		save(t, s, next)
+		wantRecord(t, s, next)
+		if i%2 == 1 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantRecord(t, s, next)
+		}
+	}
+}
+
+func testEmptyText(t *testing.T, m Medium) {
+	s := open(t, m)
+	r := Rules(Origin(t, "https://empty.example"), "", start())
+	save(t, s, r)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRecord(t, s, r)
+	if body, err := s.Body(t.Context(), r.SHA256); err != nil || len(body) != 0 {
+		t.Errorf("empty body: %q, %v", body, err)
+	}
+	// It permits everything; a lost text would permit nothing.
+	got, err := s.Load(t.Context(), r.Origin)
+	if access := (fetch.Policy{}).Access(got, r.FetchedAt); access != fetch.AccessRules {
+		t.Errorf("access by an empty text: %v, %v", access, err)
+	}
+}
+
+func testLargeTexts(t *testing.T, m Medium) {
+	s := open(t, m)
+	const size = 500 << 10
+	noise := make([]byte, size)
+	r := rand.NewChaCha8([32]byte{7})
+	_, _ = r.Read(noise)
+	same := bytes.Repeat([]byte("Disallow: /same/path\n"), size/21)
+	for i, text := range [][]byte{noise, same} {
+		rec := Rules(Origin(t, fmt.Sprintf("https://large%d.example", i)), string(text), start())
+		save(t, s, rec)
+		wantRecord(t, s, rec)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantRecord(t, s, rec)
+	}
+}
+
+func testDelete(t *testing.T, m Medium) {
+	s := open(t, m)
+	all := samples(t)
+	save(t, s, all...)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone := all[0].Origin
+	for range 2 { // the second time there is nothing
+		if err := s.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		wantUnknown(t, s, gone)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantUnknown(t, s, gone)
+	if _, err := s.History(t.Context(), gone); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("history of a deleted origin: %v; want ErrNotFound", err)
+	}
+	for _, r := range all[1:] {
+		wantRecord(t, s, r)
+	}
+	// A new life has no past.
+	again := Rules(gone, "again", start())
+	save(t, s, again)
+	wantRecord(t, s, again)
+	if h, err := s.History(t.Context(), gone); err != nil || len(h) != 1 {
+		t.Errorf("history of an origin that came back: %+v, %v", h, err)
+	}
+}
+
+func testSharedTexts(t *testing.T, m Medium) {
+	s := open(t, m)
+	a, b := Origin(t, "http://shared.example"), Origin(t, "https://shared.example")
+	const text = "User-agent: *\nDisallow: /shared\n"
+	now := start()
+	ra, rb := Rules(a, text, now), Rules(b, text, now)
+	save(t, s, ra, rb)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRecord(t, s, rb)
+
+	// The text stays while only a last good copy, then only the history, has it.
+	lost := Fail(rb, now.Add(25*time.Hour))
+	save(t, s, lost)
+	wantRecord(t, s, lost)
+	save(t, s, Rules(b, "other", now.Add(26*time.Hour)))
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := s.Body(t.Context(), rb.SHA256); err != nil || string(body) != text {
+		t.Errorf("text of an earlier version: %q, %v", body, err)
+	}
+}
+
+func testHistory(t *testing.T, m Medium) {
+	s := open(t, m)
+	o, now := Origin(t, "https://history.example"), start()
+	at := func(hours int) time.Time { return now.Add(time.Duration(hours) * time.Hour) }
+	first := Rules(o, "first", at(0))
+	second := Rules(o, "second!", at(40))
+	for _, r := range []fetch.Record{
+		first,
+		Rules(o, "first", at(20)),
+		second,
+		Fail(second, at(60)), // within its time: still the same version
+		Fail(second, at(65)),
+		Fail(Fail(second, at(65)), at(66)),
+		Rules(o, "first", at(70)),
+	} {
+		save(t, s, r)
+	}
+	got, err := s.History(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []robotscache.Version{
+		{State: fetch.StateRules, Status: 200, SHA256: first.SHA256, Size: 5, FirstSeen: at(70), LastSeen: at(70)},
+		{State: fetch.StateUnreachable, Cause: fetch.CauseTimeout, FirstSeen: at(65), LastSeen: at(66)},
+		{State: fetch.StateRules, Status: 200, SHA256: second.SHA256, Size: 7, FirstSeen: at(40), LastSeen: at(40)},
+		{State: fetch.StateRules, Status: 200, SHA256: first.SHA256, Size: 5, FirstSeen: at(0), LastSeen: at(20)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("history:\n got %+v\nwant %+v", got, want)
+	}
+	for _, v := range want {
+		if v.State != fetch.StateRules {
+			continue
+		}
+		if body, err := s.Body(t.Context(), v.SHA256); err != nil || len(body) != v.Size {
+			t.Errorf("body of %x: %q, %v", v.SHA256, body, err)
+		}
+	}
+}
+
+func testHistoryBounded(t *testing.T, m Medium) {
+	s := open(t, m)
+	o, now := Origin(t, "https://changing.example"), start()
+	var last fetch.Record
+	for i := range 3 * m.Versions {
+		last = Rules(o, fmt.Sprintf("version %d", i), now.Add(time.Duration(i)*time.Hour))
+		save(t, s, last)
+		if i%7 == 0 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := s.History(t.Context(), o)
+	if err != nil || len(got) != m.Versions {
+		t.Fatalf("%d versions, %v; want %d", len(got), err, m.Versions)
+	}
+	for i, v := range got {
+		want := fmt.Sprintf("version %d", 3*m.Versions-1-i)
+		if body, err := s.Body(t.Context(), v.SHA256); err != nil || string(body) != want {
+			t.Errorf("version %d: %q, %v; want %q", i, body, err, want)
+		}
+	}
+	wantRecord(t, s, last)
+}
+
+func testList(t *testing.T, m Medium) {
+	s := open(t, m)
+	now := start()
+	var want []fetch.Record
+	for i := range 25 {
+		r := Rules(Origin(t, fmt.Sprintf("https://list%02d.example", i)), "text", now)
+		if i%3 == 0 {
+			r = Fail(r, now.Add(25*time.Hour))
+		}
+		want = append(want, robotscache.WithoutText(r))
+		save(t, s, r)
+		if i == 12 { // half of them flushed
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Delete(t.Context(), want[7].Origin); err != nil {
+		t.Fatal(err)
+	}
+	want = slices.Delete(want, 7, 8)
+
+	var got []fetch.Record
+	for after := ""; ; after = got[len(got)-1].Origin.String() {
+		page, err := s.List(t.Context(), after, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, page...)
+		if len(page) < 10 {
+			break
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("listed %d records, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if text, _ := got[i].Text(); text.Body != nil || !Equal(got[i], want[i]) {
+			t.Errorf("record %d:\n got %+v\nwant %+v", i, got[i], want[i])
+		}
+	}
+	for _, limit := range []int{0, -1, robotscache.MaxList + 1} {
+		if page, err := s.List(t.Context(), "", limit); err != nil || len(page) != len(want) {
+			t.Errorf("limit %d: %d records, %v", limit, len(page), err)
+		}
+	}
+	if page, err := s.List(t.Context(), "https://list24.example", 0); err != nil || len(page) != 0 {
+		t.Errorf("after the last: %+v, %v", page, err)
+	}
+}
+
+// testContradiction: what would come back as something else is refused.
+func testContradiction(t *testing.T, m Medium) {
+	s := open(t, m)
+	r := Rules(Origin(t, "https://wrong.example"), "text", start())
+	r.Body = []byte("not what the hash says")
+	if err := s.Save(t.Context(), r); err == nil {
+		t.Error("a body that is not that of the hash was saved")
+	}
+	wantUnknown(t, s, r.Origin)
+}
+
+func testEndedContext(t *testing.T, m Medium) {
+	s := open(t, m)
+	r := Rules(Origin(t, "https://ended.example"), "text", start())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Load(ctx, r.Origin); !errors.Is(err, context.Canceled) {
+		t.Errorf("Load: %v", err)
+	}
+	if err := s.Save(ctx, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("Save: %v", err)
+	}
+	wantUnknown(t, s, r.Origin)
+}
+
+func testConcurrency(t *testing.T, m Medium) {
+	s := open(t, m)
+	now := start()
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(g)))
+			o := Origin(t, fmt.Sprintf("https://c%d.example", g))
+			for i := range 50 {
+				// Few texts, so that the origins share and drop them all the time.
+				r := Rules(o, fmt.Sprintf("text %d", rnd.IntN(5)), now.Add(time.Duration(i)*time.Minute))
+				save(t, s, r)
+				wantRecord(t, s, r)
+				if rnd.IntN(10) == 0 {
+					if err := s.Delete(t.Context(), o); err != nil {
+						t.Error(err)
+					}
+					wantUnknown(t, s, o)
+				}
+			}
+		})
+	}
+	for range 20 {
+		if _, err := s.List(t.Context(), "", 0); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+}
+
+func testDurability(t *testing.T, m Medium) {
+	all := samples(t)
+	s := open(t, m)
+	save(t, s, all...)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := Rules(Origin(t, "https://late.example"), "late", start())
+	save(t, s, late)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m.Volatile {
+		return
+	}
+	s = open(t, m)
+	for _, r := range append(all, late) {
+		wantRecord(t, s, r)
+		if h, err := s.History(t.Context(), r.Origin); err != nil || len(h) != 1 {
+			t.Errorf("history of %s: %+v, %v", r.Origin, h, err)
+		}
+	}
+}
+
+func testClosed(t *testing.T, m Medium) {
+	s := open(t, m)
+	r := Rules(Origin(t, "https://closed.example"), "text", start())
+	save(t, s, r)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(t.Context(), r); err == nil {
+		t.Error("Save after Close: no error")
+	}
+	if _, err := s.Load(t.Context(), r.Origin); err == nil {
+		t.Error("Load after Close: no error")
+	}
+	if err := s.Flush(t.Context()); err == nil {
+		t.Error("Flush after Close: no error")
+	}
+	_ = s.Close() // must not panic or hang
+}
+
+func testLease(t *testing.T, m Medium) {
+	s := open(t, m)
+	l, ok := s.(robotscache.Leaser)
+	if !ok {
+		return
+	}
+	o, other := Origin(t, "https://lease.example"), Origin(t, "https://lease2.example")
+	lease := func(o origin.Origin, ttl time.Duration) (func(), bool) {
+		t.Helper()
+		release, acquired, err := l.Lease(t.Context(), o, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return release, acquired
+	}
+	release, acquired := lease(o, time.Minute)
+	if !acquired {
+		t.Fatal("the first lease was not given")
+	}
+	if _, again := lease(o, time.Minute); again {
+		t.Error("two leases for one origin")
+	}
+	if releaseOther, acquired := lease(other, time.Minute); !acquired {
+		t.Error("a lease kept another origin from being leased")
+	} else {
+		releaseOther()
+	}
+	release()
+
+	// A lease that ran out is not given back over the head of its next holder.
+	expired, acquired := lease(o, 50*time.Millisecond)
+	if !acquired {
+		t.Fatal("a lease that was given back is still held")
+	}
+	release, acquired = lease(o, time.Minute)
+	for deadline := time.Now().Add(10 * time.Second); !acquired; release, acquired = lease(o, time.Minute) {
+		if time.Now().After(deadline) {
+			t.Fatal("a lease did not run out")
+		}
+	}
+	expired()
+	if _, again := lease(o, time.Minute); again {
+		t.Error("an expired lease gave back that of another")
+	}
+	release()
+}
