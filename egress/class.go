@@ -1,0 +1,172 @@
+package egress
+
+import "net/netip"
+
+// Class says what kind of place an address is, after the IANA special-purpose registries (RFC 6890). The zero
+// value is an address that was not understood; like every class but [ClassPublic] it is refused.
+type Class uint8
+
+// The classes of addresses. ClassOwn and ClassPort are not properties of an address: the guard gives them to
+// its own listeners and to ports that are not open for egress.
+const (
+	ClassInvalid        Class = iota // not an address
+	ClassPublic                      // globally reachable unicast
+	ClassThisNetwork                 // 0.0.0.0/8, RFC 791 section 3.2
+	ClassUnspecified                 // ::, RFC 4291 section 2.5.2
+	ClassLoopback                    // 127.0.0.0/8, RFC 1122 section 3.2.1.3; ::1, RFC 4291 section 2.5.3
+	ClassPrivate                     // 10/8, 172.16/12, 192.168/16, RFC 1918
+	ClassShared                      // 100.64.0.0/10, carrier-grade NAT, RFC 6598
+	ClassLinkLocal                   // 169.254.0.0/16, RFC 3927; fe80::/10, RFC 4291 section 2.5.6
+	ClassMetadata                    // instance metadata services of clouds, by their vendors' documents
+	ClassProtocol                    // 192.0.0.0/24, RFC 6890 section 2.1; 2001::/23, RFC 2928
+	ClassDocumentation               // 192.0.2/24, 198.51.100/24, 203.0.113/24, RFC 5737; 2001:db8::/32, RFC 3849; 3fff::/20, RFC 9637
+	ClassBenchmark                   // 198.18.0.0/15, RFC 2544; 2001:2::/48, RFC 5180
+	Class6to4Relay                   // 192.88.99.0/24, RFC 7526
+	ClassMulticast                   // 224.0.0.0/4, RFC 5771; ff00::/8, RFC 4291 section 2.7
+	ClassReserved                    // 240.0.0.0/4, RFC 1112 section 4; everything outside 2000::/3, RFC 4291 section 2.4
+	ClassBroadcast                   // 255.255.255.255, RFC 919 section 7
+	ClassUniqueLocal                 // fc00::/7, RFC 4193
+	ClassSiteLocal                   // fec0::/10, RFC 3879
+	ClassDiscard                     // 100::/64, RFC 6666; 100:0:0:1::/64, RFC 9780
+	ClassNAT64Local                  // 64:ff9b:1::/48, RFC 8215
+	Class6to4                        // 2002::/16, RFC 3056
+	ClassTeredo                      // 2001::/32, RFC 4380
+	ClassIPv4Compatible              // ::/96, RFC 4291 section 2.5.5.1
+	ClassIPv4Translated              // ::ffff:0:0:0/96, RFC 7915
+	ClassSegmentRouting              // 5f00::/16, RFC 9602
+	ClassOwn                         // a listener of this gateway: dialing it would be a loop
+	ClassPort                        // the port is not open for egress
+	numClasses
+)
+
+var classNames = [numClasses]string{
+	"invalid", "public", "this_network", "unspecified", "loopback", "private", "shared", "link_local", "metadata",
+	"protocol_assignment", "documentation", "benchmark", "6to4_relay", "multicast", "reserved", "broadcast",
+	"unique_local", "site_local", "discard", "nat64_local", "6to4", "teredo", "ipv4_compatible", "ipv4_translated",
+	"segment_routing", "own_listener", "port",
+}
+
+// String gives the stable name of the class, for logs and messages.
+func (c Class) String() string {
+	if c >= numClasses {
+		return classNames[ClassInvalid]
+	}
+	return classNames[c]
+}
+
+// classified lists the address blocks that are not public. The first block that contains an address gives its
+// class, so narrow blocks stand before the wide ones that contain them.
+var classified = []struct {
+	block netip.Prefix
+	class Class
+}{
+	{netip.MustParsePrefix("169.254.169.254/32"), ClassMetadata}, // AWS, Azure, Google, Oracle, DigitalOcean and others
+	{netip.MustParsePrefix("169.254.169.253/32"), ClassMetadata}, // AWS VPC resolver
+	{netip.MustParsePrefix("169.254.170.2/32"), ClassMetadata},   // AWS ECS task credentials
+	{netip.MustParsePrefix("169.254.170.23/32"), ClassMetadata},  // AWS EKS pod identity
+	{netip.MustParsePrefix("100.100.100.200/32"), ClassMetadata}, // Alibaba Cloud
+	{netip.MustParsePrefix("168.63.129.16/32"), ClassMetadata},   // Azure platform ("wire server"); inside public space
+	{netip.MustParsePrefix("fd00:ec2::254/128"), ClassMetadata},  // AWS
+	{netip.MustParsePrefix("fd00:ec2::253/128"), ClassMetadata},  // AWS VPC resolver
+	{netip.MustParsePrefix("fd00:ec2::23/128"), ClassMetadata},   // AWS EKS pod identity
+	{netip.MustParsePrefix("fd20:ce::254/128"), ClassMetadata},   // Google Cloud
+
+	{netip.MustParsePrefix("0.0.0.0/8"), ClassThisNetwork},
+	{netip.MustParsePrefix("10.0.0.0/8"), ClassPrivate},
+	{netip.MustParsePrefix("100.64.0.0/10"), ClassShared},
+	{netip.MustParsePrefix("127.0.0.0/8"), ClassLoopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), ClassLinkLocal},
+	{netip.MustParsePrefix("172.16.0.0/12"), ClassPrivate},
+	{netip.MustParsePrefix("192.0.0.0/24"), ClassProtocol},
+	{netip.MustParsePrefix("192.0.2.0/24"), ClassDocumentation},
+	{netip.MustParsePrefix("192.88.99.0/24"), Class6to4Relay},
+	{netip.MustParsePrefix("192.168.0.0/16"), ClassPrivate},
+	{netip.MustParsePrefix("198.18.0.0/15"), ClassBenchmark},
+	{netip.MustParsePrefix("198.51.100.0/24"), ClassDocumentation},
+	{netip.MustParsePrefix("203.0.113.0/24"), ClassDocumentation},
+	{netip.MustParsePrefix("224.0.0.0/4"), ClassMulticast},
+	{netip.MustParsePrefix("255.255.255.255/32"), ClassBroadcast},
+	{netip.MustParsePrefix("240.0.0.0/4"), ClassReserved},
+
+	{netip.MustParsePrefix("::/128"), ClassUnspecified},
+	{netip.MustParsePrefix("::1/128"), ClassLoopback},
+	{netip.MustParsePrefix("::/96"), ClassIPv4Compatible},
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), ClassIPv4Translated},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), ClassNAT64Local},
+	{netip.MustParsePrefix("100::/64"), ClassDiscard},
+	{netip.MustParsePrefix("100:0:0:1::/64"), ClassDiscard},
+	{netip.MustParsePrefix("2001::/32"), ClassTeredo},
+	{netip.MustParsePrefix("2001:2::/48"), ClassBenchmark},
+	{netip.MustParsePrefix("2001::/23"), ClassProtocol},
+	{netip.MustParsePrefix("2001:db8::/32"), ClassDocumentation},
+	{netip.MustParsePrefix("2002::/16"), Class6to4},
+	{netip.MustParsePrefix("3fff::/20"), ClassDocumentation},
+	{netip.MustParsePrefix("5f00::/16"), ClassSegmentRouting},
+	{netip.MustParsePrefix("fc00::/7"), ClassUniqueLocal},
+	{netip.MustParsePrefix("fe80::/10"), ClassLinkLocal},
+	{netip.MustParsePrefix("fec0::/10"), ClassSiteLocal},
+	{netip.MustParsePrefix("ff00::/8"), ClassMulticast},
+}
+
+var (
+	globalUnicast = netip.MustParsePrefix("2000::/3")     // RFC 4291 section 2.4: all that IANA gives out today
+	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052 section 2.1
+	sixToFour     = netip.MustParsePrefix("2002::/16")
+	teredo        = netip.MustParsePrefix("2001::/32")
+	v4Compatible  = netip.MustParsePrefix("::/96")
+	v4Translated  = netip.MustParsePrefix("::ffff:0:0:0/96")
+)
+
+// Classify gives the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96) is taken
+// as the IPv4 address that it holds.
+//
+// An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4 address inside:
+// in an IPv6-only network every IPv4 site is reached so. The other forms with an address inside (NAT64 local use,
+// 6to4, Teredo, IPv4-compatible, IPv4-translated) are refused whatever they hold, because no site is published there.
+func Classify(addr netip.Addr) Class {
+	if !addr.IsValid() {
+		return ClassInvalid
+	}
+	addr = canonical(addr)
+	if nat64.Contains(addr) {
+		return Classify(lastIPv4(addr))
+	}
+	for _, e := range classified {
+		if e.block.Contains(addr) {
+			return e.class
+		}
+	}
+	if addr.Is6() && !globalUnicast.Contains(addr) {
+		return ClassReserved
+	}
+	return ClassPublic
+}
+
+// Embedded gives the IPv4 address that a transition mechanism's IPv6 address holds, for messages: the target
+// of NAT64, 6to4, IPv4-compatible and IPv4-translated addresses and the client of Teredo ones.
+func Embedded(addr netip.Addr) (netip.Addr, bool) {
+	if !addr.IsValid() {
+		return netip.Addr{}, false
+	}
+	addr = canonical(addr)
+	b := addr.As16()
+	switch {
+	case addr.Is4(), addr == netip.IPv6Unspecified(), addr == netip.IPv6Loopback():
+		return netip.Addr{}, false
+	case nat64.Contains(addr), v4Compatible.Contains(addr), v4Translated.Contains(addr):
+		return lastIPv4(addr), true
+	case sixToFour.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case teredo.Contains(addr): // the client's address is stored inverted, RFC 4380 section 4
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
+	default:
+		return netip.Addr{}, false
+	}
+}
+
+func canonical(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+
+func lastIPv4(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	return netip.AddrFrom4([4]byte(b[12:16]))
+}

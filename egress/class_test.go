@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// Each block of features.md b.2.7 and of the IANA special-purpose registries is held by its first and last address and,
+// where those are public, by its neighbours.
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		addr string
+		want Class
+	}{
+		{"0.0.0.0", ClassThisNetwork},
+		{"0.255.255.255", ClassThisNetwork},
+		{"1.0.0.0", ClassPublic},
+		{"9.255.255.255", ClassPublic},
+		{"10.0.0.0", ClassPrivate},
+		{"10.255.255.255", ClassPrivate},
+		{"11.0.0.0", ClassPublic},
+		{"100.63.255.255", ClassPublic},
+		{"100.64.0.0", ClassShared},
+		{"100.127.255.255", ClassShared},
+		{"100.128.0.0", ClassPublic},
+		{"126.255.255.255", ClassPublic},
+		{"127.0.0.1", ClassLoopback},
+		{"127.255.255.255", ClassLoopback},
+		{"128.0.0.0", ClassPublic},
+		{"169.253.255.255", ClassPublic},
+		{"169.254.0.0", ClassLinkLocal},
+		{"169.254.255.255", ClassLinkLocal},
+		{"169.255.0.0", ClassPublic},
+		{"172.15.255.255", ClassPublic},
+		{"172.16.0.0", ClassPrivate},
+		{"172.31.255.255", ClassPrivate},
+		{"172.32.0.0", ClassPublic},
+		{"191.255.255.255", ClassPublic},
+		{"192.0.0.0", ClassProtocol},
+		{"192.0.0.255", ClassProtocol},
+		{"192.0.1.0", ClassPublic},
+		{"192.0.2.0", ClassDocumentation},
+		{"192.0.2.255", ClassDocumentation},
+		{"192.0.3.0", ClassPublic},
+		{"192.88.98.255", ClassPublic},
+		{"192.88.99.1", Class6to4Relay},
+		{"192.88.100.0", ClassPublic},
+		{"192.167.255.255", ClassPublic},
+		{"192.168.0.0", ClassPrivate},
+		{"192.168.255.255", ClassPrivate},
+		{"192.169.0.0", ClassPublic},
+		{"198.17.255.255", ClassPublic},
+		{"198.18.0.0", ClassBenchmark},
+		{"198.19.255.255", ClassBenchmark},
+		{"198.20.0.0", ClassPublic},
+		{"198.51.99.255", ClassPublic},
+		{"198.51.100.0", ClassDocumentation},
+		{"198.51.100.255", ClassDocumentation},
+		{"198.51.101.0", ClassPublic},
+		{"203.0.112.255", ClassPublic},
+		{"203.0.113.0", ClassDocumentation},
+		{"203.0.113.255", ClassDocumentation},
+		{"203.0.114.0", ClassPublic},
+		{"223.255.255.255", ClassPublic},
+		{"224.0.0.0", ClassMulticast},
+		{"239.255.255.255", ClassMulticast},
+		{"240.0.0.0", ClassReserved},
+		{"255.255.255.254", ClassReserved},
+		{"255.255.255.255", ClassBroadcast},
+
+		{"169.254.169.254", ClassMetadata},
+		{"169.254.170.2", ClassMetadata},
+		{"100.100.100.200", ClassMetadata},
+		{"168.63.129.16", ClassMetadata},
+		{"168.63.129.17", ClassPublic},
+		{"fd00:ec2::254", ClassMetadata},
+		{"fd20:ce::254", ClassMetadata},
+
+		{"::", ClassUnspecified},
+		{"::1", ClassLoopback},
+		{"::2", ClassIPv4Compatible},
+		{"::8.8.8.8", ClassIPv4Compatible},
+		{"::ffff:127.0.0.1", ClassLoopback},
+		{"::ffff:8.8.8.8", ClassPublic},
+		{"::ffff:169.254.169.254", ClassMetadata},
+		{"::ffff:0:8.8.8.8", ClassIPv4Translated},
+		{"64:ff9b::8.8.8.8", ClassPublic},
+		{"64:ff9b::10.1.2.3", ClassPrivate},
+		{"64:ff9b::127.0.0.1", ClassLoopback},
+		{"64:ff9b::169.254.169.254", ClassMetadata},
+		{"64:ff9b:0:0:0:1::", ClassReserved},
+		{"64:ff9b:1::", ClassNAT64Local},
+		{"64:ff9b:1:ffff:ffff:ffff:ffff:ffff", ClassNAT64Local},
+		{"64:ff9b:2::", ClassReserved},
+		{"100::", ClassDiscard},
+		{"100::ffff:ffff:ffff:ffff", ClassDiscard},
+		{"100:0:0:1::1", ClassDiscard},
+		{"100:0:0:2::", ClassReserved},
+		{"2001::1", ClassTeredo},
+		{"2001:0:ffff:ffff:ffff:ffff:ffff:ffff", ClassTeredo},
+		{"2001:1::1", ClassProtocol},
+		{"2001:2::1", ClassBenchmark},
+		{"2001:2:1::", ClassProtocol},
+		{"2001:10::", ClassProtocol},
+		{"2001:20::", ClassProtocol},
+		{"2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff", ClassProtocol},
+		{"2001:200::", ClassPublic},
+		{"2001:db7:ffff:ffff:ffff:ffff:ffff:ffff", ClassPublic},
+		{"2001:db8::", ClassDocumentation},
+		{"2001:db9::", ClassPublic},
+		{"2002::", Class6to4},
+		{"2002:808:808::1", Class6to4},
+		{"2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff", Class6to4},
+		{"2003::", ClassPublic},
+		{"1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", ClassReserved},
+		{"2000::", ClassPublic},
+		{"2606:4700::1111", ClassPublic},
+		{"3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff", ClassPublic},
+		{"3fff::", ClassDocumentation},
+		{"3fff:fff:ffff::", ClassDocumentation},
+		{"3fff:1000::", ClassPublic},
+		{"4000::", ClassReserved},
+		{"5f00::1", ClassSegmentRouting},
+		{"fbff:ffff::", ClassReserved},
+		{"fc00::", ClassUniqueLocal},
+		{"fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", ClassUniqueLocal},
+		{"fe00::", ClassReserved},
+		{"fe80::", ClassLinkLocal},
+		{"fe80::1%eth0", ClassLinkLocal},
+		{"febf:ffff::1", ClassLinkLocal},
+		{"fec0::", ClassSiteLocal},
+		{"feff::1", ClassSiteLocal},
+		{"ff00::", ClassMulticast},
+		{"ff02::1", ClassMulticast},
+	}
+	for _, tt := range tests {
+		if got := Classify(netip.MustParseAddr(tt.addr)); got != tt.want {
+			t.Errorf("Classify(%s) = %v, want %v", tt.addr, got, tt.want)
+		}
+	}
+	if got := Classify(netip.Addr{}); got != ClassInvalid {
+		t.Errorf("Classify of the zero address = %v, want %v", got, ClassInvalid)
+	}
+}
+
+func TestClassStringsAreDistinct(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]Class)
+	for c := range numClasses {
+		name := c.String()
+		if other, ok := seen[name]; ok || name == "" {
+			t.Errorf("class %d has the name %q, which class %d has", c, name, other)
+		}
+		seen[name] = c
+	}
+	if got := (numClasses + 1).String(); got != "invalid" {
+		t.Errorf("an unknown class is named %q, want \"invalid\"", got)
+	}
+}
+
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ addr, want string }{
+		{"64:ff9b::10.1.2.3", "10.1.2.3"},
+		{"2002:0a01:0203::1", "10.1.2.3"},
+		{"2001:0:4136:e378:8000:63bf:3fff:fdd2", "192.0.2.45"}, // RFC 4380 section 4's own form
+		{"::10.1.2.3", "10.1.2.3"},
+		{"::ffff:0:10.1.2.3", "10.1.2.3"},
+		{"::1", ""},
+		{"::", ""},
+		{"10.1.2.3", ""},
+		{"::ffff:10.1.2.3", ""},
+		{"2606:4700::1111", ""},
+	}
+	for _, tt := range tests {
+		got, ok := Embedded(netip.MustParseAddr(tt.addr))
+		if ok != (tt.want != "") || ok && got.String() != tt.want {
+			t.Errorf("Embedded(%s) = %v, %v, want %q", tt.addr, got, ok, tt.want)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Errors of this package that classify maps to kinds.
+var (
+	errStalled     = errors.New("no octets for too long")
+	errManyInterim = errors.New("too many interim responses")
+	errNoHalfClose = errors.New("has no half that closes alone")
+	errBadStatus   = errors.New("status code out of range")
+	errUnasked101  = errors.New("protocol switch that was not asked for")
+	errUpgrade     = errors.New("switch to another protocol than was asked for")
+	errOrigin407   = errors.New("proxy authentication demanded by an origin")
+	errLoop        = errors.New("request has passed this gateway before")
+)
+
+// stage is how far an exchange had come when it failed.
+type stage uint8
+
+const (
+	stageConnect stage = iota // no connection yet
+	stageHeader               // connected, no response header yet
+	stageBody                 // response header received
+)
+
+// ClassifyDial gives the failure of a dial, for callers that dial by themselves ([Transport.DialTunnel]). It returns
+// err itself if it is an [*Error] already.
+func ClassifyDial(err error) *Error { return classify(err, stageConnect) }
+
+// classify finds the kind of an error of the transport. Failures of the client's side are sorted out before.
+func classify(err error, at stage) *Error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	out := &Error{Err: err}
+	if f, ok := errors.AsType[*ForbiddenError](err); ok {
+		out.Addr, out.Kind = f.Addr, forbiddenKind(f.Class)
+		return out
+	}
+	if d, ok := errors.AsType[*DialError](err); ok {
+		out.Addr, out.Kind = d.Addr, dialKind(d)
+		return out
+	}
+	if kind, ok := ownKind(err); ok {
+		out.Kind = kind
+		return out
+	}
+	switch at {
+	case stageConnect:
+		out.Kind = connectKind(err)
+	case stageHeader:
+		out.Kind = headerKind(err)
+	case stageBody:
+		out.Kind = bodyKind(err)
+	}
+	return out
+}
+
+func forbiddenKind(c Class) Kind {
+	switch c {
+	case ClassPort:
+		return KindForbiddenPort
+	case ClassOwn:
+		return KindForbiddenOwn
+	default:
+		return KindForbidden
+	}
+}
+
+// ownKind knows the errors that mean the same at every stage.
+func ownKind(err error) (Kind, bool) {
+	if _, ok := errors.AsType[*UpstreamError](err); ok {
+		return KindUpstream, true
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return KindTLSCertificate, true
+	}
+	for _, e := range []struct {
+		err  error
+		kind Kind
+	}{
+		{errStalled, KindStalled},
+		{errLoop, KindLoop},
+		{errUpgrade, KindUpgrade},
+		{errManyInterim, KindProtocol},
+		{errBadStatus, KindProtocol},
+		{errUnasked101, KindProtocol},
+		{errOrigin407, KindProtocol},
+		{syscall.EMFILE, KindInternal},
+		{syscall.ENFILE, KindInternal},
+		{syscall.ENOBUFS, KindInternal},
+	} {
+		if errors.Is(err, e.err) {
+			return e.kind, true
+		}
+	}
+	return 0, false
+}
+
+func dialKind(d *DialError) Kind {
+	switch {
+	case d.Phase == PhaseProxy:
+		return KindUpstream
+	case d.Phase == PhaseResolve && isTimeout(d.Err):
+		return KindDNSTimeout
+	case d.Phase == PhaseResolve:
+		return KindDNS
+	case errors.Is(d.Err, syscall.ECONNREFUSED):
+		return KindRefused
+	case isTimeout(d.Err):
+		return KindConnectTimeout
+	case !telling(d.Err):
+		return KindUnroutable
+	case errors.Is(d.Err, syscall.EMFILE), errors.Is(d.Err, syscall.ENFILE), errors.Is(d.Err, syscall.ENOBUFS):
+		return KindInternal
+	default:
+		return KindUnavailable
+	}
+}
+
+func connectKind(err error) Kind {
+	var header tls.RecordHeaderError
+	op, isOp := errors.AsType[*net.OpError](err)
+	switch {
+	case isOp && op.Op == "proxyconnect":
+		return KindUpstream
+	case isOp && op.Op == "remote error": // how crypto/tls marks an alert that it received
+		return KindTLSAlert
+	case isOp && op.Op == "local error", errors.As(err, &header), strings.Contains(err.Error(), "tls: "):
+		return KindTLS
+	case isTimeout(err):
+		return KindConnectTimeout
+	case isReset(err):
+		return KindReset
+	default:
+		return KindUnavailable
+	}
+}
+
+func headerKind(err error) Kind {
+	switch text := err.Error(); {
+	case isTimeout(err):
+		return KindTimeout
+	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
+		return KindHeaderSize
+	case strings.Contains(text, "transfer encoding"):
+		return KindCoding
+	case isReset(err):
+		return KindReset
+	default:
+		return KindProtocol
+	}
+}
+
+func bodyKind(err error) Kind {
+	switch text := err.Error(); {
+	case isTimeout(err):
+		return KindStalled
+	case errors.Is(err, http.ErrLineTooLong), strings.Contains(text, "chunk"), strings.Contains(text, "empty hex"):
+		return KindCoding
+	default:
+		return KindIncomplete
+	}
+}
+
+// streamError has the fields of HTTP/2's stream error. net/http's own type is private, but lets errors.As copy it
+// into any struct of this form.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string {
+	return fmt.Sprintf("stream %d ended with code %d", e.StreamID, e.Code)
+}
+
+// faults are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC 9113 section 7.
+var faults = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
+
+// isReset tells whether a connection, or a stream of one, ended before its time.
+func isReset(err error) bool {
+	var stream streamError
+	if errors.As(err, &stream) {
+		return !faults[stream.Code]
+	}
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED,
+	} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	text := err.Error()
+	for _, end := range []string{"server closed idle connection", "GOAWAY", "client connection lost"} {
+		if strings.Contains(text, end) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// clientKind finds the kind of an error that reading the client's body gave.
+func clientKind(err error) Kind {
+	var tooLarge *http.MaxBytesError
+	var stream streamError
+	switch {
+	case errors.As(err, &tooLarge):
+		return KindClientTooLarge
+	case errors.Is(err, context.Canceled), errors.As(err, &stream), isReset(err):
+		return KindClientGone
+	case isTimeout(err):
+		return KindClientTimeout
+	case strings.Contains(err.Error(), "client disconnected"): // HTTP/2, without a type of its own
+		return KindClientGone
+	default:
+		return KindClientBody
+	}
+}

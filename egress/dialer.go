@@ -1,0 +1,253 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// DefaultDialTimeout bounds name resolution and connecting together.
+const DefaultDialTimeout = 10 * time.Second
+
+// maxAddresses bounds how many addresses of one name are tried.
+const maxAddresses = 8
+
+// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip", "ip4" or "ip6".
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Dialer connects to checked addresses only: a name is resolved once, every address is put to the guard and the
+// connection goes to one of those that passed, so a second DNS answer cannot lead elsewhere. The guard is asked
+// again by the socket's control function, the last moment before the connection leaves. The zero value works
+// with the zero [Guard]. Safe for concurrent use; the fields are set before first use.
+type Dialer struct {
+	Guard    *Guard
+	Resolver Resolver      // nil: the system's
+	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
+}
+
+// Dialed tells how a connection was made.
+type Dialed struct {
+	Addr    netip.AddrPort // the address connected to
+	DNS     time.Duration  // name resolution; 0 for literal addresses
+	Connect time.Duration  // from the first attempt to the connection, TCP only
+}
+
+// Conn is a TCP connection that knows how it was made.
+type Conn struct {
+	*net.TCPConn
+	Dialed Dialed
+}
+
+// DialedOf finds out how a connection was made, looking through TLS. It answers false for connections that no
+// [Dialer] made.
+func DialedOf(c net.Conn) (Dialed, bool) {
+	for {
+		switch t := c.(type) {
+		case *Conn:
+			return t.Dialed, true
+		case *tls.Conn:
+			c = t.NetConn()
+		default:
+			return Dialed{}, false
+		}
+	}
+}
+
+// Phase is a step of dialing.
+type Phase uint8
+
+// The phases of dialing.
+const (
+	PhaseResolve Phase = iota // looking the name up
+	PhaseConnect              // connecting to an address
+	PhaseProxy                // speaking with an upstream proxy
+)
+
+func (p Phase) String() string {
+	switch p {
+	case PhaseResolve:
+		return "resolving"
+	case PhaseConnect:
+		return "connecting to"
+	case PhaseProxy:
+		return "asking the upstream proxy for"
+	default:
+		return "dialing"
+	}
+}
+
+// DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError] instead.
+type DialError struct {
+	Phase Phase
+	Host  string         // name or address as asked for
+	Addr  netip.AddrPort // address that failed; zero while resolving
+	Err   error
+}
+
+func (e *DialError) Error() string {
+	return e.Phase.String() + " " + e.Host + ": " + e.Err.Error()
+}
+
+func (e *DialError) Unwrap() error { return e.Err }
+
+// DialContext has the form that [net/http.Transport] wants. network must be "tcp", "tcp4" or "tcp6", addr a host
+// or literal address with a numeric port. The connection is a [*Conn].
+func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dialing %q: %w", addr, err)
+	}
+	port, err := parsePort(portText)
+	if err != nil {
+		return nil, fmt.Errorf("dialing %q: %w", addr, err)
+	}
+	conn, err := d.dial(ctx, network, host, port, d.Guard.Allow)
+	if err != nil {
+		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
+	}
+	return conn, nil
+}
+
+// Dial connects to a port of a name or literal address (IPv6 without brackets).
+func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (*Conn, error) {
+	return d.dial(ctx, "tcp", host, port, d.Guard.Allow)
+}
+
+// dial connects to one of the addresses of host that allow passes.
+func (d *Dialer) dial(
+	ctx context.Context, network, host string, port uint16, allow func(netip.AddrPort) error,
+) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout())
+	defer cancel()
+	start := time.Now()
+	addrs, literal, err := d.lookup(ctx, network, host)
+	if err != nil {
+		return nil, err
+	}
+	var dialed Dialed
+	if !literal {
+		dialed.DNS = time.Since(start)
+	}
+	targets, err := permitted(addrs, port, allow)
+	if err != nil {
+		return nil, err
+	}
+	start = time.Now()
+	conn, ap, err := race(ctx, targets, func(ctx context.Context, ap netip.AddrPort) (*net.TCPConn, error) {
+		return attempt(ctx, ap, allow)
+	})
+	if err != nil {
+		return nil, &DialError{Phase: PhaseConnect, Host: host, Addr: ap, Err: err}
+	}
+	dialed.Addr, dialed.Connect = ap, time.Since(start)
+	return &Conn{TCPConn: conn, Dialed: dialed}, nil
+}
+
+// Check resolves host and puts every address to the guard, without dialing. Unlike a dial, which leaves refused
+// addresses out, it fails when any address is refused: it serves where another party dials (an upstream proxy),
+// which may pick any of them. What that party resolves may still differ from what was checked here.
+func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout())
+	defer cancel()
+	addrs, _, err := d.lookup(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	checked := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		checked[i] = netip.AddrPortFrom(a, port)
+		if err := d.Guard.Allow(checked[i]); err != nil {
+			return nil, fmt.Errorf("checking %s: %w", host, err)
+		}
+	}
+	return checked, nil
+}
+
+func (d *Dialer) timeout() time.Duration {
+	if d.Timeout > 0 {
+		return d.Timeout
+	}
+	return DefaultDialTimeout
+}
+
+// lookup gives the addresses of host, at least one. literal tells that host is an address itself.
+func (d *Dialer) lookup(ctx context.Context, network, host string) (addrs []netip.Addr, literal bool, err error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a.Unmap()}, true, nil
+	}
+	family := "ip"
+	switch network {
+	case "tcp4":
+		family = "ip4"
+	case "tcp6":
+		family = "ip6"
+	}
+	var r Resolver = net.DefaultResolver
+	if d.Resolver != nil {
+		r = d.Resolver
+	}
+	addrs, err = r.LookupNetIP(ctx, family, host)
+	if err == nil && len(addrs) == 0 {
+		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+	}
+	if err != nil {
+		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Err: err}
+	}
+	for i, a := range addrs {
+		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form
+	}
+	return addrs, false, nil
+}
+
+// permitted keeps the addresses that allow passes, in the order in which to try them. If it passes none the error
+// is the refusal of the first.
+func permitted(addrs []netip.Addr, port uint16, allow func(netip.AddrPort) error) ([]netip.AddrPort, error) {
+	var refused error
+	out := make([]netip.AddrPort, 0, min(len(addrs), maxAddresses))
+	for _, a := range interleave(addrs) {
+		ap := netip.AddrPortFrom(a, port)
+		if err := allow(ap); err != nil {
+			if refused == nil {
+				refused = err
+			}
+			continue
+		}
+		if len(out) < maxAddresses {
+			out = append(out, ap)
+		}
+	}
+	if len(out) == 0 {
+		return nil, refused
+	}
+	return out, nil
+}
+
+// attempt connects to one address that allow has passed, asking it once more at the socket.
+func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) error) (*net.TCPConn, error) {
+	nd := net.Dialer{
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			actual, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("reading socket address %q: %w", address, err)
+			}
+			return allow(actual)
+		},
+	}
+	c, err := nd.DialContext(ctx, "tcp", ap.String())
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("dialed connection is not TCP")
+	}
+	return tcp, nil
+}
