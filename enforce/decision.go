@@ -83,6 +83,8 @@ type Decision struct {
 	// of "credential", "client_certificate", "source" and "user_agent" in this
 	// order, joined by "+". Empty if nothing did.
 	IdentifiedBy string
+	// UserAgent is the field's value as received; it is not safe to show.
+	UserAgent string
 
 	// Origin is whom the request is for, RobotsURL where its rules are.
 	Origin    origin.Origin

@@ -158,7 +158,7 @@ func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
 func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool) {
 	d = Decision{
 		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
-		IdentifiedBy: id.IdentifiedBy, Origin: o,
+		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
 	}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")

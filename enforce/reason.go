@@ -73,16 +73,20 @@ const (
 	ReasonForbiddenAddress Reason = "forbidden_address"
 	// ReasonForbiddenPort is a target at a port that must not be reached.
 	ReasonForbiddenPort Reason = "forbidden_port"
-	// ReasonLoop is a request that came from the gateway itself.
-	ReasonLoop Reason = "loop"
+	// ReasonOwnListener is a target that is a listener of the gateway itself.
+	ReasonOwnListener Reason = "own_listener"
 	// ReasonBadTarget is a target that is not canonical or not understood.
 	ReasonBadTarget Reason = "bad_target"
 	// ReasonMisdirected is a request in a tunnel for another host than the tunnel's.
 	ReasonMisdirected Reason = "misdirected"
 	// ReasonRateLimited is a host whose turn comes later than the request may wait.
 	ReasonRateLimited Reason = "rate_limited"
+	// ReasonConcurrency is a host that has as many open requests as it may.
+	ReasonConcurrency Reason = "concurrency"
 	// ReasonQueueFull is a host for which too many requests wait.
 	ReasonQueueFull Reason = "queue_full"
+	// ReasonOverloaded is a gateway in which too many requests wait, or too many clocks run.
+	ReasonOverloaded Reason = "overloaded"
 	// ReasonBackoff is a host that asked, by 429 or 503, to be left alone for a while.
 	ReasonBackoff Reason = "backoff"
 	// ReasonCrawlDelay is a Crawl-delay longer than the operator wants to keep
@@ -90,32 +94,54 @@ const (
 	ReasonCrawlDelay Reason = "crawl_delay"
 )
 
-// Reasons of failure.
+// Reasons of failure. They have the spellings of the egress package's kinds.
 const (
 	// ReasonCanceled is a client that left before the answer.
 	ReasonCanceled Reason = "canceled"
-	// ReasonDNSError is a name that did not resolve.
-	ReasonDNSError Reason = "dns_error"
+	// ReasonClientTimeout is a request body that came too slowly.
+	ReasonClientTimeout Reason = "client_timeout"
+	// ReasonClientBody is a request body that is malformed.
+	ReasonClientBody Reason = "client_body"
+	// ReasonClientTooLarge is a request body above a limit set on it.
+	ReasonClientTooLarge Reason = "client_too_large"
+	// ReasonLoop is a request that has passed the gateway before.
+	ReasonLoop Reason = "loop"
+	// ReasonDNS is a name that did not resolve.
+	ReasonDNS Reason = "dns"
 	// ReasonDNSTimeout is a name that was not resolved in time.
 	ReasonDNSTimeout Reason = "dns_timeout"
 	// ReasonConnectionRefused is an origin that refused the connection.
 	ReasonConnectionRefused Reason = "connection_refused"
 	// ReasonConnectionTimeout is an origin that did not take the connection in time.
 	ReasonConnectionTimeout Reason = "connection_timeout"
-	// ReasonConnectionTerminated is a connection that ended before the answer.
-	ReasonConnectionTerminated Reason = "connection_terminated"
 	// ReasonUnroutable is an origin to which there is no route.
 	ReasonUnroutable Reason = "unroutable"
-	// ReasonTLSError is a failed TLS handshake.
-	ReasonTLSError Reason = "tls_error"
-	// ReasonCertificateError is a certificate that is not valid for the origin.
-	ReasonCertificateError Reason = "certificate_error"
-	// ReasonResponseTimeout is an origin that did not answer in time.
-	ReasonResponseTimeout Reason = "response_timeout"
-	// ReasonProtocolError is an answer that breaks the protocol.
-	ReasonProtocolError Reason = "protocol_error"
-	// ReasonOriginFailed is any other failure between gateway and origin.
-	ReasonOriginFailed Reason = "origin_failed"
+	// ReasonUnavailable is an origin that could not be connected to for another cause.
+	ReasonUnavailable Reason = "unavailable"
+	// ReasonTLSCertificate is a certificate that is not valid for the origin.
+	ReasonTLSCertificate Reason = "tls_certificate"
+	// ReasonTLSAlert is an origin that ended the TLS handshake with an alert.
+	ReasonTLSAlert Reason = "tls_alert"
+	// ReasonTLS is a TLS handshake that failed for another cause.
+	ReasonTLS Reason = "tls"
+	// ReasonTimeout is an origin that did not answer in time.
+	ReasonTimeout Reason = "timeout"
+	// ReasonStalled is an origin that stopped in the middle of its answer.
+	ReasonStalled Reason = "stalled"
+	// ReasonReset is a connection that ended before the answer.
+	ReasonReset Reason = "reset"
+	// ReasonIncomplete is an answer that ended early.
+	ReasonIncomplete Reason = "incomplete"
+	// ReasonTransferCoding is an answer whose chunked coding is broken.
+	ReasonTransferCoding Reason = "transfer_coding"
+	// ReasonHeaderSize is an answer whose header is too large.
+	ReasonHeaderSize Reason = "header_size"
+	// ReasonProtocol is an answer that is not HTTP.
+	ReasonProtocol Reason = "protocol"
+	// ReasonUpgrade is an upgrade that was answered with another protocol.
+	ReasonUpgrade Reason = "upgrade"
+	// ReasonUpstreamProxy is an upstream proxy that refused or failed.
+	ReasonUpstreamProxy Reason = "upstream_proxy"
 	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
 	ReasonInternal Reason = "internal"
 )
@@ -148,8 +174,8 @@ type reasonInfo struct {
 	hint string
 }
 
-// To add a reason: its constant, its row here, its sentence in sentence.go, its golden
-// files (go test -run Golden -update), its page in docs/.
+// To add a reason: its constant, its row here, its sentence in sentence.go if the title
+// alone does not do, its golden files (go test -run Golden -update), its page in docs/.
 var reasonTable = []reasonInfo{
 	{ReasonAllowedByRule, classAllow, false, http.StatusOK, "", "Allowed by a rule", ""},
 	{ReasonNoRule, classAllow, false, http.StatusOK, "", "No rule matches", ""},
@@ -242,9 +268,9 @@ var reasonTable = []reasonInfo{
 		"The gateway does not connect to this port. If it has to be crawled, ask the operator of the gateway (ports).",
 	},
 	{
-		ReasonLoop, classDeny, true, http.StatusForbidden, "proxy_loop_detected",
-		"The request leads back to the gateway",
-		"Check the client's URL and proxy settings, and those of proxies behind the gateway.",
+		ReasonOwnListener, classDeny, true, http.StatusForbidden, "proxy_loop_detected",
+		"The target is the gateway itself",
+		"Check the client's URL and proxy settings: the request would come back to the gateway.",
 	},
 	{
 		ReasonBadTarget, classDeny, true, http.StatusBadRequest, proxyErrRequest,
@@ -262,9 +288,19 @@ var reasonTable = []reasonInfo{
 		"Come back after the time given. The request did not use up a turn.",
 	},
 	{
+		ReasonConcurrency, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
+		"Too many open requests to this host",
+		"Come back after the time given, with fewer requests at once.",
+	},
+	{
 		ReasonQueueFull, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
 		"Too many requests wait for this host",
 		"Come back after the time given, with fewer requests at once.",
+	},
+	{
+		ReasonOverloaded, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
+		"Too many requests wait in the gateway",
+		"Come back after the time given, with fewer requests at once; tell the operator of the gateway if it lasts.",
 	},
 	{
 		ReasonBackoff, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
@@ -277,59 +313,30 @@ var reasonTable = []reasonInfo{
 		"The site asks for a longer pause between requests than the operator of the gateway wants to keep (crawl_delay).",
 	},
 
-	{
-		ReasonCanceled, classFailure, true, StatusClientClosedRequest, proxyErrTerminated,
-		"The client left", "",
-	},
-	{
-		ReasonDNSError, classFailure, true, http.StatusBadGateway, "dns_error",
-		"The host name does not resolve", hintOrigin,
-	},
-	{
-		ReasonDNSTimeout, classFailure, true, http.StatusGatewayTimeout, "dns_timeout",
-		"The host name was not resolved in time", hintOrigin,
-	},
-	{
-		ReasonConnectionRefused, classFailure, true, http.StatusBadGateway, "connection_refused",
-		"The origin refused the connection", hintOrigin,
-	},
-	{
-		ReasonConnectionTimeout, classFailure, true, http.StatusGatewayTimeout, "connection_timeout",
-		"The origin did not take the connection in time", hintOrigin,
-	},
-	{
-		ReasonConnectionTerminated, classFailure, true, http.StatusBadGateway, proxyErrTerminated,
-		"The connection to the origin ended early", hintOrigin,
-	},
-	{
-		ReasonUnroutable, classFailure, true, http.StatusBadGateway, "destination_ip_unroutable",
-		"There is no route to the origin", hintOrigin,
-	},
-	{
-		ReasonTLSError, classFailure, true, http.StatusBadGateway, "tls_protocol_error",
-		"The TLS handshake with the origin failed", hintOrigin,
-	},
-	{
-		ReasonCertificateError, classFailure, true, http.StatusBadGateway, "tls_certificate_error",
-		"The origin's certificate is not valid", hintOrigin,
-	},
-	{
-		ReasonResponseTimeout, classFailure, true, http.StatusGatewayTimeout, "http_response_timeout",
-		"The origin did not answer in time", hintOrigin,
-	},
-	{
-		ReasonProtocolError, classFailure, true, http.StatusBadGateway, "http_protocol_error",
-		"The origin's answer breaks the protocol", hintOrigin,
-	},
-	{
-		ReasonOriginFailed, classFailure, true, http.StatusBadGateway, "destination_unavailable",
-		"The origin failed", hintOrigin,
-	},
-	{
-		ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error",
-		"The gateway failed",
-		"The request could not be judged and was refused. The gateway's log says more; tell its operator.",
-	},
+	{ReasonCanceled, classFailure, true, StatusClientClosedRequest, "", "The client left", ""},
+	{ReasonClientTimeout, classFailure, true, http.StatusRequestTimeout, proxyErrRequest, "The request body came too slowly", hintClient},
+	{ReasonClientBody, classFailure, true, http.StatusBadRequest, proxyErrRequest, "The request body is malformed", hintClient},
+	{ReasonClientTooLarge, classFailure, true, http.StatusRequestEntityTooLarge, proxyErrRequest, "The request body is too large", hintClient},
+	{ReasonLoop, classFailure, true, http.StatusBadGateway, "proxy_loop_detected", "The request runs in a circle", hintLoop},
+	{ReasonDNS, classFailure, true, http.StatusBadGateway, "dns_error", "The host name does not resolve", hintOrigin},
+	{ReasonDNSTimeout, classFailure, true, http.StatusGatewayTimeout, "dns_timeout", "The host name was not resolved in time", hintOrigin},
+	{ReasonConnectionRefused, classFailure, true, http.StatusBadGateway, "connection_refused", "The origin refused the connection", hintOrigin},
+	{ReasonConnectionTimeout, classFailure, true, http.StatusGatewayTimeout, "connection_timeout", "The origin did not take the connection in time", hintOrigin},
+	{ReasonUnroutable, classFailure, true, http.StatusBadGateway, "destination_ip_unroutable", "There is no route to the origin", hintOrigin},
+	{ReasonUnavailable, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The origin cannot be connected to", hintOrigin},
+	{ReasonTLSCertificate, classFailure, true, http.StatusBadGateway, "tls_certificate_error", "The origin's certificate is not valid", hintOrigin},
+	{ReasonTLSAlert, classFailure, true, http.StatusBadGateway, "tls_alert_received", "The origin ended the TLS handshake", hintOrigin},
+	{ReasonTLS, classFailure, true, http.StatusBadGateway, "tls_protocol_error", "The TLS handshake with the origin failed", hintOrigin},
+	{ReasonTimeout, classFailure, true, http.StatusGatewayTimeout, "http_response_timeout", "The origin did not answer in time", hintOrigin},
+	{ReasonStalled, classFailure, true, http.StatusGatewayTimeout, "connection_read_timeout", "The origin stopped in the middle of its answer", hintOrigin},
+	{ReasonReset, classFailure, true, http.StatusBadGateway, "connection_terminated", "The connection to the origin ended early", hintOrigin},
+	{ReasonIncomplete, classFailure, true, http.StatusBadGateway, "http_response_incomplete", "The origin's answer ended early", hintOrigin},
+	{ReasonTransferCoding, classFailure, true, http.StatusBadGateway, "http_response_transfer_coding", "The origin's answer is broken", hintOrigin},
+	{ReasonHeaderSize, classFailure, true, http.StatusBadGateway, "http_response_header_section_size", "The header of the origin's answer is too large", hintOrigin},
+	{ReasonProtocol, classFailure, true, http.StatusBadGateway, "http_protocol_error", "The origin's answer breaks the protocol", hintOrigin},
+	{ReasonUpgrade, classFailure, true, http.StatusBadGateway, "http_upgrade_failed", "The upgrade failed", hintOrigin},
+	{ReasonUpstreamProxy, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", hintUpstream},
+	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
 }
 
 // Error types of RFC 9209 section 2.3 that several reasons share.
@@ -337,10 +344,17 @@ const (
 	proxyErrDenied       = "http_request_denied"
 	proxyErrRequest      = "http_request_error"
 	proxyErrIPProhibited = "destination_ip_prohibited"
-	proxyErrTerminated   = "connection_terminated"
+	proxyErrUnavailable  = "destination_unavailable"
 )
 
-const hintOrigin = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
+// Hints that several reasons share, or that are long.
+const (
+	hintClient   = "The failure is between the client and the gateway. Check what the client sends."
+	hintLoop     = "Check the proxy settings of the client, and those of proxies behind the gateway."
+	hintOrigin   = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
+	hintUpstream = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
+	hintInternal = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
+)
 
 // reasonIndex finds the row of a reason.
 var reasonIndex = func() map[Reason]*reasonInfo {

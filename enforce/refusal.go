@@ -1,0 +1,288 @@
+package enforce
+
+import (
+	"bytes"
+	"encoding/json"
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Name is how the gateway names itself in Proxy-Status (RFC 9209 section 2) and Via.
+const Name = "crawlgate"
+
+// HeaderDecision marks an answer as the gateway's own and carries the decision, see
+// [Decision.Header]. A field of that name from an origin must not be let through.
+const HeaderDecision = "Crawlgate-Decision"
+
+// ProblemBase is what a problem type begins with; the reason's slug follows.
+const ProblemBase = "https://github.com/crawlgate/crawlgate/blob/main/docs/problems/"
+
+// Asked is what the client asked for, as far as its refusal shows it.
+type Asked struct {
+	// Method and URL are those of the request; of a CONNECT, URL is the authority.
+	Method, URL string
+	// Accept is the value of the Accept field, several fields joined by commas.
+	Accept string
+}
+
+// Refusal is an answer of the gateway itself.
+type Refusal struct {
+	Status int
+	// Reason is a reason phrase below 100 octets: for many clients all that is shown
+	// (clients.md 19). HTTP/2 has none.
+	Reason string
+	// Header has no Content-Length and no Connection; these are for the server. It is the
+	// caller's.
+	Header http.Header
+	Body   []byte
+}
+
+// Render returns the refusal for a decision. A decision that allows is refused as
+// [ReasonInternal]: who asks for a refusal must not be taken for allowed.
+func Render(d Decision, asked Asked) Refusal {
+	p := NewProblem(d, asked)
+	form := Negotiate(asked.Accept)
+	r := Refusal{Status: p.Status, Reason: p.phrase, Header: make(http.Header, 8)}
+	switch form {
+	case FormJSON:
+		r.Body = p.JSON()
+	case FormHTML:
+		r.Body = p.HTML()
+		// The body has text of the client and the site in it; it needs nothing but its style.
+		r.Header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+	default:
+		r.Body = p.Text()
+	}
+	r.Header.Set("Content-Type", form.ContentType())
+	r.Header.Set("X-Content-Type-Options", "nosniff")
+	r.Header.Set("Cache-Control", "no-store")
+	r.Header.Set("Proxy-Status", p.proxyStatus)
+	r.Header.Set(HeaderDecision, p.decision)
+	if p.RetryAfter > 0 {
+		r.Header.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	if p.Status == http.StatusProxyAuthRequired {
+		r.Header.Set("Proxy-Authenticate", `Basic realm="`+Name+`", charset="UTF-8"`)
+	}
+	return r
+}
+
+// Problem is a refusal as problem details (RFC 9457). Field names are stable.
+type Problem struct {
+	// Type is ProblemBase, the reason's slug and ".md": a page that explains the reason.
+	Type string `json:"type"`
+	// Title is the same for all problems of a type, Detail one line on this one.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Hint says what to do.
+	Hint string `json:"hint,omitempty"`
+	// Method and URL are what was asked for.
+	Method string `json:"method,omitempty"`
+	URL    string `json:"url,omitempty"`
+	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not
+	// answer, when it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).
+	FetchedAt string `json:"fetched_at,omitempty"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+	// RetryAfter is in seconds, as in the field Retry-After.
+	RetryAfter int64 `json:"retry_after_s,omitempty"`
+	// Robots is the same object as in the access log.
+	Robots Record `json:"robots"`
+
+	phrase, proxyStatus, decision string
+}
+
+// NewProblem states a refusal. It is pure; all foreign text in it is cut and escaped.
+func NewProblem(d Decision, asked Asked) Problem {
+	if d.Verdict == Allow || !d.Reason.Valid() || d.Reason.Allows() {
+		d = d.Refuse(ReasonInternal, "", 0)
+	}
+	if d.Reason == ReasonInternal {
+		d.Detail = "" // for the log only: it tells of the gateway's inside
+	}
+	url := ascii(asked.URL, maxShown)
+	if url == "" {
+		url = d.host()
+	}
+	s := sentenceFor(d, url)
+	p := Problem{
+		Type:       ProblemBase + d.Reason.Slug() + ".md",
+		Title:      d.Reason.Title(),
+		Status:     d.Reason.Status(),
+		Detail:     s.fit(maxSentence),
+		Hint:       d.Reason.Hint(),
+		Method:     ascii(asked.Method, maxWho),
+		URL:        url,
+		FetchedAt:  stamp(d.FetchedAt),
+		ExpiresAt:  stamp(d.FreshUntil),
+		RetryAfter: wholeSeconds(d.RetryAfter),
+		Robots:     d.Record(),
+		phrase:     s.fit(maxPhrase),
+		decision:   d.Header(),
+	}
+	p.proxyStatus = Name
+	if token := d.Reason.ProxyError(); token != "" {
+		p.proxyStatus += "; error=" + token
+	}
+	p.proxyStatus += "; details=" + sfString(p.Detail)
+	return p
+}
+
+// Header returns the value of [HeaderDecision]: a structured-field token (RFC 9651) with
+// parameters, such as `deny; reason=disallowed; line=12`.
+func (d Decision) Header() string {
+	r := d.Reason
+	if !r.Valid() {
+		r = ReasonInternal
+	}
+	v := d.Outcome() + "; reason=" + string(r)
+	if d.Line > 0 {
+		v += "; line=" + strconv.Itoa(d.Line)
+	}
+	if d.WouldDeny {
+		v += "; would-deny"
+	}
+	return v
+}
+
+// sfString quotes printable ASCII as a structured-field string (RFC 9651 section 4.1.6).
+func sfString(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// JSON returns p as application/problem+json, indented for people.
+func (p Problem) JSON() []byte {
+	b, _ := json.MarshalIndent(p, "", "  ") // strings, finite numbers and booleans always marshal
+	return append(b, '\n')
+}
+
+// Text returns p as text/plain. The first line stands by itself and has at most 120 octets.
+func (p Problem) Text() []byte {
+	var b bytes.Buffer
+	b.WriteString(p.Detail)
+	b.WriteString("\n\n")
+	for _, f := range p.facts() {
+		b.WriteString(f.name)
+		b.WriteByte(':')
+		b.WriteString(strings.Repeat(" ", max(factColumn-len(f.name), 1)))
+		b.WriteString(f.value)
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}
+
+// factColumn is the width of the longest name in facts.
+const factColumn = 12
+
+// HTML returns p as a page for browsers. Its empty icon keeps them from asking for another
+// through the proxy (clients.md 12).
+func (p Problem) HTML() []byte {
+	var b bytes.Buffer
+	title := html.EscapeString(strconv.Itoa(p.Status) + " " + p.Title)
+	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>")
+	b.WriteString(title)
+	b.WriteString("</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>body{font:1rem/1.5 sans-serif;margin:3rem auto;" +
+		"max-width:50rem;padding:0 1rem}dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem}" +
+		"dt{font-weight:bold}dd{margin:0;overflow-wrap:anywhere}</style>\n</head>\n<body>\n<h1>")
+	b.WriteString(title)
+	b.WriteString("</h1>\n<p>")
+	b.WriteString(html.EscapeString(p.Detail))
+	b.WriteString("</p>\n<dl>\n")
+	for _, f := range p.facts() {
+		b.WriteString("<dt>" + html.EscapeString(f.name) + "</dt><dd>" + html.EscapeString(f.value) + "</dd>\n")
+	}
+	b.WriteString("</dl>\n</body>\n</html>\n")
+	return b.Bytes()
+}
+
+// fact is one line of a refusal.
+type fact struct{ name, value string }
+
+// facts lists what is known, in the order in which a person checks it.
+func (p Problem) facts() []fact {
+	r := p.Robots
+	fetched := "fetched"
+	if r.State == "unreachable" && r.SHA256 == "" {
+		fetched = "last tried"
+	}
+	all := []fact{
+		{"asked", strings.TrimSpace(p.Method + " " + p.URL)},
+		{"agent", describeAgent(r)},
+		{"robots.txt", r.RobotsURL},
+		{"line", number(int64(r.Line), "")},
+		{"rule", describeRule(r)},
+		{"group", r.Group},
+		{"state", describeState(r)},
+		{fetched, p.FetchedAt},
+		{"expires", p.ExpiresAt},
+		{"sha256", r.SHA256},
+		{"retry after", number(p.RetryAfter, " s")},
+		{"detail", r.Detail},
+		{"what to do", p.Hint},
+		{"reason", string(r.Reason)},
+		{"more", p.Type},
+		{"refused by", Name + ", a gateway between crawler and site; not by the site itself"},
+	}
+	known := all[:0]
+	for _, f := range all {
+		if f.value != "" {
+			known = append(known, f)
+		}
+	}
+	return known
+}
+
+func describeAgent(r Record) string {
+	s := r.Agent
+	if s == "" {
+		s = "unknown"
+	}
+	if r.IdentifiedBy != "" {
+		s += " (by " + strings.ReplaceAll(r.IdentifiedBy, "+", ", ") + ")"
+	}
+	if len(r.Tokens) > 0 {
+		s += ", product token " + strings.Join(r.Tokens, ", then ")
+	}
+	return s
+}
+
+func describeRule(r Record) string {
+	switch {
+	case r.Line == 0:
+		return ""
+	case r.Reason == ReasonDisallowed:
+		return "Disallow: " + r.Rule
+	default:
+		return r.Rule
+	}
+}
+
+func describeState(r Record) string {
+	switch {
+	case r.Source == "none":
+		return "" // it was not asked for
+	case r.Cause != "":
+		return r.State + " (" + r.Cause + ")"
+	default:
+		return r.State
+	}
+}
+
+// number is empty for 0.
+func number(n int64, unit string) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
+// stamp is a time for people and machines, empty for the zero time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

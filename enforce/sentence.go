@@ -1,0 +1,98 @@
+package enforce
+
+import (
+	"strconv"
+	"time"
+)
+
+// Lengths that clients show without cutting (clients.md 19, 20), in octets.
+const (
+	maxPhrase   = 99
+	maxSentence = 120
+)
+
+// sentence is a statement that stands by itself: fixed words around one part that may be
+// cut to make it fit. All of it is printable ASCII.
+type sentence struct{ before, subject, after string }
+
+// fit returns the sentence in at most limit octets. If cutting the subject is not enough,
+// the end is cut as well.
+func (s sentence) fit(limit int) string {
+	room := max(limit-len(s.before)-len(s.after), 2*len(ellipsis))
+	return cut(s.before+cut(s.subject, room)+s.after, limit)
+}
+
+// maxWho bounds the octets of an agent's name in a sentence.
+const maxWho = 24
+
+// sentenceFor says what was refused and why. The subject is the URL or the host that was
+// asked for, or the name of an agent.
+func sentenceFor(d Decision, url string) sentence {
+	who := ascii(d.Agent, maxWho)
+	if who == "" {
+		who = "this crawler"
+	}
+	host := d.host()
+	switch d.Reason {
+	case ReasonDisallowed:
+		return sentence{"Forbidden by robots.txt: " + who + " may not fetch ", url, " (line " + strconv.Itoa(d.Line) + ")"}
+	case ReasonUnreachable:
+		return sentence{"Forbidden: robots.txt of ", host, " is unreachable" + cause(d) + retry(d)}
+	case ReasonRobotsForbidden:
+		return sentence{"Forbidden: ", host, " does not show its robots.txt (401 or 403)"}
+	case ReasonPending:
+		return sentence{"Forbidden: robots.txt of ", host, " is still being fetched" + retry(d)}
+	case ReasonTunnelRestricted:
+		return sentence{"Forbidden by robots.txt: no blind tunnel for " + who + " to ", host, ", which restricts it"}
+	case ReasonConnectDenied:
+		return sentence{"Forbidden: no tunnels (CONNECT) to ", host, ""}
+	case ReasonKillSwitch:
+		return sentence{"Forbidden: stopped by the operator's kill switch: " + who + " to ", host, ""}
+	case ReasonOperatorDeny:
+		return sentence{"Forbidden: the operator of the gateway denies requests to ", host, ""}
+	case ReasonUnidentified:
+		return sentence{"Forbidden: unknown crawler, User-Agent ", shownUserAgent(d), ""}
+	case ReasonAgentMismatch:
+		return sentence{"Forbidden: not all conditions of agent ", who, " hold"}
+	case ReasonUserAgentConflict:
+		return sentence{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
+	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget:
+		return sentence{d.Reason.Title() + ": ", url, ""}
+	default:
+		return sentence{d.Reason.Title() + ": ", host, retry(d)}
+	}
+}
+
+// host is the authority that was asked for, for people.
+func (d Decision) host() string {
+	if d.Origin.IsZero() {
+		return "the target"
+	}
+	return ascii(d.Origin.Authority(), maxShown)
+}
+
+func shownUserAgent(d Decision) string {
+	if d.UserAgent == "" {
+		return "missing"
+	}
+	return strconv.Quote(ascii(d.UserAgent, maxSentence))
+}
+
+func cause(d Decision) string {
+	if d.Cause == "" {
+		return ""
+	}
+	return " (" + ascii(string(d.Cause), maxWho) + ")"
+}
+
+func retry(d Decision) string {
+	if d.RetryAfter <= 0 {
+		return ""
+	}
+	return ", retry after " + strconv.FormatInt(wholeSeconds(d.RetryAfter), 10) + " s"
+}
+
+// wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
+func wholeSeconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
