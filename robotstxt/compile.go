@@ -12,6 +12,14 @@ type scratch struct {
 	final []uint32 // by block of the file: the block of the Ruleset
 	solo  []uint32 // by name: one more than the block that is this name's alone
 	last  []uint32 // by name: one more than its last block
+	drawn []pattern
+	order []patternKey
+}
+
+// patternKey sorts a pattern of drawn.
+type patternKey struct {
+	key uint64 // block, then inverted rank
+	i   uint32
 }
 
 // compile makes the Ruleset of what scan has found.
@@ -28,9 +36,7 @@ func (p *parser) compile() *Ruleset {
 	p.compileRules(rs)
 	p.compilePatterns(rs)
 	p.compilePreferences(rs)
-	for _, url := range p.sitemaps {
-		rs.sitemaps = append(rs.sitemaps, p.put(rs, url))
-	}
+	p.compileSitemaps(rs)
 	if p.text.Cap()-p.text.Len() > p.text.Len()/8 {
 		rs.text = strings.Clone(rs.text)
 	}
@@ -68,12 +74,13 @@ func (p *parser) compileNames(rs *Ruleset) {
 	rs.names = make([]name, 0, len(p.names))
 	for i := range p.names {
 		l := &p.names[i]
-		if isWildcard(l.value) {
-			l.keys[0] = p.intern(rs, l.value[:1])
+		value := p.octetsOf(l.value)
+		if isWildcard(value) {
+			l.keys[0] = p.intern(rs, value[:1])
 			rs.wildcard = l.keys[0]
 			continue
 		}
-		letters, word := trimLetters(l.value), trimToken(l.value)
+		letters, word := trimLetters(value), trimToken(value)
 		if len(letters) > 0 && len(letters) <= maxKey {
 			l.keys[0] = p.intern(rs, letters)
 		}
@@ -191,16 +198,17 @@ func (p *parser) compileRules(rs *Ruleset) {
 		if b == noBlock {
 			continue
 		}
-		r := rule{rank: d.rank.inBlock(b), text: uint16(len(d.path)), key: uint16(len(d.key))}
+		key := p.keyOf(d)
+		r := rule{rank: d.rank.inBlock(b), text: uint16(d.path.n), key: d.key}
 		id := r.rank.identity()
 		hash := d.hash + startHash(id)
-		j := rs.findRule(hash, id, view(d.key))
+		j := rs.findRule(hash, id, view(key))
 		if j != none && rs.rules[j].rank > r.rank {
 			continue
 		}
-		r.at = p.put(rs, d.path).at
+		r.at = p.put(rs, p.octetsOf(d.path)).at
 		if r.rank&rankRewritten != 0 {
-			p.put(rs, d.key)
+			p.put(rs, key)
 		}
 		if j != none {
 			rs.rules[j] = r
@@ -208,7 +216,7 @@ func (p *parser) compileRules(rs *Ruleset) {
 		}
 		rs.rules = append(rs.rules, r)
 		rs.insert(hash, slotRule|uint32(len(rs.rules)))
-		p.addPatterns(rs, d)
+		p.addPatterns(rs, d, key)
 	}
 	rs.rules = shrink(rs.rules)
 	for i := range rs.rules {
@@ -216,23 +224,26 @@ func (p *parser) compileRules(rs *Ruleset) {
 	}
 }
 
-// addPatterns adds what the table cannot hold of the last rule.
-func (p *parser) addPatterns(rs *Ruleset, d *draft) {
+// addPatterns draws what the table cannot hold of the last rule.
+func (p *parser) addPatterns(rs *Ruleset, d *draft, key []byte) {
 	n := uint32(len(rs.rules) - 1)
 	if d.rank&rankPattern != 0 {
-		rs.patterns = append(rs.patterns, pattern{rule: n})
+		p.drawn = append(p.drawn, pattern{rule: n})
 	}
 	if d.form != 0 {
-		loose := p.put(rs, appendForm(nil, d.key, d.form, true))
-		rs.patterns = append(rs.patterns, pattern{rule: n, at: loose.at, n: uint16(loose.n), form: d.form})
+		loose := p.put(rs, appendForm(nil, key, d.form, true))
+		p.drawn = append(p.drawn, pattern{rule: n, at: loose.at, n: uint16(loose.n), form: d.form})
 		rs.loose = true
 	}
 }
 
 // compilePatterns completes the patterns and sorts them by block and, in a block, from the highest rank down.
 func (p *parser) compilePatterns(rs *Ruleset) {
-	for i := range rs.patterns {
-		pat := &rs.patterns[i]
+	if len(p.drawn) == 0 {
+		return
+	}
+	for i := range p.drawn {
+		pat := &p.drawn[i]
 		r := &rs.rules[pat.rule]
 		if pat.form == 0 {
 			pat.at, pat.n = r.keyAt(), r.key
@@ -242,18 +253,28 @@ func (p *parser) compilePatterns(rs *Ruleset) {
 		pat.octets = pat.n - uint16(strings.Count(text, "*"))
 		pat.needs = pairsNeeded(text, pat.form)
 		pat.end = r.rank&rankEnd != 0
+		p.order = append(p.order, patternKey{r.rank.byBlock(), uint32(i)})
 	}
-	slices.SortFunc(rs.patterns, func(a, b pattern) int {
-		x, y := rs.rules[a.rule].rank, rs.rules[b.rule].rank
-		return cmp.Or(cmp.Compare(x.block(), y.block()), cmp.Compare(y, x), cmp.Compare(a.form, b.form))
-	})
-	rs.patterns = shrink(rs.patterns)
-	for i := range rs.patterns {
+	slices.SortFunc(p.order, func(a, b patternKey) int { return cmp.Compare(a.key, b.key) })
+	rs.patterns = make([]pattern, len(p.order))
+	for i, o := range p.order {
+		rs.patterns[i] = p.drawn[o.i]
 		b := &rs.blocks[rs.rules[rs.patterns[i].rule].rank.block()]
 		if b.last == 0 {
 			b.first = uint32(i)
 		}
 		b.last = uint32(i + 1)
+	}
+	p.drawn, p.order = p.drawn[:0], p.order[:0]
+}
+
+func (p *parser) compileSitemaps(rs *Ruleset) {
+	if len(p.sitemaps) == 0 {
+		return
+	}
+	rs.sitemaps = make([]span, len(p.sitemaps))
+	for i, url := range p.sitemaps {
+		rs.sitemaps[i] = p.put(rs, p.octetsOf(url))
 	}
 }
 
@@ -265,9 +286,9 @@ func (p *parser) compilePreferences(rs *Ruleset) {
 				continue
 			}
 		}
-		path, value := splitPreference(l.value)
+		path, value := splitPreference(p.octetsOf(l.value))
 		rs.prefs = append(rs.prefs, preference{
-			block: b, line: l.line, key: p.put(rs, l.key), path: p.put(rs, path), value: p.put(rs, value),
+			block: b, line: l.line, key: p.put(rs, p.octetsOf(l.key)), path: p.put(rs, path), value: p.put(rs, value),
 		})
 	}
 }

@@ -3,15 +3,16 @@ package robotstxt
 // draft is a rule on its way from the file to the Ruleset.
 type draft struct {
 	rank rank
-	hash uint64 // of the key, without the start value; unused for patterns
-	path []byte // as written
-	key  []byte // the canonical path without a closing $ or run of *
+	hash uint64 // of the key, without the start value
+	path span   // in data, as written
+	at   uint32 // of the key: in canon if it is rewritten, else in data
+	key  uint16 // its octets: the canonical path without a closing $ or run of *
 	form form   // of its second chance, if it has one
 }
 
-// draft compiles a path. Nearly all are canonical as they stand and have no wildcard inside: one walk over the octets
+// addDraft takes a path. Nearly all are canonical as they stand and have no wildcard inside: one walk over the octets
 // finds that out and hashes them.
-func (p *parser) draft(path []byte, r rank) draft {
+func (p *parser) addDraft(path []byte, r rank) {
 	key := path
 	if key[len(key)-1] == '$' {
 		key, r = key[:len(key)-1], r|rankEnd
@@ -20,6 +21,8 @@ func (p *parser) draft(path []byte, r rank) draft {
 		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
 	}
 	length := len(path)
+	d := draft{path: p.spanOf(path)}
+	d.at = d.path.at
 	hash, classes := hashKey(key)
 	if classes&(octetPercent|octetIllegal) != 0 {
 		start := len(p.canon)
@@ -28,24 +31,30 @@ func (p *parser) draft(path []byte, r rank) draft {
 			p.canon = p.canon[:start]
 		} else {
 			length += len(canonical) - len(key)
-			key, r = canonical, r|rankRewritten
+			key, r, d.at = canonical, r|rankRewritten, uint32(start)
 			hash, classes = hashKey(key)
+			p.octets += len(key)
 		}
 	}
-	p.octets += len(path)
-	if r&rankRewritten != 0 {
-		p.octets += len(key)
-	}
-	d := draft{rank: r | rank(length)<<rankLength, hash: hash, path: path, key: key}
 	if classes&(octetPercent|octetQuery) != 0 {
 		if d.form = looseForm(key); d.form != 0 {
 			p.octets += len(key)
 		}
 	}
 	if classes&octetStar != 0 || len(key) > maxKey {
-		d.rank |= rankPattern
+		r |= rankPattern
 	}
-	return d
+	p.octets += len(path)
+	d.rank, d.hash, d.key = r|rank(length)<<rankLength, hash, uint16(len(key))
+	p.drafts = append(p.drafts, d)
+}
+
+// keyOf returns the key of a draft.
+func (p *parser) keyOf(d *draft) []byte {
+	if d.rank&rankRewritten != 0 {
+		return p.canon[d.at : d.at+uint32(d.key)]
+	}
+	return p.data[d.at : d.at+uint32(d.key)]
 }
 
 // hashKey returns the hash of a key, less the start value, and the union of its octets' classes.

@@ -1,5 +1,7 @@
 package robotstxt
 
+import "encoding/binary"
+
 // field is what the key of a line asks for.
 type field uint8
 
@@ -14,6 +16,12 @@ const (
 	fieldPreference // Content-Signal, Content-Usage, License
 )
 
+// The most frequent key is recognised in one comparison.
+const (
+	allLower = 0x2020202020202020
+	disallow = 'd' | 'i'<<8 | 's'<<16 | 'a'<<24 | 'l'<<32 | 'l'<<40 | 'o'<<48 | 'w'<<56
+)
+
 // fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may be misspelt in
 // the ways that Google's parser forgives; the others must be exact.
 func fieldOf(key []byte) field {
@@ -22,7 +30,7 @@ func fieldOf(key []byte) field {
 	}
 	switch lower(key[0]) {
 	case 'd':
-		if hasAnyPrefix(key, "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw") {
+		if len(key) >= 8 && binary.LittleEndian.Uint64(key)|allLower == disallow || hasAnyPrefix(key, "dissallow", "dissalow", "disalow", "diasllow", "disallaw") {
 			return fieldDisallow
 		}
 	case 'a':

@@ -25,14 +25,16 @@ func parse(s scanner) *Ruleset {
 // parsers keeps working memory. Its size is bounded by that of a file.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// parser collects what a file says, in the order of the file. The octets are those of the file until compile.
+// parser collects what a file says, in the order of the file. Until compile all octets stay where they are in the
+// file, and no slice here holds a pointer: that keeps the garbage collector out of it.
 type parser struct {
+	data     []byte
 	names    []nameLine
 	drafts   []draft
 	prefs    []prefLine
-	sitemaps [][]byte
-	blocks   int  // lists of names begun; the last is the current one
-	closed   bool // a rule has ended the current list of names
+	sitemaps []span // in data
+	blocks   int    // lists of names begun; the last is the current one
+	closed   bool   // a rule has ended the current list of names
 
 	canon  []byte // canonical keys that are not in the file
 	octets int    // that the Ruleset will hold at most
@@ -41,7 +43,7 @@ type parser struct {
 
 // nameLine is a user-agent line.
 type nameLine struct {
-	value []byte
+	value span // in data
 	block uint32
 	asks  delay    // of the lines that follow while this name is the last one
 	keys  [2]int32 // what it is found by, in Ruleset.names: its letters, its first word where that is longer
@@ -49,20 +51,25 @@ type nameLine struct {
 
 // prefLine is a preference line.
 type prefLine struct {
-	key, value  []byte
+	key, value  span // in data
 	block, line uint32
 }
 
 func (p *parser) reset() {
-	clear(p.names)
-	clear(p.drafts)
-	clear(p.prefs)
-	clear(p.sitemaps)
+	p.data = nil
 	p.names, p.drafts, p.prefs, p.sitemaps = p.names[:0], p.drafts[:0], p.prefs[:0], p.sitemaps[:0]
 	p.blocks, p.closed, p.canon, p.octets = 0, false, p.canon[:0], 0
 }
 
+// spanOf returns where in data octets are that were cut out of it.
+func (p *parser) spanOf(octets []byte) span {
+	return span{at: uint32(cap(p.data) - cap(octets)), n: uint32(len(octets))}
+}
+
+func (p *parser) octetsOf(s span) []byte { return p.data[s.at : s.at+s.n] }
+
 func (p *parser) scan(s *scanner) {
+	p.data = s.data
 	for line, ok := s.next(); ok; line, ok = s.next() {
 		content := s.content(line)
 		if !mayMatter(content) {
@@ -101,7 +108,7 @@ func (p *parser) addName(value []byte) {
 	}
 	p.octets += 2 * len(value)
 	p.names = append(p.names, nameLine{
-		value: value, block: uint32(p.blocks), asks: noDelay, keys: [2]int32{none, none},
+		value: p.spanOf(value), block: uint32(p.blocks), asks: noDelay, keys: [2]int32{none, none},
 	})
 }
 
@@ -112,7 +119,7 @@ func (p *parser) addRule(path []byte, allow bool, line int) {
 	}
 	p.closed = true
 	if len(path) > 0 && (path[0] == '/' || path[0] == '*') {
-		p.drafts = append(p.drafts, p.draft(path, newRank(0, allow, line)|rank(p.blocks)<<rankBlock))
+		p.addDraft(path, newRank(0, allow, line)|rank(p.blocks)<<rankBlock)
 	}
 }
 
@@ -125,13 +132,15 @@ func (p *parser) addDelay(d delay) {
 
 func (p *parser) addSitemap(url []byte) {
 	if isAbsoluteURL(url) {
-		p.sitemaps = append(p.sitemaps, url)
+		p.sitemaps = append(p.sitemaps, p.spanOf(url))
 		p.octets += len(url)
 	}
 }
 
 func (p *parser) addPreference(key, value []byte, line int) {
-	p.prefs = append(p.prefs, prefLine{key: key, value: value, block: uint32(p.blocks), line: uint32(line)})
+	p.prefs = append(p.prefs, prefLine{
+		key: p.spanOf(key), value: p.spanOf(value), block: uint32(p.blocks), line: uint32(line),
+	})
 	p.octets += len(key) + len(value)
 }
 

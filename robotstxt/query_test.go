@@ -13,7 +13,9 @@ type question struct {
 	target         string
 }
 
-func (q question) String() string { return fmt.Sprintf("%q (wildcard ignored: %v) %q", q.tokens, q.ignoreWildcard, q.target) }
+func (q question) String() string {
+	return fmt.Sprintf("%q (wildcard ignored: %v) %q", q.tokens, q.ignoreWildcard, q.target)
+}
 
 // asker makes questions that aim at the edges of a file: at the names it lists and at the paths of its rules,
 // lengthened, shortened, filled in and spelt differently.

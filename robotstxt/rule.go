@@ -41,6 +41,8 @@ const (
 	rankPattern   = 1 << 1 // the rule is in patterns, not in the table
 	rankRewritten = 1 << 2 // the key is not the beginning of the path as written
 
+	rankBlocked = 64 - rankLine // bits above the block
+
 	maxNumber = 1<<20 - 1 // above any line number
 	maxBlock  = 1<<18 - 1 // above any block
 )
@@ -58,6 +60,11 @@ func (r rank) line() int     { return maxNumber - int(r>>rankLine&maxNumber) }
 func (r rank) block() uint32 { return uint32(r >> rankBlock & maxBlock) }
 
 func (r rank) inBlock(b uint32) rank { return r&^(maxBlock<<rankBlock) | rank(b)<<rankBlock }
+
+// byBlock orders by block, then from the highest rank down.
+func (r rank) byBlock() uint64 {
+	return uint64(r>>rankBlock&maxBlock)<<rankBlocked | uint64(^r>>rankLine)&(1<<rankBlocked-1)
+}
 
 // identity is what must be the same in two rules, besides the key, for them to match the same targets.
 func (r rank) identity() rank { return r & (maxBlock<<rankBlock | rankEnd | rankPattern) }
