@@ -103,6 +103,12 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, f
 	defer c.leave(f)
 	if leads {
 		c.lead(f)
+	} else {
+		if e := c.inForce(f); e != nil && !forced {
+			c.note(e, agent, time.Now())
+			return e, SourceStore, nil
+		}
+		c.hurry(f)
 	}
 	e, err := c.wait(ctx, f)
 	if err != nil {
@@ -152,6 +158,7 @@ func (c *Cache) refresh(o origin.Origin, agent string, retry bool) bool {
 		return true
 	}
 	f, cl := c.addFlight(o, agent), classRefresh
+	f.behind = true
 	if retry {
 		cl = classRetry
 	}

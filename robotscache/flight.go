@@ -26,10 +26,10 @@ type flight struct {
 	forced  bool          // an answer older than the flight does not do
 	void    bool          // purged: what it brings is for its waiters alone
 	landed  bool
+	known   *Entry // the newest that was known when somebody looked
+	looked  bool   // somebody did
 
-	// Of whoever works on the flight: the leader, then a worker.
-	recalled bool   // known is what the store holds
-	known    *Entry // newest entry that is known, nil if there is none
+	behind bool // begun by no request, to replace what is known: never changes
 
 	// Set before done is closed, read after.
 	done   chan struct{}
@@ -77,11 +77,45 @@ func (c *Cache) join(o origin.Origin, agent string, forced bool) (f *flight, lea
 	f.waiters++
 	c.waiters++
 	f.forced = f.forced || forced
+	c.mu.Unlock()
+	return f, leads, nil
+}
+
+// inForce returns the entry to answer from while a flight is under way that was
+// begun behind the answers, to replace it; nil if the request has to wait.
+func (c *Cache) inForce(f *flight) *Entry {
+	if !f.behind {
+		return nil
+	}
+	e := c.look(f)
+	if e == nil || !c.cfg.Policy.Fresh(e.record, time.Now()) {
+		return nil
+	}
+	return e
+}
+
+// look returns what was known of the flight's origin when it began.
+func (c *Cache) look(f *flight) *Entry {
+	c.mu.Lock()
+	known, looked := f.known, f.looked
+	c.mu.Unlock()
+	if looked {
+		return known
+	}
+	known = c.recall(f.origin)
+	c.mu.Lock()
+	f.known, f.looked = known, true
+	c.mu.Unlock()
+	return known
+}
+
+// hurry moves a flight that somebody waits for now among the first requests.
+func (c *Cache) hurry(f *flight) {
+	c.mu.Lock()
 	if f.queued != nil && f.class != classFirst {
-		c.schedule.push(f, classFirst) // where it is full, the turn it has will do
+		c.schedule.push(f, classFirst) // where there is no room, the turn it has will do
 	}
 	c.dispatchAndUnlock()
-	return f, leads, nil
 }
 
 // leave undoes join.
@@ -113,14 +147,14 @@ func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 func (c *Cache) lead(f *flight) {
 	defer c.work.Done()
 	defer c.landIfPanicking(f)
-	f.known, f.recalled = c.recall(f.origin), true
-	fresh := f.known != nil && c.cfg.Policy.Fresh(f.known.record, time.Now())
+	known := c.look(f)
+	fresh := known != nil && c.cfg.Policy.Fresh(known.record, time.Now())
 
 	c.mu.Lock()
 	switch {
 	case fresh && !f.forced:
 		c.mu.Unlock()
-		c.land(f, f.known, SourceStore, nil)
+		c.land(f, known, SourceStore, nil)
 	case c.closed:
 		c.mu.Unlock()
 		c.land(f, nil, SourceNone, ErrClosed)

@@ -109,10 +109,7 @@ const (
 func (c *Cache) takeTurn(f *flight) (known *Entry, release func()) {
 	release = func() {}
 	if c.leaser == nil {
-		if !f.recalled {
-			f.known, f.recalled = c.recall(f.origin), true
-		}
-		return f.known, release
+		return c.look(f), release
 	}
 	ttl := c.cfg.Budget + leaseMargin
 	ctx, cancel := context.WithTimeout(c.base, ttl)

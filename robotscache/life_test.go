@@ -1,0 +1,466 @@
+package robotscache_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// RFC 9309 2.4: an answer is used for its time to live. After it, a request waits
+// for the next, and all who ask then share it.
+func TestRFC9309_2_4_TimeToLive(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404, MaxAge: time.Hour, HasMaxAge: true})
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessAllow)
+		s.always(rulesOutcome(someRules))
+
+		// Nobody asks in the last fifth, so nothing refreshes early.
+		time.Sleep(time.Hour)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				began := time.Now()
+				e, _ := lookup(t, c, example(1))
+				wantAccess(t, e, fetch.AccessRules)
+				if took := time.Since(began); took != time.Second {
+					t.Errorf("waited %v", took)
+				}
+			})
+		}
+		wg.Wait()
+		wantFetches(t, s, example(1), 2)
+	})
+}
+
+// DESIGN §3: an origin in use is refreshed in the background from 80 % of its
+// time on, and no request ever waits for it again.
+func TestExt_EarlyRefreshOfOriginsInUse(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 10 * time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		born := time.Now()
+		lookup(t, c, example(1))
+		for range 7 * 24 {
+			time.Sleep(time.Hour)
+			began := time.Now()
+			lookup(t, c, example(1))
+			if took := time.Since(began); took != 0 {
+				t.Errorf("after %v a request waited %v", began.Sub(born), took)
+			}
+		}
+		// Every 19.2 hours, within the hour, through a week: the ninth would come
+		// after 172.8 hours.
+		wantFetches(t, s, example(1), 1+8)
+		for i, f := range s.of(example(1))[1:] {
+			if age := f.at.Sub(s.of(example(1))[i].at); age < 19*time.Hour || age > 21*time.Hour {
+				t.Errorf("refresh %d after %v", i, age)
+			}
+		}
+	})
+}
+
+// One that was asked about since its fetch is refreshed without being asked for
+// again, once; one that was not is left alone.
+func TestExt_EarlyRefreshOnlyIfAskedSince(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		lookup(t, c, example(1)) // asked once
+		lookup(t, c, example(2))
+		time.Sleep(time.Hour)
+		lookup(t, c, example(2)) // asked since
+		time.Sleep(72 * time.Hour)
+		wantFetches(t, s, example(1), 1)
+		wantFetches(t, s, example(2), 2)
+		if got := s.of(example(2))[1]; got.agent != "TestBot/1.0" {
+			t.Errorf("refreshed as %q", got.agent)
+		}
+	})
+}
+
+// A record inside its time is never degraded by a failed early refresh, which is
+// tried again; when its time is over it is unreachable.
+func TestExt_FailedEarlyRefresh(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		lookup(t, c, example(1))
+		s.always(failure())
+		for range 23 {
+			time.Sleep(time.Hour)
+			e, _ := lookup(t, c, example(1))
+			wantAccess(t, e, fetch.AccessRules)
+		}
+		if n := len(s.of(example(1))); n < 3 {
+			t.Errorf("%d fetches", n)
+		}
+		time.Sleep(time.Hour)
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessDeny)
+	})
+}
+
+// DESIGN §3: an unreachable origin is refused at once, asked again when its pause
+// is over, in the background, and free as soon as it answers.
+func TestExt_UnreachableIsRetriedBehindTheAnswer(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 10 * time.Second}
+		s.always(failure())
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessDeny)
+
+		for range 5 {
+			v := e.View(time.Now())
+			if v.RetryAt.IsZero() {
+				t.Fatal("no time for the retry")
+			}
+			// The crawler comes back when it was told to. The list was faster.
+			time.Sleep(time.Until(v.RetryAt) + time.Millisecond)
+			before := s.count()
+			began := time.Now()
+			e, _ = lookup(t, c, example(1))
+			wantAccess(t, e, fetch.AccessDeny)
+			if took := time.Since(began); took != 0 {
+				t.Errorf("a request waited %v for a retry", took)
+			}
+			if s.count() != before {
+				t.Errorf("a second retry at once")
+			}
+			time.Sleep(11 * time.Second) // the retry is over
+			e, _ = lookup(t, c, example(1))
+		}
+		if n := s.count(); n != 6 {
+			t.Errorf("%d fetches, want 6", n)
+		}
+		s.always(rulesOutcome(someRules))
+		time.Sleep(2 * time.Hour)
+		e, _ = lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessRules)
+	})
+}
+
+// Requests during the pause do not fetch.
+func TestExt_UnreachableIsLeftAloneDuringThePause(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		s.always(fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, RetryAfter: time.Hour})
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		for range 3000 {
+			lookup(t, c, example(1))
+			time.Sleep(time.Second)
+		}
+		wantFetches(t, s, example(1), 1)
+	})
+}
+
+// A store that is away costs no knowledge: what it could not take is kept, and
+// given to it when it is back.
+func TestStore_AwayAndBack(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s, ev := &site{}, &events{}
+		inner := newMemory()
+		st := &flakyStore{Store: lasting{inner}}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev}, hot)
+		defer c.Close()
+		st.fail(errAway)
+		for range 3 {
+			for i := range 5 {
+				e, _ := lookup(t, c, example(i))
+				wantAccess(t, e, fetch.AccessRules)
+				wantFetches(t, s, example(i), 1)
+			}
+		}
+		if n := c.Stats().Unsaved; n != 5 {
+			t.Errorf("%d unsaved records", n)
+		}
+		if len(ev.available) != 1 || ev.available[0] || ev.failed < 5 {
+			t.Errorf("observed %v, %d failures", ev.available, ev.failed)
+		}
+		st.fail(nil)
+		lookup(t, c, example(9))
+		synctest.Wait()
+		if n := c.Stats().Unsaved; n != 0 {
+			t.Errorf("%d unsaved records after its return", n)
+		}
+		for _, i := range []int{0, 1, 2, 3, 4, 9} {
+			if _, err := inner.Load(t.Context(), example(i)); err != nil {
+				t.Errorf("loading %d: %v", i, err)
+			}
+		}
+		if len(ev.available) != 2 || !ev.available[1] {
+			t.Errorf("observed %v", ev.available)
+		}
+	})
+}
+
+// A store that comes back with older records does not bring them into force.
+func TestStore_OlderRecordDoesNotShadow(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		st := &flakyStore{Store: newMemory()}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		lookup(t, c, example(1)) // the store has it
+		st.fail(errAway)
+		s.always(rulesOutcome("User-agent: *\nDisallow: /\n"))
+		time.Sleep(25 * time.Hour)
+		e, _ := lookup(t, c, example(1))
+		newest := e.View(time.Now()).SHA256
+		st.fail(nil)
+		time.Sleep(time.Hour)
+		for range 3 {
+			e, _ = lookup(t, c, example(1))
+			if e.View(time.Now()).SHA256 != newest {
+				t.Error("an older record came back into force")
+			}
+		}
+		wantFetches(t, s, example(1), 2)
+	})
+}
+
+// What could not be saved is saved at the end.
+func TestClose_SavesTheRest(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner := newMemory()
+		st := &flakyStore{Store: lasting{inner}}
+		c := newCache(t, robotscache.Config{Fetcher: &site{}, Store: st}, hot)
+		st.fail(errAway)
+		lookup(t, c, example(1))
+		st.fail(nil)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := inner.Load(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+
+		c = newCache(t, robotscache.Config{Fetcher: &site{}, Store: st}, hot)
+		st.fail(errAway)
+		lookup(t, c, example(2))
+		if err := c.Close(); err == nil {
+			t.Error("records were lost without a word")
+		}
+	})
+}
+
+// With the store away and no room beside it, the oldest are fetched again.
+func TestStore_UnsavedIsBounded(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s, ev := &site{}, &events{}
+		st := &flakyStore{Store: newMemory()}
+		st.fail(errAway)
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev, MaxSize: 64 << 10}, hot)
+		for i := range 200 {
+			lookup(t, c, example(i))
+		}
+		if n := c.Stats().Unsaved; n < 5 || n > 40 || ev.drops(robotscache.DropUnsaved) != 200-n {
+			t.Errorf("%d unsaved records in 16 KiB, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+		}
+		st.fail(nil)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Purge takes effect at once: what a fetch under way brings is for those who
+// wait for it, and for nobody after.
+func TestPurge_DuringFlight(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 10 * time.Second}
+		st := newMemory()
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			e, _ := lookup(t, c, example(1))
+			wantAccess(t, e, fetch.AccessRules)
+		})
+		time.Sleep(time.Second)
+		if err := c.Purge(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		synctest.Wait()
+		if r, err := st.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("stored after the purge: %+v, %v", r, err)
+		}
+		if _, ok := c.Peek(example(1)); ok {
+			t.Error("known after the purge")
+		}
+		lookup(t, c, example(1))
+		wantFetches(t, s, example(1), 2)
+	})
+}
+
+func TestPurge_ForgetsOneOrigin(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		for i := range 2 {
+			lookup(t, c, example(i))
+			lookup(t, c, example(i))
+		}
+		if err := c.Purge(t.Context(), example(0)); err != nil {
+			t.Error(err)
+		}
+		if n := c.Stats().Due; n != 1 {
+			t.Errorf("%d origins on the list", n)
+		}
+		for i := range 2 {
+			lookup(t, c, example(i))
+		}
+		wantFetches(t, s, example(0), 2)
+		wantFetches(t, s, example(1), 1)
+
+		c2 := newCache(t, robotscache.Config{Fetcher: s, Store: &undeletable{newMemory()}}, hot)
+		defer c2.Close()
+		if err := c2.Purge(t.Context(), example(0)); !errors.Is(err, errAway) {
+			t.Errorf("a store that cannot delete: %v", err)
+		}
+	})
+}
+
+type undeletable struct{ robotscache.Store }
+
+func (*undeletable) Delete(context.Context, origin.Origin) error { return errAway }
+
+// Refresh fetches what is fresh; many at once share it.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		lookup(t, c, example(1))
+		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404})
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				e, err := c.Refresh(t.Context(), example(1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantAccess(t, e, fetch.AccessAllow)
+			})
+		}
+		wg.Wait()
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessAllow)
+		wantFetches(t, s, example(1), 2)
+	})
+}
+
+// Peek shows what is known and changes nothing.
+func TestPeek(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		st := &flakyStore{Store: newMemory()}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		if _, ok := c.Peek(example(1)); ok || s.count() != 0 {
+			t.Error("something is known of an unknown origin")
+		}
+		if _, ok := c.Peek(origin.Origin{}); ok {
+			t.Error("something is known of no origin")
+		}
+		lookup(t, c, example(1))
+		time.Sleep(48 * time.Hour) // long past its time
+		e, ok := c.Peek(example(1))
+		if !ok || e.Record().State != fetch.StateRules || s.count() != 1 {
+			t.Errorf("peeked %+v", e.Record())
+		}
+		wantAccess(t, e, fetch.AccessDeny)
+	})
+}
+
+// RFC 9309 2.3.1.2, NUTCH-2581: where redirects end at another origin's own
+// robots.txt, that origin need not be asked again; elsewhere it must be.
+func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		redirected := rulesOutcome(someRules)
+		redirected.Hops = []string{example(2).RobotsURL()}
+		redirected.Final = example(2)
+		s.always(redirected)
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		lookup(t, c, example(1))
+		synctest.Wait()
+		e, _ := lookup(t, c, example(2))
+		wantAccess(t, e, fetch.AccessRules)
+		wantFetches(t, s, example(2), 0)
+		if hops := e.Record().Hops; len(hops) != 0 {
+			t.Errorf("hops of the target: %q", hops)
+		}
+
+		// What is known of the target by itself is not replaced.
+		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404})
+		lookup(t, c, example(3))
+		redirected.Final = example(3)
+		s.always(redirected)
+		lookup(t, c, example(4))
+		synctest.Wait()
+		e, _ = lookup(t, c, example(3))
+		wantAccess(t, e, fetch.AccessAllow)
+
+		// A failure at the target says nothing about it.
+		s.always(fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, Final: example(6)})
+		lookup(t, c, example(5))
+		synctest.Wait()
+		if _, ok := c.Peek(example(6)); ok {
+			t.Error("a failure was shared")
+		}
+	})
+}
+
+// Many origins due at once, with a queue that is too short for them: all are
+// refreshed in time.
+func TestExt_EarlyRefreshWithAFullQueue(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 4, Queue: 3}, hot)
+		defer c.Close()
+		for i := range 200 {
+			lookup(t, c, example(i))
+			lookup(t, c, example(i))
+		}
+		time.Sleep(23 * time.Hour)
+		for i := range 200 {
+			wantFetches(t, s, example(i), 2)
+		}
+	})
+}

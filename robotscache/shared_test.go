@@ -1,0 +1,285 @@
+package robotscache_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// sharedStore is a store that several caches have in common.
+type sharedStore struct {
+	flakyStore
+	leaseErr error
+
+	leaseMu sync.Mutex
+	leases  map[origin.Origin]*time.Time
+}
+
+func newSharedStore() *sharedStore {
+	return &sharedStore{
+		flakyStore: flakyStore{Store: lasting{newMemory()}},
+		leases:     make(map[origin.Origin]*time.Time),
+	}
+}
+
+func (s *sharedStore) Lease(_ context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
+	if err := errors.Join(s.leaseErr, s.failing()); err != nil {
+		return nil, false, err
+	}
+	s.leaseMu.Lock()
+	defer s.leaseMu.Unlock()
+	if until := s.leases[o]; until != nil && time.Now().Before(*until) {
+		return nil, false, nil
+	}
+	mine := time.Now().Add(ttl)
+	s.leases[o] = &mine
+	return func() {
+		s.leaseMu.Lock()
+		defer s.leaseMu.Unlock()
+		if s.leases[o] == &mine {
+			delete(s.leases, o)
+		}
+	}, true, nil
+}
+
+// Two gateways with one store fetch each origin once between them.
+func TestShared_OneFetchInTheCluster(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 2 * time.Second}
+		st := newSharedStore()
+		a := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		b := newCache(t, robotscache.Config{Fetcher: s, Store: st}, nil)
+		defer a.Close()
+		defer b.Close()
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			for _, c := range []*robotscache.Cache{a, b} {
+				wg.Go(func() {
+					e, _ := lookup(t, c, example(i))
+					wantAccess(t, e, fetch.AccessRules)
+				})
+			}
+		}
+		wg.Wait()
+		if n := s.count(); n != 1000 || s.twice {
+			t.Errorf("%d fetches of 1000 origins, at the same time: %v", n, s.twice)
+		}
+		if len(st.leases) != 0 {
+			t.Errorf("%d leases were not given back", len(st.leases))
+		}
+	})
+}
+
+// The refresh that one gateway made is found by the other, early or late.
+func TestShared_RefreshInTheCluster(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		st := newSharedStore()
+		a := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		b := newCache(t, robotscache.Config{Fetcher: s, Store: st}, nil)
+		defer a.Close()
+		defer b.Close()
+		for range 72 {
+			lookup(t, a, example(1))
+			lookup(t, b, example(1))
+			time.Sleep(time.Hour)
+		}
+		if n := s.count(); n != 4 {
+			t.Errorf("%d fetches in three days, want 4", n)
+		}
+	})
+}
+
+// A gateway that died holds its origins for the time of its lease and no longer.
+func TestShared_TakesOverFromTheDead(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: time.Second}
+		st := newSharedStore()
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		if _, ok, err := st.Lease(t.Context(), example(1), robotscache.LeaseTTL); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		began := time.Now()
+		if _, _, err := c.Lookup(t.Context(), example(1), ""); !errors.Is(err, robotscache.ErrPending) {
+			t.Errorf("while the lease is held: %v", err)
+		}
+		if s.count() != 0 {
+			t.Error("fetched under the lease of another")
+		}
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessRules)
+		if took := time.Since(began); took > robotscache.LeaseTTL+2*time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+		wantFetches(t, s, example(1), 1)
+	})
+}
+
+// Without leases every gateway fetches for itself, and says so once.
+func TestShared_LeaseFails(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s, ev := &site{took: time.Second}, &events{}
+		st := newSharedStore()
+		st.leaseErr = errAway
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev}, hot)
+		defer c.Close()
+		began := time.Now()
+		for i := range 3 {
+			e, _ := lookup(t, c, example(i))
+			wantAccess(t, e, fetch.AccessRules)
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if ev.failed != 3 {
+			t.Errorf("%d failures observed", ev.failed)
+		}
+	})
+}
+
+// 10,000 new origins at once, of which 30 % hang, while 100 others are in use:
+// those in use never wait, and are refreshed in time.
+func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{took: 100 * time.Millisecond}
+		s.hang = func(o origin.Origin) bool { return o.Port != 443 }
+		ev := &events{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Observer: ev}, nil)
+		defer c.Close()
+		const hot = 100
+		for i := range hot {
+			lookup(t, c, example(i))
+		}
+		c.WaitHot()
+		time.Sleep(19*time.Hour + 11*time.Minute) // a minute before their refresh
+
+		began := time.Now()
+		var answered, pending atomic.Int32
+		var wg sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 10000 {
+			o := example(hot + i)
+			if i%10 < 3 {
+				o.Port = 8443
+			}
+			wg.Go(func() {
+				for ctx.Err() == nil { // the crawlers are stubborn
+					switch e, _, err := c.Lookup(ctx, o, ""); {
+					case err == nil && e.Record().State == fetch.StateRules:
+						answered.Add(1)
+						return
+					case errors.Is(err, robotscache.ErrPending):
+						pending.Add(1)
+					case err != nil && ctx.Err() == nil:
+						t.Error(err)
+					}
+					time.Sleep(30 * time.Second)
+				}
+			})
+		}
+		for range 600 { // for ten minutes
+			time.Sleep(time.Second)
+			for i := range hot {
+				began := time.Now()
+				e, source := lookup(t, c, example(i))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("hot origin %d waited %v", i, took)
+				}
+				if source != robotscache.SourceHot && source != robotscache.SourceStore {
+					t.Errorf("hot origin %d: %v", i, source)
+				}
+				wantAccess(t, e, fetch.AccessRules)
+			}
+		}
+		for i := range hot {
+			wantFetches(t, s, example(i), 2) // refreshed in the storm
+		}
+		// 3,000 hanging fetches of 20 s take more than five minutes of all slots
+		// that first requests have.
+		for answered.Load() < 7000 && time.Since(began) < 20*time.Minute {
+			time.Sleep(time.Second)
+		}
+		if n := answered.Load(); n != 7000 {
+			t.Errorf("%d of 7000 new origins were answered", n)
+		}
+		if s.most > 256 || s.twice {
+			t.Errorf("%d fetches at once, twice for one: %v", s.most, s.twice)
+		}
+		t.Logf("the new origins had their answers after %v; %d requests were told to come back; longest time in the queue %v; drops %v; %+v",
+			time.Since(began), pending.Load(), ev.longest, ev.dropped, c.Stats())
+		stop()
+		wg.Wait()
+	})
+}
+
+// First requests that nobody waits for any more let the others pass.
+func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 5 * time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 1}, hot)
+		defer c.Close()
+		for i := range 10 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, _, err := c.Lookup(ctx, example(i), ""); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		began := time.Now()
+		lookup(t, c, example(99))
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("a request waited %v behind the abandoned", took)
+		}
+		time.Sleep(time.Minute)
+		for i := range 10 {
+			if _, ok := c.Peek(example(i)); !ok {
+				t.Errorf("abandoned origin %d was not fetched", i)
+			}
+		}
+	})
+}
+
+// A background flight that somebody comes to wait for moves to the front.
+func TestLookup_HurriesARefresh(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 8}, hot)
+		defer c.Close()
+		for i := range 20 {
+			lookup(t, c, example(i))
+			lookup(t, c, example(i))
+		}
+		// All are due, and each takes longer than there is time: two can run.
+		s.mu.Lock()
+		s.took = 15 * time.Second
+		s.mu.Unlock()
+		time.Sleep(19*time.Hour + 12*time.Minute)
+		synctest.Wait()
+		if got := c.Stats(); got.Running.Refresh != 2 || got.Queued.Refresh != 18 {
+			t.Fatalf("%+v", got)
+		}
+		began := time.Now()
+		if _, err := c.Refresh(t.Context(), example(19)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 15*time.Second {
+			t.Errorf("waited %v", took)
+		}
+	})
+}
