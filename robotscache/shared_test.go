@@ -216,13 +216,17 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 		if n := answered.Load(); n != 7000 {
 			t.Errorf("%d of 7000 new origins were answered", n)
 		}
+		took, stats := time.Since(began), c.Stats()
+		stop()
+		wg.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 		if s.most > 256 || s.twice {
 			t.Errorf("%d fetches at once, twice for one: %v", s.most, s.twice)
 		}
 		t.Logf("the new origins had their answers after %v; %d requests were told to come back; longest time in the queue %v; drops %v; %+v",
-			time.Since(began), pending.Load(), ev.longest, ev.dropped, c.Stats())
-		stop()
-		wg.Wait()
+			took, pending.Load(), ev.longest, ev.dropped, stats)
 	})
 }
 
