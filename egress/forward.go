@@ -1,0 +1,239 @@
+package egress
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// DefaultIdle is how long a response's body, an upgraded connection or a tunnel may stay without an octet.
+const DefaultIdle = 5 * time.Minute
+
+// Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use; the fields are
+// set before first use.
+type Forwarder struct {
+	Transport *Transport
+	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are taken out.
+	Name string
+	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"). Such fields pass
+	// neither from clients to origins nor from origins to clients.
+	HeaderPrefix string
+	// Idle is how long a body or an upgraded connection may stay without an octet; 0 means DefaultIdle.
+	Idle time.Duration
+}
+
+// Result tells what became of one exchange. It is filled in also where [Forwarder.Forward] panics.
+type Result struct {
+	Status   int    // final status received from the origin; 0 for none
+	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
+	BytesIn  int64  // octets of body (after an upgrade: of any kind) that came from the client
+	BytesOut int64  // the same towards the client
+	Dialed   Dialed // how the connection was made; its times are 0 where Reused
+	Reused   bool   // the connection had served before
+	Started  bool   // the response has begun; nothing else can be answered any more
+	Err      *Error // why it failed, nil for a complete exchange
+}
+
+// Forward sends r to target and the response to w. The octets of target are the octets on the wire: path and query as
+// target.RequestURI gives them, Host from target.Host. The context of r ends everything when the client leaves.
+//
+// Hop-by-hop fields, proxy credentials and whatever tells of the network inside are left out on the way; see
+// [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and a WebSocket upgrade turns
+// the connection into a relay that Forward returns from when it has ended. No other upgrade is passed on: after one to
+// HTTP/2 in clear text, requests could follow that nobody judged.
+//
+// res, which must not be nil, tells what happened. The returned error, the same as res.Err, is not nil only if nothing
+// has been written to w: the caller answers then. A response that breaks off in the middle panics with
+// [http.ErrAbortHandler], so that no client takes a part for the whole.
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
+	if f.Transport.Looped(r.Header) {
+		res.Err = &Error{Kind: KindLoop, Err: errLoop}
+		return res.Err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	x := &exchange{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res, cancel: cancel}
+	defer x.account()
+	resp, err := f.Transport.RoundTrip(x.request(ctx))
+	x.endInterim()
+	if err != nil {
+		return x.fail(ctx, err)
+	}
+	defer resp.Body.Close()
+	res.Proto = resp.Proto
+	if err := x.acceptable(resp); err != nil {
+		return x.fail(ctx, err)
+	}
+	res.Status = resp.StatusCode
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return x.upgrade(ctx, resp)
+	}
+	x.respond(ctx, resp)
+	return nil
+}
+
+func (f *Forwarder) idle() time.Duration {
+	if f.Idle > 0 {
+		return f.Idle
+	}
+	return DefaultIdle
+}
+
+// exchange is one request and its response.
+type exchange struct {
+	f         *Forwarder
+	w         http.ResponseWriter
+	r         *http.Request
+	target    *url.URL
+	rc        *http.ResponseController
+	res       *Result
+	cancel    context.CancelCauseFunc
+	body      *requestBody // nil without a body
+	expecting bool         // the client waits for 100 Continue
+	upgrading bool         // the client asks for WebSocket
+	conn      connection
+	interim   interim
+}
+
+// request makes the request that leaves.
+func (x *exchange) request(ctx context.Context) *http.Request {
+	out := &http.Request{
+		Method: x.r.Method,
+		URL:    x.target,
+		Host:   x.target.Host,
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: RequestHeader(x.r.Header, x.f.HeaderPrefix),
+	}
+	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
+		x.attachBody(out)
+	}
+	x.expectations(out)
+	if x.r.ProtoMajor == 1 && isWebSocket(x.r.Header) {
+		x.upgrading = true
+		out.Header["Connection"] = []string{"Upgrade"}
+		out.Header["Upgrade"] = []string{"websocket"}
+	}
+	return out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:        x.conn.got,
+		Got1xxResponse: x.got1xx,
+	}))
+}
+
+func (x *exchange) attachBody(out *http.Request) {
+	x.body = &requestBody{src: x.r.Body}
+	out.Body, out.ContentLength = x.body, x.r.ContentLength
+	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
+		x.attachTrailer(out)
+	}
+	if x.r.ProtoMajor == 1 {
+		// Without this the server reads the rest of the body itself, and throws it away, as soon as the response
+		// begins. A writer that cannot do it is not a server's.
+		_ = x.rc.EnableFullDuplex()
+	}
+}
+
+// attachTrailer lets the client's trailers follow the body. Their values are known only at its end.
+func (x *exchange) attachTrailer(out *http.Request) {
+	out.Trailer = make(http.Header, len(x.r.Trailer))
+	for name := range x.r.Trailer {
+		if leaves(name, x.f.HeaderPrefix) {
+			out.Trailer[name] = nil
+		}
+	}
+	if len(out.Trailer) > 0 {
+		out.ContentLength = -1 // HTTP/1.1 has trailers behind chunks only
+		delete(out.Header, "Content-Length")
+	}
+	x.body.trailer = func() {
+		for name, values := range x.r.Trailer {
+			if leaves(name, x.f.HeaderPrefix) {
+				out.Trailer[name] = values
+			}
+		}
+	}
+}
+
+// expectations settles Expect: 100-continue: passed on if there is a body to wait for, and then the connection to the
+// origin is closed after the response. Else net/http would send the body after a refusal, to save the connection,
+// which means to ask the client for a body that nobody wants.
+func (x *exchange) expectations(out *http.Request) {
+	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
+		return
+	}
+	if x.body == nil || !x.r.ProtoAtLeast(1, 1) {
+		delete(out.Header, "Expect")
+		return
+	}
+	x.expecting, out.Close = true, true
+}
+
+// acceptable sorts out responses that may not be passed on.
+func (x *exchange) acceptable(resp *http.Response) error {
+	switch code := resp.StatusCode; {
+	case code == http.StatusSwitchingProtocols && !x.upgrading:
+		return errUnasked101
+	case code == http.StatusSwitchingProtocols && !isWebSocket(resp.Header):
+		return errUpgrade
+	case code < 200 && code != http.StatusSwitchingProtocols, code > 999:
+		return errBadStatus
+	case code == http.StatusProxyAuthRequired:
+		// Passed on, it would say that this gateway wants credentials, and clients would send or drop theirs.
+		if up := x.f.Transport.upstream(x.target.Hostname()); up != nil {
+			return up.granted(resp)
+		}
+		return errOrigin407
+	default:
+		return nil
+	}
+}
+
+// fail classifies an error from before the response began.
+func (x *exchange) fail(ctx context.Context, err error) *Error {
+	at := stageConnect
+	if _, reached := x.conn.state(); reached {
+		at = stageHeader
+	}
+	x.res.Err = x.classify(ctx, err, at)
+	if n, _ := x.body.state(); n == 0 {
+		PrepareRefusal(x.w, x.r)
+	}
+	return x.res.Err
+}
+
+// classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or
+// the origin's.
+func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
+	if context.Cause(ctx) == errStalled {
+		return &Error{Kind: KindStalled, Err: errStalled}
+	}
+	if x.r.Context().Err() == context.Canceled {
+		return &Error{Kind: KindClientGone, Err: context.Cause(x.r.Context())}
+	}
+	if _, failed := x.body.state(); failed != nil {
+		return &Error{Kind: clientKind(failed), Err: failed}
+	}
+	e := classify(err, at)
+	if c, ok := x.conn.state(); ok && !e.Addr.IsValid() {
+		e.Addr = c.dialed.Addr
+	}
+	return e
+}
+
+// account completes the result on every way out, panics included.
+func (x *exchange) account() {
+	n, _ := x.body.state()
+	x.res.BytesIn += n
+	if x.body != nil {
+		x.body.Close()
+	}
+	if c, ok := x.conn.state(); ok {
+		x.res.Dialed, x.res.Reused = c.dialed, c.reused
+		if c.reused {
+			x.res.Dialed.DNS, x.res.Dialed.Connect = 0, 0
+		}
+	}
+}

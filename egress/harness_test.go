@@ -1,0 +1,229 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // net/http complains there about what these tests provoke
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// startServer serves h over HTTP/1.1, or over TLS with HTTP/2 and HTTP/1.1.
+func startServer(t testing.TB, h http.Handler, proto string) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ConnContext = WithConn
+	switch proto {
+	case "h1":
+		s.Start()
+	case "h1s":
+		s.StartTLS()
+	case "h2":
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	default:
+		t.Fatalf("unknown protocol %q", proto)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// certPool trusts the test servers' certificate.
+func certPool(servers ...*httptest.Server) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, s := range servers {
+		if c := s.Certificate(); c != nil {
+			pool.AddCert(c)
+		}
+	}
+	return pool
+}
+
+func newTestTransport(t testing.TB, c TransportConfig) *Transport {
+	t.Helper()
+	if c.Dialer == nil {
+		c.Dialer = &Dialer{Guard: loopbackGuard()}
+	}
+	tr, err := NewTransport(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// gateway forwards whatever it gets: a proxied request to its target, another one to the origin given.
+type gateway struct {
+	*httptest.Server
+	forwarder *Forwarder
+	results   chan Result // one for each exchange that has ended
+}
+
+// startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to origin, which lets clients
+// speak HTTP/2 to it as well.
+func startGateway(t testing.TB, proto string, origin *httptest.Server) *gateway {
+	t.Helper()
+	g := &gateway{results: make(chan Result, 100)}
+	g.forwarder = &Forwarder{
+		Transport:    newTestTransport(t, TransportConfig{RootCAs: certPool(origin)}),
+		Name:         "crawlgate",
+		HeaderPrefix: "Crawlgate-",
+	}
+	g.Server = startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		target := r.URL
+		if !target.IsAbs() {
+			base, err := url.Parse(origin.URL)
+			if err != nil {
+				panic(err)
+			}
+			u := *r.URL
+			target = &u
+			target.Scheme, target.Host = base.Scheme, base.Host
+		}
+		w.Header()["Server"] = []string{"Outer"} // as Caddy presets them
+		w.Header()["Alt-Svc"] = []string{`h3=":3128"`}
+		w.Header()["X-Preset"] = []string{"kept"}
+		g.serve(w, r, target)
+	}), proto)
+	return g
+}
+
+func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL) {
+	var res Result
+	defer func() { g.results <- res }()
+	if err := g.forwarder.Forward(w, r, target, &res); err != nil {
+		delete(w.Header(), "X-Preset")
+		w.Header().Set("Proxy-Status", err.ProxyStatus("crawlgate"))
+		http.Error(w, err.Error(), err.Kind.Status())
+	}
+}
+
+// client speaks to the gateway as if it were the origin.
+func (g *gateway) client(t testing.TB) *http.Client {
+	t.Helper()
+	tr := &http.Transport{
+		DisableCompression:  true,
+		ForceAttemptHTTP2:   g.TLS != nil,
+		TLSClientConfig:     &tls.Config{RootCAs: certPool(g.Server), MinVersion: tls.VersionTLS12},
+		MaxIdleConnsPerHost: 64,
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// raw opens a connection to the gateway on which a test speaks HTTP/1.1 by hand.
+func (g *gateway) raw(t testing.TB) (net.Conn, *bufio.Reader) { return rawConn(t, g.Server) }
+
+func rawConn(t testing.TB, s *httptest.Server) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, bufio.NewReader(c)
+}
+
+// rawOrigin accepts connections one by one and hands each to serve, which speaks by hand.
+func rawOrigin(t testing.TB, serve func(net.Conn, *bufio.Reader)) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				serve(c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); open.Wait() })
+	return &httptest.Server{URL: "http://" + l.Addr().String(), Listener: l, Config: &http.Server{}}
+}
+
+// skipHead reads a request's head from br.
+func skipHead(br *bufio.Reader) error {
+	for {
+		line, err := br.ReadString('\n')
+		if err != nil || line == "\r\n" {
+			return err
+		}
+	}
+}
+
+func mustURL(t testing.TB, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func portOf(t testing.TB, s *httptest.Server) uint16 {
+	t.Helper()
+	return netip.MustParseAddrPort(s.Listener.Addr().String()).Port()
+}
+
+func readAll(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("reading the body: %v", err)
+	}
+	return string(b)
+}
+
+func send(t testing.TB, c *http.Client, r *http.Request) *http.Response {
+	t.Helper()
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func request(t testing.TB, ctx context.Context, method, u string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func itoa[T ~int | ~uint16 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }

@@ -1,0 +1,125 @@
+package egress
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// hopByHop are the fields that belong to one connection, RFC 9110 section 7.6.1, with those that are spoken
+// between a client and its proxy (section 11.7) and the non-standard ones of the same kind.
+var hopByHop = set(
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Http2-Settings",
+)
+
+// inside are request fields that would tell the origin about the network behind the gateway: who asked, over
+// which proxies, and under which trace.
+var inside = set(
+	"Via", "Forwarded", "Client-Ip", "X-Client-Ip", "X-Real-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
+	"X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip",
+	"X-Envoy-External-Address", "X-Proxyuser-Ip",
+	"Traceparent", "Tracestate", "Baggage", "Correlation-Context", "B3", "Uber-Trace-Id", "X-Cloud-Trace-Context",
+	"X-Amzn-Trace-Id", "Sentry-Trace", "Elastic-Apm-Traceparent", "X-Ot-Span-Context", "Grpc-Trace-Bin",
+)
+
+// insidePrefixes are the families of such fields.
+var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-"}
+
+// named are fields that the Connection header may not take out: with them a client would be judged by a name that
+// the origin never sees.
+var named = set("User-Agent", "From")
+
+func set(names ...string) map[string]struct{} {
+	s := make(map[string]struct{}, len(names))
+	for _, n := range names {
+		s[n] = struct{}{}
+	}
+	return s
+}
+
+func has(s map[string]struct{}, name string) bool {
+	_, ok := s[name]
+	return ok
+}
+
+// options gives the fields that a message's Connection header names, in canonical form; nil for none.
+func options(h http.Header) map[string]struct{} {
+	var out map[string]struct{}
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			if name == "" || has(named, name) {
+				continue
+			}
+			if out == nil {
+				out = make(map[string]struct{}, 2)
+			}
+			out[name] = struct{}{}
+		}
+	}
+	return out
+}
+
+// leaves tells whether a request field may leave towards the origin.
+func leaves(name, ownPrefix string) bool {
+	if has(hopByHop, name) || has(inside, name) || hasOwnPrefix(name, ownPrefix) {
+		return false
+	}
+	for _, p := range insidePrefixes {
+		if strings.HasPrefix(name, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasOwnPrefix(name, ownPrefix string) bool {
+	return ownPrefix != "" && strings.HasPrefix(name, ownPrefix)
+}
+
+// RequestHeader gives the header that leaves for the origin: without hop-by-hop fields and those that Connection
+// names, without proxy credentials, without what tells of the network inside and without fields that begin with
+// ownPrefix (canonical form, empty for none). The values are shared with in, which stays unchanged. A User-Agent that
+// the client did not send is kept from being added.
+func RequestHeader(in http.Header, ownPrefix string) http.Header {
+	dropped := options(in)
+	out := make(http.Header, len(in)+1)
+	for name, values := range in {
+		if leaves(name, ownPrefix) && !has(dropped, name) {
+			out[name] = values
+		}
+	}
+	if httpguts.HeaderValuesContainsToken(in["Te"], "trailers") {
+		out["Te"] = []string{"trailers"} // said again for the next hop: trailers come through here
+	}
+	if _, ok := out["User-Agent"]; !ok {
+		out["User-Agent"] = nil
+	}
+	return out
+}
+
+// responseFields copies an origin's fields into dst, where they replace fields of the same name, leaving out the
+// hop-by-hop ones, those that Connection names and all that speaks in the gateway's name. The values are shared.
+func responseFields(dst, src http.Header, name, ownPrefix string) {
+	dropped := options(src)
+	for field, values := range src {
+		switch {
+		case has(hopByHop, field), has(dropped, field), hasOwnPrefix(field, ownPrefix):
+			continue
+		case field == "Proxy-Status" || field == "Cache-Status":
+			if values = withoutMembers(values, name); values == nil {
+				continue
+			}
+		}
+		dst[field] = values
+	}
+}
+
+// isWebSocket tells whether a message asks for, or grants, a change to the WebSocket protocol, RFC 6455 section 4.
+func isWebSocket(h http.Header) bool {
+	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
+		len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket")
+}

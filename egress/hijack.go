@@ -1,0 +1,51 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+type connKey struct{}
+
+// WithConn notes in a context over which connection its requests come; it has the form of [http.Server]'s ConnContext.
+// Servers that wrap the connection which they give up to a handler (Caddy does, to count its octets) hide that one of
+// its halves can be closed alone. Only a connection noted here lets tunnels and upgraded connections of HTTP/1.1 end one
+// direction before the other then.
+func WithConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// hijacked is a connection that was taken from its server.
+type hijacked struct {
+	net.Conn
+	half any // whose sending half closes
+}
+
+func (c *hijacked) CloseWrite() error { return closeWrite(c.half) }
+
+// hijack takes the client's connection over, free of deadlines, and with what the server has read of it already put
+// back in front.
+func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("taking over the client's connection: %w", err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("freeing the client's connection from its deadline: %w", err)
+	}
+	early := make([]byte, rw.Reader.Buffered())
+	if _, err := io.ReadFull(rw.Reader, early); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("taking over what the server has read: %w", err)
+	}
+	half := any(conn)
+	if noted := r.Context().Value(connKey{}); noted != nil {
+		half = noted
+	}
+	return replay(&hijacked{Conn: conn, half: half}, early), nil
+}

@@ -1,0 +1,108 @@
+package egress
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// maxReason keeps reason phrases below the hundred octets that clients show without cutting.
+const maxReason = 99
+
+// lingerTime and lingerSize bound the wait for a refused client to read its refusal before the connection is closed
+// under it.
+const (
+	lingerTime = 500 * time.Millisecond
+	lingerSize = 64 << 10
+)
+
+// Refusal is an answer of the gateway itself to a CONNECT.
+type Refusal struct {
+	Status int
+	// Reason is the reason phrase, put through [ReasonPhrase]; empty means the standard one. Of a refused CONNECT it is
+	// all that many clients show. HTTP/2 has none.
+	Reason string
+	// Header may be nil. Content-Length, Connection and, unless set, Cache-Control: no-store are added.
+	Header http.Header
+	Body   []byte
+}
+
+// ReasonPhrase puts a text into what a reason phrase may hold: printable ASCII without line breaks, below 100 octets.
+func ReasonPhrase(s string) string { return printable(s, maxReason) }
+
+// Refuse answers a CONNECT that is not accepted.
+//
+// Over HTTP/1.1 a reason phrase of one's own takes the connection out of the server's hands, so that it ends with the
+// answer; clients open another for their next CONNECT anyway. Not so with 407, which several clients answer on the same
+// connection: it is left to the server, which keeps the connection open, and so is everything without a reason.
+func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
+	reason := ReasonPhrase(a.Reason)
+	if r.ProtoMajor != 1 || a.Status == http.StatusProxyAuthRequired || reason == "" {
+		refusePlain(w, a)
+		return
+	}
+	conn, err := hijack(w, r)
+	if err != nil {
+		refusePlain(w, a)
+		return
+	}
+	defer conn.Close()
+	h := a.Header.Clone()
+	if h == nil {
+		h = make(http.Header, 4)
+	}
+	a.complete(h)
+	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	h["Connection"] = []string{"close"}
+	if err := writeHead(conn, strconv.Itoa(a.Status)+" "+reason, h); err == nil {
+		_, err = conn.Write(a.Body)
+		if err == nil {
+			linger(conn)
+		}
+	}
+	w.WriteHeader(a.Status)
+}
+
+func refusePlain(w http.ResponseWriter, a Refusal) {
+	h := w.Header()
+	for name, values := range a.Header {
+		h[name] = values
+	}
+	a.complete(h)
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // a client that has left needs no answer
+}
+
+func (a Refusal) complete(h http.Header) {
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	if h.Get("Content-Type") == "" && len(a.Body) > 0 {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+}
+
+// linger waits for the client to read and close. To close with octets of the client unread would make the system reset
+// the connection, and the client could lose the answer.
+func linger(conn net.Conn) {
+	if closeWrite(conn) != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, conn, lingerSize)
+}
+
+// PrepareRefusal must be called before answering a request whose body has not been read and is not going to be. A client
+// that waits for 100 Continue must get its answer at once and the connection must end with it; the server, left alone,
+// would first wait for the body where a middleware has wrapped it.
+func PrepareRefusal(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || !httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue") {
+		return
+	}
+	_ = http.NewResponseController(w).EnableFullDuplex() // a writer that cannot does not need it
+	w.Header()["Connection"] = []string{"close"}
+}

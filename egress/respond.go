@@ -1,0 +1,162 @@
+package egress
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// respond sends a response to the client. It panics where the response breaks off.
+func (x *exchange) respond(ctx context.Context, resp *http.Response) {
+	h := x.w.Header()
+	x.presets(h)
+	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
+	announced := x.announce(h, resp)
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // keeps the server from guessing one
+	}
+	if n, _ := x.body.state(); x.expecting && n == 0 && x.r.ProtoMajor == 1 {
+		h["Connection"] = []string{"close"} // the body was refused: the client may send it now or not, so end here
+	}
+	x.res.Started = true
+	x.w.WriteHeader(resp.StatusCode)
+	if resp.Body == http.NoBody {
+		return
+	}
+	x.copyBody(ctx, resp)
+	x.trailers(resp, announced)
+}
+
+// presets removes what the outer server has put into every response in its own name. Here the origin speaks: its
+// Server field counts, and another service's Alt-Svc would send the client away from the origin.
+func (x *exchange) presets(h http.Header) {
+	delete(h, "Server")
+	delete(h, "Alt-Svc")
+}
+
+// announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has trailers behind chunks
+// only, so a length gives way to them.
+func (x *exchange) announce(h http.Header, resp *http.Response) map[string]struct{} {
+	if len(resp.Trailer) == 0 || !x.takesTrailers() {
+		return nil
+	}
+	announced := make(map[string]struct{}, len(resp.Trailer))
+	names := make([]string, 0, len(resp.Trailer))
+	for name := range resp.Trailer {
+		if !has(hopByHop, name) && !hasOwnPrefix(name, x.f.HeaderPrefix) {
+			announced[name] = struct{}{}
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	h["Trailer"] = []string{strings.Join(names, ", ")}
+	if x.r.ProtoMajor == 1 {
+		delete(h, "Content-Length")
+	}
+	return announced
+}
+
+func (x *exchange) takesTrailers() bool {
+	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
+}
+
+// trailers sends the trailers. Those that were not announced go the way net/http has for them, which works where the
+// body is chunked or the client speaks HTTP/2.
+func (x *exchange) trailers(resp *http.Response, announced map[string]struct{}) {
+	if len(resp.Trailer) == 0 || !x.takesTrailers() {
+		return
+	}
+	h := x.w.Header()
+	late := make(http.Header)
+	for name, values := range resp.Trailer {
+		switch {
+		case has(announced, name):
+			responseFields(h, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
+		case len(values) > 0:
+			responseFields(late, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	// Without a flush a short body would be given a length at the end, and lose its trailers by it.
+	_ = x.rc.Flush()
+	for name, values := range late {
+		h[http.TrailerPrefix+name] = values
+	}
+}
+
+// copyBody streams the body to the client. Octets of a body without a known length, or of an event stream, go out as
+// they come; those of others within flushDelay.
+func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
+	eager := resp.ContentLength < 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	out := &flusher{w: x.w, rc: x.rc, eager: eager}
+	defer out.close()
+	idle := x.f.idle()
+	stalled := time.AfterFunc(idle, func() { x.cancel(errStalled) })
+	defer stalled.Stop()
+	buf := getBuffer()
+	defer putBuffer(buf)
+	out.arm() // lets the header go if the first octets are long in coming
+	for {
+		n, err := resp.Body.Read(buf[:])
+		stalled.Stop() // it is the client's turn now, and the origin may not pay for its slowness
+		if n > 0 {
+			m, werr := out.Write(buf[:n])
+			x.res.BytesOut += int64(m)
+			if werr != nil {
+				x.abort(out, &Error{Kind: KindClientGone, Err: werr})
+			}
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			x.abort(out, x.classify(ctx, err, stageBody))
+		}
+		if !eager {
+			out.arm()
+		}
+		stalled.Reset(idle)
+	}
+}
+
+// abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1 closes the connection
+// short of the length or the last chunk, HTTP/2 resets the stream.
+func (x *exchange) abort(out *flusher, e *Error) {
+	x.res.Err = e
+	out.close()
+	if e.Kind != KindClientGone {
+		_ = x.rc.Flush() // what came before the end belongs to the client
+	}
+	if !x.r.ProtoAtLeast(1, 1) {
+		x.reset()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// reset breaks the connection of an HTTP/1.0 client, for which a mere close could be the regular end of the body.
+func (x *exchange) reset() {
+	conn, _, err := x.rc.Hijack()
+	if err != nil {
+		return
+	}
+	var c any = conn
+	for c != nil {
+		if tcp, ok := c.(interface{ SetLinger(int) error }); ok {
+			_ = tcp.SetLinger(0)
+			break
+		}
+		inner, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = inner.NetConn()
+	}
+	conn.Close()
+}

@@ -1,0 +1,235 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/proxy"
+)
+
+// maxConnectHeader bounds an upstream proxy's answer to CONNECT.
+const maxConnectHeader = 64 << 10
+
+// Upstream is a proxy to send requests through. The guard stays on: a target's name is resolved and every one of
+// its addresses checked before the name is handed over. What the upstream then resolves is out of this gateway's
+// hands, so an upstream that can reach private networks should refuse them itself. The upstream's own address is the
+// operator's choice and may be private. There is no falling back to a direct connection.
+type Upstream struct {
+	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some. The names are
+	// resolved by the proxy in all three.
+	URL *url.URL
+	// Match tells which hosts (lower case, IPv6 without brackets) go this way; nil means all.
+	Match func(host string) bool
+}
+
+// UpstreamError says that an upstream proxy refused a tunnel.
+type UpstreamError struct {
+	Proxy  string // host and port, without credentials
+	Status int    // its answer
+}
+
+func (e *UpstreamError) Error() string {
+	return fmt.Sprintf("upstream proxy %s answered %d", e.Proxy, e.Status)
+}
+
+type upstream struct {
+	match  func(host string) bool
+	url    *url.URL
+	host   string
+	port   uint16
+	dialer *Dialer
+	tls    *tls.Config // towards the proxy; nil for plain
+	via    string
+	http   *http.Transport
+}
+
+func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error) {
+	if u.URL == nil || u.URL.Hostname() == "" {
+		return nil, errors.New("upstream proxy without a host")
+	}
+	if p := u.URL.Path; p != "" && p != "/" || u.URL.RawQuery != "" {
+		return nil, fmt.Errorf("upstream proxy %s: a path has no meaning here", u.URL.Redacted())
+	}
+	port, err := effectivePort(u.URL)
+	if err != nil {
+		return nil, fmt.Errorf("upstream proxy %s: %w", u.URL.Redacted(), err)
+	}
+	up := &upstream{
+		match: u.Match, url: u.URL, host: u.URL.Hostname(), port: port,
+		dialer: t.dialer, via: "1.1 " + t.via, http: t.httpTransport(c),
+	}
+	switch u.URL.Scheme {
+	case "socks5", "socks5h":
+		up.http.DialContext = up.dialSOCKS
+		return up, nil
+	case "https":
+		up.tls = t.tls.Clone()
+		up.tls.ServerName = up.host
+		up.tls.NextProtos = []string{"http/1.1"} // CONNECT and absolute form are spoken over HTTP/1.1 here
+	}
+	plain := &url.URL{Scheme: "http", Host: net.JoinHostPort(up.host, strconv.Itoa(int(port))), User: u.URL.User}
+	up.http.Proxy = http.ProxyURL(plain) // TLS towards the proxy is dialProxy's
+	up.http.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dialProxy(ctx) }
+	up.http.ProxyConnectHeader = http.Header{"Via": {up.via}, "User-Agent": nil}
+	up.http.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+		return up.granted(resp)
+	}
+	return up, nil
+}
+
+func (u *upstream) name() string { return net.JoinHostPort(u.host, strconv.Itoa(int(u.port))) }
+
+func (u *upstream) isSOCKS() bool { return u.http.Proxy == nil }
+
+func (u *upstream) granted(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &UpstreamError{Proxy: u.name(), Status: resp.StatusCode}
+}
+
+func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
+	port, err := effectivePort(r.URL)
+	if err != nil {
+		return nil, fmt.Errorf("sending through %s: %w", u.name(), err)
+	}
+	if _, err := u.dialer.Check(r.Context(), r.URL.Hostname(), port); err != nil {
+		return nil, err
+	}
+	if r.URL.Scheme == "http" && !u.isSOCKS() {
+		out := *r
+		out.Header = r.Header.Clone()
+		out.Header.Set("Via", u.via)
+		r = &out
+	}
+	return u.http.RoundTrip(r)
+}
+
+// dialProxy connects to the proxy itself, TLS included.
+func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
+	conn, err := u.dialer.dial(ctx, "tcp", u.host, u.port, u.dialer.Guard.notOwn)
+	if err != nil {
+		return nil, u.failed(netip.AddrPort{}, err)
+	}
+	if u.tls == nil {
+		return conn, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.http.TLSHandshakeTimeout)
+	defer cancel()
+	secure := tls.Client(conn, u.tls)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, u.failed(conn.Dialed.Addr, err)
+	}
+	return secure, nil
+}
+
+func (u *upstream) failed(addr netip.AddrPort, err error) error {
+	return &DialError{Phase: PhaseProxy, Host: u.name(), Addr: addr, Err: err}
+}
+
+// dialTunnel opens a tunnel to a checked target.
+func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	if _, err := u.dialer.Check(ctx, host, port); err != nil {
+		return nil, err
+	}
+	target := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	if u.isSOCKS() {
+		return u.dialSOCKS(ctx, "tcp", target)
+	}
+	conn, err := u.dialProxy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tunnel, err := u.connect(ctx, conn, target)
+	if err != nil {
+		conn.Close()
+		return nil, u.failed(netip.AddrPort{}, err)
+	}
+	return tunnel, nil
+}
+
+// connect asks for a tunnel over a connection to the proxy. The answer is awaited for as long as a dial may take.
+func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(u.dialer.timeout())); err != nil {
+		return nil, fmt.Errorf("bounding CONNECT: %w", err)
+	}
+	req := &http.Request{
+		Method: http.MethodConnect,
+		URL:    &url.URL{Opaque: target},
+		Host:   target,
+		Header: http.Header{"Via": {u.via}, "User-Agent": nil},
+	}
+	if user := u.url.User; user != nil {
+		password, _ := user.Password()
+		credentials := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
+		req.Header.Set("Proxy-Authorization", "Basic "+credentials)
+	}
+	if err := req.Write(conn); err != nil {
+		return nil, fmt.Errorf("sending CONNECT: %w", err)
+	}
+	br := bufio.NewReader(io.LimitReader(conn, maxConnectHeader))
+	resp, err := http.ReadResponse(br, req)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
+	}
+	if err := u.granted(resp); err != nil {
+		return nil, err
+	}
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("freeing the tunnel from its deadline: %w", err)
+	}
+	early := make([]byte, br.Buffered())
+	io.ReadFull(br, early) // cannot fail: the octets are in the buffer
+	return replay(conn, early), nil
+}
+
+// socksClient is what x/net's SOCKS5 dialer can do beyond its interface: speak over a connection that exists. Its own
+// dialing would hide the connection behind a type without CloseWrite.
+type socksClient interface {
+	DialWithConn(ctx context.Context, conn net.Conn, network, address string) (net.Addr, error)
+}
+
+// dialSOCKS opens a connection to addr through a SOCKS5 proxy, RFC 1928, which resolves the name.
+func (u *upstream) dialSOCKS(ctx context.Context, network, addr string) (net.Conn, error) {
+	var auth *proxy.Auth
+	if user := u.url.User; user != nil {
+		password, _ := user.Password()
+		auth = &proxy.Auth{User: user.Username(), Password: password}
+	}
+	d, err := proxy.SOCKS5("tcp", u.name(), auth, nil)
+	if err != nil {
+		return nil, u.failed(netip.AddrPort{}, err)
+	}
+	socks, ok := d.(socksClient)
+	if !ok {
+		return nil, u.failed(netip.AddrPort{}, errors.New("SOCKS5 dialer takes no connection"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.dialer.timeout())
+	defer cancel()
+	conn, err := u.dialProxy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := socks.DialWithConn(ctx, conn, network, addr); err != nil {
+		conn.Close()
+		return nil, u.failed(netip.AddrPort{}, err)
+	}
+	return conn, nil
+}
