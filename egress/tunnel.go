@@ -1,0 +1,229 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries whatever the client and its origin say
+// to each other. It counts the octets and can look ahead at the first of them.
+//
+// Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for concurrent use.
+type Tunnel struct {
+	conn  net.Conn
+	ahead []byte // read ahead, not yet taken
+
+	in, out   atomic.Int64
+	closeOnce sync.Once
+	closeErr  error
+	closed    chan struct{}
+}
+
+// Accept answers a CONNECT with 200 and gives the tunnel. Over HTTP/1.1 (and 1.0) the connection is taken from the
+// server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the handler must not return before the tunnel has
+// ended. What can be refused should be refused before: nothing else can be answered afterwards.
+//
+// The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer is told of it too,
+// after the connection has left it, so that logs have the status.
+func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
+	if r.ProtoMajor >= 2 {
+		return acceptStream(w, r)
+	}
+	conn, err := hijack(w, r)
+	if err != nil {
+		return nil, fmt.Errorf("accepting CONNECT: %w", err)
+	}
+	if err := writeHead(conn, "200 Connection established", nil); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("accepting CONNECT: %w", err)
+	}
+	w.WriteHeader(http.StatusOK)
+	return newTunnel(conn), nil
+}
+
+func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
+	h := w.Header()
+	delete(h, "Server")
+	delete(h, "Alt-Svc")
+	w.WriteHeader(http.StatusOK)
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		return nil, fmt.Errorf("accepting CONNECT: %w", err)
+	}
+	return newTunnel(newStreamConn(w, r)), nil
+}
+
+func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{conn: conn, closed: make(chan struct{})} }
+
+// Read takes octets of the client, those that were looked at first.
+func (t *Tunnel) Read(p []byte) (int, error) {
+	if len(t.ahead) > 0 {
+		n := copy(p, t.ahead)
+		if t.ahead = t.ahead[n:]; len(t.ahead) == 0 {
+			t.ahead = nil
+		}
+		return n, nil
+	}
+	n, err := t.conn.Read(p)
+	t.in.Add(int64(n))
+	return n, err
+}
+
+// Write sends octets to the client.
+func (t *Tunnel) Write(p []byte) (int, error) {
+	n, err := t.conn.Write(p)
+	t.out.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
+func (t *Tunnel) CloseWrite() error { return closeWrite(t.conn) }
+
+// Close ends the tunnel.
+func (t *Tunnel) Close() error {
+	t.closeOnce.Do(func() {
+		t.closeErr = t.conn.Close()
+		close(t.closed)
+	})
+	return t.closeErr
+}
+
+// Done is closed when the tunnel has been.
+func (t *Tunnel) Done() <-chan struct{} { return t.closed }
+
+// Traffic gives the octets that have passed so far, the established tunnel's only.
+func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
+
+// LocalAddr is part of [net.Conn].
+func (t *Tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
+
+// RemoteAddr is the address of the client.
+func (t *Tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
+
+// SetDeadline is part of [net.Conn].
+func (t *Tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
+
+// SetReadDeadline is part of [net.Conn].
+func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
+
+// SetWriteDeadline is part of [net.Conn].
+func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
+
+// First is what a tunnel begins with.
+type First uint8
+
+// The beginnings of a tunnel.
+const (
+	FirstSilent First = iota // nothing came in time
+	FirstClosed              // the client closed it without a word
+	FirstTLS                 // a TLS handshake record
+	FirstHTTP                // a letter, as HTTP methods begin with: several clients tunnel http:// too
+	FirstOther               // anything else
+)
+
+func (f First) String() string {
+	switch f {
+	case FirstSilent:
+		return "silent"
+	case FirstClosed:
+		return "closed"
+	case FirstTLS:
+		return "tls"
+	case FirstHTTP:
+		return "http"
+	default:
+		return "other"
+	}
+}
+
+// recordHandshake is the content type of TLS handshake records, RFC 8446 section 5.1.
+const recordHandshake = 0x16
+
+// First looks at the first octet of the client, waiting for it as long as timeout. The octet stays to be read. The end of
+// ctx closes the tunnel.
+func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error) {
+	err := t.lookAhead(ctx, 1, timeout)
+	if len(t.ahead) == 0 {
+		switch {
+		case err == io.EOF:
+			return FirstClosed, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return FirstSilent, nil
+		default:
+			return FirstClosed, fmt.Errorf("awaiting the first octet of a tunnel: %w", err)
+		}
+	}
+	switch c := t.ahead[0]; {
+	case c == recordHandshake:
+		return FirstTLS, nil
+	case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
+		return FirstHTTP, nil
+	default:
+		return FirstOther, nil
+	}
+}
+
+// ClientHello looks at the client's TLS ClientHello, waiting for the whole of it as long as timeout. The octets stay to
+// be read. It is for tunnels that began with [FirstTLS].
+func (t *Tunnel) ClientHello(ctx context.Context, timeout time.Duration) (Hello, error) {
+	deadline := time.Now().Add(timeout)
+	for {
+		hello, err := ParseClientHello(t.ahead)
+		if err != io.ErrUnexpectedEOF {
+			return hello, err
+		}
+		if err := t.lookAhead(ctx, len(t.ahead)+1, time.Until(deadline)); err != nil {
+			return Hello{}, fmt.Errorf("awaiting a ClientHello: %w", err)
+		}
+	}
+}
+
+// lookAhead reads until n octets lie ahead.
+func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) error {
+	if len(t.ahead) >= n {
+		return nil
+	}
+	if timeout <= 0 {
+		return os.ErrDeadlineExceeded
+	}
+	stop := context.AfterFunc(ctx, func() { t.Close() })
+	defer stop()
+	if err := t.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return fmt.Errorf("bounding a read: %w", err)
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	for len(t.ahead) < n {
+		m, err := t.conn.Read(buf[:])
+		t.in.Add(int64(m))
+		t.ahead = append(t.ahead, buf[:m]...)
+		if err != nil && len(t.ahead) < n {
+			return err
+		}
+	}
+	if err := t.conn.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("lifting the bound of a read: %w", err)
+	}
+	return nil
+}
+
+// Relay passes octets between the client and origin until both have ended, half-closing each side when the other ends,
+// and closes both. It ends early with ctx and with [ErrIdle] when nothing has passed for idle (0: DefaultIdle). The error
+// is nil for a regular end.
+func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration) error {
+	if idle <= 0 {
+		idle = DefaultIdle
+	}
+	_, err := relay(ctx, t, origin, idle)
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: relayKind(err), Err: err}
+}
