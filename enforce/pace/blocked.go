@@ -2,6 +2,7 @@ package pace
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 )
@@ -33,10 +34,17 @@ func (p *Pacer) Blocked(key string, retryAfter time.Duration, explicit bool) {
 	s.mu.Lock()
 	c := p.table.clockToBlock(s, key, cfg, now)
 	set := c.strike(s, cfg.Backoff, now, clip(retryAfter), jitter)
+	b := *c.block
 	s.mu.Unlock()
 	p.keepSweeping()
-	if set {
-		cfg.Observer.Blocked(retryAfter > 0)
+	if !set {
+		return
+	}
+	cfg.Observer.Blocked(retryAfter > 0)
+	if p.shared != nil {
+		// Not the request's context: the block outlives it, and concerns all. An
+		// error leaves it to this gateway, which tells it again on joining.
+		_ = p.shared.Block(context.Background(), key, b.until-now, b.strikes)
 	}
 }
 
@@ -73,40 +81,29 @@ func (c *clock) strike(s *shard, policy Backoff, now instant, retryAfter time.Du
 	return true
 }
 
-// dismiss refuses those in line that could not be in time any more.
+// dismiss refuses those in line that could not be in time any more, and makes
+// the next one look again.
 func (c *clock) dismiss(now instant) {
 	l := c.line
 	if l == nil {
 		return
 	}
-	until := c.block.until
 	var late []*waiter
 	for _, f := range l.queue.flows {
 		for w := f.first; w != nil; w = w.next {
-			if until > w.deadline+w.grace() {
+			if c.block.until > w.end() {
 				late = append(late, w)
 			}
 		}
 	}
 	for _, w := range late {
-		w.refusal.CompareAndSwap(nil, &Refused{Key: c.key, Reason: ReasonBlocked, RetryAfter: c.forecastOf(w, now) - now})
-	}
-	for _, w := range late {
+		w.refusedBy(c, ReasonBlocked, c.block.until-now)
 		l.queue.remove(w)
-		w.rouse()
 	}
-	if l.turn != nil {
-		l.turn.blockedAt(c, until, now)
+	if w := l.taken; w != nil && c.block.until > w.end() {
+		w.refusedBy(c, ReasonBlocked, c.block.until-now)
 	}
-}
-
-// blockedAt tells w, who has the turn at c, that it is blocked. w may be on its
-// way through other clocks.
-func (w *waiter) blockedAt(c *clock, until, now instant) {
-	if until > w.deadline+w.grace() {
-		w.refusal.CompareAndSwap(nil, &Refused{Key: c.key, Reason: ReasonBlocked, RetryAfter: until - now})
-	}
-	w.rouse()
+	c.rouse()
 }
 
 func (s *shard) countBlocked(now instant) int {
@@ -175,8 +172,14 @@ func (p *Pacer) restore(b Block, until instant, cfg *Config, now instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := p.table.clockToBlock(s, b.Key, cfg, now)
-	if c == s.spill || c.block != nil && c.block.until >= until {
+	if c == s.spill {
 		return
+	}
+	if c.block != nil {
+		if c.block.until >= until {
+			return
+		}
+		saved.strikes = max(saved.strikes, c.block.strikes)
 	}
 	c.block = &saved
 	if s.blocked == nil {

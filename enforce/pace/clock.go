@@ -8,20 +8,22 @@ type clock struct {
 	key    string
 	meter  meter
 	block  *block // nil: the site never asked to be left alone, or that is forgiven
-	line   *line  // nil: nobody waits
+	line   *line  // nil: nobody waits, and nobody was told to come back
 	flying int32  // requests in flight that are counted
 	serial uint32 // counts the requests that went
 }
 
-// line is those who wait at a clock: the one that has the turn, and the queue
-// behind it.
+// line is those who wait at a clock. The head of the queue is next, until it
+// takes the turn: from then on, while it stands at other clocks, nobody
+// overtakes it.
 type line struct {
-	turn *waiter
-	// terms are those of the one that has the turn, due is when it expects to
-	// go. They stand here because the waiter itself moves on to other clocks.
-	terms terms
-	due   instant
 	queue queue
+	taken *waiter // who has taken the turn
+	terms terms   // those of taken; the waiter itself has moved on
+	// due is when the last slot booked at a shared clock is, crowd how many times
+	// its own part of the time a request seems to need there.
+	due   instant
+	crowd float64
 }
 
 // never is the time of something that only another event can bring about.
@@ -53,13 +55,11 @@ func (c *clock) free(t terms, now instant) bool {
 
 // charge books a request that goes now and returns the state without it.
 func (c *clock) charge(t terms, now instant) meter {
-	if c.block != nil && c.block.fresh {
-		// What piled up while the site wanted quiet must not burst upon it.
-		c.meter = c.meter.spent(t, now)
+	before := c.rested(t, now)
+	if c.block != nil {
 		c.block.fresh = false
 	}
-	before := c.meter
-	c.meter = c.meter.take(t, now)
+	c.meter = before.take(t, now)
 	c.serial++
 	if t.places > 0 {
 		c.flying++
@@ -67,68 +67,112 @@ func (c *clock) charge(t terms, now instant) meter {
 	return before
 }
 
-// forecast is when a newcomer could go.
-func (c *clock) forecast(agent string, weight int, t terms, now instant) instant {
-	l := c.line
-	if l == nil || l.turn == nil {
-		return max(now, c.ready(t))
+// rested is the meter for the next request: right after a block it has no burst,
+// as what piled up while the site wanted quiet must not burst upon it.
+func (c *clock) rested(t terms, at instant) meter {
+	if c.block != nil && c.block.fresh {
+		return c.meter.spent(t, at)
 	}
-	rates, gaps := l.queue.ahead(agent, weight, t)
-	return c.behind(rates, gaps, t, now)
+	return c.meter
+}
+
+// forecast is when a newcomer could go.
+func (c *clock) forecast(w *waiter, t terms, now instant) instant {
+	var l load
+	if c.line != nil {
+		l = c.line.queue.ahead(w.agent, w.weight, t)
+	}
+	return c.behind(l, t, now)
 }
 
 // forecastOf is when w, who waits in the queue, could go.
 func (c *clock) forecastOf(w *waiter, now instant) instant {
-	rates, gaps := c.line.queue.aheadOf(w)
-	return c.behind(rates, gaps, w.terms, now)
+	return c.behind(c.line.queue.aheadOf(w), w.terms, now)
 }
 
-// behind is when a request under t could go after the one that has the turn and
-// others that need rates and gaps.
-func (c *clock) behind(rates, gaps time.Duration, t terms, now instant) instant {
-	l := c.line
-	due := max(now, l.due, c.blockedUntil())
-	return max(due, c.meter.take(l.terms, due).after(rates, gaps, t))
+// behind is when a request under t could go after those of the load, the head
+// of the queue first among them, and after the one that has taken the turn.
+func (c *clock) behind(l load, t terms, now instant) instant {
+	start := max(now, c.blockedUntil())
+	m := c.meter
+	if c.line != nil && c.line.taken != nil {
+		first := c.line.terms
+		at := max(start, m.ready(first), c.line.due)
+		m = c.rested(first, at).take(first, at)
+	}
+	if l.n == 0 {
+		return max(start, m.ready(t))
+	}
+	first := c.line.queue.head.terms
+	at := max(start, m.ready(first))
+	if c.line.taken == nil {
+		m = c.rested(first, at)
+	}
+	m = m.take(first, at)
+	rates, gaps := l.interval-first.interval, l.gap-first.gap
+	if crowd := c.line.crowd; crowd > 1 {
+		rates, gaps = time.Duration(float64(rates)*crowd), time.Duration(float64(gaps)*crowd)
+	}
+	return max(start, m.after(rates, gaps, t))
 }
 
-// join puts w in line: it gets the turn when nobody has it.
-func (c *clock) join(w *waiter, now instant) {
+// lineUp returns the clock's line, which may have to be made.
+func (c *clock) lineUp() *line {
 	if c.line == nil {
 		c.line = &line{}
 	}
-	if c.line.turn == nil {
-		c.give(w, now)
+	return c.line
+}
+
+// tidy drops claims that are over, and a line that is empty.
+func (c *clock) tidy(now instant) {
+	if c.line == nil {
 		return
 	}
-	c.line.queue.push(w)
-}
-
-// give gives w the turn.
-func (c *clock) give(w *waiter, now instant) {
-	l := c.line
-	l.turn, l.terms = w, w.terms
-	l.due = max(now, c.ready(w.terms))
-}
-
-// pass takes the turn from who has it and gives it to the next in line.
-func (c *clock) pass(now instant) {
-	w := c.line.queue.pop()
-	if w == nil {
+	c.line.queue.expire(now)
+	if c.line.taken == nil && len(c.line.queue.flows) == 0 {
 		c.line = nil
-		return
 	}
-	c.give(w, now)
-	w.rouse()
 }
 
-// leave takes w out of the line, wherever it stands.
-func (c *clock) leave(w *waiter, now instant) {
+// next is who may go next.
+func (c *clock) next() *waiter {
+	if c.line.taken != nil {
+		return c.line.taken
+	}
+	return c.line.queue.head
+}
+
+// take gives the turn for good to w, who is next.
+func (c *clock) take(w *waiter) {
+	l := c.line
+	if l.taken == w {
+		return
+	}
+	l.taken, l.terms = w, w.terms
+	l.queue.pop()
+}
+
+// leave takes w out of the line, wherever it stands, and wakes who is next now.
+func (c *clock) leave(w *waiter) {
+	l := c.line
+	if l == nil {
+		return
+	}
+	before := c.next()
 	switch {
-	case c.line == nil:
-	case c.line.turn == w:
-		c.pass(now)
+	case l.taken == w:
+		l.taken = nil
 	case w.flow != nil:
-		c.line.queue.remove(w)
+		l.queue.remove(w)
+	default:
+		return // somebody took it out before refusing it
+	}
+	if n := c.next(); n != nil && n != before {
+		n.rouse()
+	}
+	if l.taken == nil && len(l.queue.flows) == 0 {
+		c.line = nil
 	}
 }
 
@@ -138,10 +182,13 @@ func (c *clock) land() {
 	c.rouse()
 }
 
-// rouse lets the one that has the turn look again.
+// rouse lets the one that is next look again.
 func (c *clock) rouse() {
-	if c.line != nil && c.line.turn != nil {
-		c.line.turn.rouse()
+	if c.line == nil {
+		return
+	}
+	if n := c.next(); n != nil {
+		n.rouse()
 	}
 }
 

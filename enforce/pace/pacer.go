@@ -36,6 +36,9 @@ type Config struct {
 	Random func() float64
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
+	// Shared is the clock in common with other gateways. [New] takes it;
+	// [Pacer.Configure] does not change it. Default: none.
+	Shared Shared
 }
 
 func (c Config) withDefaults() *Config {
@@ -69,6 +72,7 @@ func (c Config) withDefaults() *Config {
 // with [New]; it needs no closing: it runs a timer only while it has keys.
 type Pacer struct {
 	epoch    time.Time
+	shared   Shared // nil: this gateway is the only one
 	config   atomic.Pointer[Config]
 	table    table
 	room     room
@@ -78,10 +82,13 @@ type Pacer struct {
 
 // New makes a Pacer without keys.
 func New(c Config) *Pacer {
-	p := &Pacer{epoch: time.Now().Add(-epochAge)}
+	p := &Pacer{epoch: time.Now().Add(-epochAge), shared: c.Shared}
 	p.table.seed = maphash.MakeSeed()
 	p.tickets.New = func() any { return &ticket{pacer: p} }
 	p.Configure(c)
+	if p.shared != nil {
+		p.shared.Watch(p.blockedElsewhere, p.joined)
+	}
 	return p
 }
 
@@ -102,7 +109,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
-	if len(r.Also) == 0 {
+	if len(r.Also) == 0 && p.shared == nil {
 		if s, ok := p.atOnce(&r.Limit, cfg); ok {
 			cfg.Observer.Granted(0)
 			return s, nil

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -28,6 +29,8 @@ type ticket struct {
 	number uint64
 	holds  []hold
 	one    [1]hold // room for the usual case
+	// booking is the slot at the shared clock, if that is where it came from.
+	booking *booking
 }
 
 // hold is the slot's part at one clock.
@@ -42,14 +45,17 @@ type hold struct {
 
 // Done gives the request's places in flight back: its answer has been read to
 // the end, or was given up. Later calls do nothing.
-func (s Slot) Done() {
-	s.end(func(h *hold) {})
-}
+func (s Slot) Done() { s.end(func(*hold) {}) }
 
 // Cancel is Done for a request that was not sent after all. Where no other one
 // went since, its slot is free again.
 func (s Slot) Cancel() {
-	s.end((*hold).undo)
+	b := s.end((*hold).undo)
+	if b == nil {
+		return
+	}
+	// The request's context may be what ended; the shared clock bounds the call.
+	_ = s.ticket.pacer.shared.Release(context.Background(), b.reservation) // lost for one interval at worst
 }
 
 // Sent counts the gap to the next request from now instead of from the grant.
@@ -73,15 +79,15 @@ func (s Slot) Sent() {
 	}
 }
 
-func (s Slot) end(also func(*hold)) {
+func (s Slot) end(also func(*hold)) *booking {
 	t := s.ticket
 	if t == nil {
-		return
+		return nil
 	}
 	t.mu.Lock()
 	if t.number != s.number {
 		t.mu.Unlock()
-		return
+		return nil
 	}
 	t.number++
 	for i := range t.holds {
@@ -94,9 +100,11 @@ func (s Slot) end(also func(*hold)) {
 		h.shard.mu.Unlock()
 		*h = hold{}
 	}
-	t.holds = nil
+	b := t.booking
+	t.holds, t.booking = nil, nil
 	t.mu.Unlock()
 	t.pacer.tickets.Put(t)
+	return b
 }
 
 // latest reports whether no other request went on the clock since this one.

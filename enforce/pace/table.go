@@ -108,6 +108,7 @@ func (t *table) sweep(s *shard, cfg *Config, now instant, n int) {
 			s.shrink()
 		}
 		c := s.ring[s.hand]
+		c.tidy(now)
 		if !c.idle(cfg.Backoff, now, cfg.Idle) {
 			s.hand++
 			continue

@@ -1,0 +1,218 @@
+package pace
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// visit is what the naive simulator knows of one request.
+type visit struct {
+	arrived, left time.Duration // left: went, or gave up
+	went          bool
+	limit         Limit
+}
+
+// log collects visits in the order in which the requests went.
+type visits struct {
+	mu  sync.Mutex
+	all []visit
+}
+
+func (v *visits) add(one visit) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.all = append(v.all, one)
+}
+
+// went lists the visits that went, in time's order.
+func (v *visits) went() []visit {
+	var out []visit
+	for _, o := range v.all {
+		if o.went {
+			out = append(out, o)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b visit) int { return int(a.left - b.left) })
+	return out
+}
+
+// earliest is when a request could go after those that went, worked out anew
+// from the whole history instead of from GCRA's one timestamp: over every window
+// of the past, the intervals of the requests in it must have passed but for the
+// burst, and the gap to the last one must hold for both.
+func earliest(history []visit, l Limit) time.Duration {
+	t := time.Duration(0)
+	var sum time.Duration
+	for i := len(history) - 1; i >= 0; i-- {
+		sum += history[i].limit.Interval
+		t = max(t, history[i].left+sum-time.Duration(max(l.Burst, 1)-1)*l.Interval)
+	}
+	if n := len(history); n > 0 {
+		t = max(t, history[n-1].left+max(history[n-1].limit.Delay, l.Delay))
+	}
+	return t
+}
+
+// schedule is a random run against one key.
+type schedule struct {
+	seed     uint64
+	requests int
+	limits   []Limit // one of them is drawn for each request
+	cancel   float64 // part of the requests whose client leaves
+	maxWait  time.Duration
+}
+
+func (sc schedule) run(t *testing.T) *visits {
+	rnd := rand.New(rand.NewPCG(sc.seed, 1))
+	p := New(Config{Queue: 1 << 20, Waiters: 1 << 20})
+	start := time.Now()
+	out := &visits{}
+	var wg sync.WaitGroup
+	for i := range sc.requests {
+		at := time.Duration(rnd.Int64N(int64(sc.requests) * int64(400*time.Millisecond)))
+		leave := time.Hour * 1000
+		if rnd.Float64() < sc.cancel {
+			leave = time.Duration(rnd.Int64N(int64(30 * time.Second)))
+		}
+		l := sc.limits[rnd.IntN(len(sc.limits))]
+		l.Key = "h"
+		agent := fmt.Sprintf("agent-%d", i%4)
+		wg.Go(func() {
+			time.Sleep(at)
+			ctx, cancel := context.WithTimeout(t.Context(), leave)
+			defer cancel()
+			v := visit{arrived: time.Since(start), limit: l}
+			s, err := p.Acquire(ctx, Request{Limit: l, Agent: agent, MaxWait: sc.maxWait})
+			v.left, v.went = time.Since(start), err == nil
+			s.Done()
+			out.add(v)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// safe fails when any request went earlier than every window of the past allows.
+func safe(t *testing.T, went []visit) {
+	t.Helper()
+	for i, v := range went {
+		if least := earliest(went[:i], v.limit); v.left < least {
+			t.Fatalf("request %d went at %s, not before %s was allowed", i, v.left, least)
+		}
+	}
+}
+
+// lossless fails when a slot passed unused while somebody waited for it. It
+// holds where all requests have the same limits.
+func lossless(t *testing.T, all, went []visit) {
+	t.Helper()
+	waiting := slices.DeleteFunc(slices.Clone(all), func(o visit) bool { return o.went })
+	last := time.Duration(0)
+	for i, v := range went {
+		free := max(last, earliest(went[:i], v.limit))
+		want := v.left // the first moment from then on at which somebody waited
+		for _, o := range slices.Concat(waiting, went[i:]) {
+			if o.left > free || o.went && o.left == free {
+				want = min(want, max(free, o.arrived))
+			}
+		}
+		if v.left != want {
+			t.Fatalf("request %d went at %s; the slot was free at %s and wanted at %s", i, v.left, free, want)
+		}
+		last = v.left
+	}
+}
+
+func TestModelNoWindowExceedsTheRateAndNoSlotIsLost(t *testing.T) {
+	t.Parallel()
+	limits := []Limit{
+		{Delay: time.Second},
+		{Interval: 500 * time.Millisecond},
+		{Interval: 200 * time.Millisecond, Burst: 5},
+		{Interval: 700 * time.Millisecond, Burst: 3, Delay: 100 * time.Millisecond},
+		{Interval: 200 * time.Millisecond, Burst: 5, Delay: 600 * time.Millisecond},
+	}
+	for _, l := range limits {
+		for seed := range uint64(12) {
+			t.Run(fmt.Sprintf("%s,%d,%s/seed=%d", l.Interval, l.Burst, l.Delay, seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					sc := schedule{seed: seed, requests: 120, limits: []Limit{l}, cancel: float64(seed%3) * 0.3, maxWait: 1000 * time.Hour}
+					v := sc.run(t)
+					went := v.went()
+					if len(went) < sc.requests/4 {
+						t.Fatalf("only %d went", len(went))
+					}
+					safe(t, went)
+					lossless(t, v.all, went)
+				})
+			})
+		}
+	}
+}
+
+func TestModelIntervalChangesFromRequestToRequest(t *testing.T) {
+	t.Parallel()
+	limits := []Limit{
+		{Delay: time.Second},
+		{Delay: 5 * time.Second},
+		{Interval: 300 * time.Millisecond, Burst: 4},
+		{Interval: 2 * time.Second},
+		{},
+	}
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				sc := schedule{seed: seed, requests: 120, limits: limits, cancel: float64(seed%3) * 0.3, maxWait: time.Duration(seed%4+1) * 10 * time.Second}
+				safe(t, sc.run(t).went())
+			})
+		})
+	}
+}
+
+// A newcomer that is refused is told when it could have gone: where nobody else
+// comes, it goes exactly then.
+func TestModelRetryAfterIsExact(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 2))
+				p := New(Config{})
+				l := Limit{Key: "h", Interval: time.Duration(rnd.IntN(9)+1) * time.Second, Burst: rnd.IntN(4), Delay: time.Duration(rnd.IntN(4)) * time.Second}
+				var wg sync.WaitGroup
+				for i := range 1 + rnd.IntN(12) { // some go, some wait, for as long as needed
+					agent := fmt.Sprintf("agent-%d", i%3)
+					wg.Go(func() {
+						granted(t, p, Request{Limit: l, Agent: agent, MaxWait: time.Hour}).Done()
+					})
+					synctest.Wait()
+				}
+				time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+				synctest.Wait()
+				late := Request{Limit: l, Agent: "agent-3", MaxWait: -1}
+				s, err := p.Acquire(t.Context(), late)
+				if err == nil {
+					s.Done()
+					return
+				}
+				patient := late
+				patient.MaxWait = time.Hour
+				s = granted(t, p, patient)
+				s.Done()
+				wg.Wait()
+				if why := err.(*Refused); s.Wait != why.RetryAfter {
+					t.Errorf("told to come back in %s, but the slot was there after %s", why.RetryAfter, s.Wait)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,322 @@
+package pace
+
+import (
+	"context"
+	"time"
+)
+
+// Shared is the clock that several gateways keep together: redisclock.Clock, or
+// anything else that books slots in one place. A Pacer that has one keeps its
+// lines, and so the fairness between its agents, to itself; who is next there
+// books the slot here, one at a time for each key.
+//
+// Implementations are safe for concurrent use. Every call returns within a
+// bounded time, and at once while Peers().Up is false.
+type Shared interface {
+	// Reserve books, at all clocks of the demands or none, the first slot that
+	// all of them allow, and says how long until then. Where that is longer than
+	// maxWait it books nothing. An error means that the shared clock cannot be
+	// reached, or did not answer in time.
+	Reserve(ctx context.Context, demands []Demand, maxWait time.Duration) (Reservation, error)
+	// Release gives a booked slot back, at each clock where no later one was
+	// booked since.
+	Release(ctx context.Context, r Reservation) error
+	// Block sets the second clock of a key for all gateways and tells them.
+	Block(ctx context.Context, key string, pause time.Duration, strikes int) error
+	// Watch sets the functions to call when another gateway blocked a key, and
+	// when the shared clock can be reached again. It is called once, first.
+	Watch(blocked func(key string, pause time.Duration, strikes int), joined func())
+	// Peers tells about the gateways, without asking anybody.
+	Peers() Peers
+}
+
+// Demand is what a request wants of one shared clock. All times are relative, as
+// the gateways' own clocks need not agree.
+type Demand struct {
+	Key       string
+	Interval  time.Duration
+	Tolerance time.Duration // (burst-1) intervals
+	Delay     time.Duration
+	// Debt is how far ahead this gateway's own rate timestamp lies, Ago how long
+	// ago its last request went (less than zero: unknown). They tell a shared
+	// clock what it has not seen: requests sent while it was away, or later than
+	// their slots.
+	Debt, Ago time.Duration
+}
+
+// Reservation is the answer to Reserve.
+type Reservation struct {
+	Outcome Outcome
+	// Wait is the time until the slot; or, when none was booked, until when to
+	// try again.
+	Wait time.Duration
+	// Blocked is how long the first blocked key of the demands still is.
+	Blocked    time.Duration
+	BlockedKey string
+	// Token is for Release.
+	Token any
+}
+
+// Outcome is what became of a wish to book.
+type Outcome uint8
+
+const (
+	// TooLate booked nothing: the slot lies beyond maxWait.
+	TooLate Outcome = iota
+	// Booked booked the slot.
+	Booked
+	// NotYet booked nothing: a clock that only few share is not ready, and to
+	// book now would keep the others, which many share, from being used until
+	// then. Ask again after Wait.
+	NotYet
+)
+
+// Peers is what a gateway knows of the others.
+type Peers struct {
+	// Up says whether the shared clock can be reached, For since when that is so.
+	Up  bool
+	For time.Duration
+	// Count is the number of gateways that share the clock, at least one; the
+	// last known one while it cannot be reached. Rank is this one's place among
+	// them, from zero.
+	Count, Rank int
+	// Time is the time of the shared clock since some moment that is the same
+	// for all gateways, carried on while it cannot be reached.
+	Time time.Duration
+}
+
+// settle is how long after the shared clock came back no burst is booked: it may
+// have forgotten what went before.
+const settle = 10 * time.Second
+
+// footing is on what ground a request goes now.
+type footing struct {
+	peers  Peers
+	shared bool // the shared clock decides about rates and gaps
+	alone  bool // there is one, but it cannot be asked
+}
+
+func (w *waiter) footing() footing {
+	if w.pacer.shared == nil {
+		return footing{}
+	}
+	p := w.pacer.shared.Peers()
+	p.Count = max(p.Count, 1)
+	up := p.Up && !w.spurned
+	return footing{peers: p, shared: up, alone: !up}
+}
+
+// local is what this gateway holds a request to. Places in flight are divided
+// between the gateways. So are rate and gap while they cannot ask each other;
+// otherwise these are left to the shared clock.
+func (f footing) local(t terms) terms {
+	if f.peers.Count > 1 && t.places > 0 {
+		t.places = max(1, t.places/int32(f.peers.Count))
+	}
+	if f.alone {
+		n := time.Duration(f.peers.Count)
+		t.interval, t.gap, t.tolerance = clip(t.interval*n), clip(t.gap*n), 0
+	}
+	return t
+}
+
+// ready is when the stop's clock is ready for w on this footing.
+func (f footing) ready(w *waiter, s *stop, now instant) instant {
+	c := s.clock
+	switch {
+	case f.shared:
+		return max(now, c.blockedUntil())
+	case !f.alone:
+		return max(now, c.ready(s.terms))
+	}
+	// Slots booked before may still be used; they lie within one round.
+	round := f.local(s.terms).cost()
+	at := max(now, c.ready(f.local(s.terms)), now-f.peers.For+round)
+	if len(w.stops) > 1 || f.peers.Count == 1 {
+		return at
+	}
+	return f.deal(s, at, now)
+}
+
+// deal gives each gateway that is on its own every Count-th interval of the time
+// they have in common, so that also together they keep the gap. A gateway that
+// wakes a little late still has its turn.
+func (f footing) deal(s *stop, at, now instant) instant {
+	each := s.terms.cost()
+	if s.dealt > 0 && now >= s.dealt && now < s.dealt+each/4 && at <= now {
+		return now
+	}
+	offset := f.peers.Time - now
+	s.dealt = dealt(at+offset, each, f.peers.Count, f.peers.Rank) - offset
+	return s.dealt
+}
+
+// dealt is the first turn at or after the given time of the gateway with the
+// rank, when turns of the given length go round.
+func dealt(at, each time.Duration, count, rank int) time.Duration {
+	round, phase := each*time.Duration(count), each*time.Duration(rank)
+	turns := (at - phase + round - 1) / round
+	return phase + turns*round
+}
+
+// booking is a slot that is booked at the shared clock.
+type booking struct {
+	reservation Reservation
+	at          instant
+}
+
+// unpaced reports whether none of w's clocks has a rate or a gap: then there is
+// nothing to book.
+func (w *waiter) unpaced() bool {
+	for i := range w.stops {
+		if t := w.stops[i].terms; t.interval > 0 || t.gap > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// book asks the shared clock for a slot, unless w has one, and reports whether
+// its time has come. w has the turn at all its clocks.
+func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool) {
+	if b := w.booking(); b != nil {
+		return b.at, b.at <= now
+	}
+	r, err := w.pacer.shared.Reserve(ctx, w.demands(now), w.end()-now)
+	now = w.pacer.now()
+	if err != nil {
+		if ctx.Err() == nil {
+			w.spurned, w.at = true, 0 // once more, by our own clocks
+		}
+		return now, false
+	}
+	if r.Blocked > 0 {
+		w.pacer.blockedElsewhere(r.BlockedKey, r.Blocked, 0)
+	}
+	switch r.Outcome {
+	case Booked:
+		b := &booking{reservation: r, at: now + r.Wait}
+		w.booked(b)
+		return b.at, b.at <= now
+	case NotYet:
+		return now + max(r.Wait, time.Millisecond), false
+	case TooLate:
+	}
+	w.bookedOut(r, now)
+	return never, false
+}
+
+// bookedOut refuses w: the shared clock has no slot in time.
+func (w *waiter) bookedOut(r Reservation, now instant) {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if r.Blocked > 0 {
+		w.refusedBy(s.clock, ReasonBlocked, r.Wait)
+		return
+	}
+	due := now + r.Wait
+	s.clock.line.queue.keep(w, s.terms, due, due+w.config.Wait)
+	w.refusedBy(s.clock, ReasonWait, r.Wait)
+}
+
+func (w *waiter) demands(now instant) []Demand {
+	settling := w.pacer.shared.Peers().For < settle
+	out := make([]Demand, 0, len(w.stops))
+	for i := range w.stops {
+		s := &w.stops[i]
+		if s.clock == nil {
+			continue
+		}
+		s.shard.mu.Lock()
+		m := s.clock.meter
+		s.shard.mu.Unlock()
+		d := Demand{Key: s.key, Interval: s.terms.interval, Tolerance: s.terms.tolerance, Delay: s.terms.gap, Ago: -1}
+		if settling {
+			d.Tolerance = 0
+		}
+		if d.Tolerance == 0 {
+			d.Debt = max(0, m.tat-now)
+		}
+		if m.last > 0 {
+			d.Ago = now - m.last
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func (w *waiter) booking() *booking {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return w.slot
+}
+
+// booked keeps the booking, and notes on the line when its owner will go and how
+// much more than its own part of the clock others seem to use.
+func (w *waiter) booked(b *booking) {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	w.slot = b
+	l := s.clock.line
+	if l.due > 0 {
+		seen := float64(b.at-l.due) / float64(s.terms.cost())
+		l.crowd = (l.crowd + min(max(seen, 1), float64(w.footing().peers.Count))) / 2
+	}
+	l.due = b.at
+}
+
+// unbook passes the slot on to the next in line, or gives it back, unless its
+// time is over.
+func (w *waiter) unbook() {
+	b := w.handOn()
+	if b == nil || b.at <= w.pacer.now() {
+		return
+	}
+	// The client has left already, the slot is wanted by others still. The shared
+	// clock bounds the call; if it fails the slot is lost, for one interval.
+	_ = w.pacer.shared.Release(context.Background(), b.reservation)
+}
+
+// handOn hands w's booking to the next in line if that asks for the same, else
+// returns it.
+func (w *waiter) handOn() *booking {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	b := w.slot
+	w.slot = nil
+	if b == nil || b.at <= w.pacer.now() || len(w.stops) > 1 || s.clock == nil {
+		return b
+	}
+	next := s.clock.line.queue.head
+	if next == nil || next.slot != nil || next.terms != s.terms || len(next.stops) > 1 {
+		return b
+	}
+	next.slot = b
+	next.rouse()
+	return nil
+}
+
+// blockedElsewhere notes that another gateway blocked the key.
+func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
+	p.Restore([]Block{{Key: key, Until: time.Now().Add(pause), Strikes: strikes}})
+}
+
+// maxRetold bounds how many blocks are told again to a shared clock that came
+// back, perhaps without its memory.
+const maxRetold = 10_000
+
+func (p *Pacer) joined() {
+	for _, b := range p.Blocks(maxRetold) {
+		pause := time.Until(b.Until)
+		if pause <= 0 {
+			continue
+		}
+		if p.shared.Block(context.Background(), b.Key, pause, b.Strikes) != nil {
+			return // away again: it will be back
+		}
+	}
+}
