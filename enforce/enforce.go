@@ -219,10 +219,10 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 		d.CrawlDelay, _ = g.CrawlDelay()
 		return g, true
 	case fetch.AccessAllow:
-		if v.State == fetch.StateUnreachable {
-			d.allow(ReasonUnreachableExpired)
-		} else {
+		if v.State == fetch.StateAbsent {
 			d.allow(ReasonAbsent)
+		} else {
+			d.allow(ReasonUnreachableExpired)
 		}
 	case fetch.AccessDeny:
 		fallthrough
@@ -234,13 +234,14 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 
 // noAccess refuses because of a robots.txt that permits nothing as a whole.
 func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
-	if v.State == fetch.StateAbsent {
-		d.deny(ReasonRobotsForbidden, "")
-		d.RetryAfter = max(v.FreshUntil.Sub(e.clock()), retryLeast)
+	now := e.clock()
+	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
+		d.deny(ReasonRobotsForbidden, "") // fetch.Policy.ForbiddenDisallow
+		d.RetryAfter = max(v.FreshUntil.Sub(now), retryLeast)
 		return
 	}
 	d.deny(ReasonUnreachable, "")
-	switch wait := v.RetryAt.Sub(e.clock()); {
+	switch wait := v.RetryAt.Sub(now); {
 	case v.RetryAt.IsZero():
 		d.RetryAfter = retryUnknown
 	case wait <= 0:

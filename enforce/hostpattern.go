@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -95,7 +96,10 @@ func splitPort(s string) (host string, port uint16, err error) {
 	if err != nil || n == 0 || s[at+1] == '0' {
 		return "", 0, fmt.Errorf("port %q is not a number from 1 to 65535", cut(s[at+1:], maxName))
 	}
-	return s[:at], uint16(n), nil
+	if host = s[:at]; strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
+		return "", 0, errors.New("has more than one port, or IPv6 without brackets")
+	}
+	return host, uint16(n), nil
 }
 
 // Match reports whether the origin's host, and port if the pattern has one, is in the set.

@@ -1,0 +1,80 @@
+package enforce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func TestZeroValuesDeny(t *testing.T) {
+	t.Parallel()
+	if (Decision{}).Verdict != Deny || Verdict(7).String() != "deny" || (Decision{}).Outcome() != "error" {
+		t.Error("the zero decision allows")
+	}
+	if (Decision{}).Paced() {
+		t.Error("the zero decision is to be sent")
+	}
+	if r, _, refused := (Identity{}).Refused(); !refused || r != ReasonUnidentified {
+		t.Error("the zero identity is accepted")
+	}
+	if _, _, refused := (Tunnel{}).Refused(); !refused {
+		t.Error("the zero tunnel is accepted")
+	}
+	if _, _, refused := new(Identifier).Inner(Tunnel{}, "Bot/1.0").Refused(); !refused {
+		t.Error("a tunnel that nobody opened is accepted")
+	}
+	if _, _, refused := new(Identifier).Identify(t.Context(), Evidence{UserAgent: "Bot/1.0"}).Refused(); !refused {
+		t.Error("the zero identifier accepts")
+	}
+	target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
+	for name, d := range map[string]Decision{
+		"enforcer": new(Enforcer).Decide(t.Context(), Request{target, crawler(t, "Bot/1.0")}),
+		"request":  newEnforcer(siteOf(absent(404), defaults), nil, nil).Decide(t.Context(), Request{}),
+		"tunnel":   newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideTunnel(t.Context(), crawler(t, "Bot/1.0"), target.Origin),
+		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Tunnel{}, target.Origin),
+	} {
+		if d.Verdict != Deny {
+			t.Errorf("%s: the zero value allows: %+v", name, d)
+		}
+	}
+	if (HostPattern{}).Match(target.Origin) || (HostPattern{}).String() != "" {
+		t.Error("the zero pattern matches")
+	}
+}
+
+func TestRefuseKeepsEvidence(t *testing.T) {
+	t.Parallel()
+	d := Decision{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true, Mode: ModeReport, Agent: "A", Line: 3}
+	got := d.Refuse(ReasonRateLimited, "host", 1500*time.Millisecond)
+	if got.Verdict != Deny || got.WouldDeny || got.Reason != ReasonRateLimited || got.Agent != "A" || got.Line != 3 ||
+		got.RetryAfter != 1500*time.Millisecond || got.Detail != "host" {
+		t.Errorf("got %+v", got)
+	}
+	if d.Verdict != Allow {
+		t.Error("the receiver was changed")
+	}
+	for _, r := range []Reason{"", ReasonNoRule, "made_up"} {
+		if got := d.Refuse(r, "", -1); got.Verdict != Deny || got.Reason != ReasonInternal || got.RetryAfter != 0 {
+			t.Errorf("Refuse(%q): %+v", r, got)
+		}
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		d    Decision
+		want string
+	}{
+		{Decision{Verdict: Allow, Reason: ReasonNoRule}, "allow"},
+		{Decision{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true}, "allow"},
+		{Decision{Reason: ReasonDisallowed}, "deny"},
+		{Decision{Reason: ReasonCanceled}, "error"},
+		{Decision{Verdict: Allow}.Refuse(ReasonDNS, "", 0), "error"},
+	} {
+		if got := tt.d.Outcome(); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.d.Reason, got, tt.want)
+		}
+	}
+}

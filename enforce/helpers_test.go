@@ -1,0 +1,122 @@
+package enforce
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// now is the time of all tests.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func mustOrigin(t testing.TB, rawURL string) origin.Origin {
+	t.Helper()
+	o, err := origin.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func prefixes(t testing.TB, list ...string) (out []netip.Prefix) {
+	t.Helper()
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// verifier knows one password for each user.
+func verifier(_ context.Context, user, password string) bool { return password == "pw-"+user }
+
+func mustIdentifier(t testing.TB, cfg IdentifierConfig) *Identifier {
+	t.Helper()
+	if cfg.Verify == nil {
+		cfg.Verify = verifier
+	}
+	id, _, err := NewIdentifier(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func mustPolicy(t testing.TB, cfg PolicyConfig) *Policy {
+	t.Helper()
+	p, _, err := NewPolicy(cfg, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// rules is the record of a site with this robots.txt, fetched five minutes ago.
+func rules(body string) fetch.Record {
+	return fetch.Record{
+		State: fetch.StateRules, Body: []byte(body), SHA256: sha256.Sum256([]byte(body)), Status: 200,
+		FetchedAt: now.Add(-5 * time.Minute), FreshUntil: now.Add(time.Hour),
+	}
+}
+
+// absent is the record of a site that answers with the status, a 4xx.
+func absent(status int) fetch.Record {
+	return fetch.Record{
+		State: fetch.StateAbsent, Cause: fetch.CauseStatus, Status: status,
+		FetchedAt: now.Add(-5 * time.Minute), FreshUntil: now.Add(time.Hour),
+	}
+}
+
+// unreachable is the record of a site that has not answered since then.
+func unreachable(since time.Duration, lastGood string) fetch.Record {
+	r := fetch.Record{
+		State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
+		FetchedAt: now.Add(-time.Minute), UnreachableSince: now.Add(-since),
+		Attempts: 3, NextAttempt: now.Add(4 * time.Minute),
+	}
+	if lastGood != "" {
+		r.LastGood = &fetch.Copy{Body: []byte(lastGood), SHA256: sha256.Sum256([]byte(lastGood)), FetchedAt: now.Add(-since)}
+	}
+	return r
+}
+
+// site answers every look-up alike and keeps what it was asked.
+type site struct {
+	entry   *robotscache.Entry
+	source  robotscache.Source
+	err     error
+	lookups int
+	origin  origin.Origin
+	agent   string
+}
+
+func (s *site) Lookup(_ context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+	s.lookups++
+	s.origin, s.agent = o, userAgent
+	return s.entry, s.source, s.err
+}
+
+func siteOf(r fetch.Record, p fetch.Policy) *site {
+	return &site{entry: robotscache.NewEntry(r, p), source: robotscache.SourceHot}
+}
+
+func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {
+	return New(Config{Rules: rules, Policy: p, Kills: k, Now: func() time.Time { return now }})
+}
+
+// crawler is the identity of a crawler without configuration.
+func crawler(t testing.TB, userAgent string) Identity {
+	t.Helper()
+	return mustIdentifier(t, IdentifierConfig{}).Identify(t.Context(), Evidence{UserAgent: userAgent})
+}
+
+var defaults = fetch.DefaultPolicy()

@@ -1,0 +1,426 @@
+package enforce
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0 Safari/537.36"
+
+// Without agent blocks the product token is all (DESIGN §4).
+func TestIdentifyWithoutAgents(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		policy Unidentified
+		field  string
+		agent  string
+		by     string
+		reason Reason
+	}{
+		{UnidentifiedDefault, "ExampleBot/1.0 (+https://example.org)", "ExampleBot", "user_agent", ""},
+		{UnidentifiedDefault, "", "", "", ""},
+		{UnidentifiedDeny, "ExampleBot/1.0", "ExampleBot", "user_agent", ""},
+		{UnidentifiedDeny, "", "", "", ReasonUnidentified},
+		{UnidentifiedAllow, "", "", "", ""},
+		{UnidentifiedDefault, strings.Repeat("A", maxUserAgent+1), "", "", ""},
+	} {
+		i := mustIdentifier(t, IdentifierConfig{Unidentified: tt.policy}).Identify(t.Context(), Evidence{
+			UserAgent: tt.field,
+			// There is nothing to verify it with: it is for somebody else.
+			ProxyAuthorization: basic("u", "wrong"),
+		})
+		reason, _, _ := i.Refused()
+		if i.Agent != tt.agent || i.IdentifiedBy != tt.by || reason != tt.reason || i.UserAgent != tt.field {
+			t.Errorf("%d %.40q: %q by %q, %q", tt.policy, tt.field, i.Agent, i.IdentifiedBy, reason)
+		}
+		if tt.agent != "" && !slices.Equal(i.Robots.Tokens, []string{tt.agent}) {
+			t.Errorf("%q: tokens %q", tt.field, i.Robots.Tokens)
+		}
+	}
+}
+
+// company is a configuration with every kind of condition.
+func company(t *testing.T, u Unidentified) *Identifier {
+	t.Helper()
+	return mustIdentifier(t, IdentifierConfig{Unidentified: u, Agents: []Agent{
+		{Name: "alpha", Credentials: []string{"al"}},
+		{Name: "beta", Credentials: []string{"be"}, UserAgents: []string{"BetaBot", "Mozilla/* (compatible; BetaClassic/*"}},
+		{Name: "gamma", Credentials: []string{"ga"}, From: prefixes(t, "10.3.0.0/16")},
+		{Name: "delta", ClientCertificates: []string{"delta.corp"}},
+		{Name: "office", From: prefixes(t, "10.5.0.0/16", "2001:db8:5::/48")},
+		{Name: "office-news", From: prefixes(t, "10.5.0.0/16"), UserAgents: []string{"OfficeNews"}},
+		{Name: "Open", Tokens: []string{"OpenBot", "Open"}},
+		{Name: "mybot"},
+		{Name: "globbed", UserAgents: []string{"*special crawler*"}},
+		{Name: "team-a", Credentials: []string{"team"}, UserAgents: []string{"TeamA"}},
+		{Name: "team-b", Credentials: []string{"team"}, UserAgents: []string{"TeamB"}},
+	}})
+}
+
+var identityCases = []struct {
+	name   string
+	e      Evidence
+	agent  string // who it is, or who it was that was refused
+	by     string // if accepted
+	reason Reason // with unidentified deny
+	open   Reason // with unidentified allow, if that differs
+	detail string
+}{
+	// A credential alone. It outranks the header, which says nothing (clients.md 3) …
+	{name: "credential, no User-Agent", e: Evidence{ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
+	{name: "credential, browser", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: browser}, agent: "alpha", by: "credential"},
+	{name: "credential, library", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8"}, agent: "alpha", by: "credential"},
+	{name: "credential, own token", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2"}, agent: "alpha", by: "credential"},
+	{name: "credential, own token first", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2 OpenBot/1"}, agent: "alpha", by: "credential"},
+	// … unless it names another agent (DESIGN §4), by product, comment or pattern.
+	{name: "credential, other's product", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict, detail: `names agent "Open", but the credential is that of agent "alpha"`},
+	{name: "credential, other's product, case", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OPENBOT"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's product second", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8 OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's product before own", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1 alpha/2"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other in comment", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (compatible; BetaBot/1.0; +x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's pattern", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "A Special Crawler!"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's fallback token", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Open/1"}, agent: "alpha", by: "credential"},
+
+	// Credentials with a User-Agent condition.
+	{name: "both, as registered", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBot/3"}, agent: "beta", by: "credential+user_agent"},
+	{name: "both, by pattern", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "Mozilla/5.0 (compatible; BetaClassic/1)"}, agent: "beta", by: "credential+user_agent"},
+	{name: "both, no User-Agent", e: Evidence{ProxyAuthorization: basic("be", "pw-be")}, agent: "beta", reason: ReasonAgentMismatch, detail: "user agent differs"},
+	{name: "both, browser", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: browser}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, unknown", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBotX/3"}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, token but no pattern", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "beta/1"}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, other's", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "mybot/1"}, agent: "beta", reason: ReasonUserAgentConflict},
+
+	// Credentials with a source condition.
+	{name: "source holds", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.3.1.1")}, agent: "gamma", by: "credential+source"},
+	{name: "source holds, IPv4-mapped", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("::ffff:10.3.1.1")}, agent: "gamma", by: "credential+source"},
+	{name: "source differs", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.4.1.1")}, agent: "gamma", reason: ReasonAgentMismatch, detail: "source differs"},
+	{name: "source unknown", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga")}, agent: "gamma", reason: ReasonAgentMismatch},
+	{name: "source is another agent's", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.5.1.1")}, agent: "gamma", reason: ReasonAgentMismatch},
+	{name: "source, without credential", e: Evidence{Source: netip.MustParseAddr("10.3.1.1")}, reason: ReasonCredentialsMissing, open: "accepted"},
+
+	// One account, told apart by User-Agent.
+	{name: "team a", e: Evidence{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamA"}, agent: "team-a", by: "credential+user_agent"},
+	{name: "team b", e: Evidence{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamB/1"}, agent: "team-b", by: "credential+user_agent"},
+	{name: "team, no User-Agent", e: Evidence{ProxyAuthorization: basic("team", "pw-team")}, agent: "team-a", reason: ReasonAgentMismatch},
+
+	// Wrong credentials are refused whatever else holds, and in every policy.
+	{name: "wrong password", e: Evidence{ProxyAuthorization: basic("al", "x")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
+	{name: "wrong user", e: Evidence{ProxyAuthorization: basic("nobody", "pw-nobody")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
+	{name: "user in other case", e: Evidence{ProxyAuthorization: basic("AL", "pw-AL")}, reason: ReasonCredentialsWrong},
+	{name: "wrong password, known User-Agent", e: Evidence{ProxyAuthorization: basic("al", "x"), UserAgent: "OpenBot"}, reason: ReasonCredentialsWrong},
+	{name: "wrong password, known source", e: Evidence{ProxyAuthorization: basic("al", "x"), Source: netip.MustParseAddr("10.5.1.1")}, reason: ReasonCredentialsWrong},
+	{name: "Bearer", e: Evidence{ProxyAuthorization: "Bearer abc"}, reason: ReasonCredentialsWrong, detail: "not Basic"},
+	{name: "no base64", e: Evidence{ProxyAuthorization: "Basic ???"}, reason: ReasonCredentialsWrong},
+	{name: "no colon", e: Evidence{ProxyAuthorization: "Basic " + base64.StdEncoding.EncodeToString([]byte("al"))}, reason: ReasonCredentialsWrong},
+	{name: "no user", e: Evidence{ProxyAuthorization: basic("", "pw-")}, reason: ReasonCredentialsWrong},
+	{name: "control octet", e: Evidence{ProxyAuthorization: basic("al", "pw-al\n")}, reason: ReasonCredentialsWrong},
+	{name: "far too long", e: Evidence{ProxyAuthorization: basic("al", strings.Repeat("x", 5000))}, reason: ReasonCredentialsWrong},
+
+	// Certificates.
+	{name: "certificate", e: Evidence{CertificateNames: []string{"x", "delta.corp"}}, agent: "delta", by: "client_certificate"},
+	{name: "certificate, browser", e: Evidence{CertificateNames: []string{"delta.corp"}, UserAgent: browser}, agent: "delta", by: "client_certificate"},
+	{name: "certificate, other's User-Agent", e: Evidence{CertificateNames: []string{"delta.corp"}, UserAgent: "mybot"}, agent: "delta", reason: ReasonUserAgentConflict, detail: "client certificate"},
+	{name: "certificate of nobody", e: Evidence{CertificateNames: []string{"x"}}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "certificate goes before source", e: Evidence{CertificateNames: []string{"delta.corp"}, Source: netip.MustParseAddr("10.5.1.1")}, agent: "delta", by: "client_certificate"},
+	{name: "credential goes before certificate", e: Evidence{CertificateNames: []string{"delta.corp"}, ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
+
+	// Sources.
+	{name: "range", e: Evidence{Source: netip.MustParseAddr("10.5.200.1"), UserAgent: "curl/8"}, agent: "office", by: "source"},
+	{name: "range, IPv6 with zone", e: Evidence{Source: netip.MustParseAddr("2001:db8:5::1%eth0")}, agent: "office", by: "source"},
+	{name: "range and User-Agent go before range", e: Evidence{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", by: "source+user_agent"},
+	{name: "range, other's User-Agent", e: Evidence{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OpenBot/1"}, agent: "office", reason: ReasonUserAgentConflict, detail: `the source is that of agent "office"`},
+	{name: "User-Agent without its range", e: Evidence{Source: netip.MustParseAddr("10.6.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", reason: ReasonAgentMismatch, detail: "source differs"},
+
+	// User-Agents alone: whole tokens, never parts (features.md pitfall 9).
+	{name: "product", e: Evidence{UserAgent: "OpenBot/1.0 (+https://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product in comment", e: Evidence{UserAgent: "Mozilla/5.0 (compatible; openbot/1.0)"}, agent: "Open", by: "user_agent"},
+	{name: "second product", e: Evidence{UserAgent: "curl/8 mybot"}, agent: "mybot", by: "user_agent"},
+	{name: "first of two wins", e: Evidence{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},
+	{name: "pattern", e: Evidence{UserAgent: "the SPECIAL crawler, v2"}, agent: "globbed", by: "user_agent"},
+	{name: "product goes before pattern", e: Evidence{UserAgent: "mybot special crawler"}, agent: "mybot", by: "user_agent"},
+	{name: "bot is not mybot", e: Evidence{UserAgent: "bot/1.0"}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "mybotx is not mybot", e: Evidence{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "fallback token is no name", e: Evidence{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},
+
+	// Nobody: 407 as some agent is told by credential.
+	{name: "nothing", e: Evidence{}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "browser", e: Evidence{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
+	// A name that needs a credential is never had for nothing.
+	{name: "other's name without credential", e: Evidence{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "told by its credentials"},
+	{name: "token without credential", e: Evidence{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
+}
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Unidentified{UnidentifiedDefault, UnidentifiedDeny, UnidentifiedAllow} {
+		id := company(t, policy)
+		for _, tt := range identityCases {
+			t.Run(fmt.Sprint(policy, " ", tt.name), func(t *testing.T) {
+				t.Parallel()
+				want := tt.reason
+				if policy == UnidentifiedAllow && tt.open != "" {
+					want = ""
+				}
+				i := id.Identify(t.Context(), tt.e)
+				reason, detail, refused := i.Refused()
+				if reason != want || refused != (want != "") || !strings.Contains(detail, tt.detail) {
+					t.Errorf("refused %t, %q: %q; want %q: %q", refused, reason, detail, want, tt.detail)
+				}
+				if i.Agent != tt.agent {
+					t.Errorf("agent %q, want %q", i.Agent, tt.agent)
+				}
+				if !refused && i.IdentifiedBy != tt.by {
+					t.Errorf("identified by %q, want %q", i.IdentifiedBy, tt.by)
+				}
+				if (i.Config != nil) != (tt.agent != "") || i.Config != nil && i.Config.Name != tt.agent {
+					t.Errorf("config %+v", i.Config)
+				}
+			})
+		}
+	}
+}
+
+// The inside of a tunnel has the CONNECT's evidence and its own User-Agent: whatever is
+// accepted in one request is accepted so, whatever CONNECT said of itself.
+func TestTunnelThenInner(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
+		id := company(t, policy)
+		for _, tt := range identityCases {
+			t.Run(fmt.Sprint(policy, " ", tt.name), func(t *testing.T) {
+				t.Parallel()
+				want := id.Identify(t.Context(), tt.e)
+				wantReason, _, _ := want.Refused()
+				connect := tt.e
+				connect.UserAgent = "Go-http-client/1.1"
+				tunnel := id.Tunnel(t.Context(), connect)
+				reason, _, refused := tunnel.Refused()
+				if refused != (wantReason == ReasonCredentialsWrong) {
+					t.Fatalf("CONNECT refused %t for %q; the request for %q", refused, reason, wantReason)
+				}
+				got := id.Inner(tunnel, tt.e.UserAgent)
+				reason, _, _ = got.Refused()
+				switch wantReason {
+				case ReasonCredentialsMissing:
+					// 407 means nothing to a client that believes to talk with the origin.
+					if reason != ReasonUnidentified && reason != ReasonAgentMismatch {
+						t.Errorf("inside refused for %q", reason)
+					}
+				default:
+					if reason != wantReason || got.Agent != want.Agent || got.IdentifiedBy != want.IdentifiedBy {
+						t.Errorf("inside %q by %q %q, want %q by %q %q",
+							got.Agent, got.IdentifiedBy, reason, want.Agent, want.IdentifiedBy, wantReason)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Clients that wait for 407 (Java, Apache, okhttp) send credentials with CONNECT only: it
+// is the place to ask, but only if nobody could be accepted without.
+func TestTunnelAsksForCredentials(t *testing.T) {
+	t.Parallel()
+	withCredential := Agent{Name: "a", Credentials: []string{"u"}}
+	for _, tt := range []struct {
+		name   string
+		agents []Agent
+		policy Unidentified
+		e      Evidence
+		want   Reason
+	}{
+		{"credentials only", []Agent{withCredential}, UnidentifiedDefault, Evidence{UserAgent: "a"}, ReasonCredentialsMissing},
+		{"unidentified allowed", []Agent{withCredential}, UnidentifiedAllow, Evidence{}, ""},
+		{"some by User-Agent", []Agent{withCredential, {Name: "b"}}, UnidentifiedDeny, Evidence{}, ""},
+		{"in a range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{Source: netip.MustParseAddr("10.0.0.1")}, ""},
+		{"outside of the range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{Source: netip.MustParseAddr("11.0.0.1")}, ReasonCredentialsMissing},
+		{"with a certificate", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}}}, UnidentifiedDeny, Evidence{CertificateNames: []string{"c"}}, ""},
+		{"certificate, wrong range", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}, From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{CertificateNames: []string{"c"}}, ReasonCredentialsMissing},
+		{"no credentials at all", []Agent{{Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{}, ""},
+	} {
+		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, Unidentified: tt.policy})
+		if got, _, _ := id.Tunnel(t.Context(), tt.e).Refused(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// One certificate with the names of two agents cannot be foreseen at load.
+func TestIdentifyAmbiguousCertificate(t *testing.T) {
+	t.Parallel()
+	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{
+		{Name: "a", ClientCertificates: []string{"a.corp", "a2.corp"}},
+		{Name: "b", ClientCertificates: []string{"b.corp"}},
+		{Name: "c", ClientCertificates: []string{"b.corp"}, UserAgents: []string{"C"}},
+	}})
+	for _, tt := range []struct {
+		names  []string
+		field  string
+		agent  string
+		reason Reason
+	}{
+		{[]string{"a.corp", "b.corp"}, "", "a", ReasonAmbiguousAgent},
+		{[]string{"a.corp", "a2.corp"}, "", "a", ""},
+		{[]string{"a.corp", "b.corp"}, "C/1", "c", ""}, // stronger evidence
+		{[]string{"b.corp"}, "C/1", "c", ""},
+		{[]string{"b.corp"}, "", "b", ""},
+	} {
+		i := id.Identify(t.Context(), Evidence{CertificateNames: tt.names, UserAgent: tt.field})
+		if reason, detail, _ := i.Refused(); reason != tt.reason || i.Agent != tt.agent {
+			t.Errorf("%v %q: %q %q %s", tt.names, tt.field, i.Agent, reason, detail)
+		}
+	}
+}
+
+// An unidentified request that is allowed has no name, but the token its rules are found by.
+func TestUnidentifiedAllowedHasNoName(t *testing.T) {
+	t.Parallel()
+	id := company(t, UnidentifiedAllow)
+	i := id.Identify(t.Context(), Evidence{UserAgent: "ExampleBot/1.0"})
+	if i.Agent != "" || i.IdentifiedBy != "" || !slices.Equal(i.Robots.Tokens, []string{"ExampleBot"}) {
+		t.Errorf("got %+v", i)
+	}
+}
+
+// Names cannot be found out: whether user or password was wrong, the same work is done and
+// the same is said.
+func TestWrongUserIsVerifiedToo(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	id := mustIdentifier(t, IdentifierConfig{
+		Agents: []Agent{{Name: "a", Credentials: []string{"u"}}},
+		Verify: func(_ context.Context, user, _ string) bool { asked = append(asked, user); return user == "ghost" },
+	})
+	var said []string
+	for _, user := range []string{"u", "nobody", "ghost"} {
+		i := id.Identify(t.Context(), Evidence{ProxyAuthorization: basic(user, "x")})
+		reason, detail, _ := i.Refused()
+		said = append(said, string(reason)+detail)
+	}
+	if !slices.Equal(asked, []string{"u", "nobody", "ghost"}) || said[0] != said[1] || said[1] != said[2] {
+		t.Errorf("asked %q, said %q", asked, said)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	id := company(t, UnidentifiedDeny)
+	i, ok := id.Named("OPEN")
+	if _, _, refused := i.Refused(); !ok || refused || i.Agent != "Open" || i.IdentifiedBy != "" ||
+		!slices.Equal(i.Robots.Tokens, []string{"OpenBot", "Open"}) {
+		t.Errorf("got %+v %t", i, ok)
+	}
+	if _, ok := id.Named("OpenBot"); ok {
+		t.Error("a token is taken for a name")
+	}
+	if got := id.Agents(); len(got) != 11 || got[0] != "alpha" {
+		t.Errorf("agents %q", got)
+	}
+	free := mustIdentifier(t, IdentifierConfig{})
+	if i, ok := free.Named("ExampleBot"); !ok || i.Agent != "ExampleBot" {
+		t.Errorf("got %+v %t", i, ok)
+	}
+	if _, ok := free.Named("Example Bot"); ok {
+		t.Error("two words are taken for a token")
+	}
+}
+
+// TestIdentityInvariants goes through all combinations of evidence and policy and holds what
+// must never be, by a second, naive look at the configuration.
+func TestIdentityInvariants(t *testing.T) {
+	t.Parallel()
+	authorizations := []string{"", "Basic !", basic("al", "x"), basic("zz", "pw-zz")}
+	for _, user := range []string{"al", "be", "ga", "team"} {
+		authorizations = append(authorizations, basic(user, "pw-"+user))
+	}
+	fields := []string{
+		"", browser, "curl/8", "alpha", "BetaBot/1", "beta", "gamma", "delta", "office", "OfficeNews", "OpenBot", "mybot/2",
+		"special crawler", "TeamA", "TeamB", "OpenBot mybot", "mybot OpenBot", "TeamB TeamA", "Mozilla/5.0 (compatible; TeamA; BetaBot)",
+		"Mozilla/5.0 (compatible; BetaClassic/1)", "mybotmybot", "Unknown/1.0",
+	}
+	sources := []string{"10.3.0.1", "10.5.0.1", "192.0.2.1", "2001:db8:5::9"}
+	certificates := [][]string{nil, {"delta.corp"}, {"other"}}
+	n := 0
+	for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
+		id := company(t, policy)
+		for _, auth := range authorizations {
+			for _, field := range fields {
+				for _, source := range sources {
+					for _, names := range certificates {
+						e := Evidence{UserAgent: field, ProxyAuthorization: auth, Source: netip.MustParseAddr(source), CertificateNames: names}
+						i := id.Identify(t.Context(), e)
+						if err := naive(id, policy, e, i); err != "" {
+							t.Errorf("%+v: %s; got %+v", e, err, i)
+						}
+						n++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d combinations", n)
+}
+
+// naive says what is wrong with an identity, or "".
+func naive(id *Identifier, policy Unidentified, e Evidence, i Identity) string {
+	user, password, parsed := basicCredentials(e.ProxyAuthorization)
+	right := parsed && password == "pw-"+user && slices.Contains([]string{"al", "be", "ga", "team"}, user)
+	reason, _, refused := i.Refused()
+	wrong := e.ProxyAuthorization != "" && !right
+	switch {
+	case wrong != (reason == ReasonCredentialsWrong):
+		return "wrong credentials and their refusal must go together"
+	case reason == ReasonCredentialsMissing && e.ProxyAuthorization != "":
+		return "credentials are called missing and are there"
+	case !refused && i.Agent == "" && policy != UnidentifiedAllow:
+		return "unidentified and accepted"
+	case !refused && i.Agent == "" && right:
+		return "a credential was ignored"
+	}
+	// Whom does the header name, as a product? The first counts.
+	var owners []string
+	products(e.UserAgent, func(p string) bool {
+		for _, a := range id.agents {
+			own := append([]string{a.Name}, a.UserAgents...)
+			if len(a.Tokens) > 0 {
+				own[0] = a.Tokens[0]
+			}
+			if containsFold(own, p) {
+				owners = append(owners, a.Name)
+			}
+		}
+		return len(owners) == 0
+	})
+	if !refused && len(owners) > 0 && !slices.Contains(owners, i.Agent) {
+		return fmt.Sprintf("accepted with the User-Agent of %q", owners)
+	}
+	if refused || i.Config == nil {
+		return ""
+	}
+	// All that the block names must hold.
+	a := i.Config
+	inRange := slices.ContainsFunc(a.From, func(p netip.Prefix) bool { return p.Contains(e.Source) })
+	_, hasCertificate := common(a.ClientCertificates, e.CertificateNames)
+	switch {
+	case len(a.Credentials) > 0 && !(right && slices.Contains(a.Credentials, user)):
+		return "accepted without its credential"
+	case right && !slices.Contains(a.Credentials, user):
+		return "accepted against the credential"
+	case len(a.From) > 0 && !inRange:
+		return "accepted from outside of its range"
+	case len(a.ClientCertificates) > 0 && !hasCertificate:
+		return "accepted without its certificate"
+	case len(a.UserAgents) > 0 && e.UserAgent == "":
+		return "accepted without User-Agent"
+	}
+	return ""
+}

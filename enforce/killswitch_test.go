@@ -1,0 +1,224 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestKillSwitch(t *testing.T) {
+	t.Parallel()
+	var k KillSwitch
+	site, other := mustOrigin(t, "https://a.example.com"), mustOrigin(t, "http://other.test")
+	stopped := func(want string) {
+		t.Helper()
+		got := ""
+		for _, agent := range []string{"", "Acme"} {
+			for _, o := range []string{"https://a.example.com", "http://other.test"} {
+				if _, ok := k.Match(mustOrigin(t, o), agent); ok {
+					got += "x"
+				} else {
+					got += "."
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("stopped %q, want %q; in force: %v", got, want, k.List())
+		}
+	}
+	stopped("....")
+	set := func(order Kill) {
+		t.Helper()
+		if err := k.Set(order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(Kill{Scope: KillHost, Value: "*.EXAMPLE.com", By: "eve", Reason: "complaint 12", At: now})
+	stopped("x.x.")
+	if order, _ := k.Match(site, ""); order.Value != "*.example.com" || order.By != "eve" || order.Reason != "complaint 12" || !order.At.Equal(now) {
+		t.Errorf("order %+v", order)
+	}
+	set(Kill{Scope: KillAgent, Value: "acme"})
+	stopped("x.xx")
+	set(Kill{Scope: KillAll})
+	stopped("xxxx")
+	if order, ok := k.Lift(KillAll, ""); !ok || order.Scope != KillAll {
+		t.Errorf("lifted %+v %t", order, ok)
+	}
+	stopped("x.xx")
+	if _, ok := k.Lift(KillAgent, "ACME"); !ok {
+		t.Error("the agent's order was not found in another case")
+	}
+	stopped("x.x.")
+	if _, ok := k.Lift(KillHost, "example.com"); ok {
+		t.Error("another pattern was lifted")
+	}
+	set(Kill{Scope: KillHost, Value: "*.example.com", Reason: "again"})
+	if list := k.List(); len(list) != 1 || list[0].Reason != "again" {
+		t.Errorf("an order with the same value does not replace: %+v", list)
+	}
+	if _, ok := k.Lift(KillHost, "*.example.COM"); !ok {
+		t.Error("the host's order was not found in another case")
+	}
+	stopped("....")
+	if _, ok := k.Lift("nonsense", "x"); ok {
+		t.Error("nonsense was lifted")
+	}
+	if _, ok := (*KillSwitch)(nil).Match(other, "a"); ok {
+		t.Error("no kill switch stops")
+	}
+}
+
+func TestKillSwitchRefuses(t *testing.T) {
+	t.Parallel()
+	var k KillSwitch
+	for _, order := range []Kill{
+		{}, {Scope: "everything"}, {Scope: KillAll, Value: "x"}, {Scope: KillHost}, {Scope: KillHost, Value: ".x"},
+		{Scope: KillAgent}, {Scope: KillAgent, Value: "a\n"}, {Scope: KillAgent, Value: strings.Repeat("a", 129)},
+		{Scope: KillAll, By: "a\r"}, {Scope: KillAll, Reason: strings.Repeat("a", 201)},
+	} {
+		if err := k.Set(order); err == nil {
+			t.Errorf("%+v: accepted", order)
+		}
+	}
+	if len(k.List()) != 0 {
+		t.Error("a refused order is in force")
+	}
+}
+
+func TestKillSwitchIsBounded(t *testing.T) {
+	t.Parallel()
+	var k KillSwitch
+	f := killFile{Version: killFileVersion}
+	for i := range maxKills {
+		f.Kills = append(f.Kills, Kill{Scope: KillAgent, Value: fmt.Sprint("a", i)})
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &k); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Set(Kill{Scope: KillAgent, Value: "more"}); !errors.Is(err, ErrTooManyKills) {
+		t.Errorf("got %v", err)
+	}
+	if err := k.Set(Kill{Scope: KillAgent, Value: "A7"}); err != nil {
+		t.Errorf("replacing one: %v", err)
+	}
+}
+
+func TestKillSwitchSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	var before, after KillSwitch
+	for _, order := range []Kill{
+		{Scope: KillHost, Value: "bücher.example:8080", By: "eve", Reason: "why", At: now},
+		{Scope: KillAgent, Value: "Acme", At: now.Add(time.Second)},
+	} {
+		if err := before.Set(order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := json.Marshal(&before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"version":1,"kills":[{"scope":"host","value":"xn--bcher-kva.example:8080","by":"eve","reason":"why",` +
+		`"at":"2026-11-21T12:00:00Z"},{"scope":"agent","value":"Acme","at":"2026-11-21T12:00:01Z"}]}`
+	if string(data) != want {
+		t.Errorf("stored as %s\nwant      %s", data, want)
+	}
+	if err := json.Unmarshal(data, &after); err != nil {
+		t.Fatal(err)
+	}
+	if _, stopped := after.Match(mustOrigin(t, "http://xn--bcher-kva.example:8080"), ""); !stopped || len(after.List()) != 2 {
+		t.Errorf("after restart: %+v", after.List())
+	}
+	if data, err := json.Marshal(new(KillSwitch)); err != nil || string(data) != `{"version":1,"kills":[]}` {
+		t.Errorf("empty: %s %v", data, err)
+	}
+}
+
+// What cannot be read changes nothing: half of the orders would be none.
+func TestKillSwitchRefusesDamagedState(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{
+		``, `null1`, `[]`, `{}`, `{"version":2,"kills":[]}`, `{"version":1,"kills":[{"scope":"al"}]}`,
+		`{"version":1,"kills":[{"scope":"host","value":"a..b"}]}`,
+		`{"version":1,"kills":[{"scope":"all"},{"scope":"all"}]}`,
+		`{"version":1,"kills":[{"scope":"agent","value":"a"},{"scope":"agent","value":"A"}]}`,
+		`{"version":1,"kills":[{"scope":"all"},{"scope":"host"}]}`,
+	} {
+		var k KillSwitch
+		if err := k.Set(Kill{Scope: KillAgent, Value: "kept"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.UnmarshalJSON([]byte(data)); err == nil {
+			t.Errorf("%s: accepted", data)
+		}
+		if list := k.List(); len(list) != 1 || list[0].Value != "kept" {
+			t.Errorf("%s: changed to %+v", data, list)
+		}
+	}
+}
+
+// Who holds a connection open is woken by every change, also by one between asking and waiting.
+func TestKillSwitchWakes(t *testing.T) {
+	t.Parallel()
+	var k KillSwitch
+	o := mustOrigin(t, "http://example.com")
+	woken := make(chan struct{})
+	ready := make(chan struct{})
+	go func() {
+		defer close(woken)
+		for first := true; ; first = false {
+			changed := k.Changed()
+			if _, stopped := k.Match(o, ""); stopped {
+				return
+			}
+			if first {
+				close(ready)
+			}
+			<-changed
+		}
+	}()
+	<-ready
+	for _, order := range []Kill{{Scope: KillAgent, Value: "a"}, {Scope: KillHost, Value: "example.com"}} {
+		if err := k.Set(order); err != nil {
+			t.Error(err)
+		}
+	}
+	<-woken // the test's own time limit is the bound
+}
+
+func TestKillSwitchConcurrently(t *testing.T) {
+	t.Parallel()
+	var k KillSwitch
+	o := mustOrigin(t, "http://h5.example")
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				host := fmt.Sprintf("h%d.example", (g*50+i)%10)
+				if err := k.Set(Kill{Scope: KillHost, Value: host}); err != nil {
+					t.Error(err)
+				}
+				k.Match(o, "a")
+				k.Changed()
+				k.Lift(KillHost, host)
+			}
+		})
+	}
+	wg.Wait()
+	// Each writer ends with lifting: an order can only be left where two writers had one host.
+	for _, order := range k.List() {
+		k.Lift(order.Scope, order.Value)
+	}
+	if _, stopped := k.Match(o, ""); stopped {
+		t.Error("still stopped")
+	}
+}

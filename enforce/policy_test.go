@@ -1,0 +1,223 @@
+package enforce
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPolicyMode(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, PolicyConfig{
+		Mode:       ModeReport,
+		AgentModes: map[string]Mode{"Acme": ModeEnforce, "own": ModeOff},
+		HostModes: []HostMode{
+			{Hosts: []string{"*.corp.example", "corp.example"}, Mode: ModeOff},
+			{Hosts: []string{"strict.corp.example", "*:8443"}, Mode: ModeEnforce},
+		},
+	})
+	for _, tt := range []struct {
+		url, agent string
+		want       Mode
+	}{
+		{"http://example.com", "", ModeReport},
+		{"http://example.com", "other", ModeReport},
+		{"http://example.com", "ACME", ModeEnforce},
+		{"http://example.com", "own", ModeOff},
+		{"http://a.corp.example", "acme", ModeOff},
+		{"http://corp.example", "", ModeOff},
+		{"http://strict.corp.example", "own", ModeEnforce},
+		{"https://a.corp.example:8443", "", ModeOff}, // a name is closer than a port
+		{"https://example.com:8443", "own", ModeEnforce},
+	} {
+		if got := p.Mode(mustOrigin(t, tt.url), tt.agent); got != tt.want {
+			t.Errorf("%s for %q: %s, want %s", tt.url, tt.agent, got, tt.want)
+		}
+	}
+	if (*Policy)(nil).Mode(mustOrigin(t, "http://example.com"), "a") != ModeEnforce || new(Policy).Mode(mustOrigin(t, "http://a"), "") != ModeEnforce {
+		t.Error("no policy does not enforce")
+	}
+}
+
+func TestPolicyDenied(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, PolicyConfig{Deny: []string{"*.bad.example", "worse.example:8080"}})
+	for url, want := range map[string]string{
+		"http://a.bad.example":       "*.bad.example",
+		"http://bad.example":         "",
+		"http://worse.example":       "",
+		"http://worse.example:8080":  "worse.example:8080",
+		"https://worse.example:8080": "worse.example:8080",
+	} {
+		if got, denied := p.Denied(mustOrigin(t, url)); got.String() != want || denied != (want != "") {
+			t.Errorf("%s: %q %t, want %q", url, got, denied, want)
+		}
+	}
+	if _, denied := (*Policy)(nil).Denied(mustOrigin(t, "http://a")); denied {
+		t.Error("no policy denies")
+	}
+}
+
+func TestPolicyConnect(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, PolicyConfig{
+		ConnectDefault: ConnectDeny,
+		Connect: []ConnectRule{
+			{Choice: ConnectTunnel, Hosts: []string{"*.bank.example"}},
+			{Choice: ConnectDeny, Hosts: []string{"www.bank.example", "*:8443"}},
+			{Choice: ConnectIntercept},
+		},
+	})
+	for url, want := range map[string]Connect{
+		"https://example.com":           ConnectIntercept,
+		"https://www.bank.example":      ConnectTunnel, // the first rule, not the closest
+		"https://www.bank.example:8443": ConnectTunnel,
+		"https://example.com:8443":      ConnectDeny,
+	} {
+		if got := p.Connect(mustOrigin(t, url)); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+	if (*Policy)(nil).Connect(mustOrigin(t, "https://a")) != ConnectDeny || new(Policy).Connect(mustOrigin(t, "https://a")) != ConnectDeny {
+		t.Error("no policy opens tunnels")
+	}
+	if Connect(9).String() != "deny" {
+		t.Error("an unknown choice is not called deny")
+	}
+}
+
+func TestPolicyExempt(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, PolicyConfig{Exceptions: []Exception{
+		{Hosts: []string{"partner.example", "*.partner.example"}, Reason: "contract 7"},
+		{Hosts: []string{"paths.example"}, Paths: []string{"/open/", "/a?x=", "/café"}, Reason: "paths"},
+		{Hosts: []string{"agents.example"}, Agents: []string{"Acme"}, Reason: "agents"},
+		{Hosts: []string{"time.example"}, Until: now.Add(time.Second), Reason: "time"},
+		{Hosts: []string{"over.example"}, Until: now, Reason: "over"},
+		{Hosts: []string{"bare.example"}, Paths: []string{"/x"}},
+		{Hosts: []string{"two.example"}, Paths: []string{"/one"}, Reason: "first"},
+		{Hosts: []string{"*.example"}, Agents: []string{"Wide"}, Reason: "second"},
+	}})
+	for _, tt := range []struct{ url, path, agent, want string }{
+		{"http://partner.example", "/any/path", "", "partner.example: contract 7"},
+		{"https://a.b.partner.example:8443", "/", "x", "partner.example: contract 7"},
+		{"http://partner.example", "", "", "partner.example: contract 7"}, // a tunnel
+		{"http://partner.example", "/../x", "", "partner.example: contract 7"},
+		{"http://paths.example", "/open/", "", "paths.example: paths"},
+		{"http://paths.example", "/open/x?y", "", "paths.example: paths"},
+		{"http://paths.example", "/open", "", ""},
+		{"http://paths.example", "/Open/", "", ""},
+		{"http://paths.example", "/a?x=1", "", "paths.example: paths"},
+		{"http://paths.example", "/caf%C3%A9/menu", "", "paths.example: paths"},
+		{"http://paths.example", "", "", ""}, // a tunnel
+		{"http://paths.example", "/other", "", ""},
+		// What an origin resolves to another place has no prefix.
+		{"http://paths.example", "/open/../private", "", ""},
+		{"http://paths.example", "/open/..", "", ""},
+		{"http://paths.example", "/open/%2e%2E/private", "", ""},
+		{"http://paths.example", "/open/.%2e/private", "", ""},
+		{"http://paths.example", "/open/..%2fprivate", "", ""},
+		{"http://paths.example", "/open/..%5Cprivate", "", ""},
+		{"http://paths.example", `/open/..\private`, "", ""},
+		{"http://paths.example", "/open/./x", "", ""},
+		{"http://paths.example", "/open/...", "", "paths.example: paths"},
+		{"http://paths.example", "/open/..a/.b/c..", "", "paths.example: paths"},
+		{"http://paths.example", "/open/x?y=/../z", "", "paths.example: paths"},
+		{"http://agents.example", "/", "acme", "agents.example: agents"},
+		{"http://agents.example", "/", "", ""},
+		{"http://agents.example", "/", "AcmeNews", ""},
+		{"http://time.example", "/", "", "time.example: time"},
+		{"http://over.example", "/", "", ""},
+		{"http://bare.example", "/x/y", "", "bare.example /x"},
+		{"http://two.example", "/one", "wide", "two.example: first"},
+		{"http://two.example", "/two", "wide", "*.example: second"},
+		{"http://else.test", "/", "", ""},
+	} {
+		got, ok := p.Exempt(mustOrigin(t, tt.url), tt.path, tt.agent, now)
+		if got != tt.want || ok != (tt.want != "") {
+			t.Errorf("%s%s for %q: %q %t, want %q", tt.url, tt.path, tt.agent, got, ok, tt.want)
+		}
+	}
+	if _, ok := (*Policy)(nil).Exempt(mustOrigin(t, "http://a"), "/", "", now); ok {
+		t.Error("no policy makes an exception")
+	}
+}
+
+func TestParseUntil(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"2026-12-31":                "2027-01-01T00:00:00Z", // the day is included
+		"2026-12-31T12:00:00Z":      "2026-12-31T12:00:00Z",
+		"2026-12-31T12:00:00+02:00": "2026-12-31T10:00:00Z",
+		"31.12.2026":                "",
+		"2026-13-01":                "",
+		"":                          "",
+	} {
+		got, err := ParseUntil(s)
+		if (err == nil) != (want != "") || err == nil && got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q: %v %v, want %q", s, got, err, want)
+		}
+	}
+}
+
+func TestNewPolicyRefuses(t *testing.T) {
+	t.Parallel()
+	agents := []string{"Acme"}
+	for name, tt := range map[string]struct {
+		cfg  PolicyConfig
+		want string
+	}{
+		"mode":                   {PolicyConfig{Mode: 3}, "mode 3 does not exist"},
+		"agent mode":             {PolicyConfig{AgentModes: map[string]Mode{"a": 9}}, "mode 9"},
+		"mode of unknown agent":  {PolicyConfig{Agents: agents, AgentModes: map[string]Mode{"Amce": ModeOff}}, `there is no agent "Amce"`},
+		"agent mode twice":       {PolicyConfig{AgentModes: map[string]Mode{"a": 0, "A": 1}}, "given twice"},
+		"host mode":              {PolicyConfig{HostModes: []HostMode{{[]string{"a"}, 7}}}, "mode 7"},
+		"host mode, no host":     {PolicyConfig{HostModes: []HostMode{{nil, ModeOff}}}, "names no host"},
+		"host mode, bad host":    {PolicyConfig{HostModes: []HostMode{{[]string{".a"}, ModeOff}}}, `".a"`},
+		"host mode twice":        {PolicyConfig{HostModes: []HostMode{{[]string{"a"}, 0}, {[]string{"A"}, 1}}}, `mode of host "a" is given twice`},
+		"deny":                   {PolicyConfig{Deny: []string{"http://a"}}, `deny: host pattern "http://a"`},
+		"deny twice":             {PolicyConfig{Deny: []string{"*.a", "*.A"}}, `"*.a" is given twice`},
+		"except nothing":         {PolicyConfig{Exceptions: []Exception{{}}}, "names no host"},
+		"except bad host":        {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a b"}}}}, "except a b"},
+		"except relative path":   {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"x"}}}}, "start with a slash"},
+		"except pattern as path": {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/*.pdf"}}}}, "plain prefix"},
+		"except dot segment":     {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/a/%2e%2e/b"}}}}, "dot segment"},
+		"except long path":       {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/" + strings.Repeat("x", 256)}}}}, "longer"},
+		"except unknown agent":   {PolicyConfig{Agents: agents, Exceptions: []Exception{{Hosts: []string{"a"}, Agents: []string{"b"}}}}, `no agent "b"`},
+		"except two-line reason": {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Reason: "x\ny"}}}, "one line"},
+		"connect":                {PolicyConfig{Connect: []ConnectRule{{Choice: 5}}}, "does not exist"},
+		"connect default":        {PolicyConfig{ConnectDefault: 5, Connect: []ConnectRule{{Hosts: []string{"a"}}}}, "does not exist"},
+		"connect bad host":       {PolicyConfig{Connect: []ConnectRule{{ConnectTunnel, []string{"*a"}}}}, "connect tunnel"},
+		"connect twice":          {PolicyConfig{Connect: []ConnectRule{{ConnectTunnel, []string{"a"}}, {ConnectDeny, []string{"a"}}}}, `"a" is given twice`},
+		"connect after all":      {PolicyConfig{Connect: []ConnectRule{{Choice: ConnectTunnel}, {ConnectDeny, []string{"a"}}}}, "never reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := NewPolicy(tt.cfg, now)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestNewPolicyWarns(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		x    Exception
+		want []string
+	}{
+		{Exception{Hosts: []string{"a"}, Until: now.Add(time.Hour), Reason: "r"}, nil},
+		{Exception{Hosts: []string{"a"}, Reason: "r"}, []string{"a: r: has no end"}},
+		{Exception{Hosts: []string{"a", "b"}, Paths: []string{"/x"}, Until: now.Add(time.Hour)}, []string{"a b /x: has no reason"}},
+		{Exception{Hosts: []string{"a"}, Until: now, Reason: "r"}, []string{"ended at 2026-11-21T12:00:00Z"}},
+	} {
+		_, warnings, err := NewPolicy(PolicyConfig{Exceptions: []Exception{tt.x}}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(warnings) != len(tt.want) || len(warnings) > 0 && !strings.Contains(warnings[0], tt.want[0]) {
+			t.Errorf("%+v: %q, want %q", tt.x, warnings, tt.want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package enforce
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/egress"
+)
+
+func TestReasonsAreClosedAndNamed(t *testing.T) {
+	t.Parallel()
+	seen := make(map[Reason]bool)
+	for _, r := range Reasons() {
+		if seen[r] {
+			t.Errorf("%s: twice in the set", r)
+		}
+		seen[r] = true
+		if !regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`).MatchString(string(r)) {
+			t.Errorf("%q is not snake_case", r)
+		}
+		if !r.Valid() {
+			t.Errorf("%s: not valid", r)
+		}
+		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
+			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
+		}
+		if r.Title() == "" || strings.HasSuffix(r.Title(), ".") || ascii(r.Title(), 80) != r.Title() {
+			t.Errorf("%s: title %q", r, r.Title())
+		}
+		if noHint := r.Allows() || r == ReasonCanceled; noHint != (r.Hint() == "") {
+			t.Errorf("%s: hint %q", r, r.Hint())
+		}
+		if r.Allows() && (r.Hard() || r.Failure() || r.ProxyError() != "" || r.Status() != http.StatusOK) {
+			t.Errorf("%s: allows and is hard, a failure, or has an error", r)
+		}
+	}
+}
+
+func TestDESIGN4StatusOfEachReason(t *testing.T) {
+	t.Parallel()
+	want := map[int][]Reason{
+		400: {ReasonBadTarget, ReasonClientBody},
+		403: {
+			ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
+			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,
+			ReasonUserAgentConflict, ReasonAmbiguousAgent, ReasonForbiddenAddress, ReasonForbiddenPort,
+			ReasonOwnListener, ReasonCrawlDelay,
+		},
+		407: {ReasonCredentialsMissing, ReasonCredentialsWrong},
+		408: {ReasonClientTimeout},
+		413: {ReasonClientTooLarge},
+		421: {ReasonMisdirected},
+		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff},
+		499: {ReasonCanceled},
+		500: {ReasonInternal},
+		504: {ReasonDNSTimeout, ReasonConnectionTimeout, ReasonTimeout, ReasonStalled},
+	}
+	for _, r := range Reasons() {
+		status := 502
+		switch {
+		case r.Allows():
+			status = 200
+		default:
+			for s, reasons := range want {
+				if slices.Contains(reasons, r) {
+					status = s
+				}
+			}
+		}
+		if r.Status() != status {
+			t.Errorf("%s: status %d, want %d", r, r.Status(), status)
+		}
+		if status == 502 && !r.Failure() {
+			t.Errorf("%s: a judgement with status 502", r)
+		}
+	}
+}
+
+// Clients retry 502, 503 and 504 at once and without end (clients.md 15): no rule may be
+// told so. 503 is nobody's.
+func TestClients15JudgementsAreNotRetried(t *testing.T) {
+	t.Parallel()
+	for _, r := range Reasons() {
+		if s := r.Status(); s == 503 || !r.Failure() && s >= 500 {
+			t.Errorf("%s has status %d", r, s)
+		}
+	}
+}
+
+// The registry of RFC 9209 section 2.3.
+func TestRFC9209_2_3_ErrorTypes(t *testing.T) {
+	t.Parallel()
+	registered := strings.Fields(`dns_timeout dns_error destination_not_found destination_unavailable
+		destination_ip_prohibited destination_ip_unroutable connection_refused connection_terminated
+		connection_timeout connection_read_timeout connection_write_timeout connection_limit_reached
+		tls_protocol_error tls_certificate_error tls_alert_received http_request_error http_request_denied
+		http_response_incomplete http_response_header_section_size http_response_header_size
+		http_response_body_size http_response_trailer_section_size http_response_trailer_size
+		http_response_transfer_coding http_response_content_coding http_response_timeout http_upgrade_failed
+		http_protocol_error proxy_internal_response proxy_internal_error proxy_configuration_error
+		proxy_loop_detected`)
+	for _, r := range Reasons() {
+		if none := r.Allows() || r == ReasonCanceled; none {
+			if r.ProxyError() != "" {
+				t.Errorf("%s: error type %q for nobody", r, r.ProxyError())
+			}
+		} else if !slices.Contains(registered, r.ProxyError()) {
+			t.Errorf("%s: error type %q is not registered", r, r.ProxyError())
+		}
+	}
+}
+
+func TestUnknownReasonIsInternal(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Reason{"", "allowed", "no-rule"} {
+		if r.Valid() || r.Allows() || !r.Failure() || !r.Hard() || r.Status() != 500 || r.Slug() != "internal" {
+			t.Errorf("%q is not taken for internal", r)
+		}
+	}
+}
+
+// Every failure of sending has a reason with the same name, status and error type, so that
+// the caller translates by name.
+func TestEgressKindsAreReasons(t *testing.T) {
+	t.Parallel()
+	kinds := 0
+	for k := egress.Kind(0); k == 0 || k.String() != egress.Kind(0).String(); k++ {
+		kinds++
+		r := Reason(k.String())
+		if k == egress.KindClientGone {
+			r = ReasonCanceled
+		}
+		if !r.Valid() || r.Allows() {
+			t.Errorf("%s: no reason to refuse", k)
+		}
+		if r.Status() != k.Status() || r.ProxyError() != k.Token() {
+			t.Errorf("%s: %d %q, the kind has %d %q", r, r.Status(), r.ProxyError(), k.Status(), k.Token())
+		}
+	}
+	if kinds < 20 {
+		t.Errorf("only %d kinds seen", kinds)
+	}
+}
+
+func TestHardReasonsHoldInEveryMode(t *testing.T) {
+	t.Parallel()
+	soft := []Reason{
+		ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
+		ReasonUnidentified, ReasonCredentialsMissing, ReasonAgentMismatch, ReasonUserAgentConflict, ReasonAmbiguousAgent,
+	}
+	for _, r := range Reasons() {
+		if want := !r.Allows() && !slices.Contains(soft, r); r.Hard() != want {
+			t.Errorf("%s: hard %t, want %t", r, r.Hard(), want)
+		}
+	}
+}
