@@ -15,7 +15,7 @@ var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 //   - All else, so also a good answer past its TTL that nobody tried to renew:
 //     nothing. Who answers requests asks [Policy.Fresh] first, with the same now.
 func (p Policy) Access(r Record, now time.Time) Access {
-	p, now = p.normal(), wall(now)
+	now = wall(now)
 	switch {
 	case p.inForce(&r, now):
 		return p.goodAccess(&r)
@@ -26,9 +26,9 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	}
 }
 
-func (p Policy) goodAccess(r *Record) Access {
+func (p *Policy) goodAccess(r *Record) Access {
 	if r.State == StateRules {
-		if text, _ := r.Text(); text.whole() {
+		if whole(r.Body, &r.SHA256) {
 			return AccessRules
 		}
 		return AccessDeny
@@ -41,18 +41,18 @@ func (p Policy) goodAccess(r *Record) Access {
 
 // failingAccess is the unreachable part of DESIGN section 3: the four modes over
 // the age of the run and the presence of a copy.
-func (p Policy) failingAccess(r *Record, now time.Time) Access {
+func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	since := r.UnreachableSince
 	if p.Mode >= ModeStrict || since.Before(epoch) {
 		return AccessDeny
 	}
-	text, ok := r.Text()
-	hasCopy := ok && text.whole()
+	hasCopy := r.hasText()
 	age := now.Sub(since)
+	over := age >= p.unreachableFor()
 	switch {
-	case age >= p.UnreachableFor && !hasCopy:
+	case over && !hasCopy:
 		return AccessAllow
-	case age >= p.UnreachableFor,
+	case over,
 		hasCopy && p.Mode == ModeStale,
 		hasCopy && p.Mode == ModeGoogle && age >= googleHold:
 		return AccessLastGood
@@ -67,7 +67,7 @@ func (p Policy) failingAccess(r *Record, now time.Time) Access {
 // [Policy.RefreshDue] calls for an attempt that nobody has to wait for. Beyond
 // that, the last attempt is too old to refuse anybody for it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
-	p, now = p.normal(), wall(now)
+	now = wall(now)
 	if p.inForce(&r, now) {
 		return true
 	}
@@ -75,14 +75,14 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 		return false
 	}
 	due := r.retryAt(now)
-	pause := min(max(due.Sub(r.LastFailure.At), 0), p.RetryMax)
+	pause := min(max(due.Sub(r.LastFailure.At), 0), p.retryMax())
 	return now.Before(due.Add(pause))
 }
 
 // RefreshDue reports whether an attempt is worth making at now: for a good
 // answer from 80 % of its TTL, after a failure from NextAttempt on.
 func (p Policy) RefreshDue(r Record, now time.Time) bool {
-	p, now = p.normal(), wall(now)
+	now = wall(now)
 	if r.failing() {
 		return !now.Before(r.retryAt(now))
 	}
@@ -99,7 +99,7 @@ func (p Policy) RefreshDue(r Record, now time.Time) bool {
 // Access, Fresh, RefreshDue and Next settle by themselves; Settle is for those
 // who show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
-	p, now = p.normal(), wall(now)
+	now = wall(now)
 	if r.State == StateUnreachable || !r.failing() || p.inForce(&r, now) {
 		return r
 	}
@@ -121,7 +121,8 @@ func unreachable(r Record, f Failure) Record {
 		NextAttempt:      r.NextAttempt,
 		LastFailure:      f,
 	}
-	if text, ok := r.Text(); ok && text.whole() {
+	if r.hasText() {
+		text, _ := r.Text()
 		n.LastGood = &text
 	}
 	return n
@@ -132,7 +133,7 @@ func (r *Record) failing() bool { return !r.UnreachableSince.IsZero() }
 
 // inForce reports whether a good answer may be used at now. A date in the future
 // is a wrong clock's: such an answer could outlive its TTL and is not used.
-func (p Policy) inForce(r *Record, now time.Time) bool {
+func (p *Policy) inForce(r *Record, now time.Time) bool {
 	if r.State != StateRules && r.State != StateAbsent {
 		return false
 	}
@@ -141,8 +142,8 @@ func (p Policy) inForce(r *Record, now time.Time) bool {
 
 // goodUntil is FreshUntil, held to the TTL that is configured now and counted
 // from the answer's own date, whatever the record claims.
-func (p Policy) goodUntil(r *Record) time.Time {
-	if limit := r.FetchedAt.Add(p.TTL); r.FreshUntil.After(limit) {
+func (p *Policy) goodUntil(r *Record) time.Time {
+	if limit := r.FetchedAt.Add(p.ttl()); r.FreshUntil.After(limit) {
 		return limit
 	}
 	return r.FreshUntil

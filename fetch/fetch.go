@@ -109,13 +109,6 @@ func New(cfg Config) *Fetcher {
 	return f
 }
 
-func orDefault(d, def time.Duration) time.Duration {
-	if d <= 0 {
-		return def
-	}
-	return d
-}
-
 // Fetch makes one retrieval of the robots.txt of o, with the given User-Agent
 // (none if it is empty or cannot be sent). It never fails: what goes wrong is an
 // unreachable [Outcome]. It returns within Config.Timeout, having kept at most

@@ -207,9 +207,7 @@ func (c *ftpConn) Read(p []byte) (int, error) {
 		}
 		p = p[:min(len(p), maxFTPReplies-c.read)]
 	}
-	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return 0, err
-	}
+	c.SetReadDeadline(time.Now().Add(limit)) //nolint:errcheck,gosec // fails where Read will
 	n, err := c.Conn.Read(p)
 	c.read += n
 	return n, err
@@ -220,8 +218,6 @@ func (c *ftpConn) Write(p []byte) (int, error) {
 	if c.control && strings.HasPrefix(string(p), "RETR ") {
 		c.session.retr.Store(true)
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(c.session.fetcher.headerTimeout)); err != nil {
-		return 0, err
-	}
+	c.SetWriteDeadline(time.Now().Add(c.session.fetcher.headerTimeout)) //nolint:errcheck,gosec // fails where Write will
 	return c.Conn.Write(p)
 }

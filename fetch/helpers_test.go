@@ -117,17 +117,28 @@ func rawServer(tb testing.TB, serve func(net.Conn)) string {
 				return
 			}
 			wg.Go(func() {
-				defer conn.Close()
+				defer hangUp(conn)
 				serve(conn)
 			})
 		}
 	})
 	tb.Cleanup(func() {
-		ln.Close()
+		hangUp(ln)
 		wg.Wait()
 	})
 	return ln.Addr().String()
 }
+
+// The servers of these tests ignore what becomes of their connections: the
+// fetcher may have left at any time.
+
+func say(w io.Writer, s string) { _, _ = io.WriteString(w, s) }
+
+func listen(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+
+func hangUp(c io.Closer) { _ = c.Close() }
+
+func hangUpHard(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) } // with a reset, when it is closed
 
 // replying returns a serve function that reads a request and writes raw.
 func replying(raw string) func(net.Conn) {
@@ -135,7 +146,7 @@ func replying(raw string) func(net.Conn) {
 		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
 			return
 		}
-		io.WriteString(conn, raw)
+		say(conn, raw)
 	}
 }
 
@@ -168,7 +179,7 @@ func pipeTransport(tb testing.TB, serve func(net.Conn)) *http.Transport {
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			servers.Go(func() {
-				defer server.Close()
+				defer hangUp(server)
 				serve(server)
 			})
 			return client, nil

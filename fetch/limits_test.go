@@ -53,7 +53,7 @@ func drip(conn net.Conn, s string, pause time.Duration) {
 func TestExt_Limits(t *testing.T) {
 	t.Parallel()
 	const head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
-	silent := func(conn net.Conn) { io.Copy(io.Discard, conn) }
+	silent := func(conn net.Conn) { listen(conn) }
 	tests := []struct {
 		name  string
 		cfg   Config
@@ -69,33 +69,33 @@ func TestExt_Limits(t *testing.T) {
 		}, 10 * time.Second},
 		{"stalled body", Config{}, func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, head+"User-agent: *\n")
+			say(conn, head+"User-agent: *\n")
 			silent(conn)
 		}, 5 * time.Second},
 		{"stalled body, own limit", Config{StallTimeout: time.Second}, func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, head)
+			say(conn, head)
 			silent(conn)
 		}, time.Second},
 		{"stalled chunk", Config{}, func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
+			say(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
 			silent(conn)
 		}, 5 * time.Second},
 		{"stalled coded body", Config{}, func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n\x1f\x8b")
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n\x1f\x8b")
 			silent(conn)
 		}, 5 * time.Second},
 		{"drip-fed body", Config{}, func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, head)
+			say(conn, head)
 			drip(conn, strings.Repeat("#", 1000), 4*time.Second)
 		}, 20 * time.Second},
 		{"drip-fed redirects", Config{}, func(conn net.Conn) {
 			req := request(conn)
 			time.Sleep(4500 * time.Millisecond)
-			io.WriteString(conn, answer(302, "", "Location: "+req.RequestURI+"x", "Connection: close"))
+			say(conn, answer(302, "", "Location: "+req.RequestURI+"x", "Connection: close"))
 		}, 20 * time.Second},
 		{"drip-fed interim answers", Config{}, func(conn net.Conn) {
 			request(conn)
@@ -123,7 +123,7 @@ func TestExt_SlowIsNotBroken(t *testing.T) {
 		out, took := fetchPipe(t, Config{}, func(conn net.Conn) {
 			request(conn)
 			time.Sleep(9 * time.Second)
-			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
 			drip(conn, "ab", 4900*time.Millisecond)
 		})
 		want{KindRules, ""}.check(t, out)
@@ -138,11 +138,11 @@ func TestExt_SlowIsNotBroken(t *testing.T) {
 func TestExt_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	phases := map[string]func(net.Conn){
-		"header": func(conn net.Conn) { io.Copy(io.Discard, conn) },
+		"header": func(conn net.Conn) { listen(conn) },
 		"body": func(conn net.Conn) {
 			request(conn)
-			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
-			io.Copy(io.Discard, conn)
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+			listen(conn)
 		},
 	}
 	ways := map[string]struct {

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -71,7 +70,7 @@ func TestRFC9309_2_3_1_4_ConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := ln.Addr().String()
-	ln.Close()
+	hangUp(ln)
 	out := fetchReal(t, "http://"+addr)
 	want{KindUnreachable, CauseConnect}.check(t, out)
 	if strings.Contains(out.Detail, "127.0.0.1") {
@@ -81,12 +80,11 @@ func TestRFC9309_2_3_1_4_ConnectionRefused(t *testing.T) {
 
 func TestRFC9309_2_3_1_4_ConnectionReset(t *testing.T) {
 	t.Parallel()
-	reset := func(conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }
 	t.Run("before the header", func(t *testing.T) {
 		t.Parallel()
 		want{KindUnreachable, CauseReset}.check(t, fetchReal(t, "http://"+rawServer(t, func(conn net.Conn) {
 			replying("")(conn)
-			reset(conn)
+			hangUpHard(conn)
 		})))
 	})
 	t.Run("in the body", func(t *testing.T) {
@@ -96,7 +94,7 @@ func TestRFC9309_2_3_1_4_ConnectionReset(t *testing.T) {
 		addr := rawServer(t, func(conn net.Conn) {
 			replying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")(conn)
 			<-ready
-			reset(conn)
+			hangUpHard(conn)
 		})
 		inner := realTransport(t)
 		f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -141,7 +139,7 @@ func quiet(srv *httptest.Server) { srv.Config.ErrorLog = log.New(io.Discard, "",
 
 func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 	t.Parallel()
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, rules) })
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, rules) })
 	start := func(t *testing.T, cfg *tls.Config) *httptest.Server {
 		t.Helper()
 		srv := httptest.NewUnstartedServer(handler)
@@ -195,12 +193,12 @@ func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 	})
 	t.Run("no TLS", func(t *testing.T) {
 		t.Parallel()
-		addr := rawServer(t, func(conn net.Conn) { io.WriteString(conn, "220 mail.example ESMTP\r\n") })
+		addr := rawServer(t, func(conn net.Conn) { say(conn, "220 mail.example ESMTP\r\n") })
 		want{KindUnreachable, CauseTLS}.check(t, get(t, realTransport(t), "https://"+addr))
 	})
 	t.Run("closed in the handshake", func(t *testing.T) {
 		t.Parallel()
-		addr := rawServer(t, func(conn net.Conn) { io.ReadFull(conn, make([]byte, 100)) })
+		addr := rawServer(t, func(conn net.Conn) { _, _ = io.ReadFull(conn, make([]byte, 100)) })
 		want{KindUnreachable, CauseReset}.check(t, get(t, realTransport(t), "https://"+addr))
 	})
 }
@@ -208,7 +206,7 @@ func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 // TestRFC9309_2_3_1_4_HTTP2 holds that the other protocol's failures get the same names.
 func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
 	t.Parallel()
-	big := bytes.Repeat([]byte("Disallow: /x\n"), 100_000)
+	big := strings.Repeat("Disallow: /x\n", 100_000)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			t.Errorf("request over %s", r.Proto)
@@ -217,16 +215,16 @@ func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
 		case "abort":
 			panic(http.ErrAbortHandler)
 		case "abort-body":
-			w.Write([]byte(rules))
+			say(w, rules)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		case "short":
 			w.Header().Set("Content-Length", "1000")
-			w.Write([]byte(rules))
+			say(w, rules)
 		case "big":
-			w.Write(big)
+			say(w, big)
 		default:
-			w.Write([]byte(rules))
+			say(w, rules)
 		}
 	}))
 	quiet(srv)

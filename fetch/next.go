@@ -25,7 +25,7 @@ import (
 // follows from the origin, the run and the attempt. Retry-After, up to a day,
 // makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
-	p, now = p.normal(), wall(now).UTC()
+	now = wall(now).UTC()
 	switch out.Kind {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Origin, out, now)
@@ -59,11 +59,11 @@ func (p Policy) afterAnswer(o origin.Origin, out Outcome, now time.Time) Record 
 func (p Policy) lifetime(out Outcome) time.Duration {
 	switch {
 	case out.NoCache:
-		return p.MinTTL
+		return p.minTTL()
 	case out.HasMaxAge:
-		return min(max(out.MaxAge, p.MinTTL), p.TTL)
+		return min(max(out.MaxAge, p.minTTL()), p.ttl())
 	default:
-		return p.TTL
+		return p.ttl()
 	}
 }
 
@@ -86,23 +86,30 @@ func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 }
 
 // pause is the time between the given failure of a run and the next attempt:
-// RetryMin doubled with each failure, and up to half as much again so that
-// origins which failed together are not retried together; never outside RetryMin
-// and RetryMax. The same failure always gives the same pause, on every gateway
-// that shares the record.
+// somewhere in pauseRange, so that origins which failed together are not retried
+// together. The same failure always gives the same pause, on every gateway that
+// shares the record.
 func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Duration {
-	low := p.RetryMin
-	for i := 1; i < attempt && low < p.RetryMax; i++ {
-		low *= 2
-	}
-	high := low + low/2
-	if high > p.RetryMax {
-		high = p.RetryMax
-		low = min(low, max(p.RetryMin, high/4*3))
-	}
+	low, high := p.pauseRange(attempt)
 	seed := append([]byte(o.String()), '\n')
 	seed = binary.BigEndian.AppendUint64(seed, uint64(since.UnixNano()))
 	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt)) //nolint:gosec // never negative
 	sum := sha256.Sum256(seed)
 	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1)) //nolint:gosec // below high-low+1, which fits
+}
+
+// pauseRange is RetryMin doubled with each failure after the first, and up to
+// half as much again; never outside RetryMin and RetryMax.
+func (p Policy) pauseRange(attempt int) (low, high time.Duration) {
+	least, most := p.retryMin(), p.retryMax()
+	low = least
+	for i := 1; i < attempt && low < most; i++ {
+		low *= 2
+	}
+	high = low + low/2
+	if high > most {
+		high = most
+		low = min(low, max(least, high/4*3))
+	}
+	return low, high
 }

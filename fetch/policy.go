@@ -35,6 +35,14 @@ func (m Mode) String() string {
 	}
 }
 
+// Defaults of Policy; that of TTL is maxTTL.
+const (
+	defaultUnreachableFor = 30 * 24 * time.Hour
+	defaultMinTTL         = 5 * time.Minute
+	defaultRetryMin       = time.Minute
+	defaultRetryMax       = time.Hour
+)
+
 // Limits that no configuration moves.
 const (
 	// maxTTL is the longest use of a good answer (RFC 9309 section 2.4).
@@ -76,36 +84,37 @@ type Policy struct {
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:           ModeSpec,
-		UnreachableFor: 30 * 24 * time.Hour,
+		UnreachableFor: defaultUnreachableFor,
 		TTL:            maxTTL,
-		MinTTL:         5 * time.Minute,
-		RetryMin:       time.Minute,
-		RetryMax:       time.Hour,
+		MinTTL:         defaultMinTTL,
+		RetryMin:       defaultRetryMin,
+		RetryMax:       defaultRetryMax,
 	}
 }
 
-// normal fills in defaults and puts contradictory values in order.
-func (p Policy) normal() Policy {
-	d := DefaultPolicy()
-	if p.UnreachableFor <= 0 {
-		p.UnreachableFor = d.UnreachableFor
+// The accessors fill in defaults and put contradictory values in order.
+
+func (p *Policy) unreachableFor() time.Duration {
+	return orDefault(p.UnreachableFor, defaultUnreachableFor)
+}
+
+func (p *Policy) ttl() time.Duration { return min(orDefault(p.TTL, maxTTL), maxTTL) }
+
+func (p *Policy) minTTL() time.Duration { return min(orDefault(p.MinTTL, defaultMinTTL), p.ttl()) }
+
+func (p *Policy) retryMin() time.Duration {
+	return min(orDefault(p.RetryMin, defaultRetryMin), maxRetryAfter)
+}
+
+func (p *Policy) retryMax() time.Duration {
+	return min(max(orDefault(p.RetryMax, defaultRetryMax), p.retryMin()), maxRetryAfter)
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
 	}
-	if p.TTL <= 0 || p.TTL > maxTTL {
-		p.TTL = d.TTL
-	}
-	if p.MinTTL <= 0 {
-		p.MinTTL = d.MinTTL
-	}
-	if p.RetryMin <= 0 {
-		p.RetryMin = d.RetryMin
-	}
-	if p.RetryMax <= 0 {
-		p.RetryMax = d.RetryMax
-	}
-	p.MinTTL = min(p.MinTTL, p.TTL)
-	p.RetryMin = min(p.RetryMin, maxRetryAfter)
-	p.RetryMax = min(max(p.RetryMax, p.RetryMin), maxRetryAfter)
-	return p
+	return d
 }
 
 // Access is what a record permits. The zero value permits nothing.

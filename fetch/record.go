@@ -110,8 +110,20 @@ func (r Record) Text() (Copy, bool) {
 // emptySHA256 is the hash of no octets.
 var emptySHA256 = sha256.Sum256(nil)
 
-// whole reports whether the body that the hash speaks of is there. A store that
+// whole reports whether the body that a hash speaks of is there. A store that
 // lost a body must not turn its rules into those of an empty file.
-func (c Copy) whole() bool {
-	return len(c.Body) > 0 || c.SHA256 == emptySHA256
+func whole(body []byte, sum *[sha256.Size]byte) bool {
+	return len(body) > 0 || *sum == emptySHA256
+}
+
+// hasText reports whether the record has a body, and it is there.
+func (r *Record) hasText() bool {
+	switch {
+	case r.State == StateRules:
+		return whole(r.Body, &r.SHA256)
+	case r.State == StateUnreachable && r.LastGood != nil:
+		return whole(r.LastGood.Body, &r.LastGood.SHA256)
+	default:
+		return false
+	}
 }

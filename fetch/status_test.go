@@ -49,9 +49,9 @@ func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 		status, _ := strconv.Atoi(strings.TrimPrefix(req.UserAgent(), "status/"))
 		switch {
 		case status >= 100 && status < 200, status == 204, status == 304: // have no body
-			fmt.Fprintf(conn, "HTTP/1.1 %03d Reason\r\n\r\n", status)
+			say(conn, fmt.Sprintf("HTTP/1.1 %03d Reason\r\n\r\n", status))
 		default:
-			fmt.Fprintf(conn, "HTTP/1.1 %03d Reason\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+			say(conn, fmt.Sprintf("HTTP/1.1 %03d Reason\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body))
 		}
 	})
 	f := New(Config{Transport: realTransport(t), Soft404: true})
