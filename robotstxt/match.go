@@ -1,12 +1,18 @@
 package robotstxt
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
-// shortTarget is the number of octets of a rewritten target up to which a decision does not allocate.
-const shortTarget = 2048
+// workspace holds the forms of a target that are not the target itself. Only targets of unusual spelling need one; it
+// grows to the longest of them.
+type workspace [forms][]byte
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 // Match answers for a target: path and query of the request, as they will be sent. A fragment is ignored, a missing
-// leading slash supplied. It does not allocate, unless the target must be rewritten and is longer than 2 KiB.
+// leading slash supplied. It does not allocate.
 func (g Group) Match(target string) Match {
 	if g.rs == nil {
 		return Match{}
@@ -28,11 +34,11 @@ func (g Group) Match(target string) Match {
 	return m
 }
 
-// rewriteAndDecide is apart so that other targets do not pay for its buffer.
 func (g Group) rewriteAndDecide(target string) int32 {
-	var buf [shortTarget]byte
-	t := appendTarget(buf[:0], target)
-	return g.decide(view(t))
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
+	w[0] = appendTarget(w[0][:0], target)
+	return g.decide(view(w[0]))
 }
 
 // decide returns the rule that decides on a canonical target, or none.
@@ -49,24 +55,28 @@ func (g Group) decide(t string) int32 {
 
 // loosenAndSearch spells the target in the forms in which some rules get their second chance, before the search.
 func (g Group) loosenAndSearch(s *subject) int32 {
-	var buf [forms][shortTarget]byte
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
 	for f := form(1); f < forms; f++ {
-		s.forms[f] = view(appendForm(buf[f][:0], s.forms[0], f, false))
+		w[f] = appendForm(w[f][:0], s.forms[0], f, false)
+		s.forms[f] = view(w[f])
 	}
 	return g.search(s)
 }
 
 // search returns the highest rule of the group that matches, or none.
 func (g Group) search(s *subject) int32 {
+	var grams gramIndexes
 	decider, best := int32(none), rank(0)
 	for _, b := range g.blocks() {
 		if i := g.rs.longestKey(b, s.forms[0]); i != none && g.rs.rules[i].rank > best {
 			best, decider = g.rs.rules[i].rank, i
 		}
-		if i := g.rs.bestPattern(b, s, best); i != none {
+		if i := g.rs.bestPattern(b, s, &grams, best); i != none {
 			best, decider = g.rs.rules[i].rank, i
 		}
 	}
+	grams.release()
 	return decider
 }
 

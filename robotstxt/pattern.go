@@ -50,7 +50,7 @@ func isFixed(c byte) bool {
 }
 
 // bestPattern returns the highest rule of a block above best that has a matching pattern, or none.
-func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
+func (rs *Ruleset) bestPattern(b uint32, s *subject, grams *gramIndexes, best rank) int32 {
 	patterns := rs.patterns[rs.blocks[b].first:rs.blocks[b].last]
 	if len(patterns) == 0 {
 		return none
@@ -67,7 +67,10 @@ func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
 		if p.needs&^s.pairs != 0 || int(p.octets) > len(s.forms[0]) || rs.rules[p.rule].rank <= best {
 			continue
 		}
-		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], p.end) {
+		if grams[p.form] == nil && len(patterns)-i >= gramWork/len(s.forms[0]) {
+			grams[p.form] = newGramIndex(s.forms[p.form])
+		}
+		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], p.end, grams[p.form]) {
 			return int32(p.rule)
 		}
 	}
@@ -76,8 +79,8 @@ func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
 
 // matches reports whether a pattern matches a beginning of t or, with end, all of t. The octets before the first * and,
 // with end, those behind the last have one place each; what lies between is taken where it first occurs, for any later
-// place leaves less of t to the rest. So it takes one pass.
-func matches(pattern, t string, end bool) bool {
+// place leaves less of t to the rest. So it takes one pass, which an index of t, if there is one, shortens.
+func matches(pattern, t string, end bool, grams *gramIndex) bool {
 	star := strings.IndexByte(pattern, '*')
 	if star < 0 {
 		return strings.HasPrefix(t, pattern) && (!end || len(t) == len(pattern))
@@ -85,32 +88,65 @@ func matches(pattern, t string, end bool) bool {
 	if !strings.HasPrefix(t, pattern[:star]) {
 		return false
 	}
-	t, pattern = t[star:], pattern[star+1:]
+	pos, middle := star, pattern[star+1:]
 	if end {
-		star = strings.LastIndexByte(pattern, '*')
-		tail := pattern[star+1:]
-		if !strings.HasSuffix(t, tail) {
+		last := strings.LastIndexByte(pattern, '*')
+		tail := pattern[last+1:]
+		if !strings.HasSuffix(t[pos:], tail) {
 			return false
 		}
-		t, pattern = t[:len(t)-len(tail)], pattern[:max(star, 0)]
+		t, middle = t[:len(t)-len(tail)], pattern[star:last]
+		middle = strings.TrimPrefix(middle, "*")
 	}
+	if grams != nil && !grams.holds(middle, pos) {
+		return false
+	}
+	return findAll(t, middle, pos, grams)
+}
+
+// findAll reports whether the segments of a pattern occur in t behind pos one after the other.
+func findAll(t, pattern string, pos int, grams *gramIndex) bool {
 	for pattern != "" {
-		n := 0
-		for n < len(pattern) && pattern[n] != '*' {
-			n++
-		}
-		switch {
-		case n == 0:
-		case n <= len(t) && t[:n] == pattern[:n]:
-			t = t[n:]
-		default:
-			i := strings.Index(t, pattern[:n])
-			if i < 0 {
+		n := segmentLen(pattern)
+		if n == 1 && pos < len(t) && t[pos] == pattern[0] {
+			pos++
+		} else if n > 0 {
+			if pos = find(t, pattern[:n], pos, grams); pos < 0 {
 				return false
 			}
-			t = t[i+n:]
+			pos += n
 		}
-		pattern = pattern[min(n+1, len(pattern)):]
+		if n == len(pattern) {
+			break
+		}
+		pattern = pattern[n+1:]
 	}
 	return true
+}
+
+// segmentLen returns the number of octets before the next * of a pattern.
+func segmentLen(pattern string) int {
+	for i := range len(pattern) {
+		if pattern[i] == '*' {
+			return i
+		}
+	}
+	return len(pattern)
+}
+
+// find returns the first place of a segment in t at or behind pos, or a negative number.
+func find(t, segment string, pos int, grams *gramIndex) int {
+	if strings.HasPrefix(t[pos:], segment) {
+		return pos
+	}
+	if grams != nil {
+		if pos = grams.from(segment, pos); pos < 0 || pos > len(t) {
+			return -1
+		}
+	}
+	i := strings.Index(t[pos:], segment)
+	if i < 0 {
+		return -1
+	}
+	return pos + i
 }

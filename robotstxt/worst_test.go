@@ -1,0 +1,178 @@
+package robotstxt_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// worst is a file made to be slow to parse, with a target made to be slow to decide on.
+type worst struct {
+	name   string
+	data   string
+	target string
+}
+
+const longTarget = 8 << 10
+
+// fill repeats lines, told by their number, until the file has 500 KiB.
+func fill(head string, line func(i int) string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for i := 0; ; i++ {
+		l := line(i)
+		if b.Len()+len(l) > robotstxt.MaxSize {
+			return b.String()
+		}
+		b.WriteString(l)
+	}
+}
+
+// word spells a number in three letters.
+func word(i int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	n := len(letters)
+	return string([]byte{letters[i/n/n%n], letters[i/n%n], letters[i%n]})
+}
+
+func worstCases() []worst {
+	const star = "User-agent: *\n"
+	long := func(s string) string { return "/" + strings.Repeat(s, longTarget/len(s)) }
+	return []worst{
+		{
+			"one-octet wildcards, long lines, found",
+			fill(star, func(i int) string { return "Disallow: " + word(i) + strings.Repeat("*a", 8000) + "\n" }),
+			long("a"),
+		},
+		{
+			"one-octet wildcards, long lines, fail at the end",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow: /*%d%s*b\n", i%10, strings.Repeat("*a", 8000+i)) }),
+			"/b0123456789" + strings.Repeat("a", longTarget),
+		},
+		{
+			"one-octet wildcards, short lines",
+			fill(star, func(i int) string { w := word(i); return "Allow:*" + w[:1] + "*" + w[1:2] + "*" + w[2:] + "\n" }),
+			"/zyxwvutsrqponmlkjihgfedcba" + strings.Repeat("_", longTarget) + "a",
+		},
+		{
+			"25,000 plain rules",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:/%05d/\n", i) }),
+			"/24999" + long("/x"),
+		},
+		{
+			"25,000 wildcard rules",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:/*/%05d\n", i) }),
+			long("/99999"),
+		},
+		{
+			"25,000 wildcard rules that need a pair of octets each, all there",
+			fill(star, func(i int) string { w := word(i); return "Disallow:*" + w + "*" + w + "!\n" }),
+			"/" + strings.Repeat("!", 10) + fill("", func(i int) string { return word(i) })[:longTarget],
+		},
+		{
+			"25,000 wildcard rules, a target of random letters",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*%s*%s\n", noise(3, i), noise(4, -i)) }),
+			"/" + noise(longTarget, 9309),
+		},
+		{
+			"/*a*a*a*a*b$",
+			fill(star, func(i int) string { return "Disallow:/*a*a*a*" + word(i) + "*a*b$\n" }),
+			long("a"),
+		},
+		{
+			"segments found late, then missing",
+			fill(star, func(i int) string { w := word(i); return "Disallow:*x" + w[:1] + "*y" + w[1:2] + "*z" + w[2:] + "\n" }),
+			lateSegments(),
+		},
+		{
+			"nested prefixes",
+			fill(star, func(i int) string { return "Disallow:/" + strings.Repeat("a", i%1000) + "\n" }),
+			long("a"),
+		},
+		{
+			"40,000 names of one group",
+			fill("", func(i int) string { return "User-agent:" + string(rune('a'+i/46656%26)) + word(i) + "\n" }),
+			long("a"),
+		},
+		{
+			"as many groups as fit",
+			fill("", func(i int) string { return "User-agent:" + word(i) + "\nAllow:/\n" }),
+			long("a"),
+		},
+		{
+			"one group in as many pieces as fit",
+			fill("", func(i int) string { return "User-agent:*\nDisallow:/" + word(i) + "\n" }),
+			long("a"),
+		},
+		{
+			"one group that shares each piece with another",
+			fill("", func(i int) string { return "User-agent:*\nUser-agent:" + word(i) + "\nDisallow:/" + word(i) + "*a\n" }),
+			long("b"),
+		},
+		{
+			"second chances",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*?*%%3A%04d\n", i) }),
+			"/?" + strings.Repeat("%3A99990", longTarget/8),
+		},
+		{"no line end", strings.Repeat("a", robotstxt.MaxSize), "/"},
+		{"carriage returns", strings.Repeat("\r", robotstxt.MaxSize), "/"},
+		{"colons", strings.Repeat("d:\r", robotstxt.MaxSize/3), "/"},
+		{"sitemaps", fill("", func(int) string { return "Sitemap:x://y\n" }), "/"},
+		{"delays", fill(star, func(i int) string { return fmt.Sprintf("Crawl-delay:%d\nUser-agent:%d\n", i, i) }), "/"},
+	}
+}
+
+// noise returns n letters that depend on the seed.
+func noise(n, seed int) string {
+	rnd := rand.New(rand.NewPCG(uint64(seed), 9309))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('a' + rnd.IntN(26))
+	}
+	return string(b)
+}
+
+// lateSegments holds the first two segments of every pattern, the third only before a second that comes at the end.
+func lateSegments() string {
+	var b strings.Builder
+	b.WriteByte('/')
+	for _, c := range "yxz" {
+		for i := range 36 {
+			b.WriteString(string(c) + word(i)[2:])
+		}
+	}
+	b.WriteString(strings.Repeat("_", longTarget))
+	for i := range 36 {
+		b.WriteString("y" + word(i)[2:])
+	}
+	return b.String()
+}
+
+func BenchmarkWorstParse(b *testing.B) {
+	for _, w := range worstCases() {
+		b.Run(strings.ReplaceAll(w.name, " ", "-"), func(b *testing.B) {
+			data := []byte(w.data)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				robotstxt.Parse(data)
+			}
+		})
+	}
+}
+
+func BenchmarkWorstDecide(b *testing.B) {
+	for _, w := range worstCases() {
+		b.Run(strings.ReplaceAll(w.name, " ", "-"), func(b *testing.B) {
+			rs := robotstxt.Parse([]byte(w.data))
+			agent := robotstxt.Agent{Tokens: []string{"ExampleBot"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				rs.Select(agent).Match(w.target)
+			}
+		})
+	}
+}
