@@ -78,8 +78,8 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if decided {
 		return d
 	}
-	// RFC 9309 section 2.2.2 excepts the URI /robots.txt: these octets and no others. A
-	// query or an encoded letter makes another URI, to which the rules apply.
+	// RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a query makes
+	// another one, and an encoded letter is for the rules to judge.
 	if r.Target.Path == "/robots.txt" {
 		d.unpaced = true
 		d.allow(ReasonRobotsTxt)

@@ -1,0 +1,394 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+const robots = `User-agent: *
+Disallow: /private
+Allow: /private/open
+Crawl-delay: 2
+
+User-agent: FreeBot
+Disallow:
+`
+
+func ask(t *testing.T, e *Enforcer, id Identity, url string) Decision {
+	t.Helper()
+	scheme, rest, _ := strings.Cut(url, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	return e.Decide(t.Context(), Request{origin.Target{Origin: mustOrigin(t, scheme+"://"+host), Path: "/" + path}, id})
+}
+
+func TestDecideByRules(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		record fetch.Record
+		policy fetch.Policy
+		agent  string
+		path   string
+		want   Decision // the fields that are compared below
+	}{
+		{"RFC 9309 2.2.2 disallow", rules(robots), defaults, "AnyBot/1.0", "/private/x", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.2 longest allow", rules(robots), defaults, "AnyBot/1.0", "/private/open/x", Decision{Verdict: Allow, Reason: ReasonAllowedByRule, Group: "*", Rule: "/private/open", Line: 3, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.2 no rule", rules(robots), defaults, "AnyBot/1.0", "/", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.1 own group, no delay of *", rules(robots), defaults, "freebot/2", "/private/x", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "FreeBot"}},
+		{"RFC 9309 2.2.1 no token: *", rules(robots), defaults, "", "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"empty file", rules(""), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonNoRule}},
+		{"RFC 9309 2.3.1.3 absent", absent(404), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonAbsent}},
+		{"forbidden, as absent", absent(403), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonAbsent}},
+		{"forbidden disallow", absent(403), fetch.Policy{ForbiddenDisallow: true}, "AnyBot", "/x", Decision{Verdict: Deny, Reason: ReasonRobotsForbidden, RetryAfter: time.Hour}},
+		{"RFC 9309 2.3.1.4 unreachable", unreachable(time.Hour, robots), defaults, "FreeBot", "/x", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
+		{"RFC 9309 2.3.1.4 after 30 days, last good copy", unreachable(31*24*time.Hour, robots), defaults, "AnyBot", "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.3.1.4 after 30 days, none", unreachable(31*24*time.Hour, ""), defaults, "AnyBot", "/private", Decision{Verdict: Allow, Reason: ReasonUnreachableExpired}},
+		{"unreachable stale", unreachable(time.Hour, robots), fetch.Policy{Mode: fetch.ModeStale}, "AnyBot", "/", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
+		{"unreachable strict", unreachable(90*24*time.Hour, robots), fetch.Policy{Mode: fetch.ModeStrict}, "AnyBot", "/", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
+		{"nothing known", fetch.Record{}, defaults, "AnyBot", "/", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: time.Minute}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := siteOf(tt.record, tt.policy)
+			got := ask(t, newEnforcer(s, nil, nil), crawler(t, tt.agent), "http://example.com"+tt.path)
+			w := tt.want
+			if got.Verdict != w.Verdict || got.Reason != w.Reason || got.Group != w.Group || got.Rule != w.Rule ||
+				got.Line != w.Line || got.CrawlDelay != w.CrawlDelay || got.RetryAfter != w.RetryAfter || got.WouldDeny {
+				t.Errorf("got  %+v\nwant %+v", got, w)
+			}
+			if got.State != tt.record.State || got.Cause != tt.record.Cause || got.Source != robotscache.SourceHot ||
+				!got.PathVisible || got.RobotsURL != "http://example.com/robots.txt" || got.UserAgent != tt.agent {
+				t.Errorf("evidence: %+v", got)
+			}
+			if s.agent != tt.agent || s.origin != got.Origin {
+				t.Errorf("looked up %s for %q", s.origin, s.agent)
+			}
+		})
+	}
+}
+
+func TestDecideDatesAndHashes(t *testing.T) {
+	t.Parallel()
+	r := rules(robots)
+	d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "https://example.com:8443/")
+	if d.SHA256 != r.SHA256 || d.Age != 5*time.Minute || !d.FetchedAt.Equal(r.FetchedAt) || !d.FreshUntil.Equal(r.FreshUntil) {
+		t.Errorf("got %+v", d)
+	}
+	// A clock that was set back gives no negative age.
+	r.FetchedAt = now.Add(time.Second)
+	if d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "http://example.com/"); d.Age != 0 {
+		t.Errorf("age %s", d.Age)
+	}
+}
+
+func TestDecideRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		next time.Time
+		want time.Duration
+	}{
+		{now.Add(90 * time.Second), 90 * time.Second},
+		{now.Add(time.Millisecond), time.Second},
+		{now, retryPending},
+		{now.Add(-time.Hour), retryPending},
+		{time.Time{}, retryUnknown},
+	} {
+		r := unreachable(time.Hour, "")
+		r.NextAttempt = tt.next
+		if d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "http://example.com/"); d.RetryAfter != tt.want {
+			t.Errorf("next attempt at %s: %s, want %s", tt.next, d.RetryAfter, tt.want)
+		}
+	}
+}
+
+func TestDecideLookupFails(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		name    string
+		ctx     context.Context
+		err     error
+		want    Reason
+		outcome string
+		retry   time.Duration
+	}{
+		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", retryPending},
+		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", retryPending},
+		{"gone", gone, context.Canceled, ReasonCanceled, "error", 0},
+		{"someone else's cancel", t.Context(), context.Canceled, ReasonInternal, "error", 0},
+		{"closed", t.Context(), robotscache.ErrClosed, ReasonInternal, "error", 0},
+		{"fault", t.Context(), errors.New("disk on fire"), ReasonInternal, "error", 0},
+	} {
+		for _, mode := range []Mode{ModeEnforce, ModeReport} {
+			e := newEnforcer(&site{err: tt.err}, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
+			target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
+			for kind, d := range map[string]Decision{
+				"request": e.Decide(tt.ctx, Request{target, crawler(t, "A")}),
+				"tunnel": newEnforcer(&site{err: tt.err}, mustPolicy(t, PolicyConfig{Mode: mode, ConnectDefault: ConnectTunnel}), nil).
+					DecideTunnel(tt.ctx, crawler(t, "A"), target.Origin),
+			} {
+				spared := mode == ModeReport && tt.want == ReasonPending
+				if d.Reason != tt.want || d.WouldDeny != spared || (d.Verdict == Allow) != spared || d.RetryAfter != tt.retry {
+					t.Errorf("%s, %s, %s: %+v", tt.name, mode, kind, d)
+				}
+				if !spared && d.Outcome() != tt.outcome {
+					t.Errorf("%s: outcome %s", tt.name, d.Outcome())
+				}
+			}
+		}
+	}
+}
+
+// RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." These octets only.
+func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
+	t.Parallel()
+	closed := rules("User-agent: *\nDisallow: /\n")
+	for path, itself := range map[string]bool{
+		"/robots.txt": true, "/robots.txt?": false, "/robots.txt?x": false, "/ROBOTS.TXT": false, "/robots%2Etxt": false,
+		"/robots.txt/": false, "//robots.txt": false, "/a/../robots.txt": false, "/robots.txt2": false,
+	} {
+		s := siteOf(closed, defaults)
+		d := ask(t, newEnforcer(s, nil, nil), crawler(t, "A"), "http://example.com"+path)
+		if itself != (d.Verdict == Allow && d.Reason == ReasonRobotsTxt && !d.Paced() && s.lookups == 0) {
+			t.Errorf("%s: %s %s, paced %t, %d look-ups", path, d.Verdict, d.Reason, d.Paced(), s.lookups)
+		}
+		// An equivalent spelling (RFC 3986 section 6.2.2.2) is left to the rules, which allow it too.
+		if want := itself || path == "/robots%2Etxt"; want != (d.Verdict == Allow) {
+			t.Errorf("%s: %s", path, d.Verdict)
+		}
+	}
+	// It needs neither a reachable site nor mode; but who is denied the host is denied this too.
+	for name, tt := range map[string]struct {
+		e    *Enforcer
+		id   Identity
+		want Reason
+	}{
+		"unreachable": {newEnforcer(siteOf(unreachable(time.Hour, ""), defaults), nil, nil), crawler(t, "A"), ReasonRobotsTxt},
+		"off":         {newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), nil), crawler(t, "A"), ReasonRobotsTxt},
+		"denied":      {newEnforcer(nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), nil), crawler(t, "A"), ReasonOperatorDeny},
+		"nobody":      {newEnforcer(nil, nil, nil), Identity{}, ReasonUnidentified},
+	} {
+		if d := ask(t, tt.e, tt.id, "http://example.com/robots.txt"); d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() {
+			t.Errorf("%s: %s %s", name, d.Verdict, d.Reason)
+		}
+	}
+	// Spared in report mode, it is still not paced.
+	report := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeReport}), nil)
+	if d := ask(t, report, Identity{}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
+		t.Errorf("report: %+v", d)
+	}
+}
+
+func killAll(t *testing.T) *KillSwitch {
+	t.Helper()
+	k := new(KillSwitch)
+	if err := k.Set(Kill{Scope: KillAll, By: "eve", Reason: "fire", At: now}); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// DESIGN §4: identity, then kill switch, operator's deny list, robots.txt itself, mode off,
+// exceptions, rules. Each row switches the earlier steps off one by one.
+func TestDESIGN4OrderOfSteps(t *testing.T) {
+	t.Parallel()
+	closed := rules("User-agent: *\nDisallow: /\n")
+	deny, exempt := []string{"example.com"}, []Exception{{Hosts: []string{"example.com"}, Reason: "why"}}
+	for _, tt := range []struct {
+		name   string
+		id     Identity
+		kills  *KillSwitch
+		policy PolicyConfig
+		want   Reason
+		asks   int
+	}{
+		{"everything against it", Identity{}, killAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonUnidentified, 0},
+		{"identified", crawler(t, "A"), killAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonKillSwitch, 0},
+		{"kill switch before mode off", crawler(t, "A"), killAll(t), PolicyConfig{Mode: ModeOff}, ReasonKillSwitch, 0},
+		{"not killed", crawler(t, "A"), nil, PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonOperatorDeny, 0},
+		{"deny list before mode off", crawler(t, "A"), nil, PolicyConfig{Mode: ModeOff, Deny: deny}, ReasonOperatorDeny, 0},
+		{"not denied", crawler(t, "A"), nil, PolicyConfig{Exceptions: exempt}, ReasonException, 0},
+		{"mode off before exceptions", crawler(t, "A"), nil, PolicyConfig{Mode: ModeOff, Exceptions: exempt}, ReasonRobotsOff, 0},
+		{"mode off does not identify", Identity{}, nil, PolicyConfig{Mode: ModeOff}, ReasonUnidentified, 0},
+		{"no exception", crawler(t, "A"), nil, PolicyConfig{}, ReasonDisallowed, 1},
+	} {
+		s := siteOf(closed, defaults)
+		d := ask(t, newEnforcer(s, mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/x")
+		if d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() || s.lookups != tt.asks {
+			t.Errorf("%s: %s %s, %d look-ups", tt.name, d.Verdict, d.Reason, s.lookups)
+		}
+		if want := "example.com: why"; tt.want == ReasonException && d.Exception != want || tt.want != ReasonException && d.Exception != "" {
+			t.Errorf("%s: exception %q", tt.name, d.Exception)
+		}
+	}
+}
+
+// ModeReport keeps the first refusal and the evidence, and lets pass what is not hard.
+func TestModeReport(t *testing.T) {
+	t.Parallel()
+	wrong := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}, {Name: "b"}}})
+	wrongPassword := wrong.Identify(t.Context(), Evidence{ProxyAuthorization: basic("u", "x")})
+	spoofed := wrong.Identify(t.Context(), Evidence{ProxyAuthorization: basic("u", "pw-u"), UserAgent: "b"})
+	for _, tt := range []struct {
+		name   string
+		record fetch.Record
+		id     Identity
+		kills  *KillSwitch
+		policy PolicyConfig
+		want   Reason
+		passes bool
+		line   int
+	}{
+		{"disallowed", rules(robots), crawler(t, "A"), nil, PolicyConfig{}, ReasonDisallowed, true, 2},
+		{"unreachable", unreachable(time.Hour, ""), crawler(t, "A"), nil, PolicyConfig{}, ReasonUnreachable, true, 0},
+		{"unidentified", rules(robots), Identity{}, nil, PolicyConfig{}, ReasonUnidentified, true, 2},
+		{"unidentified, then allowed", absent(404), Identity{}, nil, PolicyConfig{}, ReasonUnidentified, true, 0},
+		{"unidentified, then excepted", rules(robots), Identity{}, nil, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"*"}, Reason: "x"}}}, ReasonUnidentified, true, 0},
+		{"spoofed", rules(robots), spoofed, nil, PolicyConfig{}, ReasonUserAgentConflict, true, 2},
+		{"wrong password", rules(robots), wrongPassword, nil, PolicyConfig{}, ReasonCredentialsWrong, false, 0},
+		{"kill switch", rules(robots), crawler(t, "A"), killAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
+		{"unidentified, kill switch", rules(robots), Identity{}, killAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
+		{"denied", rules(robots), crawler(t, "A"), nil, PolicyConfig{Deny: []string{"*"}}, ReasonOperatorDeny, false, 0},
+	} {
+		tt.policy.Mode = ModeReport
+		d := ask(t, newEnforcer(siteOf(tt.record, defaults), mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/private/x")
+		if d.Reason != tt.want || (d.Verdict == Allow) != tt.passes || d.WouldDeny != tt.passes || d.Line != tt.line || d.Mode != ModeReport {
+			t.Errorf("%s: %+v", tt.name, d)
+		}
+	}
+}
+
+func TestDecideTunnel(t *testing.T) {
+	t.Parallel()
+	tunnels := PolicyConfig{ConnectDefault: ConnectTunnel}
+	path := PolicyConfig{ConnectDefault: ConnectTunnel, Exceptions: []Exception{{Hosts: []string{"*"}, Paths: []string{"/"}, Reason: "x"}}}
+	whole := PolicyConfig{ConnectDefault: ConnectTunnel, Exceptions: []Exception{{Hosts: []string{"*"}, Reason: "x"}}}
+	for _, tt := range []struct {
+		name   string
+		record fetch.Record
+		agent  string
+		policy PolicyConfig
+		want   Reason
+		group  string
+		asks   int
+	}{
+		{"restricted", rules(robots), "AnyBot", tunnels, ReasonTunnelRestricted, "*", 1},
+		{"unrestricted", rules(robots), "FreeBot", tunnels, ReasonUnrestricted, "FreeBot", 1},
+		{"no User-Agent: *", rules(robots), "", tunnels, ReasonTunnelRestricted, "*", 1},
+		{"empty file", rules(""), "AnyBot", tunnels, ReasonUnrestricted, "", 1},
+		{"absent", absent(404), "AnyBot", tunnels, ReasonAbsent, "", 1},
+		{"unreachable", unreachable(time.Hour, robots), "AnyBot", tunnels, ReasonUnreachable, "", 1},
+		{"unreachable for 30 days", unreachable(31*24*time.Hour, ""), "AnyBot", tunnels, ReasonUnreachableExpired, "", 1},
+		{"exception for a path", rules(robots), "AnyBot", path, ReasonTunnelRestricted, "*", 1},
+		{"exception for the host", rules(robots), "AnyBot", whole, ReasonException, "", 0},
+		{"connect deny", absent(404), "AnyBot", PolicyConfig{}, ReasonConnectDenied, "", 0},
+		{"connect deny, off", absent(404), "AnyBot", PolicyConfig{Mode: ModeOff}, ReasonConnectDenied, "", 0},
+		{"connect deny, report", absent(404), "AnyBot", PolicyConfig{Mode: ModeReport}, ReasonConnectDenied, "", 0},
+		{"off", rules(robots), "AnyBot", PolicyConfig{Mode: ModeOff, ConnectDefault: ConnectTunnel}, ReasonRobotsOff, "", 0},
+		{"denied", absent(404), "AnyBot", PolicyConfig{Deny: []string{"*"}, ConnectDefault: ConnectTunnel}, ReasonOperatorDeny, "", 0},
+		{"would be intercepted", rules(robots), "AnyBot", PolicyConfig{ConnectDefault: ConnectIntercept}, ReasonTunnelRestricted, "*", 1},
+	} {
+		s := siteOf(tt.record, defaults)
+		d := newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideTunnel(t.Context(), crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
+		if d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() || d.PathVisible || d.Group != tt.group || s.lookups != tt.asks {
+			t.Errorf("%s: %d look-ups, %+v", tt.name, s.lookups, d)
+		}
+	}
+	report := PolicyConfig{Mode: ModeReport, ConnectDefault: ConnectTunnel}
+	d := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, report), nil).
+		DecideTunnel(t.Context(), crawler(t, "A"), mustOrigin(t, "https://example.com"))
+	if d.Verdict != Allow || !d.WouldDeny || d.Reason != ReasonTunnelRestricted || !d.Paced() {
+		t.Errorf("report: %+v", d)
+	}
+}
+
+// Only credentials refuse a CONNECT that will be looked into (clients.md 18).
+func TestDecideIntercept(t *testing.T) {
+	t.Parallel()
+	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}}})
+	everything := PolicyConfig{Deny: []string{"*"}}
+	o := mustOrigin(t, "https://example.com")
+	for _, tt := range []struct {
+		name string
+		e    Evidence
+		mode Mode
+		want Reason
+	}{
+		{"right", Evidence{ProxyAuthorization: basic("u", "pw-u")}, ModeEnforce, ReasonIntercepted},
+		{"missing", Evidence{}, ModeEnforce, ReasonCredentialsMissing},
+		{"missing, report", Evidence{}, ModeReport, ReasonCredentialsMissing},
+		{"missing, off", Evidence{}, ModeOff, ReasonCredentialsMissing},
+		{"wrong", Evidence{ProxyAuthorization: basic("u", "x")}, ModeEnforce, ReasonCredentialsWrong},
+		{"wrong, report", Evidence{ProxyAuthorization: basic("u", "x")}, ModeReport, ReasonCredentialsWrong},
+	} {
+		everything.Mode = tt.mode
+		e := newEnforcer(nil, mustPolicy(t, everything), killAll(t))
+		tunnel := id.Tunnel(t.Context(), tt.e)
+		d := e.DecideIntercept(tunnel, o)
+		spared := tt.name == "missing, report"
+		if d.Reason != tt.want || (d.Verdict == Allow) != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
+			t.Errorf("%s: %+v", tt.name, d)
+		}
+		if spared { // and what is inside is spared as well, not taken for nobody's
+			if r, _, _ := id.Inner(tunnel, "a").Refused(); r != ReasonCredentialsMissing {
+				t.Errorf("inside: %q", r)
+			}
+		}
+	}
+}
+
+func TestKillSwitchKnowsTheNameless(t *testing.T) {
+	t.Parallel()
+	k := new(KillSwitch)
+	if err := k.Set(Kill{Scope: KillAgent, Value: "badbot", Reason: "complaint"}); err != nil {
+		t.Fatal(err)
+	}
+	open := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a"}}, Unidentified: UnidentifiedAllow})
+	for _, id := range []Identity{crawler(t, "BadBot/1"), open.Identify(t.Context(), Evidence{UserAgent: "BadBot/1"})} {
+		d := ask(t, newEnforcer(siteOf(absent(404), defaults), nil, k), id, "http://example.com/")
+		if d.Reason != ReasonKillSwitch || d.Detail != "stopped: agent badbot, because: complaint" {
+			t.Errorf("%q: %s %q", id.Agent, d.Reason, d.Detail)
+		}
+	}
+}
+
+// The agent that is configured looks for its group under its tokens, in their order, and
+// leaves * out where it says so (seeds 002, 003).
+func TestDecideForConfiguredAgents(t *testing.T) {
+	t.Parallel()
+	file := rules("User-agent: Acme\nDisallow: /acme\n\nUser-agent: *\nDisallow: /star\n")
+	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{
+		{Name: "news", Tokens: []string{"AcmeNews", "Acme"}},
+		{Name: "ads", Tokens: []string{"AcmeAds"}, IgnoreWildcard: true},
+		{Name: "Plain"},
+	}})
+	for _, tt := range []struct {
+		field, path string
+		want        Reason
+		group       string
+	}{
+		{"AcmeNews/1", "/acme", ReasonDisallowed, "Acme"},
+		{"AcmeNews/1", "/star", ReasonNoRule, "Acme"},
+		{"AcmeAds/1", "/star", ReasonNoRule, ""},
+		{"Plain/1", "/star", ReasonDisallowed, "*"},
+	} {
+		d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Evidence{UserAgent: tt.field}), "http://example.com"+tt.path)
+		if d.Reason != tt.want || d.Group != tt.group {
+			t.Errorf("%s %s: %s by group %q", tt.field, tt.path, d.Reason, d.Group)
+		}
+	}
+	if d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Evidence{UserAgent: "AcmeNews"}), "http://example.com/"); d.Agent != "news" ||
+		d.IdentifiedBy != "user_agent" || !slices.Equal(d.Tokens, []string{"AcmeNews", "Acme"}) {
+		t.Errorf("identity: %+v", d)
+	}
+}
