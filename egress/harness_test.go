@@ -227,3 +227,8 @@ func request(t testing.TB, ctx context.Context, method, u string, body io.Reader
 }
 
 func itoa[T ~int | ~uint16 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+func proxyAddr(t testing.TB, s *httptest.Server) netip.AddrPort {
+	t.Helper()
+	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}

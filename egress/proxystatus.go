@@ -35,7 +35,7 @@ func printable(s string, limit int) string {
 	for i := 0; i < len(s) && len(b) < limit; i++ {
 		c := s[i]
 		switch {
-		case c > '~':
+		case c >= 0x80:
 			b = append(b, '?')
 		case c <= ' ' || c == 0x7f:
 			if len(b) > 0 && b[len(b)-1] != ' ' {

@@ -70,6 +70,7 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 		dialer: t.dialer, via: "1.1 " + t.via, http: t.httpTransport(c),
 	}
 	switch u.URL.Scheme {
+	case "http":
 	case "socks5", "socks5h":
 		up.http.DialContext = up.dialSOCKS
 		return up, nil
@@ -77,6 +78,8 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 		up.tls = t.tls.Clone()
 		up.tls.ServerName = up.host
 		up.tls.NextProtos = []string{"http/1.1"} // CONNECT and absolute form are spoken over HTTP/1.1 here
+	default:
+		return nil, fmt.Errorf("upstream proxy %s: the scheme must be http, https or socks5", u.URL.Redacted())
 	}
 	plain := &url.URL{Scheme: "http", Host: net.JoinHostPort(up.host, strconv.Itoa(int(port))), User: u.URL.User}
 	up.http.Proxy = http.ProxyURL(plain) // TLS towards the proxy is dialProxy's

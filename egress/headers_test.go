@@ -1,0 +1,139 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestProxyStatus(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ token, details, want string }{
+		{"", "", "crawlgate"},
+		{"dns_error", "", "crawlgate; error=dns_error"},
+		{"dns_error", `a "b" \c`, `crawlgate; error=dns_error; details="a \"b\" \\c"`},
+		{"dns_error", "ü\r\nX", `crawlgate; error=dns_error; details="?? X"`},
+	}
+	for _, tt := range tests {
+		if got := ProxyStatus("crawlgate", tt.token, tt.details); got != tt.want {
+			t.Errorf("ProxyStatus(%q, %q) = %s, want %s", tt.token, tt.details, got, tt.want)
+		}
+	}
+}
+
+// TestKindsRFC9209: each kind has a name of its own, a token of section 2.3 and a status.
+func TestKindsRFC9209(t *testing.T) {
+	t.Parallel()
+	registered := set(
+		"dns_timeout", "dns_error", "destination_unavailable", "destination_ip_prohibited", "destination_ip_unroutable",
+		"connection_refused", "connection_terminated", "connection_timeout", "connection_read_timeout", "tls_protocol_error",
+		"tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied", "http_response_incomplete",
+		"http_response_header_section_size", "http_response_transfer_coding", "http_response_timeout", "http_upgrade_failed",
+		"http_protocol_error", "proxy_internal_error", "proxy_loop_detected",
+	)
+	seen := make(map[string]Kind)
+	for k := range numKinds {
+		if other, ok := seen[k.String()]; ok || k.String() == "" {
+			t.Errorf("kind %d is named %q as is %d", k, k, other)
+		}
+		seen[k.String()] = k
+		if !has(registered, k.Token()) && k != KindClientGone {
+			t.Errorf("%v: token %q is not registered", k, k.Token())
+		}
+		if k.Status() < 400 || k.Status() > 504 {
+			t.Errorf("%v: status %d", k, k.Status())
+		}
+	}
+	if k := numKinds + 3; k.String() != "internal" || k.Status() != 500 {
+		t.Errorf("an unknown kind is %v, %d", k, k.Status())
+	}
+}
+
+func TestWithoutMembers(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ in, want []string }{
+		{nil, nil},
+		{[]string{"cdn; hit"}, []string{"cdn; hit"}},
+		{[]string{"crawlgate; hit"}, nil},
+		{[]string{"CrawlGate"}, nil},
+		{[]string{`"crawlgate"; hit`}, nil},
+		{[]string{"cdn, crawlgate; hit , other; a=\"x, crawlgate; y\""}, []string{`cdn, other; a="x, crawlgate; y"`}},
+		{[]string{"crawlgate2; hit", "crawlgate"}, []string{"crawlgate2; hit"}},
+		{[]string{`cdn; d="unclosed, crawlgate`}, nil},
+		{[]string{`cdn; d="a\", crawlgate"`}, []string{`cdn; d="a\", crawlgate"`}},
+	}
+	for _, tt := range tests {
+		if got := withoutMembers(tt.in, "crawlgate"); !slices.Equal(got, tt.want) {
+			t.Errorf("withoutMembers(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// FuzzRequestHeader: nothing that belongs to the hop or to the inside leaves, whatever Connection says; the name that is
+// judged by stays; what is neither stays unless Connection names it; the input is not changed.
+func FuzzRequestHeader(f *testing.F) {
+	f.Add("Connection: close\r\nUser-Agent: Bot/1\r\n")
+	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
+	f.Add("connection: te\r\nTE: trailers;q=0.5, x\r\nVia: 1.1 x\r\nX-Forwarded-Anything: 1\r\n")
+	f.Add("Crawlgate-Agent: a\r\nProxy-Authorization: b\r\nConnection: \x00\r\n")
+	f.Fuzz(func(t *testing.T, head string) {
+		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
+		if err != nil {
+			t.Skip()
+		}
+		in := http.Header(mime)
+		before := in.Clone()
+		out := RequestHeader(in, "Crawlgate-")
+		if !maps.EqualFunc(in, before, slices.Equal) {
+			t.Fatalf("%q became %q", before, in)
+		}
+		listed := options(in)
+		for name, values := range out {
+			if name == "Te" && slices.Equal(values, []string{"trailers"}) || name == "User-Agent" {
+				continue
+			}
+			if has(hopByHop, name) || has(inside, name) || has(listed, name) ||
+				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") {
+				t.Fatalf("%s leaves", name)
+			}
+		}
+		for name, values := range in {
+			if kept := leaves(name, "Crawlgate-") && !has(listed, name); kept && !slices.Equal(out[name], values) {
+				t.Fatalf("%s: %q became %q", name, values, out[name])
+			}
+		}
+		if agent, ok := out["User-Agent"]; !ok || !slices.Equal(agent, in["User-Agent"]) {
+			t.Fatalf("User-Agent %q became %q", in["User-Agent"], agent)
+		}
+		var wire bytes.Buffer
+		if err := out.Write(&wire); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestIsWebSocket(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		h    http.Header
+		want bool
+	}{
+		{http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, true},
+		{http.Header{"Connection": {"keep-alive, upgrade"}, "Upgrade": {"WebSocket"}}, true},
+		{http.Header{"Connection": {"keep-alive"}, "Upgrade": {"websocket"}}, false},
+		{http.Header{"Connection": {"Upgrade"}}, false},
+		{http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, false},
+		{http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket, h2c"}}, false},
+		{http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket", "h2c"}}, false},
+	}
+	for _, tt := range tests {
+		if got := isWebSocket(tt.h); got != tt.want {
+			t.Errorf("isWebSocket(%v) = %v", tt.h, got)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package egress
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestReasonPhrase(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ in, want string }{
+		{"Forbidden by robots.txt: /a (line 3)", "Forbidden by robots.txt: /a (line 3)"},
+		{"a\r\nSet-Cookie: x=1", "a Set-Cookie: x=1"},
+		{"a\x00\x7f\tb", "a b"},
+		{"  a  ", "a"},
+		{"häß", "h????"},
+		{"", ""},
+		{strings.Repeat("x", 200), strings.Repeat("x", maxReason)},
+		{strings.Repeat("x", 98) + " y", strings.Repeat("x", 98)},
+	}
+	for _, tt := range tests {
+		if got := ReasonPhrase(tt.in); got != tt.want {
+			t.Errorf("ReasonPhrase(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// FuzzReasonPhrase: printable ASCII, below 100 octets, the same again when put through again.
+func FuzzReasonPhrase(f *testing.F) {
+	for _, s := range []string{"", "a\r\nb", "ä€😀", "\x00", strings.Repeat(" x", 100)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := ReasonPhrase(s)
+		if len(got) >= 100 {
+			t.Fatalf("%d octets", len(got))
+		}
+		for _, c := range []byte(got) {
+			if c < ' ' || c > '~' {
+				t.Fatalf("%q holds %#x", got, c)
+			}
+		}
+		if again := ReasonPhrase(got); again != got {
+			t.Fatalf("%q became %q", got, again)
+		}
+	})
+}
+
+func startRefusing(t *testing.T, proto string, a Refusal) (*gateway, chan int) {
+	t.Helper()
+	told := make(chan int, 10)
+	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := &wrapHijack{ResponseWriter: w}
+		w.Header().Set("Server", "Outer")
+		Refuse(rec, r, a)
+		told <- rec.status
+	}), proto)
+	return &gateway{Server: s}, told
+}
+
+// TestRefuseHTTP1: the exact octets, which many clients show parts of (clients.md 19).
+func TestRefuseHTTP1(t *testing.T) {
+	t.Parallel()
+	g, told := startRefusing(t, "h1", Refusal{
+		Status: http.StatusForbidden,
+		Reason: "Forbidden by robots.txt:\r\n /x",
+		Header: http.Header{"Proxy-Status": {"crawlgate; error=http_request_denied"}},
+		Body:   []byte("why\n"),
+	})
+	for _, sent := range []string{
+		"CONNECT site:443 HTTP/1.1\r\nHost: site:443\r\n\r\n",
+		"CONNECT site:443 HTTP/1.0\r\n\r\n",
+		"CONNECT site:443 HTTP/1.1\r\nHost: site:443\r\n\r\n\x16\x03\x01 sent ahead",
+	} {
+		c, br := g.raw(t)
+		io.WriteString(c, sent)
+		all, err := io.ReadAll(br) // the connection ends by itself, with the answer whole
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, body, _ := strings.Cut(string(all), "\r\n\r\n")
+		lines := strings.Split(head, "\r\n")
+		if lines[0] != "HTTP/1.1 403 Forbidden by robots.txt: /x" || body != "why\n" {
+			t.Errorf("got %q", all)
+		}
+		for _, want := range []string{
+			"Proxy-Status: crawlgate; error=http_request_denied", "Content-Length: 4", "Cache-Control: no-store",
+			"Content-Type: text/plain; charset=utf-8", "Connection: close",
+		} {
+			if !strings.Contains(head, want) {
+				t.Errorf("%q is missing in %q", want, head)
+			}
+		}
+		if status := <-told; status != http.StatusForbidden {
+			t.Errorf("the writer was told %d", status)
+		}
+	}
+}
+
+// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium (clients.md 4), as is
+// whatever needs no reason phrase of its own.
+func TestRefuseKeepsConnection(t *testing.T) {
+	t.Parallel()
+	for _, a := range []Refusal{
+		{Status: http.StatusProxyAuthRequired, Reason: "Who are you?", Header: http.Header{"Proxy-Authenticate": {`Basic realm="crawlgate"`}}, Body: []byte("x")},
+		{Status: http.StatusTooManyRequests},
+	} {
+		g, _ := startRefusing(t, "h1", a)
+		c, br := g.raw(t)
+		for range 2 {
+			io.WriteString(c, "CONNECT site:443 HTTP/1.1\r\nHost: site:443\r\n\r\n")
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body := readAll(t, resp); resp.StatusCode != a.Status || body != string(a.Body) || resp.Close || resp.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("answered %v, %q", resp, body)
+			}
+		}
+	}
+}
+
+func TestRefuseHTTP2(t *testing.T) {
+	t.Parallel()
+	g, told := startRefusing(t, "h2", Refusal{Status: http.StatusForbidden, Reason: "Forbidden by robots.txt", Body: []byte("why\n")})
+	resp, c := connect(t, g.Server, "site:443")
+	body, err := io.ReadAll(c)
+	if err != nil || resp.StatusCode != http.StatusForbidden || string(body) != "why\n" || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("answered %v, %q, %v", resp, body, err)
+	}
+	if status := <-told; status != http.StatusForbidden {
+		t.Errorf("the writer was told %d", status)
+	}
+}
+
+// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, also where a middleware has wrapped the
+// body.
+func TestPrepareRefusal(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r2 := r.WithContext(r.Context())
+		r2.Body = wrapBody{r.Body}
+		*r = *r2
+		PrepareRefusal(w, r)
+		http.Error(w, "no", http.StatusForbidden)
+	}), "h1")
+	c, br := rawConn(t, s)
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n")
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil || resp.StatusCode != http.StatusForbidden || !resp.Close {
+		t.Fatalf("answered %v, %v", resp, err)
+	}
+	c, br = rawConn(t, s)
+	for range 2 { // without the expectation the connection goes on
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil || resp.StatusCode != http.StatusForbidden || resp.Close {
+			t.Fatalf("answered %v, %v", resp, err)
+		}
+		readAll(t, resp)
+	}
+}

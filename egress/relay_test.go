@@ -1,0 +1,163 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// wire is one end of a connection in memory whose halves close one by one.
+type wire struct {
+	*io.PipeReader
+	*io.PipeWriter
+}
+
+func (w wire) Close() error      { w.PipeWriter.Close(); return w.PipeReader.Close() }
+func (w wire) CloseWrite() error { return w.PipeWriter.Close() }
+
+// newWire gives both ends.
+func newWire() (wire, wire) {
+	r1, w1 := io.Pipe()
+	r2, w2 := io.Pipe()
+	return wire{r1, w2}, wire{r2, w1}
+}
+
+// noHalf is an end without a half that closes, as an HTTP/2 stream is.
+type noHalf struct{ io.ReadWriteCloser }
+
+type relayed struct {
+	traffic Traffic
+	err     error
+}
+
+func startRelay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) <-chan relayed {
+	out := make(chan relayed, 1)
+	go func() {
+		traffic, err := relay(ctx, client, origin, idle)
+		out <- relayed{traffic, err}
+	}()
+	return out
+}
+
+func TestRelayHalfCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, a := newWire()
+		b, origin := newWire()
+		out := startRelay(t.Context(), a, b, time.Minute)
+		big := strings.Repeat("x", 3*copyBufferSize+17)
+		go func() { io.WriteString(client, big); client.CloseWrite() }()
+		if got, err := io.ReadAll(origin); err != nil || string(got) != big {
+			t.Errorf("origin got %d octets, %v", len(got), err)
+		}
+		go func() { io.WriteString(origin, "answer"); origin.CloseWrite() }()
+		if got, err := io.ReadAll(client); err != nil || string(got) != "answer" {
+			t.Errorf("client got %q, %v", got, err)
+		}
+		if got := <-out; got.err != nil || got.traffic != (Traffic{int64(len(big)), 6}) {
+			t.Errorf("ended with %+v", got)
+		}
+	})
+}
+
+// TestRelayIdle: an octet either way keeps both directions alive; without any the relay ends.
+func TestRelayIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, a := newWire()
+		b, origin := newWire()
+		start := time.Now()
+		out := startRelay(t.Context(), a, b, time.Minute)
+		buf := make([]byte, 1)
+		for range 10 { // one direction only
+			time.Sleep(50 * time.Second)
+			io.WriteString(client, "x")
+			io.ReadFull(origin, buf)
+		}
+		if got := <-out; !errors.Is(got.err, ErrIdle) || got.traffic.Up != 10 {
+			t.Errorf("ended with %+v", got)
+		}
+		if took := time.Since(start); took != 560*time.Second {
+			t.Errorf("ended after %v, want a minute after the last octet", took)
+		}
+		if _, err := client.Read(buf); err == nil {
+			t.Error("the client's end is still open")
+		}
+		if _, err := origin.Read(buf); err == nil {
+			t.Error("the origin's end is still open")
+		}
+	})
+}
+
+func TestRelayEndsWithContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, late := range []bool{false, true} {
+			_, a := newWire()
+			b, _ := newWire()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			reason := errors.New("reload")
+			if !late {
+				cancel(reason)
+			}
+			out := startRelay(ctx, a, b, time.Minute)
+			synctest.Wait()
+			cancel(reason)
+			if got := <-out; !errors.Is(got.err, reason) {
+				t.Errorf("ended with %+v", got)
+			}
+		}
+	})
+}
+
+// TestRelayWithoutHalf: where an end cannot be half-closed, the end of the other one ends the relay.
+func TestRelayWithoutHalf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, a := newWire()
+		b, origin := newWire()
+		out := startRelay(t.Context(), noHalf{a}, b, time.Minute)
+		go func() { io.WriteString(origin, "bye"); origin.CloseWrite() }()
+		if got, err := io.ReadAll(client); err != nil || string(got) != "bye" {
+			t.Errorf("client got %q, %v", got, err)
+		}
+		if got := <-out; got.err != nil || got.traffic.Down != 3 {
+			t.Errorf("ended with %+v", got)
+		}
+	})
+}
+
+// TestRelayBlames: which end failed, and by that the kind.
+func TestRelayBlames(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	tests := []struct {
+		name string
+		fail func(client, origin wire)
+		want Kind
+	}{
+		{"client breaks", func(c, _ wire) { c.CloseWithError(broken) }, KindClientGone},
+		{"origin breaks", func(_, o wire) { o.CloseWithError(broken) }, KindIncomplete},
+		{"client does not take", func(c, o wire) { c.PipeReader.CloseWithError(broken); io.WriteString(o, "x") }, KindClientGone},
+		{"origin does not take", func(c, o wire) { o.PipeReader.CloseWithError(broken); io.WriteString(c, "x") }, KindIncomplete},
+	}
+	for _, tt := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			client, a := newWire()
+			b, origin := newWire()
+			out := startRelay(t.Context(), a, b, time.Minute)
+			synctest.Wait()
+			tt.fail(client, origin)
+			got := <-out
+			if got.err == nil || !errors.Is(got.err, broken) || relayKind(got.err) != tt.want {
+				t.Errorf("%s: %v, want %v", tt.name, got.err, tt.want)
+			}
+		})
+	}
+}
+
+func (w wire) CloseWithError(err error) { w.PipeWriter.CloseWithError(err) }

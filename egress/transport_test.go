@@ -1,0 +1,343 @@
+package egress
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// proxyServer is an upstream proxy: absolute form, CONNECT, and a log of what it was asked.
+func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var asked []string
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user := r.Header.Get("Proxy-Authorization")
+		mu.Lock()
+		asked = append(asked, strings.Join([]string{r.Method, r.RequestURI, r.Header.Get("Via"), user}, " "))
+		mu.Unlock()
+		if answer != 0 {
+			w.Header().Set("Proxy-Authenticate", "Basic")
+			w.WriteHeader(answer)
+			return
+		}
+		if r.Method != http.MethodConnect {
+			r.RequestURI = ""
+			resp, err := tr.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			w.WriteHeader(resp.StatusCode)
+			io.Copy(w, resp.Body)
+			return
+		}
+		tunnel, err := Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		up, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		tunnel.Relay(r.Context(), up, 0)
+	})
+	proto := "h1"
+	if tlsToo {
+		proto = "h2" // it offers HTTP/2, which must not be taken
+	}
+	return startServer(t, h, proto), func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), asked...)
+	}
+}
+
+// socksServer is a SOCKS5 proxy, RFC 1928 and 1929, that gives out what it was asked for.
+func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
+	t.Helper()
+	return rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
+		read := func(n int) []byte { b := make([]byte, n); io.ReadFull(br, b); return b }
+		hello := read(2)
+		read(int(hello[1]))
+		c.Write([]byte{5, 2})
+		user := read(int(read(2)[1]))
+		password := read(int(read(1)[0]))
+		c.Write([]byte{1, 0})
+		head := read(4)
+		var host string
+		switch head[3] {
+		case 1:
+			host = net.IP(read(4)).String()
+		case 3:
+			host = string(read(int(read(1)[0])))
+		}
+		port := binary.BigEndian.Uint16(read(2))
+		asked <- fmt.Sprintf("%s:%s %s:%d", user, password, host, port)
+		up, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			c.Write([]byte{5, 5, 0, 1, 0, 0, 0, 0, 0, 0})
+			return
+		}
+		defer up.Close()
+		c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
+		relay(t.Context(), replay(c, read(br.Buffered())), up, DefaultIdle)
+	})
+}
+
+func siteResolver() *names {
+	return &names{addrs: map[string][]string{"site.test": {"127.0.0.1"}, "inside.test": {"127.0.0.1", "10.0.0.1"}, "direct.test": {"127.0.0.1"}}}
+}
+
+func withUser(t *testing.T, raw string) *url.URL {
+	t.Helper()
+	u := mustURL(t, raw)
+	u.User = url.UserPassword("u", "p")
+	return u
+}
+
+// TestUpstreamHTTP: requests and tunnels go through the proxy, by name, with its credentials and our Via.
+func TestUpstreamHTTP(t *testing.T) {
+	t.Parallel()
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("u:p"))
+	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "hello ", r.Header.Get("Proxy-Authorization"))
+	})
+	for _, secure := range []bool{false, true} {
+		proxy, asked := proxyServer(t, secure, 0)
+		plain, tlsOrigin := startServer(t, hello, "h1"), startServer(t, hello, "h2")
+		tr := newTestTransport(t, TransportConfig{
+			Dialer:    &Dialer{Guard: loopbackGuard(), Resolver: &names{addrs: map[string][]string{"localhost": {"127.0.0.1"}, "example.com": {"127.0.0.1"}}}},
+			RootCAs:   certPool(proxy, tlsOrigin),
+			Upstreams: []Upstream{{URL: withUser(t, proxy.URL)}},
+			Via:       "me",
+		})
+		for _, target := range []string{
+			"http://localhost:" + itoa(portOf(t, plain)), "https://127.0.0.1:" + itoa(portOf(t, tlsOrigin)),
+		} {
+			resp, err := tr.RoundTrip(request(t, t.Context(), "GET", target+"/a", nil))
+			if err != nil {
+				t.Fatalf("secure %v, %s: %v", secure, target, err)
+			}
+			if got := readAll(t, resp); got != "hello " && !strings.HasPrefix(target, "http:") {
+				t.Errorf("%s: %q", target, got)
+			}
+		}
+		conn, err := tr.DialTunnel(t.Context(), "localhost", portOf(t, plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+		if err := closeWrite(conn); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "hello ") {
+			t.Errorf("tunnel: %q, %v", got, err)
+		}
+		conn.Close()
+		want := []string{
+			fmt.Sprintf("GET http://localhost:%d/a 1.1 me %s", portOf(t, plain), basic),
+			fmt.Sprintf("CONNECT 127.0.0.1:%d 1.1 me %s", portOf(t, tlsOrigin), basic),
+			fmt.Sprintf("CONNECT localhost:%d 1.1 me %s", portOf(t, plain), basic),
+		}
+		if got := asked(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("secure %v: the proxy was asked\n%s, want\n%s", secure, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+func TestUpstreamSOCKS(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	socks := socksServer(t, asked)
+	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }), "h1")
+	u := withUser(t, "socks5://"+socks.Listener.Addr().String())
+	tr := newTestTransport(t, TransportConfig{
+		Dialer:    &Dialer{Guard: loopbackGuard(), Resolver: siteResolver()},
+		Upstreams: []Upstream{{URL: u}},
+	})
+	want := fmt.Sprintf("u:p site.test:%d", portOf(t, origin))
+	resp, err := tr.RoundTrip(request(t, t.Context(), "GET", "http://site.test:"+itoa(portOf(t, origin)), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, resp); got != "hello" || <-asked != want {
+		t.Errorf("got %q", got)
+	}
+	conn, err := tr.DialTunnel(t.Context(), "site.test", portOf(t, origin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := <-asked; got != want {
+		t.Errorf("asked for %q, want %q", got, want)
+	}
+	fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+	if err := closeWrite(conn); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "hello") {
+		t.Errorf("tunnel: %q, %v", got, err)
+	}
+}
+
+// TestUpstreamKeepsGuard: nothing is handed to a proxy that this gateway would not dial; the proxy hears nothing of it.
+func TestUpstreamKeepsGuard(t *testing.T) {
+	t.Parallel()
+	proxy, asked := proxyServer(t, false, 0)
+	socksAsked := make(chan string, 1)
+	socks := socksServer(t, socksAsked)
+	for _, raw := range []string{proxy.URL, "socks5://" + socks.Listener.Addr().String()} {
+		tr := newTestTransport(t, TransportConfig{
+			Dialer:    &Dialer{Guard: loopbackGuard(), Resolver: siteResolver()},
+			Upstreams: []Upstream{{URL: mustURL(t, raw)}},
+		})
+		tests := map[string]Kind{"inside.test": KindForbidden, "10.0.0.1": KindForbidden, "none.test": KindDNS}
+		for host, want := range tests {
+			for _, scheme := range []string{"http", "https"} {
+				_, err := tr.RoundTrip(request(t, t.Context(), "POST", scheme+"://"+host+"/", strings.NewReader("x")))
+				if got := classify(err, stageConnect); got.Kind != want {
+					t.Errorf("%s %s: %v, want %v", scheme, host, err, want)
+				}
+			}
+			_, err := tr.DialTunnel(t.Context(), host, 443)
+			if got := ClassifyDial(err); got.Kind != want {
+				t.Errorf("tunnel to %s: %v, want %v", host, err, want)
+			}
+		}
+	}
+	if got := asked(); got != nil || len(socksAsked) != 0 {
+		t.Errorf("the proxy was asked %q", got)
+	}
+}
+
+// TestUpstreamByHost: the first that matches is taken, others go directly, and a proxy's own address is not open as a
+// target by its being a proxy.
+func TestUpstreamByHost(t *testing.T) {
+	t.Parallel()
+	proxy, asked := proxyServer(t, false, 0)
+	origin := startServer(t, http.NotFoundHandler(), "h1")
+	resolver := siteResolver()
+	strict := &Dialer{Resolver: resolver, Guard: &Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
+	tr := newTestTransport(t, TransportConfig{Dialer: strict, Upstreams: []Upstream{
+		{URL: mustURL(t, proxy.URL), Match: func(h string) bool { return h == "other.test" }},
+		{URL: mustURL(t, "http://127.0.0.1:1"), Match: func(h string) bool { return h == "dead.test" }},
+	}})
+	resp, err := tr.RoundTrip(request(t, t.Context(), "GET", "http://direct.test:"+itoa(portOf(t, origin)), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, resp)
+	if got := asked(); got != nil {
+		t.Errorf("the proxy was asked %q", got)
+	}
+	resolver.addrs["dead.test"] = []string{"127.0.0.1"}
+	_, err = tr.RoundTrip(request(t, t.Context(), "GET", "http://dead.test/", nil))
+	if got := classify(err, stageConnect); got.Kind != KindUpstream {
+		t.Errorf("dead proxy: %v is %v", err, got.Kind)
+	}
+	closed := newTestTransport(t, TransportConfig{
+		Dialer:    &Dialer{Resolver: resolver}, // no private address is open
+		Upstreams: []Upstream{{URL: mustURL(t, proxy.URL), Match: func(h string) bool { return h == "8.8.8.8" }}},
+	})
+	_, err = closed.RoundTrip(request(t, t.Context(), "GET", proxy.URL, nil))
+	checkRefusal(t, "the proxy as a target", err, ClassLoopback)
+	closed.dialer.Guard = new(Guard)
+	closed.dialer.Guard.SetOwn(proxyAddr(t, proxy))
+	_, err = closed.RoundTrip(request(t, t.Context(), "GET", "http://8.8.8.8/", nil))
+	checkRefusal(t, "a proxy that is this gateway", err, ClassOwn)
+}
+
+// TestUpstreamRefuses: a proxy's refusal of a tunnel is told as what it is, and its 407 is not passed on.
+func TestUpstreamRefuses(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{403, 407, 502} {
+		proxy, _ := proxyServer(t, false, status)
+		tr := newTestTransport(t, TransportConfig{
+			Dialer:    &Dialer{Guard: loopbackGuard(), Resolver: siteResolver()},
+			Upstreams: []Upstream{{URL: mustURL(t, proxy.URL)}},
+		})
+		_, err := tr.RoundTrip(request(t, t.Context(), "GET", "https://site.test/", nil))
+		refused, ok := errors.AsType[*UpstreamError](err)
+		if !ok || refused.Status != status || classify(err, stageConnect).Kind != KindUpstream {
+			t.Errorf("%d: %v", status, err)
+		}
+		_, err = tr.DialTunnel(t.Context(), "site.test", 443)
+		refused, ok = errors.AsType[*UpstreamError](err)
+		if !ok || refused.Status != status || ClassifyDial(err).Kind != KindUpstream {
+			t.Errorf("%d: tunnel: %v", status, err)
+		}
+		var res Result
+		w := newDiscard()
+		f := &Forwarder{Transport: tr}
+		got := f.Forward(w, request(t, t.Context(), "GET", "http://site.test/", nil), mustURL(t, "http://site.test/"), &res)
+		if status == 407 && (got == nil || got.Kind != KindUpstream || w.written) {
+			t.Errorf("407 for a request: %v", got)
+		}
+	}
+}
+
+func TestNewTransportRefuses(t *testing.T) {
+	t.Parallel()
+	d := new(Dialer)
+	for _, raw := range []string{"ftp://h:1", "http://", "http://h/path", "http://h:0", "http://h?q", "socks4://h:1", "//h"} {
+		if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{URL: withUser(t, raw)}}}); err == nil {
+			t.Errorf("%q accepted", raw)
+		} else if strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: %v tells the password", raw, err)
+		}
+	}
+	if _, err := NewTransport(TransportConfig{}); err == nil {
+		t.Error("no dialer accepted")
+	}
+	if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{}}}); err == nil {
+		t.Error("no URL accepted")
+	}
+	for _, raw := range []string{"http://h", "https://h:8443/", "socks5://[::1]", "socks5h://h:9"} {
+		if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{URL: mustURL(t, raw)}}}); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}
+
+func TestLooped(t *testing.T) {
+	t.Parallel()
+	tr := newTestTransport(t, TransportConfig{Via: "crawlgate-1"})
+	for via, want := range map[string]bool{
+		"": false, "1.1 other": false, "1.1 crawlgate-1": true, "1.0 a, HTTP/1.1 Crawlgate-1 (x)": true,
+		"crawlgate-1": false, "1.1 crawlgate-12": false, "1.1 crawlgate-1:80": false,
+	} {
+		if got := tr.Looped(http.Header{"Via": {"1.1 first", via}}); got != want {
+			t.Errorf("Via %q: looped %v", via, got)
+		}
+	}
+	a, b := newTestTransport(t, TransportConfig{}), newTestTransport(t, TransportConfig{})
+	if a.via == b.via || a.via == "" {
+		t.Errorf("two gateways are called %q and %q", a.via, b.via)
+	}
+}
+
+func TestTrustedRoots(t *testing.T) {
+	t.Parallel()
+	if _, err := TrustedRoots([]byte("no PEM")); err == nil {
+		t.Error("accepted contents without a certificate")
+	}
+	if pool, err := TrustedRoots(); err != nil || pool == nil {
+		t.Errorf("TrustedRoots() = %v, %v", pool, err)
+	}
+}

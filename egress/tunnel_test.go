@@ -1,0 +1,410 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// halfConn is what tests speak over as a client: a tunnel whose sending half closes.
+type halfConn interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// connect opens a CONNECT through a gateway by HTTP/1.1 or HTTP/2.
+func connect(t testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
+	t.Helper()
+	if gw.TLS != nil {
+		return connectH2(t, gw, authority)
+	}
+	c, br := rawConn(t, gw)
+	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority)
+	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := make([]byte, br.Buffered())
+	io.ReadFull(br, early)
+	return resp, &hijacked{Conn: replay(c, early), half: c}
+}
+
+type h2Tunnel struct {
+	io.ReadCloser
+	*io.PipeWriter
+	cancel context.CancelFunc
+}
+
+func (c *h2Tunnel) CloseWrite() error { return c.PipeWriter.Close() }
+func (c *h2Tunnel) Close() error      { c.cancel(); c.PipeWriter.Close(); return c.ReadCloser.Close() }
+
+func connectH2(t testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
+	t.Helper()
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: certPool(gw)}}
+	t.Cleanup(tr.CloseIdleConnections)
+	pr, pw := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := request(t, ctx, http.MethodConnect, gw.URL, pr)
+	r.URL.Path, r.Host = "", authority
+	resp, err := tr.RoundTrip(r)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	c := &h2Tunnel{resp.Body, pw, cancel}
+	t.Cleanup(func() { c.Close() })
+	return resp, c
+}
+
+// startConnect starts a server that hands every tunnel it accepts to serve and tells when the handler has returned.
+func startConnect(t testing.TB, proto string, serve func(*http.Request, *Tunnel)) (*httptest.Server, <-chan struct{}) {
+	t.Helper()
+	done := make(chan struct{}, 100)
+	return startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { done <- struct{}{} }()
+		tunnel, err := Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer tunnel.Close()
+		serve(r, tunnel)
+	}), proto), done
+}
+
+// sayEcho reads all of a connection and then answers with it.
+func sayEcho(c net.Conn, br *bufio.Reader) {
+	got, _ := io.ReadAll(br)
+	fmt.Fprintf(c, "echo %s", got)
+}
+
+func TestTunnelRelay(t *testing.T) {
+	t.Parallel()
+	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) { // answers at once, so that HTTP/2 needs no half-close
+		line, _ := br.ReadString('\n')
+		fmt.Fprintf(c, "echo %s", line)
+	})
+	tr := newTestTransport(t, TransportConfig{})
+	for _, proto := range []string{"h1", "h2"} {
+		traffic := make(chan Traffic, 1)
+		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
+			up, err := tr.DialTunnel(r.Context(), "127.0.0.1", portOf(t, origin))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+				t.Errorf("%s: %v", proto, err)
+			}
+			traffic <- tunnel.Traffic()
+		})
+		resp, c := connect(t, gw, "site:443")
+		if resp.StatusCode != http.StatusOK || resp.TransferEncoding != nil {
+			t.Errorf("%s: answered %d, %v", proto, resp.StatusCode, resp.TransferEncoding)
+		}
+		io.WriteString(c, "hello\n")
+		if got, err := io.ReadAll(c); err != nil || string(got) != "echo hello\n" {
+			t.Errorf("%s: got %q, %v", proto, got, err)
+		}
+		c.Close()
+		<-done
+		if got := <-traffic; got != (Traffic{Up: 6, Down: 11}) {
+			t.Errorf("%s: traffic %+v", proto, got)
+		}
+	}
+}
+
+// wrapHijack hides the connection's own methods, as Caddy's response recorder does.
+type wrapHijack struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *wrapHijack) WriteHeader(code int) { w.status = code; w.ResponseWriter.WriteHeader(code) }
+
+func (w *wrapHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return struct{ net.Conn }{c}, rw, err
+}
+
+// TestTunnelHalfClose: each direction ends by itself, also where the server wraps what it gives up; and the writer learns
+// the status.
+func TestTunnelHalfClose(t *testing.T) {
+	t.Parallel()
+	origin := rawOrigin(t, sayEcho)
+	tr := newTestTransport(t, TransportConfig{})
+	statuses := make(chan int, 1)
+	gw := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wrapped := &wrapHijack{ResponseWriter: w}
+		tunnel, err := Accept(wrapped, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		up, err := tr.DialTunnel(r.Context(), "127.0.0.1", portOf(t, origin))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+			t.Error(err)
+		}
+		statuses <- wrapped.status
+	}), "h1")
+	_, c := connect(t, gw, "site:443")
+	io.WriteString(c, "hello")
+	c.CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "echo hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if status := <-statuses; status != http.StatusOK {
+		t.Errorf("the writer was told %d", status)
+	}
+}
+
+// TestTunnelOriginEndsFirst: the client learns of the origin's end, and may still send.
+func TestTunnelOriginEndsFirst(t *testing.T) {
+	t.Parallel()
+	rest := make(chan string, 1)
+	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
+		io.WriteString(c, "bye")
+		c.(*net.TCPConn).CloseWrite()
+		got, _ := io.ReadAll(br)
+		rest <- string(got)
+	})
+	tr := newTestTransport(t, TransportConfig{})
+	gw, done := startConnect(t, "h1", func(r *http.Request, tunnel *Tunnel) {
+		up, err := tr.DialTunnel(r.Context(), "127.0.0.1", portOf(t, origin))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	_, c := connect(t, gw, "site:443")
+	if got, err := io.ReadAll(c); err != nil || string(got) != "bye" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	io.WriteString(c, "more")
+	c.CloseWrite()
+	if got := <-rest; got != "more" {
+		t.Errorf("origin got %q", got)
+	}
+	<-done
+}
+
+// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field (clients.md 7), and some clients do
+// not wait for the answer before they send on.
+func TestTunnelAcceptHTTP10(t *testing.T) {
+	t.Parallel()
+	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
+		got, _ := io.ReadAll(tunnel)
+		fmt.Fprintf(tunnel, "got %s", got)
+	})
+	c, br := rawConn(t, gw)
+	io.WriteString(c, "CONNECT site:443 HTTP/1.0\r\n\r\nearly")
+	c.(*net.TCPConn).CloseWrite()
+	if all, err := io.ReadAll(br); err != nil || string(all) != "HTTP/1.1 200 Connection established\r\n\r\ngot early" {
+		t.Errorf("got %q, %v", all, err)
+	}
+}
+
+func TestTunnelFirst(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []string{"h1", "h2"} {
+		for sent, want := range map[string]First{
+			"":                       FirstClosed,
+			"\x16\x03\x01":           FirstTLS,
+			"GET / HTTP/1.1\r\n":     FirstHTTP,
+			"post / HTTP/1.1":        FirstHTTP,
+			"\x80\x2e\x01\x03\x01":   FirstOther, // SSL 2.0's hello
+			"\x00":                   FirstOther,
+			"\x05\x01\x00":           FirstOther, // SOCKS
+			"\r\nGET / HTTP/1.1":     FirstOther,
+			"PRI * HTTP/2.0\r\n\r\n": FirstHTTP,
+		} {
+			type seen struct {
+				first First
+				err   error
+				rest  string
+			}
+			result := make(chan seen, 1)
+			gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
+				first, err := tunnel.First(r.Context(), time.Minute)
+				rest, _ := io.ReadAll(tunnel)
+				result <- seen{first, err, string(rest)}
+			})
+			_, c := connect(t, gw, "site:443")
+			io.WriteString(c, sent)
+			c.CloseWrite()
+			if got := <-result; got.first != want || got.err != nil || got.rest != sent {
+				t.Errorf("%s, %q: %+v, want %v", proto, sent, got, want)
+			}
+			<-done
+		}
+	}
+}
+
+// TestTunnelFirstSilent: a client that never speaks is noticed in time and can still speak afterwards.
+func TestTunnelFirstSilent(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []string{"h1", "h2"} {
+		silent, result := make(chan First), make(chan string, 1)
+		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
+			first, err := tunnel.First(r.Context(), 20*time.Millisecond)
+			if err != nil {
+				t.Error(err)
+			}
+			silent <- first
+			first, err = tunnel.First(r.Context(), time.Minute)
+			result <- fmt.Sprint(first, err)
+		})
+		_, c := connect(t, gw, "site:443")
+		if got := <-silent; got != FirstSilent {
+			t.Errorf("%s: %v, want silent", proto, got)
+		}
+		io.WriteString(c, "G")
+		if got := <-result; got != "http <nil>" {
+			t.Errorf("%s: then %s", proto, got)
+		}
+		c.Close()
+		<-done
+	}
+}
+
+// TestTunnelClientLeaves: the end of a client's HTTP/2 stream ends the wait for it.
+func TestTunnelClientLeaves(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []string{"h1", "h2"} {
+		waiting, result := make(chan struct{}), make(chan First, 1)
+		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
+			close(waiting)
+			first, _ := tunnel.First(r.Context(), time.Minute)
+			result <- first
+		})
+		_, c := connect(t, gw, "site:443")
+		<-waiting
+		c.Close()
+		if got := <-result; got != FirstClosed {
+			t.Errorf("%s: %v", proto, got)
+		}
+		<-done
+	}
+}
+
+// TestTunnelFirstEndsWithContext: the end of the context closes the tunnel.
+func TestTunnelFirstEndsWithContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
+		_, err := tunnel.First(ctx, time.Minute)
+		result <- err
+	})
+	connect(t, gw, "site:443")
+	cancel()
+	if err := <-result; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestTunnelClientHello(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []string{"h1", "h2"} {
+		hellos := make(chan Hello, 1)
+		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
+			hello, err := tunnel.ClientHello(r.Context(), time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			hellos <- hello
+			// The octets are still there: a handshake works.
+			server := tls.Server(tunnel, &tls.Config{Certificates: gwCertificate(t)})
+			fmt.Fprint(server, "hi")
+			server.Close()
+		})
+		_, c := connect(t, gw, "site.example:443")
+		client := tls.Client(&duplex{c}, &tls.Config{ServerName: "site.example", NextProtos: []string{"h2", "http/1.1"}, InsecureSkipVerify: true})
+		got, err := io.ReadAll(client)
+		if err != nil || string(got) != "hi" {
+			t.Errorf("%s: got %q, %v", proto, got, err)
+		}
+		if hello := <-hellos; hello.ServerName != "site.example" || strings.Join(hello.ALPN, " ") != "h2 http/1.1" {
+			t.Errorf("%s: hello %+v", proto, hello)
+		}
+		c.Close()
+		<-done
+	}
+}
+
+// duplex makes a net.Conn of a test's end of a tunnel.
+type duplex struct{ halfConn }
+
+func (*duplex) LocalAddr() net.Addr              { return textAddr("") }
+func (*duplex) RemoteAddr() net.Addr             { return textAddr("") }
+func (*duplex) SetDeadline(time.Time) error      { return nil }
+func (*duplex) SetReadDeadline(time.Time) error  { return nil }
+func (*duplex) SetWriteDeadline(time.Time) error { return nil }
+
+func gwCertificate(t testing.TB) []tls.Certificate {
+	t.Helper()
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return s.TLS.Certificates
+}
+
+// TestTunnelClientHelloSlow: a hello in crumbs is awaited as long as allowed, not longer.
+func TestTunnelClientHelloSlow(t *testing.T) {
+	t.Parallel()
+	hello := captureHello(t, &tls.Config{ServerName: "slow.example"})
+	result := make(chan error, 1)
+	names := make(chan string, 1)
+	gw, done := startConnect(t, "h1", func(r *http.Request, tunnel *Tunnel) {
+		h, err := tunnel.ClientHello(r.Context(), time.Minute)
+		names <- h.ServerName
+		result <- err
+		_, err = tunnel.ClientHello(r.Context(), 0)
+		result <- err
+	})
+	_, c := connect(t, gw, "site:443")
+	for i := range hello {
+		c.Write(hello[i : i+1])
+	}
+	if name := <-names; name != "slow.example" {
+		t.Errorf("name %q, %v", name, <-result)
+	}
+	<-result
+	if err := <-result; err != nil { // it lies ahead already
+		t.Error(err)
+	}
+	<-done
+	gw, _ = startConnect(t, "h1", func(r *http.Request, tunnel *Tunnel) {
+		_, err := tunnel.ClientHello(r.Context(), 20*time.Millisecond)
+		result <- err
+	})
+	_, c = connect(t, gw, "site:443")
+	c.Write(hello[:len(hello)-1])
+	if err := <-result; !isTimeout(err) {
+		t.Errorf("half a hello: %v", err)
+	}
+}
+
+// TestAcceptOnUnsupportedWriter: a writer that cannot be hijacked is an error, not a panic.
+func TestAcceptOnUnsupportedWriter(t *testing.T) {
+	t.Parallel()
+	if _, err := Accept(newDiscard(), httptest.NewRequest(http.MethodConnect, "site:443", nil)); err == nil {
+		t.Error("accepted")
+	}
+}
