@@ -1,0 +1,275 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// DefaultHandshakeTimeout bounds the TLS handshake of a client inside a tunnel.
+const DefaultHandshakeTimeout = 10 * time.Second
+
+// InterceptorConfig configures an [Interceptor]. Handler is needed. The limits should be those of the server that the
+// CONNECT requests come through; 0 means net/http's defaults, which for times are none at all.
+type InterceptorConfig struct {
+	Handler http.Handler
+	// Minter makes the certificates. Without one only plain HTTP can be served.
+	Minter            *Minter
+	HandshakeTimeout  time.Duration // 0: DefaultHandshakeTimeout
+	ReadHeaderTimeout time.Duration
+	IdleTimeout       time.Duration
+	MaxHeaderBytes    int
+	ErrorLog          *log.Logger // nil: nothing is logged
+}
+
+// Interceptor serves the requests inside accepted tunnels, of HTTP/1.1 and HTTP/2 over TLS that it ends itself and of
+// HTTP/1.1 in clear text. Its handler finds what it has to know in [PassageOf] the request's context, and should begin
+// with [Passage.Resolve]. Safe for concurrent use.
+type Interceptor struct {
+	server    *http.Server
+	listener  *chanListener
+	tls       *tls.Config
+	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
+	handshake time.Duration
+	served    chan struct{}
+}
+
+// NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown].
+func NewInterceptor(c InterceptorConfig) *Interceptor {
+	s := &Interceptor{
+		listener:  newChanListener(),
+		handshake: c.HandshakeTimeout,
+		served:    make(chan struct{}),
+	}
+	if s.handshake <= 0 {
+		s.handshake = DefaultHandshakeTimeout
+	}
+	if c.ErrorLog == nil {
+		c.ErrorLog = log.New(io.Discard, "", 0)
+	}
+	s.server = &http.Server{
+		Handler:           c.Handler,
+		ReadHeaderTimeout: c.ReadHeaderTimeout,
+		IdleTimeout:       c.IdleTimeout,
+		MaxHeaderBytes:    c.MaxHeaderBytes,
+		ErrorLog:          c.ErrorLog,
+		ConnContext:       connContext,
+	}
+	if c.Minter != nil {
+		s.configureTLS(c.Minter)
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.server.Serve(s.listener) // ends with ErrServerClosed, by Shutdown
+	}()
+	return s
+}
+
+func (s *Interceptor) configureTLS(m *Minter) {
+	s.refusing = &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true, // nor may a session of another name be resumed
+	}
+	s.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			in, ok := hello.Conn.(*innerConn)
+			if !ok {
+				return nil, errors.New("handshake outside of a tunnel")
+			}
+			if in.serverName = hello.ServerName; in.serverName != "" && !sameHost(in.serverName, in.passage.Host) {
+				in.fronted = true
+				return s.refusing, nil
+			}
+			return nil, nil
+		},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			in, ok := hello.Conn.(*innerConn)
+			if !ok {
+				return nil, errors.New("handshake outside of a tunnel")
+			}
+			return m.Certificate(in.passage.Host)
+		},
+	}
+}
+
+// innerConn is a tunnel as the inner server sees it.
+type innerConn struct {
+	*Tunnel
+	passage    *Passage
+	serverName string
+	fronted    bool
+}
+
+// connContext gives each inner request its passage.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	ctx = WithConn(ctx, c)
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if in, ok := c.(*innerConn); ok {
+		ctx = context.WithValue(ctx, passageKey{}, in.passage)
+	}
+	return ctx
+}
+
+// ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has ended. The end of ctx
+// closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
+func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) error {
+	p.Scheme = "http"
+	return s.serve(ctx, t, &innerConn{Tunnel: t, passage: p})
+}
+
+// ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has ended. The client must ask
+// for the passage's host by SNI or for none. A handshake that fails gives a [*HandshakeError].
+func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error {
+	if s.tls == nil {
+		t.Close()
+		return errors.New("intercepting TLS: no authority is configured")
+	}
+	p.Scheme = "https"
+	in := &innerConn{Tunnel: t, passage: p}
+	secure := tls.Server(in, s.tls)
+	bounded, cancel := context.WithTimeout(ctx, s.handshake)
+	defer cancel()
+	if err := secure.HandshakeContext(bounded); err != nil {
+		t.Close()
+		return &HandshakeError{Reason: handshakeReason(in, err), ServerName: in.serverName, Err: err}
+	}
+	return s.serve(ctx, t, secure)
+}
+
+func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error {
+	defer t.Close()
+	if !s.listener.offer(conn) {
+		return http.ErrServerClosed
+	}
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("serving a tunnel: %w", context.Cause(ctx))
+	}
+}
+
+// Shutdown takes no more tunnels, closes those that are idle and waits for the others' requests to end, at most as long as
+// ctx; then they are cut. Connections that were upgraded to WebSocket live on.
+func (s *Interceptor) Shutdown(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		s.server.Close()
+		err = fmt.Errorf("ending intercepted connections: %w", err)
+	}
+	<-s.served
+	return err
+}
+
+// HandshakeReason says why a handshake inside a tunnel failed.
+type HandshakeReason string
+
+// The reasons, stable for logs and metrics.
+const (
+	HandshakeUntrusted HandshakeReason = "untrusted" // the client does not trust the gateway's authority
+	HandshakeName      HandshakeReason = "name"      // SNI asks for another host than CONNECT did
+	HandshakeVersion   HandshakeReason = "version"   // no common version of TLS, of which the least is 1.2
+	HandshakeProtocol  HandshakeReason = "protocol"  // no common application protocol
+	HandshakeTimeout   HandshakeReason = "timeout"   // not done in time
+	HandshakeClosed    HandshakeReason = "closed"    // the client left without a reason; some distrust in this way
+	HandshakeNotTLS    HandshakeReason = "not_tls"   // began like TLS but is not
+	HandshakeMint      HandshakeReason = "mint"      // no certificate could be made
+	HandshakeOther     HandshakeReason = "other"
+)
+
+// HandshakeError says that a client's handshake inside a tunnel failed.
+type HandshakeError struct {
+	Reason     HandshakeReason
+	ServerName string // as the client sent it
+	Err        error
+}
+
+func (e *HandshakeError) Error() string {
+	return "handshake inside a tunnel (" + string(e.Reason) + "): " + e.Err.Error()
+}
+
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+func handshakeReason(in *innerConn, err error) HandshakeReason {
+	var record tls.RecordHeaderError
+	op, _ := errors.AsType[*net.OpError](err)
+	text := err.Error()
+	switch {
+	case in.fronted:
+		return HandshakeName
+	case op != nil && op.Op == "remote error" && strings.Contains(text, "certificate"):
+		return HandshakeUntrusted
+	case strings.Contains(text, "unsupported versions"):
+		return HandshakeVersion
+	case strings.Contains(text, "application protocol"):
+		return HandshakeProtocol
+	case strings.Contains(text, "minting for "):
+		return HandshakeMint
+	case errors.As(err, &record):
+		return HandshakeNotTLS
+	case isTimeout(err):
+		return HandshakeTimeout
+	case isReset(err), errors.Is(err, context.Canceled):
+		return HandshakeClosed
+	default:
+		return HandshakeOther
+	}
+}
+
+// chanListener hands connections that are open already to a server.
+type chanListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newChanListener() *chanListener {
+	return &chanListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// offer hands a connection over. It answers false when the listener has been closed.
+func (l *chanListener) offer(c net.Conn) bool {
+	select {
+	case <-l.closed:
+		return false
+	default:
+	}
+	select {
+	case l.conns <- c:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Accept is part of [net.Listener].
+func (l *chanListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is part of [net.Listener].
+func (l *chanListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is part of [net.Listener].
+func (l *chanListener) Addr() net.Addr { return textAddr("tunnels") }

@@ -1,0 +1,248 @@
+package egress
+
+import (
+	"bytes"
+	"container/list"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of [Minter].
+const (
+	// DefaultLeafLifetime is how long a leaf is valid, unless its issuer ends sooner.
+	DefaultLeafLifetime = 48 * time.Hour
+	// DefaultLeaves bounds the leaves kept; each takes some 1.5 KiB.
+	DefaultLeaves = 10_000
+	// leafBackdate is how far a leaf reaches back, for clients whose clocks are behind.
+	leafBackdate = time.Hour
+	// maxCommonName is X.520's bound. A longer host stands in the SAN alone.
+	maxCommonName = 64
+)
+
+// Issuer is the authority that signs leaves. It may be renewed at any time: both methods are called for each leaf, and as
+// they are two calls they may answer for different generations, which the [Minter] notices and asks again.
+type Issuer interface {
+	// Chain gives the issuing certificate first and then those above it that clients need to be sent, without the root.
+	Chain() []*x509.Certificate
+	// Signer gives the issuing certificate's key.
+	Signer() crypto.Signer
+}
+
+// MinterConfig configures a [Minter]. Only Issuer is needed.
+type MinterConfig struct {
+	Issuer   Issuer
+	Lifetime time.Duration    // of a leaf; 0: DefaultLeafLifetime
+	Leaves   int              // kept at most; 0: DefaultLeaves
+	Now      func() time.Time // nil: time.Now
+}
+
+// Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key, which is made anew
+// with each Minter and never stored; whoever could read it out of the process could read the issuer's key as well, so a
+// key for each host would protect nothing. Safe for concurrent use.
+type Minter struct {
+	issuer   Issuer
+	lifetime time.Duration
+	limit    int
+	now      func() time.Time
+	key      *ecdsa.PrivateKey
+	minted   atomic.Int64
+
+	mu     sync.Mutex
+	origin []byte // the issuing certificate that the kept leaves are from
+	leaves map[string]*list.Element
+	recent list.List // of *leaf, the last used first
+}
+
+// leaf is a certificate, or one that is being made.
+type leaf struct {
+	host  string
+	ready chan struct{} // closed when the rest is set
+	cert  *tls.Certificate
+	renew time.Time
+	err   error
+}
+
+// NewMinter makes a minter and its key.
+func NewMinter(c MinterConfig) (*Minter, error) {
+	if c.Issuer == nil {
+		return nil, errors.New("making a minter: no issuer")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a minter: making its key: %w", err)
+	}
+	m := &Minter{
+		issuer: c.Issuer, lifetime: c.Lifetime, limit: c.Leaves, now: c.Now, key: key,
+		leaves: make(map[string]*list.Element),
+	}
+	if m.lifetime <= 0 {
+		m.lifetime = DefaultLeafLifetime
+	}
+	if m.limit <= 0 {
+		m.limit = DefaultLeaves
+	}
+	if m.now == nil {
+		m.now = time.Now
+	}
+	return m, nil
+}
+
+// Certificate gives the certificate for host, a name in lower case (punycode) or an IP address without brackets. It is
+// made once for all who ask at the same time, and again when two thirds of its life are over or the issuer has changed.
+func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
+	chain, signer, err := m.authority()
+	if err != nil {
+		return nil, fmt.Errorf("minting for %s: %w", host, err)
+	}
+	l, mine := m.claim(host, chain[0])
+	if !mine {
+		<-l.ready
+		return l.cert, l.err
+	}
+	l.cert, l.renew, l.err = m.mint(host, chain, signer)
+	if l.err != nil {
+		l.err = fmt.Errorf("minting for %s: %w", host, l.err)
+		m.forget(l)
+	}
+	close(l.ready)
+	return l.cert, l.err
+}
+
+// Minted counts the certificates made.
+func (m *Minter) Minted() int64 { return m.minted.Load() }
+
+// Len counts the certificates kept.
+func (m *Minter) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.leaves)
+}
+
+// authority reads the issuer's chain and key of one generation.
+func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
+	for range 2 {
+		chain, signer := m.issuer.Chain(), m.issuer.Signer()
+		if len(chain) == 0 || signer == nil {
+			return nil, nil, errors.New("the issuer has no certificate or no key")
+		}
+		key, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+		if ok && key.Equal(chain[0].PublicKey) {
+			return chain, signer, nil
+		}
+	}
+	return nil, nil, errors.New("the issuer's key does not belong to its certificate")
+}
+
+// claim finds the leaf of a host, or begins one, which the caller must then make.
+func (m *Minter) claim(host string, issuer *x509.Certificate) (l *leaf, mine bool) {
+	now := m.now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !bytes.Equal(m.origin, issuer.Raw) {
+		m.origin = issuer.Raw
+		clear(m.leaves)
+		m.recent.Init()
+	}
+	if e, ok := m.leaves[host]; ok {
+		if l = leafOf(e); !l.isReady() || now.Before(l.renew) {
+			m.recent.MoveToFront(e)
+			return l, false
+		}
+		m.remove(e)
+	}
+	l = &leaf{host: host, ready: make(chan struct{})}
+	m.leaves[host] = m.recent.PushFront(l)
+	if len(m.leaves) > m.limit {
+		m.remove(m.recent.Back())
+	}
+	return l, true
+}
+
+func (m *Minter) forget(l *leaf) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.leaves[l.host]; ok && leafOf(e) == l {
+		m.remove(e)
+	}
+}
+
+// remove takes a leaf out. m.mu is held.
+func (m *Minter) remove(e *list.Element) {
+	delete(m.leaves, leafOf(e).host)
+	m.recent.Remove(e)
+}
+
+func leafOf(e *list.Element) *leaf {
+	l, ok := e.Value.(*leaf)
+	if !ok {
+		panic("egress: the minter's list holds something else than leaves")
+	}
+	return l
+}
+
+func (l *leaf) isReady() bool {
+	select {
+	case <-l.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// mint makes a certificate. renew is when another is due.
+func (m *Minter) mint(host string, chain []*x509.Certificate, signer crypto.Signer) (cert *tls.Certificate, renew time.Time, err error) {
+	now := m.now()
+	from, until := now.Add(-leafBackdate), now.Add(m.lifetime)
+	if issuer := chain[0]; from.Before(issuer.NotBefore) {
+		from = issuer.NotBefore
+	}
+	if issuer := chain[0]; until.After(issuer.NotAfter) {
+		until = issuer.NotAfter
+	}
+	if !now.Before(until) {
+		return nil, time.Time{}, fmt.Errorf("the issuer's certificate has expired on %s", until.UTC().Format(time.RFC3339))
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("drawing a serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 octets
+		NotBefore:             from,
+		NotAfter:              until,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	if len(host) <= maxCommonName {
+		template.Subject = pkix.Name{CommonName: host}
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, chain[0], m.key.Public(), signer)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("signing: %w", err)
+	}
+	m.minted.Add(1)
+	raw := make([][]byte, 0, 1+len(chain))
+	raw = append(raw, der)
+	for _, c := range chain {
+		raw = append(raw, c.Raw)
+	}
+	return &tls.Certificate{Certificate: raw, PrivateKey: m.key}, now.Add(until.Sub(now) * 2 / 3), nil
+}

@@ -1,0 +1,96 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Passage is what an accepted CONNECT tells about the requests inside its tunnel.
+type Passage struct {
+	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set when serving begins.
+	Scheme string
+	// Host is what the CONNECT asked for: a name in lower case (punycode) or an IP address without brackets.
+	Host string
+	Port uint16
+	// Outer is the CONNECT request.
+	Outer *http.Request
+	// Value is the caller's own.
+	Value any
+}
+
+// Errors of [Passage.Resolve].
+var (
+	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421 answers it.
+	ErrMisdirected = errors.New("request is for another authority than its tunnel")
+	// ErrNested says that an inner request is itself a CONNECT; 400 answers it.
+	ErrNested = errors.New("CONNECT inside a tunnel")
+)
+
+type passageKey struct{}
+
+// PassageOf gives the passage that a request came through, nil if it came through none.
+func PassageOf(ctx context.Context) *Passage {
+	p, _ := ctx.Value(passageKey{}).(*Passage)
+	return p
+}
+
+// Authority gives host and, unless it is the scheme's default, port.
+func (p *Passage) Authority() string {
+	if p.Scheme == "https" && p.Port == 443 || p.Scheme == "http" && p.Port == 80 {
+		if strings.Contains(p.Host, ":") {
+			return "[" + p.Host + "]"
+		}
+		return p.Host
+	}
+	return net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
+}
+
+// Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and authority are the
+// tunnel's, whatever the client wrote, and the address of the client outside. A request whose Host is not the tunnel's
+// is left as it is, with [ErrMisdirected].
+func (p *Passage) Resolve(r *http.Request) error {
+	if r.Method == http.MethodConnect {
+		return ErrNested
+	}
+	if !p.serves(r.Host) {
+		return fmt.Errorf("%w: %q in a tunnel to %s", ErrMisdirected, printable(r.Host, maxDetails), p.Authority())
+	}
+	target := r.RequestURI
+	if !strings.HasPrefix(target, "/") {
+		target = r.URL.RequestURI()
+	}
+	u := *r.URL
+	u.Scheme, u.Host, u.User = p.Scheme, p.Authority(), nil
+	r.URL = &u
+	r.Host = u.Host
+	r.RequestURI = p.Scheme + "://" + u.Host + target
+	r.RemoteAddr = p.Outer.RemoteAddr
+	return nil
+}
+
+// serves tells whether an inner Host field is the tunnel's. One without a port is: there are clients that leave even
+// unusual ports out, and the request goes to the tunnel's port in any case.
+func (p *Passage) serves(host string) bool {
+	u := url.URL{Host: host}
+	if port := u.Port(); port != "" && port != strconv.Itoa(int(p.Port)) {
+		return false
+	}
+	return sameHost(u.Hostname(), p.Host)
+}
+
+// sameHost tells whether two hosts are the same name, whatever their case and the dot of the root, or the same address.
+func sameHost(a, b string) bool {
+	if strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, ".")) {
+		return true
+	}
+	x, errX := netip.ParseAddr(a)
+	y, errY := netip.ParseAddr(b)
+	return errX == nil && errY == nil && x.Unmap() == y.Unmap()
+}
