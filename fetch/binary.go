@@ -323,9 +323,7 @@ func (d *recordReader) time() time.Time {
 	if b == nil {
 		return time.Time{}
 	}
-	nanos := binary.BigEndian.Uint32(b[8:])
-	d.bad = d.bad || nanos >= 1e9
-	return time.Unix(int64(binary.BigEndian.Uint64(b)), int64(nanos)).UTC() //nolint:gosec // two's complement is meant
+	return time.Unix(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint32(b[8:]))).UTC() //nolint:gosec // two's complement is meant
 }
 
 func (d *recordReader) reason() (cause Cause, detail string, status int, hops []string) {

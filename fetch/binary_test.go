@@ -212,6 +212,8 @@ func TestRecordBinary_Torn(t *testing.T) {
 	refuse("lengthened", len(data), append(bytes.Clone(data), 0))
 	refuse("doubled", len(data), append(bytes.Clone(data), data...))
 	refuse("zeroes", 0, make([]byte, 4096))
+	more := append(bytes.Clone(data[:len(data)-crc32.Size]), 0)
+	refuse("lengthened inside its checksum", len(data), binary.BigEndian.AppendUint32(more, crc32.Checksum(more, castagnoli)))
 
 	later := bytes.Clone(data)
 	later[len(recordMagic)]++

@@ -97,7 +97,7 @@ func newDecoder(coding string, in *bufio.Reader) (io.ReadCloser, error) {
 	case "zstd":
 		// One goroutine, no read-ahead, a bounded window: memory stays ours.
 		dec, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(maxZstdWindow))
+			zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
 			return nil, err
 		}
@@ -113,11 +113,10 @@ func newDecoder(coding string, in *bufio.Reader) (io.ReadCloser, error) {
 	}
 }
 
-// isZlib reports whether the data begins with a zlib header (RFC 1950 section
-// 2.2) without a preset dictionary.
+// isZlib reports whether the data begins with a zlib header (RFC 1950 section 2.2).
 func isZlib(in *bufio.Reader) bool {
 	head, err := in.Peek(2)
-	return err == nil && head[0]&0x0f == 8 && head[1]&0x20 == 0 && (uint(head[0])<<8|uint(head[1]))%31 == 0
+	return err == nil && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0
 }
 
 // boundedReader fails after so many octets: a layer of a stack must not expand

@@ -262,11 +262,12 @@ func TestExt_DecoderMemory(t *testing.T) {
 		coding string
 		body   []byte
 	}{
-		"gzip bomb":          {"gzip", bomb(t, 32<<20, "gzip")},
-		"brotli 16 MiB":      {"br", brotliWindow(t, 24)},
-		"zstd 8 MiB window":  {"zstd", zstdWindow(t, 8<<20)},
-		"zstd large window":  {"zstd", zstdWindow(t, 16<<20)},
-		"stacked gzip bombs": {"gzip", bomb(t, 32<<20, "gzip", "gzip")},
+		"gzip bomb":           {"gzip", bomb(t, 32<<20, "gzip")},
+		"brotli 16 MiB":       {"br", brotliWindow(t, 24)},
+		"zstd 8 MiB window":   {"zstd", zstdWindow(t, 8<<20)},
+		"zstd large window":   {"zstd", zstdWindow(t, 16<<20)},
+		"zstd single segment": {"zstd", zstdSegment(t, 64<<20)},
+		"stacked gzip bombs":  {"gzip", bomb(t, 32<<20, "gzip", "gzip")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -295,6 +296,16 @@ func zstdWindow(tb testing.TB, size int) []byte {
 		tb.Fatal(err)
 	}
 	return buf.Bytes()
+}
+
+// zstdSegment is a frame whose window is all of its n octets.
+func zstdSegment(tb testing.TB, n int) []byte {
+	tb.Helper()
+	w, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return w.EncodeAll(make([]byte, n), nil)
 }
 
 // brotliWindow is a stream with a window of 1<<lgWin octets, all of them used.
@@ -326,6 +337,9 @@ func TestExt_ZstdWindow(t *testing.T) {
 	}
 	if _, _, err := decode(zstdWindow(t, 16<<20), []string{"zstd"}, MinSize); err == nil {
 		t.Error("window of 16 MiB was accepted")
+	}
+	if _, _, err := decode(zstdSegment(t, 16<<20), []string{"zstd"}, MinSize); err == nil {
+		t.Error("segment of 16 MiB was accepted")
 	}
 }
 

@@ -73,7 +73,7 @@ func (x *exchange) text(limit int) (text []byte, more bool, fail *failure) {
 
 	// Coded data is taken in first and decoded then: decoders hold megabytes, and
 	// so no slow server can hold a decoder.
-	data, cut, readErr := x.read(codedLimit(limit))
+	data, _, readErr := x.read(codedLimit(limit))
 	if len(data) == 0 && readErr == nil && x.framed() {
 		return nil, false, nil // an empty file that was not worth coding
 	}
@@ -87,8 +87,6 @@ func (x *exchange) text(limit int) (text []byte, more bool, fail *failure) {
 		return text, true, nil
 	case readErr != nil:
 		return nil, false, brokenBody(x.ctx, readErr)
-	case err != nil && cut:
-		return nil, false, failf(CauseEncoding, "%s", errBloated)
 	case err != nil:
 		return nil, false, failf(CauseEncoding, "%s", err)
 	default:

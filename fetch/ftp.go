@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// maxFTPReplies bounds what a server may say on its control connection. The six
+// maxFTPReplies bounds, to a buffer, what a server may say on its control connection. The six
 // replies of a retrieval need a few hundred octets, greetings some thousand.
 const maxFTPReplies = 64 << 10
 
@@ -205,7 +205,6 @@ func (c *ftpConn) Read(p []byte) (int, error) {
 		if c.read >= maxFTPReplies {
 			return 0, errTalkative
 		}
-		p = p[:min(len(p), maxFTPReplies-c.read)]
 	}
 	c.SetReadDeadline(time.Now().Add(limit)) //nolint:errcheck,gosec // fails where Read will
 	n, err := c.Conn.Read(p)

@@ -199,6 +199,7 @@ func TestSeed000_FTP(t *testing.T) {
 		{"aborted", &ftpServer{file: []byte(rules), replies: map[string]string{"226": "426 aborted"}}, want{KindUnreachable, CauseTruncated}},
 		{"local error", &ftpServer{file: []byte(rules), replies: map[string]string{"226": "451 disk"}}, want{KindUnreachable, CauseTruncated}},
 		{"data reset", &ftpServer{file: []byte(rules), cutData: true, replies: map[string]string{"226": "426 aborted"}}, want{KindUnreachable, CauseTruncated}},
+		{"aborted before the limit", &ftpServer{file: make([]byte, MinSize-1), replies: map[string]string{"226": "426 aborted"}}, want{KindUnreachable, CauseTruncated}},
 		{"too long a file", &ftpServer{file: bytes.Repeat([]byte("0123456789"), 100_000)}, want{KindRules, ""}},
 	}
 	for _, tt := range tests {
@@ -221,6 +222,16 @@ func TestSeed000_FTP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRFC9309_2_5_FTPAbortedAtTheLimit: what counts had arrived.
+func TestRFC9309_2_5_FTPAbortedAtTheLimit(t *testing.T) {
+	t.Parallel()
+	out := fetchFTPFrom(t, &ftpServer{file: make([]byte, MinSize), replies: map[string]string{"226": "426 aborted"}}, &dialLog{})
+	want{KindRules, ""}.check(t, out)
+	if len(out.Body) != MinSize || !out.Truncated {
+		t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
 	}
 }
 

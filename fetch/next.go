@@ -25,7 +25,7 @@ import (
 // follows from the origin, the run and the attempt. Retry-After, up to a day,
 // makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
-	now = wall(now).UTC()
+	now = now.UTC() // without its monotonic reading: see wall
 	switch out.Kind {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Origin, out, now)
