@@ -1,5 +1,7 @@
 package robotstxt
 
+import "bytes"
+
 // draft is a rule on its way from the file to the Ruleset.
 type draft struct {
 	rank rank
@@ -10,9 +12,8 @@ type draft struct {
 	form form   // of its second chance, if it has one
 }
 
-// addDraft takes a path. Nearly all are canonical as they stand and have no wildcard inside: one walk over the octets
-// finds that out and hashes them.
-func (p *parser) addDraft(path []byte, r rank) {
+// addPath takes the path of a rule apart.
+func (p *parser) addPath(path []byte, r rank) {
 	key := path
 	if key[len(key)-1] == '$' {
 		key, r = key[:len(key)-1], r|rankEnd
@@ -20,7 +21,21 @@ func (p *parser) addDraft(path []byte, r rank) {
 	for len(key) > 0 && key[len(key)-1] == '*' {
 		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
 	}
-	length := len(path)
+	p.addDraft(path, key, len(path), r)
+}
+
+// addDirectory adds the rule /x/$ for a path such as /x/index.html.
+func (p *parser) addDirectory(path []byte, r rank) {
+	slash := bytes.LastIndexByte(path, '/')
+	if slash >= 0 && bytes.HasPrefix(path[slash:], []byte("/index.htm")) {
+		p.addDraft(path, path[:slash+1], len("$")+slash+1, r|rankEnd)
+	}
+}
+
+// addDraft compiles a rule with a key, which the path begins with, and a length, which counts a closing $ and run of *
+// too. Nearly all keys are canonical as they stand and have no wildcard inside: one walk over the octets finds that out
+// and hashes them.
+func (p *parser) addDraft(path, key []byte, length int, r rank) {
 	d := draft{path: p.spanOf(path)}
 	d.at = d.path.at
 	hash, classes := hashKey(key)

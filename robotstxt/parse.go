@@ -5,19 +5,28 @@ import (
 	"sync"
 )
 
-// Parse reads a robots.txt. It never fails: what can be used is used. Of data, the first 500 KiB are read, and a line
-// that this limit cuts is dropped, as half a path is a wider rule than the site wrote. The Ruleset keeps no reference
-// to data.
-func Parse(data []byte) *Ruleset { return parse(newScanner(data, false)) }
+// Parse reads a robots.txt with default Options.
+func Parse(data []byte) *Ruleset { return Options{}.Parse(data) }
 
-// ParseTruncated is Parse for data that is only the beginning of a file, of which the rest was not read: a last line
-// without terminator is dropped.
-func ParseTruncated(data []byte) *Ruleset { return parse(newScanner(data, true)) }
+// Options changes how a file is read. The zero value is right for a whole file.
+type Options struct {
+	// Truncated says that data is only the beginning of a file, of which the rest was not read: a last line without
+	// terminator is dropped, as half a path is a wider rule than the site wrote. Data over 500 KiB needs no such word.
+	Truncated bool
 
-func parse(s scanner) *Ruleset {
+	// IndexHTML lets "Allow: /x/index.html" and the like allow /x/ too, as Google's parser does and RFC 9309 section
+	// 2.2.2 does not.
+	IndexHTML bool
+}
+
+// Parse reads a robots.txt. It never fails: what can be used is used, all else is ignored. Of data, the first 500 KiB
+// are read, and a line that this limit cuts is dropped. The Ruleset keeps no reference to data.
+func (o Options) Parse(data []byte) *Ruleset {
+	s := newScanner(data, o.Truncated)
 	p := parsers.Get().(*parser)
 	defer parsers.Put(p)
 	defer p.reset()
+	p.indexHTML = o.IndexHTML
 	p.scan(&s)
 	return p.compile()
 }
@@ -35,6 +44,8 @@ type parser struct {
 	sitemaps []span // in data
 	blocks   int    // lists of names begun; the last is the current one
 	closed   bool   // a rule has ended the current list of names
+
+	indexHTML bool // see Options
 
 	canon  []byte // canonical keys that are not in the file
 	octets int    // that the Ruleset will hold at most
@@ -118,8 +129,13 @@ func (p *parser) addRule(path []byte, allow bool, line int) {
 		return
 	}
 	p.closed = true
-	if len(path) > 0 && (path[0] == '/' || path[0] == '*') {
-		p.addDraft(path, newRank(0, allow, line)|rank(p.blocks)<<rankBlock)
+	if len(path) == 0 || path[0] != '/' && path[0] != '*' {
+		return
+	}
+	r := newRank(0, allow, line) | rank(p.blocks)<<rankBlock
+	p.addPath(path, r)
+	if p.indexHTML && allow {
+		p.addDirectory(path, r)
 	}
 }
 

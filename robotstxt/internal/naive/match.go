@@ -68,7 +68,7 @@ func (r rule) match(t string) int {
 			*es = append(*es, element{octet: s[i]})
 		}
 	}
-	text, atEnd := strings.CutSuffix(r.text, "$")
+	text, atEnd := strings.CutSuffix(r.path, "$")
 	seenQuery := false
 	for i, part := range strings.Split(text, "*") {
 		if i > 0 {

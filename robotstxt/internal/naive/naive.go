@@ -14,6 +14,8 @@ import (
 const (
 	maxFile = 500 * 1024
 	maxLine = 2083*8 - 1
+
+	maxToken = 255 // of a crawler
 )
 
 // File is a robots.txt, as its groups in the order of the file.
@@ -30,7 +32,8 @@ type group struct {
 
 type rule struct {
 	allow bool
-	text  string
+	text  string // as written
+	path  string // what is matched
 	line  int
 }
 
@@ -50,8 +53,8 @@ type Result struct {
 	Found    bool // any group, own or *
 }
 
-// Parse reads a file.
-func Parse(data []byte) *File {
+// Parse reads a file. With indexHTML, a rule "Allow: /x/index.htm…" also allows exactly /x/.
+func Parse(data []byte, indexHTML bool) *File {
 	f := &File{}
 	var current *group
 	closed := false
@@ -70,7 +73,13 @@ func Parse(data []byte) *File {
 		case "allow", "disallow":
 			if current != nil {
 				closed = true
-				current.rules = append(current.rules, rule{kind(key) == "allow", value, i + 1})
+				r := rule{kind(key) == "allow", value, value, i + 1}
+				current.rules = append(current.rules, r)
+				slash := strings.LastIndex(value, "/")
+				if indexHTML && r.allow && slash >= 0 && strings.HasPrefix(value[slash:], "/index.htm") {
+					r.path = value[:slash+1] + "$"
+					current.rules = append(current.rules, r)
+				}
 			}
 		case "sitemap":
 			if scheme, rest, found := strings.Cut(value, "://"); found && isScheme(scheme) && rest != "" {
@@ -104,7 +113,7 @@ func (f *File) choose(tokens []string, ignoreWildcard bool) (found []member, spe
 		if i := strings.IndexAny(token, "/ \t\v\f"); i >= 0 {
 			token = token[:i]
 		}
-		if token == "" || token == "*" {
+		if token == "" || token == "*" || len(token) > maxToken {
 			continue
 		}
 		if found = f.members(func(name string) bool { return names(name, token) }); len(found) > 0 {
@@ -296,7 +305,8 @@ func crawlDelay(s string) (time.Duration, bool) {
 	return clamp(n), true
 }
 
-// requestRate reads documents/time with an optional unit: the pause is time/documents.
+// requestRate reads documents/time with an optional unit: the pause is time/documents. Both
+// have 18 digits at most.
 func requestRate(s string) (time.Duration, bool) {
 	documents, period, ok := strings.Cut(s, "/")
 	unit := int64(1)
@@ -306,7 +316,7 @@ func requestRate(s string) (time.Duration, bool) {
 			period = period[:len(period)-1]
 		}
 	}
-	if documents == "" || period == "" || strings.Trim(documents+period, "0123456789") != "" {
+	if documents == "" || period == "" || len(documents) > 18 || len(period) > 18 || strings.Trim(documents+period, "0123456789") != "" {
 		return 0, false
 	}
 	n, _ := new(big.Int).SetString(documents, 10)
