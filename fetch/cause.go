@@ -79,7 +79,7 @@ func brokenBody(ctx context.Context, err error) *failure {
 func ownDoing(ctx context.Context, err error) *failure {
 	var guard forbiddenAddress
 	if errors.As(err, &guard) && guard.ForbiddenAddress() {
-		return failf(CauseForbiddenAddress, "the address guard refused the address")
+		return failf(CauseForbiddenAddress, "refused by our own guard of addresses and ports")
 	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
