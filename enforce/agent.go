@@ -42,7 +42,7 @@ type Agent struct {
 	// ClientCertificates are names (CN or SAN), one of which its certificate has to carry.
 	ClientCertificates []string
 
-	// Owner and Contact are for people: they stand in refusals and reports.
+	// Owner and Contact are for people, in reports and the admin API: a line each.
 	Owner, Contact string
 	// Interval is the least pause between two requests of the agent to one host, 0 for
 	// none of its own.
@@ -141,6 +141,9 @@ func checkName(name string) error {
 func (a *agent) compileTokens() (warnings []string, err error) {
 	a.robots = robotstxt.Agent{Tokens: slices.Clone(a.Tokens), IgnoreWildcard: a.IgnoreWildcard}
 	if len(a.Tokens) == 0 {
+		if !isToken(a.Name) {
+			return nil, errors.New("its name is no product token: give it a token")
+		}
 		a.robots = robotstxt.Family(a.Name)
 		a.robots.IgnoreWildcard = a.robots.IgnoreWildcard || a.IgnoreWildcard
 	}

@@ -25,7 +25,7 @@ func TestNewIdentifierRefuses(t *testing.T) {
 		"token with blank":     {[]Agent{{Name: "a", Tokens: []string{"A B"}}}, []string{"single word"}},
 		"token long":           {[]Agent{{Name: "a", Tokens: []string{long}}}, []string{"longer than 128"}},
 		"token twice":          {[]Agent{{Name: "a", Tokens: []string{"A", "B", "a"}}}, []string{`"a" is given twice`}},
-		"name as bad token":    {[]Agent{{Name: "a/b"}}, []string{`token "a/b"`}},
+		"name as bad token":    {[]Agent{{Name: "a/b"}}, []string{`agent "a/b"`, "give it a token"}},
 		"pattern empty":        {[]Agent{{Name: "a", UserAgents: []string{" "}}}, []string{"empty"}},
 		"pattern long":         {[]Agent{{Name: "a", UserAgents: []string{long + "*"}}}, []string{"longer than 256"}},
 		"pattern with newline": {[]Agent{{Name: "a", UserAgents: []string{"a\nb"}}}, []string{"control octet"}},

@@ -77,9 +77,16 @@ func TestKillSwitchRefuses(t *testing.T) {
 	t.Parallel()
 	var k KillSwitch
 	for _, order := range []Kill{
-		{}, {Scope: "everything"}, {Scope: KillAll, Value: "x"}, {Scope: KillHost}, {Scope: KillHost, Value: ".x"},
-		{Scope: KillAgent}, {Scope: KillAgent, Value: "a\n"}, {Scope: KillAgent, Value: strings.Repeat("a", 129)},
-		{Scope: KillAll, By: "a\r"}, {Scope: KillAll, Reason: strings.Repeat("a", 201)},
+		{},
+		{Scope: "everything"},
+		{Scope: KillAll, Value: "x"},
+		{Scope: KillHost},
+		{Scope: KillHost, Value: ".x"},
+		{Scope: KillAgent},
+		{Scope: KillAgent, Value: "a\n"},
+		{Scope: KillAgent, Value: strings.Repeat("a", 129)},
+		{Scope: KillAll, By: "a\r"},
+		{Scope: KillAll, Reason: strings.Repeat("a", 201)},
 	} {
 		if err := k.Set(order); err == nil {
 			t.Errorf("%+v: accepted", order)

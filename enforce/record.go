@@ -3,6 +3,7 @@ package enforce
 import (
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -92,7 +93,7 @@ func (d Decision) Record() Record {
 		Tokens:       shownTokens(d.Tokens),
 		IdentifiedBy: d.IdentifiedBy,
 		UserAgent:    printable(d.UserAgent, maxShown),
-		Origin:       d.Origin.String(),
+		Origin:       d.originText(),
 		RobotsURL:    d.RobotsURL,
 		State:        d.State.String(),
 		Cause:        string(d.Cause),
@@ -110,9 +111,19 @@ func (d Decision) Record() Record {
 		r.Reason = ReasonInternal
 	}
 	if d.SHA256 != [32]byte{} {
-		r.SHA256 = hex.EncodeToString(d.SHA256[:])
+		var text [2 * len(d.SHA256)]byte
+		hex.Encode(text[:], d.SHA256[:])
+		r.SHA256 = string(text[:])
 	}
 	return r
+}
+
+// originText is Origin.String, cut out of RobotsURL rather than built once more.
+func (d Decision) originText() string {
+	if o, ok := strings.CutSuffix(d.RobotsURL, "/robots.txt"); ok {
+		return o
+	}
+	return d.Origin.String()
 }
 
 // shownTokens returns the tokens fit to be shown; the same slice if they are.

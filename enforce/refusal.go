@@ -103,7 +103,7 @@ func NewProblem(d Decision, asked Asked) Problem {
 	if d.Reason == ReasonInternal {
 		d.Detail = "" // for the log only: it tells of the gateway's inside
 	}
-	url := ascii(asked.URL, maxShown)
+	url := ascii(withoutUserinfo(asked.URL), maxShown)
 	if url == "" {
 		url = d.host()
 	}
@@ -224,7 +224,7 @@ func (p Problem) facts() []fact {
 		{"what to do", p.Hint},
 		{"reason", string(r.Reason)},
 		{"more", p.Type},
-		{"refused by", Name + ", a gateway between crawler and site; not by the site itself"},
+		{"answered by", Name + ", a gateway between crawler and site; not by the site itself"},
 	}
 	known := all[:0]
 	for _, f := range all {

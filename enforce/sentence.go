@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,7 @@ const maxWho = 24
 // sentenceFor says what was refused and why. The subject is the URL or the host that was
 // asked for, or the name of an agent.
 func sentenceFor(d Decision, url string) sentence {
+	url = withoutQuery(url)
 	who := ascii(d.Agent, maxWho)
 	if who == "" {
 		who = "this crawler"
@@ -56,6 +58,14 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Forbidden: not all conditions of agent ", who, " hold"}
 	case ReasonUserAgentConflict:
 		return sentence{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
+	case ReasonCredentialsMissing:
+		return sentence{"Proxy credentials are missing: send those of your agent to the proxy", "", ""}
+	case ReasonCredentialsWrong:
+		return sentence{"Proxy credentials are wrong: check the user name and password sent to the proxy", "", ""}
+	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded:
+		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
+	case ReasonBackoff:
+		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
 	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget:
 		return sentence{d.Reason.Title() + ": ", url, ""}
 	default:
@@ -94,5 +104,38 @@ func retry(d Decision) string {
 
 // wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
 func wholeSeconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// withoutUserinfo takes credentials out of a URL. Of one that is not correct, all that
+// could be meant as credentials.
+func withoutUserinfo(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok || strings.ContainsAny(scheme, "/?#@") {
+		if at := strings.LastIndexByte(url, '@'); at >= 0 {
+			return ellipsis + url[at:]
+		}
+		return url
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		return scheme + "://" + ellipsis + rest[at:]
+	}
+	return url
+}
+
+// withoutQuery takes out of a URL what may be secret and is not what a rule is about most
+// often: a sentence ends up in clients' logs.
+func withoutQuery(url string) string {
+	if before, _, found := strings.Cut(url, "?"); found {
+		return before + "?" + ellipsis
+	}
+	return url
 }

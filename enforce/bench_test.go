@@ -1,0 +1,160 @@
+package enforce
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Run: go test -bench . -benchmem -count 10 ./enforce | benchstat -
+//
+// BenchmarkDecide is a decision on rules that are in memory, by what policy there is.
+// BenchmarkIdentify is the identification of one request among 1, 10 or 200 agents, by what
+// tells them apart; 0 agents is the product token alone.
+
+func BenchmarkDecide(b *testing.B) {
+	target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: "/shop/item?id=12345&lang=en"}
+	kills := new(KillSwitch)
+	for i := range 100 {
+		if err := kills.Set(Kill{Scope: KillHost, Value: fmt.Sprintf("*.h%d.example", i)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var deny []string
+	for i := range 1000 {
+		deny = append(deny, fmt.Sprintf("*.d%d.example", i))
+	}
+	policy := mustPolicy(b, PolicyConfig{
+		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}}, AgentModes: map[string]Mode{"x": ModeReport},
+		Exceptions: []Exception{{Hosts: []string{"*.partner.example"}, Reason: "x"}},
+	})
+	id := mustIdentifier(b, IdentifierConfig{Agents: []Agent{{Name: "AcmeBot"}}}).
+		Identify(b.Context(), Evidence{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
+	for _, bm := range []struct {
+		name   string
+		record fetch.Record
+		policy *Policy
+		kills  *KillSwitch
+		want   Reason
+	}{
+		{"allowed/bare", rules(robots), nil, nil, ReasonNoRule},
+		{"allowed/policy", rules(robots), policy, kills, ReasonNoRule},
+		{"disallowed", rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, ReasonDisallowed},
+		{"absent", absent(404), policy, kills, ReasonAbsent},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.kills)
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := e.Decide(b.Context(), Request{target, id}); d.Reason != bm.want {
+					b.Fatal(d.Reason)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	d := fullDecision(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if d.Record().Line != 12 {
+			b.Fatal("wrong record")
+		}
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	d, asked := sample(b, ReasonDisallowed)
+	for _, form := range []string{"txt", "json", "html"} {
+		asked.Accept = forms[form]
+		b.Run(form, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if Render(d, asked).Status != 403 {
+					b.Fatal("wrong status")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkIdentify(b *testing.B) {
+	kinds := []struct {
+		name     string
+		agent    func(i int) Agent
+		evidence func(n int) Evidence
+	}{
+		{
+			"user_agent",
+			func(i int) Agent { return Agent{Name: fmt.Sprintf("agent%d", i)} },
+			func(n int) Evidence {
+				return Evidence{UserAgent: fmt.Sprintf("Agent%d/1.0 (+https://acme.example/bot)", n-1)}
+			},
+		},
+		{
+			"compatible",
+			func(i int) Agent { return Agent{Name: fmt.Sprintf("agent%d", i)} },
+			func(n int) Evidence {
+				return Evidence{UserAgent: fmt.Sprintf("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Agent%d/2.1; +https://acme.example/bot) Chrome/1.2.3.4 Safari/537.36", n-1)}
+			},
+		},
+		{
+			"pattern",
+			func(i int) Agent {
+				return Agent{Name: fmt.Sprintf("agent%d", i), UserAgents: []string{fmt.Sprintf("Crawler number %d of *", i)}}
+			},
+			func(n int) Evidence { return Evidence{UserAgent: fmt.Sprintf("Crawler number %d of Acme", n-1)} },
+		},
+		{
+			"source",
+			func(i int) Agent {
+				return Agent{Name: fmt.Sprintf("agent%d", i), From: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)}}
+			},
+			func(n int) Evidence {
+				return Evidence{UserAgent: browser, Source: netip.AddrFrom4([4]byte{10, byte(n - 1), 0, 1})}
+			},
+		},
+		{
+			"credential",
+			func(i int) Agent {
+				return Agent{Name: fmt.Sprintf("agent%d", i), Credentials: []string{fmt.Sprint("u", i)}}
+			},
+			func(n int) Evidence {
+				user := fmt.Sprint("u", n-1)
+				return Evidence{UserAgent: browser, ProxyAuthorization: basic(user, "pw-"+user)}
+			},
+		},
+	}
+	b.Run("token/agents=0", func(b *testing.B) {
+		id := mustIdentifier(b, IdentifierConfig{})
+		e := Evidence{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"}
+		b.ReportAllocs()
+		for b.Loop() {
+			if id.Identify(b.Context(), e).Agent != "AcmeBot" {
+				b.Fatal("wrong agent")
+			}
+		}
+	})
+	for _, kind := range kinds {
+		for _, n := range []int{1, 10, 200} {
+			b.Run(fmt.Sprintf("%s/agents=%d", kind.name, n), func(b *testing.B) {
+				var agents []Agent
+				for i := range n {
+					agents = append(agents, kind.agent(i))
+				}
+				id := mustIdentifier(b, IdentifierConfig{Agents: agents})
+				e := kind.evidence(n)
+				b.ReportAllocs()
+				for b.Loop() {
+					if got := id.Identify(b.Context(), e); got.Agent != agents[n-1].Name {
+						b.Fatalf("got %+v", got)
+					}
+				}
+			})
+		}
+	}
+}

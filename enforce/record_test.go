@@ -1,0 +1,85 @@
+package enforce
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// fullDecision has every field set.
+func fullDecision(t testing.TB) Decision {
+	t.Helper()
+	return Decision{
+		Verdict: Allow, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
+		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
+		Origin: mustOrigin(t, "https://example.com:8443"), RobotsURL: "https://example.com:8443/robots.txt", PathVisible: true,
+		Group: "Acme", Rule: "/private/", Line: 12, State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
+		SHA256: [32]byte{0xab, 31: 0xcd}, Source: robotscache.SourceWait, FetchedAt: now.Add(-90 * time.Second), Age: 90 * time.Second,
+		FreshUntil: now.Add(time.Hour), RetryAfter: 1500 * time.Millisecond, CrawlDelay: 2500 * time.Millisecond,
+		Wait: 1234 * time.Millisecond, Exception: "example.com: contract",
+	}
+}
+
+// DESIGN §9. The names are what logs are read by: a change is a new schema.
+func TestDESIGN9RecordIsStable(t *testing.T) {
+	t.Parallel()
+	r := fullDecision(t).Record()
+	r.DialMillis, r.Address = 7, "192.0.2.1:443"
+	got, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"schema":1,"decision":"allow","reason":"disallowed","detail":"a detail","mode":"report","would_deny":true,` +
+		`"agent":"news","tokens":["AcmeNews","Acme"],"identified_by":"credential+user_agent","user_agent":"AcmeNews/1.0",` +
+		`"origin":"https://example.com:8443","robots_url":"https://example.com:8443/robots.txt","state":"unreachable",` +
+		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,` +
+		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
+		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	const empty = `{"schema":1,"decision":"error","reason":"internal","mode":"enforce","would_deny":false,"agent":"","origin":"",` +
+		`"robots_url":"","state":"unknown","source":"none","path_visible":false}`
+	if got, _ := json.Marshal(Decision{}.Record()); string(got) != empty {
+		t.Errorf("zero: %s", got)
+	}
+}
+
+func TestFieldNamesAreThoseOfTheRecord(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode, FieldWouldDeny, FieldAgent, FieldTokens,
+		FieldIdentifiedBy, FieldUserAgent, FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup, FieldRule,
+		FieldLine, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
+		FieldAddress, FieldException,
+	}
+	var tags []string
+	for f := range reflect.TypeFor[Record]().Fields() {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		tags = append(tags, tag)
+	}
+	if !slices.Equal(tags, names) {
+		t.Errorf("fields %q\nnames  %q", tags, names)
+	}
+}
+
+func TestRecordShowsNothingUnescaped(t *testing.T) {
+	t.Parallel()
+	d := fullDecision(t)
+	d.Rule, d.UserAgent, d.Agent = "/a\x00b\u202e"+strings.Repeat("x", 9000), "A\r\nB", "x\x7f"
+	d.Tokens = []string{"ok", "b\nd"}
+	r := d.Record()
+	if !strings.HasPrefix(r.Rule, `/a\x00b\xe2\x80\xae`) || len(r.Rule) != maxShown || r.UserAgent != `A\x0d\x0aB` ||
+		r.Agent != `x\x7f` || !slices.Equal(r.Tokens, []string{"ok", `b\x0ad`}) {
+		t.Errorf("got %+v", r)
+	}
+	if d.Tokens[1] != "b\nd" {
+		t.Error("the decision's tokens were changed")
+	}
+}

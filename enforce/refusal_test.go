@@ -1,0 +1,353 @@
+package enforce
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// forms are the Accept fields by which each form is had.
+var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
+
+// sample is a plausible refusal for the reason.
+func sample(t testing.TB, r Reason) (Decision, Asked) {
+	t.Helper()
+	d := Decision{
+		Verdict: Allow, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
+		Origin: mustOrigin(t, "https://example.com"), RobotsURL: "https://example.com/robots.txt", PathVisible: true,
+	}
+	asked := Asked{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
+	known := func() {
+		d.State, d.Source, d.SHA256 = fetch.StateRules, robotscache.SourceHot, [32]byte{0xab, 31: 0xcd}
+		d.FetchedAt, d.FreshUntil, d.Age = now.Add(-5*time.Minute), now.Add(23*time.Hour), 5*time.Minute
+	}
+	nobody := func() { d.Agent, d.Tokens, d.IdentifiedBy, d.UserAgent = "", nil, "", "Mozilla/5.0 (X11; Linux)" }
+	var detail string
+	var retry time.Duration
+	switch r {
+	case ReasonDisallowed:
+		known()
+		d.Group, d.Rule, d.Line = "Acme", "/private/", 12
+	case ReasonTunnelRestricted:
+		known()
+		d.Group, d.PathVisible, asked = "*", false, Asked{Method: http.MethodConnect, URL: "example.com:443"}
+	case ReasonConnectDenied:
+		d.PathVisible, asked = false, Asked{Method: http.MethodConnect, URL: "example.com:443"}
+	case ReasonUnreachable:
+		d.State, d.Cause, d.Source = fetch.StateUnreachable, fetch.CauseTimeout, robotscache.SourceFetch
+		d.FetchedAt, d.Age, retry = now.Add(-time.Minute), time.Minute, 90*time.Second
+	case ReasonRobotsForbidden:
+		d.State, d.Cause, d.Source = fetch.StateAbsent, fetch.CauseStatus, robotscache.SourceStore
+		d.FetchedAt, d.FreshUntil, retry = now.Add(-time.Minute), now.Add(time.Hour), time.Hour
+	case ReasonPending:
+		retry = 5 * time.Second
+	case ReasonKillSwitch:
+		detail = "stopped: host example.com, by eve, at 2026-11-21T11:00:00Z, because: complaint 12"
+	case ReasonOperatorDeny:
+		detail = "deny *.example.com"
+	case ReasonUnidentified, ReasonCredentialsMissing:
+		nobody()
+		detail = "it matches no registered agent"
+	case ReasonCredentialsWrong:
+		nobody()
+		detail = "user name or password is wrong"
+	case ReasonAgentMismatch:
+		detail = `it is not what agent "news" is registered with: source differs`
+	case ReasonUserAgentConflict:
+		d.UserAgent = "OtherBot/2.0"
+		detail = `the User-Agent names agent "other", but the credential is that of agent "news"`
+	case ReasonAmbiguousAgent:
+		detail = `it matches the agents "news" and "other" alike`
+	case ReasonBadTarget:
+		d = Decision{}
+		asked.URL = "http://user:secret@exa mple.com/"
+		detail = `origin: userinfo "...@exa mple.com" is not allowed`
+	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff:
+		known()
+		retry = 12300 * time.Millisecond
+	case ReasonCrawlDelay:
+		known()
+		d.Group, d.CrawlDelay = "*", time.Hour
+	case ReasonForbiddenAddress:
+		detail = "169.254.169.254 is a metadata address"
+	case ReasonInternal:
+		detail = "opening /var/lib/secret: no such file"
+	default:
+		if r.Failure() {
+			known()
+			detail = "what the network said"
+		}
+	}
+	return d.Refuse(r, detail, retry), asked
+}
+
+func refusing(t testing.TB) (list []Reason) {
+	t.Helper()
+	for _, r := range Reasons() {
+		if !r.Allows() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func TestRefusalGolden(t *testing.T) {
+	t.Parallel()
+	wanted := make(map[string]bool)
+	for _, r := range refusing(t) {
+		for ext, accept := range forms {
+			name := filepath.Join("testdata", "golden", string(r)+"."+ext)
+			wanted[name] = true
+			d, asked := sample(t, r)
+			asked.Accept = accept
+			got := dump(Render(d, asked))
+			if *update {
+				if err := os.WriteFile(name, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Error(err)
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s (go test -run Golden -update)\ngot:\n%s\nwant:\n%s", name, got, want)
+			}
+		}
+	}
+	files, err := filepath.Glob("testdata/golden/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if !wanted[name] {
+			t.Errorf("%s belongs to no reason", name)
+		}
+	}
+}
+
+// dump writes an answer as HTTP/1.1 has it, its fields in order.
+func dump(r Refusal) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d %s\n", r.Status, r.Reason)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(r.Header[name], "\n"))
+	}
+	b.WriteByte('\n')
+	b.Write(r.Body)
+	return b.Bytes()
+}
+
+// hostile is a decision all of whose foreign texts attack whoever shows them.
+func hostile(t testing.TB, r Reason, text string) (Decision, Asked) {
+	t.Helper()
+	d, _ := sample(t, r)
+	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
+	d.Tokens, d.Line = []string{text, text}, 1
+	return d, Asked{Method: text, URL: text}
+}
+
+// checkRefusal holds what every refusal must be, whatever is in it (clients.md 19 to 21).
+func checkRefusal(t *testing.T, r Refusal) {
+	t.Helper()
+	if r.Reason == "" || len(r.Reason) > maxPhrase || ascii(r.Reason, maxPhrase) != r.Reason {
+		t.Errorf("reason phrase %q", r.Reason)
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			if name != http.CanonicalHeaderKey(name) || len(v) > 2*maxShown || ascii(v, len(v)) != v {
+				t.Errorf("%s: %q", name, v)
+			}
+		}
+	}
+	if !regexp.MustCompile(`^crawlgate(; error=[a-z_]+)?; details="([ !#-\[\]-~]|\\["\\])*"$`).MatchString(r.Header.Get("Proxy-Status")) {
+		t.Errorf("Proxy-Status is no structured field: %q", r.Header.Get("Proxy-Status"))
+	}
+	if !regexp.MustCompile(`^(deny|error); reason=[a-z0-9_]+(; line=[0-9]+)?$`).MatchString(r.Header.Get(HeaderDecision)) {
+		t.Errorf("%s: %q", HeaderDecision, r.Header.Get(HeaderDecision))
+	}
+	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("header %v", r.Header)
+	}
+	if (r.Status == 407) != (r.Header.Get("Proxy-Authenticate") != "") {
+		t.Errorf("status %d with Proxy-Authenticate %q", r.Status, r.Header.Get("Proxy-Authenticate"))
+	}
+	if len(r.Body) > 32<<10 {
+		t.Errorf("%d octets of body", len(r.Body))
+	}
+	for i, c := range string(r.Body) {
+		if c < ' ' && c != '\n' || c == 0x7f || c == '\u202e' || c == '\ufffd' {
+			t.Fatalf("%U at %d of the body:\n%s", c, i, r.Body)
+		}
+	}
+	switch first, _, _ := strings.Cut(string(r.Body), "\n"); r.Header.Get("Content-Type") {
+	case FormText.ContentType():
+		if first == "" || len(first) > maxSentence {
+			t.Errorf("first line %q", first)
+		}
+	case FormJSON.ContentType():
+		if !json.Valid(r.Body) {
+			t.Errorf("no JSON: %s", r.Body)
+		}
+	case FormHTML.ContentType():
+		if !strings.Contains(string(r.Body), `<link rel="icon" href="data:,">`) {
+			t.Errorf("no empty icon:\n%s", r.Body)
+		}
+		// Whatever a tag begins with is ours.
+		for _, tag := range regexp.MustCompile(`</?[^ >]*`).FindAllString(string(r.Body), -1) {
+			if !slices.Contains([]string{"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd"}, strings.Trim(tag, "</")) {
+				t.Errorf("tag %q", tag)
+			}
+		}
+	}
+}
+
+func TestRefusalOfEveryReason(t *testing.T) {
+	t.Parallel()
+	attacks := []string{
+		"", "<script>alert(1)</script>", "a\r\nSet-Cookie: x=y\r\n\r\n", "\x00\x1b[31m\x7f\xff", "\u202e\u2028\ufeff",
+		`"quoted\" \\`, strings.Repeat("é", 5000), strings.Repeat("\x00", 5000), strings.Repeat(`"`, 5000),
+	}
+	for _, r := range refusing(t) {
+		for _, accept := range forms {
+			d, asked := sample(t, r)
+			asked.Accept = accept
+			checkRefusal(t, Render(d, asked))
+			for _, text := range attacks {
+				d, asked := hostile(t, r, text)
+				asked.Accept = accept
+				checkRefusal(t, Render(d, asked))
+			}
+		}
+	}
+}
+
+func FuzzRefusal(f *testing.F) {
+	f.Add("disallowed", "<b>\r\n", "*/*", int64(5))
+	f.Add("unidentified", "\x00\xff", "application/json", int64(-1))
+	f.Add("", "\u202e\"\\", "text/html", int64(1<<62))
+	f.Fuzz(func(t *testing.T, reason, text, accept string, nanos int64) {
+		d, asked := hostile(t, ReasonDisallowed, text)
+		d.Reason, d.RetryAfter, d.Age, d.Line = Reason(reason), time.Duration(nanos), time.Duration(nanos), int(nanos)
+		asked.Accept = accept
+		checkRefusal(t, Render(d, asked))
+	})
+}
+
+// A refusal is never rendered as anything else.
+func TestRenderOfWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, d := range []Decision{
+		{},
+		{Verdict: Allow, Reason: ReasonNoRule},
+		{Reason: ReasonAbsent},
+		{Reason: "made_up"},
+		{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true},
+	} {
+		if r := Render(d, Asked{}); r.Status != 500 || !strings.Contains(r.Header.Get("Proxy-Status"), "proxy_internal_error") {
+			t.Errorf("%+v: %d %v", d, r.Status, r.Header)
+		}
+	}
+}
+
+// What tells of the gateway's inside is for the log.
+func TestInternalDetailStaysInside(t *testing.T) {
+	t.Parallel()
+	d, asked := sample(t, ReasonInternal)
+	if !strings.Contains(d.Record().Detail, "secret") {
+		t.Error("the log does not have it")
+	}
+	for _, accept := range forms {
+		asked.Accept = accept
+		if got := dump(Render(d, asked)); bytes.Contains(got, []byte("secret")) {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// The refusal carries the log's object, octet by octet.
+func TestProblemCarriesTheRecord(t *testing.T) {
+	t.Parallel()
+	d, asked := sample(t, ReasonDisallowed)
+	var p struct {
+		Robots json.RawMessage `json:"robots"`
+	}
+	if err := json.Unmarshal(NewProblem(d, asked).JSON(), &p); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(d.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := json.Compact(&got, p.Robots); err != nil || got.String() != string(want) {
+		t.Errorf("got  %s\nwant %s", got.String(), want)
+	}
+}
+
+func TestRetryAfterIsRoundedUp(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "", time.Nanosecond: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600",
+	} {
+		dec, asked := sample(t, ReasonRateLimited)
+		dec.RetryAfter = d
+		if got := Render(dec, asked).Header.Get("Retry-After"); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// Nobody's credentials are shown, and no query where it is not needed.
+func TestRefusalHidesSecrets(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"http://u:secret@example.com/", "http://u:a@secret@example.com/x@y", "u:secret@example.com:443", "//u:secret@h",
+		"secret@", "http://secret@[::1]?a", "x://secret@", "http:/u:secret@h", "u:secret@h/?u=http://a",
+	} {
+		for _, r := range refusing(t) {
+			for _, accept := range forms {
+				d, asked := sample(t, r)
+				d.Detail, asked.URL, asked.Accept = "", url, accept
+				if got := dump(Render(d, asked)); bytes.Contains(got, []byte("secret")) {
+					t.Fatalf("%s, %s: %s", url, r, got)
+				}
+			}
+		}
+	}
+	d, asked := sample(t, ReasonDisallowed)
+	asked.URL = "https://example.com/a?token=secret"
+	if r := Render(d, asked); strings.Contains(r.Reason+r.Header.Get("Proxy-Status"), "secret") || !strings.Contains(string(r.Body), "secret") {
+		t.Errorf("got %s", dump(r))
+	}
+}
+
+func TestDecisionHeaderOnAllowed(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]Decision{
+		"allow; reason=no_rule":                         {Verdict: Allow, Reason: ReasonNoRule},
+		"allow; reason=allowed_by_rule; line=3":         {Verdict: Allow, Reason: ReasonAllowedByRule, Line: 3},
+		"allow; reason=disallowed; line=12; would-deny": {Verdict: Allow, Reason: ReasonDisallowed, Line: 12, WouldDeny: true},
+		"deny; reason=operator_deny":                    {Reason: ReasonOperatorDeny},
+		"error; reason=internal":                        {},
+	} {
+		if got := d.Header(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package enforce
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		s             string
+		limit         int
+		want, inASCII string
+	}{
+		{"", 10, "", ""},
+		{"plain", 10, "plain", "plain"},
+		{"plain", 5, "plain", "plain"},
+		{"plainer", 6, "pla...", "pla..."},
+		{"café", 20, "café", `caf\xc3\xa9`},
+		{"a\tb\r\n", 20, `a\x09b\x0d\x0a`, `a\x09b\x0d\x0a`},
+		{"a\xffb", 20, `a\xffb`, `a\xffb`},
+		{"\u202eabc", 20, `\xe2\x80\xaeabc`, `\xe2\x80\xaeabc`},
+		{"\u0085\u200b\ufeff", 40, `\xc2\x85\xe2\x80\x8b\xef\xbb\xbf`, `\xc2\x85\xe2\x80\x8b\xef\xbb\xbf`},
+		{"a\x00\x00\x00", 9, `a\x00...`, `a\x00...`},
+		{"éééééé", 9, "ééé...", "..."},
+	} {
+		if got := printable(tt.s, tt.limit); got != tt.want {
+			t.Errorf("printable(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+		if got := ascii(tt.s, tt.limit); got != tt.inASCII {
+			t.Errorf("ascii(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.inASCII)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		s     string
+		limit int
+		want  string
+	}{
+		{"abcdef", 6, "abcdef"}, {"abcdefg", 6, "abc..."}, {"ééé", 5, "é..."}, {"ééé", 4, "..."}, {"abcd", 3, "..."},
+	} {
+		if got := cut(tt.s, tt.limit); got != tt.want {
+			t.Errorf("cut(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+// FuzzSanitize: bounded, printable, and nothing is lost that fits.
+func FuzzSanitize(f *testing.F) {
+	f.Add("plain text", uint16(20))
+	f.Add("\x00\xff\u202e", uint16(4))
+	f.Add("ééé\r\n", uint16(9))
+	f.Fuzz(func(t *testing.T, s string, n uint16) {
+		limit := max(int(n)%600, len(ellipsis))
+		p, a := printable(s, limit), ascii(s, limit)
+		for _, out := range []string{p, a} {
+			if len(out) > limit || !utf8.ValidString(out) {
+				t.Errorf("%q: %q has %d octets or is no UTF-8, limit %d", s, out, len(out), limit)
+			}
+			if i := strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+				t.Errorf("%q: %q is not printable at %d", s, out, i)
+			}
+			if again := printable(out, limit); again != out {
+				t.Errorf("%q: %q is changed to %q by a second pass", s, out, again)
+			}
+		}
+		if i := strings.IndexFunc(a, func(r rune) bool { return r > '~' }); i >= 0 {
+			t.Errorf("%q: %q is not ASCII at %d", s, a, i)
+		}
+		if len(s) <= limit && ascii(s, 4*len(s)+1) == s && a != s {
+			t.Errorf("%q was changed to %q for nothing", s, a)
+		}
+	})
+}
