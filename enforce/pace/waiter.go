@@ -23,6 +23,7 @@ type waiter struct {
 	since    instant
 	deadline instant
 	spurned  bool // the shared clock failed it
+	missed   int  // slots booked there and slept past
 	wake     chan struct{}
 	refusal  atomic.Pointer[Refused] // set by others
 

@@ -1,0 +1,306 @@
+// Package redisclock keeps the clocks of several gateways together in Redis or
+// Valkey ([pace.Shared]).
+//
+// A slot is booked by one Lua call, on Redis's own clock: GCRA, the gap, and the
+// block, for all clocks of the request or none. Nothing else is asked of Redis
+// on a request's way. Places in flight are not kept there: each gateway has its
+// part of them, the limit divided by the number of gateways (at least one), as
+// that needs no lease, and no second call when an answer ends.
+//
+// Every gateway says once a second that it is alive, so all know how many they
+// are. When Redis cannot be reached each goes on by itself with its part of the
+// rate; see [pace.Peers]. It comes back by itself.
+//
+// All keys carry one hash tag, so that a Redis Cluster keeps them on one node,
+// as a Lua call over several of them demands.
+package redisclock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+)
+
+// ErrAway is the error of every call while Redis cannot be reached.
+var ErrAway = errors.New("redis cannot be reached")
+
+// Config says where and how.
+type Config struct {
+	// URL is that of the server: redis://, rediss:// or unix://, with the
+	// parameters of rueidis.ParseURL. Required.
+	URL string
+	// Prefix begins the name of every key. Gateways with the same server and
+	// prefix share their clocks. Default: "crawlgate".
+	Prefix string
+	// Name is this gateway's, without a space, different from all others.
+	// Default: random.
+	Name string
+	// Timeout bounds every call. Default: 500 ms.
+	Timeout time.Duration
+	// Heartbeat is how often the gateway says that it is alive, and looks
+	// whether Redis is back. After five missed ones others no longer count it.
+	// Default: 1 s.
+	Heartbeat time.Duration
+	// Gateways is how many share the clocks as long as none could be counted:
+	// when Redis was away at the start. Default: 1.
+	Gateways int
+	// Changed is told when Redis is away, with the reason, and when it is back,
+	// once each time. It must not block. Default: nobody is told.
+	Changed func(up bool, why error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = "crawlgate"
+	}
+	if c.Name == "" {
+		c.Name = rand.Text()
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 500 * time.Millisecond
+	}
+	if c.Heartbeat <= 0 {
+		c.Heartbeat = time.Second
+	}
+	c.Gateways = max(c.Gateways, 1)
+	if c.Changed == nil {
+		c.Changed = func(bool, error) {}
+	}
+	return c
+}
+
+// leaseBeats is how many heartbeats a gateway may miss.
+const leaseBeats = 5
+
+// Clock is a pace.Shared in Redis. It is safe for concurrent use.
+type Clock struct {
+	config Config
+	option rueidis.ClientOption
+	client atomic.Pointer[rueidis.Client] // nil until the first connection
+	state  atomic.Pointer[state]
+
+	mu      sync.Mutex // guards changes of state, and the two below
+	blocked func(key string, pause time.Duration, strikes int)
+	joined  func()
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// state is what the clock knows of Redis and the gateways. It is replaced, never
+// changed.
+type state struct {
+	up     bool
+	since  time.Time
+	told   bool // that it is away was told
+	census census
+	watch  watch
+}
+
+// New makes a Clock and connects in the background: until that succeeds it is
+// away. The error is about the configuration only. Close it after use.
+func New(c Config) (*Clock, error) {
+	option, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(c.Name, " ") {
+		return nil, fmt.Errorf("naming gateway %q: the name holds a space", c.Name)
+	}
+	c = c.withDefaults()
+	option.DisableCache = true
+	option.DisableRetry = true // a late slot is no use
+	option.Dialer.Timeout = c.Timeout
+	option.Dialer.KeepAlive = c.Heartbeat
+	option.ConnWriteTimeout = max(c.Timeout, time.Second)
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Clock{config: c, option: option, stop: stop}
+	k.state.Store(&state{since: time.Now(), census: census{count: c.Gateways}})
+	k.done.Go(func() { k.live(ctx) })
+	k.done.Go(func() { k.listen(ctx) })
+	return k, nil
+}
+
+// parse reads the URL. Errors leave it out, as it may hold a password.
+func parse(raw string) (rueidis.ClientOption, error) {
+	if raw == "" {
+		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
+	}
+	option, err := rueidis.ParseURL(raw)
+	if bad := (*url.Error)(nil); errors.As(err, &bad) {
+		err = bad.Err
+	}
+	if err != nil {
+		return rueidis.ClientOption{}, fmt.Errorf("parsing the redis URL: %w", err)
+	}
+	return option, nil
+}
+
+// Close leaves the gateways and ends the connection.
+func (k *Clock) Close() error {
+	k.stop()
+	k.done.Wait()
+	c := k.connection()
+	if c == nil {
+		return nil
+	}
+	defer c.Close()
+	if !k.state.Load().up {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), k.config.Timeout)
+	defer cancel()
+	err := c.Do(ctx, c.B().Zrem().Key(k.gateways()).Member(k.config.Name).Build()).Error()
+	if err != nil {
+		return fmt.Errorf("leaving the gateways in redis: %w", err)
+	}
+	return nil
+}
+
+// Watch implements pace.Shared.
+func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), joined func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.blocked, k.joined = blocked, joined
+}
+
+// Reserve implements pace.Shared: one round trip.
+func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time.Duration) (pace.Reservation, error) {
+	keys := make([]string, len(demands))
+	for i := range demands {
+		keys[i] = k.key(demands[i].Key)
+	}
+	var answer []int64
+	asked := time.Now()
+	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+		var err error
+		answer, err = reserveScript.Exec(ctx, c, keys, reserveArgs(demands, maxWait)).AsIntSlice()
+		return err
+	})
+	if err != nil {
+		return pace.Reservation{}, fmt.Errorf("booking a slot in redis: %w", err)
+	}
+	answered := time.Now()
+	r, err := reservation(answer, keys, demands)
+	if t, ok := r.Token.(token); ok {
+		// Redis looked at its clock between question and answer: no idea of the
+		// time in common is better than that.
+		r.At = k.state.Load().watch.local(t.slot)
+		r.At = latest(r.At, asked.Add(r.Wait))
+		r.At = earliest(r.At, answered.Add(r.Wait))
+	}
+	return r, err
+}
+
+// Release implements pace.Shared.
+func (k *Clock) Release(ctx context.Context, r pace.Reservation) error {
+	t, ok := r.Token.(token)
+	if !ok {
+		return nil
+	}
+	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+		return releaseScript.Exec(ctx, c, t.keys, []string{micros(t.slot)}).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("giving a slot back to redis: %w", err)
+	}
+	return nil
+}
+
+// Block implements pace.Shared.
+func (k *Clock) Block(ctx context.Context, key string, pause time.Duration, strikes int) error {
+	told := message{from: k.config.Name, key: key, pause: pause, strikes: strikes}
+	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+		return blockScript.Exec(ctx, c, []string{k.key(key)}, []string{micros(pause), k.channel(), told.String()}).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("blocking a key in redis: %w", err)
+	}
+	return nil
+}
+
+// Peers implements pace.Shared.
+func (k *Clock) Peers() pace.Peers {
+	s, now := k.state.Load(), time.Now()
+	return pace.Peers{
+		Up:    s.up,
+		For:   now.Sub(s.since),
+		Count: s.census.count,
+		Rank:  s.census.rank,
+		Time:  s.watch.shared(now),
+	}
+}
+
+// call runs do against Redis. Any failure but the caller's own end means that
+// Redis is away, for all calls until the next heartbeat that succeeds.
+func (k *Clock) call(ctx context.Context, do func(context.Context, rueidis.Client) error) error {
+	c := k.connection()
+	if c == nil || !k.state.Load().up {
+		return ErrAway
+	}
+	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
+	defer cancel()
+	err := do(bounded, c)
+	if err != nil && ctx.Err() == nil {
+		k.away(err)
+	}
+	return err
+}
+
+func (k *Clock) connection() rueidis.Client {
+	c := k.client.Load()
+	if c == nil {
+		return nil
+	}
+	return *c
+}
+
+func (k *Clock) key(name string) string { return k.config.Prefix + ":{pace}:key:" + name }
+
+func (k *Clock) gateways() string { return k.config.Prefix + ":{pace}:gateways" }
+
+func (k *Clock) channel() string { return k.config.Prefix + ":{pace}:blocks" }
+
+// message tells other gateways of a block.
+type message struct {
+	from, key string
+	pause     time.Duration
+	strikes   int
+}
+
+// String is the form that readMessage reads. The key comes last: it may hold
+// anything.
+func (m message) String() string {
+	return fmt.Sprintf("%s %d %d %s", m.from, m.pause.Microseconds(), m.strikes, m.key)
+}
+
+func readMessage(s string) (message, error) {
+	parts := strings.SplitN(s, " ", 4)
+	if len(parts) != 4 {
+		return message{}, fmt.Errorf("reading a block: %d parts, want 4", len(parts))
+	}
+	pause, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || pause <= 0 || pause > int64(maxPause/time.Microsecond) {
+		return message{}, fmt.Errorf("reading a block: pause %q is no number of microseconds within a year", parts[1])
+	}
+	strikes, err := strconv.Atoi(parts[2])
+	if err != nil || strikes < 0 {
+		return message{}, fmt.Errorf("reading a block: strikes %q is no count", parts[2])
+	}
+	return message{from: parts[0], key: parts[3], pause: time.Duration(pause) * time.Microsecond, strikes: strikes}, nil
+}
+
+const maxPause = 365 * 24 * time.Hour
+
+var _ pace.Shared = (*Clock)(nil)

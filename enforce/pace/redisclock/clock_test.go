@@ -1,0 +1,354 @@
+package redisclock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
+)
+
+const never = 1000 * time.Hour
+
+// clockAt makes a Clock that is up.
+func clockAt(t testing.TB, s *redistest.Server, c Config) *Clock {
+	t.Helper()
+	c.URL = s.URL()
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
+	redistest.Eventually(t, "the clock is up", func() bool { return k.Peers().Up })
+	return k
+}
+
+func demand(key string, interval time.Duration) pace.Demand {
+	return pace.Demand{Key: key, Interval: interval, Ago: -1}
+}
+
+// book reserves one slot that must be booked.
+func book(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
+	t.Helper()
+	r, err := k.Reserve(t.Context(), d, never)
+	if err != nil || r.Outcome != pace.Booked {
+		t.Fatalf("Reserve = %+v, %v; want a slot", r, err)
+	}
+	return r
+}
+
+// at is the slot on Redis's clock.
+func at(r pace.Reservation) time.Duration { return r.Token.(token).slot }
+
+func TestReserveBooksOneIntervalApartForAllGateways(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var gateways []*Clock
+	for range 3 {
+		gateways = append(gateways, clockAt(t, s, Config{}))
+	}
+	const each = 50
+	var (
+		mu    sync.Mutex
+		slots []time.Duration
+		wg    sync.WaitGroup
+	)
+	for _, k := range gateways {
+		wg.Go(func() {
+			for range each {
+				slot := at(book(t, k, demand("h", 10*time.Second)))
+				mu.Lock()
+				slots = append(slots, slot)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(slots)
+	for i := 1; i < len(slots); i++ {
+		if gap := slots[i] - slots[i-1]; gap != 10*time.Second {
+			t.Fatalf("slots %d and %d are %s apart, want 10 s: lost or given twice", i-1, i, gap)
+		}
+	}
+}
+
+// The script against the definition: over every window of the past the
+// intervals of the slots in it must have passed but for the burst, and the gap
+// to the neighbour must hold for both.
+func TestReserveKeepsEveryWindow(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	type slot struct {
+		demand pace.Demand
+		at     time.Duration
+	}
+	for seed := range uint64(8) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		key := fmt.Sprintf("h%d", seed)
+		var booked []slot
+		for range 80 {
+			d := demand(key, time.Duration(rnd.IntN(4))*time.Millisecond)
+			d.Tolerance = time.Duration(rnd.IntN(4)) * d.Interval
+			d.Delay = time.Duration(rnd.IntN(3)) * 2 * time.Millisecond
+			r, err := k.Reserve(t.Context(), []pace.Demand{d}, time.Duration(rnd.IntN(30))*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Outcome != pace.Booked {
+				continue
+			}
+			if rnd.IntN(5) == 0 {
+				if err := k.Release(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			booked = append(booked, slot{d, at(r)})
+		}
+		for i, b := range booked {
+			var sum time.Duration
+			for j := i - 1; j >= 0; j-- {
+				sum += booked[j].demand.Interval
+				if least := booked[j].at + sum - b.demand.Tolerance; b.at < least {
+					t.Fatalf("seed %d: slot %d is at %s, before %s by the rate since slot %d", seed, i, b.at, least, j)
+				}
+			}
+			if i == 0 {
+				continue
+			}
+			last := booked[i-1]
+			if gap := b.at - last.at; gap < max(last.demand.Delay, b.demand.Delay) {
+				t.Fatalf("seed %d: slots %d and %d are %s apart, want %s and %s", seed, i-1, i, gap, last.demand.Delay, b.demand.Delay)
+			}
+		}
+	}
+}
+
+func TestReserveBooksNothingBeyondMaxWait(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	book(t, k, demand("h", time.Hour))
+	for range 3 {
+		r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour)}, time.Minute)
+		if err != nil || r.Outcome != pace.TooLate || r.Wait < 59*time.Minute || r.Wait > time.Hour {
+			t.Fatalf("Reserve = %+v, %v; want too late, in an hour", r, err)
+		}
+	}
+}
+
+func TestReserveSeveralClocksAllOrNone(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	book(t, k, demand("addr", time.Hour))
+	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Hour)}, time.Minute)
+	if err != nil || r.Outcome != pace.TooLate {
+		t.Fatalf("Reserve = %+v, %v; want too late by the second clock", r, err)
+	}
+	if r := book(t, k, demand("h", time.Hour)); r.Wait != 0 {
+		t.Errorf("first clock is booked until %s: a slot was lost", r.Wait)
+	}
+}
+
+func TestReserveKeepsASharedClockFreeWhileANarrowOneIsNotReady(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	book(t, k, demand("h", time.Hour))
+	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Second)}, never)
+	if err != nil || r.Outcome != pace.NotYet || r.Wait < 59*time.Minute {
+		t.Fatalf("Reserve = %+v, %v; want to be asked again in an hour", r, err)
+	}
+	if r := book(t, k, demand("addr", time.Second)); r.Wait != 0 {
+		t.Errorf("shared clock is booked until %s", r.Wait)
+	}
+}
+
+func TestReleaseGivesBackTheLastSlotOnly(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	release := func(r pace.Reservation) {
+		t.Helper()
+		if err := k.Release(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := demand("h", time.Minute)
+	first, second, third := book(t, k, d), book(t, k, d), book(t, k, d)
+	release(second) // the third stands: nothing may move
+	fourth := book(t, k, d)
+	if gap := at(fourth) - at(third); gap != time.Minute {
+		t.Errorf("after releasing an earlier slot the next is %s after the last, want 1 min", gap)
+	}
+	release(fourth)
+	release(fourth) // twice is once
+	if again := book(t, k, d); at(again) != at(fourth) {
+		t.Errorf("released slot %s was not given again, but %s", at(fourth), at(again))
+	}
+	release(first)
+}
+
+func TestReserveTakesOnWhatTheGatewayDidAlone(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	d := demand("rate", time.Minute)
+	d.Debt = 30 * time.Second
+	if r := book(t, k, d); r.Wait != 30*time.Second {
+		t.Errorf("with a debt of 30 s the slot is in %s", r.Wait)
+	}
+	d = pace.Demand{Key: "gap", Delay: time.Minute, Ago: 20 * time.Second}
+	if r := book(t, k, d); r.Wait != 40*time.Second {
+		t.Errorf("20 s after a request, with a delay of a minute, the slot is in %s", r.Wait)
+	}
+}
+
+func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, other := clockAt(t, s, Config{Name: "one"}), clockAt(t, s, Config{Name: "other"})
+	told := make(chan message, 8)
+	other.Watch(func(key string, pause time.Duration, strikes int) {
+		told <- message{key: key, pause: pause, strikes: strikes}
+	}, func() {})
+	redistest.Eventually(t, "both listen", func() bool {
+		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
+	})
+	if err := one.Block(t.Context(), "h e:1", time.Hour, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-told; got != (message{key: "h e:1", pause: time.Hour, strikes: 3}) {
+		t.Errorf("told %+v", got)
+	}
+	if err := one.Block(t.Context(), "h e:1", time.Minute, 1); err != nil {
+		t.Fatal(err)
+	}
+	r, err := other.Reserve(t.Context(), []pace.Demand{demand("free", 0), demand("h e:1", 0)}, time.Minute)
+	if err != nil || r.Outcome != pace.TooLate || r.BlockedKey != "h e:1" || r.Blocked < 59*time.Minute || r.Wait != r.Blocked {
+		t.Errorf("Reserve = %+v, %v; want the longer of the blocks", r, err)
+	}
+}
+
+func TestPeersCountsAndForgets(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	beat := Config{Heartbeat: 50 * time.Millisecond}
+	named := func(name string) *Clock {
+		c := beat
+		c.Name = name
+		return clockAt(t, s, c)
+	}
+	a, b, c := named("a"), named("b"), named("c")
+	redistest.Eventually(t, "all three are counted", func() bool {
+		return a.Peers().Count == 3 && b.Peers().Count == 3 && c.Peers().Count == 3
+	})
+	for rank, k := range []*Clock{a, b, c} {
+		if k.Peers().Rank != rank {
+			t.Errorf("gateway %d has rank %d", rank, k.Peers().Rank)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, "the one that left is not counted", func() bool { return c.Peers().Count == 2 && c.Peers().Rank == 1 })
+	b.stop() // dies without a word
+	redistest.Eventually(t, "the dead one is not counted", func() bool { return c.Peers().Count == 1 && c.Peers().Rank == 0 })
+	if d := b.Peers().Time - c.Peers().Time; d.Abs() > time.Second {
+		t.Errorf("two gateways' ideas of the time in common are %s apart", d)
+	}
+}
+
+func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	changes := make(chan bool, 100)
+	joined := make(chan struct{}, 100)
+	k := clockAt(t, s, Config{Heartbeat: 50 * time.Millisecond, Changed: func(up bool, why error) {
+		if up == (why != nil) {
+			t.Errorf("up %v, because %v", up, why)
+		}
+		changes <- up
+	}})
+	k.Watch(func(string, time.Duration, int) {}, func() { joined <- struct{}{} })
+	<-changes // up
+	s.Kill()
+	redistest.Eventually(t, "redis is found away", func() bool { return !k.Peers().Up })
+	for range 100 {
+		if _, err := k.Reserve(t.Context(), []pace.Demand{demand("h", 0)}, 0); !errors.Is(err, ErrAway) {
+			t.Fatalf("Reserve while away: %v", err)
+		}
+	}
+	if err := k.Block(t.Context(), "h", time.Minute, 0); !errors.Is(err, ErrAway) {
+		t.Errorf("Block while away: %v", err)
+	}
+	s.Start()
+	redistest.Eventually(t, "redis is found back", func() bool { return k.Peers().Up })
+	<-joined
+	book(t, k, demand("h", 0))
+	if away, up := <-changes, <-changes; away || !up || len(changes) > 0 {
+		t.Errorf("told %v, %v and %d more; want away and back, once each", away, up, len(changes))
+	}
+}
+
+func TestNewWithoutRedisIsAwayUntilItComes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	changes := make(chan bool, 100)
+	k, err := New(Config{URL: s.URL(), Heartbeat: 50 * time.Millisecond, Gateways: 4, Changed: func(up bool, _ error) { changes <- up }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	if up := <-changes; up {
+		t.Fatal("up without a server")
+	}
+	if p := k.Peers(); p.Up || p.Count != 4 {
+		t.Errorf("Peers = %+v, want away, and the 4 configured", p)
+	}
+	s.Start()
+	redistest.Eventually(t, "redis is found", func() bool { return k.Peers().Up })
+	if p := k.Peers(); p.Count != 1 {
+		t.Errorf("Peers = %+v, want itself only", p)
+	}
+}
+
+func TestNewRefusesABadConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Config{
+		{},
+		{URL: "://"},
+		{URL: "http://:secret@127.0.0.1:6379"},
+		{URL: "redis://:secret@127.0.0.1:bad port"},
+		{URL: "redis://127.0.0.1:6379", Name: "a b"},
+	} {
+		k, err := New(c)
+		if err == nil {
+			_ = k.Close()
+			t.Errorf("New(%+v) gave no error", c)
+			continue
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("error %q tells the password", err)
+		}
+	}
+}
+
+func FuzzReadMessage(f *testing.F) {
+	f.Add("one", "example.com", int64(60_000_000), 2)
+	f.Add("one", "agent:a b@h", int64(1), 0)
+	f.Fuzz(func(t *testing.T, from, key string, us int64, strikes int) {
+		m := message{from: from, key: key, pause: time.Duration(us) * time.Microsecond, strikes: strikes}
+		got, err := readMessage(m.String())
+		valid := !strings.Contains(from, " ") && us > 0 && us <= int64(maxPause/time.Microsecond) && strikes >= 0
+		if valid && (err != nil || got != m) {
+			t.Errorf("read %+v, %v; want %+v", got, err, m)
+		}
+		if err == nil && (got.pause <= 0 || got.pause > maxPause || got.strikes < 0) {
+			t.Errorf("accepted %+v", got)
+		}
+	})
+}

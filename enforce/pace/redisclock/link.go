@@ -1,0 +1,120 @@
+package redisclock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// live connects, and from then on says once a heartbeat that the gateway is
+// alive. It is also what finds out that Redis is back.
+func (k *Clock) live(ctx context.Context) {
+	tick := time.NewTicker(k.config.Heartbeat)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if k.connect() {
+			k.beat(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// connect makes the client, which needs Redis to be there once; later it
+// reconnects by itself.
+func (k *Clock) connect() bool {
+	if k.client.Load() != nil {
+		return true
+	}
+	c, err := rueidis.NewClient(k.option)
+	if err != nil {
+		k.away(err)
+		return false
+	}
+	k.client.Store(&c)
+	return true
+}
+
+func (k *Clock) beat(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
+	defer cancel()
+	before := time.Now()
+	now, err := heartbeat(bounded, k.connection(), k.gateways(), k.config.Name, leaseBeats*k.config.Heartbeat)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.away(err)
+		}
+		return
+	}
+	k.here(now, before, time.Now())
+}
+
+// here notes an answer of Redis.
+func (k *Clock) here(now census, asked, answered time.Time) {
+	k.mu.Lock()
+	old, joined := k.state.Load(), k.joined
+	next := &state{up: true, since: old.since, census: now, watch: old.watch}
+	if !old.up {
+		next.since = answered
+		next.watch = watch{} // it may be another server, with another clock
+	}
+	next.watch = next.watch.saw(now.time, asked, answered)
+	k.state.Store(next)
+	k.mu.Unlock()
+	if old.up {
+		return
+	}
+	k.config.Changed(true, nil)
+	if joined != nil {
+		joined()
+	}
+}
+
+// away notes that Redis does not answer. What is known of the gateways stays.
+func (k *Clock) away(why error) {
+	k.mu.Lock()
+	old := k.state.Load()
+	first := old.up || !old.told
+	next := *old
+	next.told = true
+	if old.up {
+		next.up, next.since = false, time.Now()
+	}
+	k.state.Store(&next)
+	k.mu.Unlock()
+	if first {
+		k.config.Changed(false, why)
+	}
+}
+
+// listen takes the blocks that other gateways tell.
+func (k *Clock) listen(ctx context.Context) {
+	pause := time.NewTicker(k.config.Heartbeat)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		if c := k.connection(); c != nil {
+			// It ends with the connection, and always with an error.
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel()).Build(), k.heard)
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (k *Clock) heard(m rueidis.PubSubMessage) {
+	told, err := readMessage(m.Message)
+	if err != nil || told.from == k.config.Name {
+		return // not one of ours: only gateways write to the channel
+	}
+	k.mu.Lock()
+	blocked := k.blocked
+	k.mu.Unlock()
+	if blocked != nil {
+		blocked(told.key, told.pause, told.strikes)
+	}
+}
