@@ -62,6 +62,8 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		MaxHeaderBytes:    c.MaxHeaderBytes,
 		ErrorLog:          c.ErrorLog,
 		ConnContext:       connContext,
+		// net/http would answer OPTIONS * in the origin's name.
+		DisableGeneralOptionsHandler: true,
 	}
 	if c.Minter != nil {
 		s.configureTLS(c.Minter)
@@ -158,7 +160,10 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 	case <-t.Done():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("serving a tunnel: %w", context.Cause(ctx))
+		if cause := context.Cause(ctx); cause != context.Canceled {
+			return fmt.Errorf("serving a tunnel: %w", cause)
+		}
+		return nil // how a client's closing of its HTTP/2 stream shows
 	}
 }
 

@@ -62,12 +62,15 @@ func (p *Passage) Resolve(r *http.Request) error {
 	if !p.serves(r.Host) {
 		return fmt.Errorf("%w: %q in a tunnel to %s", ErrMisdirected, printable(r.Host, maxDetails), p.Authority())
 	}
-	target := r.RequestURI
-	if !strings.HasPrefix(target, "/") {
-		target = r.URL.RequestURI()
-	}
 	u := *r.URL
 	u.Scheme, u.Host, u.User = p.Scheme, p.Authority(), nil
+	target := r.RequestURI
+	switch {
+	case target == "*": // OPTIONS *, whose absolute form has an empty path, RFC 9112 section 3.2.4
+		u.Path, target = "", ""
+	case !strings.HasPrefix(target, "/"):
+		target = r.URL.RequestURI()
+	}
 	r.URL = &u
 	r.Host = u.Host
 	r.RequestURI = p.Scheme + "://" + u.Host + target

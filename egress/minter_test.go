@@ -1,0 +1,342 @@
+package egress
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// authority is a root with an intermediate that can be renewed, as Caddy's PKI has them.
+type authority struct {
+	root    *x509.Certificate
+	rootKey crypto.Signer
+
+	mu    sync.Mutex
+	chain []*x509.Certificate
+	key   crypto.Signer
+	skew  atomic.Int32 // how many more times Signer answers for a generation before
+	old   crypto.Signer
+	asked atomic.Int32
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{rootKey: key}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLen: 1,
+	}
+	a.root = sign(t, template, template, key.Public(), key)
+	a.renew(t, time.Now().Add(-time.Minute), time.Now().Add(7*24*time.Hour))
+	return a
+}
+
+func sign(t testing.TB, template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// renew replaces the intermediate.
+func (a *authority) renew(t testing.TB, from, until time.Time) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "intermediate"},
+		NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLenZero: true,
+	}, a.root, key.Public(), a.rootKey)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.old, a.chain, a.key = a.key, []*x509.Certificate{c}, key
+}
+
+func (a *authority) Chain() []*x509.Certificate {
+	a.asked.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.chain
+}
+
+func (a *authority) Signer() crypto.Signer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.skew.Add(-1) >= 0 {
+		return a.old
+	}
+	return a.key
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.root)
+	return p
+}
+
+func newTestMinter(t testing.TB, c MinterConfig) *Minter {
+	t.Helper()
+	m, err := NewMinter(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func leafCert(t testing.TB, c *tls.Certificate) *x509.Certificate {
+	t.Helper()
+	l, err := x509.ParseCertificate(c.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mint(t testing.TB, m *Minter, host string) *x509.Certificate {
+	t.Helper()
+	c, err := m.Certificate(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leafCert(t, c)
+}
+
+// TestMinterLeaves: a leaf verifies for its host and no other, as a server's, up to the root, RFC 5280 and RFC 6125.
+func TestMinterLeaves(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	m := newTestMinter(t, MinterConfig{Issuer: a})
+	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "example"
+	for _, host := range []string{"www.example.com", "xn--bcher-kva.example", "under_score.example", "localhost", long, "192.0.2.1", "2001:db8::1"} {
+		c, err := m.Certificate(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		between := x509.NewCertPool()
+		for _, der := range c.Certificate[1:] {
+			ic, err := x509.ParseCertificate(der)
+			if err != nil {
+				t.Fatal(err)
+			}
+			between.AddCert(ic)
+		}
+		l := leafCert(t, c)
+		options := x509.VerifyOptions{DNSName: host, Roots: a.pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		if _, err := l.Verify(options); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+		if l.VerifyHostname("other.example") == nil || l.VerifyHostname("www."+host) == nil {
+			t.Errorf("%s: the leaf is good for other hosts, too: %v %v", host, l.DNSNames, l.IPAddresses)
+		}
+		if l.IsCA || l.KeyUsage != x509.KeyUsageDigitalSignature || len(l.Subject.CommonName) > maxCommonName {
+			t.Errorf("%s: CA %v, usage %v, name %q", host, l.IsCA, l.KeyUsage, l.Subject.CommonName)
+		}
+		if l.SerialNumber.Sign() <= 0 || l.SerialNumber.BitLen() > 159 {
+			t.Errorf("%s: serial %v", host, l.SerialNumber)
+		}
+		if l.NotBefore.Before(a.Chain()[0].NotBefore) || l.NotAfter.After(a.Chain()[0].NotAfter) {
+			t.Errorf("%s: valid from %v until %v, its issuer from %v until %v", host, l.NotBefore, l.NotAfter, a.Chain()[0].NotBefore, a.Chain()[0].NotAfter)
+		}
+	}
+}
+
+func TestMinterSerialsAreUnique(t *testing.T) {
+	t.Parallel()
+	m := newTestMinter(t, MinterConfig{Issuer: newAuthority(t), Leaves: 10})
+	seen := make(map[string]bool)
+	for i := range 1000 {
+		serial := mint(t, m, fmt.Sprintf("h%d.example", i%20)).SerialNumber.String()
+		if seen[serial] {
+			t.Fatalf("serial %s twice", serial)
+		}
+		seen[serial] = true
+	}
+}
+
+// TestMinterKeeps: a host's leaf is made once, renewed in time, and the number kept is bounded, the least used going first.
+func TestMinterKeeps(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Second)
+	m := newTestMinter(t, MinterConfig{Issuer: newAuthority(t), Leaves: 3, Lifetime: 30 * time.Hour, Now: func() time.Time { return now }})
+	first := mint(t, m, "a")
+	if first.NotBefore.After(now.Add(-time.Minute)) || first.NotAfter.Sub(now) != 30*time.Hour {
+		t.Errorf("valid from %v until %v", first.NotBefore, first.NotAfter)
+	}
+	now = now.Add(20*time.Hour - time.Second)
+	if again := mint(t, m, "a"); again.SerialNumber.Cmp(first.SerialNumber) != 0 {
+		t.Error("made again before its time")
+	}
+	now = now.Add(time.Second)
+	renewed := mint(t, m, "a")
+	if renewed.SerialNumber.Cmp(first.SerialNumber) == 0 || m.Minted() != 2 {
+		t.Errorf("not renewed in time, %d made", m.Minted())
+	}
+	mint(t, m, "b")
+	mint(t, m, "c")
+	mint(t, m, "a")
+	mint(t, m, "d") // b goes
+	before := m.Minted()
+	mint(t, m, "a")
+	mint(t, m, "c")
+	if m.Minted() != before || m.Len() != 3 {
+		t.Errorf("%d kept, %d made anew", m.Len(), m.Minted()-before)
+	}
+	if mint(t, m, "b"); m.Minted() != before+1 {
+		t.Error("the least used leaf was kept")
+	}
+}
+
+// TestMinterRenewedIssuer: leaves of an issuer that has been renewed are not given out any more, and the two calls that
+// read the issuer may see different generations.
+func TestMinterRenewedIssuer(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	m := newTestMinter(t, MinterConfig{Issuer: a})
+	first := mint(t, m, "a")
+	mint(t, m, "b")
+	a.renew(t, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	a.skew.Store(1)
+	second := mint(t, m, "a")
+	if second.SerialNumber.Cmp(first.SerialNumber) == 0 || second.CheckSignatureFrom(a.Chain()[0]) != nil || m.Len() != 1 {
+		t.Errorf("a leaf of the issuer before is given out; %d kept", m.Len())
+	}
+	a.skew.Store(2)
+	if c, err := m.Certificate("c"); err == nil {
+		t.Errorf("minted %v with a key that is not the issuer's", c)
+	}
+	a.skew.Store(0)
+	mint(t, m, "c")
+}
+
+func TestMinterClampsToIssuer(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	until := time.Now().Add(90 * time.Minute)
+	a.renew(t, time.Now().Add(-10*time.Minute), until)
+	now := time.Now()
+	m := newTestMinter(t, MinterConfig{Issuer: a, Now: func() time.Time { return now }})
+	l := mint(t, m, "a")
+	if !l.NotAfter.Equal(a.Chain()[0].NotAfter) || !l.NotBefore.Equal(a.Chain()[0].NotBefore) {
+		t.Errorf("valid from %v until %v", l.NotBefore, l.NotAfter)
+	}
+	now = now.Add(80 * time.Minute) // renewal is due, but gives no later end: it must not be tried for every handshake
+	for range 10 {
+		mint(t, m, "a")
+	}
+	if m.Minted() != 2 {
+		t.Errorf("%d made", m.Minted())
+	}
+	now = until
+	if _, err := m.Certificate("a"); err == nil || m.Len() != 0 {
+		t.Errorf("an expired issuer signs: %v, %d kept", err, m.Len())
+	}
+}
+
+type brokenIssuer struct {
+	chain []*x509.Certificate
+	key   crypto.Signer
+}
+
+func (b brokenIssuer) Chain() []*x509.Certificate { return b.chain }
+func (b brokenIssuer) Signer() crypto.Signer      { return b.key }
+
+func TestMinterBrokenIssuer(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, issuer := range map[string]Issuer{
+		"nothing": brokenIssuer{}, "no key": brokenIssuer{chain: a.chain}, "no chain": brokenIssuer{key: a.key},
+		"another's key": brokenIssuer{a.chain, other},
+	} {
+		if _, err := newTestMinter(t, MinterConfig{Issuer: issuer}).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewMinter(MinterConfig{}); err == nil {
+		t.Error("no issuer accepted")
+	}
+}
+
+// slowIssuer's key signs only when told to, and may fail.
+type slowIssuer struct {
+	*authority
+	gate chan error
+}
+
+func (s slowIssuer) Signer() crypto.Signer { return slowSigner{s.authority.Signer(), s.gate} }
+
+type slowSigner struct {
+	crypto.Signer
+	gate chan error
+}
+
+func (s slowSigner) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if err := <-s.gate; err != nil {
+		return nil, err
+	}
+	return s.Signer.Sign(r, digest, opts)
+}
+
+// TestMinterSingleFlight: all who ask at once wait for one leaf; a failure is told to all and kept for none.
+func TestMinterSingleFlight(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := slowIssuer{a, make(chan error)}
+		m := newTestMinter(t, MinterConfig{Issuer: s, Now: func() time.Time { return a.chain[0].NotBefore.Add(time.Minute) }})
+		ask := func(answer error) (failed int) {
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			for range 50 {
+				wg.Go(func() {
+					if _, err := m.Certificate("a"); err != nil {
+						mu.Lock()
+						failed++
+						mu.Unlock()
+					}
+				})
+			}
+			synctest.Wait()
+			s.gate <- answer
+			wg.Wait()
+			return failed
+		}
+		if failed := ask(errors.New("no")); failed != 50 || m.Len() != 0 {
+			t.Errorf("%d were told, %d kept", failed, m.Len())
+		}
+		if failed := ask(nil); failed != 0 || m.Minted() != 1 {
+			t.Errorf("%d failed, %d made", failed, m.Minted())
+		}
+	})
+}
