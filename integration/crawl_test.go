@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// crawlSites are real files of robotstxt/testdata (its INDEX.tsv has source and licence) and how many pages the site
+// behind each gets. Each speaks to crawlers without a group of their own.
+var crawlSites = []struct {
+	file  string
+	pages int
+}{
+	{"ropensci-amazon.txt", 150}, // allow inside disallow, stars, queries, escapes
+	{"www.cartier.com.txt", 150}, // queries with escapes, stars at both ends
+	{"pixabay.com.txt", 50},      // Crawl-delay: 1
+}
+
+// crawlAgent is the product token of both crawlers: no file names it.
+const crawlAgent = "Reckless"
+
+// TestCrawl lets two crawlers that obey nothing loose on sites with real robots.txt files, through a gateway each.
+func TestCrawl(t *testing.T) {
+	t.Parallel()
+	t.Run("curl", func(t *testing.T) {
+		t.Parallel()
+		checkCrawl(t, need(t, "curl"), crawlByCurl)
+	})
+	t.Run("Scrapy", func(t *testing.T) {
+		t.Parallel()
+		checkCrawl(t, need(t, "scrapy"), crawlByScrapy)
+	})
+}
+
+// checkCrawl is the oracle: it knows the sites' pages, their robots.txt, and what the origins saw.
+func checkCrawl(t *testing.T, program string, crawl crawler) {
+	t.Helper()
+	server := testorigin.Start(t, testorigin.Config{})
+	var sites []*testorigin.Site
+	bodies := make(map[string][]byte) // by origin
+	planned := make(map[string]bool)  // by URL: allowed
+	for _, c := range crawlSites {
+		body, err := os.ReadFile(filepath.Join("..", "robotstxt", "testdata", "wild", c.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := pagesFor(body, c.pages)
+		site := server.Site(t, testorigin.SiteConfig{Paths: pages})
+		site.SetRobots(testorigin.OK(string(body)))
+		sites, bodies[site.Origin().String()] = append(sites, site), body
+		rules := robotstxt.Parse(body)
+		for _, page := range append(pages, "/") {
+			planned[site.URL(page)] = rules.Match([]string{crawlAgent}, page).Allowed
+		}
+	}
+	checkPlan(t, planned)
+
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 60s\n}"})
+	began := time.Now()
+	asked := crawl(t, program, g, sites)
+	used := g.usage()
+	t.Logf("%d requests in %.1f s: gateway used %.0f ms of CPU (%.0f µs a request), at most %.1f MiB of memory", len(asked),
+		time.Since(began).Seconds(), used.cpu.Seconds()*1e3, used.cpu.Seconds()*1e6/float64(len(asked)), float64(used.peakRSS)/(1<<20))
+	g.stop()
+
+	for url, allowed := range planned {
+		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[allowed]
+		if got, ok := asked[url]; !ok || got != want {
+			t.Errorf("%s: the crawler got %d (asked: %t), want %d", url, got, ok, want)
+		}
+	}
+	for url := range asked {
+		if _, ok := planned[url]; !ok {
+			t.Errorf("the crawler asked for %s, which is not among the pages", url)
+		}
+	}
+	for _, site := range sites {
+		checkOrigin(t, site, planned)
+		checkGaps(t, site, bodies[site.Origin().String()])
+	}
+	checkReplay(t, g.readLogs(), bodies, planned)
+}
+
+// checkPlan makes sure that the crawl is worth running.
+func checkPlan(t *testing.T, planned map[string]bool) {
+	t.Helper()
+	allowed := 0
+	for _, ok := range planned {
+		if ok {
+			allowed++
+		}
+	}
+	if len(planned) < 200 || allowed < 80 || len(planned)-allowed < 80 {
+		t.Fatalf("%d pages, %d of them allowed: too few of either kind", len(planned), allowed)
+	}
+}
+
+// checkOrigin compares what reached an origin with what may: every allowed page once, and nothing else.
+func checkOrigin(t *testing.T, site *testorigin.Site, planned map[string]bool) {
+	t.Helper()
+	if site.Dropped() > 0 {
+		t.Fatal("the origin's record is not complete")
+	}
+	seen := make(map[string]int)
+	for _, e := range site.PageExchanges() {
+		seen[site.Origin().String()+e.Target]++
+	}
+	for url, n := range seen {
+		if !planned[url] || n != 1 {
+			t.Errorf("%s reached the origin %d times; allowed: %t", url, n, planned[url])
+		}
+	}
+	for url, allowed := range planned {
+		if allowed && strings.HasPrefix(url, site.Origin().String()+"/") && seen[url] == 0 {
+			t.Errorf("%s is allowed and never reached the origin", url)
+		}
+	}
+	if n := len(site.RobotsExchanges()); n != 1 {
+		t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+	}
+}
+
+// checkGaps measures the Crawl-delay by the origin's clock.
+func checkGaps(t *testing.T, site *testorigin.Site, body []byte) {
+	t.Helper()
+	delay, ok := robotstxt.Parse(body).Select(robotstxt.Agent{Tokens: []string{crawlAgent}}).CrawlDelay()
+	if !ok {
+		return
+	}
+	least := leastGap(site.PageExchanges())
+	t.Logf("%s: the shortest gap is %v, the Crawl-delay %v", site.Origin(), least, delay)
+	if least < delay {
+		t.Errorf("%s: two requests came %v apart, which is less than the Crawl-delay of %v", site.Origin(), least, delay)
+	}
+}
+
+// leastGap is the shortest time between the arrivals of two requests.
+func leastGap(exchanges []testorigin.Exchange) time.Duration {
+	slices.SortFunc(exchanges, func(a, b testorigin.Exchange) int { return a.Start.Compare(b.Start) })
+	least := time.Duration(1<<63 - 1)
+	for i := 1; i < len(exchanges); i++ {
+		least = min(least, exchanges[i].Start.Sub(exchanges[i-1].Start))
+	}
+	return least
+}
+
+// checkReplay judges each logged request anew from the origin's file: one line a request, and each says what the rules say.
+func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planned map[string]bool) {
+	t.Helper()
+	logged := make(map[string]int)
+	for _, l := range lines {
+		logged[l.Request.URI]++
+		r := l.Robots
+		body, ok := bodies[r.Origin]
+		path, under := strings.CutPrefix(l.Request.URI, r.Origin)
+		if !ok || !under {
+			t.Errorf("logged for origin %q: %s", r.Origin, l.raw)
+			continue
+		}
+		m := robotstxt.Parse(body).Match(r.Tokens, path)
+		want := map[bool]string{true: "allow", false: "deny"}[m.Allowed]
+		if r.Decision != want || r.Rule != m.Rule || r.Line != m.Line || r.Group != m.Group {
+			t.Errorf("%s: logged as %s by %q (line %d, group %q), replays to %s by %q (line %d, group %q)", path,
+				r.Decision, r.Rule, r.Line, r.Group, want, m.Rule, m.Line, m.Group)
+		}
+		if r.Agent != crawlAgent || !slices.Equal(r.Tokens, []string{crawlAgent}) || r.SHA256 != sum(body) || !r.PathVisible {
+			t.Errorf("%s: evidence in the log: %+v", path, r)
+		}
+		if l.Status != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[m.Allowed] {
+			t.Errorf("%s: logged with status %d", path, l.Status)
+		}
+	}
+	for url := range planned {
+		if logged[url] != 1 {
+			t.Errorf("%s has %d log lines, want 1", url, logged[url])
+		}
+	}
+	if len(logged) != len(planned) {
+		t.Errorf("%d URLs are logged, want %d", len(logged), len(planned))
+	}
+}
+
+func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }

@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// TestCrawlPlanByAnotherEngine has Scrapy's own engine judge the pages of TestCrawl, which judges them by ours.
+func TestCrawlPlanByAnotherEngine(t *testing.T) {
+	t.Parallel()
+	need(t, "scrapy") // which depends on protego
+	type question struct{ file, path string }
+	var questions []question
+	var input bytes.Buffer
+	rulesets := make(map[string]*robotstxt.Ruleset)
+	for _, c := range crawlSites {
+		file := filepath.Join("..", "robotstxt", "testdata", "wild", c.file)
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rulesets[file] = robotstxt.Parse(body)
+		for _, page := range pagesFor(body, c.pages) {
+			questions = append(questions, question{file, page})
+			fmt.Fprintf(&input, "%s\t%s\t%s\n", file, crawlAgent, page)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", filepath.Join("testdata", "judge.py"))
+	cmd.Stdin, cmd.Stderr = &input, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("protego: %v", err)
+	}
+	answers := bufio.NewScanner(bytes.NewReader(out))
+	differences := 0
+	for _, q := range questions {
+		if !answers.Scan() {
+			t.Fatal("protego gave fewer answers than there are questions")
+		}
+		m := rulesets[q.file].Match([]string{crawlAgent}, q.path)
+		if fmt.Sprint(m.Allowed) == answers.Text() {
+			continue
+		}
+		differences++
+		if !knownDifference(q.path, m) {
+			t.Errorf("%s of %s: we say allowed=%t by %q, protego says %s", q.path, filepath.Base(q.file), m.Allowed, m.Rule, answers.Text())
+		}
+	}
+	t.Logf("%d pages, %d known differences", len(questions), differences)
+}
+
+// knownDifference reports where we differ from Protego and why: it compares escapes in a query as they are written,
+// against the figure in RFC 9309 section 2.2.2; and it puts a slash before a rule that has none.
+func knownDifference(path string, m robotstxt.Match) bool {
+	_, query, _ := strings.Cut(path, "?")
+	return strings.Contains(query, "%") && !m.Allowed || m.Allowed && m.Rule == "" && strings.HasPrefix(path, "/?print")
+}

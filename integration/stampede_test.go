@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestStampedeFetchesOnce lets 2,000 crawlers of as many names meet an unknown origin at once, whose robots.txt is slow:
+// it is fetched once, for all of them.
+func TestStampedeFetchesOnce(t *testing.T) {
+	t.Parallel()
+	const crawlers = 2000
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n").After(time.Second))
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"})
+
+	answers := make([]answer, crawlers)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range crawlers {
+		client := g.client(fmt.Sprintf("Crawler-%c/1.0 (%d)", 'a'+i%26, i))
+		path := fmt.Sprintf("/page/%d", i)
+		if i%2 == 1 {
+			path = fmt.Sprintf("/private/%d", i)
+		}
+		wg.Go(func() {
+			<-start
+			var err error
+			if answers[i], err = tryGet(t.Context(), client, site.URL(path)); err != nil {
+				t.Errorf("crawler %d: %v", i, err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+
+	for i, a := range answers {
+		if want := []int{http.StatusOK, http.StatusForbidden}[i%2]; a.status != want {
+			t.Errorf("crawler %d: status %d, want %d: %s", i, a.status, want, a.body)
+		}
+	}
+	if n := len(site.RobotsExchanges()); n != 1 {
+		t.Errorf("robots.txt was fetched %d times, want once", n)
+	}
+	if n := len(site.PageExchanges()); n != crawlers/2 {
+		t.Errorf("%d pages were asked for, want the %d allowed ones", n, crawlers/2)
+	}
+	g.stop()
+	sources := make(map[string]int)
+	for _, l := range g.readLogs() {
+		sources[l.Robots.Source]++
+	}
+	// Who came too late to wait was served from memory or, as the hot tier takes its time, from the store.
+	if n := sources["fetch"] + sources["wait"] + sources["hot"] + sources["store"]; n != crawlers || sources["fetch"] != 1 {
+		t.Errorf("sources in the log: %v, want %d in all and one fetch", sources, crawlers)
+	}
+}

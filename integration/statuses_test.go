@@ -1,0 +1,260 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// rules is what the sites of these tests say, as far as they get to say it.
+const rules = "User-agent: *\nDisallow: /private\nDisallow: /deep/*.pdf$\n"
+
+// The pages that tell an origin's state: one that the rules disallow, and one that no rule concerns.
+const (
+	privatePage = "/private/page"
+	openPage    = "/open"
+)
+
+// robotsCase is a robots.txt answer and what a crawler may conclude from it.
+type robotsCase struct {
+	name      string
+	scheme    string
+	behaviour testorigin.Behaviour
+	meaning   testorigin.Meaning
+	rules     []byte      // for MeansRules
+	cause     fetch.Cause // that the log has to give; empty: any that goes with the meaning
+}
+
+// TestRFC9309_2_3_1_Statuses takes every status that HTTP knows as the answer for robots.txt.
+func TestRFC9309_2_3_1_Statuses(t *testing.T) {
+	t.Parallel()
+	var cases []robotsCase
+	for status := 100; status <= 599; status++ {
+		b := testorigin.Respond(testorigin.Response{Status: status, Body: []byte(rules)})
+		c := robotsCase{name: fmt.Sprint(status), behaviour: b, rules: b.Rules}
+		c.meaning, c.cause = meaningOf(status)
+		cases = append(cases, c)
+	}
+	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "")
+}
+
+// meaningOf is DESIGN §3's table for an answer without Location, as docs/status-table.md has it.
+func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
+	switch {
+	case status < 200 && status != http.StatusSwitchingProtocols: // interim, and no final answer follows
+		return testorigin.MeansUnreachable, fetch.CauseReset
+	case status < 200, status == 206, status == 304: // nobody asked for another protocol, a part, or a comparison
+		return testorigin.MeansUnreachable, fetch.CauseProtocol
+	case status < 300:
+		return testorigin.MeansRules, ""
+	case status < 400:
+		return testorigin.MeansAbsent, fetch.CauseRedirects
+	case status == 429, status >= 500:
+		return testorigin.MeansUnreachable, fetch.CauseStatus
+	default:
+		return testorigin.MeansAbsent, fetch.CauseStatus
+	}
+}
+
+// TestRFC9309_2_3_1_2_Redirects takes redirects that lead somewhere, and such that do not.
+func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	other := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
+	other.SetRobots(testorigin.OK(rules))
+	other.SetPath("/broken", testorigin.Status(http.StatusBadGateway))
+	other.SetPath("/missing", testorigin.Status(http.StatusNotFound))
+	to := func(name, location string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
+		b := testorigin.Redirect(http.StatusMovedPermanently, location)
+		return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rules), cause: cause}
+	}
+	cases := []robotsCase{
+		to("another host and scheme", other.URL("/robots.txt"), testorigin.MeansRules, ""),
+		to("a 404 elsewhere", other.URL("/missing"), testorigin.MeansAbsent, fetch.CauseStatus),
+		to("a 502 elsewhere", other.URL("/broken"), testorigin.MeansUnreachable, fetch.CauseStatus),
+		to("a loop", "/robots.txt", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("an empty Location", "", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("a file", "file:///etc/passwd", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("a script", "javascript:alert(1)", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("credentials", "http://user:password@127.0.0.1/robots.txt", testorigin.MeansAbsent, fetch.CauseRedirects),
+		// 10.0.0.0/8 is not among the addresses that these gateways may reach.
+		to("a forbidden address", "http://10.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseForbiddenAddress),
+	}
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		b := testorigin.Redirect(status, other.URL("/robots.txt"))
+		cases = append(cases, robotsCase{name: fmt.Sprint(status), behaviour: b, meaning: testorigin.MeansRules, rules: []byte(rules)})
+	}
+	checkRobotsCases(t, server, cases, "")
+}
+
+// TestRFC9309_2_3_1_2_FiveRedirects holds the limit: five are followed, six mean that there is no robots.txt.
+func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	g := startGateway(t, gatewayConfig{})
+	for hops := 1; hops <= 7; hops++ {
+		site := server.Site(t, testorigin.SiteConfig{})
+		site.SetRobotsChain(hops, testorigin.OK(rules))
+		want := http.StatusForbidden
+		if hops > 5 {
+			want = http.StatusOK
+		}
+		if a := g.mustFetch("Tester/1.0", site.URL(privatePage)); a.status != want {
+			t.Errorf("%d redirects: status %d, want %d: %s", hops, a.status, want, a.body)
+		}
+	}
+}
+
+// TestRFC9309_2_3_1_4_Failures takes each way in which a retrieval can fail, and those that look like one and are none.
+func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
+	t.Parallel()
+	var cases []robotsCase
+	for _, scheme := range []string{"http", "https"} {
+		for _, b := range testorigin.Catalogue(scheme, rules) {
+			c := robotsCase{name: scheme + " " + b.Name, scheme: scheme, behaviour: b, meaning: b.Meaning, rules: b.Rules}
+			c.cause = causes[b.Name]
+			switch {
+			case b.Name == "status 206", b.Name == "status 304":
+				c.meaning, c.cause = testorigin.MeansUnreachable, fetch.CauseProtocol
+			case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
+				c.meaning = testorigin.MeansRules
+			}
+			cases = append(cases, c)
+		}
+	}
+	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "fetch {\ntimeout 3s\n}")
+}
+
+// causes are those of the failures that the catalogue calls so.
+var causes = map[string]fetch.Cause{
+	"redirect loop":           fetch.CauseRedirects,
+	"refuse connections":      fetch.CauseConnect,
+	"reset before the head":   fetch.CauseReset,
+	"close before the head":   fetch.CauseReset,
+	"hang before the head":    fetch.CauseTimeout,
+	"drip-feed":               fetch.CauseTimeout,
+	"no last chunk":           fetch.CauseTruncated,
+	"broken chunk":            fetch.CauseTruncated,
+	"gzip that is none":       fetch.CauseEncoding,
+	"br that is none":         fetch.CauseEncoding,
+	"unknown coding":          fetch.CauseEncoding,
+	"expired certificate":     fetch.CauseTLS,
+	"self-signed certificate": fetch.CauseTLS,
+}
+
+// TestRFC9309_2_3_1_4_UnresolvableName asks for a host under .onion, which resolvers refuse by themselves (RFC 7686).
+func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, gatewayConfig{})
+	a := g.mustFetch("Tester/1.0", "http://crawlgate.onion/")
+	if a.status != http.StatusForbidden || a.header.Get("Retry-After") == "" {
+		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
+	}
+	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.Cause != string(fetch.CauseDNS) {
+		t.Errorf("logged as %+v", l.Robots)
+	}
+}
+
+// checkRobotsCases puts one origin behind each case and crawls all of them through one gateway.
+func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCase, engine string) {
+	t.Helper()
+	ca := filepath.Join(tempDir(t), "ca.pem")
+	if err := os.WriteFile(ca, server.CAPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, gatewayConfig{Engine: engine, Egress: "trust_ca " + ca})
+	sites := make([]*testorigin.Site, len(cases))
+	turns := make(chan struct{}, 64)
+	var wg sync.WaitGroup
+	for i, c := range cases {
+		sites[i] = server.Site(t, testorigin.SiteConfig{Scheme: c.scheme})
+		sites[i].SetRobots(c.behaviour)
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			for _, page := range []string{openPage, privatePage} {
+				c.checkAnswer(t, g, sites[i], page)
+			}
+		})
+	}
+	wg.Wait()
+	g.stop()
+	logged := make(map[string][]enforce.Record)
+	for _, l := range g.readLogs() {
+		logged[l.Request.URI] = append(logged[l.Request.URI], l.Robots)
+	}
+	for i, c := range cases {
+		for _, page := range []string{openPage, privatePage} {
+			records := logged[sites[i].URL(page)]
+			if len(records) != 1 {
+				t.Errorf("%s: %d log lines for %s, want 1", c.name, len(records), page)
+				continue
+			}
+			c.checkRecord(t, page, records[0])
+		}
+		for _, e := range sites[i].PageExchanges() {
+			if e.Method != "" && !strings.HasPrefix(e.Path, "/hop/") && !c.allows(e.Target) {
+				t.Errorf("%s: %s reached the origin", c.name, e.Target)
+			}
+		}
+	}
+}
+
+// allows reports whether a crawler may ask for a page, as far as the case itself tells.
+func (c *robotsCase) allows(page string) bool {
+	switch c.meaning {
+	case testorigin.MeansRules:
+		return robotstxt.Parse(c.rules).Match([]string{"Tester"}, page).Allowed
+	case testorigin.MeansAbsent:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *robotsCase) checkAnswer(t *testing.T, g *gateway, site *testorigin.Site, page string) {
+	t.Helper()
+	a, err := g.fetch("Tester/1.0", site.URL(page))
+	switch {
+	case err != nil:
+		t.Errorf("%s: GET %s: %v", c.name, page, err)
+	case c.allows(page) && a.status != http.StatusOK, !c.allows(page) && a.status != http.StatusForbidden:
+		t.Errorf("%s: %s: status %d, want it allowed: %t: %.300s", c.name, page, a.status, c.allows(page), a.body)
+	case c.meaning == testorigin.MeansUnreachable && a.header.Get("Retry-After") == "":
+		t.Errorf("%s: %s: a refusal for want of robots.txt has no Retry-After: %v", c.name, page, a.header)
+	}
+}
+
+func (c *robotsCase) checkRecord(t *testing.T, page string, r enforce.Record) {
+	t.Helper()
+	var reason enforce.Reason
+	line := 0
+	switch c.meaning {
+	case testorigin.MeansRules:
+		m := robotstxt.Parse(c.rules).Match([]string{"Tester"}, page)
+		reason, line = enforce.ReasonNoRule, m.Line
+		if !m.Allowed {
+			reason = enforce.ReasonDisallowed
+		}
+	case testorigin.MeansAbsent:
+		reason = enforce.ReasonAbsent
+	default:
+		reason = enforce.ReasonUnreachable
+	}
+	if r.Reason != reason || r.State != c.meaning.String() || r.Line != line {
+		t.Errorf("%s: %s logged as %+v, want reason %s, state %s, line %d", c.name, page, r, reason, c.meaning, line)
+	}
+	if c.meaning == testorigin.MeansRules && r.Cause != "" || c.meaning != testorigin.MeansRules && r.Cause == "" ||
+		c.cause != "" && r.Cause != string(c.cause) {
+		t.Errorf("%s: %s logged with cause %q, want %q", c.name, page, r.Cause, c.cause)
+	}
+}
