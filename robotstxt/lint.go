@@ -1,11 +1,365 @@
 package robotstxt
 
-// Warning is a line that was ignored or repaired, or that does something else than its author may think.
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Warning is about a line that is ignored or repaired, or that does something else than its author may think.
 type Warning struct {
-	Line    int    // line number, from 1; 0 for the file as a whole
-	Code    string // what, one of the Lint constants
+	Line    int    // its number, from 1
+	Code    string // what it is: one of the Lint constants
 	Message string // why, for a person
 }
 
-// Lint reports what is wrong with a robots.txt.
-func Lint(data []byte) []Warning { return nil }
+// The codes of warnings, which do not change. Ignored lines:
+const (
+	LintUTF16            = "utf-16"            // the file is not UTF-8: nothing in it is read
+	LintTooLarge         = "too-large"         // what begins on this line is beyond 500 KiB
+	LintNoDirective      = "no-directive"      // neither a colon nor exactly two words
+	LintUnknownField     = "unknown-field"     //
+	LintUnsupportedField = "unsupported-field" // known elsewhere, but not read here
+	LintRuleOutsideGroup = "rule-outside-group"
+	LintPathWithoutSlash = "path-without-slash" // can never match
+	LintEmptyName        = "empty-name"
+	LintBadName          = "bad-name"       // a user-agent line that nobody can be meant by
+	LintDuplicateRule    = "duplicate-rule" // says what an earlier line says
+	LintShadowedRule     = "shadowed-rule"  // another rule always decides instead
+	LintBadDelay         = "bad-delay"      // not a number or rate
+	LintDelayOutside     = "delay-outside-group"
+	LintBadSitemap       = "bad-sitemap" // not an absolute URL
+)
+
+// Repaired lines, and lines that are read in a way that may surprise:
+const (
+	LintBOM           = "byte-order-mark"
+	LintHTML          = "html"
+	LintLongLine      = "long-line"      // cut
+	LintNUL           = "nul"            // cut there
+	LintInvalidUTF8   = "invalid-utf-8"  // taken octet by octet
+	LintMissingColon  = "missing-colon"  // supplied
+	LintMisspeltField = "misspelt-field" // forgiven
+	LintOddName       = "odd-name"       // only a part of it is a product token
+	LintTwoDirectives = "two-directives" // the second is part of the first one's value
+	LintDollarInside  = "dollar-inside"  // stands for itself
+	LintEncodedPath   = "encoded-path"   // has octets that a URL can only have escaped
+	LintBrokenEscape  = "broken-escape"  // a % that stands for itself
+	LintNoRules       = "group-without-rules"
+	LintTooMany       = "too-many-warnings"
+)
+
+// maxWarnings bounds what is reported about one file.
+const maxWarnings = 1000
+
+// Lint reports, in the order of the lines, what is wrong with a robots.txt or may do something else than meant: at most
+// 1,000 warnings and one that says so. It reads a file exactly as [Parse] does.
+func Lint(data []byte) []Warning {
+	if isUTF16(data) {
+		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
+	}
+	l := linter{s: newScanner(data, false), names: map[string]int{}, rules: map[ruleKey]lintedRule{}}
+	l.html = isHTML(l.s.data)
+	if l.s.hasBOM {
+		l.warnAt(1, LintBOM, "the file begins with a byte order mark, which is skipped")
+	}
+	if l.html {
+		l.warnAt(1, LintHTML, "this looks like an HTML page: lines that read like robots.txt lines are used, the others are not reported")
+	}
+	for line, ok := l.s.next(); ok && len(l.warnings) <= maxWarnings; line, ok = l.s.next() {
+		l.line(line)
+	}
+	l.endGroup()
+	if l.s.hasCut {
+		l.warnAt(l.s.number, LintTooLarge, "the file has more than %d octets: this line and what follows is not read", MaxSize)
+	}
+	slices.SortStableFunc(l.warnings, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
+	if len(l.warnings) > maxWarnings {
+		last := l.warnings[maxWarnings].Line
+		l.warnings = append(l.warnings[:maxWarnings], Warning{last, LintTooMany, "there is more to say from here on"})
+	}
+	return l.warnings
+}
+
+// isUTF16 reports whether data begins with a UTF-16 byte order mark or with ASCII letters in UTF-16.
+func isUTF16(data []byte) bool {
+	if len(data) < 4 {
+		return false
+	}
+	return data[0] == 0xFF && data[1] == 0xFE || data[0] == 0xFE && data[1] == 0xFF ||
+		data[0] != 0 && data[1] == 0 && data[2] != 0 && data[3] == 0 ||
+		data[0] == 0 && data[1] != 0 && data[2] == 0 && data[3] != 0
+}
+
+func isHTML(data []byte) bool {
+	head := bytes.ToLower(bytes.TrimLeft(data[:min(len(data), 1024)], " \t\v\f\r\n"))
+	return bytes.HasPrefix(head, []byte("<!doctype")) || bytes.Contains(head, []byte("<html"))
+}
+
+// linter is the second reader of lines; the parser that makes Rulesets knows nothing of it.
+type linter struct {
+	s        scanner
+	p        parser // only to compile paths
+	html     bool
+	warnings []Warning
+
+	list     []string       // lower-case names of the current list
+	listLine int            // of its first name
+	closed   bool           // a rule has ended the list
+	number   int            // of the list once it is closed: lists of the same names have the same
+	names    map[string]int // numbers of lists
+	rules    map[ruleKey]lintedRule
+}
+
+// ruleKey is what rules have in common that match the same targets for the same crawlers.
+type ruleKey struct {
+	list     int
+	key      string
+	identity rank
+}
+
+type lintedRule struct {
+	rank rank
+	path string
+}
+
+func (l *linter) warn(code, format string, args ...any) { l.warnAt(l.s.number, code, format, args...) }
+
+func (l *linter) warnAt(line int, code, format string, args ...any) {
+	l.warnings = append(l.warnings, Warning{line, code, fmt.Sprintf(format, args...)})
+}
+
+func (l *linter) line(line []byte) {
+	content := l.s.content(line)
+	if len(line) > maxLine {
+		l.warn(LintLongLine, "the line has %d octets, of which %d are read", len(line), maxLine)
+	}
+	if bytes.IndexByte(line, 0) >= 0 {
+		l.warn(LintNUL, "the line has a NUL octet: it and what follows is not read")
+	}
+	if len(content) == 0 {
+		return
+	}
+	if !utf8.Valid(content) {
+		l.warn(LintInvalidUTF8, "the line is not UTF-8: its octets are taken as they are")
+	}
+	key, value := split(content)
+	if len(key) == 0 {
+		if !l.html {
+			l.warn(LintNoDirective, "%s is no directive: it has no field name and colon", quote(content))
+		}
+		return
+	}
+	f := fieldOf(key)
+	if f == fieldOther {
+		l.otherField(key)
+		return
+	}
+	l.spelling(f, key, content)
+	l.directive(f, value)
+}
+
+// fieldNames are the right spellings.
+var fieldNames = map[field]string{
+	fieldUserAgent: "user-agent", fieldAllow: "allow", fieldDisallow: "disallow", fieldSitemap: "sitemap",
+	fieldCrawlDelay: "crawl-delay", fieldRequestRate: "request-rate",
+}
+
+// unsupported are fields that others read or once read.
+var unsupported = []string{
+	"clean-param", "host", "noarchive", "nofollow", "noindex", "nosnippet", "unavailable_after", "visit-time", "robot-version",
+}
+
+func (l *linter) otherField(key []byte) {
+	switch {
+	case l.html:
+	case isAny(key, unsupported...):
+		l.warn(LintUnsupportedField, "%s is not part of RFC 9309 and not read here", quote(key))
+	default:
+		l.warn(LintUnknownField, "nobody knows a field %s", quote(key))
+	}
+}
+
+func (l *linter) spelling(f field, key, content []byte) {
+	if bytes.IndexByte(content, ':') < 0 {
+		l.warn(LintMissingColon, "there is no colon: %s is taken for the field", quote(key))
+	}
+	if name := fieldNames[f]; name != "" && !equalFold(key, name) {
+		l.warn(LintMisspeltField, "%s is taken for %s", quote(key), name)
+	}
+}
+
+func (l *linter) directive(f field, value []byte) {
+	if second := secondDirective(value); second != "" {
+		l.warn(LintTwoDirectives, "a line has one directive: here %q is part of the value", second)
+	}
+	switch f {
+	case fieldUserAgent:
+		l.name(value)
+	case fieldAllow:
+		l.rule(value, true)
+	case fieldDisallow:
+		l.rule(value, false)
+	case fieldSitemap:
+		if !isAbsoluteURL(value) {
+			l.warn(LintBadSitemap, "%s is not an absolute URL", quote(value))
+		}
+	case fieldCrawlDelay:
+		_, ok := parseCrawlDelay(value)
+		l.delay(value, ok, "a number of seconds such as 5 or 0.5")
+	case fieldRequestRate:
+		_, ok := parseRequestRate(value)
+		l.delay(value, ok, "a number of documents and a time, such as 1/5 or 1/10m")
+	case fieldPreference, fieldOther:
+	}
+}
+
+func (l *linter) delay(value []byte, ok bool, wanted string) {
+	switch {
+	case !ok:
+		l.warn(LintBadDelay, "%s is not %s", quote(value), wanted)
+	case len(l.list) == 0:
+		l.warn(LintDelayOutside, "there is no user-agent line before this line")
+	}
+}
+
+// secondDirective finds a field name with a colon inside a value.
+func secondDirective(value []byte) string {
+	folded := strings.ToLower(string(value))
+	for _, name := range []string{"disallow:", "allow:", "user-agent:", "sitemap:", "crawl-delay:"} {
+		if i := strings.Index(folded, name); i > 0 && isBlank(folded[i-1]) {
+			return string(value[i : i+len(name)])
+		}
+	}
+	return ""
+}
+
+func (l *linter) name(value []byte) {
+	if l.closed || len(l.list) == 0 {
+		l.endGroup()
+		l.list, l.closed, l.listLine = nil, false, l.s.number
+	}
+	l.list = append(l.list, strings.ToLower(string(value)))
+	letters := trimLetters(value)
+	switch {
+	case len(value) == 0:
+		l.warn(LintEmptyName, "the line names nobody")
+	case len(value) == 1 && isWildcard(value):
+	case isWildcard(value):
+		l.warn(LintOddName, "only the * of %s counts", quote(value))
+	case value[0] == '*' || len(trimToken(value)) == 0:
+		l.warn(LintBadName, "%s is no product token, and * must stand alone: the line names nobody", quote(value))
+	case len(letters) == 0:
+		l.warn(LintOddName, "%s is no product token (letters, - and _): only crawlers that are called exactly so are meant",
+			quote(trimToken(value)))
+	case len(letters) < len(trimToken(value)):
+		l.warn(LintOddName, "%s is no product token (letters, - and _): crawlers called %s are meant too",
+			quote(trimToken(value)), quote(letters))
+	case len(letters) < len(value):
+		l.warn(LintOddName, "only %s of %s counts", quote(letters), quote(value))
+	}
+}
+
+// endList is called at every rule.
+func (l *linter) endList() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	slices.Sort(l.list)
+	names := strings.Join(l.list, "\n")
+	number, ok := l.names[names]
+	if !ok {
+		number = len(l.names)
+		l.names[names] = number
+	}
+	l.number = number
+}
+
+// endGroup is called when a list of names is over, and at the end.
+func (l *linter) endGroup() {
+	if len(l.list) > 0 && !l.closed {
+		l.warnAt(l.listLine, LintNoRules, "no rule follows: the crawlers named here may fetch everything")
+	}
+}
+
+func (l *linter) rule(path []byte, allow bool) {
+	if len(l.list) == 0 {
+		l.warn(LintRuleOutsideGroup, "there is no user-agent line before this rule")
+		return
+	}
+	l.endList()
+	if len(path) == 0 {
+		return
+	}
+	l.path(path)
+	if path[0] != '/' && path[0] != '*' {
+		l.warn(LintPathWithoutSlash, "%s can never match: paths begin with a slash", quote(path))
+		return
+	}
+	l.compare(path, allow)
+}
+
+// path reports what is odd about the spelling of a path.
+func (l *linter) path(path []byte) {
+	if i := bytes.IndexByte(path, '$'); i >= 0 && i < len(path)-1 {
+		l.warn(LintDollarInside, "a $ that is not at the end of %s stands for itself", quote(path))
+	}
+	encoded, broken := false, false
+	for i, c := range path {
+		encoded = encoded || octetClass[c]&octetIllegal != 0
+		broken = broken || c == '%' && (i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]))
+	}
+	if encoded {
+		l.warn(LintEncodedPath, "%s has octets that a URL can only have escaped: it is read as %s",
+			quote(path), quote(appendCanonical(nil, path)))
+	}
+	if broken {
+		l.warn(LintBrokenEscape, "a %% in %s that no two hex digits follow stands for itself", quote(path))
+	}
+}
+
+// compare looks for another rule of the same crawlers that matches the same targets. Of all these the highest decides.
+func (l *linter) compare(path []byte, allow bool) {
+	l.p.reset()
+	l.p.data = l.s.data
+	l.p.addPath(path, newRank(0, allow, l.s.number))
+	d := &l.p.drafts[0]
+	k := ruleKey{list: l.number, key: string(l.p.keyOf(d)), identity: d.rank.identity()}
+	now, before := lintedRule{d.rank, string(path)}, l.rules[k]
+	switch {
+	case before.rank == 0:
+		l.rules[k] = now
+	case before.rank > now.rank && before.rank.allow() == allow && before.path == now.path:
+		l.warn(LintDuplicateRule, "line %d says the same", before.rank.line())
+	case before.rank > now.rank:
+		l.shadowed(now, before)
+	default:
+		l.shadowed(before, now)
+		l.rules[k] = now
+	}
+}
+
+func (l *linter) shadowed(loser, winner lintedRule) {
+	reason := "is longer"
+	if loser.rank>>rankLength == winner.rank>>rankLength {
+		reason = "came first"
+		if loser.rank.allow() != winner.rank.allow() {
+			reason = "allows, which wins where both are of one length"
+		}
+	}
+	l.warnAt(loser.rank.line(), LintShadowedRule, "never decides: %s of line %d matches the same and %s",
+		quote([]byte(winner.path)), winner.rank.line(), reason)
+}
+
+// quote shows octets of a file, cut where they are many.
+func quote(b []byte) string {
+	const most = 80
+	if len(b) > most {
+		return fmt.Sprintf("%.*q…", most, b)
+	}
+	return fmt.Sprintf("%q", b)
+}
