@@ -1,0 +1,179 @@
+package testorigin
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf16"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Codings are the content codings (RFC 9110 section 8.4.1) that a site can use.
+// "deflate" is the zlib format as registered.
+var Codings = []string{"gzip", "deflate", "br", "zstd"}
+
+// Encoded answers 200 with rules in a content coding. Like CutCoding and Bomb it
+// panics if the coding is not one of Codings.
+func Encoded(coding, rules string) Behaviour {
+	mustKnow(coding)
+	b := codedBody(coding, func() []byte { return encode(coding, []byte(rules)) })
+	b.Name, b.Meaning, b.Rules = coding, MeansRules, []byte(rules)
+	return b
+}
+
+// RawDeflate answers 200 with rules in a deflate stream without its zlib
+// wrapping, which is wrong but widespread. It means rules to a crawler that is
+// lenient there, else unreachable: change Meaning for that.
+func RawDeflate(rules string) Behaviour {
+	b := codedBody("deflate", func() []byte {
+		return compress(func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) }, []byte(rules))
+	})
+	b.Name, b.Meaning, b.Rules = "raw deflate", MeansRules, []byte(rules)
+	return b
+}
+
+// LyingCoding answers 200 with rules as they are and says that they are coded.
+func LyingCoding(coding, rules string) Behaviour {
+	b := codedBody(coding, func() []byte { return []byte(rules) })
+	b.Name = coding + " that is none"
+	return b
+}
+
+// CutCoding answers 200 with a coded body whose last quarter is missing, in a
+// correct message.
+func CutCoding(coding, rules string) Behaviour {
+	mustKnow(coding)
+	b := codedBody(coding, func() []byte {
+		octets := encode(coding, []byte(rules))
+		return octets[:len(octets)*3/4]
+	})
+	b.Name = coding + " cut short"
+	return b
+}
+
+// UnknownCoding answers 200 with a coding that nobody has.
+func UnknownCoding(rules string) Behaviour {
+	b := codedBody("x-unheard-of", func() []byte { return []byte(rules) })
+	b.Name = "unknown coding"
+	return b
+}
+
+// Bomb answers 200 with a small body that decodes to size octets: rules, then a
+// comment that has no end. To a crawler that reads its first 500 KiB and asks no
+// further it means rules: change Meaning for that.
+func Bomb(coding, rules string, size int) Behaviour {
+	mustKnow(coding)
+	b := codedBody(coding, func() []byte {
+		parts := [][]byte{[]byte(rules + "#")}
+		block := bytes.Repeat([]byte{'.'}, 64<<10)
+		for left := size - len(rules) - 1; left > 0; left -= len(block) {
+			parts = append(parts, block[:min(left, len(block))])
+		}
+		return encode(coding, parts...)
+	})
+	b.Name, b.Rules = coding+" bomb", []byte(rules)
+	return b
+}
+
+// UTF16 answers 200 with rules in UTF-16, with a byte order mark and said so. By
+// RFC 9309 section 2.3 a robots.txt is UTF-8: what these octets parse to decides.
+func UTF16(rules string) Behaviour {
+	octets := []byte{0xff, 0xfe}
+	for _, unit := range utf16.Encode([]rune(rules)) {
+		octets = binary.LittleEndian.AppendUint16(octets, unit)
+	}
+	return textBody("UTF-16", "text/plain; charset=utf-16", octets)
+}
+
+// WrongCharset answers 200 with rules in UTF-8 and says that they are UTF-16.
+func WrongCharset(rules string) Behaviour {
+	return textBody("wrong charset", "text/plain; charset=utf-16", []byte(rules))
+}
+
+// HTML answers 200 with a page, as sites do that have no robots.txt and no 404.
+func HTML() Behaviour {
+	return textBody("HTML", "text/html", htmlPage(robotsPath, []string{"/"}))
+}
+
+// Oversize answers 200 with rules and then comment lines up to size octets.
+func Oversize(rules string, size int) Behaviour {
+	const line = "# A line that means nothing and is here to be long.\n"
+	lines := strings.Repeat(line, 100)
+	size = max(size, len(rules))
+	return Behaviour{Name: "oversize", Meaning: MeansRules, Rules: []byte(rules), serve: func(s *session) error {
+		err := s.writeHead(http.StatusOK, "Content-Type: text/plain", "Content-Length: "+strconv.Itoa(size))
+		if err == nil {
+			err = s.write([]byte(rules))
+		}
+		for left := size - len(rules); err == nil && left > 0; left -= len(lines) {
+			err = s.write([]byte(lines[:min(left, len(lines))]))
+		}
+		s.keep = s.request.keepAlive()
+		return err
+	}}
+}
+
+func textBody(name, contentType string, octets []byte) Behaviour {
+	b := Respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: octets})
+	b.Name = name
+	return b
+}
+
+// codedBody is a 200 with a body that is said to be coded; it means unreachable.
+// The octets are made when they are first sent: many sites have many behaviours
+// that they never get to show.
+func codedBody(coding string, octets func() []byte) Behaviour {
+	octets = sync.OnceValue(octets)
+	return Behaviour{serve: func(s *session) error {
+		return s.respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Encoding": {coding}}, Body: octets()})
+	}}
+}
+
+func mustKnow(coding string) {
+	if !slices.Contains(Codings, coding) {
+		panic(fmt.Sprintf("testorigin: unknown content coding %q", coding))
+	}
+}
+
+// encode returns parts, one after the other, in a coding of Codings.
+func encode(coding string, parts ...[]byte) []byte {
+	return compress(func(w io.Writer) (io.WriteCloser, error) {
+		switch coding {
+		case "gzip":
+			return gzip.NewWriterLevel(w, gzip.BestSpeed)
+		case "deflate":
+			return zlib.NewWriterLevel(w, zlib.BestSpeed)
+		case "br":
+			return brotli.NewWriterLevel(w, brotli.BestSpeed), nil
+		default: // zstd: mustKnow has seen to it
+			return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+		}
+	}, parts...)
+}
+
+// compress panics if the encoder fails, which it cannot on a buffer.
+func compress(newWriter func(io.Writer) (io.WriteCloser, error), parts ...[]byte) []byte {
+	var out bytes.Buffer
+	w, err := newWriter(&out)
+	for i := 0; err == nil && i < len(parts); i++ {
+		_, err = w.Write(parts[i])
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic("testorigin: " + err.Error())
+	}
+	return out.Bytes()
+}

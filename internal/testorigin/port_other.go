@@ -1,0 +1,20 @@
+//go:build !linux
+
+package testorigin
+
+import (
+	"net"
+	"net/netip"
+)
+
+// reservePort finds a free port of addr. Here nothing keeps it while the site
+// refuses connections.
+func reservePort(addr netip.Addr) (port uint16, release func(), err error) {
+	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer l.Close() //nolint:errcheck // it was opened for its port alone
+	port = l.Addr().(*net.TCPAddr).AddrPort().Port()
+	return port, func() {}, nil
+}

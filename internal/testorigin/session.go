@@ -1,0 +1,150 @@
+package testorigin
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// session is what a behaviour has in hand: one connection and the request on it.
+type session struct {
+	site    *Site
+	raw     net.Conn // the transport
+	conn    net.Conn // HTTP: raw, or TLS over it
+	reader  *bufio.Reader
+	number  uint64 // of the connection
+	request *request
+	made    int // version of the robots behaviour at the handshake
+
+	record uint64 // where the exchange is recorded
+	sent   int64  // octets of HTTP sent for this request
+	keep   bool   // the connection can take another request
+}
+
+var (
+	// errReset ends a connection with a RST.
+	errReset = errors.New("reset")
+	// errClientLeft is a client that did not wait for the end.
+	errClientLeft = errors.New("the client left")
+)
+
+// write sends octets.
+func (s *session) write(octets []byte) error {
+	n, err := s.conn.Write(octets)
+	s.sent += int64(n)
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// writeHead sends a status line and header fields, and the empty line after them.
+func (s *session) writeHead(status int, fields ...string) error {
+	s.site.noteStatus(s, status)
+	var head strings.Builder
+	fmt.Fprintf(&head, "HTTP/1.1 %03d %s\r\n", status, reasonPhrase(status))
+	for _, field := range fields {
+		head.WriteString(field)
+		head.WriteString("\r\n")
+	}
+	head.WriteString("\r\n")
+	return s.write([]byte(head.String()))
+}
+
+// respond sends a complete and correct response.
+func (s *session) respond(r Response) error {
+	s.site.noteStatus(s, r.Status)
+	s.keep = s.request.keepAlive()
+	header := r.Header.Clone()
+	if header == nil {
+		header = make(http.Header)
+	}
+	setDefault(header, "Date", time.Now().UTC().Format(http.TimeFormat))
+	if bodyAllowed(r.Status) {
+		setDefault(header, "Content-Type", "text/plain; charset=utf-8")
+		setDefault(header, "Content-Length", strconv.Itoa(len(r.Body)))
+	} else if r.Status < 200 {
+		// Nothing final follows, so that the connection has no further use.
+		s.keep = false
+	}
+	if !s.keep {
+		header.Set("Connection", "close")
+	}
+	var octets strings.Builder
+	fmt.Fprintf(&octets, "HTTP/1.1 %03d %s\r\n", r.Status, reasonPhrase(r.Status))
+	if err := header.Write(&octets); err != nil {
+		return fmt.Errorf("writing a header: %w", err)
+	}
+	octets.WriteString("\r\n")
+	if bodyAllowed(r.Status) && s.request.method != http.MethodHead {
+		octets.Write(r.Body)
+	}
+	return s.write([]byte(octets.String()))
+}
+
+// wait lets d pass, and fails as soon as the client leaves or the site closes. A
+// client that pipelines a request meanwhile is taken to have left.
+func (s *session) wait(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return fmt.Errorf("waiting: %w", err)
+	}
+	if _, err := s.reader.Peek(s.reader.Buffered() + 1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errClientLeft
+	}
+	return s.conn.SetReadDeadline(time.Time{})
+}
+
+// hang sends nothing more and returns when the client has left or the site closed.
+func (s *session) hang() error {
+	buf := make([]byte, 512)
+	for {
+		if _, err := s.reader.Read(buf); err != nil {
+			return errClientLeft
+		}
+	}
+}
+
+// reset ends the connection with a RST.
+func (s *session) reset() error {
+	reset(s.raw)
+	return errReset
+}
+
+// reset closes a transport so that its client sees a reset connection.
+func reset(conn net.Conn) {
+	switch conn := conn.(type) {
+	case *net.TCPConn:
+		_ = conn.SetLinger(0)
+		_ = conn.Close()
+	case *pipeEnd:
+		conn.reset()
+	default:
+		_ = conn.Close()
+	}
+}
+
+func setDefault(header http.Header, name, value string) {
+	if _, ok := header[name]; !ok {
+		header.Set(name, value)
+	}
+}
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+func reasonPhrase(status int) string {
+	if text := http.StatusText(status); text != "" {
+		return text
+	}
+	return "Status " + strconv.Itoa(status)
+}

@@ -1,0 +1,297 @@
+package testorigin
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+const robotsPath = "/robots.txt"
+
+// SiteConfig configures a [Site]. The zero value is an http site without
+// robots.txt at the next free address.
+type SiteConfig struct {
+	// Scheme is "http" or "https"; empty means http.
+	Scheme string
+	// Host is the name in the site's origin and certificate. Only
+	// Server.DialContext finds a site by name. Empty means the site's address.
+	Host string
+	// Port is the port in the site's origin; another than the one listened on is
+	// found by Server.DialContext alone. 0 means the one that the kernel chose, or
+	// the scheme's default for a server in memory.
+	Port uint16
+	// Paths are the pages that the site links to. The page at / links to all, each
+	// other page to its successor and to /.
+	Paths []string
+}
+
+// Site is one origin. Its methods are safe for concurrent use.
+type Site struct {
+	server *Server
+	origin origin.Origin
+	listen netip.AddrPort // where it listens, or would if it had a socket
+	paths  []string
+	robots atomic.Pointer[inForce]
+
+	certMu sync.Mutex
+	certs  map[Certificate]*tls.Certificate
+
+	mu        sync.Mutex
+	closed    bool
+	pages     Behaviour
+	routes    map[string]Behaviour
+	history   ring[Change]
+	exchanges ring[Exchange]
+	conns     map[net.Conn]struct{}
+	listener  net.Listener // nil while connections are refused
+	release   func()       // gives the reserved port back
+}
+
+// inForce is a behaviour of /robots.txt with its version.
+type inForce struct {
+	Behaviour
+	version int
+}
+
+func newSite(server *Server, cfg SiteConfig) (*Site, error) {
+	s := &Site{
+		server:    server,
+		paths:     slices.Clone(cfg.Paths),
+		certs:     make(map[Certificate]*tls.Certificate),
+		routes:    make(map[string]Behaviour),
+		history:   ring[Change]{max: server.cfg.RecordSize},
+		exchanges: ring[Exchange]{max: server.cfg.RecordSize},
+		conns:     make(map[net.Conn]struct{}),
+		release:   func() {},
+	}
+	addr := server.nextAddr()
+	port := cfg.Port
+	if server.cfg.InMemory {
+		s.listen = netip.AddrPortFrom(addr, port)
+	} else {
+		reserved, release, err := reservePort(addr)
+		if err != nil {
+			return nil, fmt.Errorf("reserving a port of %s: %w", addr, err)
+		}
+		s.listen, s.release = netip.AddrPortFrom(addr, reserved), release
+		if port == 0 {
+			port = reserved
+		}
+	}
+	var err error
+	if s.origin, err = originOf(cfg.Scheme, cfg.Host, addr, port); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func originOf(scheme, host string, addr netip.Addr, port uint16) (origin.Origin, error) {
+	if scheme == "" {
+		scheme = "http"
+	}
+	if scheme != "http" && scheme != "https" {
+		return origin.Origin{}, fmt.Errorf("scheme %q is neither http nor https", scheme)
+	}
+	authority := host
+	if authority == "" {
+		authority = addr.String()
+	}
+	if port != 0 {
+		authority += ":" + strconv.Itoa(int(port))
+	}
+	return origin.FromAuthority(scheme, authority)
+}
+
+// Origin returns the site's origin.
+func (s *Site) Origin() origin.Origin { return s.origin }
+
+// URL returns the absolute URL of a path of the site.
+func (s *Site) URL(path string) string { return s.origin.String() + path }
+
+// SetRobots puts b in force for /robots.txt and returns its version: 1 and up,
+// as exchanges and history have it. Each request is answered by the one
+// behaviour that is in force when its head has arrived. The zero Behaviour is a
+// site without robots.txt, and the one that a site starts with.
+//
+// With a behaviour that refuses connections the whole site goes down, existing
+// connections too, until another one is set. With one that spoils the TLS
+// handshake, a request for /robots.txt on an older connection is reset.
+//
+// SetRobots panics if b is for https and the site is not.
+func (s *Site) SetRobots(b Behaviour) int {
+	if b.NeedsTLS() && s.origin.Scheme != "https" {
+		panic(fmt.Sprintf("testorigin: behaviour %q needs an https site, %s is none", b.Name, s.origin))
+	}
+	if b.serve == nil {
+		b = Status(404)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := &inForce{Behaviour: b, version: 1}
+	if last := s.robots.Load(); last != nil {
+		next.version = last.version + 1
+	}
+	// In this order no exchange with this version starts before From.
+	s.history.push(Change{
+		Version: next.version, From: s.server.cfg.Now(), Behaviour: b.Name, Meaning: b.Meaning, Rules: b.Rules,
+	})
+	s.robots.Store(next)
+	if b.where == atDial {
+		s.goDown()
+	} else {
+		s.comeUp()
+	}
+	return next.version
+}
+
+// SetRobotsChain puts a chain of redirects in force: /robots.txt leads to
+// /hop/1, that to /hop/2, and the hops-th redirect to a path where last is in
+// force. It returns the version, whose meaning is that of last if a client has
+// to follow that many redirects (RFC 9309 section 2.3.1.2: five), else absent.
+func (s *Site) SetRobotsChain(hops int, last Behaviour) int {
+	const mustFollow = 5
+	path := func(hop int) string { return "/hop/" + strconv.Itoa(hop) }
+	s.SetPath(path(hops), last)
+	for hop := hops - 1; hop > 0; hop-- {
+		s.SetPath(path(hop), Redirect(302, path(hop+1)))
+	}
+	first := Redirect(302, path(1))
+	first.Name = fmt.Sprintf("%d redirects to %s", hops, last.Name)
+	first.Meaning, first.Rules = last.Meaning, last.Rules
+	if hops > mustFollow {
+		first.Meaning, first.Rules = MeansAbsent, nil
+	}
+	return s.SetRobots(first)
+}
+
+// SetPath puts b in force for one other path, matched without its query. The
+// zero Behaviour gives the path back to the site's pages. SetPath panics if b
+// lies below HTTP, where a path is not yet known.
+func (s *Site) SetPath(path string, b Behaviour) {
+	mustBeHTTP(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.serve == nil {
+		delete(s.routes, path)
+		return
+	}
+	s.routes[path] = b
+}
+
+// SetPages puts b in force for all paths that have no behaviour of their own.
+// The zero Behaviour is the site's HTML pages. SetPages panics as SetPath does.
+func (s *Site) SetPages(b Behaviour) {
+	mustBeHTTP(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = b
+}
+
+func mustBeHTTP(b Behaviour) {
+	if b.where != atRequest {
+		panic(fmt.Sprintf("testorigin: behaviour %q is for a whole site, not for a path", b.Name))
+	}
+}
+
+// behaviourFor returns what answers a path, and the version of /robots.txt that
+// is in force at this moment.
+func (s *Site) behaviourFor(path string) (Behaviour, int) {
+	robots := s.robots.Load()
+	if path == robotsPath {
+		return robots.Behaviour, robots.version
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := s.routes[path]; ok {
+		return b, robots.version
+	}
+	if s.pages.serve != nil {
+		return s.pages, robots.version
+	}
+	return htmlPages, robots.version
+}
+
+// goDown refuses connections from now on and ends those there are.
+func (s *Site) goDown() {
+	if s.listener != nil {
+		_ = s.listener.Close() // it has no other listener's errors to tell
+		s.listener = nil
+	}
+	for conn := range s.conns {
+		reset(conn)
+	}
+}
+
+// comeUp listens, unless the site does already.
+func (s *Site) comeUp() {
+	if s.closed || s.listener != nil || s.server.cfg.InMemory {
+		return
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(context.Background(), "tcp", s.listen.String())
+	if err != nil {
+		panic(fmt.Sprintf("testorigin: listening again on the reserved port %s: %v", s.listen, err))
+	}
+	if !s.server.spawn(func() { s.accept(listener) }) {
+		_ = listener.Close()
+		return
+	}
+	s.listener = listener
+}
+
+// accept serves the connections of a listener until it is closed.
+func (s *Site) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		s.server.slots <- struct{}{}
+		if !s.start(conn) {
+			<-s.server.slots
+		}
+	}
+}
+
+// start serves a connection, for which the caller has taken a slot, in a
+// goroutine of its own. It reports false, and closes conn, if the site is down.
+func (s *Site) start(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	down := s.closed || s.robots.Load().where == atDial
+	if !down {
+		s.conns[conn] = struct{}{}
+		down = !s.server.spawn(func() {
+			s.serve(conn)
+			s.mu.Lock()
+			delete(s.conns, conn)
+			s.mu.Unlock()
+			<-s.server.slots
+		})
+	}
+	if down {
+		delete(s.conns, conn)
+		reset(conn)
+	}
+	return !down
+}
+
+func (s *Site) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.goDown()
+	s.release()
+}
