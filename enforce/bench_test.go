@@ -23,9 +23,9 @@ func BenchmarkDecide(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	var deny []string
-	for i := range 1000 {
-		deny = append(deny, fmt.Sprintf("*.d%d.example", i))
+	deny := make([]string, 1000)
+	for i := range deny {
+		deny[i] = fmt.Sprintf("*.d%d.example", i)
 	}
 	policy := mustPolicy(b, PolicyConfig{
 		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}}, AgentModes: map[string]Mode{"x": ModeReport},
@@ -142,9 +142,9 @@ func BenchmarkIdentify(b *testing.B) {
 	for _, kind := range kinds {
 		for _, n := range []int{1, 10, 200} {
 			b.Run(fmt.Sprintf("%s/agents=%d", kind.name, n), func(b *testing.B) {
-				var agents []Agent
-				for i := range n {
-					agents = append(agents, kind.agent(i))
+				agents := make([]Agent, n)
+				for i := range agents {
+					agents[i] = kind.agent(i)
 				}
 				id := mustIdentifier(b, IdentifierConfig{Agents: agents})
 				e := kind.evidence(n)

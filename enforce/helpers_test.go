@@ -15,21 +15,21 @@ import (
 // now is the time of all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func mustOrigin(t testing.TB, rawURL string) origin.Origin {
-	t.Helper()
+func mustOrigin(tb testing.TB, rawURL string) origin.Origin {
+	tb.Helper()
 	o, err := origin.Parse(rawURL)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return o
 }
 
-func prefixes(t testing.TB, list ...string) (out []netip.Prefix) {
-	t.Helper()
+func prefixes(tb testing.TB, list ...string) (out []netip.Prefix) {
+	tb.Helper()
 	for _, s := range list {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		out = append(out, p)
 	}
@@ -39,23 +39,23 @@ func prefixes(t testing.TB, list ...string) (out []netip.Prefix) {
 // verifier knows one password for each user.
 func verifier(_ context.Context, user, password string) bool { return password == "pw-"+user }
 
-func mustIdentifier(t testing.TB, cfg IdentifierConfig) *Identifier {
-	t.Helper()
+func mustIdentifier(tb testing.TB, cfg IdentifierConfig) *Identifier {
+	tb.Helper()
 	if cfg.Verify == nil {
 		cfg.Verify = verifier
 	}
 	id, _, err := NewIdentifier(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return id
 }
 
-func mustPolicy(t testing.TB, cfg PolicyConfig) *Policy {
-	t.Helper()
+func mustPolicy(tb testing.TB, cfg PolicyConfig) *Policy {
+	tb.Helper()
 	p, _, err := NewPolicy(cfg, now)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
@@ -114,9 +114,9 @@ func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {
 }
 
 // crawler is the identity of a crawler without configuration.
-func crawler(t testing.TB, userAgent string) Identity {
-	t.Helper()
-	return mustIdentifier(t, IdentifierConfig{}).Identify(t.Context(), Evidence{UserAgent: userAgent})
+func crawler(tb testing.TB, userAgent string) Identity {
+	tb.Helper()
+	return mustIdentifier(tb, IdentifierConfig{}).Identify(tb.Context(), Evidence{UserAgent: userAgent})
 }
 
 var defaults = fetch.DefaultPolicy()

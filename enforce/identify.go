@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -140,83 +139,21 @@ func (id *Identifier) add(a *agent) {
 	}
 }
 
-// Evidence is what a request shows of its sender.
-type Evidence struct {
-	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing.
-	UserAgent          string
-	ProxyAuthorization string
-	// Source is the address of the client. The zero value is in no range.
-	Source netip.Addr
-	// CertificateNames are the common name and the subject alternative names of the
-	// client's certificate, which the caller has verified.
-	CertificateNames []string
-}
-
-// Identity is who sends a request. The zero value is nobody and is refused.
-type Identity struct {
-	// Agent is the name of the agent, also on most refusals: who it was that was
-	// refused. Without agent blocks it is the product token. May be empty.
-	Agent string
-	// Config is the agent's configuration, nil if it has none. Not to be changed.
-	Config *Agent
-	// Robots is under which names it looks for its rules.
-	Robots robotstxt.Agent
-	// IdentifiedBy is as in [Decision].
-	IdentifiedBy string
-	// UserAgent is the field's value as received.
-	UserAgent string
-
-	accepted bool
-	refusal  Reason
-	detail   string
-}
-
-// Refused returns the reason for which the sender is not accepted, with a detail for
-// people, and whether that is so.
-func (i Identity) Refused() (reason Reason, detail string, refused bool) {
-	switch {
-	case i.accepted:
-		return "", "", false
-	case i.refusal == "":
-		return ReasonUnidentified, "", true
-	default:
-		return i.refusal, i.detail, true
-	}
-}
-
-func (i Identity) refuse(r Reason, format string, args ...any) Identity {
-	i.accepted, i.refusal, i.detail = false, r, fmt.Sprintf(format, args...)
-	return i
-}
-
-// Tunnel is what is known of the sender of a CONNECT: all but its name. The zero value
-// is nobody and is refused. It holds no password.
-type Tunnel struct {
-	opened  bool // by Identifier.Tunnel
-	refusal Reason
-	detail  string
-
-	user         string   // whose password was right, or ""
-	users        []*agent // who names that user
-	source       netip.Addr
-	certificates []string
-	// inner says that the requests judged come from inside an accepted tunnel.
-	inner bool
-}
-
-// Refused returns the reason for which the CONNECT has to be answered with a refusal, as
-// nothing inside could make it good, and whether that is so.
-func (t Tunnel) Refused() (reason Reason, detail string, refused bool) {
-	if !t.opened {
-		return ReasonUnidentified, "", true
-	}
-	return t.refusal, t.detail, t.refusal != ""
-}
-
-// Identify tells who sends a request that shows all of its evidence at once: one in
-// absolute form, or a CONNECT that will not be looked into. Of ctx only Verify takes notice.
+// Identify tells who sends a request in absolute form. Of ctx only Verify takes notice.
 func (id *Identifier) Identify(ctx context.Context, e Evidence) Identity {
 	return id.judge(id.authenticate(ctx, e), e.UserAgent)
+}
+
+// Opaque tells who sends a CONNECT that will not be looked into. Its User-Agent, which most
+// clients leave out and some get wrong (clients.md 1, 2), is all there is; so where it names
+// nobody, an agent that credentials or certificate bind to needs not show it.
+func (id *Identifier) Opaque(ctx context.Context, e Evidence) Identity {
+	t := id.authenticate(ctx, e)
+	i := id.judge(t, e.UserAgent)
+	if i.refusal == ReasonAgentMismatch && len(id.named(e.UserAgent).agents) == 0 {
+		return id.nameless(t, i)
+	}
+	return i
 }
 
 // Tunnel takes the evidence of a CONNECT whose inner requests will be seen. Its User-Agent
@@ -334,47 +271,6 @@ func (id *Identifier) judge(t Tunnel, userAgent string) Identity {
 	}
 }
 
-// ranking keeps the agent with the strongest evidence, and another one that has the same.
-type ranking struct{ best, tie *agent }
-
-// consider ranks the agents whose conditions all hold.
-func (r *ranking) consider(t Tunnel, n named, agents ...*agent) {
-	for _, a := range agents {
-		switch {
-		case a == r.best || a.unmetBy(t, n) != 0:
-		case r.best == nil || a.conditions > r.best.conditions:
-			r.best, r.tie = a, nil
-		case a.conditions == r.best.conditions:
-			r.tie = a
-		}
-	}
-}
-
-// rank returns the ranking of all agents and, if there is binding evidence, one of the
-// agents that it binds to: if possible one that the User-Agent names too.
-func (id *Identifier) rank(t Tunnel, n named) (r ranking, bound *agent) {
-	if t.user != "" {
-		r.consider(t, n, t.users...)
-		return r, n.pick(t.users)
-	}
-	for _, name := range t.certificates {
-		if agents := id.byCert[name]; len(agents) > 0 {
-			r.consider(t, n, agents...)
-			bound = n.pick(agents)
-		}
-	}
-	if bound != nil {
-		return r, bound
-	}
-	r.consider(t, n, id.bySource...)
-	for _, a := range n.agents {
-		if a.conditions == byUserAgent {
-			r.consider(t, n, a)
-		}
-	}
-	return r, nil
-}
-
 // unmetClaim refuses a request whose User-Agent names agents none of which it is.
 func (id *Identifier) unmetClaim(t Tunnel, n named, userAgent string) Identity {
 	a := n.agents[0]
@@ -422,118 +318,3 @@ func (id *Identifier) byToken(userAgent string) Identity {
 }
 
 var byUserAgentName = byUserAgent.String()
-
-// named is whom a User-Agent names.
-type named struct {
-	agents  []*agent // shared, not to be changed; empty if nobody
-	product string   // that did, as received; "" if a pattern did
-	folded  string   // the field in lower case, where some agent has patterns for it
-}
-
-// someoneElse reports whether the User-Agent names others than a.
-func (n named) someoneElse(a *agent) bool {
-	return len(n.agents) > 0 && !slices.Contains(n.agents, a)
-}
-
-// pick returns one of the agents, if possible one that the User-Agent names.
-func (n named) pick(agents []*agent) *agent {
-	for _, a := range agents {
-		if slices.Contains(n.agents, a) {
-			return a
-		}
-	}
-	return agents[0]
-}
-
-// named finds whom the User-Agent names.
-func (id *Identifier) named(userAgent string) (n named) {
-	if userAgent == "" || len(userAgent) > maxUserAgent {
-		return named{}
-	}
-	if len(id.withGlobs) > 0 {
-		n.folded = lowerASCII(userAgent)
-	}
-	products(userAgent, func(product string) bool {
-		agents, ok := lookupFold(id.byClaim, product)
-		if ok {
-			n.agents, n.product = agents, product
-		}
-		return !ok
-	})
-	if len(n.agents) > 0 {
-		return n
-	}
-	for _, a := range id.withGlobs {
-		if a.globMatches(n.folded) {
-			n.agents = append(n.agents, a)
-		}
-	}
-	return n
-}
-
-// identity is that of a request that was matched to a.
-func (a *agent) identity(userAgent string) Identity {
-	return Identity{
-		Agent: a.Name, Config: a.Agent, Robots: a.robots,
-		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, accepted: true,
-	}
-}
-
-// conflict refuses a request of a whose User-Agent names another agent.
-func (a *agent) conflict(n named, userAgent string) Identity {
-	return a.identity(userAgent).refuse(ReasonUserAgentConflict,
-		"the User-Agent names agent %q, but the %s is that of agent %q", n.agents[0].Name, a.evidence(), a.Name)
-}
-
-// evidence names the strongest condition of a, for people.
-func (a *agent) evidence() string {
-	for _, n := range conditionNames {
-		if a.conditions&n.bit != 0 {
-			return strings.ReplaceAll(n.name, "_", " ")
-		}
-	}
-	return ""
-}
-
-// unmet returns the conditions of a that the tunnel's evidence does not satisfy, but for
-// those in ignore.
-func (a *agent) unmet(t Tunnel, ignore condition) (unmet condition) {
-	need := a.conditions &^ ignore
-	if need&byCredential != 0 && (t.user == "" || !slices.Contains(a.Credentials, t.user)) {
-		unmet |= byCredential
-	}
-	if need&byCertificate != 0 {
-		if _, ok := common(t.certificates, a.ClientCertificates); !ok {
-			unmet |= byCertificate
-		}
-	}
-	if need&bySource != 0 && !slices.ContainsFunc(a.from, func(p netip.Prefix) bool { return p.Contains(t.source) }) {
-		unmet |= bySource
-	}
-	return unmet
-}
-
-// unmetBy is unmet with the User-Agent condition.
-func (a *agent) unmetBy(t Tunnel, n named) condition {
-	unmet := a.unmet(t, byUserAgent)
-	if a.conditions&byUserAgent != 0 && !a.satisfiedBy(n) {
-		unmet |= byUserAgent
-	}
-	return unmet
-}
-
-// satisfiedBy reports whether the User-Agent names a, and in a way that a's condition
-// asks for: to show its first token alone does not satisfy its patterns.
-func (a *agent) satisfiedBy(n named) bool {
-	return slices.Contains(n.agents, a) &&
-		(n.product != "" && containsFold(a.products, n.product) || a.globMatches(n.folded))
-}
-
-func (a *agent) globMatches(folded string) bool {
-	return slices.ContainsFunc(a.globs, func(g glob) bool { return g.match(folded) })
-}
-
-// unmetIn lists the unmet conditions for people.
-func (a *agent) unmetIn(t Tunnel, n named) string {
-	return strings.ReplaceAll(a.unmetBy(t, n).String(), "_", " ") + " differs"
-}

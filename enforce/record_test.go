@@ -13,12 +13,12 @@ import (
 )
 
 // fullDecision has every field set.
-func fullDecision(t testing.TB) Decision {
-	t.Helper()
+func fullDecision(tb testing.TB) Decision {
+	tb.Helper()
 	return Decision{
 		Verdict: Allow, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
 		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
-		Origin: mustOrigin(t, "https://example.com:8443"), RobotsURL: "https://example.com:8443/robots.txt", PathVisible: true,
+		Origin: mustOrigin(tb, "https://example.com:8443"), RobotsURL: "https://example.com:8443/robots.txt", PathVisible: true,
 		Group: "Acme", Rule: "/private/", Line: 12, State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
 		SHA256: [32]byte{0xab, 31: 0xcd}, Source: robotscache.SourceWait, FetchedAt: now.Add(-90 * time.Second), Age: 90 * time.Second,
 		FreshUntil: now.Add(time.Hour), RetryAfter: 1500 * time.Millisecond, CrawlDelay: 2500 * time.Millisecond,

@@ -25,11 +25,11 @@ var update = flag.Bool("update", false, "write the golden files")
 var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
 
 // sample is a plausible refusal for the reason.
-func sample(t testing.TB, r Reason) (Decision, Asked) {
-	t.Helper()
+func sample(tb testing.TB, r Reason) (Decision, Asked) {
+	tb.Helper()
 	d := Decision{
 		Verdict: Allow, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
-		Origin: mustOrigin(t, "https://example.com"), RobotsURL: "https://example.com/robots.txt", PathVisible: true,
+		Origin: mustOrigin(tb, "https://example.com"), RobotsURL: "https://example.com/robots.txt", PathVisible: true,
 	}
 	asked := Asked{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
 	known := func() {
@@ -96,8 +96,8 @@ func sample(t testing.TB, r Reason) (Decision, Asked) {
 	return d.Refuse(r, detail, retry), asked
 }
 
-func refusing(t testing.TB) (list []Reason) {
-	t.Helper()
+func refusing(tb testing.TB) (list []Reason) {
+	tb.Helper()
 	for _, r := range Reasons() {
 		if !r.Allows() {
 			list = append(list, r)
@@ -154,9 +154,9 @@ func dump(r Refusal) []byte {
 }
 
 // hostile is a decision all of whose foreign texts attack whoever shows them.
-func hostile(t testing.TB, r Reason, text string) (Decision, Asked) {
-	t.Helper()
-	d, _ := sample(t, r)
+func hostile(tb testing.TB, r Reason, text string) (Decision, Asked) {
+	tb.Helper()
+	d, _ := sample(tb, r)
 	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
 	d.Tokens, d.Line = []string{text, text}, 1
 	return d, Asked{Method: text, URL: text}

@@ -154,30 +154,28 @@ func (p *Pacer) Restore(blocks []Block) {
 		return
 	}
 	for _, b := range blocks {
-		until := now + clip(min(time.Until(b.Until), cfg.Backoff.Max))
-		if ago := time.Since(b.Until); ago > 0 {
-			until = now - clip(ago)
-		}
-		p.restore(b, until, cfg, now)
+		p.restore(b, cfg, now)
 	}
 	p.keepSweeping()
 }
 
-func (p *Pacer) restore(b Block, until instant, cfg *Config, now instant) {
+// restore reports whether the block is new.
+func (p *Pacer) restore(b Block, cfg *Config, now instant) bool {
+	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
 	saved := block{until: until, strikes: max(b.Strikes, 0), fresh: true}
 	if saved.forgotten(cfg.Backoff, now) {
-		return
+		return false
 	}
 	s := p.table.shard(b.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := p.table.clockToBlock(s, b.Key, cfg, now)
 	if c == s.spill {
-		return
+		return false
 	}
 	if c.block != nil {
 		if c.block.until >= until {
-			return
+			return false
 		}
 		saved.strikes = max(saved.strikes, c.block.strikes)
 	}
@@ -187,4 +185,5 @@ func (p *Pacer) restore(b Block, until instant, cfg *Config, now instant) {
 	}
 	s.blocked[c] = struct{}{}
 	c.dismiss(now)
+	return true
 }

@@ -45,7 +45,7 @@ func (c *clock) ready(t terms) instant {
 
 // full reports whether no place in flight is left under t.
 func (c *clock) full(t terms) bool {
-	return t.places > 0 && c.flying >= t.places
+	return t.places > 0 && int(c.flying) >= t.places
 }
 
 // free reports whether a request under t may go at once, overtaking nobody.

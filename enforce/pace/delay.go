@@ -45,8 +45,8 @@ func (a Above) String() string {
 // CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of
 // an agent's group, which RFC 9309 does not know but many sites write.
 type CrawlDelay struct {
-	// Min is the least delay; a shorter one of the site is raised to it. It is
-	// no default: a site that names no delay is paced by the operator's rate.
+	// Min is the least delay; a shorter one that the site names is raised to it.
+	// It is no default: without one the operator's rate alone holds.
 	Min time.Duration
 	// Max is the longest delay, Above what happens beyond it. Zero: no maximum.
 	Max   time.Duration
@@ -54,9 +54,13 @@ type CrawlDelay struct {
 }
 
 // Apply returns the delay to keep and whether the host may be crawled at all,
-// for the delay that the group declares. ok is false only by [Refuse].
+// for the delay that the group declares; zero or less is none. ok is false only
+// by [Refuse].
 func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
-	delay = max(declared, c.Min, 0)
+	if declared <= 0 {
+		return 0, true
+	}
+	delay = max(declared, c.Min)
 	if c.Max <= 0 || delay <= c.Max {
 		return delay, true
 	}

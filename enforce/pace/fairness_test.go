@@ -26,6 +26,7 @@ type crawler struct {
 // crawl lets all crawl the same host until the time is over, and counts what
 // each of them got.
 func crawl(t *testing.T, p *Pacer, maxWait, long time.Duration, all []crawler) map[string]int {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	var (
@@ -73,7 +74,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // crew is n agents with the same limit; the first has flood workers, of the
 // disobedient kind, the others as many as given.
 func crew(l Limit, n, flood, workers int) []crawler {
-	var all []crawler
+	all := make([]crawler, 0, n)
 	for i := range n {
 		c := crawler{agent: fmt.Sprintf("agent-%d", i), workers: workers, obedient: i%2 == 1, limit: l}
 		if i == 0 {

@@ -59,6 +59,7 @@ func (w *waiter) tooLate(s *stop, c *clock, due, now instant) *Refused {
 		due = max(due, now+time.Second, now+s.terms.cost())
 	case ReasonWait:
 		c.lineUp().queue.keep(w, s.terms, due, due+w.config.Wait)
+	default: // the block, or the clocks of many, decide: no place to keep
 	}
 	return &Refused{Key: s.key, Reason: why, RetryAfter: due - now}
 }

@@ -1,9 +1,6 @@
 package pace
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Limit is what one clock demands of a request. Limits come with each request,
 // not with the key: the Crawl-delay differs from agent to agent, and a reload of
@@ -49,7 +46,7 @@ type terms struct {
 	interval  time.Duration
 	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
 	gap       time.Duration
-	places    int32 // 0: no bound
+	places    int // 0: no bound
 }
 
 // longest bounds every duration taken in, so that sums stay far from overflow:
@@ -62,9 +59,7 @@ func (l Limit) terms() terms {
 		spare := min(int64(l.Burst-1), int64(longest/t.interval))
 		t.tolerance = time.Duration(spare) * t.interval
 	}
-	if l.Concurrency > 0 {
-		t.places = int32(min(l.Concurrency, math.MaxInt32))
-	}
+	t.places = max(l.Concurrency, 0)
 	return t
 }
 

@@ -2,6 +2,7 @@ package pace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -49,9 +50,9 @@ func (v *visits) went() []visit {
 func earliest(history []visit, l Limit) time.Duration {
 	t := time.Duration(0)
 	var sum time.Duration
-	for i := len(history) - 1; i >= 0; i-- {
-		sum += history[i].limit.Interval
-		t = max(t, history[i].left+sum-time.Duration(max(l.Burst, 1)-1)*l.Interval)
+	for _, v := range slices.Backward(history) {
+		sum += v.limit.Interval
+		t = max(t, v.left+sum-time.Duration(max(l.Burst, 1)-1)*l.Interval)
 	}
 	if n := len(history); n > 0 {
 		t = max(t, history[n-1].left+max(history[n-1].limit.Delay, l.Delay))
@@ -69,6 +70,7 @@ type schedule struct {
 }
 
 func (sc schedule) run(t *testing.T) *visits {
+	t.Helper()
 	rnd := rand.New(rand.NewPCG(sc.seed, 1))
 	p := New(Config{Queue: 1 << 20, Waiters: 1 << 20})
 	start := time.Now()
@@ -204,12 +206,16 @@ func TestModelRetryAfterIsExact(t *testing.T) {
 					s.Done()
 					return
 				}
+				var why *Refused
+				if !errors.As(err, &why) {
+					t.Fatal(err)
+				}
 				patient := late
 				patient.MaxWait = time.Hour
 				s = granted(t, p, patient)
 				s.Done()
 				wg.Wait()
-				if why := err.(*Refused); s.Wait != why.RetryAfter {
+				if s.Wait != why.RetryAfter {
 					t.Errorf("told to come back in %s, but the slot was there after %s", why.RetryAfter, s.Wait)
 				}
 			})

@@ -97,6 +97,7 @@ func (r Rate) String() string {
 		return fmt.Sprintf("%d/m", r.Count)
 	case time.Hour:
 		return fmt.Sprintf("%d/h", r.Count)
+	default:
+		return fmt.Sprintf("%d/%s", r.Count, r.Per)
 	}
-	return fmt.Sprintf("%d/%s", r.Count, r.Per)
 }

@@ -9,23 +9,25 @@ import (
 type Reason string
 
 const (
-	// ReasonWait: the slot lies further ahead than the request may be held.
+	// ReasonWait means that the slot lies further ahead than the request may be held.
 	ReasonWait Reason = "wait"
-	// ReasonBlocked: the site asked, by 429 or 503, not to be visited yet.
+	// ReasonBlocked means that the site asked, by 429 or 503, not to be visited yet.
 	ReasonBlocked Reason = "blocked"
-	// ReasonConcurrency: all places for requests in flight stayed taken.
+	// ReasonConcurrency means that all places for requests in flight stayed taken.
 	ReasonConcurrency Reason = "concurrency"
-	// ReasonQueueFull: as many requests as allowed wait for the key already, and
+	// ReasonQueueFull means that as many requests as allowed wait for the key already, and
 	// this agent has at least its share of them.
 	ReasonQueueFull Reason = "queue_full"
-	// ReasonWaitersFull: as many requests as allowed wait in the whole Pacer.
+	// ReasonWaitersFull means that as many requests as allowed wait in the whole Pacer.
 	ReasonWaitersFull Reason = "waiters_full"
-	// ReasonOverflow: there are more keys than the Pacer may keep, and the clock
+	// ReasonOverflow means that there are more keys than the Pacer may keep, and the clock
 	// which this one shares with others is too busy.
 	ReasonOverflow Reason = "overflow"
 )
 
 // Refused is the error of a request that got no slot. It used none.
+//
+//nolint:errname // it reads as what it says, pace.Refused; the package has no other error type
 type Refused struct {
 	// Key is the clock that refused.
 	Key    string

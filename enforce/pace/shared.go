@@ -112,12 +112,12 @@ func (w *waiter) footing() footing {
 // between the gateways. So are rate and gap while they cannot ask each other;
 // otherwise these are left to the shared clock.
 func (f footing) local(t terms) terms {
-	if f.peers.Count > 1 && t.places > 0 {
-		t.places = max(1, t.places/int32(f.peers.Count))
+	n := f.peers.Count
+	if n > 1 && t.places > 0 {
+		t.places = max(1, t.places/n)
 	}
 	if f.alone {
-		n := time.Duration(f.peers.Count)
-		t.interval, t.gap, t.tolerance = clip(t.interval*n), clip(t.gap*n), 0
+		t.interval, t.gap, t.tolerance = times(t.interval, n), times(t.gap, n), 0
 	}
 	return t
 }
@@ -166,10 +166,13 @@ func (f footing) deal(s *stop, at, now instant) instant {
 // dealt is the first turn at or after the given time of the gateway with the
 // rank, when turns of the given length go round.
 func dealt(at, each time.Duration, count, rank int) time.Duration {
-	round, phase := each*time.Duration(count), each*time.Duration(rank)
+	round, phase := times(each, count), times(each, rank)
 	turns := (at - phase + round - 1) / round
-	return phase + turns*round
+	return phase + times(round, int(turns))
 }
+
+// times is d taken n times.
+func times(d time.Duration, n int) time.Duration { return time.Duration(int64(d) * int64(n)) }
 
 // booking is a slot that is booked at the shared clock.
 type booking struct {
@@ -302,14 +305,14 @@ func (w *waiter) booked(b *booking) {
 
 // unbook passes the slot on to the next in line, or gives it back, unless its
 // time is over.
-func (w *waiter) unbook() {
+func (w *waiter) unbook(ctx context.Context) {
 	b := w.handOn()
 	if b == nil || b.at <= w.pacer.now() {
 		return
 	}
-	// The client has left already, the slot is wanted by others still. The shared
-	// clock bounds the call; if it fails the slot is lost, for one interval.
-	_ = w.pacer.shared.Release(context.Background(), b.reservation)
+	// Its client has left, but others want the slot still. The shared clock
+	// bounds the call; if it fails the slot is lost, for one interval.
+	_ = w.pacer.shared.Release(context.WithoutCancel(ctx), b.reservation)
 }
 
 // handOn hands w's booking to the next in line if that asks for the same, else
@@ -334,7 +337,14 @@ func (w *waiter) handOn() *booking {
 
 // blockedElsewhere notes that another gateway blocked the key.
 func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
-	p.Restore([]Block{{Key: key, Until: time.Now().Add(pause), Strikes: strikes}})
+	cfg := p.config.Load()
+	if cfg.Backoff.Off {
+		return
+	}
+	if p.restore(Block{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
+		cfg.Observer.Blocked(strikes == 0)
+	}
+	p.keepSweeping()
 }
 
 // maxRetold bounds how many blocks are told again to a shared clock that came

@@ -2,6 +2,7 @@ package pace_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type gateway struct {
 }
 
 func newCluster(t *testing.T, n int) *cluster {
+	t.Helper()
 	c := &cluster{redis: redistest.Start(t), seen: make(map[string][]time.Time)}
 	for range n {
 		k, err := redisclock.New(redisclock.Config{URL: c.redis.URL(), Heartbeat: 100 * time.Millisecond})
@@ -190,15 +192,15 @@ func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	d := []pace.Demand{{Key: "h", Interval: time.Hour, Ago: -1}}
-	for want := range time.Duration(3) {
-		r, err := c.gateways[want%2].clock.Reserve(t.Context(), d, 1000*time.Hour)
+	for i, due := range []time.Duration{0, time.Hour, 2 * time.Hour} {
+		r, err := c.gateways[i%2].clock.Reserve(t.Context(), d, 1000*time.Hour)
 		if err != nil || r.Outcome != pace.Booked {
 			t.Fatalf("Reserve = %+v, %v", r, err)
 		}
-		if due := want * time.Hour; r.Wait > due || r.Wait < due-time.Minute {
-			t.Errorf("slot %d is in %s, want %s", want, r.Wait, due)
+		if r.Wait > due || r.Wait < due-time.Minute {
+			t.Errorf("slot %d is in %s, want %s", i, r.Wait, due)
 		}
-		if want == 1 {
+		if i == 1 {
 			_ = c.gateways[1].clock.Close() // with a slot booked, never used
 		}
 	}
@@ -244,9 +246,7 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	c.gateways[0].pacer.Blocked("h", time.Hour, true)
 	redistest.Eventually(t, "the other gateway knows", func() bool { return c.gateways[1].pacer.Stats().Blocked == 1 })
 	_, err := c.gateways[1].pacer.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
-	if why, ok := err.(*pace.Refused); !ok || why.Reason != pace.ReasonBlocked || why.RetryAfter < 59*time.Minute {
-		t.Errorf("at the other gateway: %v, want blocked for an hour", err)
-	}
+	wantBlocked(t, err)
 
 	// A gateway that was not there to hear it learns it with its first booking;
 	// and a Redis that forgot it is told again.
@@ -265,11 +265,19 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	redistest.Eventually(t, "the third is up", func() bool { return k.Peers().Up })
 	third := pace.New(pace.Config{Shared: k})
 	_, err = third.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
-	if why, ok := err.(*pace.Refused); !ok || why.Reason != pace.ReasonBlocked || why.RetryAfter < 59*time.Minute {
-		t.Errorf("at the third gateway: %v, want blocked for an hour", err)
-	}
+	wantBlocked(t, err)
 	if third.Stats().Blocked != 1 {
 		t.Error("the third gateway does not remember the block")
+	}
+}
+
+// wantBlocked fails unless err is the refusal of a key that is blocked for an
+// hour.
+func wantBlocked(t *testing.T, err error) {
+	t.Helper()
+	var why *pace.Refused
+	if !errors.As(err, &why) || why.Reason != pace.ReasonBlocked || why.RetryAfter < 59*time.Minute {
+		t.Errorf("%v, want blocked for an hour", err)
 	}
 }
 

@@ -1,5 +1,7 @@
 package pace
 
+import "context"
+
 // tryStop puts w in line at the stop, and takes the turn there when w is next
 // and the clock is ready.
 func (w *waiter) tryStop(s *stop, on footing, now instant) (until instant, ok bool) {
@@ -71,8 +73,8 @@ func (w *waiter) makeRoom(c *clock, now instant) bool {
 
 // back returns w to stop i: it keeps the turns up to there and gives up those
 // beyond, so that it does not hold up others meanwhile.
-func (w *waiter) back(i int) {
-	w.unbook()
+func (w *waiter) back(ctx context.Context, i int) {
+	w.unbook(ctx)
 	for j := i + 1; j < len(w.stops); j++ {
 		w.leaveLocking(&w.stops[j])
 	}
@@ -80,8 +82,8 @@ func (w *waiter) back(i int) {
 }
 
 // withdraw takes w out of all lines.
-func (w *waiter) withdraw() {
-	w.unbook()
+func (w *waiter) withdraw(ctx context.Context) {
+	w.unbook(ctx)
 	for i := range w.stops {
 		w.leaveLocking(&w.stops[i])
 	}

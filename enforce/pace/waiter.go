@@ -108,7 +108,7 @@ func (p *Pacer) hold(ctx context.Context, cfg *Config, r *Request) (Slot, error)
 	defer p.room.leave(w.agent)
 	slot, err := w.run(ctx)
 	if err != nil {
-		w.withdraw()
+		w.withdraw(ctx)
 	}
 	return slot, err
 }
@@ -164,13 +164,13 @@ func (w *waiter) step(ctx context.Context) (Slot, instant) {
 			return Slot{}, until
 		}
 	}
-	return w.depart(on, now)
+	return w.depart(ctx, on, now)
 }
 
 // depart charges all clocks, once none of them has become unready since w
 // passed it: a block may have begun meanwhile. Nobody else can have charged
 // them, as w has the turn everywhere.
-func (w *waiter) depart(on footing, now instant) (Slot, instant) {
+func (w *waiter) depart(ctx context.Context, on footing, now instant) (Slot, instant) {
 	for i := range w.stops {
 		s := &w.stops[i]
 		if s.clock == nil {
@@ -180,7 +180,7 @@ func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 		until, ok := w.due(s, on, now)
 		s.shard.mu.Unlock()
 		if !ok {
-			w.back(i)
+			w.back(ctx, i)
 			return Slot{}, until
 		}
 	}

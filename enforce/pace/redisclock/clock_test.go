@@ -17,15 +17,15 @@ import (
 const never = 1000 * time.Hour
 
 // clockAt makes a Clock that is up.
-func clockAt(t testing.TB, s *redistest.Server, c Config) *Clock {
-	t.Helper()
+func clockAt(tb testing.TB, s *redistest.Server, c Config) *Clock {
+	tb.Helper()
 	c.URL = s.URL()
 	k, err := New(c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
-	redistest.Eventually(t, "the clock is up", func() bool { return k.Peers().Up })
+	tb.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
+	redistest.Eventually(tb, "the clock is up", func() bool { return k.Peers().Up })
 	return k
 }
 
@@ -49,10 +49,7 @@ func at(r pace.Reservation) time.Duration { return r.Token.(token).slot }
 func TestReserveBooksOneIntervalApartForAllGateways(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	var gateways []*Clock
-	for range 3 {
-		gateways = append(gateways, clockAt(t, s, Config{}))
-	}
+	gateways := []*Clock{clockAt(t, s, Config{}), clockAt(t, s, Config{}), clockAt(t, s, Config{})}
 	const each = 50
 	var (
 		mu    sync.Mutex

@@ -1,0 +1,81 @@
+package enforce
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Evidence is what a request shows of its sender.
+type Evidence struct {
+	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing.
+	UserAgent          string
+	ProxyAuthorization string
+	// Source is the address of the client. The zero value is in no range.
+	Source netip.Addr
+	// CertificateNames are the common name and the subject alternative names of the
+	// client's certificate, which the caller has verified.
+	CertificateNames []string
+}
+
+// Identity is who sends a request. The zero value is nobody and is refused.
+type Identity struct {
+	// Agent is the name of the agent, also on most refusals: who it was that was
+	// refused. Without agent blocks it is the product token. May be empty.
+	Agent string
+	// Config is the agent's configuration, nil if it has none. Not to be changed.
+	Config *Agent
+	// Robots is under which names it looks for its rules.
+	Robots robotstxt.Agent
+	// IdentifiedBy is as in [Decision].
+	IdentifiedBy string
+	// UserAgent is the field's value as received.
+	UserAgent string
+
+	accepted bool
+	refusal  Reason
+	detail   string
+}
+
+// Refused returns the reason for which the sender is not accepted, with a detail for
+// people, and whether that is so.
+func (i Identity) Refused() (reason Reason, detail string, refused bool) {
+	switch {
+	case i.accepted:
+		return "", "", false
+	case i.refusal == "":
+		return ReasonUnidentified, "", true
+	default:
+		return i.refusal, i.detail, true
+	}
+}
+
+func (i Identity) refuse(r Reason, format string, args ...any) Identity {
+	i.accepted, i.refusal, i.detail = false, r, fmt.Sprintf(format, args...)
+	return i
+}
+
+// Tunnel is what is known of the sender of a CONNECT: all but its name. The zero value
+// is nobody and is refused. It holds no password.
+type Tunnel struct {
+	opened  bool // by Identifier.Tunnel
+	refusal Reason
+	detail  string
+
+	user         string   // whose password was right, or ""
+	users        []*agent // who names that user
+	source       netip.Addr
+	certificates []string
+	// inner says that the requests judged come from inside an accepted tunnel.
+	inner bool
+}
+
+// Refused returns the reason for which the CONNECT has to be answered with a refusal, as
+// nothing inside could make it good, and whether that is so.
+func (t Tunnel) Refused() (reason Reason, detail string, refused bool) {
+	if !t.opened {
+		return ReasonUnidentified, "", true
+	}
+	return t.refusal, t.detail, t.refusal != ""
+}
