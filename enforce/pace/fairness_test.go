@@ -116,12 +116,12 @@ func TestFairnessFiveAgentsShareOneHost(t *testing.T) {
 	}{
 		{"20 workers each, held as long as needed", Limit{Delay: 2 * time.Second}, time.Hour, 20, 20, 500},
 		{"one floods, held as long as needed", Limit{Delay: 2 * time.Second}, time.Hour, 400, 20, 500},
-		{"one floods, held 10 s", Limit{Delay: 2 * time.Second}, 10 * time.Second, 60, 20, 500},
-		{"one floods, two slots in the time held", Limit{Delay: 5 * time.Second}, 10 * time.Second, 60, 20, 200},
-		{"one floods, one slot in the time held", Limit{Delay: 10 * time.Second}, 10 * time.Second, 60, 20, 100},
-		{"one floods, a slot is longer than the time held", Limit{Delay: 15 * time.Second}, 10 * time.Second, 60, 20, 200},
-		{"one floods, the others have one worker each", Limit{Delay: 2 * time.Second}, 20 * time.Second, 60, 1, 500},
-		{"rate with a burst", Limit{Interval: time.Second, Burst: 5}, 10 * time.Second, 60, 20, 1000},
+		{"one floods, held 10 s", Limit{Delay: 2 * time.Second}, 10 * time.Second, 60, 20, 250},
+		{"one floods, two slots in the time held", Limit{Delay: 5 * time.Second}, 10 * time.Second, 30, 5, 150},
+		{"one floods, one slot in the time held", Limit{Delay: 10 * time.Second}, 10 * time.Second, 30, 5, 150},
+		{"one floods, a slot is longer than the time held", Limit{Delay: 15 * time.Second}, 10 * time.Second, 20, 3, 150},
+		{"one floods, the others have one worker each", Limit{Delay: 2 * time.Second}, 20 * time.Second, 30, 1, 500},
+		{"rate with a burst", Limit{Interval: time.Second, Burst: 5}, 10 * time.Second, 30, 20, 500},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 type visit struct {
 	arrived, left time.Duration // left: went, or gave up
 	went          bool
+	serial        uint32 // order in which they went
 	limit         Limit
 }
 
@@ -31,7 +33,7 @@ func (v *visits) add(one visit) {
 	v.all = append(v.all, one)
 }
 
-// went lists the visits that went, in time's order.
+// went lists the visits that went, in that order.
 func (v *visits) went() []visit {
 	var out []visit
 	for _, o := range v.all {
@@ -39,7 +41,7 @@ func (v *visits) went() []visit {
 			out = append(out, o)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b visit) int { return int(a.left - b.left) })
+	slices.SortStableFunc(out, func(a, b visit) int { return cmp.Compare(a.serial, b.serial) })
 	return out
 }
 
@@ -92,6 +94,9 @@ func (sc schedule) run(t *testing.T) *visits {
 			v := visit{arrived: time.Since(start), limit: l}
 			s, err := p.Acquire(ctx, Request{Limit: l, Agent: agent, MaxWait: sc.maxWait})
 			v.left, v.went = time.Since(start), err == nil
+			if v.went {
+				v.serial = s.ticket.holds[0].serial
+			}
 			s.Done()
 			out.add(v)
 		})

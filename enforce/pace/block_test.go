@@ -1,0 +1,239 @@
+package pace
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBlockStruck(t *testing.T) {
+	t.Parallel()
+	p := Backoff{}.withDefaults()
+	const now = 1000 * time.Hour
+	tests := []struct {
+		name       string
+		before     block
+		retryAfter time.Duration
+		jitter     float64
+		want       block
+	}{
+		{"first without Retry-After: 60 s", block{}, 0, 0, block{now + time.Minute, 1, true}},
+		{"second: doubled", block{now - time.Second, 1, false}, 0, 0, block{now + 2*time.Minute, 2, true}},
+		{"eleventh: 1,024 min", block{now, 10, false}, 0, 0, block{now + 1024*time.Minute, 11, true}},
+		{"twelfth: a day at most", block{now, 11, false}, 0, 0.99, block{now + 24*time.Hour, 12, true}},
+		{"many: still a day", block{now, 1 << 40, false}, 0, 0, block{now + 24*time.Hour, 1<<40 + 1, true}},
+		{"jitter lengthens by a tenth at most", block{}, 0, 0.5, block{now + 63*time.Second, 1, true}},
+		{"while in force: on its way already, no change", block{now + time.Second, 3, true}, 0, 0, block{now + time.Second, 3, true}},
+		{"forgiven after 30 quiet minutes", block{now - 30*time.Minute, 7, false}, 0, 0, block{now + time.Minute, 1, true}},
+		{"not forgiven before", block{now - 30*time.Minute + 1, 7, false}, 0, 0, block{now + 128*time.Minute, 8, true}},
+		{"Retry-After to the second, no jitter", block{}, 7 * time.Second, 0.9, block{now + 7*time.Second, 0, true}},
+		{"Retry-After leaves the count", block{now, 2, false}, time.Hour, 0, block{now + time.Hour, 2, true}},
+		{"shorter Retry-After changes nothing", block{now + time.Hour, 2, true}, time.Second, 0, block{now + time.Hour, 2, true}},
+		{"longer Retry-After prolongs", block{now + time.Second, 2, true}, time.Hour, 0, block{now + time.Hour, 2, true}},
+		{"Retry-After of a day at most", block{}, 300 * time.Hour, 0, block{now + 24*time.Hour, 0, true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.before.struck(p, now, tt.retryAfter, tt.jitter); got != tt.want {
+				t.Errorf("struck = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func noJitter() float64 { return 0 }
+
+func TestBlockedHoldsBackAllAgentsUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		limit := Limit{Key: "h", Interval: time.Second, Burst: 5}
+		p.Blocked("h", 90*time.Second, true)
+		for _, agent := range []string{"a", "b"} {
+			why := refused(t, p, Request{Limit: limit, Agent: agent})
+			if why.Reason != ReasonBlocked || why.RetryAfter != 90*time.Second {
+				t.Fatalf("%s: refused with %+v, want blocked, 90 s", agent, why)
+			}
+		}
+		time.Sleep(85 * time.Second)
+		// Held now; and when the block ends there is no burst.
+		for i, want := range []time.Duration{5 * time.Second, time.Second, time.Second} {
+			if s := granted(t, p, Request{Limit: limit, Agent: "a"}); s.Wait != want {
+				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
+			}
+		}
+	})
+}
+
+// Requests that wait when the block begins do not go out before it ends: those
+// that can be held that long are, the others are refused at once.
+func TestBlockedWhileRequestsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		limit := Limit{Key: "h", Delay: 2 * time.Second}
+		granted(t, p, Request{Limit: limit}).Done()
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				_, err := p.Acquire(t.Context(), Request{Limit: limit, Agent: "hasty"})
+				var why *Refused
+				if !errors.As(err, &why) || why.Reason != ReasonBlocked || why.RetryAfter < time.Minute {
+					t.Errorf("hasty: %v, want blocked for a minute", err)
+				}
+				if at := time.Since(start); at != time.Second {
+					t.Errorf("hasty: refused after %s, want at once, after 1 s", at)
+				}
+			})
+			wg.Go(func() {
+				s := granted(t, p, Request{Limit: limit, Agent: "patient", MaxWait: time.Hour})
+				if s.Wait < time.Minute+time.Second {
+					t.Errorf("patient: went after %s, before the block ended", s.Wait)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		p.Blocked("h", 0, false)
+		wg.Wait()
+		if at := time.Since(start); at != time.Minute+time.Second+2*2*time.Second {
+			t.Errorf("the last patient one went after %s, want 65 s", at)
+		}
+	})
+}
+
+// A block may begin while a request has the turn at this clock already and
+// stands at another one.
+func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		wide := Limit{Key: "addr:192.0.2.1", Interval: 10 * time.Second}
+		granted(t, p, Request{Limit: wide}).Done()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			s := granted(t, p, Request{Limit: Limit{Key: "h"}, Also: []Limit{wide}, MaxWait: time.Hour})
+			if s.Wait != 31*time.Second {
+				t.Errorf("held for %s, want 31 s", s.Wait)
+			}
+		})
+		time.Sleep(time.Second)
+		p.Blocked("h", 30*time.Second, true)
+		time.Sleep(9 * time.Second)
+		// It does not keep the wide clock meanwhile.
+		if s := granted(t, p, Request{Limit: wide}); s.Wait != 0 {
+			t.Errorf("another request held for %s at the wide clock", s.Wait)
+		}
+		wg.Wait()
+	})
+}
+
+// Eight requests in flight that all come back with 503 are one strike.
+func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		for range 8 {
+			p.Blocked("h", 0, false)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if b := p.Blocks(1)[0]; b.Strikes != 1 || time.Until(b.Until) > time.Minute {
+			t.Errorf("block = %+v, want one strike, a minute", b)
+		}
+	})
+}
+
+func TestBlockedOff(t *testing.T) {
+	t.Parallel()
+	p := New(Config{Backoff: Backoff{Off: true}})
+	p.Blocked("h", time.Hour, true)
+	p.Restore([]Block{{Key: "h", Until: time.Now().Add(time.Hour)}})
+	granted(t, p, Request{Limit: Limit{Key: "h"}, MaxWait: -1}).Done()
+	if got := p.Stats(); got.Blocked != 0 {
+		t.Errorf("Stats = %+v", got)
+	}
+}
+
+func TestBlocksSurviveARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		old := New(Config{Random: noJitter})
+		old.Blocked("long", time.Hour, true)
+		old.Blocked("short", time.Minute, true)
+		old.Blocked("mid", 0, false)
+		time.Sleep(time.Minute)
+		old.Blocked("mid", 0, false)
+		saved := old.Blocks(2)
+		if len(saved) != 2 || saved[0].Key != "long" || saved[1].Key != "mid" || saved[1].Strikes != 2 {
+			t.Fatalf("Blocks(2) = %+v, want the two longest, long and mid", saved)
+		}
+		time.Sleep(30 * time.Second) // the restart
+
+		p := New(Config{Random: noJitter})
+		p.Restore(saved)
+		p.Restore([]Block{
+			{Key: "long", Until: time.Now().Add(time.Second)},    // shorter than what is known
+			{Key: "over", Until: time.Now().Add(-time.Hour)},     // forgiven
+			{Key: "ended", Until: time.Now(), Strikes: 3},        // remembered
+			{Key: "mad", Until: time.Now().Add(1e6 * time.Hour)}, // a day at most
+			{Key: "past", Until: time.Time{}, Strikes: 1},        // long ago
+			{Key: "negative", Until: time.Now().Add(time.Minute), Strikes: -5},
+		})
+		got := map[string]time.Duration{}
+		for _, b := range p.Blocks(100) {
+			got[b.Key] = time.Until(b.Until)
+		}
+		want := map[string]time.Duration{
+			"long": time.Hour - 90*time.Second, "mid": 90 * time.Second, "ended": 0,
+			"mad": 24 * time.Hour, "negative": time.Minute,
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("restored %v, want %v", got, want)
+		}
+		p.Blocked("ended", 0, false)
+		for _, b := range p.Blocks(100) {
+			if b.Key == "ended" && b.Strikes != 4 {
+				t.Errorf("after the restart the doubling went on with %+v, want strike 4", b)
+			}
+		}
+		if n := p.Stats().Blocked; n != 5 {
+			t.Errorf("%d keys are blocked, want 5", n)
+		}
+	})
+}
+
+// A request that waits for its slot is not lost or stuck when the same block is
+// set again and again.
+func TestBlockedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				p.Blocked("h", 5*time.Second, true)
+				time.Sleep(time.Second)
+			}
+		})
+		wg.Go(func() {
+			synctest.Wait()
+			why := refused(t, p, Request{Limit: Limit{Key: "h"}, MaxWait: 20 * time.Second})
+			if why.Reason != ReasonBlocked {
+				t.Errorf("refused with %+v", why)
+			}
+			cancel()
+		})
+		wg.Wait()
+		time.Sleep(5 * time.Second)
+		if s := granted(t, p, Request{Limit: Limit{Key: "h"}}); s.Wait != 0 {
+			t.Errorf("after the last block: held for %s", s.Wait)
+		}
+	})
+}
