@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -23,7 +22,7 @@ type Cache struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // leaders in the store, and workers; added to under mu while not closed
 
-	storeDown atomic.Bool
+	health health
 
 	mu       sync.Mutex // never held over I/O
 	closed   bool

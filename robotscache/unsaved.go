@@ -3,7 +3,6 @@ package robotscache
 import (
 	"container/list"
 	"context"
-	"errors"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -118,22 +117,4 @@ func (c *Cache) forget(ctx context.Context, o origin.Origin) error {
 	err := c.cfg.Store.Delete(ctx, o)
 	c.noteStore("delete", err)
 	return err
-}
-
-// noteStore tells the observer how a call of the store went.
-func (c *Cache) noteStore(op string, err error) {
-	if err == nil || errors.Is(err, ErrNotFound) {
-		if c.storeDown.Load() && c.storeDown.CompareAndSwap(true, false) {
-			c.cfg.Observer.StoreAvailable(true, nil)
-		}
-		return
-	}
-	if c.base.Err() != nil {
-		return // ended by Close
-	}
-	c.cfg.Observer.StoreFailed(op, err)
-	away := errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
-	if away && c.storeDown.CompareAndSwap(false, true) {
-		c.cfg.Observer.StoreAvailable(false, err)
-	}
 }

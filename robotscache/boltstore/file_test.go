@@ -1,0 +1,356 @@
+package boltstore_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
+)
+
+// filled writes a store with n records and returns them.
+func filled(t testing.TB, path string, n int) []fetch.Record {
+	t.Helper()
+	s, err := boltstore.Open(boltstore.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []fetch.Record
+	for i := range n {
+		all = append(all, storetest.Rules(example(i), fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i), time.Now()))
+	}
+	save(t, s, all...)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What is not a store of ours, or not whole, is refused with its path, and left
+// as it is.
+func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		make func(t *testing.T, path string)
+		want string
+	}{
+		{"text", func(t *testing.T, path string) {
+			write(t, path, []byte(strings.Repeat("these are my notes\n", 1000)))
+		}, "it is not a robots.txt store"},
+		{"one byte", func(t *testing.T, path string) { write(t, path, []byte{0}) }, "it is not a robots.txt store"},
+		{"empty", func(t *testing.T, path string) { write(t, path, nil) }, "it is damaged"},
+		{"another program's bbolt file", func(t *testing.T, path string) {
+			db, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = db.Update(func(tx *bolt.Tx) error {
+				_, err := tx.CreateBucket([]byte("origins"))
+				return err
+			})
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, "it is not a robots.txt store"},
+		{"cut to half", func(t *testing.T, path string) {
+			filled(t, path, 500)
+			cut(t, path, used(t, path)/2)
+		}, "it is damaged"},
+		{"cut by a byte", func(t *testing.T, path string) {
+			filled(t, path, 500)
+			cut(t, path, used(t, path)-1)
+		}, "bytes are there"},
+		{"cut in the header", func(t *testing.T, path string) {
+			filled(t, path, 5)
+			cut(t, path, 50)
+		}, "it is not a robots.txt store"},
+		{"both headers overwritten", func(t *testing.T, path string) {
+			filled(t, path, 5)
+			patch(t, path, 30, []byte("damage"))
+			patch(t, path, int64(os.Getpagesize()+30), []byte("damage"))
+		}, "no valid header"},
+		{"without its records", func(t *testing.T, path string) {
+			filled(t, path, 5)
+			change(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("texts")) })
+		}, "it has no texts"},
+		{"format of a later release", func(t *testing.T, path string) {
+			filled(t, path, 5)
+			change(t, path, func(tx *bolt.Tx) error { return setFormat(tx, 2) })
+		}, "a later release of Crawlgate wrote it: its format is 2, this release knows up to 1"},
+		{"no format", func(t *testing.T, path string) {
+			filled(t, path, 5)
+			change(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("crawlgate")).Delete([]byte("format")) })
+		}, "it is not a robots.txt store"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "robots.db")
+			test.make(t, path)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := boltstore.Open(boltstore.Config{Path: path})
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("no error")
+			}
+			if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q, want the path and %q", err, test.want)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the file was changed (%v)", err)
+			}
+		})
+	}
+}
+
+func TestOpen_NotAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := boltstore.Open(boltstore.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a folder: %v", err)
+	}
+	write(t, filepath.Join(dir, "file"), nil)
+	if _, err := boltstore.Open(boltstore.Config{Path: filepath.Join(dir, "file", "db")}); err == nil {
+		t.Error("a path through a file: no error")
+	}
+	if _, err := boltstore.Open(boltstore.Config{}); err == nil {
+		t.Error("no path: no error")
+	}
+}
+
+// One process has the file. Another is told so, after a short while.
+func TestOpen_Locked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	s := open(t, boltstore.Config{Path: path})
+	save(t, s, storetest.Rules(example(1), "text", time.Now()))
+	_, err := boltstore.Open(boltstore.Config{Path: path, LockTimeout: 100 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another process has it open") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := s.Load(t.Context(), example(1)); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+}
+
+// An older format is migrated step by step, in one transaction with its number.
+func TestOpen_Migrates(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	all := filled(t, path, 3)
+	var ran []string
+	step := func(name string) boltstore.Migration {
+		return func(tx *bolt.Tx) error {
+			ran = append(ran, name)
+			return tx.Bucket([]byte("origins")).Put([]byte(name), []byte("x"))
+		}
+	}
+	fails := func(*bolt.Tx) error { return errors.New("no space") }
+
+	// A step that fails leaves everything as it was.
+	_, err := boltstore.OpenWith(boltstore.Config{Path: path}, step("a"), fails)
+	if err == nil || !strings.Contains(err.Error(), "migrating it from format 2 to 3: no space") {
+		t.Fatalf("error %v", err)
+	}
+	s := open(t, boltstore.Config{Path: path})
+	wantCounts(t, s, 3, 3)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	ran = nil
+	for range 2 { // the second time there is nothing to do
+		s, err = boltstore.OpenWith(boltstore.Config{Path: path}, step("a"), step("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCounts(t, s, 5, 3)
+		for _, r := range all {
+			if got, err := s.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
+				t.Errorf("after the migration: %+v, %v", got, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fmt.Sprint(ran) != "[a b]" {
+		t.Errorf("ran %v", ran)
+	}
+	if _, err := boltstore.Open(boltstore.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "later release") {
+		t.Errorf("opened by the earlier release: %v", err)
+	}
+	// A new file has the newest format from the start.
+	fresh := filepath.Join(t.TempDir(), "new.db")
+	s, err = boltstore.OpenWith(boltstore.Config{Path: fresh}, fails)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The present format, as a file that was written by the first release has it: it
+// must be read for ever.
+func TestOpen_FormatIsPinned(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	filled(t, path, 1)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bolt.Tx) error {
+		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 1}) {
+			t.Errorf("format %x", got)
+		}
+		item := tx.Bucket([]byte("origins")).Get([]byte("https://n0.example"))
+		const version = 1 + 32 + 8 + 8 + 2 + 4 + 1
+		if len(item) < 9+version+4 || item[8] != version || string(item[9+version:9+version+3]) != "CGr" {
+			t.Errorf("item %x", item)
+		}
+		key, text := tx.Bucket([]byte("texts")).Cursor().First()
+		const want = "User-agent: *\nDisallow: /0\n"
+		if len(key) != 32 || !bytes.Equal(text, append([]byte{1, 0, byte(len(want))}, want...)) {
+			t.Errorf("text %x: %q", key, text)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Damage anywhere in the file gives an error, or no record, or the right record;
+// never another one, and never a crash.
+func TestStore_Damage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	all := filled(t, path, 300)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(2, 3))
+	opened, lost := 0, 0
+	for round := range 40 {
+		damaged := bytes.Clone(whole)
+		for range 1 + rnd.IntN(40) {
+			damaged[rnd.IntN(len(damaged))] ^= byte(1 + rnd.IntN(255))
+		}
+		at := filepath.Join(t.TempDir(), fmt.Sprint(round))
+		write(t, at, damaged)
+		s, err := boltstore.Open(boltstore.Config{Path: at})
+		if err != nil {
+			continue
+		}
+		opened++
+		for _, r := range all {
+			got, err := s.Load(t.Context(), r.Origin)
+			switch {
+			case err != nil:
+				lost++
+			case !storetest.Equal(got, r):
+				t.Fatalf("round %d: a wrong record: %+v", round, got)
+			}
+		}
+		_, _ = s.List(t.Context(), "", 0)
+		_ = s.Save(t.Context(), storetest.Rules(example(1), "new", time.Now()))
+		_ = s.Flush(t.Context())
+		_ = s.Close()
+	}
+	if opened == 0 || lost == 0 {
+		t.Errorf("%d damaged files opened, %d records lost: the test shows nothing", opened, lost)
+	}
+}
+
+// A file that somebody cuts while it is open does not take the gateway with it.
+func TestStore_CutWhileOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	all := filled(t, path, 2000)
+	s := open(t, boltstore.Config{Path: path})
+	cut(t, path, 0)
+	failed := 0
+	for _, r := range all {
+		if _, err := s.Load(t.Context(), r.Origin); err != nil {
+			failed++
+			if !errors.Is(err, robotscache.ErrCorrupt) || !strings.Contains(err.Error(), path) {
+				t.Fatalf("error %v", err)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("the cut was not noticed")
+	}
+}
+
+func write(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// used returns how much of the file is in use: bbolt makes it longer in advance.
+func used(t testing.TB, path string) int64 {
+	t.Helper()
+	var n int64
+	change(t, path, func(tx *bolt.Tx) error {
+		n = tx.Size()
+		return nil
+	})
+	return n
+}
+
+func cut(t testing.TB, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func patch(t testing.TB, path string, at int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(data, at)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func change(t testing.TB, path string, f func(*bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(f), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setFormat(tx *bolt.Tx, n uint32) error {
+	return tx.Bucket([]byte("crawlgate")).Put([]byte("format"), binary.BigEndian.AppendUint32(nil, n))
+}
