@@ -33,7 +33,8 @@ type IdentifierConfig struct {
 	Verify func(ctx context.Context, user, password string) bool
 }
 
-// maxUserAgent bounds the octets of a User-Agent that is read. A longer one is no name.
+// maxUserAgent bounds the octets of a User-Agent. A longer one is refused, not cut or passed
+// over: the site would see names in it that were not judged.
 const maxUserAgent = 4096
 
 // Identifier tells who sends a request. It never changes and is safe for concurrent use.
@@ -247,6 +248,9 @@ func (id *Identifier) judge(t Tunnel, userAgent string) Identity {
 	if r, detail, refused := t.Refused(); refused {
 		return Identity{UserAgent: userAgent, refusal: r, detail: detail}
 	}
+	if len(userAgent) > maxUserAgent {
+		return Identity{}.refuse(ReasonUnidentified, "its User-Agent is longer than %d octets", maxUserAgent)
+	}
 	if id.tokenOnly {
 		return id.byToken(userAgent)
 	}
@@ -304,10 +308,7 @@ func (id *Identifier) unknown(t Tunnel, userAgent string) Identity {
 // byToken is identification without agents: the product token of the User-Agent.
 func (id *Identifier) byToken(userAgent string) Identity {
 	i := Identity{UserAgent: userAgent, accepted: true}
-	if len(userAgent) <= maxUserAgent {
-		i.Agent = robotstxt.ProductToken(userAgent)
-	}
-	if i.Agent == "" {
+	if i.Agent = robotstxt.ProductToken(userAgent); i.Agent == "" {
 		if !id.allowUnknown {
 			return i.refuse(ReasonUnidentified, "its User-Agent has no product token")
 		}

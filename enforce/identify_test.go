@@ -31,7 +31,7 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 		{UnidentifiedDeny, "ExampleBot/1.0", "ExampleBot", "user_agent", ""},
 		{UnidentifiedDeny, "", "", "", ReasonUnidentified},
 		{UnidentifiedAllow, "", "", "", ""},
-		{UnidentifiedDefault, strings.Repeat("A", maxUserAgent+1), "", "", ""},
+		{UnidentifiedAllow, strings.Repeat("A", maxUserAgent+1), "", "", ReasonUnidentified},
 	} {
 		i := mustIdentifier(t, IdentifierConfig{Unidentified: tt.policy}).Identify(t.Context(), Evidence{
 			UserAgent: tt.field,
@@ -39,7 +39,7 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 			ProxyAuthorization: basic("u", "wrong"),
 		})
 		reason, _, _ := i.Refused()
-		if i.Agent != tt.agent || i.IdentifiedBy != tt.by || reason != tt.reason || i.UserAgent != tt.field {
+		if i.Agent != tt.agent || i.IdentifiedBy != tt.by || reason != tt.reason {
 			t.Errorf("%d %.40q: %q by %q, %q", tt.policy, tt.field, i.Agent, i.IdentifiedBy, reason)
 		}
 		if tt.agent != "" && !slices.Equal(i.Robots.Tokens, []string{tt.agent}) {
@@ -147,6 +147,10 @@ var identityCases = []struct {
 	{name: "first of two wins", e: Evidence{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},
 	{name: "pattern", e: Evidence{UserAgent: "the SPECIAL crawler, v2"}, agent: "globbed", by: "user_agent"},
 	{name: "product goes before pattern", e: Evidence{UserAgent: "mybot special crawler"}, agent: "mybot", by: "user_agent"},
+	// Padding does not hide a name from the gateway that the site will see.
+	{name: "too long", e: Evidence{UserAgent: "mybot/" + strings.Repeat("1", maxUserAgent)}, reason: ReasonUnidentified, detail: "longer than 4096"},
+	{name: "credential, too long", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: strings.Repeat("x ", maxUserAgent/2) + "mybot"}, reason: ReasonUnidentified},
+	{name: "just not too long", e: Evidence{UserAgent: strings.Repeat("x ", maxUserAgent/2-3) + "mybot"}, agent: "mybot", by: "user_agent"},
 	{name: "bot is not mybot", e: Evidence{UserAgent: "bot/1.0"}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "mybotx is not mybot", e: Evidence{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "fallback token is no name", e: Evidence{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},

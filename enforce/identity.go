@@ -9,7 +9,8 @@ import (
 
 // Evidence is what a request shows of its sender.
 type Evidence struct {
-	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing.
+	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Several
+	// User-Agent fields have to be joined by blanks: the site sees them all.
 	UserAgent          string
 	ProxyAuthorization string
 	// Source is the address of the client. The zero value is in no range.

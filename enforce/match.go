@@ -99,8 +99,8 @@ func (n named) pick(agents []*agent) *agent {
 
 // named finds whom the User-Agent names.
 func (id *Identifier) named(userAgent string) (n named) {
-	if userAgent == "" || len(userAgent) > maxUserAgent {
-		return named{}
+	if userAgent == "" {
+		return named{} // no pattern is for a missing field
 	}
 	if len(id.withGlobs) > 0 {
 		n.folded = lowerASCII(userAgent)

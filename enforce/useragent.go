@@ -51,9 +51,9 @@ func cutItem(s string) (item, rest string) {
 	return s, ""
 }
 
-// cutWord cuts a word off s: it ends at a blank or a comment.
+// cutWord cuts a word off s: it ends at a blank, a separator or a comment.
 func cutWord(s string) (word, rest string) {
-	if i := strings.IndexAny(s, " \t("); i >= 0 {
+	if i := strings.IndexAny(s, " \t;,("); i >= 0 {
 		return s[:i], s[i:]
 	}
 	return s, ""

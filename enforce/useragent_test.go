@@ -39,7 +39,7 @@ var productCases = []struct {
 	{"https://example.org/bot", nil},
 	{"(compatible; B/1)", []string{"B"}},
 	{"compatible; B/1", []string{"compatible", "B"}},
-	{"A,B", []string{"A"}},
+	{"A,B/1;C", []string{"A", "B", "C"}},
 	{"\x00\xff A", []string{"A"}},
 }
 
