@@ -191,8 +191,7 @@ var faults = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: tr
 
 // isReset tells whether a connection, or a stream of one, ended before its time.
 func isReset(err error) bool {
-	var stream streamError
-	if errors.As(err, &stream) {
+	if stream, ok := errors.AsType[streamError](err); ok {
 		return !faults[stream.Code]
 	}
 	for _, end := range []error{
@@ -222,11 +221,11 @@ func isTimeout(err error) bool {
 // clientKind finds the kind of an error that reading the client's body gave.
 func clientKind(err error) Kind {
 	var tooLarge *http.MaxBytesError
-	var stream streamError
+	_, reset := errors.AsType[streamError](err)
 	switch {
 	case errors.As(err, &tooLarge):
 		return KindClientTooLarge
-	case errors.Is(err, context.Canceled), errors.As(err, &stream), isReset(err):
+	case reset, errors.Is(err, context.Canceled), isReset(err):
 		return KindClientGone
 	case isTimeout(err):
 		return KindClientTimeout

@@ -246,7 +246,7 @@ func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) 
 	}
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
-		c.Close()
+		_ = c.Close()
 		return nil, errors.New("dialed connection is not TCP")
 	}
 	return tcp, nil

@@ -256,7 +256,7 @@ func TestInterleaveRFC8305(t *testing.T) {
 
 func TestPermittedIsBounded(t *testing.T) {
 	t.Parallel()
-	var many []netip.Addr
+	many := make([]netip.Addr, 0, 100)
 	for i := range 100 {
 		many = append(many, netip.AddrFrom4([4]byte{8, 8, 8, byte(i)}))
 	}

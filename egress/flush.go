@@ -43,7 +43,7 @@ func (f *flusher) fire() {
 	defer f.mu.Unlock()
 	if f.armed && !f.done {
 		f.armed = false
-		f.flush() // a failure shows in the next write
+		_ = f.flush() // a failure shows in the next write
 	}
 }
 

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -63,7 +64,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	if err != nil {
 		return x.fail(ctx, err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	res.Proto = resp.Proto
 	if err := x.acceptable(resp); err != nil {
 		return x.fail(ctx, err)
@@ -207,11 +208,10 @@ func (x *exchange) fail(ctx context.Context, err error) *Error {
 // classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or
 // the origin's.
 func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
-	if context.Cause(ctx) == errStalled {
-		return &Error{Kind: KindStalled, Err: errStalled}
-	}
-	if x.r.Context().Err() == context.Canceled {
-		return &Error{Kind: KindClientGone, Err: context.Cause(x.r.Context())}
+	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
+		return &Error{Kind: KindStalled, Err: cause}
+	} else if errors.Is(ctx.Err(), context.Canceled) { // by the server: nobody else has ended it yet
+		return &Error{Kind: KindClientGone, Err: cause}
 	}
 	if _, failed := x.body.state(); failed != nil {
 		return &Error{Kind: clientKind(failed), Err: failed}
@@ -228,7 +228,7 @@ func (x *exchange) account() {
 	n, _ := x.body.state()
 	x.res.BytesIn += n
 	if x.body != nil {
-		x.body.Close()
+		_ = x.body.Close()
 	}
 	if c, ok := x.conn.state(); ok {
 		x.res.Dialed, x.res.Reused = c.dialed, c.reused

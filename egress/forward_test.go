@@ -161,15 +161,18 @@ func TestForwardResponseHeader(t *testing.T) {
 	}
 }
 
-// pairs are the four ways in which client and origin can differ.
-func pairs(t *testing.T, h http.Handler, f func(t *testing.T, g *gateway, c *http.Client)) {
-	for _, p := range [][2]string{{"h1", "h1"}, {"h1", "h2"}, {"h2", "h1"}, {"h2", "h2"}} {
-		t.Run("client "+p[0]+" origin "+p[1], func(t *testing.T) {
-			t.Parallel()
-			g := startGateway(t, p[0], startServer(t, h, p[1]))
-			f(t, g, g.client(t))
-		})
-	}
+// pair is the protocol of the client and that of the origin.
+type pair struct{ client, origin string }
+
+// pairs are the four ways in which the two can differ.
+var pairs = []pair{{"h1", "h1"}, {"h1", "h2"}, {"h2", "h1"}, {"h2", "h2"}}
+
+func (p pair) String() string { return "client " + p.client + " origin " + p.origin }
+
+func (p pair) start(tb testing.TB, h http.Handler) (*gateway, *http.Client) {
+	tb.Helper()
+	g := startGateway(tb, p.client, startServer(tb, h, p.origin))
+	return g, g.client(tb)
 }
 
 func (g *gateway) result(t *testing.T) Result {
@@ -194,53 +197,61 @@ func TestForwardBodies(t *testing.T) {
 		}
 		io.Copy(w, r.Body)
 	})
-	pairs(t, echo, func(t *testing.T, g *gateway, c *http.Client) {
-		big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
-		tests := []struct {
-			method, query string
-			body          io.Reader
-			length        string
-			want          string
-		}{
-			{"GET", "", nil, "0", ""},
-			{"POST", "", nil, "0", ""},
-			{"POST", "", strings.NewReader("x"), "1", "x"},
-			{"PUT", "?length", strings.NewReader(big), itoa(len(big)), big},
-			{"PATCH", "", io.MultiReader(strings.NewReader(big)), "-1", big},
-			{"DELETE", "", strings.NewReader("x"), "1", "x"},
-			{"PROPFIND", "", strings.NewReader("x"), "1", "x"},
-		}
-		for i, tt := range tests {
-			resp := send(t, c, request(t, t.Context(), tt.method, g.URL+"/"+tt.query, tt.body))
-			if got := readAll(t, resp); got != tt.want {
-				t.Errorf("%d: %d octets came back, want %d", i, len(got), len(tt.want))
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, echo)
+			big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
+			tests := []struct {
+				method, query string
+				body          io.Reader
+				length        string
+				want          string
+			}{
+				{"GET", "", nil, "0", ""},
+				{"POST", "", nil, "0", ""},
+				{"POST", "", strings.NewReader("x"), "1", "x"},
+				{"PUT", "?length", strings.NewReader(big), itoa(len(big)), big},
+				{"PATCH", "", io.MultiReader(strings.NewReader(big)), "-1", big},
+				{"DELETE", "", strings.NewReader("x"), "1", "x"},
+				{"PROPFIND", "", strings.NewReader("x"), "1", "x"},
 			}
-			if got := resp.Header.Get("X-Length"); got != tt.length {
-				t.Errorf("%d: origin saw length %s, want %s", i, got, tt.length)
+			for i, tt := range tests {
+				resp := send(t, c, request(t, t.Context(), tt.method, g.URL+"/"+tt.query, tt.body))
+				if got := readAll(t, resp); got != tt.want {
+					t.Errorf("%d: %d octets came back, want %d", i, len(got), len(tt.want))
+				}
+				if got := resp.Header.Get("X-Length"); got != tt.length {
+					t.Errorf("%d: origin saw length %s, want %s", i, got, tt.length)
+				}
+				if got := resp.Header.Get("X-Method"); got != tt.method {
+					t.Errorf("%d: origin saw %s, want %s", i, got, tt.method)
+				}
+				res := g.result(t)
+				if res.Err != nil || res.Status != 200 || res.BytesIn != int64(len(tt.want)) || res.BytesOut != int64(len(tt.want)) {
+					t.Errorf("%d: result %+v", i, res)
+				}
+				if !res.Dialed.Addr.IsValid() || res.Reused != (i > 0) || res.Reused != (res.Dialed.Connect == 0) {
+					t.Errorf("%d: connection %+v, reused %v", i, res.Dialed, res.Reused)
+				}
 			}
-			if got := resp.Header.Get("X-Method"); got != tt.method {
-				t.Errorf("%d: origin saw %s, want %s", i, got, tt.method)
-			}
-			res := g.result(t)
-			if res.Err != nil || res.Status != 200 || res.BytesIn != int64(len(tt.want)) || res.BytesOut != int64(len(tt.want)) {
-				t.Errorf("%d: result %+v", i, res)
-			}
-			if !res.Dialed.Addr.IsValid() || res.Reused != (i > 0) || res.Reused != (res.Dialed.Connect == 0) {
-				t.Errorf("%d: connection %+v, reused %v", i, res.Dialed, res.Reused)
-			}
-		}
-	})
+		})
+	}
 }
 
 func TestForwardHead(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1234") })
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		resp := send(t, c, request(t, t.Context(), "HEAD", g.URL, nil))
-		if body := readAll(t, resp); body != "" || resp.ContentLength != 1234 {
-			t.Errorf("length %d, body %q", resp.ContentLength, body)
-		}
-	})
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			resp := send(t, c, request(t, t.Context(), "HEAD", g.URL, nil))
+			if body := readAll(t, resp); body != "" || resp.ContentLength != 1234 {
+				t.Errorf("length %d, body %q", resp.ContentLength, body)
+			}
+		})
+	}
 }
 
 func TestForwardStatuses(t *testing.T) {
@@ -251,17 +262,21 @@ func TestForwardStatuses(t *testing.T) {
 		w.Header().Set("Location", "/elsewhere")
 		w.WriteHeader(code)
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		for _, code := range []int{200, 204, 206, 299, 301, 304, 401, 403, 404, 418, 429, 451, 500, 503, 599, 999} {
-			resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/"+itoa(code), nil))
-			if readAll(t, resp); resp.StatusCode != code {
-				t.Errorf("status %d came as %d", code, resp.StatusCode)
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			for _, code := range []int{200, 204, 206, 299, 301, 304, 401, 403, 404, 418, 429, 451, 500, 503, 599, 999} {
+				resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/"+itoa(code), nil))
+				if readAll(t, resp); resp.StatusCode != code {
+					t.Errorf("status %d came as %d", code, resp.StatusCode)
+				}
+				if res := g.result(t); res.Status != code || res.Err != nil {
+					t.Errorf("result %+v, want status %d", res, code)
+				}
 			}
-			if res := g.result(t); res.Status != code || res.Err != nil {
-				t.Errorf("result %+v, want status %d", res, code)
-			}
-		}
-	})
+		})
+	}
 }
 
 func TestForwardRequestTrailers(t *testing.T) {
@@ -271,24 +286,28 @@ func TestForwardRequestTrailers(t *testing.T) {
 		keys := slices.Sorted(maps.Keys(r.Trailer))
 		fmt.Fprintf(w, "%s %s %v", body, r.Trailer.Get("X-Sum"), keys)
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		for _, length := range []int64{-1, 4} {
-			r := request(t, t.Context(), "POST", g.URL, nil)
-			r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil}
-			r.ContentLength = length
-			if g.TLS == nil {
-				r.ContentLength = -1 // HTTP/1.1 has trailers behind chunks only
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			for _, length := range []int64{-1, 4} {
+				r := request(t, t.Context(), "POST", g.URL, nil)
+				r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil}
+				r.ContentLength = length
+				if g.TLS == nil {
+					r.ContentLength = -1 // HTTP/1.1 has trailers behind chunks only
+				}
+				r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
+					r.Trailer["X-Sum"] = []string{"42"}
+					r.Trailer["X-Forwarded-For"] = []string{"10.0.0.1"}
+					return 0, io.EOF
+				})))
+				if got, want := readAll(t, send(t, c, r)), "body 42 [X-Sum]"; got != want {
+					t.Errorf("length %d: origin saw %q, want %q", length, got, want)
+				}
 			}
-			r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
-				r.Trailer["X-Sum"] = []string{"42"}
-				r.Trailer["X-Forwarded-For"] = []string{"10.0.0.1"}
-				return 0, io.EOF
-			})))
-			if got, want := readAll(t, send(t, c, r)), "body 42 [X-Sum]"; got != want {
-				t.Errorf("length %d: origin saw %q, want %q", length, got, want)
-			}
-		}
-	})
+		})
+	}
 }
 
 type readerFunc func([]byte) (int, error)
@@ -317,27 +336,31 @@ func TestForwardResponseTrailers(t *testing.T) {
 			w.Header().Set(http.TrailerPrefix+"Crawlgate-Late", "forged")
 		}
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		long := strings.Repeat("x", 100<<10)
-		for _, body := range []string{"", "short", long} {
-			for _, q := range []string{"announced", "announced&length", "late", "announced&late"} {
-				resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/?"+q+"&body="+body, nil))
-				if got := readAll(t, resp); got != body {
-					t.Fatalf("%s: body of %d octets came as %d", q, len(body), len(got))
-				}
-				want := http.Header{}
-				if strings.Contains(q, "announced") {
-					want["X-Sum"] = []string{"42"}
-				}
-				if strings.Contains(q, "late") {
-					want["X-Late"] = []string{"43"}
-				}
-				if !maps.EqualFunc(resp.Trailer, want, slices.Equal) {
-					t.Errorf("%s, %d octets: trailers %v, want %v", q, len(body), resp.Trailer, want)
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			long := strings.Repeat("x", 100<<10)
+			for _, body := range []string{"", "short", long} {
+				for _, q := range []string{"announced", "announced&length", "late", "announced&late"} {
+					resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/?"+q+"&body="+body, nil))
+					if got := readAll(t, resp); got != body {
+						t.Fatalf("%s: body of %d octets came as %d", q, len(body), len(got))
+					}
+					want := http.Header{}
+					if strings.Contains(q, "announced") {
+						want["X-Sum"] = []string{"42"}
+					}
+					if strings.Contains(q, "late") {
+						want["X-Late"] = []string{"43"}
+					}
+					if !maps.EqualFunc(resp.Trailer, want, slices.Equal) {
+						t.Errorf("%s, %d octets: trailers %v, want %v", q, len(body), resp.Trailer, want)
+					}
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 func TestForwardInterim(t *testing.T) {
@@ -350,22 +373,26 @@ func TestForwardInterim(t *testing.T) {
 		w.WriteHeader(http.StatusProcessing)
 		w.WriteHeader(http.StatusOK)
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		var got []string
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-				got = append(got, fmt.Sprint(code, h.Get("Link"), len(h)))
-				return nil
-			},
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			var got []string
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+					got = append(got, fmt.Sprint(code, h.Get("Link"), len(h)))
+					return nil
+				},
+			})
+			resp := send(t, c, request(t, ctx, "GET", g.URL, nil))
+			if want := []string{"103</a.css>; rel=preload1", "1020"}; !slices.Equal(got, want) {
+				t.Errorf("interim responses %q, want %q", got, want)
+			}
+			if resp.Header.Get("X-Preset") != "kept" || resp.Header.Get("Link") != "" {
+				t.Errorf("final header %v", resp.Header)
+			}
 		})
-		resp := send(t, c, request(t, ctx, "GET", g.URL, nil))
-		if want := []string{"103</a.css>; rel=preload1", "1020"}; !slices.Equal(got, want) {
-			t.Errorf("interim responses %q, want %q", got, want)
-		}
-		if resp.Header.Get("X-Preset") != "kept" || resp.Header.Get("Link") != "" {
-			t.Errorf("final header %v", resp.Header)
-		}
-	})
+	}
 }
 
 func TestForwardInterimEndless(t *testing.T) {
@@ -415,21 +442,25 @@ func TestForwardExpectAccepted(t *testing.T) {
 		w.Header().Set("X-Expect", r.Header.Get("Expect"))
 		io.Copy(w, r.Body)
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // only a 100 brings the body
-		hundreds := 0
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { hundreds++ }})
-		r := request(t, ctx, "POST", g.URL, strings.NewReader("body"))
-		r.Header.Set("Expect", "100-continue")
-		resp := send(t, c, r)
-		if got := readAll(t, resp); got != "body" || hundreds != 1 {
-			t.Errorf("got %q after %d 100s", got, hundreds)
-		}
-		// Go's HTTP/2 server keeps the field to itself and asks for the body when it is read.
-		if res := g.result(t); g.TLS == nil && res.Proto == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
-			t.Error("the expectation did not reach the origin")
-		}
-	})
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // only a 100 brings the body
+			hundreds := 0
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { hundreds++ }})
+			r := request(t, ctx, "POST", g.URL, strings.NewReader("body"))
+			r.Header.Set("Expect", "100-continue")
+			resp := send(t, c, r)
+			if got := readAll(t, resp); got != "body" || hundreds != 1 {
+				t.Errorf("got %q after %d 100s", got, hundreds)
+			}
+			// Go's HTTP/2 server keeps the field to itself and asks for the body when it is read.
+			if res := g.result(t); g.TLS == nil && res.Proto == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
+				t.Error("the expectation did not reach the origin")
+			}
+		})
+	}
 }
 
 // wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then does not know any more that the client
@@ -541,23 +572,27 @@ func TestForwardStreams(t *testing.T) {
 			}
 		}
 	})
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		for _, path := range []string{"/unknown", "/known", "/events"} {
-			pr, pw := io.Pipe()
-			resp := send(t, c, request(t, t.Context(), "POST", g.URL+path, pr))
-			for _, part := range []string{"ab", "cd", "ef"} {
-				io.WriteString(pw, part)
-				buf := make([]byte, 2)
-				if _, err := io.ReadFull(resp.Body, buf); err != nil || string(buf) != part {
-					t.Fatalf("%s: got %q, %v, want %q", path, buf, err, part)
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			for _, path := range []string{"/unknown", "/known", "/events"} {
+				pr, pw := io.Pipe()
+				resp := send(t, c, request(t, t.Context(), "POST", g.URL+path, pr))
+				for _, part := range []string{"ab", "cd", "ef"} {
+					io.WriteString(pw, part)
+					buf := make([]byte, 2)
+					if _, err := io.ReadFull(resp.Body, buf); err != nil || string(buf) != part {
+						t.Fatalf("%s: got %q, %v, want %q", path, buf, err, part)
+					}
+				}
+				pw.Close()
+				if rest := readAll(t, resp); rest != "" {
+					t.Errorf("%s: %q at the end", path, rest)
 				}
 			}
-			pw.Close()
-			if rest := readAll(t, resp); rest != "" {
-				t.Errorf("%s: %q at the end", path, rest)
-			}
-		}
-	})
+		})
+	}
 }
 
 // TestForwardCancel: the client's leaving reaches the origin, before and during the response.
@@ -574,9 +609,8 @@ func TestForwardCancel(t *testing.T) {
 		<-r.Context().Done()
 		left <- struct{}{}
 	})
-	for _, p := range [][2]string{{"h1", "h1"}, {"h1", "h2"}, {"h2", "h1"}, {"h2", "h2"}} {
-		g := startGateway(t, p[0], startServer(t, h, p[1]))
-		c := g.client(t)
+	for _, p := range pairs {
+		g, c := p.start(t, h)
 		for _, path := range []string{"/silent", "/begun"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
@@ -873,7 +907,7 @@ func TestForwardWebSocket(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} { // an origin that could speak HTTP/2 is asked over HTTP/1.1
 		origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !isWebSocket(r.Header) || r.Header.Get("Sec-Websocket-Key") != "k" || r.Header.Get("X-Forwarded-For") != "" {
+			if !isWebSocket(r.Header) || r.Header.Get("Sec-WebSocket-Key") != "k" || r.Header.Get("X-Forwarded-For") != "" {
 				http.Error(w, "not an upgrade", http.StatusBadRequest)
 				return
 			}
@@ -962,16 +996,20 @@ func TestForwardOtherUpgrades(t *testing.T) {
 func TestForwardKeepsConnections(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
-	pairs(t, h, func(t *testing.T, g *gateway, c *http.Client) {
-		for i := range 5 {
-			reused := false
-			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
-			readAll(t, send(t, c, request(t, ctx, "POST", g.URL, strings.NewReader("x"))))
-			if res := g.result(t); res.Reused != (i > 0) || reused != (i > 0) {
-				t.Errorf("request %d: client reused %v, gateway reused %v", i, reused, res.Reused)
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			for i := range 5 {
+				reused := false
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+				readAll(t, send(t, c, request(t, ctx, "POST", g.URL, strings.NewReader("x"))))
+				if res := g.result(t); res.Reused != (i > 0) || reused != (i > 0) {
+					t.Errorf("request %d: client reused %v, gateway reused %v", i, reused, res.Reused)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // TestErrorUnwraps: what the transport said can still be asked about.

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 }
 
 // startServer serves h over HTTP/1.1, or over TLS with HTTP/2 and HTTP/1.1.
-func startServer(t testing.TB, h http.Handler, proto string) *httptest.Server {
-	t.Helper()
+func startServer(tb testing.TB, h http.Handler, proto string) *httptest.Server {
+	tb.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Config.ConnContext = WithConn
@@ -47,9 +47,9 @@ func startServer(t testing.TB, h http.Handler, proto string) *httptest.Server {
 		s.EnableHTTP2 = true
 		s.StartTLS()
 	default:
-		t.Fatalf("unknown protocol %q", proto)
+		tb.Fatalf("unknown protocol %q", proto)
 	}
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	return s
 }
 
@@ -64,16 +64,16 @@ func certPool(servers ...*httptest.Server) *x509.CertPool {
 	return pool
 }
 
-func newTestTransport(t testing.TB, c TransportConfig) *Transport {
-	t.Helper()
+func newTestTransport(tb testing.TB, c TransportConfig) *Transport {
+	tb.Helper()
 	if c.Dialer == nil {
 		c.Dialer = &Dialer{Guard: loopbackGuard()}
 	}
 	tr, err := NewTransport(c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(tr.CloseIdleConnections)
+	tb.Cleanup(tr.CloseIdleConnections)
 	return tr
 }
 
@@ -86,15 +86,15 @@ type gateway struct {
 
 // startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to origin, which lets clients
 // speak HTTP/2 to it as well.
-func startGateway(t testing.TB, proto string, origin *httptest.Server) *gateway {
-	t.Helper()
+func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway {
+	tb.Helper()
 	g := &gateway{results: make(chan Result, 100)}
 	g.forwarder = &Forwarder{
-		Transport:    newTestTransport(t, TransportConfig{RootCAs: certPool(origin)}),
+		Transport:    newTestTransport(tb, TransportConfig{RootCAs: certPool(origin)}),
 		Name:         "crawlgate",
 		HeaderPrefix: "Crawlgate-",
 	}
-	g.Server = startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target := r.URL
 		if !target.IsAbs() {
 			base, err := url.Parse(origin.URL)
@@ -124,37 +124,40 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 }
 
 // client speaks to the gateway as if it were the origin.
-func (g *gateway) client(t testing.TB) *http.Client {
-	t.Helper()
+func (g *gateway) client(tb testing.TB) *http.Client {
+	tb.Helper()
 	tr := &http.Transport{
 		DisableCompression:  true,
 		ForceAttemptHTTP2:   g.TLS != nil,
 		TLSClientConfig:     &tls.Config{RootCAs: certPool(g.Server), MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost: 64,
 	}
-	t.Cleanup(tr.CloseIdleConnections)
+	tb.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // raw opens a connection to the gateway on which a test speaks HTTP/1.1 by hand.
-func (g *gateway) raw(t testing.TB) (net.Conn, *bufio.Reader) { return rawConn(t, g.Server) }
+func (g *gateway) raw(tb testing.TB) (net.Conn, *bufio.Reader) {
+	tb.Helper()
+	return rawConn(tb, g.Server)
+}
 
-func rawConn(t testing.TB, s *httptest.Server) (net.Conn, *bufio.Reader) {
-	t.Helper()
+func rawConn(tb testing.TB, s *httptest.Server) (net.Conn, *bufio.Reader) {
+	tb.Helper()
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	tb.Cleanup(func() { c.Close() })
 	return c, bufio.NewReader(c)
 }
 
 // rawOrigin accepts connections one by one and hands each to serve, which speaks by hand.
-func rawOrigin(t testing.TB, serve func(net.Conn, *bufio.Reader)) *httptest.Server {
-	t.Helper()
+func rawOrigin(tb testing.TB, serve func(net.Conn, *bufio.Reader)) *httptest.Server {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var open sync.WaitGroup
 	open.Go(func() {
@@ -169,7 +172,7 @@ func rawOrigin(t testing.TB, serve func(net.Conn, *bufio.Reader)) *httptest.Serv
 			})
 		}
 	})
-	t.Cleanup(func() { l.Close(); open.Wait() })
+	tb.Cleanup(func() { l.Close(); open.Wait() })
 	return &httptest.Server{URL: "http://" + l.Addr().String(), Listener: l, Config: &http.Server{}}
 }
 
@@ -183,52 +186,52 @@ func skipHead(br *bufio.Reader) error {
 	}
 }
 
-func mustURL(t testing.TB, s string) *url.URL {
-	t.Helper()
+func mustURL(tb testing.TB, s string) *url.URL {
+	tb.Helper()
 	u, err := url.Parse(s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return u
 }
 
-func portOf(t testing.TB, s *httptest.Server) uint16 {
-	t.Helper()
+func portOf(tb testing.TB, s *httptest.Server) uint16 {
+	tb.Helper()
 	return netip.MustParseAddrPort(s.Listener.Addr().String()).Port()
 }
 
-func readAll(t testing.TB, resp *http.Response) string {
-	t.Helper()
+func readAll(tb testing.TB, resp *http.Response) string {
+	tb.Helper()
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("reading the body: %v", err)
+		tb.Fatalf("reading the body: %v", err)
 	}
 	return string(b)
 }
 
-func send(t testing.TB, c *http.Client, r *http.Request) *http.Response {
-	t.Helper()
+func send(tb testing.TB, c *http.Client, r *http.Request) *http.Response {
+	tb.Helper()
 	resp, err := c.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { resp.Body.Close() })
+	tb.Cleanup(func() { resp.Body.Close() })
 	return resp
 }
 
-func request(t testing.TB, ctx context.Context, method, u string, body io.Reader) *http.Request {
-	t.Helper()
+func request(tb testing.TB, ctx context.Context, method, u string, body io.Reader) *http.Request {
+	tb.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, u, body)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
 
 func itoa[T ~int | ~uint16 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-func proxyAddr(t testing.TB, s *httptest.Server) netip.AddrPort {
-	t.Helper()
+func proxyAddr(tb testing.TB, s *httptest.Server) netip.AddrPort {
+	tb.Helper()
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }

@@ -37,11 +37,11 @@ type Hello struct {
 }
 
 // ParseClientHello reads a ClientHello from the beginning of a TLS connection, where it may be spread over several
-// records. [io.ErrUnexpectedEOF] itself, not wrapped, says that b is the beginning of one and more is needed; that is never
+// records. [io.ErrUnexpectedEOF] says that b is the beginning of one and more is needed; that is never
 // the answer for more than 64 KiB.
 func ParseClientHello(b []byte) (Hello, error) {
 	message, err := helloMessage(b)
-	if err == io.ErrUnexpectedEOF && len(b) > 2*maxHello {
+	if errors.Is(err, io.ErrUnexpectedEOF) && len(b) > 2*maxHello {
 		err = errLongHello // a client that cuts its hello into crumbs
 	}
 	if err != nil {

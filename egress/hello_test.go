@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -11,8 +12,8 @@ import (
 )
 
 // captureHello gives the octets that crypto/tls begins with.
-func captureHello(t testing.TB, c *tls.Config) []byte {
-	t.Helper()
+func captureHello(tb testing.TB, c *tls.Config) []byte {
+	tb.Helper()
 	client, server := net.Pipe()
 	c.InsecureSkipVerify = true
 	done := make(chan struct{})
@@ -20,17 +21,17 @@ func captureHello(t testing.TB, c *tls.Config) []byte {
 		defer close(done)
 		tls.Client(client, c).Handshake()
 	}()
-	header := make([]byte, recordHeaderSize)
-	if _, err := io.ReadFull(server, header); err != nil {
-		t.Fatal(err)
+	var header [recordHeaderSize]byte
+	if _, err := io.ReadFull(server, header[:]); err != nil {
+		tb.Fatal(err)
 	}
 	body := make([]byte, binary.BigEndian.Uint16(header[3:]))
 	if _, err := io.ReadFull(server, body); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	server.Close()
 	<-done
-	return append(header, body...)
+	return append(header[:], body...)
 }
 
 // split puts the handshake message of one record into records of size octets.
@@ -68,7 +69,7 @@ func TestParseClientHello(t *testing.T) {
 			}
 		}
 		for n := range whole {
-			if _, err := ParseClientHello(whole[:n]); err != io.ErrUnexpectedEOF {
+			if _, err := ParseClientHello(whole[:n]); !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s cut at %d: %v, want more to be asked for", tt.name, n, err)
 			}
 		}
@@ -95,13 +96,13 @@ func TestParseClientHelloRefuses(t *testing.T) {
 		}(),
 	}
 	for name, octets := range tests {
-		if got, err := ParseClientHello(octets); err == nil || err == io.ErrUnexpectedEOF {
+		if got, err := ParseClientHello(octets); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 	crumbs := bytes.Repeat([]byte{22, 3, 1, 0, 1, 1}, 12000)
 	crumbs = append([]byte{22, 3, 1, 0, 4, 1, 0, 0x7f, 0xfc}, crumbs...)
-	if _, err := ParseClientHello(crumbs[:2*maxHello+1]); err == io.ErrUnexpectedEOF {
+	if _, err := ParseClientHello(crumbs[:2*maxHello+1]); errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error("more is asked for after 64 KiB")
 	}
 }
@@ -139,7 +140,7 @@ func FuzzParseClientHello(f *testing.F) {
 	f.Add([]byte{22, 3, 1, 0, 4, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := ParseClientHello(b)
-		if err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
 			if len(b) > 2*maxHello {
 				t.Fatal("asks for more without end")
 			}

@@ -35,12 +35,12 @@ func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 		return nil, fmt.Errorf("taking over the client's connection: %w", err)
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("freeing the client's connection from its deadline: %w", err)
 	}
 	early := make([]byte, rw.Reader.Buffered())
 	if _, err := io.ReadFull(rw.Reader, early); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("taking over what the server has read: %w", err)
 	}
 	half := any(conn)

@@ -136,7 +136,7 @@ func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) err
 // for the passage's host by SNI or for none. A handshake that fails gives a [*HandshakeError].
 func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error {
 	if s.tls == nil {
-		t.Close()
+		_ = t.Close()
 		return errors.New("intercepting TLS: no authority is configured")
 	}
 	p.Scheme = "https"
@@ -145,14 +145,14 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error
 	bounded, cancel := context.WithTimeout(ctx, s.handshake)
 	defer cancel()
 	if err := secure.HandshakeContext(bounded); err != nil {
-		t.Close()
+		_ = t.Close()
 		return &HandshakeError{Reason: handshakeReason(in, err), ServerName: in.serverName, Err: err}
 	}
 	return s.serve(ctx, t, secure)
 }
 
 func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error {
-	defer t.Close()
+	defer func() { _ = t.Close() }()
 	if !s.listener.offer(conn) {
 		return http.ErrServerClosed
 	}
@@ -160,7 +160,7 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 	case <-t.Done():
 		return nil
 	case <-ctx.Done():
-		if cause := context.Cause(ctx); cause != context.Canceled {
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return fmt.Errorf("serving a tunnel: %w", cause)
 		}
 		return nil // how a client's closing of its HTTP/2 stream shows
@@ -172,7 +172,7 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 func (s *Interceptor) Shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {
-		s.server.Close()
+		_ = s.server.Close()
 		err = fmt.Errorf("ending intercepted connections: %w", err)
 	}
 	<-s.served

@@ -42,18 +42,18 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %v %v", r.Method, r.RequestURI, r.Proto, r.RemoteAddr == p.Outer.RemoteAddr, p.Value)
 }
 
-func startIntercepting(t testing.TB, proto string, h http.HandlerFunc) *intercepting {
-	t.Helper()
-	a := newAuthority(t)
-	m := newTestMinter(t, MinterConfig{Issuer: a})
+func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *intercepting {
+	tb.Helper()
+	a := newAuthority(tb)
+	m := newTestMinter(tb, MinterConfig{Issuer: a})
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
 	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h, Minter: m, HandshakeTimeout: 5 * time.Second})
-	g.Server = startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
-	t.Cleanup(func() {
+	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := g.Interceptor.Shutdown(ctx); err != nil {
-			t.Error(err)
+		if err := g.Shutdown(ctx); err != nil {
+			tb.Error(err)
 		}
 	})
 	return g
@@ -88,27 +88,27 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 }
 
 // dial opens a tunnel to an authority.
-func (g *intercepting) dial(t testing.TB, authority string) halfConn {
-	t.Helper()
-	resp, c := connect(t, g.Server, authority)
+func (g *intercepting) dial(tb testing.TB, authority string) halfConn {
+	tb.Helper()
+	resp, c := connect(tb, g.Server, authority)
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("CONNECT %s: %s", authority, resp.Status)
+		tb.Fatalf("CONNECT %s: %s", authority, resp.Status)
 	}
 	return c
 }
 
 // client is an HTTP client whose connections are TLS inside tunnels through the gateway.
-func (g *intercepting) client(t testing.TB, c *tls.Config) *http.Client {
-	t.Helper()
+func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
+	tb.Helper()
 	c.RootCAs = g.authority.pool()
 	tr := &http.Transport{
 		TLSClientConfig:   c,
 		ForceAttemptHTTP2: c.NextProtos == nil,
 		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
-			return &duplex{g.dial(t, addr)}, nil
+			return &duplex{g.dial(tb, addr)}, nil //nolint:contextcheck // a tunnel outlives the request that it was opened for
 		},
 	}
-	t.Cleanup(tr.CloseIdleConnections)
+	tb.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }
 
@@ -407,7 +407,7 @@ func TestInterceptForwards(t *testing.T) {
 				t.Errorf("%s: %+v", what, res)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			resp = send(t, c, request(t, ctx, "GET", "https://"+authority+"/hang", nil))
+			send(t, c, request(t, ctx, "GET", "https://"+authority+"/hang", nil))
 			<-came
 			cancel()
 			<-left
@@ -465,13 +465,13 @@ func TestInterceptShutdown(t *testing.T) {
 	}()
 	<-begun
 	ended := make(chan error, 1)
-	go func() { ended <- g.Interceptor.Shutdown(context.Background()) }()
+	go func() { ended <- g.Shutdown(context.Background()) }()
 	if err := <-g.ended; err != nil {
 		t.Errorf("the idle tunnel ended with %v", err)
 	}
 	c := g.dial(t, "late.example:80")
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: late.example\r\n\r\n")
-	if err := <-g.ended; err != http.ErrServerClosed {
+	if err := <-g.ended; !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("a late tunnel ended with %v", err)
 	}
 	close(finish)
@@ -493,7 +493,7 @@ func TestInterceptShutdownIsBounded(t *testing.T) {
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Interceptor.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+	if err := g.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 	<-g.ended

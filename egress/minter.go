@@ -102,16 +102,16 @@ func NewMinter(c MinterConfig) (*Minter, error) {
 // Certificate gives the certificate for host, a name in lower case (punycode) or an IP address without brackets. It is
 // made once for all who ask at the same time, and again when two thirds of its life are over or the issuer has changed.
 func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
-	chain, signer, err := m.authority()
-	if err != nil {
-		return nil, fmt.Errorf("minting for %s: %w", host, err)
+	var issuer []byte
+	if chain := m.issuer.Chain(); len(chain) > 0 {
+		issuer = chain[0].Raw
 	}
-	l, mine := m.claim(host, chain[0])
+	l, mine := m.claim(host, issuer)
 	if !mine {
 		<-l.ready
 		return l.cert, l.err
 	}
-	l.cert, l.renew, l.err = m.mint(host, chain, signer)
+	l.cert, l.renew, l.err = m.mint(host)
 	if l.err != nil {
 		l.err = fmt.Errorf("minting for %s: %w", host, l.err)
 		m.forget(l)
@@ -146,12 +146,13 @@ func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 }
 
 // claim finds the leaf of a host, or begins one, which the caller must then make.
-func (m *Minter) claim(host string, issuer *x509.Certificate) (l *leaf, mine bool) {
+// Leaves of another issuer than the one given are dropped.
+func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !bytes.Equal(m.origin, issuer.Raw) {
-		m.origin = issuer.Raw
+	if !bytes.Equal(m.origin, issuer) {
+		m.origin = issuer
 		clear(m.leaves)
 		m.recent.Init()
 	}
@@ -202,7 +203,11 @@ func (l *leaf) isReady() bool {
 }
 
 // mint makes a certificate. renew is when another is due.
-func (m *Minter) mint(host string, chain []*x509.Certificate, signer crypto.Signer) (cert *tls.Certificate, renew time.Time, err error) {
+func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err error) {
+	chain, signer, err := m.authority()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	now := m.now()
 	from, until := now.Add(-leafBackdate), now.Add(m.lifetime)
 	if issuer := chain[0]; from.Before(issuer.NotBefore) {

@@ -34,11 +34,11 @@ type authority struct {
 	asked atomic.Int32
 }
 
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
+func newAuthority(tb testing.TB) *authority {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	a := &authority{rootKey: key}
 	template := &x509.Certificate{
@@ -46,32 +46,32 @@ func newAuthority(t testing.TB) *authority {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLen: 1,
 	}
-	a.root = sign(t, template, template, key.Public(), key)
-	a.renew(t, time.Now().Add(-time.Minute), time.Now().Add(7*24*time.Hour))
+	a.root = sign(tb, template, template, key.Public(), key)
+	a.renew(tb, time.Now().Add(-time.Minute), time.Now().Add(7*24*time.Hour))
 	return a
 }
 
-func sign(t testing.TB, template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) *x509.Certificate {
-	t.Helper()
+func sign(tb testing.TB, template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) *x509.Certificate {
+	tb.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c, err := x509.ParseCertificate(der)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
 
 // renew replaces the intermediate.
-func (a *authority) renew(t testing.TB, from, until time.Time) {
-	t.Helper()
+func (a *authority) renew(tb testing.TB, from, until time.Time) {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	c := sign(t, &x509.Certificate{
+	c := sign(tb, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "intermediate"},
 		NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLenZero: true,
 	}, a.root, key.Public(), a.rootKey)
@@ -102,31 +102,31 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-func newTestMinter(t testing.TB, c MinterConfig) *Minter {
-	t.Helper()
+func newTestMinter(tb testing.TB, c MinterConfig) *Minter {
+	tb.Helper()
 	m, err := NewMinter(c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
 
-func leafCert(t testing.TB, c *tls.Certificate) *x509.Certificate {
-	t.Helper()
+func leafCert(tb testing.TB, c *tls.Certificate) *x509.Certificate {
+	tb.Helper()
 	l, err := x509.ParseCertificate(c.Certificate[0])
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
 
-func mint(t testing.TB, m *Minter, host string) *x509.Certificate {
-	t.Helper()
+func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
+	tb.Helper()
 	c, err := m.Certificate(host)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return leafCert(t, c)
+	return leafCert(tb, c)
 }
 
 // TestMinterLeaves: a leaf verifies for its host and no other, as a server's, up to the root, RFC 5280 and RFC 6125.

@@ -96,10 +96,8 @@ func splitList(v string) ([]string, bool) {
 // memberName gives the token or string that a list member begins with.
 func memberName(m string) string {
 	if s, ok := strings.CutPrefix(m, `"`); ok {
-		if end := strings.IndexByte(s, '"'); end >= 0 {
-			return strings.ReplaceAll(s[:end], `\`, "")
-		}
-		return s
+		name, _, _ := strings.Cut(s, `"`)
+		return name
 	}
 	if end := strings.IndexAny(m, "; \t"); end >= 0 {
 		return m[:end]

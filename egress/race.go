@@ -97,7 +97,7 @@ func race(ctx context.Context, targets []netip.AddrPort, attempt attemptFunc) (*
 func closeLosers(results <-chan attemptResult, pending int) {
 	for range pending {
 		if r := <-results; r.conn != nil {
-			r.conn.Close()
+			_ = r.conn.Close()
 		}
 	}
 }

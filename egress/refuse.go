@@ -2,6 +2,7 @@ package egress
 
 import (
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -50,7 +51,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 		refusePlain(w, a)
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	h := a.Header.Clone()
 	if h == nil {
 		h = make(http.Header, 4)
@@ -69,9 +70,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 
 func refusePlain(w http.ResponseWriter, a Refusal) {
 	h := w.Header()
-	for name, values := range a.Header {
-		h[name] = values
-	}
+	maps.Copy(h, a.Header)
 	a.complete(h)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body) // a client that has left needs no answer

@@ -19,7 +19,8 @@ type Traffic struct {
 // ErrIdle ends a relay through which nothing has passed for too long.
 var ErrIdle = errors.New("idle for too long")
 
-// sipSize is what an idle direction of a relay holds on to. Only a direction that fills it borrows a large buffer.
+// sipSize is what an idle direction of a relay holds on to. Only a direction that fills it borrows a large buffer, for
+// as long as it fills that.
 const sipSize = 1 << 10
 
 // relay copies octets both ways until both directions have ended, and closes both ends. The end of one direction is
@@ -62,8 +63,7 @@ func (r *relaying) end(reason error) {
 	}
 	r.ended, r.err = true, reason
 	r.timer.Stop()
-	r.client.Close()
-	r.origin.Close()
+	_, _ = r.client.Close(), r.origin.Close()
 }
 
 func (r *relaying) watch(idle time.Duration) {
@@ -119,7 +119,7 @@ func (r *relaying) copy(dst io.Writer, src io.Reader, fromClient bool) int64 {
 		case large == nil && n == len(buf):
 			large = getBuffer()
 			buf = large[:]
-		case large != nil && n < sipSize:
+		case large != nil && n < len(buf):
 			putBuffer(large)
 			large, buf = nil, sip[:]
 		}

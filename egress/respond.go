@@ -158,5 +158,5 @@ func (x *exchange) reset() {
 		}
 		c = inner.NetConn()
 	}
-	conn.Close()
+	_ = conn.Close()
 }

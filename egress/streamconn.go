@@ -128,7 +128,7 @@ func (c *streamConn) Write(p []byte) (int, error) {
 	}
 	if !limit.IsZero() { // the stream is told only while it writes: one that runs out resets it
 		_ = c.rc.SetWriteDeadline(limit)
-		defer c.rc.SetWriteDeadline(time.Time{})
+		defer func() { _ = c.rc.SetWriteDeadline(time.Time{}) }()
 	}
 	n, err := c.w.Write(p)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *streamConn) Write(p []byte) (int, error) {
 func (c *streamConn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		c.body.Close()
+		_ = c.body.Close()
 		<-c.pumped
 		if !c.writing.TryLock() {
 			_ = c.rc.SetWriteDeadline(time.Unix(1, 0)) // resets the stream, which frees the write

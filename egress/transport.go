@@ -148,7 +148,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := up.roundTrip(r)
 	if err != nil && r.Body != nil {
-		r.Body.Close() // the contract of RoundTripper; closing twice does no harm
+		_ = r.Body.Close() // the contract of RoundTripper; closing twice does no harm
 	}
 	return resp, err
 }

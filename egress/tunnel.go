@@ -42,7 +42,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 		return nil, fmt.Errorf("accepting CONNECT: %w", err)
 	}
 	if err := writeHead(conn, "200 Connection established", nil); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("accepting CONNECT: %w", err)
 	}
 	w.WriteHeader(http.StatusOK)
@@ -152,7 +152,7 @@ func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error
 	err := t.lookAhead(ctx, 1, timeout)
 	if len(t.ahead) == 0 {
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return FirstClosed, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return FirstSilent, nil
@@ -176,7 +176,7 @@ func (t *Tunnel) ClientHello(ctx context.Context, timeout time.Duration) (Hello,
 	deadline := time.Now().Add(timeout)
 	for {
 		hello, err := ParseClientHello(t.ahead)
-		if err != io.ErrUnexpectedEOF {
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			return hello, err
 		}
 		if err := t.lookAhead(ctx, len(t.ahead)+1, time.Until(deadline)); err != nil {
@@ -193,7 +193,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	if timeout <= 0 {
 		return os.ErrDeadlineExceeded
 	}
-	stop := context.AfterFunc(ctx, func() { t.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 	defer stop()
 	if err := t.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return fmt.Errorf("bounding a read: %w", err)

@@ -22,16 +22,16 @@ type halfConn interface {
 }
 
 // connect opens a CONNECT through a gateway by HTTP/1.1 or HTTP/2.
-func connect(t testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
-	t.Helper()
+func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
+	tb.Helper()
 	if gw.TLS != nil {
-		return connectH2(t, gw, authority)
+		return connectH2(tb, gw, authority)
 	}
-	c, br := rawConn(t, gw)
+	c, br := rawConn(tb, gw)
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority)
 	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	early := make([]byte, br.Buffered())
 	io.ReadFull(br, early)
@@ -47,33 +47,33 @@ type h2Tunnel struct {
 func (c *h2Tunnel) CloseWrite() error { return c.PipeWriter.Close() }
 func (c *h2Tunnel) Close() error      { c.cancel(); c.PipeWriter.Close(); return c.ReadCloser.Close() }
 
-func connectH2(t testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
-	t.Helper()
+func connectH2(tb testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
+	tb.Helper()
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: certPool(gw)}}
-	t.Cleanup(tr.CloseIdleConnections)
+	tb.Cleanup(tr.CloseIdleConnections)
 	pr, pw := io.Pipe()
-	ctx, cancel := context.WithCancel(t.Context())
-	r := request(t, ctx, http.MethodConnect, gw.URL, pr)
+	ctx, cancel := context.WithCancel(tb.Context())
+	r := request(tb, ctx, http.MethodConnect, gw.URL, pr)
 	r.URL.Path, r.Host = "", authority
 	resp, err := tr.RoundTrip(r)
 	if err != nil {
 		cancel()
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c := &h2Tunnel{resp.Body, pw, cancel}
-	t.Cleanup(func() { c.Close() })
+	tb.Cleanup(func() { c.Close() })
 	return resp, c
 }
 
 // startConnect starts a server that hands every tunnel it accepts to serve and tells when the handler has returned.
-func startConnect(t testing.TB, proto string, serve func(*http.Request, *Tunnel)) (*httptest.Server, <-chan struct{}) {
-	t.Helper()
+func startConnect(tb testing.TB, proto string, serve func(*http.Request, *Tunnel)) (*httptest.Server, <-chan struct{}) {
+	tb.Helper()
 	done := make(chan struct{}, 100)
-	return startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { done <- struct{}{} }()
 		tunnel, err := Accept(w, r)
 		if err != nil {
-			t.Error(err)
+			tb.Error(err)
 			return
 		}
 		defer tunnel.Close()
@@ -357,8 +357,8 @@ func (*duplex) SetDeadline(time.Time) error      { return nil }
 func (*duplex) SetReadDeadline(time.Time) error  { return nil }
 func (*duplex) SetWriteDeadline(time.Time) error { return nil }
 
-func gwCertificate(t testing.TB) []tls.Certificate {
-	t.Helper()
+func gwCertificate(tb testing.TB) []tls.Certificate {
+	tb.Helper()
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
 	defer s.Close()

@@ -23,7 +23,7 @@ func (x *exchange) upgrade(ctx context.Context, resp *http.Response) *Error {
 		x.res.Err = &Error{Kind: KindInternal, Err: err}
 		return x.res.Err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	x.res.Started = true
 	if err := writeHead(client, "101 Switching Protocols", h); err != nil {
 		x.res.Err = &Error{Kind: KindClientGone, Err: err}
@@ -41,9 +41,9 @@ func (x *exchange) upgrade(ctx context.Context, resp *http.Response) *Error {
 // writeHead writes an HTTP/1.1 status line and header.
 func writeHead(w io.Writer, status string, h http.Header) error {
 	bw := bufio.NewWriter(w)
-	bw.WriteString("HTTP/1.1 " + status + "\r\n")
-	h.Write(bw) // errors of a bufio.Writer stay until Flush
-	bw.WriteString("\r\n")
+	_, _ = bw.WriteString("HTTP/1.1 " + status + "\r\n") // errors of a bufio.Writer stay until Flush
+	_ = h.Write(bw)
+	_, _ = bw.WriteString("\r\n")
 	if err := bw.Flush(); err != nil {
 		return fmt.Errorf("writing %q to the client: %w", status, err)
 	}

@@ -132,7 +132,7 @@ func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	secure := tls.Client(conn, u.tls)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, u.failed(conn.Dialed.Addr, err)
 	}
 	return secure, nil
@@ -157,7 +157,7 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16) (ne
 	}
 	tunnel, err := u.connect(ctx, conn, target)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, u.failed(netip.AddrPort{}, err)
 	}
 	return tunnel, nil
@@ -165,7 +165,7 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16) (ne
 
 // connect asks for a tunnel over a connection to the proxy. The answer is awaited for as long as a dial may take.
 func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(u.dialer.timeout())); err != nil {
 		return nil, fmt.Errorf("bounding CONNECT: %w", err)
@@ -185,7 +185,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 		return nil, fmt.Errorf("sending CONNECT: %w", err)
 	}
 	br := bufio.NewReader(io.LimitReader(conn, maxConnectHeader))
-	resp, err := http.ReadResponse(br, req)
+	resp, err := http.ReadResponse(br, req) //nolint:bodyclose // what follows is the tunnel, or ends with the connection
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
 	}
@@ -199,7 +199,9 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 		return nil, fmt.Errorf("freeing the tunnel from its deadline: %w", err)
 	}
 	early := make([]byte, br.Buffered())
-	io.ReadFull(br, early) // cannot fail: the octets are in the buffer
+	if _, err := io.ReadFull(br, early); err != nil {
+		return nil, fmt.Errorf("taking what follows the answer to CONNECT: %w", err)
+	}
 	return replay(conn, early), nil
 }
 
@@ -231,7 +233,7 @@ func (u *upstream) dialSOCKS(ctx context.Context, network, addr string) (net.Con
 		return nil, err
 	}
 	if _, err := socks.DialWithConn(ctx, conn, network, addr); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, u.failed(netip.AddrPort{}, err)
 	}
 	return conn, nil
