@@ -24,7 +24,7 @@ type patternKey struct {
 
 // compile makes the Ruleset of what scan has found.
 func (p *parser) compile() *Ruleset {
-	rs := &Ruleset{wildcard: none}
+	rs := new(Ruleset)
 	if n := 2*len(p.drafts) + 3*len(p.names); n > 0 {
 		rs.slots = make([]uint32, n)
 	}
@@ -77,7 +77,7 @@ func (p *parser) compileNames(rs *Ruleset) {
 		value := p.octetsOf(l.value)
 		if isWildcard(value) {
 			l.keys[0] = p.intern(rs, value[:1])
-			rs.wildcard = l.keys[0]
+			rs.wildcard = l.keys[0] + 1
 			continue
 		}
 		letters, word := trimLetters(value), trimToken(value)

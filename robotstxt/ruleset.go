@@ -18,7 +18,7 @@ type Ruleset struct {
 	delays   []delay   //
 	prefs    []preference
 	sitemaps []span
-	wildcard int32 // index in names of *, or none
+	wildcard int32 // one more than the index in names of *; 0 when it is not there
 	loose    bool  // some pattern is not to be matched in the canonical form
 }
 
@@ -76,7 +76,7 @@ func (rs *Ruleset) Select(a Agent) Group {
 	if a.IgnoreWildcard {
 		return Group{rs: rs, name: none}
 	}
-	return Group{rs: rs, name: rs.wildcard}
+	return Group{rs: rs, name: rs.wildcard - 1}
 }
 
 // Match is Select and Group.Match for a crawler with the given product tokens, most specific first.

@@ -1,0 +1,49 @@
+package robotstxt_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+)
+
+// check is one row of a table: a file, a crawler, a target, and what must come of it.
+type check struct {
+	name   string
+	robots string
+	agents string // product tokens, most specific first, with commas between them
+	target string
+	want   string // "allow" or "deny" and the line that decides, "allow -" when none does
+}
+
+// runChecks asks both engines, the fast and the naive.
+func runChecks(t *testing.T, checks []check) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			q := question{tokens: strings.Split(c.agents, ","), target: c.target}
+			rs := robotstxt.Parse([]byte(c.robots))
+			if got := verdict(rs.Match(q.tokens, c.target)); got != c.want {
+				t.Errorf("%q\n%s %q: got %s, want %s", c.robots, c.agents, c.target, got, c.want)
+			}
+			if err := disagreement(rs, naive.Parse([]byte(c.robots), false), q); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// verdict writes a Match as in check.want.
+func verdict(m robotstxt.Match) string {
+	word := "deny"
+	if m.Allowed {
+		word = "allow"
+	}
+	if m.Line == 0 {
+		return word + " -"
+	}
+	return fmt.Sprintf("%s %d", word, m.Line)
+}

@@ -1,0 +1,152 @@
+package robotstxt_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// clean has nothing to report.
+const clean = "# comment\nUser-agent: ExampleBot\nUser-agent: *\nAllow: /a/b$\nDisallow: /a*\nDisallow:\nCrawl-delay: 0.5\n" +
+	"Request-rate: 1/5m\nContent-Signal: search=yes\nSitemap: https://example.com/s.xml\n\nUser-agent: Other_Bot\nDisallow: /%C3%A9?x*y\n"
+
+// TestLint: every code, with its line.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	const head = "User-agent: *\n"
+	for _, c := range []struct {
+		robots string
+		want   string // code and line of each warning
+	}{
+		{clean, ""},
+		{"", ""},
+		{"\n\n", ""},
+		{"\xff\xfeU\x00s\x00e\x00r\x00", "utf-16 1"},
+		{"\x00U\x00s\x00e\x00r", "utf-16 1"},
+		{"\xef\xbb\xbf" + clean, "byte-order-mark 1"},
+		{"\xef" + clean, "byte-order-mark 1"},
+		{"\n<!DOCTYPE html>\n<p>x: y</p>\nUser-agent: *\nDisallow: x\n", "html 1, path-without-slash 5"},
+		{head + "Disallow: /" + strings.Repeat("x", 17000), "long-line 2"},
+		{head + "Disallow: /x\x00y", "nul 2"},
+		{head + "Disallow: /\xff", "invalid-utf-8 2, encoded-path 2"},
+		{head + "# \xff\nDisallow: /x", ""},
+		{head + "Disallow /x", "missing-colon 2"},
+		{head + "Dissallow: /x\nDisallowed: /y\nUseragent: a\nAllow: /\nSite-map: http://x/y", "misspelt-field 2, misspelt-field 3, misspelt-field 4, misspelt-field 6"},
+		{head + "CRAWLDELAY: 1\nDisallow: /x", "misspelt-field 2"},
+		{head + "Disallow: /x\n<p>hello\nDisallow / x", "no-directive 3, no-directive 4"},
+		{head + "Alow: /x\nDisallow: /y", "unknown-field 2"},
+		{head + "Noindex: /x\nHost: x\nVisit-time: 1\nDisallow: /y", "unsupported-field 2, unsupported-field 3, unsupported-field 4"},
+		{"Disallow: /x\nAllow: /y\n" + clean, "rule-outside-group 1, rule-outside-group 2"},
+		{"Crawl-delay: 1\n" + clean, "delay-outside-group 1"},
+		{head + "Disallow: x\nAllow: http://example.com/", "path-without-slash 2, path-without-slash 3"},
+		{head + "Disallow: *x", ""},
+		{"User-agent:\nDisallow: /", "empty-name 1"},
+		{"User-agent: *bot\nDisallow: /x\nUser-agent: /1.0\nDisallow: /", "bad-name 1, bad-name 3"},
+		{"User-agent: * bots\nUser-agent: a/1\nUser-agent: b c\nUser-agent: MJ12bot\nUser-agent: 360\nDisallow: /", "odd-name 1, odd-name 2, odd-name 3, odd-name 4, odd-name 5"},
+		{head + "Disallow: /x Disallow: /y", "two-directives 2, encoded-path 2"},
+		{"User-agent: a Disallow: /\nDisallow: /", "two-directives 1, odd-name 1"},
+		{head + "Disallow: /a$b\nDisallow: /a$*", "dollar-inside 2, dollar-inside 3"},
+		{head + "Disallow: /a b", "encoded-path 2"},
+		{head + "Disallow: /a%zz\nDisallow: /b%\nDisallow: /c%4", "broken-escape 2, broken-escape 3, broken-escape 4"},
+		{head + "Disallow: /x\nAllow: /y\nDisallow: /x", "duplicate-rule 4"},
+		{head + "Disallow: /%61\nDisallow: /a", "shadowed-rule 3"},
+		{head + "Disallow: /x\nAllow: /x", "shadowed-rule 2"},
+		{head + "Allow: /x\nDisallow: /x", "shadowed-rule 3"},
+		{head + "Disallow: /x\nDisallow: /x*", "shadowed-rule 2"},
+		{head + "Disallow: /x*\nDisallow: /x", "shadowed-rule 3"},
+		{head + "Disallow: /*a*b\nDisallow: /x\nDisallow: /*a*b", "duplicate-rule 4"},
+		{head + "Disallow: /x\nUser-agent: a\nDisallow: /x\nUser-agent: *\nDisallow: /x", "duplicate-rule 6"},
+		{"User-agent: a\nUser-agent: B\nDisallow: /x\nUser-agent: b\nUser-agent: A\nDisallow: /x", "duplicate-rule 6"},
+		{head + "Disallow: /x\nDisallow: /x$\nDisallow: /xy", ""},
+		{head + "Disallow: /\nCrawl-delay: 5s\nRequest-rate: 1", "bad-delay 3, bad-delay 4"},
+		{"Sitemap: /s.xml\n" + clean, "bad-sitemap 1"},
+		{"User-agent: a\nUser-agent: b\n", "group-without-rules 1"},
+		{clean + "User-agent: a\nSitemap: http://x/y\n", "group-without-rules 14"},
+		{clean + strings.Repeat("#", robotstxt.MaxSize), "too-large 14"},
+		{strings.Repeat("x\n", 2000), strings.TrimSuffix(repeatf("no-directive %d, ", 1000)+"too-many-warnings 1001", ", ")},
+	} {
+		var got []string
+		for _, w := range robotstxt.Lint([]byte(c.robots)) {
+			got = append(got, fmt.Sprintf("%s %d", w.Code, w.Line))
+			if w.Message == "" || strings.ContainsAny(w.Message, "\r\n\x00") {
+				t.Errorf("%.200q: message of %s: %q", c.robots, w.Code, w.Message)
+			}
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%.200q:\n got %s\nwant %s", c.robots, got, c.want)
+		}
+	}
+}
+
+func repeatf(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i+1)
+	}
+	return b.String()
+}
+
+// withoutEffect are the codes of lines whose removal changes nothing.
+var withoutEffect = []string{
+	robotstxt.LintNoDirective, robotstxt.LintUnknownField, robotstxt.LintUnsupportedField, robotstxt.LintRuleOutsideGroup,
+	robotstxt.LintBadDelay, robotstxt.LintDelayOutside, robotstxt.LintBadSitemap,
+}
+
+// neverDecides are the codes of rules that no decision can name.
+var neverDecides = []string{
+	robotstxt.LintRuleOutsideGroup, robotstxt.LintPathWithoutSlash, robotstxt.LintDuplicateRule, robotstxt.LintShadowedRule,
+}
+
+// checkLint holds what Lint says of a file against what the engine does with it.
+func checkLint(t *testing.T, data []byte, questions []question) {
+	t.Helper()
+	warnings := robotstxt.Lint(data)
+	inOrder := slices.IsSortedFunc(warnings, func(a, b robotstxt.Warning) int { return a.Line - b.Line })
+	lines := splitLines(data)
+	mute := map[int]bool{}
+	for _, w := range warnings {
+		if !inOrder || w.Line < 1 || w.Line > len(lines) || w.Code == "" || w.Message == "" {
+			t.Errorf("warning %+v, of %d lines, in order: %v", w, len(lines), inOrder)
+		}
+		mute[w.Line] = mute[w.Line] || slices.Contains(neverDecides, w.Code)
+		if slices.Contains(withoutEffect, w.Code) {
+			lines[w.Line-1] = nil
+		}
+	}
+	if len(data) > robotstxt.MaxSize {
+		lines = nil // what is removed before the limit makes room for what is behind it
+	}
+	rs, rest := robotstxt.Parse(data), robotstxt.Parse(bytes.Join(lines, []byte("\n")))
+	for _, q := range questions {
+		got := rs.Match(q.tokens, q.target)
+		if mute[got.Line] {
+			t.Errorf("%v: line %d decides, which lint says cannot", q, got.Line)
+		}
+		if other := rest.Match(q.tokens, q.target); lines != nil && other != got {
+			t.Errorf("%v: got %+v, without the lines that lint says are ignored %+v", q, got, other)
+		}
+	}
+}
+
+// splitLines cuts a file as a reader of warnings would count its lines.
+func splitLines(data []byte) [][]byte {
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	return bytes.Split(bytes.ReplaceAll(data, []byte("\r"), []byte("\n")), []byte("\n"))
+}
+
+// TestLintAgreesWithRules: over real files, what lint says of a line is true of its effect.
+func TestLintAgreesWithRules(t *testing.T) {
+	t.Parallel()
+	for i, f := range corpus(t) {
+		a := newAsker(f.data, uint64(i))
+		questions := make([]question, 40)
+		for i := range questions {
+			questions[i] = a.next()
+		}
+		t.Run(f.name, func(t *testing.T) { checkLint(t, f.data, questions) })
+	}
+}
