@@ -53,7 +53,7 @@ func (id *Identifier) nameless(t Tunnel, refused Identity) Identity {
 	bound := t.users
 	for _, name := range t.certificates {
 		if t.user == "" {
-			bound = append(bound[:len(bound):len(bound)], id.byCert[name]...)
+			bound = append(slices.Clip(bound), id.byCert[name]...)
 		}
 	}
 	var found *agent
