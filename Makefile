@@ -1,0 +1,35 @@
+# `make check` is what .ci/run does, less the installation.
+.PHONY: build test race vet fmt lint fuzz bench examples check
+
+GO ?= go
+FUZZTIME ?= 10s
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o dist/crawlgate ./cmd/crawlgate
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+vet:
+	$(GO) vet ./...
+
+fmt:
+	gofumpt -l -w .
+
+lint:
+	golangci-lint config verify
+	golangci-lint run
+
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+examples: build
+	.ci/examples dist/crawlgate
+
+check: vet lint test race fuzz examples

@@ -1,0 +1,211 @@
+package crawlgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+func init() {
+	caddy.RegisterModule(new(App))
+}
+
+// App is the engine that all sites share: the cache of robots.txt rulesets with its store and fetcher, the clocks
+// of the hosts, and the transport by which everything leaves. It needs no configuration: a site with the handler
+// http.handlers.robots brings it up with its defaults.
+//
+// What costs something to lose outlives a reload: the rulesets as long as the configuration names the same
+// store, the clocks always.
+type App struct {
+	// UserAgent is sent with every fetch of robots.txt. Default: the User-Agent of the crawler whose request
+	// caused the fetch.
+	UserAgent string        `json:"user_agent,omitempty"`
+	Store     *StoreConfig  `json:"store,omitempty"`
+	Cache     *CacheConfig  `json:"cache,omitempty"`
+	Fetch     *FetchConfig  `json:"fetch,omitempty"`
+	Pace      *PaceConfig   `json:"pace,omitempty"`
+	Egress    *EgressConfig `json:"egress,omitempty"`
+
+	cfg       settings
+	logger    *zap.Logger
+	guard     *egress.Guard
+	dialer    *egress.Dialer
+	transport *egress.Transport
+	fetcher   *fetch.Fetcher
+	stops     *stops
+
+	opening  sync.Mutex
+	rulesets *rulesets
+	clocks   *clocks
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "robots", New: func() caddy.Module { return new(App) }}
+}
+
+// Provision checks the configuration and builds what belongs to it alone. Nothing is opened yet: `validate` must
+// work beside a running gateway that holds the store.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.logger = ctx.Logger()
+	var err error
+	if a.cfg, err = a.settings(); err != nil {
+		return err
+	}
+	if a.stops, err = acquireStops(); err != nil {
+		return err
+	}
+	replacer := caddy.NewReplacer()
+	for _, s := range []*string{&a.cfg.store.URL, &a.cfg.store.Path, &a.cfg.pace.shared} {
+		*s = replacer.ReplaceKnown(*s, "")
+	}
+	if err := a.buildEgress(); err != nil {
+		return fmt.Errorf("egress: %w", err)
+	}
+	redirects := a.cfg.fetch.maxRedirects
+	if redirects == 0 {
+		redirects = -1 // the fetcher's zero value is its default
+	}
+	a.fetcher = fetch.New(fetch.Config{
+		Transport:    a.transport,
+		DialFTP:      a.dialer.DialContext,
+		Timeout:      a.cfg.fetch.timeout,
+		MaxRedirects: redirects,
+		MaxSize:      a.cfg.fetch.maxSize,
+		Soft404:      a.cfg.fetch.soft404,
+	})
+	return instruments.register(ctx.GetMetricsRegistry())
+}
+
+func (a *App) buildEgress() error {
+	a.guard = &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports}
+	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout}
+	config := egress.TransportConfig{
+		Dialer:                a.dialer,
+		ResponseHeaderTimeout: a.cfg.egress.responseHeaderTimeout,
+	}
+	if files := a.cfg.egress.trustCA; len(files) > 0 {
+		pems := make([][]byte, 0, len(files))
+		for _, name := range files {
+			pem, err := os.ReadFile(name) //nolint:gosec // the path is the operator's
+			if err != nil {
+				return fmt.Errorf("trust_ca: %w", err)
+			}
+			pems = append(pems, pem)
+		}
+		var err error
+		if config.RootCAs, err = egress.TrustedRoots(pems...); err != nil {
+			return fmt.Errorf("trust_ca %v: %w", files, err)
+		}
+	}
+	for _, u := range a.cfg.egress.upstreams {
+		up, err := u.upstream()
+		if err != nil {
+			return err
+		}
+		config.Upstreams = append(config.Upstreams, up)
+	}
+	var err error
+	a.transport, err = egress.NewTransport(config)
+	return err
+}
+
+// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
+func (u UpstreamConfig) upstream() (egress.Upstream, error) {
+	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	if err != nil {
+		return egress.Upstream{}, errors.New("upstream: url cannot be parsed")
+	}
+	up := egress.Upstream{URL: parsed}
+	if len(u.Hosts) > 0 {
+		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
+			return egress.Upstream{}, fmt.Errorf("upstream: %w", err)
+		}
+	}
+	return up, nil
+}
+
+// open takes hold of what outlives a reload. It is called by Start and by the first request, whichever comes
+// first: Caddy starts apps in no particular order, so the server may be up before this app.
+func (a *App) open() error {
+	a.opening.Lock()
+	defer a.opening.Unlock()
+	if a.clocks != nil {
+		return nil
+	}
+	if err := a.stops.load(folderOf(a.cfg.store)); err != nil {
+		return err
+	}
+	r, err := acquireRulesets(a)
+	if err != nil {
+		return err
+	}
+	c, err := acquireClocks(a)
+	if err != nil {
+		return errors.Join(err, r.release(a))
+	}
+	a.rulesets, a.clocks = r, c
+	return nil
+}
+
+// Start opens the store and makes this configuration the one in force.
+func (a *App) Start() error { return a.open() }
+
+// Stop gives way to the configuration that was in force before or comes after.
+func (a *App) Stop() error { return nil }
+
+// Cleanup gives back what open took. Requests of this configuration may still run: they keep what they use.
+func (a *App) Cleanup() error {
+	a.opening.Lock()
+	defer a.opening.Unlock()
+	var errs []error
+	if a.clocks != nil {
+		errs = append(errs, a.clocks.release(a), a.rulesets.release(a))
+	}
+	if a.stops != nil {
+		errs = append(errs, a.stops.release())
+	}
+	if a.transport != nil {
+		a.transport.CloseIdleConnections()
+	}
+	return errors.Join(errs...)
+}
+
+// Lookup gives the record of an origin, fetching it if it must: the one thing that package enforce needs.
+func (a *App) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+	if err := a.open(); err != nil {
+		return nil, robotscache.SourceNone, err
+	}
+	return a.rulesets.cache.Lookup(ctx, o, or(a.cfg.userAgent, userAgent))
+}
+
+// pacer is the clocks of all hosts.
+func (a *App) pacer() (*pace.Pacer, error) {
+	if err := a.open(); err != nil {
+		return nil, err
+	}
+	return a.clocks.pacer, nil
+}
+
+// kills is the kill switch, which no reload resets.
+func (a *App) kills() *enforce.KillSwitch { return &a.stops.switches }
+
+// Interface guards.
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

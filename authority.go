@@ -1,0 +1,66 @@
+package crawlgate
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddypki"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/egress"
+)
+
+// authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator who wants another
+// name or brings a root and intermediate of the company configures a CA of this id there.
+const authorityID = "robots"
+
+// loadAuthority gives the certificate authority that signs for intercepted hosts, making it on first use. It is never
+// put into the system's trust store: a machine that runs the gateway need not trust it, its clients must.
+func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*caddypki.CA, error) {
+	_, err := ctx.AppIfConfigured("pki")
+	configured := !errors.Is(err, caddy.ErrNotConfigured)
+	app, err := ctx.App("pki")
+	if err != nil {
+		return nil, fmt.Errorf("loading the pki app: %w", err)
+	}
+	pki, ok := app.(*caddypki.PKI)
+	if !ok {
+		return nil, fmt.Errorf("the pki app is a %T", app)
+	}
+	if !configured {
+		// The app has just made Caddy's own CA because nobody asked for any, and would install that in the system's trust
+		// store. Whoever needs it gets it again by asking.
+		delete(pki.CAs, caddypki.DefaultCAID)
+	}
+	never := false
+	ca, ok := pki.CAs[authorityID]
+	if !ok {
+		ca = &caddypki.CA{
+			Name: "Crawlgate", RootCommonName: "Crawlgate Root CA", IntermediateCommonName: "Crawlgate Intermediate CA",
+			InstallTrust: &never,
+		}
+		if err := ca.Provision(ctx, authorityID, logger); err != nil {
+			return nil, fmt.Errorf("making the certificate authority %q: %w", authorityID, err)
+		}
+		pki.CAs[authorityID] = ca // the app renews it, and serves its root from the admin endpoint
+	}
+	if ca.InstallTrust == nil {
+		ca.InstallTrust = &never
+	}
+	return ca, nil
+}
+
+// issuer lets egress sign with the authority. The pki app renews the intermediate in the background, so it is asked
+// for at each signature.
+type issuer struct{ ca *caddypki.CA }
+
+// Chain implements egress.Issuer.
+func (i issuer) Chain() []*x509.Certificate { return i.ca.IntermediateCertificateChain() }
+
+// Signer implements egress.Issuer.
+func (i issuer) Signer() crypto.Signer { return i.ca.IntermediateKey() }
+
+var _ egress.Issuer = issuer{}

@@ -1,0 +1,151 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock"
+)
+
+// clocks is the politeness of the process. There is one for each set of gateways that it shares its clocks with, and
+// but one where it shares none: a reload must not make any host's clock start anew. What hosts asked for by 429 and 503
+// is kept over a restart too.
+type clocks struct {
+	key     string
+	pacer   *pace.Pacer
+	shared  *redisclock.Clock // nil: this gateway keeps its clocks to itself
+	holders holders
+	book    notebook
+	logger  *zap.Logger
+
+	changed chan struct{} // holds one signal: a block was set
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+const (
+	blocksPage = "blocks.json"
+	// blocksKept bounds the page. Blocks that last longest go first.
+	blocksKept = 100_000
+	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of as long.
+	blocksDelay = time.Second
+)
+
+func acquireClocks(a *App) (*clocks, error) {
+	key := "clocks " + a.cfg.pace.shared
+	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return openClocks(a, key) })
+	if err != nil {
+		return nil, err
+	}
+	c, ok := value.(*clocks)
+	if !ok {
+		return nil, fmt.Errorf("usage pool holds a %T under %q", value, "clocks")
+	}
+	c.holders.enter(a, c.apply)
+	return c, nil
+}
+
+func openClocks(a *App, key string) (*clocks, error) {
+	c := &clocks{
+		key: key, book: notebook{folder: folderOf(a.cfg.store)}, logger: a.logger,
+		changed: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	var blocks []pace.Block
+	if err := c.book.read(blocksPage, &blocks); err != nil {
+		return nil, err
+	}
+	config := c.config(a)
+	if url := a.cfg.pace.shared; url != "" {
+		var err error
+		if c.shared, err = redisclock.New(redisclock.Config{URL: url, Changed: c.sharedChanged}); err != nil {
+			return nil, fmt.Errorf("sharing clocks: %w", err)
+		}
+		config.Shared = c.shared
+	}
+	c.pacer = pace.New(config)
+	c.pacer.Restore(blocks)
+	c.stopped.Go(c.keep)
+	return c, nil
+}
+
+func (c *clocks) config(a *App) pace.Config {
+	p := a.cfg.pace
+	return pace.Config{
+		Wait:     p.wait,
+		Queue:    p.queue,
+		Idle:     p.crawlDelay.Max,
+		Backoff:  pace.Backoff{Off: !p.backoff, First: p.backoffMin, Max: p.backoffMax},
+		Observer: clockObserver{instruments, c.changed},
+	}
+}
+
+func (c *clocks) apply(a *App) { c.pacer.Configure(c.config(a)) }
+
+func (c *clocks) release(a *App) error {
+	c.holders.leave(a, c.apply)
+	_, err := pool.Delete(c.key)
+	return err
+}
+
+// keep writes the blocks down soon after one was set.
+func (c *clocks) keep() {
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-c.changed:
+		}
+		select {
+		case <-c.stop:
+			return
+		case <-time.After(blocksDelay):
+		}
+		if err := c.write(); err != nil {
+			c.logger.Error("keeping the blocks of hosts", zap.Error(err))
+		}
+	}
+}
+
+func (c *clocks) write() error { return c.book.write(blocksPage, c.pacer.Blocks(blocksKept)) }
+
+// Destruct writes the blocks down a last time.
+func (c *clocks) Destruct() error {
+	close(c.stop)
+	c.stopped.Wait()
+	err := c.write()
+	if c.shared != nil {
+		err = errors.Join(err, c.shared.Close())
+	}
+	return err
+}
+
+// sharedChanged tells the operator, once each time, that the clocks are not shared for a while.
+func (c *clocks) sharedChanged(up bool, why error) {
+	instruments.sharedUp.Set(map[bool]float64{true: 1}[up])
+	if up {
+		c.logger.Info("clocks are shared with the other gateways")
+		return
+	}
+	c.logger.Error("clocks cannot be shared; each gateway keeps to its part of the rate", zap.Error(why))
+}
+
+// clockObserver counts what the pacer does, and notes when there is something to keep.
+type clockObserver struct {
+	*metrics
+	changed chan<- struct{}
+}
+
+// Blocked implements pace.Observer.
+func (o clockObserver) Blocked(explicit bool) {
+	o.metrics.Blocked(explicit)
+	select {
+	case o.changed <- struct{}{}:
+	default: // noted already
+	}
+}

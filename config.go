@@ -1,0 +1,206 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an operator
+// may write; settings.go turns them into what the engine runs with. A field left out has the default that
+// its comment names.
+
+// StoreConfig says where the records of origins are kept between requests, reloads and restarts.
+type StoreConfig struct {
+	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the process.
+	Kind string `json:"kind,omitempty"`
+	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
+	Path string `json:"path,omitempty"`
+	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are replaced.
+	URL string `json:"url,omitempty"`
+}
+
+// CacheConfig bounds the rulesets held in memory and how long one is used.
+type CacheConfig struct {
+	// MaxSize is the size of the hot tier in bytes. Default 256 MiB.
+	MaxSize int64 `json:"max_size,omitempty"`
+	// TTL is the longest time a ruleset is used without a new fetch. Default and most 24 h (RFC 9309 §2.4).
+	TTL caddy.Duration `json:"ttl,omitempty"`
+	// MinTTL is the shortest, whatever the origin's Cache-Control says. Default 5 min.
+	MinTTL caddy.Duration `json:"min_ttl,omitempty"`
+}
+
+// FetchConfig says how robots.txt is fetched and what a failure means.
+type FetchConfig struct {
+	// Timeout is the budget of one retrieval with all its redirects. Default 20 s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+	// MaxRedirects is how many redirects are followed. Default 5 (RFC 9309 §2.3.1.2).
+	MaxRedirects *int `json:"max_redirects,omitempty"`
+	// MaxSize is how many decoded octets of a robots.txt are used. Default and least 500 KiB (RFC 9309 §2.5).
+	MaxSize int64 `json:"max_size,omitempty"`
+	// RetryFirst and RetryLongest bound the pauses between tries while an origin is unreachable. Default 1 min and 1 h.
+	RetryFirst   caddy.Duration `json:"retry_first,omitempty"`
+	RetryLongest caddy.Duration `json:"retry_longest,omitempty"`
+	// Unreachable is "spec" (default), "stale", "google" or "strict".
+	Unreachable string `json:"unreachable,omitempty"`
+	// UnreachableFor is how long an unbroken run of failures disallows everything. Default 720 h (RFC 9309 §2.3.1.4).
+	UnreachableFor caddy.Duration `json:"unreachable_for,omitempty"`
+	// Forbidden is what 401 and 403 for robots.txt mean: "allow" (default, RFC 9309 §2.3.1.3) or "disallow".
+	Forbidden string `json:"forbidden,omitempty"`
+	// SoftNotFound is "detect" (default) or "off": whether a proven mis-set 5xx counts as 404 (seed 000).
+	SoftNotFound string `json:"soft_404,omitempty"`
+	// Parallel is how many fetches run at once. Default 256.
+	Parallel int `json:"parallel,omitempty"`
+}
+
+// PaceConfig is the politeness of the company towards one host.
+type PaceConfig struct {
+	// Rate is the most requests per host, such as "5/s", "30/m", "1/10s" or "off". Default "5/s".
+	Rate string `json:"rate,omitempty"`
+	// Burst is how many requests may follow each other at once after a pause. Default 5. A Crawl-delay allows no burst.
+	Burst int `json:"burst,omitempty"`
+	// Concurrency is how many responses of one host may be open at once. Default 8.
+	Concurrency int `json:"concurrency,omitempty"`
+	// CrawlDelay clamps the site's Crawl-delay.
+	CrawlDelay *CrawlDelayConfig `json:"crawl_delay,omitempty"`
+	// Wait is how long a request is held before it is answered with 429. Default 10 s.
+	Wait *caddy.Duration `json:"wait,omitempty"`
+	// Queue is how many requests may wait for one host. Default 1000.
+	Queue int `json:"queue,omitempty"`
+	// Per lists what shares a clock: "host" (default), "site" (registrable domain), "address". The strictest wins.
+	Per []string `json:"per,omitempty"`
+	// Backoff is what a 429 or 503 of the origin does.
+	Backoff *BackoffConfig `json:"backoff,omitempty"`
+	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are replaced.
+	Shared string `json:"shared,omitempty"`
+}
+
+// CrawlDelayConfig says which Crawl-delay of a site is kept as it is.
+type CrawlDelayConfig struct {
+	// Min is the least delay between two requests of a site that asks for a delay. Default 0.
+	Min caddy.Duration `json:"min,omitempty"`
+	// Max is the most that is honoured as written. Default 30 s.
+	Max caddy.Duration `json:"max,omitempty"`
+	// Above says what a longer delay does: "clamp" to Max (default), "refuse" the request or "honor" the delay.
+	Above string `json:"above,omitempty"`
+}
+
+// BackoffConfig is the pause after an origin's 429 or 503 without Retry-After, doubling from First to Longest.
+type BackoffConfig struct {
+	Off     bool           `json:"off,omitempty"`
+	First   caddy.Duration `json:"first,omitempty"`   // default 60 s
+	Longest caddy.Duration `json:"longest,omitempty"` // default 24 h
+}
+
+// EgressConfig says how bytes leave.
+type EgressConfig struct {
+	// AllowPrivate lists ranges that may be reached although they are not public.
+	AllowPrivate []string `json:"allow_private,omitempty"`
+	// Ports lists the ports, and ranges as "1024-65535", that may be reached. Default 80, 443 and 1024-65535.
+	Ports []string `json:"ports,omitempty"`
+	// TrustCA lists PEM files whose certificates are trusted besides the system's roots.
+	TrustCA []string `json:"trust_ca,omitempty"`
+	// Upstreams are the proxies that requests leave through; the first whose hosts match is taken.
+	Upstreams []UpstreamConfig `json:"upstreams,omitempty"`
+	// DialTimeout bounds name resolution and connect. Default 10 s.
+	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
+	// ResponseHeaderTimeout bounds the wait for an origin's first octets. Default 60 s.
+	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
+}
+
+// UpstreamConfig is one proxy (http, https or socks5) and the hosts that go through it; none means all.
+type UpstreamConfig struct {
+	URL   string   `json:"url"`
+	Hosts []string `json:"hosts,omitempty"`
+}
+
+// AgentConfig is one crawler of the company. See DESIGN §4 for how a request is matched.
+type AgentConfig struct {
+	Name                string       `json:"name"`
+	Tokens              []string     `json:"tokens,omitempty"`
+	UserAgents          []string     `json:"user_agents,omitempty"`
+	Credentials         []Credential `json:"credentials,omitempty"`
+	From                []string     `json:"from,omitempty"`
+	ClientCertificates  []string     `json:"client_certificates,omitempty"`
+	IgnoreWildcardGroup bool         `json:"ignore_wildcard_group,omitempty"`
+	Owner               string       `json:"owner,omitempty"`
+	Contact             string       `json:"contact,omitempty"`
+	Rate                string       `json:"rate,omitempty"`
+	Mode                string       `json:"mode,omitempty"`
+}
+
+// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy hash-password` prints).
+type Credential struct {
+	User string `json:"user"`
+	Hash string `json:"hash"`
+}
+
+// HostModeConfig is the mode for the hosts of some patterns.
+type HostModeConfig struct {
+	Mode  string   `json:"mode"`
+	Hosts []string `json:"hosts"`
+}
+
+// ConnectRule says what becomes of CONNECT for some hosts; none means all. The first rule that matches is taken.
+type ConnectRule struct {
+	Mode  string   `json:"mode"`
+	Hosts []string `json:"hosts,omitempty"`
+}
+
+// ExceptionConfig lets requests pass that robots.txt refuses. Each use is counted and logged.
+type ExceptionConfig struct {
+	Hosts  []string `json:"hosts"`
+	Paths  []string `json:"paths,omitempty"`
+	Agents []string `json:"agents,omitempty"`
+	Until  string   `json:"until,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// oneOf reports whether v is one of allowed or empty (the default).
+func oneOf(what, v string, allowed ...string) error {
+	if v == "" || slices.Contains(allowed, v) {
+		return nil
+	}
+	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(allowed, ", "))
+}
+
+// checkRedisURL refuses what is certainly no Redis address before anything dials it.
+func checkRedisURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// url.Error repeats the whole text, which may hold a password.
+		return errors.New("redis url cannot be parsed")
+	}
+	if !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
+		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
+	}
+	if u.Scheme != "unix" && u.Hostname() == "" {
+		return errors.New("redis url names no host")
+	}
+	return nil
+}
+
+// parsePrefixes reads CIDR ranges; a bare address is the range of itself.
+func parsePrefixes(what string, list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, aerr := netip.ParseAddr(s)
+			if aerr != nil {
+				return nil, fmt.Errorf("%s %q: not an address range", what, s)
+			}
+			p = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
+		}
+		if p != p.Masked() {
+			return nil, fmt.Errorf("%s %q: has bits set outside the range, want %s", what, s, p.Masked())
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

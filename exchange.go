@@ -1,0 +1,236 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// exchange is one request on its way through the gateway, with what the log will say about it.
+type exchange struct {
+	h        *Handler
+	w        http.ResponseWriter
+	r        *http.Request
+	began    time.Time
+	own      bool // for the gateway itself: no decision was made
+	identity enforce.Identity
+	decision enforce.Decision
+	sent     egress.Result
+}
+
+// account writes the exchange into the access log and counts it, on every way out.
+func (x *exchange) account() {
+	if x.own {
+		return
+	}
+	if e := x.sent.Err; e != nil && x.decision.Verdict == enforce.Allow {
+		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
+		x.decision = x.decision.Refuse(reasonOf(e), e.Err.Error(), 0)
+	}
+	rec := x.decision.Record()
+	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
+	if x.sent.Dialed.Addr.IsValid() {
+		rec.Address = x.sent.Dialed.Addr.String()
+	}
+	logRecord(x.r, rec)
+	instruments.decided(x.decision)
+}
+
+// serveProxied takes a request in absolute form: who asks, for what, may it, when, and out.
+func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
+	target, err := origin.NewTarget(x.r.URL)
+	if err != nil {
+		x.decision.UserAgent = x.r.UserAgent()
+		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
+	}
+	x.identity = h.identify(x.r)
+	x.decision = h.enforcer.Decide(x.r.Context(), enforce.Request{Target: target, Identity: x.identity})
+	if x.decision.Verdict != enforce.Allow {
+		return x.refuse(x.decision)
+	}
+	if x.decision.Reason == enforce.ReasonRobotsTxt && isRead(x.r.Method) {
+		return h.serveRobotsTxt(x, target)
+	}
+	slot, err := h.pace(x, target.Origin)
+	if err != nil {
+		return x.refuse(x.late(err))
+	}
+	defer slot.Done()
+	if h.EgressOff {
+		return next.ServeHTTP(x.w, x.r)
+	}
+	return h.forward(x, target, slot)
+}
+
+// identify tells who sends the request.
+func (h *Handler) identify(r *http.Request) enforce.Identity {
+	if sender, ok := senderOf(r); ok {
+		return h.identifier.Inner(sender, r.UserAgent())
+	}
+	return h.identifier.Identify(r.Context(), evidence(r))
+}
+
+// evidence is what a request shows of its sender.
+func evidence(r *http.Request) enforce.Evidence {
+	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
+	// The address that Caddy takes for the client's, which is another than the connection's where trusted_proxies says so.
+	if ip, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
+		e.Source, _ = netip.ParseAddr(ip)
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		leaf := r.TLS.VerifiedChains[0][0]
+		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)
+		e.CertificateNames = append(e.CertificateNames, leaf.DNSNames...)
+		e.CertificateNames = append(e.CertificateNames, leaf.EmailAddresses...)
+		for _, u := range leaf.URIs {
+			e.CertificateNames = append(e.CertificateNames, u.String())
+		}
+	}
+	return e
+}
+
+// pace waits for the host's turn.
+func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
+	d := &x.decision
+	if !d.Paced() {
+		return pace.Slot{}, nil
+	}
+	pacer, err := h.app.pacer()
+	if err != nil {
+		return pace.Slot{}, err
+	}
+	request, err := h.slotRequest(x, o)
+	if err != nil {
+		return pace.Slot{}, err
+	}
+	began := time.Now()
+	slot, err := pacer.Acquire(x.r.Context(), request)
+	d.Wait = time.Since(began)
+	return slot, err
+}
+
+// errDelayTooLong is a Crawl-delay that the operator refuses to keep.
+var errDelayTooLong = errors.New("the site's Crawl-delay is longer than the operator keeps")
+
+// slotRequest puts the operator's limits and the site's wish together.
+func (h *Handler) slotRequest(x *exchange, o origin.Origin) (pace.Request, error) {
+	cfg, d := h.app.cfg.pace, &x.decision
+	delay, ok := cfg.crawlDelay.Apply(d.CrawlDelay)
+	if d.CrawlDelay <= 0 {
+		delay = 0 // the operator's least delay is for sites that ask for one
+	} else if !ok {
+		return pace.Request{}, errDelayTooLong
+	}
+	limit := pace.Limit{Interval: cfg.rate.Interval(), Burst: cfg.burst, Delay: delay, Concurrency: cfg.concurrency}
+	request := pace.Request{Agent: d.Agent, MaxWait: h.maxWait()}
+	for i, scope := range cfg.per {
+		limit.Key = scope.Key(o.Host, h.addressFor(x, scope, o))
+		if i == 0 {
+			request.Limit = limit
+		} else {
+			request.Also = append(request.Also, limit)
+		}
+	}
+	if a := x.identity.Config; a != nil && a.Interval > 0 {
+		key := pace.AgentKey(d.Agent, pace.HostKey(o.Host))
+		request.Also = append(request.Also, pace.Limit{Key: key, Interval: a.Interval, Burst: 1})
+	}
+	return request, nil
+}
+
+// addressFor resolves the host where its address is what a clock stands for. A name that does not resolve keeps the
+// host's clock; the request will fail on its way out, and say why.
+func (h *Handler) addressFor(x *exchange, scope pace.Scope, o origin.Origin) netip.Addr {
+	if scope != pace.PerAddress {
+		return netip.Addr{}
+	}
+	addrs, err := h.app.dialer.Check(x.r.Context(), o.Host, o.Port)
+	if err != nil || len(addrs) == 0 {
+		return netip.Addr{}
+	}
+	return addrs[0].Addr()
+}
+
+// maxWait is how long a request of this site may be held; below zero not at all.
+func (h *Handler) maxWait() time.Duration {
+	wait := h.app.cfg.pace.wait
+	if h.MaxWait != nil {
+		wait = time.Duration(*h.MaxWait)
+	}
+	if wait == 0 {
+		return -1
+	}
+	return wait
+}
+
+// forward sends the request out and the answer back.
+func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) error {
+	// What counts for the site is when the request reaches it: between its last octet and the answer's first.
+	r := x.r.WithContext(httptrace.WithClientTrace(x.r.Context(), &httptrace.ClientTrace{
+		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
+		GotFirstResponseByte: slot.Sent,
+	}))
+	failure := h.forwarder.Forward(x.w, r, target.URL(), &x.sent)
+	h.heed(x, target.Origin)
+	if failure != nil {
+		return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+	}
+	return nil
+}
+
+// heed keeps the site's wish to be left alone for a while.
+func (h *Handler) heed(x *exchange, o origin.Origin) {
+	if s := x.sent.Status; s != http.StatusTooManyRequests && s != http.StatusServiceUnavailable {
+		return
+	}
+	if pacer, err := h.app.pacer(); err == nil {
+		after := pace.ParseRetryAfter(x.w.Header().Get("Retry-After"), time.Now())
+		pacer.Blocked(pace.HostKey(o.Host), after, after > 0)
+	}
+}
+
+// late is the decision on a request whose turn does not come in time.
+func (x *exchange) late(err error) enforce.Decision {
+	var late *pace.Refused
+	switch {
+	case errors.As(err, &late):
+		return x.decision.Refuse(paceReasons[late.Reason], "", time.Duration(late.Seconds())*time.Second)
+	case errors.Is(err, errDelayTooLong):
+		return x.decision.Refuse(enforce.ReasonCrawlDelay, fmt.Sprintf("Crawl-delay: %s", x.decision.CrawlDelay), 0)
+	case x.r.Context().Err() != nil:
+		return x.decision.Refuse(enforce.ReasonCanceled, "the client left while it was held", 0)
+	default:
+		return x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0)
+	}
+}
+
+var paceReasons = map[pace.Reason]enforce.Reason{
+	pace.ReasonWait:        enforce.ReasonRateLimited,
+	pace.ReasonBlocked:     enforce.ReasonBackoff,
+	pace.ReasonConcurrency: enforce.ReasonConcurrency,
+	pace.ReasonQueueFull:   enforce.ReasonQueueFull,
+	pace.ReasonWaitersFull: enforce.ReasonOverloaded,
+	pace.ReasonOverflow:    enforce.ReasonOverloaded,
+}
+
+// reasonOf is the decision's reason for a failure on the way out. The two sets share their spellings, but for the
+// client that left.
+func reasonOf(e *egress.Error) enforce.Reason {
+	if e.Kind == egress.KindClientGone {
+		return enforce.ReasonCanceled
+	}
+	return enforce.Reason(e.Kind.String())
+}
+
+// isRead reports whether the method only asks for the resource.
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }

@@ -1,0 +1,172 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// instruments are the collectors of the process. Caddy makes a registry for each configuration; the collectors are
+// made once and registered anew with each, so that no reload sets a counter back. docs/metrics.md lists them.
+var instruments = newMetrics()
+
+// metrics counts what the gateway does. No label ever holds a host, a path, a user agent or a name that a client
+// can choose: their number must stay small.
+type metrics struct {
+	decisions    *prometheus.CounterVec
+	states       *prometheus.CounterVec
+	lookups      *prometheus.CounterVec
+	fetches      *prometheus.CounterVec
+	fetchSeconds prometheus.Histogram
+	fetchQueue   prometheus.Histogram
+	dropped      *prometheus.CounterVec
+	storeErrors  *prometheus.CounterVec
+	storeUp      prometheus.Gauge
+	paceWait     prometheus.Histogram
+	paceRefused  *prometheus.CounterVec
+	blocks       *prometheus.CounterVec
+	sharedUp     prometheus.Gauge
+	tunnels      *prometheus.CounterVec
+	tunnelsOpen  prometheus.Gauge
+	handshakes   *prometheus.CounterVec
+	unreadable   prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "crawlgate", Name: name, Help: help, Buckets: buckets})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
+	}
+	m := &metrics{
+		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
+		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
+		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
+		fetches:      counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause"),
+		fetchSeconds: histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20),
+		fetchQueue:   histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20),
+		dropped:      counter("dropped_total", "Things given up because a bound was reached.", "what"),
+		storeErrors:  counter("store_errors_total", "Failed operations of the store.", "operation"),
+		storeUp:      gauge("store_up", "1 while the store works, 0 while it fails."),
+		paceWait:     histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30),
+		paceRefused:  counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason"),
+		blocks:       counter("host_blocks_total", "Hosts that asked by 429 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
+		sharedUp:     gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to."),
+		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
+		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
+		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "crawlgate", Name: "unreadable_requests_total",
+			Help: "Requests that could not be read: malformed, too large, or TLS spoken to the plain port.",
+		}),
+	}
+	m.storeUp.Set(1)
+	return m
+}
+
+// collectors lists all of them; register and the test of docs/metrics.md go by it.
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.decisions, m.states, m.lookups, m.fetches, m.fetchSeconds, m.fetchQueue, m.dropped, m.storeErrors, m.storeUp,
+		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.unreadable,
+	}
+}
+
+// register adds the collectors to the registry of a configuration. Adding them again is no error.
+func (m *metrics) register(registry *prometheus.Registry) error {
+	for _, c := range m.collectors() {
+		var already prometheus.AlreadyRegisteredError
+		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// decided counts one request.
+func (m *metrics) decided(d enforce.Decision) {
+	m.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+	m.states.WithLabelValues(d.State.String()).Inc()
+}
+
+// Granted implements pace.Observer.
+func (m *metrics) Granted(wait time.Duration) { m.paceWait.Observe(wait.Seconds()) }
+
+// Refused implements pace.Observer.
+func (m *metrics) Refused(reason pace.Reason) { m.paceRefused.WithLabelValues(string(reason)).Inc() }
+
+// Blocked implements pace.Observer.
+func (m *metrics) Blocked(explicit bool) {
+	m.blocks.WithLabelValues(map[bool]string{true: "true", false: "false"}[explicit]).Inc()
+}
+
+// cacheObserver counts what the cache does, and logs what an operator should know.
+type cacheObserver struct {
+	*metrics
+	logger *zap.Logger
+}
+
+// Looked implements robotscache.Observer.
+func (o *cacheObserver) Looked(s robotscache.Source, err error) {
+	if err != nil {
+		o.lookups.WithLabelValues("error").Inc()
+		return
+	}
+	o.lookups.WithLabelValues(s.String()).Inc()
+}
+
+// Fetched implements robotscache.Observer.
+func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued time.Duration, background bool) {
+	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
+	o.fetchSeconds.Observe(out.Duration.Seconds())
+	o.fetchQueue.Observe(queued.Seconds())
+	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {
+		c.Write(
+			zap.Stringer("origin", site), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),
+			zap.String("detail", out.Detail), zap.Int("status", out.Status), zap.Strings("hops", out.Hops),
+			zap.Duration("duration", out.Duration), zap.Duration("queued", queued), zap.Bool("background", background),
+		)
+	}
+}
+
+// Dropped implements robotscache.Observer.
+func (o *cacheObserver) Dropped(d robotscache.Drop) { o.dropped.WithLabelValues(d.String()).Inc() }
+
+// StoreFailed implements robotscache.Observer.
+func (o *cacheObserver) StoreFailed(op string, _ error) { o.storeErrors.WithLabelValues(op).Inc() }
+
+// StoreAvailable implements robotscache.Observer. The cache calls it once for each change.
+func (o *cacheObserver) StoreAvailable(ok bool, err error) {
+	if ok {
+		o.storeUp.Set(1)
+		o.logger.Info("store of robots.txt records works again")
+		return
+	}
+	o.storeUp.Set(0)
+	o.logger.Error("store of robots.txt records fails; rulesets are kept in memory only", zap.Error(err))
+}
+
+// Panicked implements robotscache.Observer.
+func (o *cacheObserver) Panicked(site origin.Origin, value any, stack []byte) {
+	o.logger.Error("reading robots.txt panicked; the origin counts as unreachable",
+		zap.Stringer("origin", site), zap.Any("panic", value), zap.ByteString("stack", stack))
+}
+
+// Interface guards.
+var (
+	_ pace.Observer        = (*metrics)(nil)
+	_ robotscache.Observer = (*cacheObserver)(nil)
+)

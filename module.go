@@ -1,0 +1,157 @@
+// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company that enforces robots.txt
+// (RFC 9309), keeps one clock a host, and writes one line about each request that an auditor can check.
+//
+// The package itself is glue: it turns Caddy's configuration and requests into the terms of the packages below it, and
+// their answers into responses, log fields and metrics. What robots.txt means is decided in robotstxt, fetch,
+// robotscache and enforce; how bytes leave, in egress.
+package crawlgate
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddypki"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+func init() {
+	caddy.RegisterModule(new(Handler))
+}
+
+// Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt allows the crawler
+// that asks. It takes requests in absolute form and CONNECT. A request in origin form is for the gateway itself and
+// gets a page that says what it is.
+//
+// A refused request is answered by the handler itself: 400, 403, 407, 421, 429, 502 or 504, with Proxy-Status (RFC 9209)
+// and a body that explains the refusal. Where the server has error routes (handle_errors), it is handed to them as an
+// error with that status instead.
+//
+// The access log gets an object "robots" with the decision and its evidence; docs/access-log.md lists its fields.
+type Handler struct {
+	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so) or "off".
+	Mode string `json:"mode,omitempty"`
+	// HostModes are the modes for some hosts, which go before that of an agent and the one above.
+	HostModes []HostModeConfig `json:"host_modes,omitempty"`
+	// Agents are the company's crawlers. With none, every request is taken for the product token of its User-Agent.
+	Agents []AgentConfig `json:"agents,omitempty"`
+	// Unidentified is "deny" (default where there are agents) or "allow": what becomes of a request that matches no
+	// agent.
+	Unidentified string `json:"unidentified,omitempty"`
+	// Connect says what becomes of CONNECT; the first rule that matches is taken.
+	Connect []ConnectRule `json:"connect,omitempty"`
+	// Exceptions let requests pass that robots.txt refuses.
+	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
+	// Deny lists hosts to which nothing goes, in every mode.
+	Deny []string `json:"deny,omitempty"`
+	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's wait.
+	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
+	// EgressOff hands allowed requests to the next handler instead of sending them out.
+	EgressOff bool `json:"egress_off,omitempty"`
+
+	app         *App
+	logger      *zap.Logger
+	server      *caddyhttp.Server
+	identifier  *enforce.Identifier
+	enforcer    *enforce.Enforcer
+	operator    *enforce.Policy
+	forwarder   *egress.Forwarder
+	authority   *caddypki.CA // nil if nothing is intercepted
+	interceptor *egress.Interceptor
+}
+
+// defaultConnect is what becomes of CONNECT where no rule says so.
+const defaultConnect = enforce.ConnectIntercept
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.robots", New: func() caddy.Module { return new(Handler) }}
+}
+
+// Provision checks the configuration and connects the handler with the engine.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	p, err := h.policy()
+	if err != nil {
+		return err
+	}
+	for _, w := range p.warnings {
+		h.logger.Warn("configuration of the gateway", zap.String("warning", w))
+	}
+	app, err := ctx.App("robots")
+	if err != nil {
+		return fmt.Errorf("loading the robots app: %w", err)
+	}
+	var ok bool
+	if h.app, ok = app.(*App); !ok {
+		return fmt.Errorf("the robots app is a %T", app)
+	}
+	h.identifier, h.operator = p.identifier, p.operator
+	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
+	h.forwarder = &egress.Forwarder{Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-"}
+	if h.server, ok = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		if err := checkSite(h.server); err != nil {
+			return err
+		}
+		watchUnreadable(h.server, h.logger)
+		return h.provisionTunnels(ctx)
+	}
+	return nil
+}
+
+// provisionTunnels prepares for what comes through CONNECT.
+func (h *Handler) provisionTunnels(ctx caddy.Context) error {
+	var minter *egress.Minter
+	if h.mayIntercept() {
+		var err error
+		if h.authority, err = loadAuthority(ctx, h.logger); err != nil {
+			return err
+		}
+		if minter, err = egress.NewMinter(egress.MinterConfig{Issuer: issuer{h.authority}}); err != nil {
+			return err
+		}
+	}
+	h.interceptor = newInterceptor(h.server, minter)
+	return nil
+}
+
+// ServeHTTP takes one request through the gateway.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	x := &exchange{h: h, w: w, r: r, began: time.Now()}
+	defer x.account()
+	noteReadable(r)
+	err, astray := x.astray()
+	switch {
+	case astray:
+		return err
+	case r.Method == http.MethodConnect:
+		return h.serveConnect(x)
+	case !r.URL.IsAbs():
+		x.own = true
+		return h.serveSelf(w, r)
+	default:
+		return h.serveProxied(x, next)
+	}
+}
+
+// Cleanup lets go of what the handler holds. Requests of this configuration may still run.
+func (h *Handler) Cleanup() error {
+	if h.interceptor != nil {
+		// A configuration that never started has no server whose shutdown would end it.
+		go func() { _ = h.interceptor.Shutdown(context.Background()) }()
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

@@ -1,0 +1,225 @@
+package crawlgate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// policy is what a Handler's configuration says, checked and in the terms of package enforce.
+type policy struct {
+	identifier *enforce.Identifier
+	operator   *enforce.Policy
+	warnings   []string
+}
+
+var (
+	enforceModes = map[string]enforce.Mode{
+		"": enforce.ModeEnforce, "enforce": enforce.ModeEnforce, "report": enforce.ModeReport, "off": enforce.ModeOff,
+	}
+	unidentifieds = map[string]enforce.Unidentified{
+		"": enforce.UnidentifiedDefault, "deny": enforce.UnidentifiedDeny, "allow": enforce.UnidentifiedAllow,
+	}
+	connects = map[string]enforce.Connect{
+		"intercept": enforce.ConnectIntercept, "tunnel": enforce.ConnectTunnel, "deny": enforce.ConnectDeny,
+	}
+)
+
+// policy checks the configuration. It is called when a Caddyfile is read, so that a fault is reported with its
+// line, and again when the module is provisioned, as the configuration may have come as JSON.
+func (h *Handler) policy() (*policy, error) {
+	agents, names, err := h.agents()
+	if err != nil {
+		return nil, err
+	}
+	unidentified, ok := unidentifieds[h.Unidentified]
+	if !ok {
+		return nil, oneOf("unidentified", h.Unidentified, "deny", "allow")
+	}
+	identifier, warnings, err := enforce.NewIdentifier(enforce.IdentifierConfig{
+		Agents: agents, Unidentified: unidentified, Verify: h.verifier(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := h.operatorConfig(names)
+	if err != nil {
+		return nil, err
+	}
+	operator, more, err := enforce.NewPolicy(config, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &policy{identifier, operator, append(warnings, more...)}, nil
+}
+
+func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {
+	for _, c := range h.Agents {
+		a, err := c.agent()
+		if err != nil {
+			return nil, nil, err
+		}
+		agents, names = append(agents, a), append(names, c.Name)
+	}
+	return agents, names, nil
+}
+
+func (c *AgentConfig) agent() (enforce.Agent, error) {
+	fail := func(err error) (enforce.Agent, error) {
+		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
+	}
+	from, err := parsePrefixes("from", c.From)
+	if err != nil {
+		return fail(err)
+	}
+	rate, err := pace.ParseRate(or(c.Rate, "off"))
+	if err != nil {
+		return fail(err)
+	}
+	if err := oneOf("mode", c.Mode, "enforce", "report", "off"); err != nil {
+		return fail(err)
+	}
+	a := enforce.Agent{
+		Name: c.Name, Tokens: c.Tokens, IgnoreWildcard: c.IgnoreWildcardGroup, UserAgents: c.UserAgents, From: from,
+		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: rate.Interval(),
+	}
+	for _, credential := range c.Credentials {
+		if err := checkHash(credential.Hash); err != nil {
+			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))
+		}
+		a.Credentials = append(a.Credentials, credential.User)
+	}
+	return a, nil
+}
+
+// check reports what is wrong with one agent by itself, at its own line.
+func (c *AgentConfig) check() error {
+	a, err := c.agent()
+	if err != nil {
+		return err
+	}
+	verify := func(context.Context, string, string) bool { return false }
+	_, _, err = enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{a}, Verify: verify})
+	return err
+}
+
+func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
+	config := enforce.PolicyConfig{Deny: h.Deny, Agents: names, ConnectDefault: defaultConnect, AgentModes: make(map[string]enforce.Mode)}
+	var err error
+	if config.Mode, err = parseMode(h.Mode); err != nil {
+		return config, err
+	}
+	for _, rule := range h.HostModes {
+		mode, err := parseMode(rule.Mode)
+		if err != nil {
+			return config, err
+		}
+		config.HostModes = append(config.HostModes, enforce.HostMode{Hosts: rule.Hosts, Mode: mode})
+	}
+	for _, a := range h.Agents {
+		if a.Mode != "" {
+			config.AgentModes[a.Name] = enforceModes[a.Mode]
+		}
+	}
+	for _, rule := range h.Connect {
+		if err := rule.check(); err != nil {
+			return config, err
+		}
+		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: connects[rule.Mode], Hosts: rule.Hosts})
+	}
+	for _, e := range h.Exceptions {
+		x, err := e.exception()
+		if err != nil {
+			return config, err
+		}
+		config.Exceptions = append(config.Exceptions, x)
+	}
+	return config, nil
+}
+
+func parseMode(s string) (enforce.Mode, error) {
+	mode, ok := enforceModes[s]
+	if !ok {
+		return mode, oneOf("mode", s, "enforce", "report", "off")
+	}
+	return mode, nil
+}
+
+func (c *ConnectRule) check() error {
+	if _, ok := connects[c.Mode]; !ok {
+		return fmt.Errorf("unknown value %q: want intercept, tunnel, deny", c.Mode)
+	}
+	return checkHosts(c.Hosts)
+}
+
+// mayIntercept reports whether some CONNECT could be intercepted, so that an authority is needed.
+func (h *Handler) mayIntercept() bool {
+	for _, rule := range h.Connect {
+		if connects[rule.Mode] == enforce.ConnectIntercept {
+			return true
+		}
+		if len(rule.Hosts) == 0 {
+			return false // holds for every host that is left
+		}
+	}
+	return defaultConnect == enforce.ConnectIntercept
+}
+
+// checkHosts reports the first that is no host pattern.
+func checkHosts(hosts []string) error {
+	for _, s := range hosts {
+		if _, err := enforce.ParseHostPattern(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ExceptionConfig) exception() (enforce.Exception, error) {
+	x := enforce.Exception{Hosts: c.Hosts, Paths: c.Paths, Agents: c.Agents, Reason: c.Reason}
+	if c.Until == "" {
+		return x, nil
+	}
+	var err error
+	x.Until, err = enforce.ParseUntil(c.Until)
+	return x, err
+}
+
+// check reports what is wrong with one exception by itself, at its own line.
+func (c *ExceptionConfig) check() error {
+	x, err := c.exception()
+	if err != nil {
+		return err
+	}
+	_, _, err = enforce.NewPolicy(enforce.PolicyConfig{Exceptions: []enforce.Exception{x}}, time.Now())
+	return err
+}
+
+// upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport whatever their
+// port, so a pattern with a port could not be kept.
+func upstreamHosts(hosts []string) (func(host string) bool, error) {
+	patterns := make([]enforce.HostPattern, 0, len(hosts))
+	for _, s := range hosts {
+		p, err := enforce.ParseHostPattern(s)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err := net.SplitHostPort(s); err == nil {
+			return nil, fmt.Errorf("host pattern %q: an upstream takes hosts without a port", s)
+		}
+		patterns = append(patterns, p)
+	}
+	return func(host string) bool {
+		for _, p := range patterns {
+			if p.Match(origin.Origin{Scheme: "http", Host: host, Port: 80}) {
+				return true
+			}
+		}
+		return false
+	}, nil
+}

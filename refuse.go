@@ -1,0 +1,87 @@
+package crawlgate
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// gatewayName is the gateway's name in Proxy-Status and the like.
+const gatewayName = enforce.Name
+
+// refuse answers a request that does not leave, or did and failed, and notes the decision for the log.
+func (x *exchange) refuse(d enforce.Decision) error {
+	x.decision = d
+	if d.Reason == enforce.ReasonCanceled {
+		// Nobody reads the answer. The error makes the log show 499, as Caddy's own reverse proxy does.
+		return caddyhttp.Error(enforce.StatusClientClosedRequest, errors.New("the client left"))
+	}
+	refusal := enforce.Render(d, x.asked())
+	x.placeholders(refusal)
+	if x.h.server != nil && x.h.server.Errors != nil {
+		return x.refuseByRoutes(refusal)
+	}
+	if x.r.Method == http.MethodConnect {
+		egress.Refuse(x.w, x.r, egress.Refusal{
+			Status: refusal.Status, Reason: refusal.Reason, Header: refusal.Header, Body: refusal.Body,
+		})
+		return nil
+	}
+	egress.PrepareRefusal(x.w, x.r)
+	h := x.w.Header()
+	for name, values := range refusal.Header {
+		h[name] = values
+	}
+	h.Set("Content-Length", strconv.Itoa(len(refusal.Body)))
+	x.w.WriteHeader(refusal.Status)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(refusal.Body) // a client that has left needs no answer
+	}
+	return nil
+}
+
+// refuseByRoutes leaves the answer to the server's error routes. The fields that make it recognisable as the gateway's
+// stay; the body is theirs.
+func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
+	egress.PrepareRefusal(x.w, x.r)
+	h := x.w.Header()
+	for name, values := range refusal.Header {
+		if name != "Content-Type" && name != "Content-Security-Policy" {
+			h[name] = values
+		}
+	}
+	return caddyhttp.HandlerError{StatusCode: refusal.Status, Err: errors.New(refusal.Reason)}
+}
+
+// placeholders sets what error routes and log_append may show.
+func (x *exchange) placeholders(refusal enforce.Refusal) {
+	repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return
+	}
+	d := x.decision
+	repl.Set("http.robots.decision", d.Outcome())
+	repl.Set("http.robots.reason", string(d.Reason))
+	repl.Set("http.robots.agent", d.Agent)
+	repl.Set("http.robots.origin", d.Origin.String())
+	repl.Set("http.robots.robots_url", d.RobotsURL)
+	repl.Set("http.robots.rule", d.Rule)
+	repl.Set("http.robots.line", d.Line)
+	repl.Set("http.robots.message", refusal.Reason)
+}
+
+// asked is what the client asked for, as its refusal shows it.
+func (x *exchange) asked() enforce.Asked {
+	a := enforce.Asked{Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ",")}
+	if x.r.Method == http.MethodConnect {
+		a.URL = x.r.Host
+	}
+	return a
+}

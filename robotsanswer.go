@@ -1,0 +1,57 @@
+package crawlgate
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the crawler reads is what
+// the gateway obeys, and the site is asked once for all of them. A site whose record is unreachable is answered for
+// with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
+func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
+	ctx := x.r.Context()
+	entry, source, err := h.app.Lookup(ctx, target.Origin, x.r.UserAgent())
+	if err != nil {
+		if ctx.Err() != nil {
+			return x.refuse(x.decision.Refuse(enforce.ReasonCanceled, "the client left while robots.txt was fetched", 0))
+		}
+		return x.refuse(x.decision.Refuse(enforce.ReasonPending, "", pendingRetry))
+	}
+	now := time.Now()
+	record, view := entry.Record(), entry.View(now)
+	x.decision.Source, x.decision.State, x.decision.Cause = source, view.State, view.Cause
+	x.decision.SHA256, x.decision.FetchedAt, x.decision.FreshUntil = view.SHA256, view.FetchedAt, view.FreshUntil
+	x.decision.Age = max(now.Sub(view.FetchedAt), 0)
+
+	header := x.w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Status", gatewayName+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
+	header.Set("Age", strconv.FormatInt(int64(x.decision.Age/time.Second), 10))
+	status, body := http.StatusOK, []byte(nil)
+	switch view.Access {
+	case fetch.AccessRules, fetch.AccessLastGood:
+		text, _ := record.Text()
+		body = text.Body
+	case fetch.AccessAllow:
+		status, body = http.StatusNotFound, []byte("The site has no robots.txt.\n")
+	default:
+		status, body = http.StatusServiceUnavailable, []byte("The site's robots.txt is unreachable.\n")
+		header.Set("Retry-After", strconv.FormatInt(int64(max(view.RetryAt.Sub(now), pendingRetry)/time.Second), 10))
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(status)
+	if x.r.Method == http.MethodHead {
+		return nil
+	}
+	_, _ = x.w.Write(body) // a client that has left needs no answer
+	return nil
+}
+
+// pendingRetry is when to ask again for what is still being fetched.
+const pendingRetry = 5 * time.Second

@@ -1,0 +1,327 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+// settings is the App's configuration with every default filled in and every text parsed: what the engine runs
+// with. It is a value; nothing changes it after it was made.
+type settings struct {
+	userAgent string
+	store     StoreConfig
+	maxSize   int64
+	policy    fetch.Policy
+	fetch     fetchSettings
+	pace      paceSettings
+	egress    egressSettings
+}
+
+type fetchSettings struct {
+	timeout      time.Duration
+	maxRedirects int
+	maxSize      int
+	soft404      bool
+	parallel     int
+}
+
+type paceSettings struct {
+	rate        pace.Rate
+	burst       int
+	concurrency int
+	crawlDelay  pace.CrawlDelay
+	wait        time.Duration
+	queue       int
+	per         []pace.Scope
+	backoff     bool
+	backoffMin  time.Duration
+	backoffMax  time.Duration
+	shared      string
+}
+
+type egressSettings struct {
+	allowPrivate          []netip.Prefix
+	ports                 []egress.PortRange
+	trustCA               []string
+	upstreams             []UpstreamConfig
+	dialTimeout           time.Duration
+	responseHeaderTimeout time.Duration
+}
+
+// Defaults of DESIGN §7.
+const (
+	defaultHotSize               = 256 << 20
+	defaultFetchTimeout          = 20 * time.Second
+	defaultMaxRedirects          = 5
+	minRobotsSize                = 500 << 10
+	defaultParallel              = 256
+	defaultRate                  = "5/s"
+	defaultBurst                 = 5
+	defaultConcurrency           = 8
+	defaultMaxCrawlDelay         = 30 * time.Second
+	defaultWait                  = 10 * time.Second
+	defaultQueue                 = 1000
+	defaultBackoffMin            = time.Minute
+	defaultBackoffMax            = 24 * time.Hour
+	defaultDialTimeout           = 10 * time.Second
+	defaultResponseHeaderTimeout = time.Minute
+)
+
+// settings checks the configuration and fills in the defaults.
+func (a *App) settings() (settings, error) {
+	s := settings{userAgent: a.UserAgent, store: StoreConfig{Kind: "file"}}
+	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
+	}
+	if a.Store != nil {
+		if err := a.Store.check(); err != nil {
+			return settings{}, fmt.Errorf("store: %w", err)
+		}
+		s.store = *a.Store
+	}
+	if s.store.Kind == "file" && s.store.Path == "" {
+		s.store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	}
+	var cache CacheConfig
+	if a.Cache != nil {
+		cache = *a.Cache
+	}
+	var fetching FetchConfig
+	if a.Fetch != nil {
+		fetching = *a.Fetch
+	}
+	s.maxSize = or(cache.MaxSize, defaultHotSize)
+	var err error
+	if s.policy, err = fetchPolicy(cache, fetching); err != nil {
+		return settings{}, err
+	}
+	if s.fetch, err = fetching.settings(); err != nil {
+		return settings{}, fmt.Errorf("fetch: %w", err)
+	}
+	if s.pace, err = a.Pace.settings(); err != nil {
+		return settings{}, fmt.Errorf("pace: %w", err)
+	}
+	if s.egress, err = a.Egress.settings(); err != nil {
+		return settings{}, fmt.Errorf("egress: %w", err)
+	}
+	return s, nil
+}
+
+// or returns v, or the default where v is zero.
+func or[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// span is or for the durations of a configuration.
+func span(v caddy.Duration, def time.Duration) time.Duration { return or(time.Duration(v), def) }
+
+func (c *StoreConfig) check() error {
+	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
+		return err
+	}
+	if c.Kind == "redis" {
+		return checkRedisURL(c.URL)
+	}
+	return nil
+}
+
+var modes = map[string]fetch.Mode{
+	"": fetch.ModeSpec, "spec": fetch.ModeSpec, "stale": fetch.ModeStale, "google": fetch.ModeGoogle, "strict": fetch.ModeStrict,
+}
+
+func fetchPolicy(c CacheConfig, f FetchConfig) (fetch.Policy, error) {
+	d := fetch.DefaultPolicy()
+	mode, ok := modes[f.Unreachable]
+	if !ok {
+		return fetch.Policy{}, oneOf("fetch: unreachable", f.Unreachable, "spec", "stale", "google", "strict")
+	}
+	if err := oneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"); err != nil {
+		return fetch.Policy{}, err
+	}
+	p := fetch.Policy{
+		Mode:              mode,
+		UnreachableFor:    span(f.UnreachableFor, d.UnreachableFor),
+		TTL:               span(c.TTL, d.TTL),
+		MinTTL:            span(c.MinTTL, min(d.MinTTL, span(c.TTL, d.TTL))),
+		RetryMin:          span(f.RetryFirst, d.RetryMin),
+		RetryMax:          span(f.RetryLongest, max(d.RetryMax, span(f.RetryFirst, 0))),
+		ForbiddenDisallow: f.Forbidden == "disallow",
+	}
+	switch {
+	case p.TTL > d.TTL:
+		return fetch.Policy{}, fmt.Errorf("cache: ttl %s is above %s, the longest that RFC 9309 section 2.4 permits", p.TTL, d.TTL)
+	case p.MinTTL > p.TTL:
+		return fetch.Policy{}, fmt.Errorf("cache: min_ttl %s is longer than ttl %s", p.MinTTL, p.TTL)
+	case p.RetryMin > p.RetryMax:
+		return fetch.Policy{}, fmt.Errorf("fetch: retry: %s is longer than %s", p.RetryMin, p.RetryMax)
+	}
+	return p, nil
+}
+
+func (f FetchConfig) settings() (fetchSettings, error) {
+	s := fetchSettings{
+		timeout:      span(f.Timeout, defaultFetchTimeout),
+		maxRedirects: defaultMaxRedirects,
+		maxSize:      int(or(f.MaxSize, minRobotsSize)),
+		soft404:      f.SoftNotFound != "off",
+		parallel:     or(f.Parallel, defaultParallel),
+	}
+	if f.MaxRedirects != nil {
+		s.maxRedirects = *f.MaxRedirects
+	}
+	switch {
+	case s.maxSize < minRobotsSize:
+		return fetchSettings{}, errors.New("max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits")
+	case s.maxSize > 64<<20:
+		return fetchSettings{}, errors.New("max_size is above 64 MiB")
+	case s.maxRedirects < 0:
+		return fetchSettings{}, errors.New("max_redirects is negative")
+	case s.parallel < 0:
+		return fetchSettings{}, errors.New("parallel is negative")
+	case s.timeout > 5*time.Minute:
+		return fetchSettings{}, fmt.Errorf("timeout %s is above 5m: a crawler waits for as long", s.timeout)
+	}
+	return s, oneOf("soft_404", f.SoftNotFound, "detect", "off")
+}
+
+// setRate keeps a rate as it was written, after a check.
+func setRate(dst *string, s string) error {
+	*dst = s
+	_, err := pace.ParseRate(s)
+	return err
+}
+
+func checkPer(list []string) error {
+	for i, s := range list {
+		if _, err := pace.ParseScope(s); err != nil {
+			return err
+		}
+		if slices.Contains(list[:i], s) {
+			return fmt.Errorf("%q is given twice", s)
+		}
+	}
+	return nil
+}
+
+func (p *PaceConfig) settings() (paceSettings, error) {
+	if p == nil {
+		p = new(PaceConfig)
+	}
+	rate, err := pace.ParseRate(or(p.Rate, defaultRate))
+	if err != nil {
+		return paceSettings{}, err
+	}
+	s := paceSettings{
+		rate:        rate,
+		burst:       or(p.Burst, defaultBurst),
+		concurrency: or(p.Concurrency, defaultConcurrency),
+		crawlDelay:  pace.CrawlDelay{Max: defaultMaxCrawlDelay},
+		wait:        defaultWait,
+		queue:       or(p.Queue, defaultQueue),
+		per:         []pace.Scope{pace.PerHost},
+		backoff:     true,
+		backoffMin:  defaultBackoffMin,
+		backoffMax:  defaultBackoffMax,
+		shared:      p.Shared,
+	}
+	if s.burst < 0 || s.concurrency < 0 || s.queue < 0 {
+		return paceSettings{}, errors.New("burst, concurrency and queue cannot be negative")
+	}
+	if p.Wait != nil {
+		s.wait = time.Duration(*p.Wait)
+	}
+	if err := s.setCrawlDelay(p.CrawlDelay); err != nil {
+		return paceSettings{}, err
+	}
+	if err := s.setScopes(p.Per); err != nil {
+		return paceSettings{}, err
+	}
+	if p.Shared != "" {
+		if err := checkRedisURL(p.Shared); err != nil {
+			return paceSettings{}, fmt.Errorf("shared: %w", err)
+		}
+	}
+	return s, s.setBackoff(p.Backoff)
+}
+
+func (s *paceSettings) setCrawlDelay(c *CrawlDelayConfig) error {
+	if c == nil {
+		return nil
+	}
+	above, err := pace.ParseAbove(or(c.Above, "clamp"))
+	s.crawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
+	if err == nil && c.Min > c.Max {
+		err = fmt.Errorf("crawl_delay: %s is longer than %s", seconds(c.Min), seconds(c.Max))
+	}
+	return err
+}
+
+func (s *paceSettings) setScopes(per []string) error {
+	if len(per) == 0 {
+		return nil
+	}
+	s.per = nil
+	for _, name := range per {
+		scope, err := pace.ParseScope(name)
+		if err != nil {
+			return err
+		}
+		s.per = append(s.per, scope)
+	}
+	return checkPer(per)
+}
+
+func (s *paceSettings) setBackoff(b *BackoffConfig) error {
+	if b == nil {
+		return nil
+	}
+	s.backoff = !b.Off
+	s.backoffMin, s.backoffMax = span(b.First, defaultBackoffMin), span(b.Longest, defaultBackoffMax)
+	if s.backoffMin > s.backoffMax {
+		return fmt.Errorf("backoff: %s is longer than %s", s.backoffMin, s.backoffMax)
+	}
+	return nil
+}
+
+func (e *EgressConfig) settings() (egressSettings, error) {
+	if e == nil {
+		e = new(EgressConfig)
+	}
+	s := egressSettings{
+		ports:                 egress.DefaultPorts(),
+		trustCA:               e.TrustCA,
+		upstreams:             e.Upstreams,
+		dialTimeout:           span(e.DialTimeout, defaultDialTimeout),
+		responseHeaderTimeout: span(e.ResponseHeaderTimeout, defaultResponseHeaderTimeout),
+	}
+	var err error
+	if s.allowPrivate, err = parsePrefixes("allow_private", e.AllowPrivate); err != nil {
+		return egressSettings{}, err
+	}
+	if len(e.Ports) > 0 {
+		s.ports = nil
+	}
+	for _, text := range e.Ports {
+		r, err := egress.ParsePortRange(text)
+		if err != nil {
+			return egressSettings{}, fmt.Errorf("ports: %w", err)
+		}
+		s.ports = append(s.ports, r)
+	}
+	return s, nil
+}

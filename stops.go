@@ -1,0 +1,87 @@
+package crawlgate
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// stops is the kill switch of the process, kept over reloads and restarts.
+type stops struct {
+	switches enforce.KillSwitch
+
+	mu     sync.Mutex
+	loaded bool
+	book   notebook
+}
+
+const (
+	stopsKey  = "kill switch"
+	stopsPage = "kills.json"
+)
+
+func acquireStops() (*stops, error) {
+	value, _, err := pool.LoadOrNew(stopsKey, func() (caddy.Destructor, error) { return new(stops), nil })
+	if err != nil {
+		return nil, err
+	}
+	s, ok := value.(*stops)
+	if !ok {
+		return nil, fmt.Errorf("usage pool holds a %T under %q", value, stopsKey)
+	}
+	return s, nil
+}
+
+func (*stops) release() error {
+	_, err := pool.Delete(stopsKey)
+	return err
+}
+
+// load puts in force what was kept, once in the life of the process. Who cannot read it does not know what was stopped,
+// and must not start.
+func (s *stops) load(folder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loaded {
+		return nil
+	}
+	s.book.folder = folder
+	if err := s.book.read(stopsPage, &s.switches); err != nil {
+		return err
+	}
+	s.loaded = true
+	return nil
+}
+
+// set puts an order in force and keeps it. An order that cannot be kept is in force all the same; the error says so.
+func (s *stops) set(order enforce.Kill) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.switches.Set(order); err != nil {
+		return err
+	}
+	return s.keep()
+}
+
+// lift takes an order out of force.
+func (s *stops) lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if order, found = s.switches.Lift(scope, value); !found {
+		return order, false, nil
+	}
+	return order, true, s.keep()
+}
+
+func (s *stops) keep() error {
+	if err := s.book.write(stopsPage, &s.switches); err != nil {
+		return fmt.Errorf("in force, but not kept over a restart: %w", err)
+	}
+	return nil
+}
+
+// Destruct has nothing to close.
+func (*stops) Destruct() error { return nil }
