@@ -49,7 +49,7 @@ func classify(err error, at stage) *Error {
 		return out
 	}
 	if d, ok := errors.AsType[*DialError](err); ok {
-		out.Addr, out.Kind = d.Addr, dialKind(d)
+		out.Addr, out.Kind = d.Dialed.Addr, dialKind(d)
 		return out
 	}
 	if kind, ok := ownKind(err); ok {

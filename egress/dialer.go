@@ -86,9 +86,10 @@ func (p Phase) String() string {
 // DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError] instead.
 type DialError struct {
 	Phase Phase
-	Host  string         // name or address as asked for
-	Addr  netip.AddrPort // address that failed; zero while resolving
-	Err   error
+	Host  string // name or address as asked for
+	// Dialed holds the address that failed, zero while resolving, and the time that each step took.
+	Dialed Dialed
+	Err    error
 }
 
 func (e *DialError) Error() string {
@@ -143,10 +144,10 @@ func (d *Dialer) dial(
 	conn, ap, err := race(ctx, targets, func(ctx context.Context, ap netip.AddrPort) (*net.TCPConn, error) {
 		return attempt(ctx, ap, allow)
 	})
-	if err != nil {
-		return nil, &DialError{Phase: PhaseConnect, Host: host, Addr: ap, Err: err}
-	}
 	dialed.Addr, dialed.Connect = ap, time.Since(start)
+	if err != nil {
+		return nil, &DialError{Phase: PhaseConnect, Host: host, Dialed: dialed, Err: err}
+	}
 	return &Conn{TCPConn: conn, Dialed: dialed}, nil
 }
 
@@ -193,12 +194,13 @@ func (d *Dialer) lookup(ctx context.Context, network, host string) (addrs []neti
 	if d.Resolver != nil {
 		r = d.Resolver
 	}
+	start := time.Now()
 	addrs, err = r.LookupNetIP(ctx, family, host)
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
 	if err != nil {
-		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Err: err}
+		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: time.Since(start)}, Err: err}
 	}
 	for i, a := range addrs {
 		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// DefaultIdle is how long a response's body, an upgraded connection or a tunnel may stay without an octet.
+// DefaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay without an octet.
 const DefaultIdle = 5 * time.Minute
 
 // Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use; the fields are
@@ -23,7 +23,9 @@ type Forwarder struct {
 	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"). Such fields pass
 	// neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
-	// Idle is how long a body or an upgraded connection may stay without an octet; 0 means DefaultIdle.
+	// Idle is how long the bodies of an exchange or an upgraded connection may stay without an octet because of the
+	// origin; 0 means DefaultIdle. The wait for a response is not meant, see TransportConfig.ResponseHeaderTimeout, nor is
+	// a slow client, whom the server's own limits are for.
 	Idle time.Duration
 }
 
@@ -33,7 +35,7 @@ type Result struct {
 	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
 	BytesIn  int64  // octets of body (after an upgrade: of any kind) that came from the client
 	BytesOut int64  // the same towards the client
-	Dialed   Dialed // how the connection was made; its times are 0 where Reused
+	Dialed   Dialed // how the connection was made, or failed to be; its times are 0 where Reused
 	Reused   bool   // the connection had served before
 	Started  bool   // the response has begun; nothing else can be answered any more
 	Err      *Error // why it failed, nil for a complete exchange
@@ -57,9 +59,15 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	x := &exchange{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res, cancel: cancel}
+	x := &exchange{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
-	resp, err := f.Transport.RoundTrip(x.request(ctx))
+	x.watch = newWatch(f.idle(), func() { cancel(errStalled) })
+	defer x.watch.stop()
+	out := x.request(ctx)
+	if x.lastHop(out.Header) {
+		return nil
+	}
+	resp, err := f.Transport.RoundTrip(out)
 	x.endInterim()
 	if err != nil {
 		return x.fail(ctx, err)
@@ -92,7 +100,7 @@ type exchange struct {
 	target    *url.URL
 	rc        *http.ResponseController
 	res       *Result
-	cancel    context.CancelCauseFunc
+	watch     *watch
 	body      *requestBody // nil without a body
 	expecting bool         // the client waits for 100 Continue
 	upgrading bool         // the client asks for WebSocket
@@ -125,7 +133,8 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 }
 
 func (x *exchange) attachBody(out *http.Request) {
-	x.body = &requestBody{src: x.r.Body}
+	x.body = &requestBody{src: x.r.Body, watch: x.watch}
+	x.watch.start() // an origin that takes no more of the body would keep it from ever answering
 	out.Body, out.ContentLength = x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
 		x.attachTrailer(out)
@@ -199,6 +208,7 @@ func (x *exchange) fail(ctx context.Context, err error) *Error {
 		at = stageHeader
 	}
 	x.res.Err = x.classify(ctx, err, at)
+	x.res.Dialed = failedDial(err)
 	if n, _ := x.body.state(); n == 0 {
 		PrepareRefusal(x.w, x.r)
 	}
@@ -221,6 +231,17 @@ func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
 		e.Addr = c.dialed.Addr
 	}
 	return e
+}
+
+// failedDial gives what is known of a connection that was not made.
+func failedDial(err error) Dialed {
+	if d, ok := errors.AsType[*DialError](err); ok {
+		return d.Dialed
+	}
+	if f, ok := errors.AsType[*ForbiddenError](err); ok {
+		return Dialed{Addr: f.Addr}
+	}
+	return Dialed{}
 }
 
 // account completes the result on every way out, panics included.

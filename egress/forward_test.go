@@ -1021,3 +1021,66 @@ func TestErrorUnwraps(t *testing.T) {
 		t.Errorf("%v hides its cause", err)
 	}
 }
+
+// TestForwardStalledUpload: an origin that takes no more of a body is given up; the client gets an answer.
+func TestForwardStalledUpload(t *testing.T) {
+	t.Parallel()
+	stop := make(chan struct{})
+	origin := rawOrigin(t, func(_ net.Conn, br *bufio.Reader) {
+		skipHead(br)
+		<-stop
+	})
+	g := startGateway(t, "h1", origin)
+	g.forwarder.Idle = 50 * time.Millisecond
+	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, io.LimitReader(endless{}, 64<<20)))
+	if res := g.result(t); resp.StatusCode != http.StatusGatewayTimeout || res.Err.Kind != KindStalled {
+		t.Errorf("answered %d, %v", resp.StatusCode, res.Err)
+	}
+	close(stop)
+}
+
+// TestForwardMaxForwards: RFC 9110 section 7.6.2.
+func TestForwardMaxForwards(t *testing.T) {
+	t.Parallel()
+	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "origin "+r.Header.Get("Max-Forwards"))
+	}), "h1")
+	g := startGateway(t, "h1", origin)
+	for _, tt := range []struct {
+		method, sent string
+		status       int
+		want         string
+	}{
+		{"OPTIONS", "0", 200, ""},
+		{"TRACE", "0", 501, ""},
+		{"OPTIONS", "1", 200, "origin 0"},
+		{"TRACE", "10", 200, "origin 9"},
+		{"OPTIONS", "many", 200, "origin many"},
+		{"GET", "0", 200, "origin 0"},
+	} {
+		r := request(t, t.Context(), tt.method, g.URL+"/a", nil)
+		r.Header.Set("Max-Forwards", tt.sent)
+		resp := send(t, g.client(t), r)
+		if got := readAll(t, resp); resp.StatusCode != tt.status || got != tt.want {
+			t.Errorf("%s with %s: %d %q", tt.method, tt.sent, resp.StatusCode, got)
+		}
+		if res := g.result(t); res.Status != tt.status || !res.Started || res.Err != nil {
+			t.Errorf("%s with %s: %+v", tt.method, tt.sent, res)
+		}
+	}
+}
+
+// TestForwardFailedDialIsTold: the log can say which address failed and how long it took.
+func TestForwardFailedDialIsTold(t *testing.T) {
+	t.Parallel()
+	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
+	for _, target := range []string{fmt.Sprintf("http://127.0.0.1:%d/", freePort(t)), "http://10.0.0.1:80/"} {
+		var res Result
+		if err := f.Forward(newDiscard(), request(t, t.Context(), "GET", target, nil), mustURL(t, target), &res); err == nil {
+			t.Fatalf("%s: forwarded", target)
+		}
+		if got := "http://" + res.Dialed.Addr.String() + "/"; got != target || (res.Dialed.Connect == 0) != (res.Err.Kind == KindForbidden) {
+			t.Errorf("%s: %+v", target, res.Dialed)
+		}
+	}
+}

@@ -10,19 +10,18 @@ import (
 // trailers over at the end and can be shut: the transport may go on reading after the handler has returned.
 type requestBody struct {
 	src     io.Reader
+	watch   *watch // of the exchange; runs until the body ends or the response begins
 	trailer func() // called once, at the end of the body, before the reader learns of it
 
-	mu     sync.Mutex
-	n      int64
-	failed error
-	shut   bool
+	mu       sync.Mutex
+	n        int64
+	failed   error
+	shut     bool
+	answered bool
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	shut := b.shut
-	b.mu.Unlock()
-	if shut {
+	if !b.begin() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := b.src.Read(p)
@@ -33,10 +32,27 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.n += int64(n)
+	b.watch.touch()
+	if !b.answered {
+		b.watch.release()
+		if err != nil {
+			b.watch.stop()
+		}
+	}
 	if err != nil && err != io.EOF && !b.shut {
 		b.failed = err
 	}
 	return n, err
+}
+
+// begin tells whether the body may be read. If so it is the client's turn.
+func (b *requestBody) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shut && !b.answered {
+		b.watch.hold()
+	}
+	return !b.shut
 }
 
 // Close ends the reading. It leaves the client's body alone: closing that reads what is left of it, which would
@@ -45,7 +61,21 @@ func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shut = true
+	if !b.answered {
+		b.watch.stop()
+	}
 	return nil
+}
+
+// answer tells that the response has begun, to whom the watch belongs from now on.
+func (b *requestBody) answer() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answered = true
+	b.watch.release()
 }
 
 // state gives the octets read and the error that ended the reading, if one did.

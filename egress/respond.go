@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // respond sends a response to the client. It panics where the response breaks off.
@@ -97,17 +96,17 @@ func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
 	eager := resp.ContentLength < 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	out := &flusher{w: x.w, rc: x.rc, eager: eager}
 	defer out.close()
-	idle := x.f.idle()
-	stalled := time.AfterFunc(idle, func() { x.cancel(errStalled) })
-	defer stalled.Stop()
+	x.body.answer()
+	x.watch.start()
 	buf := getBuffer()
 	defer putBuffer(buf)
 	out.arm() // lets the header go if the first octets are long in coming
 	for {
 		n, err := resp.Body.Read(buf[:])
-		stalled.Stop() // it is the client's turn now, and the origin may not pay for its slowness
 		if n > 0 {
+			x.watch.hold() // it is the client's turn
 			m, werr := out.Write(buf[:n])
+			x.watch.release()
 			x.res.BytesOut += int64(m)
 			if werr != nil {
 				x.abort(out, &Error{Kind: KindClientGone, Err: werr})
@@ -122,7 +121,6 @@ func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
 		if !eager {
 			out.arm()
 		}
-		stalled.Reset(idle)
 	}
 }
 

@@ -139,7 +139,7 @@ func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
 }
 
 func (u *upstream) failed(addr netip.AddrPort, err error) error {
-	return &DialError{Phase: PhaseProxy, Host: u.name(), Addr: addr, Err: err}
+	return &DialError{Phase: PhaseProxy, Host: u.name(), Dialed: Dialed{Addr: addr}, Err: err}
 }
 
 // dialTunnel opens a tunnel to a checked target.
