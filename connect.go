@@ -37,7 +37,7 @@ type connect struct {
 // What comes is known from the first octet only: plain HTTP, which several clients send this way too (clients.md 5),
 // is enforced like any other request, whatever the policy for CONNECT.
 func (h *Handler) serveConnect(x *exchange) error {
-	x.decision.UserAgent = x.r.UserAgent()
+	x.decision.UserAgent = userAgent(x.r)
 	o, err := connectOrigin(x.r.Host)
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
@@ -49,14 +49,14 @@ func (h *Handler) serveConnect(x *exchange) error {
 	}
 	if h.operator.Connect(o) == enforce.ConnectIntercept {
 		x.decision = h.enforcer.DecideIntercept(c.sender, o)
-		x.decision.UserAgent = x.r.UserAgent()
+		x.decision.UserAgent = userAgent(x.r)
 		if x.decision.Verdict != enforce.Allow {
 			return x.refuse(x.decision)
 		}
 		return c.open(c.intercept)
 	}
 	// All that the client will show of itself is here.
-	x.identity = h.identifier.Identify(x.r.Context(), evidence(x.r))
+	x.identity = h.identifier.Opaque(x.r.Context(), evidence(x.r))
 	x.decision = h.enforcer.DecideTunnel(x.r.Context(), x.identity, o)
 	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
 		return x.refuse(x.decision)

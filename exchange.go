@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -50,7 +51,7 @@ func (x *exchange) account() {
 func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
-		x.decision.UserAgent = x.r.UserAgent()
+		x.decision.UserAgent = userAgent(x.r)
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
 	x.identity = h.identify(x.r)
@@ -75,14 +76,24 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 // identify tells who sends the request.
 func (h *Handler) identify(r *http.Request) enforce.Identity {
 	if sender, ok := senderOf(r); ok {
-		return h.identifier.Inner(sender, r.UserAgent())
+		return h.identifier.Inner(sender, userAgent(r))
 	}
 	return h.identifier.Identify(r.Context(), evidence(r))
 }
 
+// userAgent is all that the request says of its agent: with several fields, what the origin would make of them, so
+// that no name can hide in the second.
+func userAgent(r *http.Request) string {
+	fields := r.Header["User-Agent"]
+	if len(fields) == 1 {
+		return fields[0]
+	}
+	return strings.Join(fields, " ")
+}
+
 // evidence is what a request shows of its sender.
 func evidence(r *http.Request) enforce.Evidence {
-	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
+	e := enforce.Evidence{UserAgent: userAgent(r), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
 	// The address that Caddy takes for the client's, which is another than the connection's where trusted_proxies says so.
 	if ip, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
 		e.Source, _ = netip.ParseAddr(ip)

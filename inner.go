@@ -63,7 +63,7 @@ func (x *exchange) astray() (error, bool) { //nolint:revive // the error is the 
 	if !ok {
 		return nil, false
 	}
-	x.decision.UserAgent = x.r.UserAgent()
+	x.decision.UserAgent = userAgent(x.r)
 	if errors.Is(err, egress.ErrMisdirected) {
 		return x.refuse(x.decision.Refuse(enforce.ReasonMisdirected, err.Error(), 0)), true
 	}
