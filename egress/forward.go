@@ -169,7 +169,8 @@ func (x *exchange) attachTrailer(out *http.Request) {
 
 // expectations settles Expect: 100-continue: passed on if there is a body to wait for, and then the connection to the
 // origin is closed after the response. Else net/http would send the body after a refusal, to save the connection,
-// which means to ask the client for a body that nobody wants.
+// which means to ask the client for a body that nobody wants. Of clients
+// that speak HTTP/2 the expectation is not known here: Go's server keeps the field and asks for the body when it is read.
 func (x *exchange) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return

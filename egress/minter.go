@@ -23,7 +23,7 @@ import (
 const (
 	// DefaultLeafLifetime is how long a leaf is valid, unless its issuer ends sooner.
 	DefaultLeafLifetime = 48 * time.Hour
-	// DefaultLeaves bounds the leaves kept; each takes some 1.5 KiB.
+	// DefaultLeaves bounds the leaves kept; each takes about 1 KiB.
 	DefaultLeaves = 10_000
 	// leafBackdate is how far a leaf reaches back, for clients whose clocks are behind.
 	leafBackdate = time.Hour
