@@ -3,7 +3,9 @@ package robotstxt_test
 import (
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -58,4 +60,43 @@ func TestNaiveAgreesOnRealFiles(t *testing.T) {
 		}
 	}
 	t.Logf("%d questions about %d files", asked, len(files))
+}
+
+// TestNaiveAgreesOnManyPatterns asks about files with so many wildcards, and targets so long, that the targets are
+// indexed.
+func TestNaiveAgreesOnManyPatterns(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		rnd := rand.New(rand.NewPCG(seed, 9309))
+		letters := "abcd"[:2+seed%3]
+		word := func(n int) string {
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = letters[rnd.IntN(len(letters))]
+			}
+			return string(b)
+		}
+		var b strings.Builder
+		b.WriteString("User-agent: *\n")
+		for range 900 {
+			b.WriteString([]string{"Allow: /*", "Disallow: /*", "Disallow: *?*%3A"}[rnd.IntN(3)])
+			for range 1 + rnd.IntN(4) {
+				b.WriteString(word(rnd.IntN(8)) + "*")
+			}
+			b.WriteString(word(6+rnd.IntN(10)) + []string{"", "$", "%2A", ":"}[rnd.IntN(4)] + "\n")
+		}
+		data := []byte(b.String())
+		rs, f := robotstxt.Parse(data), naive.Parse(data, false)
+		decided := 0
+		for range 12 {
+			q := question{target: "/" + word(150) + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}
+			if err := disagreement(rs, f, q); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			if rs.Match(nil, q.target).Line != 0 {
+				decided++
+			}
+		}
+		t.Logf("seed %d: a rule decided on %d of 12", seed, decided)
+	}
 }

@@ -124,23 +124,23 @@ func loosen(t string, special, inQuery bool) string {
 	return b.String()
 }
 
-// run follows all positions that the elements so far can have reached.
+// run follows all positions, in ascending order, that the elements so far can have reached.
 func run(pattern []element, t string) bool {
-	at := map[int]bool{0: true}
+	at := []int{0}
 	for _, e := range pattern {
-		next := map[int]bool{}
-		for p := range at {
-			switch {
-			case e.any:
-				for q := p; q <= len(t); q++ {
-					next[q] = true
+		var next []int
+		switch {
+		case e.end:
+			return at[len(at)-1] == len(t)
+		case e.any:
+			for p := at[0]; p <= len(t); p++ {
+				next = append(next, p)
+			}
+		default:
+			for _, p := range at {
+				if p < len(t) && t[p] == e.octet {
+					next = append(next, p+1)
 				}
-			case e.end:
-				if p == len(t) {
-					return true
-				}
-			case p < len(t) && t[p] == e.octet:
-				next[p+1] = true
 			}
 		}
 		if at = next; len(at) == 0 {

@@ -1,0 +1,150 @@
+package robotstxt_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+)
+
+// addSeeds gives a fuzz target small real files and the shapes that have bitten other parsers.
+func addSeeds(f *testing.F, add func(data []byte)) {
+	f.Helper()
+	for _, file := range corpus(f) {
+		if len(file.data) < 600 {
+			add(file.data)
+		}
+	}
+	for _, s := range []string{
+		"", "User-agent: *\nDisallow: /*a*a*b$\nAllow: /a%2A$\n", "User-agent:a\rUser-agent:b\r\nCrawl-delay:1\nDisallow:/%%36%31\n",
+		"\xef\xbbUser-agent * \nDisallow: /?u=http%3A//\nallow /?u=*:$", "useragent:A1\nContent-Usage:/x y\nDisallow:\x00/\nDissallow:*",
+		"User-agent: a\nUser-agent:\nDisallow: /a***\nUser-agent: a\nAllow: /a$$\nAllow: /\xe9 {", "User-agent: *\nAllow: /x/index.html\nDisallow: /",
+	} {
+		add([]byte(s))
+	}
+}
+
+// FuzzMatch holds the engine against the naive one and against itself.
+func FuzzMatch(f *testing.F) {
+	addSeeds(f, func(data []byte) {
+		a := newAsker(data, 1)
+		for range 3 {
+			q := a.next()
+			f.Add(data, q.tokens[0], q.target)
+		}
+	})
+	f.Fuzz(func(t *testing.T, data []byte, token, target string) {
+		if len(data) > 4096 || len(target) > 512 {
+			t.Skip() // the naive engine would take its time
+		}
+		q := question{tokens: []string{token, "foobot"}, target: target}
+		rs := robotstxt.Parse(data)
+		if err := disagreement(rs, naive.Parse(data, false), q); err != nil {
+			t.Error(err)
+		}
+		q.ignoreWildcard = true
+		withIndex := robotstxt.Options{IndexHTML: true}.Parse(data)
+		if err := disagreement(withIndex, naive.Parse(data, true), q); err != nil {
+			t.Error(err)
+		}
+		m := rs.Match(q.tokens, target)
+		if other := rs.Match(q.tokens, robotstxt.Canonical(target)); other != m {
+			t.Errorf("%v: got %+v, for the canonical target %+v", q, m, other)
+		}
+		checkUnrelated(t, data, q, m)
+		checkLint(t, data, []question{q})
+		if size, most := rs.Size(), 1024+64*len(data); size > most {
+			t.Errorf("size %d of %d octets", size, len(data))
+		}
+	})
+}
+
+// checkUnrelated puts a group of another crawler in front of the file: nothing may change but the line numbers.
+func checkUnrelated(t *testing.T, data []byte, q question, m robotstxt.Match) {
+	t.Helper()
+	if bytes.HasPrefix(data, []byte{0xEF}) || strings.HasPrefix(strings.ToLower(q.tokens[0]), "unrelated") {
+		return
+	}
+	rs := robotstxt.Parse(append([]byte("User-agent: unrelated\nDisallow: /\n"), data...))
+	other := rs.Match(q.tokens, q.target)
+	if m.Line != 0 {
+		m.Line += 2
+	}
+	if other != m {
+		t.Errorf("%v: got %+v, with an unrelated group %+v", q, m, other)
+	}
+}
+
+// FuzzCanonical: the canonical form of a target is its own, both engines agree on it, and the shortcut knows it.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range edges {
+		f.Add("/" + s)
+	}
+	for _, s := range []string{"", "x#y", "/%%36%31", "/%6%31", "/%%%33", "/%C3%a9%zz%", "?/:%3a%40"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		got := robotstxt.Canonical(target)
+		if want := naive.Canonical(target); got != want {
+			t.Errorf("%q: got %q, naive %q", target, got, want)
+		}
+		if again := robotstxt.Canonical(got); again != got {
+			t.Errorf("%q: canonical form %q has another, %q", target, got, again)
+		}
+		if robotstxt.IsCanonical(target) && got != target {
+			t.Errorf("%q is taken for canonical, but is %q", target, got)
+		}
+	})
+}
+
+// FuzzPattern makes the hardest patterns: of few octets, with many wildcards, on targets of the same octets.
+func FuzzPattern(f *testing.F) {
+	f.Add("a*a*b", "aabab", false)
+	f.Add("**a%2A*?:", "a*?%3A", true)
+	f.Add("%24*$*/?%2F", "$x$/?/", true)
+	f.Fuzz(func(t *testing.T, path, target string, end bool) {
+		if len(path) > 60 || len(target) > 200 || strings.ContainsAny(path, "\r\n#\x00") {
+			t.Skip()
+		}
+		if end {
+			path += "$"
+		}
+		data := []byte("User-agent: *\nDisallow: /" + path + "\nAllow: /" + strings.ReplaceAll(path, "a", "*") + "\nDisallow: *" + path)
+		rs, n := robotstxt.Parse(data), naive.Parse(data, false)
+		for _, s := range []string{target, target + "a", strings.Repeat(target, 3)} {
+			if err := disagreement(rs, n, question{target: "/" + s}); err != nil {
+				t.Errorf("%q: %v", data, err)
+			}
+		}
+	})
+}
+
+// FuzzGrams: an index of the target changes no answer.
+func FuzzGrams(f *testing.F) {
+	f.Add("*ab*abc", "xababcx", false)
+	f.Add("/*a*b*ab", "/bab", true)
+	f.Add("*", "", true)
+	f.Fuzz(func(t *testing.T, pattern, target string, end bool) {
+		if got, want := robotstxt.MatchesIndexed(pattern, target, end), robotstxt.Matches(pattern, target, end); got != want {
+			t.Errorf("%q on %q, end %v: got %v, want %v", pattern, target, end, got, want)
+		}
+	})
+}
+
+// FuzzProductToken: a token is a part of the header, of few kinds of octets, and its own token.
+func FuzzProductToken(f *testing.F) {
+	f.Add("Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)")
+	f.Add("ExampleBot/1.0 (x(y)")
+	f.Add("Mozilla (((;compatible;;")
+	f.Fuzz(func(t *testing.T, userAgent string) {
+		got := robotstxt.ProductToken(userAgent)
+		if !strings.Contains(userAgent, got) || strings.ContainsAny(got, "/ \t();") {
+			t.Errorf("%q: got %q", userAgent, got)
+		}
+		if again := robotstxt.ProductToken(got); again != got {
+			t.Errorf("%q: got %q, whose token is %q", userAgent, got, again)
+		}
+	})
+}

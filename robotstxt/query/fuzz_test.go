@@ -1,0 +1,66 @@
+package query_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt/query"
+)
+
+// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, and what encoding/json takes for
+// its id is the id of the answer.
+func FuzzRun(f *testing.F) {
+	for _, s := range []string{
+		`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogLw==","agent":"A","url":"http://example.com/x"}`,
+		"{\"id\":{\"a\":[1,null]},\"robots\":\"\",\"agents\":[\"A\",\"\\u0042\"],\"url\":\"/\\\"\"}\n\nx\n{\"id\":\"\xff\"}",
+		`{"id":1e400,"id":2}`, `{"robots":null,"url":[]}`, "{\"id\":\"a\\nb\"}\r\n[",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if bytes.Contains(in, []byte("robots_file")) || bytes.Contains(in, []byte(`\u`)) {
+			t.Skip() // no files of this machine
+		}
+		var out bytes.Buffer
+		failed, err := query.Run(context.Background(), bytes.NewReader(in), &out, query.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions, anyError := 0, false
+		answers := bytes.Split(out.Bytes(), []byte("\n"))
+		for line := range bytes.SplitSeq(in, []byte("\n")) {
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
+			if questions++; questions >= len(answers) {
+				t.Fatalf("%d answers for %q", len(answers)-1, in)
+			}
+			anyError = checkAnswer(t, line, answers[questions-1]) || anyError
+		}
+		if questions != len(answers)-1 || failed != anyError {
+			t.Errorf("%d answers for %d questions, failed %v", len(answers)-1, questions, failed)
+		}
+	})
+}
+
+// checkAnswer reports whether the answer is an error.
+func checkAnswer(t *testing.T, line, answer []byte) bool {
+	t.Helper()
+	var a struct {
+		ID      json.RawMessage `json:"id"`
+		Allowed *bool           `json:"allowed"`
+		Error   *string         `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil || (a.Allowed == nil) == (a.Error == nil) {
+		t.Errorf("%q: answer %q: %v", line, answer, err)
+	}
+	var q struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if a.Error == nil && json.Unmarshal(line, &q) == nil && q.ID != nil && !bytes.Equal(q.ID, a.ID) {
+		t.Errorf("%q: id %s, want %s", line, a.ID, q.ID)
+	}
+	return a.Error != nil
+}
