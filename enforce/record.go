@@ -38,6 +38,18 @@ const (
 	FieldException    = "exception"
 )
 
+// Fields lists the names of all fields, in the order of [Record].
+func Fields() []string {
+	return []string{
+		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode,
+		FieldWouldDeny, FieldAgent, FieldTokens, FieldIdentifiedBy, FieldUserAgent,
+		FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup,
+		FieldRule, FieldLine, FieldSHA256, FieldAge, FieldSource,
+		FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial, FieldAddress,
+		FieldException,
+	}
+}
+
 // SchemaVersion is the value of [FieldSchema].
 const SchemaVersion = 1
 

@@ -1,0 +1,169 @@
+package crawlgate
+
+import (
+	"bytes"
+	goflag "flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+var updateDocs = goflag.Bool("update-docs", false, "write the generated pages of docs/ anew")
+
+// problemPage is the page that a refusal's problem type leads to.
+func problemPage(t *testing.T, r enforce.Reason) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s\n\n", r.Title())
+	fmt.Fprintf(&b, "Reason `%s` in the access log, in metrics and in the header `%s`.\n\n", r, enforce.HeaderDecision)
+	if r.Status() == enforce.StatusClientClosedRequest {
+		b.WriteString("The client left before it was answered. The access log shows status 499; nothing was sent.\n")
+		return b.Bytes()
+	}
+	fmt.Fprintf(&b, "Status %d", r.Status())
+	if token := r.ProxyError(); token != "" {
+		fmt.Fprintf(&b, ", Proxy-Status error type `%s` (RFC 9209)", token)
+	}
+	b.WriteString(". ")
+	switch {
+	case r.Failure():
+		b.WriteString("This is a failure, not a judgement: the log's `decision` is `error`.\n\n")
+	case r.Hard():
+		b.WriteString("It holds in every mode, `report` and `off` included.\n\n")
+	default:
+		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n\n")
+	}
+	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Hint())
+	example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", string(r)+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", bytes.TrimRight(example, "\n"))
+	return b.Bytes()
+}
+
+// problemIndex lists all reasons.
+func problemIndex() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Reasons\n\nThe closed set of `reason` in the access log. Each reason of a refusal has a page, which the `type` of its " +
+		"problem details\n(RFC 9457) leads to. These pages are made from the code.\n")
+	section := func(title string, is func(enforce.Reason) bool, row func(enforce.Reason)) {
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		for _, r := range enforce.Reasons() {
+			if is(r) {
+				row(r)
+			}
+		}
+	}
+	page := func(r enforce.Reason) {
+		fmt.Fprintf(&b, "* [`%s`](%s.md): %d, %s\n", r, r.Slug(), r.Status(), r.Title())
+	}
+	section("Allowed", enforce.Reason.Allows, func(r enforce.Reason) { fmt.Fprintf(&b, "* `%s`: %s\n", r, r.Title()) })
+	section("Refused", func(r enforce.Reason) bool { return !r.Allows() && !r.Failure() }, page)
+	section("Failed", enforce.Reason.Failure, page)
+	return b.Bytes()
+}
+
+// TestProblemPages holds that each reason has its page, that no page is left over, and that all say what the code says.
+// go test . -run TestProblemPages -update-docs writes them.
+func TestProblemPages(t *testing.T) {
+	folder := filepath.Join("docs", "problems")
+	pages := map[string][]byte{"README.md": problemIndex()}
+	for _, r := range enforce.Reasons() {
+		if !r.Allows() {
+			pages[r.Slug()+".md"] = problemPage(t, r)
+		}
+	}
+	if *updateDocs {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range pages {
+			if err := os.WriteFile(filepath.Join(folder, name), want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, want := range pages {
+		got, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("docs/problems/%s does not say what the code says; write it anew with -update-docs", name)
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, ok := pages[e.Name()]; !ok {
+			t.Errorf("docs/problems/%s is the page of no reason", e.Name())
+		}
+	}
+}
+
+// TestLogFieldsAreDocumented compares the fields of the log object with the table of docs/access-log.md, both ways.
+func TestLogFieldsAreDocumented(t *testing.T) {
+	documented := tableNames(t, filepath.Join("docs", "access-log.md"))
+	for _, f := range enforce.Fields() {
+		if !documented[f] {
+			t.Errorf("field %q is not in docs/access-log.md", f)
+		}
+		delete(documented, f)
+	}
+	for f := range documented {
+		t.Errorf("docs/access-log.md names a field %q that does not exist", f)
+	}
+}
+
+// TestMetricsAreDocumented compares the collectors with the table of docs/metrics.md, both ways.
+func TestMetricsAreDocumented(t *testing.T) {
+	documented := tableNames(t, filepath.Join("docs", "metrics.md"))
+	for _, name := range metricNames(newMetrics()) {
+		if !documented[name] {
+			t.Errorf("metric %q is not in docs/metrics.md", name)
+		}
+		delete(documented, name)
+	}
+	for name := range documented {
+		t.Errorf("docs/metrics.md names a metric %q that does not exist", name)
+	}
+}
+
+// tableNames returns the names in the first column of a page's tables.
+func tableNames(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for line := range strings.Lines(string(page)) {
+		if rest, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ := strings.Cut(rest, "`")
+			names[name] = true
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("%s has no table", path)
+	}
+	return names
+}
+
+// metricNames are the full names of the collectors.
+func metricNames(m *metrics) []string {
+	var names []string
+	for _, c := range m.collectors() {
+		for name := range describe(c) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
