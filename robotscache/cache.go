@@ -30,6 +30,7 @@ type Cache struct {
 	waiters  int
 	schedule *schedule
 	unsaved  *unsaved
+	saving   *time.Timer // of saveUnsaved; nil while there is nothing to wait for
 }
 
 // New returns a cache that owns the store of its configuration. The error says
@@ -223,6 +224,9 @@ func (c *Cache) Close() error {
 	}
 	c.closed = true
 	queued := c.schedule.drain()
+	if c.saving != nil {
+		c.saving.Stop()
+	}
 	c.mu.Unlock()
 	for _, f := range queued {
 		c.land(f, nil, SourceNone, ErrClosed)

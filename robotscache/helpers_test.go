@@ -216,6 +216,13 @@ func (e *events) Panicked(origin.Origin, any, []byte) {
 	e.panics++
 }
 
+// store returns what was told of the store.
+func (e *events) store() (available []bool, failed int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.available), e.failed
+}
+
 func (e *events) drops(d robotscache.Drop) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,28 +26,24 @@ func (c *Cache) fly(f *flight) {
 	}
 	out := c.fetch(f)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
-	saved := c.finish(f, known, out)
+	c.finish(f, known, out)
 	c.share(out)
-	if saved {
-		c.saveUnsaved()
-	}
 }
 
 // finish turns an outcome into the entry that follows known, saves it and lands
-// the flight. It reports whether the store took the entry.
-func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (saved bool) {
+// the flight.
+func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) {
 	e, err := c.follow(f.origin, known, out)
 	if err != nil {
 		c.land(f, nil, SourceNone, err)
-		return false
+		return
 	}
-	saved = c.save(e)
+	c.save(e)
 	if void := c.land(f, e, SourceFetch, nil); void {
 		// The purge may have come before the save. That it may also take away what
 		// a later flight has saved by now costs one retrieval.
 		_ = c.forget(context.WithoutCancel(c.base), f.origin)
 	}
-	return saved
 }
 
 // fetch makes the retrieval, within its budget. It is bound to the life of the

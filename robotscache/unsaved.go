@@ -3,6 +3,7 @@ package robotscache
 import (
 	"container/list"
 	"context"
+	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -78,6 +79,7 @@ func (c *Cache) save(e *Entry) (ok bool) {
 		c.unsaved.drop(e.record.Origin)
 	} else {
 		dropped = c.unsaved.put(e)
+		c.saveLater()
 	}
 	c.mu.Unlock()
 	for range dropped {
@@ -86,26 +88,45 @@ func (c *Cache) save(e *Entry) (ok bool) {
 	return err == nil
 }
 
-// saveBatch is how many unsaved entries are saved after each one that the store
-// took: enough to catch up, and a short while for the worker that does it.
-const saveBatch = 64
+// unsavedPause is the time between a save that failed and the next attempt.
+const unsavedPause = time.Second
 
-// saveUnsaved gives the store what it could not take before. Each entry is saved
-// under a flight of its own, so that it cannot overwrite a newer one.
+// saveLater has saveUnsaved called after a pause. c.mu is held.
+func (c *Cache) saveLater() {
+	if !c.closed && c.saving == nil {
+		c.saving = time.AfterFunc(unsavedPause, c.saveUnsaved)
+	}
+}
+
+// saveUnsaved gives the store what it could not take before, on the goroutine of
+// a timer; no request waits for it, and it does not wait for one that happens to
+// fetch. Each entry is saved under a flight of its own, so that it cannot
+// overwrite a newer one.
 func (c *Cache) saveUnsaved() {
-	for range saveBatch {
-		c.mu.Lock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saving = nil
+	if c.closed {
+		return
+	}
+	c.work.Add(1)
+	defer c.work.Done()
+	for !c.closed {
 		e := c.unsaved.oldest()
-		if e == nil || c.closed || c.flights[e.record.Origin] != nil {
-			c.mu.Unlock()
+		if e == nil {
+			return
+		}
+		if c.flights[e.record.Origin] != nil { // which will save it, or have it saved
+			c.saveLater()
 			return
 		}
 		f := c.addFlight(e.record.Origin, "")
 		c.mu.Unlock()
-		ok := c.save(e)
+		saved := c.save(e)
 		c.land(f, e, SourceStore, nil)
-		if !ok {
-			return
+		c.mu.Lock()
+		if !saved {
+			return // save sees to the next attempt
 		}
 	}
 }

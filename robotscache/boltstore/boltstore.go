@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
 )
 
 // Config holds the settings of a [Store]. Only Path is required; other fields
@@ -43,8 +43,7 @@ type Store struct {
 	versions  int
 	retention time.Duration
 	file      *file
-	encoder   *zstd.Encoder
-	decoder   *zstd.Decoder
+	codec     *textcodec.Codec
 	writes    *writes
 	done      chan struct{} // closed when the writer has ended
 }
@@ -80,7 +79,7 @@ func open(cfg Config, steps []migration) (*Store, error) {
 		writes:    newWrites(),
 		done:      make(chan struct{}),
 	}
-	s.encoder, s.decoder, err = newCodec()
+	s.codec, err = textcodec.New()
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -268,10 +267,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	<-s.done
-	err := s.writes.lost()
-	s.decoder.Close()
-	err = errors.Join(err, s.encoder.Close(), s.file.close())
-	if err != nil {
+	if err := errors.Join(s.writes.lost(), s.codec.Close(), s.file.close()); err != nil {
 		return s.fault("closing", err)
 	}
 	return nil

@@ -1,0 +1,41 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Lease implements [robotscache.Leaser]: a key with a random token, set only
+// where there is none, that expires by itself.
+func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
+	key, token := s.leaseKey(o), rand.Text()
+	acquired := false
+	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		err := c.Do(ctx, c.B().Set().Key(key).Value(token).Nx().PxMilliseconds(max(ttl.Milliseconds(), 1)).Build()).Error()
+		acquired = err == nil
+		if rueidis.IsRedisNil(err) {
+			return nil // somebody else's
+		}
+		return err
+	})
+	if err != nil {
+		return nil, false, s.fault("leasing "+o.String(), err)
+	}
+	if !acquired {
+		return nil, false, nil
+	}
+	return func() { s.release(ctx, key, token) }, true, nil
+}
+
+// release gives a lease back even if what it was for was broken off. Where that
+// fails, the lease runs out.
+func (s *Store) release(ctx context.Context, key, token string) {
+	_ = s.link.do(context.WithoutCancel(ctx), func(ctx context.Context, c rueidis.Client) error {
+		return releaseScript.Exec(ctx, c, []string{key}, []string{token}).Error()
+	})
+}

@@ -1,0 +1,200 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// link is the way to the server: it connects when it is first needed, bounds each
+// call, and while the server does not answer lets one call each second try.
+type link struct {
+	address string // without credentials
+	options rueidis.ClientOption
+	timeout time.Duration
+
+	mu      sync.Mutex
+	closed  bool
+	client  rueidis.Client // nil until the first connection
+	dialing *dial          // of the first connection, while it is being made
+	failed  error          // of the last call that got no answer, nil if it got one
+	nextTry time.Time      // when a call may try again while failed
+}
+
+// tryPause is the time between two tries while the server does not answer.
+const tryPause = time.Second
+
+var errClosed = errors.New("store is closed")
+
+func newLink(rawURL string, timeout time.Duration) (*link, error) {
+	options, err := rueidis.ParseURL(rawURL)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) { // its text holds the password
+			err = parse.Err
+		}
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	options.Dialer = net.Dialer{Timeout: timeout}
+	options.ConnWriteTimeout = 4 * timeout
+	options.DisableRetry = true // a call is made once; the cache decides what then
+	options.DisableCache = true // the hot tier is our cache
+	options.PipelineMultiplex = 1
+	options.ReadBufferEachConn = 64 << 10
+	options.WriteBufferEachConn = 64 << 10
+	return &link{
+		address: strings.Join(options.InitAddress, ","),
+		options: options,
+		timeout: timeout,
+	}, nil
+}
+
+// do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx,
+// and ErrUnavailable for everything else: what the server refuses (read-only,
+// out of memory, loading) it may do later.
+func (l *link) do(ctx context.Context, call func(context.Context, rueidis.Client) error) error {
+	if err := l.enter(ctx); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	c, err := l.connected(bounded)
+	if err == nil {
+		err = call(bounded, c)
+	}
+	if rueidis.IsRedisNil(err) {
+		l.leave(nil)
+		return robotscache.ErrNotFound
+	}
+	if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+		l.leave(nil)
+	} else if ctx.Err() != nil {
+		return ctx.Err() // says nothing about the server
+	} else {
+		l.leave(err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// enter lets a call through if the server answers, or if it is time to try.
+func (l *link) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.failed == nil {
+		return l.closedError()
+	}
+	now := time.Now()
+	if now.Before(l.nextTry) {
+		return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, l.failed)
+	}
+	l.nextTry = now.Add(tryPause)
+	return nil
+}
+
+// usable reports what enter would say to a call, and makes none.
+func (l *link) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed && l.failed != nil {
+		return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, l.failed)
+	}
+	return l.closedError()
+}
+
+// leave notes whether a call got an answer.
+func (l *link) leave(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.failed == nil {
+		l.nextTry = time.Now().Add(tryPause)
+	}
+	l.failed = err
+}
+
+// dial is an attempt to make the first connection, for all who need it.
+type dial struct {
+	done   chan struct{} // closed when the rest is set
+	client rueidis.Client
+	err    error
+}
+
+// connected returns the client, which is made when the server is first needed.
+// The library keeps and renews its connections from then on.
+func (l *link) connected(ctx context.Context) (rueidis.Client, error) {
+	l.mu.Lock()
+	if l.client != nil || l.closed {
+		defer l.mu.Unlock()
+		return l.client, l.closedError()
+	}
+	d := l.dialing
+	if d == nil {
+		d = &dial{done: make(chan struct{})}
+		l.dialing = d
+		go l.dial(d)
+	}
+	l.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.client, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial makes the client. It is bounded by the timeout, for each address.
+func (l *link) dial(d *dial) {
+	c, err := rueidis.NewClient(l.options)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		d.err = fmt.Errorf("connecting: %w", err)
+	case l.closed:
+		c.Close()
+		d.err = errClosed
+	default:
+		l.client, d.client = c, c
+	}
+	l.dialing = nil
+	close(d.done)
+}
+
+// closedError is what a call gets that comes when the link is closed. l.mu is held.
+func (l *link) closedError() error {
+	if l.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// close ends the link. It reports whether it was the first to do so.
+func (l *link) close() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.closed = true
+	if l.client != nil {
+		l.client.Close()
+	}
+	return true
+}

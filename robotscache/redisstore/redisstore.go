@@ -1,0 +1,327 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
+)
+
+// Config holds the settings of a [Store]. Only URL is required; other fields that
+// are zero or negative take their defaults.
+type Config struct {
+	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS,
+	// unix:// for a socket; with ?addr=host:port for more nodes and
+	// ?master_set=name for sentinels.
+	URL string
+	// Prefix is what all keys begin with; default "{crawlgate}:robots:". Without a
+	// hash tag (the braces) the store does not work in a cluster.
+	Prefix string
+	// Versions is the number of versions kept for each origin; default 10.
+	Versions int
+	// Retention is how long what is not saved again is kept; default 60 days,
+	// twice the longest time for which the past of an unreachable origin matters.
+	Retention time.Duration
+	// Timeout bounds each call, and the dialing for it; default 500 ms.
+	Timeout time.Duration
+}
+
+const (
+	defaultPrefix    = "{crawlgate}:robots:"
+	defaultVersions  = 10
+	defaultRetention = 60 * 24 * time.Hour
+	defaultTimeout   = 500 * time.Millisecond
+
+	// format is the number of the layout of keys and values. Another release may
+	// have another; it then begins anew beside this one.
+	format = "1:"
+)
+
+// Store is a [robotscache.Store] and a [robotscache.Leaser] in Redis.
+type Store struct {
+	cfg   Config
+	link  *link
+	codec *textcodec.Codec
+}
+
+// New returns a store. It does not wait for the server: the error is about the
+// configuration.
+func New(cfg Config) (*Store, error) {
+	if cfg.Prefix == "" {
+		cfg.Prefix = defaultPrefix
+	}
+	if cfg.Versions <= 0 {
+		cfg.Versions = defaultVersions
+	}
+	if cfg.Retention <= 0 {
+		cfg.Retention = defaultRetention
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	l, err := newLink(cfg.URL, cfg.Timeout)
+	if err != nil {
+		return nil, fmt.Errorf("redis store: %w", err)
+	}
+	codec, err := textcodec.New()
+	if err != nil {
+		return nil, err
+	}
+	return &Store{cfg: cfg, link: l, codec: codec}, nil
+}
+
+func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
+
+func (s *Store) recordKey(o origin.Origin) string  { return s.key("r:", o.String()) }
+func (s *Store) historyKey(o origin.Origin) string { return s.key("h:", o.String()) }
+func (s *Store) leaseKey(o origin.Origin) string   { return s.key("l:", o.String()) }
+func (s *Store) textKey(sha [32]byte) string       { return s.key("t:", hex.EncodeToString(sha[:])) }
+
+// fault wraps an error of a call with what it was and the server's address.
+func (s *Store) fault(doing string, err error) error {
+	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.address, err)
+}
+
+// Load implements [robotscache.Store], in two round trips where there is a text.
+func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
+	value, err := s.get(ctx, s.recordKey(o))
+	if err != nil {
+		return fetch.Record{}, s.fault("loading "+o.String(), err)
+	}
+	r, err := decodeRecord(value)
+	if err == nil {
+		err = s.setText(ctx, &r)
+	}
+	if err != nil {
+		return fetch.Record{}, s.fault("loading "+o.String(), err)
+	}
+	return r, nil
+}
+
+// setText gives r its text. That the server has dropped it must not look as if
+// the record were not there, nor as if the text were empty.
+func (s *Store) setText(ctx context.Context, r *fetch.Record) error {
+	sha, ok := r.BodySHA256()
+	if !ok {
+		return nil
+	}
+	text, err := s.text(ctx, sha)
+	if errors.Is(err, robotscache.ErrNotFound) {
+		return fmt.Errorf("%w: its text %x is missing", robotscache.ErrCorrupt, sha)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.SetBody(text); err != nil {
+		return fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
+	}
+	return nil
+}
+
+func (s *Store) text(ctx context.Context, sha [32]byte) ([]byte, error) {
+	value, err := s.get(ctx, s.textKey(sha))
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.codec.Decode(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
+	}
+	return text, nil
+}
+
+func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
+	var value []byte
+	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		var err error
+		value, err = c.Do(ctx, c.B().Get().Key(key).Build()).AsBytes()
+		return err
+	})
+	return value, err
+}
+
+// Save implements [robotscache.Store]. Where the server has a record with a later
+// attempt, that one stays.
+func (s *Store) Save(ctx context.Context, r fetch.Record) error {
+	record, err := encodeRecord(r)
+	if err != nil {
+		return s.fault("saving", err)
+	}
+	version, err := robotscache.VersionOf(r).AppendBinary(nil)
+	if err != nil {
+		return s.fault("saving", err)
+	}
+	name, textKey, encoded := r.Origin.String(), "", ""
+	if text, ok := r.Text(); ok {
+		if sha256.Sum256(text.Body) != text.SHA256 {
+			return s.fault("saving", fmt.Errorf("the record of %s: its text is not the one of its hash", name))
+		}
+		textKey, encoded = s.textKey(text.SHA256), string(s.codec.Encode(text.Body))
+	} else {
+		textKey = s.recordKey(r.Origin) // the script wants a key, of the same slot
+	}
+	keys := []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey}
+	args := []string{
+		string(record), string(version), name, encoded,
+		milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions), strconv.Itoa(robotscache.VersionHead),
+	}
+	err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		return saveScript.Exec(ctx, c, keys, args).Error()
+	})
+	if err != nil {
+		return s.fault("saving "+name, err)
+	}
+	return nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+
+// Delete implements [robotscache.Store]. Texts stay until their time is over.
+func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
+	name := o.String()
+	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		for _, r := range c.DoMulti(ctx,
+			c.B().Del().Key(s.recordKey(o), s.historyKey(o)).Build(),
+			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
+			c.B().Zrem().Key(s.key("seen", "")).Member(name).Build(),
+		) {
+			if err := r.Error(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s.fault("deleting "+name, err)
+	}
+	return nil
+}
+
+// List implements [robotscache.Store].
+func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
+	if limit <= 0 || limit > robotscache.MaxList {
+		limit = robotscache.MaxList
+	}
+	records := make([]fetch.Record, 0, limit)
+	for len(records) < limit {
+		names, page, err := s.page(ctx, after, limit-len(records))
+		if err != nil {
+			return nil, s.fault("listing", err)
+		}
+		if len(names) == 0 {
+			break
+		}
+		records = append(records, page...)
+		after = names[len(names)-1]
+	}
+	return records, nil
+}
+
+// page returns the next names of the index, and the records that they still have.
+func (s *Store) page(ctx context.Context, after string, limit int) (names []string, records []fetch.Record, err error) {
+	var values []rueidis.RedisMessage
+	err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		var err error
+		from := "(" + after
+		if after == "" {
+			from = "-"
+		}
+		names, err = c.Do(ctx, c.B().Zrangebylex().Key(s.key("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build()).AsStrSlice()
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		keys := make([]string, len(names))
+		for i, name := range names {
+			keys[i] = s.key("r:", name)
+		}
+		values, err = c.Do(ctx, c.B().Mget().Key(keys...).Build()).ToArray()
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range values {
+		b, err := v.AsBytes()
+		if rueidis.IsRedisNil(err) {
+			continue // expired
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		r, err := decodeRecord(b)
+		if err != nil {
+			return nil, nil, err
+		}
+		records = append(records, r)
+	}
+	return names, records, nil
+}
+
+// History implements [robotscache.Store].
+func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
+	var encoded []string
+	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		var err error
+		encoded, err = c.Do(ctx, c.B().Lrange().Key(s.historyKey(o)).Start(0).Stop(-1).Build()).AsStrSlice()
+		return err
+	})
+	if err == nil && len(encoded) == 0 {
+		err = robotscache.ErrNotFound
+	}
+	if err != nil {
+		return nil, s.fault("history of "+o.String(), err)
+	}
+	var history []robotscache.Version
+	for _, b := range encoded {
+		v, err := robotscache.DecodeVersions([]byte(b))
+		if err != nil {
+			return nil, s.fault("history of "+o.String(), fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err))
+		}
+		history = append(history, v...)
+	}
+	return history, nil
+}
+
+// Body implements [robotscache.Store]. The text of a version that was last in
+// force longer than the retention ago is gone.
+func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
+	text, err := s.text(ctx, sha)
+	if err == nil && sha256.Sum256(text) != sha {
+		err = robotscache.ErrCorrupt
+	}
+	if err != nil {
+		return nil, s.fault(fmt.Sprintf("reading text %x", sha), err)
+	}
+	return text, nil
+}
+
+// Flush implements [robotscache.Store]: nothing is held back.
+func (s *Store) Flush(ctx context.Context) error {
+	if err := s.link.usable(ctx); err != nil {
+		return s.fault("flushing", err)
+	}
+	return nil
+}
+
+// Close implements [robotscache.Store].
+func (s *Store) Close() error {
+	if !s.link.close() {
+		return nil
+	}
+	return s.codec.Close()
+}
+
+var (
+	_ robotscache.Store  = (*Store)(nil)
+	_ robotscache.Leaser = (*Store)(nil)
+)

@@ -1,0 +1,474 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/redisstore"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a redis-server of the test's own.
+type server struct {
+	port int
+	dir  string
+	cmd  *exec.Cmd
+}
+
+// startServer starts one on a free port, with its files in a folder of the test.
+func startServer(t testing.TB) *server {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+			t.Fatal("redis-server is not installed, and CRAWLGATE_REQUIRE_ALL=1")
+		}
+		t.Skip("redis-server is not installed")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{port: l.Addr().(*net.TCPAddr).Port, dir: t.TempDir()}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t, path)
+	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+func (s *server) start(t testing.TB, path string) {
+	t.Helper()
+	s.cmd = exec.Command(path, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
+		"--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "256mb")
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "redis-server answers", func() bool {
+		c, err := rueidis.NewClient(s.options())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		return c.Do(t.Context(), c.B().Ping().Build()).Error() == nil
+	})
+}
+
+func (s *server) stop(t testing.TB) {
+	t.Helper()
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // killed
+}
+
+func (s *server) options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{fmt.Sprintf("127.0.0.1:%d", s.port)},
+		ForceSingleClient: true,
+		DisableCache:      true,
+	}
+}
+
+// client returns a plain client, to look at what the store did.
+func (s *server) client(t testing.TB) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (s *server) open(t testing.TB, cfg redisstore.Config) *redisstore.Store {
+	t.Helper()
+	cfg.URL = fmt.Sprintf("redis://127.0.0.1:%d/3", s.port)
+	st, err := redisstore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+// eventually waits for what another process does.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func example(i int) origin.Origin {
+	return origin.Origin{Scheme: "https", Host: fmt.Sprintf("n%d.example", i), Port: 443}
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	media := 0
+	storetest.Run(t, func(testing.TB) storetest.Medium {
+		media++
+		prefix := fmt.Sprintf("{test%d}:", media)
+		return storetest.Medium{
+			Open: func(t testing.TB) robotscache.Store {
+				return srv.open(t, redisstore.Config{Prefix: prefix, Versions: 4})
+			},
+			Versions: 4,
+		}
+	})
+}
+
+// Of two gateways that fetched at the same time, the later attempt stays, but not
+// one that a wrong clock has dated.
+func TestSave_LaterAttemptWins(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	a, b := srv.open(t, redisstore.Config{}), srv.open(t, redisstore.Config{})
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	save := func(st *redisstore.Store, r fetch.Record) {
+		t.Helper()
+		if err := st.Save(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(r fetch.Record) {
+		t.Helper()
+		for _, st := range []*redisstore.Store{a, b} {
+			if got, err := st.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
+				t.Errorf("got %+v, %v; want %+v", got, err, r)
+			}
+		}
+	}
+	o := example(1)
+	newer, older := storetest.Rules(o, "newer", now), storetest.Rules(o, "older", now.Add(-time.Second))
+	save(a, newer)
+	save(b, older)
+	want(newer)
+	// A failure after it is later, though the answer in force is the same.
+	failed := storetest.Fail(newer, now.Add(time.Second))
+	save(b, failed)
+	save(a, newer)
+	want(failed)
+
+	future := storetest.Rules(o, "future", now.Add(time.Hour))
+	save(a, future)
+	want(future)
+	save(b, newer)
+	want(newer)
+}
+
+// Everything in the server expires, and no key is left in the sets for ever.
+func TestStore_Retention(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	const prefix = "{test}:"
+	c := srv.client(t)
+	do := func(cmd rueidis.Completed) rueidis.RedisResult {
+		t.Helper()
+		results := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), cmd)
+		return results[1]
+	}
+	long := srv.open(t, redisstore.Config{Prefix: prefix})
+	for i := range 3 {
+		if err := long.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := do(c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil || len(keys) != 3*3+2 {
+		t.Fatalf("keys %q, %v", keys, err)
+	}
+	for _, key := range keys {
+		ttl, err := do(c.B().Pttl().Key(key).Build()).AsInt64()
+		isSet := strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":seen")
+		if err != nil || !strings.HasPrefix(key, prefix) || isSet == (ttl > 0) || ttl > int64(60*24*time.Hour/time.Millisecond) {
+			t.Errorf("key %q lives %d ms, %v", key, ttl, err)
+		}
+	}
+
+	// A second of retention: records go, and the sets follow with the next saves.
+	short := srv.open(t, redisstore.Config{Prefix: prefix, Retention: time.Second})
+	for i := range 3 {
+		if err := short.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "expired origins leave the sets", func() bool {
+		if err := short.Save(t.Context(), storetest.Rules(example(9), "kept", time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		n, err := do(c.B().Zcard().Key(prefix + "1:index").Build()).AsInt64()
+		m, err2 := do(c.B().Zcard().Key(prefix + "1:seen").Build()).AsInt64()
+		return err == nil && err2 == nil && n == 1 && m == 1
+	})
+	if _, err := short.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("an expired record: %v", err)
+	}
+	if records, err := short.List(t.Context(), "", 0); err != nil || len(records) != 1 {
+		t.Errorf("listed %+v, %v", records, err)
+	}
+}
+
+// A text that the server has dropped is no empty text, and no unknown origin.
+func TestLoad_TextIsMissing(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	st := srv.open(t, redisstore.Config{Prefix: "{test}:"})
+	r := storetest.Rules(example(1), "Disallow: /", time.Now())
+	if err := st.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	c := srv.client(t)
+	key := fmt.Sprintf("{test}:1:t:%x", r.SHA256)
+	for _, damage := range []rueidis.Completed{
+		c.B().Set().Key(key).Value("\x00\x01x").Build(), // another text
+		c.B().Set().Key(key).Value("\x07garbage").Build(),
+		c.B().Del().Key(key).Build(),
+	} {
+		if err := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), damage)[1].Error(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := st.Load(t.Context(), r.Origin); !errors.Is(err, robotscache.ErrCorrupt) || errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("loaded %+v, %v", got, err)
+		}
+	}
+}
+
+// While the server is away calls fail at once, and when it is back they work.
+func TestStore_ServerGone(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	st := srv.open(t, redisstore.Config{})
+	r := storetest.Rules(example(1), "text", time.Now())
+	if err := st.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	srv.stop(t)
+	wantAway(t, st, r)
+	srv.start(t, srv.cmd.Path)
+	wantBack(t, st, r)
+}
+
+// A server that takes connections and does not answer is as good as gone.
+func TestStore_ServerHangs(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	st := srv.open(t, redisstore.Config{Timeout: 200 * time.Millisecond})
+	r := storetest.Rules(example(1), "text", time.Now())
+	if err := st.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wantAway(t, st, r)
+	if err := srv.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	wantBack(t, st, r)
+}
+
+// The gateway may be there first.
+func TestStore_ServerComesLater(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	srv.stop(t)
+	st := srv.open(t, redisstore.Config{})
+	r := storetest.Rules(example(1), "text", time.Now())
+	wantAway(t, st, r)
+	srv.start(t, srv.cmd.Path)
+	wantBack(t, st, r)
+}
+
+func wantAway(t *testing.T, st *redisstore.Store, r fetch.Record) {
+	t.Helper()
+	if _, err := st.Load(t.Context(), r.Origin); !errors.Is(err, robotscache.ErrUnavailable) {
+		t.Errorf("Load while the server is away: %v", err)
+	}
+	began := time.Now()
+	for range 100 {
+		if err := st.Save(t.Context(), r); !errors.Is(err, robotscache.ErrUnavailable) {
+			t.Errorf("Save while the server is away: %v", err)
+		}
+		if _, acquired, err := st.Lease(t.Context(), r.Origin, time.Minute); acquired || !errors.Is(err, robotscache.ErrUnavailable) {
+			t.Errorf("Lease while the server is away: %v, %v", acquired, err)
+		}
+	}
+	// 200 calls of at least 200 ms each, if each of them tried.
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("200 calls took %v", took)
+	}
+	if err := st.Flush(t.Context()); !errors.Is(err, robotscache.ErrUnavailable) {
+		t.Errorf("Flush while the server is away: %v", err)
+	}
+}
+
+func wantBack(t *testing.T, st *redisstore.Store, r fetch.Record) {
+	t.Helper()
+	eventually(t, "the store works again", func() bool { return st.Save(t.Context(), r) == nil })
+	if got, err := st.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
+		t.Errorf("loaded %+v, %v", got, err)
+	}
+	if err := st.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// No password in any error.
+func TestNew_BadURL(t *testing.T) {
+	t.Parallel()
+	for _, u := range []string{
+		"", "http://127.0.0.1", "redis://user:secret@127.0.0.1/x", "redis://user:secret@127.0.0.1:port/", "redis://user:secret@[::1",
+	} {
+		st, err := redisstore.New(redisstore.Config{URL: u})
+		if err == nil {
+			_ = st.Close()
+			t.Errorf("%q: no error", u)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+	st, err := redisstore.New(redisstore.Config{URL: "redis://user:secret@127.0.0.1:1/0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	_, err = st.Load(t.Context(), example(1))
+	if !errors.Is(err, robotscache.ErrUnavailable) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// slowSite is a fetcher that counts.
+type slowSite struct {
+	mu      sync.Mutex
+	fetches map[origin.Origin]int
+	took    time.Duration
+}
+
+func (s *slowSite) Fetch(ctx context.Context, o origin.Origin, _ string) fetch.Outcome {
+	s.mu.Lock()
+	if s.fetches == nil {
+		s.fetches = make(map[origin.Origin]int)
+	}
+	s.fetches[o]++
+	s.mu.Unlock()
+	select {
+	case <-time.After(s.took):
+		return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /x\n")}
+	case <-ctx.Done():
+		return fetch.Outcome{Cause: fetch.CauseCanceled}
+	}
+}
+
+func (s *slowSite) most() (origins, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.fetches {
+		most = max(most, n)
+	}
+	return len(s.fetches), most
+}
+
+// Two gateways with one server, a thousand origins, two thousand requests: one
+// fetch for each origin.
+func TestCluster_OneFetch(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	s := &slowSite{took: 20 * time.Millisecond}
+	var caches []*robotscache.Cache
+	for range 2 {
+		c, err := robotscache.New(robotscache.Config{
+			Store: srv.open(t, redisstore.Config{Timeout: 5 * time.Second}), Fetcher: s, MaxSize: 8 << 20,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		caches = append(caches, c)
+	}
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		for _, c := range caches {
+			wg.Go(func() {
+				e, _, err := c.Lookup(t.Context(), example(i), "")
+				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
+					t.Errorf("origin %d: %v", i, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if origins, most := s.most(); origins != 1000 || most != 1 {
+		t.Errorf("%d origins were fetched, one of them %d times", origins, most)
+	}
+}
+
+// The server goes away and comes back while gateways work: every answer is right,
+// and they share again afterwards.
+func TestCluster_ServerGoneAndBack(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	s := &slowSite{}
+	var caches []*robotscache.Cache
+	for range 2 {
+		c, err := robotscache.New(robotscache.Config{Store: srv.open(t, redisstore.Config{}), Fetcher: s, MaxSize: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		caches = append(caches, c)
+	}
+	ask := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			for _, c := range caches {
+				e, _, err := c.Lookup(t.Context(), example(i), "")
+				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
+					t.Errorf("origin %d: %v", i, err)
+				}
+			}
+		}
+	}
+	ask(0, 50)
+	srv.stop(t)
+	ask(0, 100)
+	srv.start(t, srv.cmd.Path)
+	next := 100
+	eventually(t, "the gateways share again", func() bool {
+		ask(next, next+1)
+		next++
+		return caches[0].Stats().Unsaved == 0 && caches[1].Stats().Unsaved == 0
+	})
+	before, _ := s.most()
+	ask(next, next+50)
+	if origins, most := s.most(); origins != before+50 || most > 2 {
+		t.Errorf("%d more origins, one fetched %d times", origins-before, most)
+	}
+	for i := next; i < next+50; i++ {
+		if n := s.fetches[example(i)]; n != 1 {
+			t.Errorf("origin %d was fetched %d times after the return", i, n)
+		}
+	}
+}
