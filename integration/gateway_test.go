@@ -86,6 +86,7 @@ type gatewayConfig struct {
 	Egress string // lines of its egress block; loopback is allowed in any case
 	Site   string // lines of the site's robots block
 	Around string // further directives of the site
+	Global string // further global options
 }
 
 // caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
@@ -95,6 +96,7 @@ func (g *gateway) caddyfile(c gatewayConfig) string {
 	admin unix/%[1]s
 	persist_config off
 	metrics
+	%[8]s
 	robots {
 		%[2]s
 		egress {
@@ -117,7 +119,7 @@ http://:%[4]s {
 		%[7]s
 	}
 }
-`, g.adminSocket(), c.Engine, c.Egress, port, g.accessLog(), c.Around, c.Site)
+`, g.adminSocket(), c.Engine, c.Egress, port, g.accessLog(), c.Around, c.Site, c.Global)
 }
 
 func (g *gateway) adminSocket() string { return filepath.Join(g.dir, "admin.sock") }
