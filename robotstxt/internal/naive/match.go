@@ -59,41 +59,52 @@ type element struct {
 	octet    byte
 }
 
-// match returns the number of octets of the rule if it matches t, else 0.
-func (r rule) match(t string) int {
-	special, inQuery := false, false // what the rule's second chance is about
-	var plain, loose []element
-	add := func(es *[]element, s string) {
+// pattern is the path of a rule, element by element.
+type pattern struct {
+	plain, loose     []element
+	special, inQuery bool // what the second chance, loose, is about
+}
+
+// read takes a path apart.
+func read(path string) pattern {
+	var p pattern
+	octets := func(es []element, s string) []element {
 		for i := range len(s) {
-			*es = append(*es, element{octet: s[i]})
+			es = append(es, element{octet: s[i]})
 		}
+		return es
 	}
-	text, atEnd := strings.CutSuffix(r.path, "$")
+	path, atEnd := strings.CutSuffix(path, "$")
 	seenQuery := false
-	for i, part := range strings.Split(text, "*") {
+	for i, part := range strings.Split(path, "*") {
 		if i > 0 {
-			plain, loose = append(plain, element{any: true}), append(loose, element{any: true})
+			p.plain, p.loose = append(p.plain, element{any: true}), append(p.loose, element{any: true})
 		}
 		for _, e := range escapes(part) {
-			add(&plain, e)
+			p.plain = octets(p.plain, e)
 			switch d := unescape(e); {
 			case e == "%24" || e == "%2A":
-				special = true
-				add(&loose, d)
+				p.special = true
+				p.loose = octets(p.loose, d)
 			case seenQuery && strings.Contains(":/?@[]", d):
-				inQuery = true
-				add(&loose, d)
+				p.inQuery = true
+				p.loose = octets(p.loose, d)
 			default:
-				add(&loose, e)
+				p.loose = octets(p.loose, e)
 			}
 			seenQuery = seenQuery || e == "?"
 		}
 	}
 	if atEnd {
-		plain, loose = append(plain, element{end: true}), append(loose, element{end: true})
+		p.plain, p.loose = append(p.plain, element{end: true}), append(p.loose, element{end: true})
 	}
-	if run(plain, t) || (special || inQuery) && run(loose, loosen(t, special, inQuery)) {
-		return len(plain)
+	return p
+}
+
+// match returns the number of octets of the rule if it matches t, else 0.
+func (p pattern) match(t string) int {
+	if run(p.plain, t) || (p.special || p.inQuery) && run(p.loose, loosen(t, p.special, p.inQuery)) {
+		return len(p.plain)
 	}
 	return 0
 }

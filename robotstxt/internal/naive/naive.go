@@ -1,6 +1,6 @@
 // Package naive is a second robots.txt engine, written to be read against RFC 9309 and the project's conformance
-// table and for nothing else. It shares no code and no idea with package robotstxt, keeps every line, compiles
-// nothing and is slow. The tests hold the two against each other.
+// table and for nothing else. It shares no code and no idea with package robotstxt, keeps every rule and is
+// slow. The tests hold the two against each other.
 package naive
 
 import (
@@ -33,7 +33,7 @@ type group struct {
 type rule struct {
 	allow bool
 	text  string // as written
-	path  string // what is matched
+	path  pattern
 	line  int
 }
 
@@ -73,11 +73,11 @@ func Parse(data []byte, indexHTML bool) *File {
 		case "allow", "disallow":
 			if current != nil {
 				closed = true
-				r := rule{kind(key) == "allow", value, value, i + 1}
+				r := rule{kind(key) == "allow", value, read(value), i + 1}
 				current.rules = append(current.rules, r)
 				slash := strings.LastIndex(value, "/")
 				if indexHTML && r.allow && slash >= 0 && strings.HasPrefix(value[slash:], "/index.htm") {
-					r.path = value[:slash+1] + "$"
+					r.path = read(value[:slash+1] + "$")
 					current.rules = append(current.rules, r)
 				}
 			}
@@ -191,7 +191,7 @@ func (f *File) Check(tokens []string, ignoreWildcard bool, target string) Result
 	best := 0
 	for _, m := range members {
 		for _, r := range m.group.rules {
-			n := r.match(t)
+			n := r.path.match(t)
 			if n > best || n > 0 && n == best && r.allow && !result.Allowed {
 				best = n
 				result.Allowed, result.Rule, result.Line = r.allow, r.text, r.line
