@@ -31,6 +31,10 @@ type Forwarder struct {
 
 // Result tells what became of one exchange. It is filled in also where [Forwarder.Forward] panics.
 type Result struct {
+	// Answered, which the caller may set before, is called with the origin's final status and header before any of it
+	// reaches the client.
+	Answered func(status int, header http.Header)
+
 	Status   int    // final status received from the origin; 0 for none
 	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
 	BytesIn  int64  // octets of body (after an upgrade: of any kind) that came from the client
@@ -78,6 +82,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 		return x.fail(ctx, err)
 	}
 	res.Status = resp.StatusCode
+	if res.Answered != nil {
+		res.Answered(resp.StatusCode, resp.Header)
+	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return x.upgrade(ctx, resp)
 	}
