@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -43,9 +46,13 @@ type App struct {
 	logger    *zap.Logger
 	guard     *egress.Guard
 	dialer    *egress.Dialer
+	ftp       *egress.Dialer   // for robots.txt of ftp origins
+	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
 	fetcher   *fetch.Fetcher
 	stops     *stops
+	emitter   *emitter // nil without an events app
+	sites     sites
 
 	opening  sync.Mutex
 	rulesets *rulesets
@@ -79,9 +86,12 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if redirects == 0 {
 		redirects = -1 // the fetcher's zero value is its default
 	}
+	if a.emitter, err = newEmitter(ctx); err != nil {
+		return err
+	}
 	a.fetcher = fetch.New(fetch.Config{
-		Transport:    a.transport,
-		DialFTP:      a.dialer.DialContext,
+		Transport:    robotsTransport{a.transport, a.stops},
+		DialFTP:      a.ftp.DialContext,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
 		MaxSize:      a.cfg.fetch.maxSize,
@@ -90,9 +100,16 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return instruments.register(ctx.GetMetricsRegistry())
 }
 
+// ftpPort is open for the robots.txt of ftp origins only.
+var ftpPort = egress.PortRange{First: 21, Last: 21}
+
 func (a *App) buildEgress() error {
 	a.guard = &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports}
 	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout}
+	a.ftp = &egress.Dialer{
+		Guard:   &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: append(slices.Clone(a.cfg.egress.ports), ftpPort)},
+		Timeout: a.cfg.egress.dialTimeout,
+	}
 	config := egress.TransportConfig{
 		Dialer:                a.dialer,
 		ResponseHeaderTimeout: a.cfg.egress.responseHeaderTimeout,
@@ -121,6 +138,28 @@ func (a *App) buildEgress() error {
 	var err error
 	a.transport, err = egress.NewTransport(config)
 	return err
+}
+
+// avoid adds listeners that no request may be sent to: it would come back. It is called while the servers are being
+// provisioned.
+func (a *App) avoid(listen []string) {
+	for _, text := range listen {
+		addr, err := caddy.ParseNetworkAddress(text)
+		if err != nil || addr.IsUnixNetwork() || addr.IsFdNetwork() {
+			continue
+		}
+		host, err := netip.ParseAddr(addr.Host)
+		if err != nil {
+			host = netip.IPv6Unspecified() // none, or a name: stands for every address of this machine
+		}
+		for offset := range addr.PortRangeSize() {
+			if port := addr.StartPort + offset; port > 0 && port <= math.MaxUint16 {
+				a.own = append(a.own, netip.AddrPortFrom(host, uint16(port)))
+			}
+		}
+	}
+	a.guard.SetOwn(a.own...)
+	a.ftp.Guard.SetOwn(a.own...)
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.
@@ -158,6 +197,7 @@ func (a *App) open() error {
 		return errors.Join(err, r.release(a))
 	}
 	a.rulesets, a.clocks = r, c
+	engines.enter(a, func(*App) {})
 	return nil
 }
 
@@ -172,7 +212,9 @@ func (a *App) Cleanup() error {
 	a.opening.Lock()
 	defer a.opening.Unlock()
 	var errs []error
+	a.emitter.stop()
 	if a.clocks != nil {
+		engines.leave(a, func(*App) {})
 		errs = append(errs, a.clocks.release(a), a.rulesets.release(a))
 	}
 	if a.stops != nil {

@@ -38,7 +38,7 @@ type connect struct {
 // is enforced like any other request, whatever the policy for CONNECT.
 func (h *Handler) serveConnect(x *exchange) error {
 	x.decision.UserAgent = userAgent(x.r)
-	o, err := connectOrigin(x.r.Host)
+	o, err := connectOrigin(x.r)
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
@@ -57,7 +57,8 @@ func (h *Handler) serveConnect(x *exchange) error {
 	}
 	// All that the client will show of itself is here.
 	x.identity = h.identifier.Opaque(x.r.Context(), evidence(x.r))
-	x.decision = h.enforcer.DecideTunnel(x.r.Context(), x.identity, o)
+	x.enter(o)
+	x.decision = h.enforcer.DecideTunnel(x.ctx, x.identity, o)
 	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
 		return x.refuse(x.decision)
 	}
@@ -75,12 +76,16 @@ const (
 	httpsPort = 443
 )
 
-// connectOrigin reads the authority of a CONNECT, which has a port (RFC 9110 section 9.3.6), as an https origin.
-func connectOrigin(authority string) (origin.Origin, error) {
-	if _, port, err := net.SplitHostPort(authority); err != nil || port == "" {
+// connectOrigin reads the target of a CONNECT as an https origin. It is a host and a port and nothing else (RFC 9112
+// section 3.2.3); net/http is content with less, and finds the rest in Host.
+func connectOrigin(r *http.Request) (origin.Origin, error) {
+	if _, port, err := net.SplitHostPort(r.Host); err != nil || port == "" {
 		return origin.Origin{}, errors.New("CONNECT needs a host and a port")
 	}
-	return origin.FromAuthority("https", authority)
+	if u := r.URL; u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery {
+		return origin.Origin{}, errors.New("CONNECT takes a host and a port, and nothing else")
+	}
+	return origin.FromAuthority("https", r.Host)
 }
 
 // mayBePlain reports whether a CONNECT whose TLS is refused should be accepted all the same, because what comes may be
@@ -108,17 +113,19 @@ func (c *connect) open(handleTLS func(context.Context)) error {
 	}
 	instruments.tunnelsOpen.Inc()
 	defer instruments.tunnelsOpen.Dec()
-	ctx := c.r.Context()
-	first, err := c.conn.First(ctx, firstOctet)
+	first, err := c.conn.First(c.ctx, firstOctet)
 	instruments.tunnels.WithLabelValues(first.String()).Inc()
 	switch {
+	case stopOf(c.ctx) != nil:
+		c.end(context.Cause(c.ctx))
 	case err != nil || first == egress.FirstSilent || first == egress.FirstClosed:
 		c.decision.Detail = "the client said nothing in the tunnel"
 	case first == egress.FirstHTTP:
 		c.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
-		c.end(c.h.interceptor.ServePlain(ctx, c.conn, c.passage()))
+		// Not under c.ctx: an order of the kill switch is told to each request inside.
+		c.end(c.h.interceptor.ServePlain(c.r.Context(), c.conn, c.inside()))
 	case first == egress.FirstTLS:
-		handleTLS(ctx)
+		handleTLS(c.ctx)
 	default:
 		c.decision = c.decision.Refuse(enforce.ReasonBadTarget, "neither TLS nor HTTP in the tunnel", 0)
 	}
@@ -136,14 +143,14 @@ func (c *connect) hangUp() {
 	c.granted.Done()
 }
 
-// passage is what the requests inside know of their tunnel.
-func (c *connect) passage() *egress.Passage {
+// inside is what the requests inside know of their tunnel.
+func (c *connect) inside() *egress.Passage {
 	return &egress.Passage{Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Value: c.sender}
 }
 
 // intercept ends TLS and has the requests inside served.
 func (c *connect) intercept(ctx context.Context) {
-	err := c.h.interceptor.ServeTLS(ctx, c.conn, c.passage())
+	err := c.h.interceptor.ServeTLS(ctx, c.conn, c.inside())
 	var handshake *egress.HandshakeError
 	if !errors.As(err, &handshake) {
 		c.end(err)
@@ -166,6 +173,9 @@ func (c *connect) relay(ctx context.Context) {
 	}
 	hello, err := c.conn.ClientHello(ctx, firstOctet)
 	switch {
+	case stopOf(ctx) != nil:
+		c.end(context.Cause(ctx))
+		return
 	case err != nil:
 		c.decision = c.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
 		return
@@ -175,7 +185,7 @@ func (c *connect) relay(ctx context.Context) {
 	}
 	if c.dialed == nil {
 		if d, failed := c.dial(); failed {
-			c.decision = d
+			c.decision = c.stopped(d)
 			return
 		}
 	}
@@ -194,6 +204,10 @@ func (c *connect) end(err error) {
 	if err == nil || errors.Is(err, http.ErrServerClosed) || c.r.Context().Err() != nil {
 		return
 	}
+	if stop := stopOf(c.ctx); stop != nil {
+		c.decision = c.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+		return
+	}
 	c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 }
 
@@ -203,7 +217,7 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	if err != nil {
 		return c.late(err), true
 	}
-	conn, err := c.h.app.transport.DialTunnel(c.r.Context(), c.origin.Host, c.origin.Port)
+	conn, err := c.h.app.transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
 		slot.Done()
 		failure := egress.ClassifyDial(err)

@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,10 +23,13 @@ type exchange struct {
 	h        *Handler
 	w        http.ResponseWriter
 	r        *http.Request
+	ctx      context.Context // the request's, which an order of the kill switch can end
+	passage  passage
 	began    time.Time
 	own      bool // for the gateway itself: no decision was made
 	identity enforce.Identity
 	decision enforce.Decision
+	clock    string // of the host, once it was asked for a slot
 	sent     egress.Result
 }
 
@@ -36,7 +40,7 @@ func (x *exchange) account() {
 	}
 	if e := x.sent.Err; e != nil && x.decision.Verdict == enforce.Allow {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
-		x.decision = x.decision.Refuse(reasonOf(e), e.Err.Error(), 0)
+		x.decision = x.stopped(x.decision.Refuse(reasonOf(e), e.Err.Error(), 0))
 	}
 	rec := x.decision.Record()
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
@@ -45,6 +49,29 @@ func (x *exchange) account() {
 	}
 	logRecord(x.r, rec)
 	instruments.decided(x.decision)
+	x.h.app.emitter.denied(rec, x)
+}
+
+// enter registers the exchange with the kill switch, from before its decision on.
+func (x *exchange) enter(o origin.Origin) {
+	x.ctx = x.h.app.stops.underway.enter(x.ctx, &x.passage, o, killName(x.identity))
+}
+
+// killName is the name by which the kill switch knows a sender; as in package enforce, one without a name goes by its
+// product token.
+func killName(id enforce.Identity) string {
+	if id.Agent == "" && len(id.Robots.Tokens) > 0 {
+		return id.Robots.Tokens[0]
+	}
+	return id.Agent
+}
+
+// stopped returns the decision with the reason why it really failed, where the kill switch ended the exchange.
+func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
+	if stop := stopOf(x.ctx); stop != nil && d.Reason.Failure() {
+		return d.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+	}
+	return d
 }
 
 // serveProxied takes a request in absolute form: who asks, for what, may it, when, and out.
@@ -55,7 +82,8 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
 	x.identity = h.identify(x.r)
-	x.decision = h.enforcer.Decide(x.r.Context(), enforce.Request{Target: target, Identity: x.identity})
+	x.enter(target.Origin)
+	x.decision = h.enforcer.Decide(x.ctx, enforce.Request{Target: target, Identity: x.identity})
 	if x.decision.Verdict != enforce.Allow {
 		return x.refuse(x.decision)
 	}
@@ -68,7 +96,7 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	}
 	defer slot.Done()
 	if h.EgressOff {
-		return next.ServeHTTP(x.w, x.r)
+		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
 	return h.forward(x, target, slot)
 }
@@ -125,7 +153,7 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 		return pace.Slot{}, err
 	}
 	began := time.Now()
-	slot, err := pacer.Acquire(x.r.Context(), request)
+	slot, err := pacer.Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
 	return slot, err
 }
@@ -147,7 +175,7 @@ func (h *Handler) slotRequest(x *exchange, o origin.Origin) (pace.Request, error
 	for i, scope := range cfg.per {
 		limit.Key = scope.Key(o.Host, h.addressFor(x, scope, o))
 		if i == 0 {
-			request.Limit = limit
+			request.Limit, x.clock = limit, limit.Key
 		} else {
 			request.Also = append(request.Also, limit)
 		}
@@ -165,7 +193,7 @@ func (h *Handler) addressFor(x *exchange, scope pace.Scope, o origin.Origin) net
 	if scope != pace.PerAddress {
 		return netip.Addr{}
 	}
-	addrs, err := h.app.dialer.Check(x.r.Context(), o.Host, o.Port)
+	addrs, err := h.app.dialer.Check(x.ctx, o.Host, o.Port)
 	if err != nil || len(addrs) == 0 {
 		return netip.Addr{}
 	}
@@ -187,26 +215,26 @@ func (h *Handler) maxWait() time.Duration {
 // forward sends the request out and the answer back.
 func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) error {
 	// What counts for the site is when the request reaches it: between its last octet and the answer's first.
-	r := x.r.WithContext(httptrace.WithClientTrace(x.r.Context(), &httptrace.ClientTrace{
+	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
 		GotFirstResponseByte: slot.Sent,
 	}))
+	x.sent.Answered = func(status int, header http.Header) { h.heed(x, status, header) }
 	failure := h.forwarder.Forward(x.w, r, target.URL(), &x.sent)
-	h.heed(x, target.Origin)
 	if failure != nil {
 		return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 	}
 	return nil
 }
 
-// heed keeps the site's wish to be left alone for a while.
-func (h *Handler) heed(x *exchange, o origin.Origin) {
-	if s := x.sent.Status; s != http.StatusTooManyRequests && s != http.StatusServiceUnavailable {
+// heed keeps the site's wish to be left alone for a while, from the moment it is known.
+func (h *Handler) heed(x *exchange, status int, header http.Header) {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return
 	}
-	if pacer, err := h.app.pacer(); err == nil {
-		after := pace.ParseRetryAfter(x.w.Header().Get("Retry-After"), time.Now())
-		pacer.Blocked(pace.HostKey(o.Host), after, after > 0)
+	if pacer, err := h.app.pacer(); err == nil && x.clock != "" {
+		after := pace.ParseRetryAfter(header.Get("Retry-After"), time.Now())
+		pacer.Blocked(x.clock, after, after > 0)
 	}
 }
 
@@ -218,7 +246,7 @@ func (x *exchange) late(err error) enforce.Decision {
 		return x.decision.Refuse(paceReasons[late.Reason], "", time.Duration(late.Seconds())*time.Second)
 	case errors.Is(err, errDelayTooLong):
 		return x.decision.Refuse(enforce.ReasonCrawlDelay, fmt.Sprintf("Crawl-delay: %s", x.decision.CrawlDelay), 0)
-	case x.r.Context().Err() != nil:
+	case x.ctx.Err() != nil:
 		return x.decision.Refuse(enforce.ReasonCanceled, "the client left while it was held", 0)
 	default:
 		return x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0)

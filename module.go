@@ -93,12 +93,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("the robots app is a %T", app)
 	}
 	h.identifier, h.operator = p.identifier, p.operator
+	h.app.sites.add(h)
 	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
 	h.forwarder = &egress.Forwarder{Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-"}
 	if h.server, ok = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		if err := checkSite(h.server); err != nil {
 			return err
 		}
+		h.app.avoid(h.server.Listen)
 		watchUnreadable(h.server, h.logger)
 		return h.provisionTunnels(ctx)
 	}
@@ -123,8 +125,9 @@ func (h *Handler) provisionTunnels(ctx caddy.Context) error {
 
 // ServeHTTP takes one request through the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	x := &exchange{h: h, w: w, r: r, began: time.Now()}
+	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer x.account()
+	defer x.passage.leave()
 	noteReadable(r)
 	err, astray := x.astray()
 	switch {
