@@ -52,6 +52,9 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 		MaxCost:            maxSize,
 		BufferItems:        64,
 		IgnoreInternalCost: true, // Entry.cost has it
+		// Entries end by their record, not by a time of the cache's, so there is
+		// nothing for its sweep to do.
+		TtlTickerDurationInSec: 24 * 60 * 60,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the hot tier of %d bytes: %w", maxSize, err)

@@ -1,0 +1,266 @@
+package robotscache_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
+)
+
+// The benchmarks take their texts from the folder that CRAWLGATE_CORPUS names
+// (real robots.txt files, *.txt), or else from a few made-up ones; and the number
+// of origins of the large ones from CRAWLGATE_BENCH_ORIGINS.
+const (
+	corpusEnv  = "CRAWLGATE_CORPUS"
+	originsEnv = "CRAWLGATE_BENCH_ORIGINS"
+)
+
+// texts returns the corpus by length, each cut to 500 KiB.
+func texts(b testing.TB) [][]byte {
+	b.Helper()
+	var all [][]byte
+	paths, err := filepath.Glob(filepath.Join(os.Getenv(corpusEnv), "*.txt"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if os.Getenv(corpusEnv) == "" {
+		paths = nil
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, text[:min(len(text), 500<<10)])
+	}
+	for i := 1; len(paths) == 0 && i <= 100; i++ {
+		text := "User-agent: *\n"
+		for j := range i {
+			text += fmt.Sprintf("Disallow: /%d/%d/\n", i, j*j)
+		}
+		all = append(all, []byte(text))
+	}
+	slices.SortFunc(all, func(a, b []byte) int { return cmp.Compare(len(a), len(b)) })
+	return all
+}
+
+// origins returns how many origins a large benchmark takes.
+func origins(b testing.TB, most int) int {
+	b.Helper()
+	v := os.Getenv(originsEnv)
+	if v == "" {
+		return min(most, 20000)
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// record returns the record of origin i with a text of the corpus that is made
+// its own.
+func record(i int, texts [][]byte) fetch.Record {
+	text := fmt.Appendf(nil, "# %d\n", i)
+	text = append(text, texts[i%len(texts)]...)
+	return storetest.Rules(example(i), string(text), time.Now())
+}
+
+// noFetch is a fetcher for benchmarks that must not fetch.
+type noFetch struct{ testing.TB }
+
+func (f noFetch) Fetch(_ context.Context, o origin.Origin, _ string) fetch.Outcome {
+	f.Errorf("%s was fetched", o)
+	return fetch.Outcome{}
+}
+
+// BenchmarkLookup_Hot is the path of nearly every request.
+func BenchmarkLookup_Hot(b *testing.B) {
+	const n = 1000
+	st := newMemory()
+	for i := range n {
+		if err := st.Save(b.Context(), record(i, [][]byte{[]byte(someRules)})); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}, MaxSize: 64 << 20}, nil)
+	defer c.Close()
+	all := make([]origin.Origin, n)
+	for i := range all {
+		all[i] = example(i)
+		lookup(b, c, all[i])
+	}
+	c.WaitHot()
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			_, s, err := c.Lookup(ctx, all[i%n], "Bot/1.0")
+			if err != nil || s != robotscache.SourceHot {
+				b.Errorf("%v, %v", s, err)
+			}
+		}
+	})
+}
+
+// BenchmarkView is what follows a lookup.
+func BenchmarkView(b *testing.B) {
+	e := robotscache.NewEntry(record(0, [][]byte{[]byte(someRules)}), fetch.Policy{})
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		if e.View(now).Rules == nil {
+			b.Fatal("no rules")
+		}
+	}
+}
+
+// BenchmarkLookup_Store is the first request for an origin after a restart: the
+// record is read from the file, its text decompressed, checked and compiled.
+func BenchmarkLookup_Store(b *testing.B) {
+	all := texts(b)
+	for _, of := range []struct {
+		name string
+		text []byte
+	}{
+		{"median", all[len(all)/2]},
+		{"p90", all[len(all)*9/10]},
+		{"largest", all[len(all)-1]},
+	} {
+		b.Run(fmt.Sprintf("%s=%dB", of.name, len(of.text)), func(b *testing.B) {
+			st, err := boltstore.Open(boltstore.Config{Path: filepath.Join(b.TempDir(), "db")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := max(min(10000, 64<<20/len(of.text)), 10)
+			for i := range n {
+				if err := st.Save(b.Context(), record(i, [][]byte{of.text})); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := st.Flush(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}}, robotscache.DroppingTier{})
+			defer c.Close()
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				if _, s := lookup(b, c, example(i%n)); s != robotscache.SourceStore {
+					b.Fatal(s)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBolt_Origins fills a file with many origins and opens it again.
+func BenchmarkBolt_Origins(b *testing.B) {
+	all, n := texts(b), origins(b, 20000)
+	for b.Loop() {
+		path := filepath.Join(b.TempDir(), "db")
+		st, err := boltstore.Open(boltstore.Config{Path: path})
+		if err != nil {
+			b.Fatal(err)
+		}
+		size, began := 0, time.Now()
+		for i := range n {
+			r := record(i, all)
+			size += len(r.Body)
+			if err := st.Save(b.Context(), r); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := st.Close(); err != nil {
+			b.Fatal(err)
+		}
+		filled := time.Since(began)
+		info, err := os.Stat(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+
+		began = time.Now()
+		st, err = boltstore.Open(boltstore.Config{Path: path})
+		if err != nil {
+			b.Fatal(err)
+		}
+		opened := time.Since(began)
+		c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}}, nil)
+		lookup(b, c, example(n/2))
+		ready := time.Since(began)
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(n)/filled.Seconds(), "saves/s")
+		b.ReportMetric(float64(size)/float64(n), "text-B/origin")
+		b.ReportMetric(float64(info.Size())/float64(n), "file-B/origin")
+		b.ReportMetric(float64(opened.Microseconds())/1000, "open-ms")
+		b.ReportMetric(float64(ready.Microseconds())/1000, "first-answer-ms")
+	}
+}
+
+// BenchmarkHot_Memory holds the memory of hot records against their texts, and
+// against what they count for.
+func BenchmarkHot_Memory(b *testing.B) {
+	all, n := texts(b), origins(b, 100000)
+	for b.Loop() {
+		before := heap()
+		st := newMemory()
+		c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}, MaxSize: 16 << 30}, nil)
+		empty := heap()
+		var size, cost int64
+		for i := range n {
+			r := record(i, all)
+			size += int64(len(r.Body))
+			if err := st.Save(b.Context(), r); err != nil {
+				b.Fatal(err)
+			}
+			e, _ := lookup(b, c, r.Origin)
+			cost += e.Cost()
+			if err := st.Delete(b.Context(), r.Origin); err != nil {
+				b.Fatal(err)
+			}
+			if i%1000 == 0 {
+				c.WaitHot()
+			}
+		}
+		c.WaitHot()
+		held := heap() - empty
+		hot := 0
+		for i := range n {
+			if _, ok := c.Peek(example(i)); ok {
+				hot++
+			}
+		}
+		b.ReportMetric(float64(size)/float64(n), "text-B/origin")
+		b.ReportMetric(float64(cost)/float64(n), "cost-B/origin")
+		b.ReportMetric(float64(held)/float64(n), "heap-B/origin")
+		b.ReportMetric(float64(empty-before), "counters-B")
+		b.ReportMetric(float64(hot)/float64(n), "hot-share")
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
