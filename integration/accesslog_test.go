@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/crawlgate/crawlgate/enforce"
 )
@@ -37,7 +38,7 @@ func (g *gateway) logs(n int) []logLine {
 	return lines
 }
 
-// readLogs reads all whole lines, but for those about the gateway's own page, which start asks for.
+// readLogs reads all whole lines, but for those about the gateway's own pages, which have no object "robots".
 func (g *gateway) readLogs() []logLine {
 	g.t.Helper()
 	content, err := os.ReadFile(filepath.Join(g.dir, "access.log"))
@@ -53,7 +54,7 @@ func (g *gateway) readLogs() []logLine {
 		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
 			g.t.Fatalf("access log line %d: %v: %s", len(lines)+1, err, l.raw)
 		}
-		if l.Request.URI != "/" {
+		if l.Robots.Schema != 0 || !strings.HasPrefix(l.Request.URI, "/") {
 			lines = append(lines, l)
 		}
 	}

@@ -38,6 +38,9 @@ func (a *agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.base.RoundTrip(r)
 }
 
+// CloseIdleConnections is what http.Client looks for.
+func (a *agentTransport) CloseIdleConnections() { a.base.CloseIdleConnections() }
+
 // answer is a whole response, read.
 type answer struct {
 	status int

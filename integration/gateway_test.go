@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // binary is the crawlgate under test, built once for all tests of the package.
@@ -274,6 +277,26 @@ func (g *gateway) metric(name string) float64 {
 		sum += v
 	}
 	return sum
+}
+
+// caFile is a file with the CA of the origins, for trust_ca.
+func caFile(t *testing.T, server *testorigin.Server) string {
+	t.Helper()
+	file := filepath.Join(tempDir(t), "ca.pem")
+	if err := os.WriteFile(file, server.CAPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// authority is the CA by which the gateway intercepts, as clients get it.
+func (g *gateway) authority() *x509.CertPool {
+	g.t.Helper()
+	pool := x509.NewCertPool()
+	if a := get(g.t, http.DefaultClient, "http://"+g.addr+"/ca.crt"); !pool.AppendCertsFromPEM([]byte(a.body)) {
+		g.t.Fatalf("no CA certificate: %d %s", a.status, a.body)
+	}
+	return pool
 }
 
 // usage is what the process has used so far.

@@ -3,8 +3,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -167,11 +165,7 @@ func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 // checkRobotsCases puts one origin behind each case and crawls all of them through one gateway.
 func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCase, engine string) {
 	t.Helper()
-	ca := filepath.Join(tempDir(t), "ca.pem")
-	if err := os.WriteFile(ca, server.CAPEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	g := startGateway(t, gatewayConfig{Engine: engine, Egress: "trust_ca " + ca})
+	g := startGateway(t, gatewayConfig{Engine: engine, Egress: "trust_ca " + caFile(t, server)})
 	sites := make([]*testorigin.Site, len(cases))
 	turns := make(chan struct{}, 64)
 	var wg sync.WaitGroup
