@@ -52,18 +52,17 @@ func (b block) read(d *caddyfile.Dispenser, what string) error {
 	return nil
 }
 
-// errAt is an error that already says where it was found.
-type errAt struct{ error }
+// positionedError is an error that already says where it was found.
+type positionedError struct{ error }
 
-func (e errAt) Unwrap() error { return e.error }
+func (e positionedError) Unwrap() error { return e.error }
 
 // positioned adds file and line, once: the innermost line is the one to mend.
 func positioned(d *caddyfile.Dispenser, err error) error {
-	var at errAt
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[positionedError](err); ok {
 		return at
 	}
-	return errAt{d.WrapErr(err)}
+	return positionedError{d.WrapErr(err)}
 }
 
 // count checks the number of arguments of a line.

@@ -91,16 +91,12 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 // mayBePlain reports whether a CONNECT whose TLS is refused should be accepted all the same, because what comes may be
 // plain HTTP: at any port but that of https, unless something there speaks TLS and its rules are known.
 func mayBePlain(d enforce.Decision) bool {
-	switch d.Reason {
-	case enforce.ReasonConnectDenied:
-		return d.Origin.Port != httpsPort
-	case enforce.ReasonUnreachable:
-		if d.Origin.Port == httpPort {
-			return true
-		}
-		return d.Origin.Port != httpsPort && (d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset)
+	port := d.Origin.Port
+	if d.Reason == enforce.ReasonConnectDenied {
+		return port != httpsPort
 	}
-	return false
+	noTLS := d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset
+	return d.Reason == enforce.ReasonUnreachable && (port == httpPort || port != httpsPort && noTLS)
 }
 
 // open answers 200, looks at the first octet, and has TLS handled by the given function.
@@ -135,10 +131,10 @@ func (c *connect) open(handleTLS func(context.Context)) error {
 // hangUp closes whatever is open.
 func (c *connect) hangUp() {
 	if c.conn != nil {
-		c.conn.Close()
+		_ = c.conn.Close()
 	}
 	if c.dialed != nil {
-		c.dialed.Close()
+		_ = c.dialed.Close()
 	}
 	c.granted.Done()
 }

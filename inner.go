@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -79,6 +78,3 @@ func senderOf(r *http.Request) (enforce.Tunnel, bool) {
 	sender, ok := p.Value.(enforce.Tunnel)
 	return sender, ok
 }
-
-// zapError is the field of an error.
-func zapError(err error) zap.Field { return zap.Error(err) }

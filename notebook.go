@@ -69,7 +69,7 @@ func (n *notebook) write(page string, v any) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", page, err)
 	}
-	defer os.Remove(f.Name()) // nothing is left of it once it has been renamed
+	defer func() { _ = os.Remove(f.Name()) }() // nothing is left of it once it has been renamed
 	_, err = f.Write(append(data, '\n'))
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", page, err)

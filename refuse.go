@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ const gatewayName = enforce.Name
 
 // refuse answers a request that does not leave, or did and failed, and notes the decision for the log.
 func (x *exchange) refuse(d enforce.Decision) error {
+	d = x.stopped(d)
 	x.decision = d
 	if d.Reason == enforce.ReasonCanceled {
 		// Nobody reads the answer. The error makes the log show 499, as Caddy's own reverse proxy does.
@@ -36,9 +38,7 @@ func (x *exchange) refuse(d enforce.Decision) error {
 	}
 	egress.PrepareRefusal(x.w, x.r)
 	h := x.w.Header()
-	for name, values := range refusal.Header {
-		h[name] = values
-	}
+	maps.Copy(h, refusal.Header)
 	h.Set("Content-Length", strconv.Itoa(len(refusal.Body)))
 	x.w.WriteHeader(refusal.Status)
 	if x.r.Method != http.MethodHead {

@@ -14,7 +14,7 @@ import (
 // the gateway obeys, and the site is asked once for all of them. A site whose record is unreachable is answered for
 // with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
 func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
-	ctx := x.r.Context()
+	ctx := x.ctx
 	entry, source, err := h.app.Lookup(ctx, target.Origin, userAgent(x.r))
 	if err != nil {
 		if ctx.Err() != nil {
@@ -33,11 +33,12 @@ func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Status", gatewayName+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
 	header.Set("Age", strconv.FormatInt(int64(x.decision.Age/time.Second), 10))
-	status, body := http.StatusOK, []byte(nil)
+	var status int
+	var body []byte
 	switch view.Access {
 	case fetch.AccessRules, fetch.AccessLastGood:
 		text, _ := record.Text()
-		body = text.Body
+		status, body = http.StatusOK, text.Body
 	case fetch.AccessAllow:
 		status, body = http.StatusNotFound, []byte("The site has no robots.txt.\n")
 	default:
