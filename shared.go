@@ -1,18 +1,15 @@
 package crawlgate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
@@ -53,6 +50,7 @@ func (h *holders) leave(a *App, apply func(*App)) {
 type rulesets struct {
 	key     string
 	cache   *robotscache.Cache
+	store   robotscache.Store // the cache's, to list and to read histories
 	fetcher liveFetcher
 	holders holders
 }
@@ -80,7 +78,7 @@ func (r *rulesets) release(a *App) error {
 
 // apply makes the configuration of a the one that new lookups and fetches follow.
 func (r *rulesets) apply(a *App) {
-	r.fetcher.Store(a.fetcher)
+	r.fetcher.Store(a)
 }
 
 // Destruct closes the cache, which flushes and closes the store.
@@ -96,8 +94,9 @@ func openRulesets(a *App, key string) (*rulesets, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rulesets{key: key}
-	r.fetcher.Store(a.fetcher)
+	r := &rulesets{key: key, store: store}
+	r.fetcher.Store(a)
+	r.fetcher.known = func(o origin.Origin) (*robotscache.Entry, bool) { return r.cache.Peek(o) }
 	config := a.cacheConfig()
 	config.Store, config.Fetcher = store, &r.fetcher
 	config.Observer = &cacheObserver{metrics: instruments, logger: a.logger.Named("cache")}
@@ -139,13 +138,4 @@ func (c StoreConfig) open() (robotscache.Store, error) {
 		return nil, fmt.Errorf("making the folder of the store: %w", err)
 	}
 	return boltstore.Open(boltstore.Config{Path: c.Path})
-}
-
-// liveFetcher is the fetcher of the configuration in force: a refresh that begins after a reload follows the new
-// configuration, whoever asked for it.
-type liveFetcher struct{ atomic.Pointer[fetch.Fetcher] }
-
-// Fetch implements robotscache.Fetcher.
-func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome {
-	return f.Load().Fetch(ctx, o, userAgent)
 }

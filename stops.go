@@ -12,6 +12,7 @@ import (
 // stops is the kill switch of the process, kept over reloads and restarts.
 type stops struct {
 	switches enforce.KillSwitch
+	underway underway // what an order has to end
 
 	mu     sync.Mutex
 	loaded bool
@@ -56,14 +57,16 @@ func (s *stops) load(folder string) error {
 	return nil
 }
 
-// set puts an order in force and keeps it. An order that cannot be kept is in force all the same; the error says so.
-func (s *stops) set(order enforce.Kill) error {
+// set puts an order in force, ends what it stops, of which it returns the number, and keeps it. An order that cannot be
+// kept is in force all the same; the error says so.
+func (s *stops) set(order enforce.Kill) (ended int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.switches.Set(order); err != nil {
-		return err
+		return 0, err
 	}
-	return s.keep()
+	ended = s.underway.stop(&s.switches) // before the disk is waited for
+	return ended, s.keep()
 }
 
 // lift takes an order out of force.

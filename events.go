@@ -1,0 +1,203 @@
+package crawlgate
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// The names of the events that go to Caddy's events app, from module "robots". docs/events.md lists them with their data.
+const (
+	eventDenied       = "robots.denied"
+	eventStateChanged = "robots.state_changed"
+	eventRulesChanged = "robots.rules_changed"
+	eventUnreachable  = "robots.unreachable"
+)
+
+const (
+	// unreachableAlarm is how long a robots.txt has to be unreachable for the event: longer than a bad deployment, and
+	// long before anybody misses the pages.
+	unreachableAlarm = 6 * time.Hour
+	// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and counted.
+	eventQueue = 1024
+)
+
+// emitter hands events to Caddy's events app. Handlers run one after the other in a goroutine of its own: however slow
+// they are, no request waits for them. A nil emitter emits nothing.
+type emitter struct {
+	app   *caddyevents.App
+	ctx   caddy.Context
+	queue chan event
+
+	ready  atomic.Bool // all apps have started, so that the subscriptions do not change any more
+	closed chan struct{}
+	close  sync.Once
+}
+
+// event is one that waits. Its data is only made where somebody will see it.
+type event struct {
+	name string
+	data func() map[string]any
+}
+
+// newEmitter returns nil where the configuration has no events app.
+func newEmitter(ctx caddy.Context) (*emitter, error) {
+	app, err := ctx.AppIfConfigured("events")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return nil, nil //nolint:nilnil // a nil emitter is ready for use
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading the events app: %w", err)
+	}
+	events, ok := app.(*caddyevents.App)
+	if !ok {
+		return nil, fmt.Errorf("the events app is a %T", app)
+	}
+	e := &emitter{app: events, ctx: ctx, queue: make(chan event, eventQueue), closed: make(chan struct{})}
+	if err := events.On("started", e); err != nil {
+		return nil, fmt.Errorf("waiting for the events app: %w", err)
+	}
+	return e, nil
+}
+
+// Handle implements caddyevents.Handler: Caddy emits "started" when all apps are up.
+func (e *emitter) Handle(context.Context, caddy.Event) error {
+	if e.ready.CompareAndSwap(false, true) {
+		go e.work()
+	}
+	return nil
+}
+
+func (e *emitter) work() {
+	for {
+		select {
+		case <-e.closed:
+			return
+		case ev := <-e.queue:
+			e.app.Emit(e.ctx, ev.name, ev.data())
+		}
+	}
+}
+
+// stop ends the emitter. It does not wait for the handler that runs.
+func (e *emitter) stop() {
+	if e != nil {
+		e.close.Do(func() { close(e.closed) })
+	}
+}
+
+// wanted reports whether anybody could see one of the events.
+func (e *emitter) wanted(names ...string) bool {
+	if e == nil {
+		return false
+	}
+	if !e.ready.Load() {
+		return true // nobody can tell yet
+	}
+	for _, name := range names {
+		if e.app.ShouldEmit(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// emit queues an event, and never waits.
+func (e *emitter) emit(name string, data func() map[string]any) {
+	select {
+	case e.queue <- event{name, data}:
+	default:
+		instruments.dropped.WithLabelValues("event").Inc()
+	}
+}
+
+// denied tells of a request that was refused, or would be in another mode.
+func (e *emitter) denied(rec enforce.Record, x *exchange) {
+	if rec.Decision != enforce.Deny.String() && !rec.WouldDeny || !e.wanted(eventDenied) {
+		return
+	}
+	method, url := x.r.Method, x.withoutQuery()
+	e.emit(eventDenied, func() map[string]any {
+		data := zapcore.NewMapObjectEncoder()
+		_ = logObject(rec).MarshalLogObject(data) // a map takes everything
+		data.Fields["method"], data.Fields["url"] = method, url
+		return data.Fields
+	})
+}
+
+// withoutQuery is what was asked for, without what may be private.
+func (x *exchange) withoutQuery() string {
+	if x.r.Method == http.MethodConnect {
+		return x.r.Host
+	}
+	u := *x.r.URL
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u.String()
+}
+
+// fetched tells what a fetch of robots.txt changed.
+func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, out fetch.Outcome) {
+	if before.State == fetch.StateUnknown || !e.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
+		return
+	}
+	now := time.Now()
+	for _, c := range changes(p, before, out, now) {
+		e.emit(c.name, func() map[string]any {
+			c.data["origin"], c.data["robots_url"] = o.String(), o.RobotsURL()
+			return c.data
+		})
+	}
+}
+
+// change is what is worth telling of the step from one record to the next.
+type change struct {
+	name string
+	data map[string]any
+}
+
+// changes compares what was known with what follows from a fetch that came to out at now. It is pure.
+func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Time) (list []change) {
+	after := p.Next(before, out, now)
+	before = p.Settle(before, now)
+	if before.State != after.State {
+		list = append(list, change{eventStateChanged, map[string]any{
+			"from": before.State.String(), "to": after.State.String(), "cause": string(after.Cause),
+			"status": after.Status, "detail": after.Detail,
+		}})
+	}
+	old, hadText := before.Text()
+	if hadText && after.State == fetch.StateRules && old.SHA256 != after.SHA256 {
+		list = append(list, change{eventRulesChanged, map[string]any{
+			"from": hex.EncodeToString(old.SHA256[:]), "to": hex.EncodeToString(after.SHA256[:]),
+		}})
+	}
+	if since := after.UnreachableSince; !since.IsZero() && alarmed(after) && !(before.UnreachableSince.Equal(since) && alarmed(before)) {
+		list = append(list, change{eventUnreachable, map[string]any{
+			"since": since.UTC().Format(time.RFC3339), "for_s": int64(after.LastFailure.At.Sub(since) / time.Second),
+			"attempts": after.Attempts, "cause": string(after.LastFailure.Cause), "status": after.LastFailure.Status,
+			"detail": after.LastFailure.Detail, "access": p.Access(after, now).String(),
+		}})
+	}
+	return list
+}
+
+// alarmed reports whether the run of failures was as long as the alarm at the latest of them.
+func alarmed(r fetch.Record) bool {
+	return r.LastFailure.At.Sub(r.UnreachableSince) >= unreachableAlarm
+}
+
+// Interface guards.
+var _ caddyevents.Handler = (*emitter)(nil)

@@ -1,0 +1,80 @@
+package crawlgate
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// defaultUserAgent is sent with a fetch that no crawler's request caused, such as a refresh by the admin API. Many sites
+// answer a request without any with 403, which for robots.txt would mean that all is allowed.
+const defaultUserAgent = "Crawlgate (+https://github.com/crawlgate/crawlgate)"
+
+// liveFetcher fetches by the configuration in force: a refresh that begins after a reload follows the new configuration,
+// whoever asked for it.
+type liveFetcher struct {
+	atomic.Pointer[App]
+	// known returns what is known of an origin before a fetch. It is set once, before the first one.
+	known func(origin.Origin) (*robotscache.Entry, bool)
+}
+
+// Fetch implements robotscache.Fetcher. Nothing is fetched from where the kill switch stands: the fetch counts as given
+// up, which says nothing about the site.
+func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome {
+	a := f.Load()
+	var p passage
+	ctx = a.stops.underway.enter(ctx, &p, o, "")
+	defer p.leave()
+	if order, stopped := a.stops.switches.Match(o, ""); stopped {
+		p.cancel(&stoppedError{order})
+	}
+	var before fetch.Record
+	if a.emitter.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
+		entry, _ := f.known(o)
+		before = entry.Record()
+	}
+	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
+	if ctx.Err() == nil {
+		out = a.fetcher.Fetch(ctx, o, or(userAgent, or(a.cfg.userAgent, defaultUserAgent)))
+	}
+	if stop := stopOf(ctx); stop != nil {
+		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}
+	}
+	a.emitter.fetched(a.cfg.policy, before, o, out)
+	return out
+}
+
+// robotsTransport keeps redirects of robots.txt from leading to a host that the kill switch stops.
+type robotsTransport struct {
+	http.RoundTripper
+	stops *stops
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	o, err := origin.FromURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if order, stopped := t.stops.switches.Match(o, ""); stopped {
+		return nil, stoppedHopError{&stoppedError{order}}
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// stoppedHopError is the refusal of a redirect by the kill switch.
+type stoppedHopError struct{ *stoppedError }
+
+// ForbiddenAddress makes the fetcher take the order for what it is: a refusal of our own.
+func (stoppedHopError) ForbiddenAddress() bool { return true }
+
+// Interface guards.
+var (
+	_ robotscache.Fetcher = (*liveFetcher)(nil)
+	_ http.RoundTripper   = robotsTransport{}
+)
