@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+)
+
+// TestReloadMidCrawl reloads the configuration three times while crawlers are at work on a site that asks for a
+// Crawl-delay, on one that does not, and on one whose only answer takes longer than the whole crawl.
+func TestReloadMidCrawl(t *testing.T) {
+	t.Parallel()
+	const pages, delay = 18, 500 * time.Millisecond
+	server := testorigin.Start(t, testorigin.Config{})
+	slow := server.Site(t, testorigin.SiteConfig{})
+	slow.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 0.5\n"))
+	fast := server.Site(t, testorigin.SiteConfig{})
+	fast.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
+	fast.SetPages(testorigin.OK("page").After(20 * time.Millisecond))
+	long := server.Site(t, testorigin.SiteConfig{})
+	const text = "an answer that comes one octet after the other"
+	long.SetPath("/long", testorigin.Drip(text, pages*delay/time.Duration(len(text))))
+
+	config := func(version int) gatewayConfig {
+		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate off\nwait 30s\n}", version)}
+	}
+	g := startGateway(t, config(0))
+	client := g.client("Tester/1.0")
+	var asked atomic.Int64
+	ask := func(site *testorigin.Site, path, want string) {
+		asked.Add(1)
+		a, err := tryGet(t.Context(), client, site.URL(path))
+		if err != nil || a.status != http.StatusOK || want != "" && a.body != want {
+			t.Errorf("%s: status %d, %v: %q", site.URL(path), a.status, err, a.body)
+		}
+	}
+
+	var crawl sync.WaitGroup
+	crawl.Go(func() { ask(long, "/long", text) })
+	ctx, stop := context.WithCancel(t.Context())
+	for range 2 {
+		crawl.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				ask(fast, fmt.Sprintf("/page/%d", i), "")
+			}
+		})
+	}
+	for version := 1; version <= 3; version++ {
+		var leg sync.WaitGroup
+		for i := range pages / 3 { // the last of them wait while the next configuration is loaded
+			leg.Go(func() { ask(slow, fmt.Sprintf("/leg/%d/%d", version, i), "") })
+		}
+		eventually(t, "a third of the crawl to begin", func() bool { return len(slow.PageExchanges()) >= (version-1)*pages/3+2 })
+		if err := g.reload(config(version)); err != nil {
+			t.Error(err)
+		}
+		leg.Wait()
+	}
+	stop()
+	crawl.Wait()
+
+	if least := leastGap(slow.PageExchanges()); least < delay {
+		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
+	}
+	for _, site := range []*testorigin.Site{slow, fast, long} {
+		if n := len(site.RobotsExchanges()); n != 1 || site.Dropped() > 0 {
+			t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+		}
+	}
+	if n := len(slow.PageExchanges()); n != pages {
+		t.Errorf("%d pages with a Crawl-delay reached the origin, want %d", n, pages)
+	}
+	g.stop()
+	if n := len(g.readLogs()); n != int(asked.Load()) {
+		t.Errorf("%d lines in the access log for %d requests", n, asked.Load())
+	}
+	t.Logf("%d requests over 3 reloads", asked.Load())
+}
+
+// TestRestartRefetchesNothing ends the process, kindly and not, and looks whether the next one knows the rulesets.
+func TestRestartRefetchesNothing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		end  func(g *gateway, sites int)
+	}{
+		{"stop", func(g *gateway, _ int) { g.stop() }},
+		{"kill -9", func(g *gateway, sites int) {
+			eventually(g.t, "the store to hold all records", func() bool { return stored(g.t, g.store()) == sites })
+			g.kill()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			const sites = 10
+			server := testorigin.Start(t, testorigin.Config{})
+			for range sites {
+				server.Site(t, testorigin.SiteConfig{}).SetRobots(testorigin.OK(rules))
+			}
+			g := startGateway(t, gatewayConfig{})
+			visit := func() {
+				for _, site := range server.Sites() {
+					for page, want := range map[string]int{openPage: http.StatusOK, privatePage: http.StatusForbidden} {
+						if a := g.mustFetch("Tester/1.0", site.URL(page)); a.status != want {
+							t.Errorf("%s: status %d, want %d", site.URL(page), a.status, want)
+						}
+					}
+				}
+			}
+			visit()
+			tt.end(g, sites)
+			if err := g.start(gatewayConfig{}); err != nil {
+				t.Fatal(err)
+			}
+			visit()
+			for _, site := range server.Sites() {
+				if n := len(site.RobotsExchanges()); n != 1 {
+					t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+				}
+			}
+			g.stop()
+			lines := g.readLogs()
+			if len(lines) != 4*sites {
+				t.Errorf("%d lines in the access log, want %d", len(lines), 4*sites)
+			}
+			for _, l := range lines[len(lines)/2:] {
+				if s := l.Robots.Source; s != "store" && s != "hot" {
+					t.Errorf("after the restart: %s from %q", l.Request.URI, s)
+				}
+			}
+		})
+	}
+}
+
+// stored counts the records in a copy of a store that is in use. A copy that was taken in the middle of a commit is none.
+func stored(t *testing.T, path string) int {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(copied, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := boltstore.Open(boltstore.Config{Path: copied})
+	if err != nil {
+		return 0
+	}
+	defer store.Close()
+	records, err := store.List(t.Context(), "", 100)
+	if err != nil {
+		return 0
+	}
+	return len(records)
+}
