@@ -57,7 +57,7 @@ func (s inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // astray refuses a request that does not belong into its tunnel, and reports whether it was one.
-func (x *exchange) astray() (error, bool) { //nolint:revive // the error is the handler's answer, not a failure of this call
+func (x *exchange) astray() (error, bool) {
 	err, ok := x.r.Context().Value(astrayKey{}).(error)
 	if !ok {
 		return nil, false

@@ -196,7 +196,7 @@ func (w *recordWriter) bool(b bool) {
 }
 
 func (w *recordWriter) uint(n int) {
-	w.buf = binary.AppendUvarint(w.buf, uint64(n)) //nolint:gosec // check refuses negative numbers
+	w.buf = binary.AppendUvarint(w.buf, uint64(n))
 }
 
 func (w *recordWriter) string(s string) {
@@ -207,8 +207,8 @@ func (w *recordWriter) string(s string) {
 func (w *recordWriter) time(t time.Time) {
 	w.bool(!t.IsZero())
 	if !t.IsZero() {
-		w.buf = binary.BigEndian.AppendUint64(w.buf, uint64(t.Unix()))       //nolint:gosec // two's complement is meant
-		w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(t.Nanosecond())) //nolint:gosec // below 1e9
+		w.buf = binary.BigEndian.AppendUint64(w.buf, uint64(t.Unix()))
+		w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(t.Nanosecond()))
 	}
 }
 
@@ -300,12 +300,12 @@ func (d *recordReader) bool() bool {
 
 func (d *recordReader) uint(limit int) int {
 	n, size := binary.Uvarint(d.buf)
-	if d.bad || size <= 0 || n > uint64(limit) { //nolint:gosec // limits are positive constants
+	if d.bad || size <= 0 || n > uint64(limit) {
 		d.bad = true
 		return 0
 	}
 	d.buf = d.buf[size:]
-	return int(n) //nolint:gosec // at most limit
+	return int(n)
 }
 
 func (d *recordReader) string() string { return string(d.take(d.uint(maxRecordString))) }
@@ -323,7 +323,7 @@ func (d *recordReader) time() time.Time {
 	if b == nil {
 		return time.Time{}
 	}
-	return time.Unix(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint32(b[8:]))).UTC() //nolint:gosec // two's complement is meant
+	return time.Unix(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint32(b[8:]))).UTC()
 }
 
 func (d *recordReader) reason() (cause Cause, detail string, status int, hops []string) {

@@ -93,9 +93,9 @@ func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Durati
 	low, high := p.pauseRange(attempt)
 	seed := append([]byte(o.String()), '\n')
 	seed = binary.BigEndian.AppendUint64(seed, uint64(since.UnixNano()))
-	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt)) //nolint:gosec // never negative
+	seed = binary.BigEndian.AppendUint64(seed, uint64(attempt))
 	sum := sha256.Sum256(seed)
-	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1)) //nolint:gosec // below high-low+1, which fits
+	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1))
 }
 
 // pauseRange is RetryMin doubled with each failure after the first, and up to
