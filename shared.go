@@ -14,6 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
+	"github.com/crawlgate/crawlgate/robotscache/redisstore"
 )
 
 // pool holds what outlives a reload: Caddy starts the new configuration before it stops the old one, so for a
@@ -130,7 +131,7 @@ func (c StoreConfig) identity() string {
 func (c StoreConfig) open() (robotscache.Store, error) {
 	switch c.Kind {
 	case "redis":
-		return nil, errors.New("store redis is not built in yet")
+		return redisstore.New(redisstore.Config{URL: c.URL})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
 	}
