@@ -10,26 +10,32 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// BenchmarkParse parses every file once an iteration.
+// BenchmarkParse parses every file once an iteration. Besides the mean it reports the sum of each file's best time,
+// which other work on the machine disturbs less.
 func BenchmarkParse(b *testing.B) {
 	files := corpus(b)
+	best := make([]time.Duration, len(files))
 	octets := 0
-	for _, f := range files {
+	for i, f := range files {
 		octets += len(f.data)
+		best[i] = math.MaxInt64
 	}
 	b.SetBytes(int64(octets))
 	b.ReportAllocs()
-	best := time.Duration(math.MaxInt64)
 	for b.Loop() {
-		start := time.Now()
-		for _, f := range files {
+		for i, f := range files {
+			start := time.Now()
 			robotstxt.Parse(f.data)
+			best[i] = min(best[i], time.Since(start))
 		}
-		best = min(best, time.Since(start))
 	}
 	kb := float64(octets) / 1024
+	sum := time.Duration(0)
+	for _, t := range best {
+		sum += t
+	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/kb, "ns/KB")
-	b.ReportMetric(float64(best.Nanoseconds())/kb, "best-ns/KB")
+	b.ReportMetric(float64(sum.Nanoseconds())/kb, "best-ns/KB")
 }
 
 // prepared is a question whose group is not yet chosen.

@@ -150,5 +150,6 @@ func looseForm[T ~string | ~[]byte](s T) form {
 	return f
 }
 
-// view lets octets be read as a string without a copy. The caller must not write to b while the string is in use.
+// view lets octets be read as a string without a copy. The caller must not write to octets that have been read while
+// the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } //nolint:gosec // see comment

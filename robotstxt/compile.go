@@ -8,7 +8,7 @@ import (
 
 // scratch is the working memory of compile.
 type scratch struct {
-	text  strings.Builder
+	text  []byte   // of the Ruleset, as far as it is written
 	final []uint32 // by block of the file: the block of the Ruleset
 	solo  []uint32 // by name: one more than the block that is this name's alone
 	last  []uint32 // by name: one more than its last block
@@ -28,7 +28,7 @@ func (p *parser) compile() *Ruleset {
 	if n := 2*len(p.drafts) + 3*len(p.names); n > 0 {
 		rs.slots = make([]uint32, n)
 	}
-	p.text.Grow(p.octets)
+	rs.text = p.newText()
 	p.compileNames(rs)
 	p.compileBlocks(rs)
 	p.compileMembers(rs)
@@ -37,18 +37,27 @@ func (p *parser) compile() *Ruleset {
 	p.compilePatterns(rs)
 	p.compilePreferences(rs)
 	p.compileSitemaps(rs)
-	if p.text.Cap()-p.text.Len() > p.text.Len()/8 {
+	rs.text = rs.text[:len(p.text)]
+	if cap(p.text)-len(p.text) > len(p.text)/8 {
 		rs.text = strings.Clone(rs.text)
 	}
-	p.text = strings.Builder{}
+	p.text = nil
 	return rs
 }
 
+// newText makes room for all octets that the Ruleset can come to hold. The string returned shows them as they are put:
+// each octet is written once, before anything refers to it.
+func (p *parser) newText() string {
+	p.text = make([]byte, p.octets)
+	text := view(p.text)
+	p.text = p.text[:0]
+	return text
+}
+
 // put appends octets to the text of the Ruleset.
-func (p *parser) put(rs *Ruleset, octets []byte) span {
-	s := span{at: uint32(p.text.Len()), n: uint32(len(octets))}
-	p.text.Write(octets)
-	rs.text = p.text.String()
+func (p *parser) put(octets []byte) span {
+	s := span{at: uint32(len(p.text)), n: uint32(len(octets))}
+	p.text = append(p.text, octets...)
 	return s
 }
 
@@ -97,7 +106,7 @@ func (p *parser) intern(rs *Ruleset, word []byte) int32 {
 	if i := findName(rs, hash, word); i != none {
 		return i
 	}
-	rs.names = append(rs.names, name{text: p.put(rs, word), delay: none})
+	rs.names = append(rs.names, name{text: p.put(word), delay: none})
 	rs.insert(hash, uint32(len(rs.names)))
 	return int32(len(rs.names) - 1)
 }
@@ -206,9 +215,9 @@ func (p *parser) compileRules(rs *Ruleset) {
 		if j != none && rs.rules[j].rank > r.rank {
 			continue
 		}
-		r.at = p.put(rs, p.octetsOf(d.path)).at
+		r.at = p.put(p.octetsOf(d.path)).at
 		if r.rank&rankRewritten != 0 {
-			p.put(rs, key)
+			p.put(key)
 		}
 		if j != none {
 			rs.rules[j] = r
@@ -231,7 +240,7 @@ func (p *parser) addPatterns(rs *Ruleset, d *draft, key []byte) {
 		p.drawn = append(p.drawn, pattern{rule: n})
 	}
 	if d.form != 0 {
-		loose := p.put(rs, appendForm(nil, key, d.form, true))
+		loose := p.put(appendForm(nil, key, d.form, true))
 		p.drawn = append(p.drawn, pattern{rule: n, at: loose.at, n: uint16(loose.n), form: d.form})
 		rs.loose = true
 	}
@@ -274,7 +283,7 @@ func (p *parser) compileSitemaps(rs *Ruleset) {
 	}
 	rs.sitemaps = make([]span, len(p.sitemaps))
 	for i, url := range p.sitemaps {
-		rs.sitemaps[i] = p.put(rs, p.octetsOf(url))
+		rs.sitemaps[i] = p.put(p.octetsOf(url))
 	}
 }
 
@@ -288,7 +297,7 @@ func (p *parser) compilePreferences(rs *Ruleset) {
 		}
 		path, value := splitPreference(p.octetsOf(l.value))
 		rs.prefs = append(rs.prefs, preference{
-			block: b, line: l.line, key: p.put(rs, p.octetsOf(l.key)), path: p.put(rs, path), value: p.put(rs, value),
+			block: b, line: l.line, key: p.put(p.octetsOf(l.key)), path: p.put(path), value: p.put(value),
 		})
 	}
 }

@@ -73,7 +73,7 @@ func (p *parser) keyOf(d *draft) []byte {
 }
 
 // hashKey returns the hash of a key, less the start value, and the union of its octets' classes.
-func hashKey(key []byte) (hash uint64, classes uint8) {
+func hashKey(key []byte) (hash uint64, classes uint16) {
 	head := key[:min(len(key), maxKey)]
 	for i, c := range head {
 		hash += uint64(c) * weights[i]

@@ -20,7 +20,7 @@ func trimToken[T ~string | ~[]byte](s T) T {
 // trimLetters cuts s behind the octets that RFC 9309 section 2.2.1 allows in a product token.
 func trimLetters[T ~string | ~[]byte](s T) T {
 	for i := range len(s) {
-		if c := s[i]; !isLetter(c) && c != '-' && c != '_' {
+		if octetClass[s[i]]&octetLetter == 0 {
 			return s[:i]
 		}
 	}

@@ -10,17 +10,18 @@ const (
 	octetFragment             // # : ends a target
 	octetBlank                // space, tab, vertical tab, form feed
 	octetHex                  // hex digit
+	octetLetter               // may be in a product token (RFC 9309 section 2.2.1)
 )
 
 // octetClass classifies all octets for the walks over rules, targets and lines.
-var octetClass = func() [256]uint8 {
-	var t [256]uint8
+var octetClass = func() [256]uint16 {
+	var t [256]uint16
 	for c := range t {
 		if c <= ' ' || c >= 0x7F {
 			t[c] = octetIllegal
 		}
 	}
-	set := func(octets string, class uint8) {
+	set := func(octets string, class uint16) {
 		for i := range len(octets) {
 			t[octets[i]] |= class
 		}
@@ -33,6 +34,7 @@ var octetClass = func() [256]uint8 {
 	set("#", octetFragment)
 	set(" \t\v\f", octetBlank)
 	set("0123456789abcdefABCDEF", octetHex)
+	set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", octetLetter)
 	return t
 }()
 

@@ -13,17 +13,39 @@ const (
 
 // scanner cuts a file into lines at CR, LF and CRLF (RFC 9309 section 2.2) and counts them.
 type scanner struct {
-	data           []byte
-	pos            int // start of the next line
-	lf             int // the first LF at or behind pos; len(data) when there is none
-	number         int // of the line that next returned last
-	hasCR, hasNUL  bool
-	hasBOM, hasCut bool // for lint: a byte order mark was skipped, the size limit applied
+	data               []byte
+	pos                int // start of the next line
+	number             int // of the line that next returned last
+	lf, cr, nul, sharp finder
+	hasBOM, hasCut     bool // for lint: a byte order mark was skipped, the size limit applied
+}
+
+// finder remembers where an octet is next, so that the rarer it is the less is searched.
+type finder struct {
+	octet byte
+	at    int
+}
+
+// from returns the first place of the octet in data at or behind pos; len(data) when there is none.
+func (f *finder) from(data []byte, pos int) int {
+	if f.at < pos {
+		f.search(data, pos)
+	}
+	return f.at
+}
+
+func (f *finder) search(data []byte, pos int) {
+	f.at = len(data)
+	if i := bytes.IndexByte(data[pos:], f.octet); i >= 0 {
+		f.at = pos + i
+	}
 }
 
 // newScanner prepares the part of data that is read. With open, data itself is the beginning of something longer.
 func newScanner(data []byte, open bool) scanner {
-	var s scanner
+	s := scanner{
+		lf: finder{'\n', -1}, cr: finder{'\r', -1}, nul: finder{0, -1}, sharp: finder{'#', -1},
+	}
 	if len(data) > MaxSize {
 		open, s.hasCut = data[MaxSize] != '\n' && data[MaxSize] != '\r', true
 		data = data[:MaxSize]
@@ -38,9 +60,7 @@ func newScanner(data []byte, open bool) scanner {
 		}
 		data, s.hasBOM = data[1:], true
 	}
-	s.data, s.lf = data, -1
-	s.hasCR = bytes.IndexByte(data, '\r') >= 0
-	s.hasNUL = bytes.IndexByte(data, 0) >= 0
+	s.data = data
 	return s
 }
 
@@ -49,47 +69,33 @@ func (s *scanner) next() ([]byte, bool) {
 	if s.pos > len(s.data) {
 		return nil, false
 	}
-	if s.lf < s.pos {
-		s.lf = len(s.data)
-		if i := bytes.IndexByte(s.data[s.pos:], '\n'); i >= 0 {
-			s.lf = s.pos + i
-		}
+	lf, cr := s.lf.from(s.data, s.pos), s.cr.from(s.data, s.pos)
+	line := s.data[s.pos:min(lf, cr)]
+	s.pos = min(lf, cr) + 1
+	if cr+1 == lf && lf < len(s.data) {
+		s.pos++
 	}
-	end, skip := s.lf, 1
-	if s.hasCR {
-		if i := bytes.IndexByte(s.data[s.pos:end], '\r'); i >= 0 {
-			if end = s.pos + i; end+1 == s.lf && s.lf < len(s.data) {
-				skip = 2
-			}
-		}
-	}
-	line := s.data[s.pos:end]
-	s.pos = end + skip
 	s.number++
 	return line, true
 }
 
-// content strips a line of what is beyond its limit, behind a NUL or a comment sign, and of blanks at both ends.
+// content strips the line that next returned last of what is beyond its limit, behind a NUL or a comment sign, and of
+// blanks at both ends.
 func (s *scanner) content(line []byte) []byte {
-	if len(line) > maxLine {
-		line = line[:maxLine]
+	start := s.offset(line)
+	end := start + min(len(line), maxLine)
+	for start < end && isBlank(s.data[start]) {
+		start++
 	}
-	for len(line) > 0 && isBlank(line[0]) {
-		line = line[1:]
-	}
-	if len(line) == 0 || line[0] == '#' {
+	if start == end || s.data[start] == '#' {
 		return nil
 	}
-	if s.hasNUL {
-		if i := bytes.IndexByte(line, 0); i >= 0 {
-			line = line[:i]
-		}
-	}
-	if i := bytes.IndexByte(line, '#'); i >= 0 {
-		line = line[:i]
-	}
-	return trimRight(line)
+	end = min(end, s.nul.from(s.data, start), s.sharp.from(s.data, start))
+	return trimRight(s.data[start:end])
 }
+
+// offset returns where in data octets are that were cut out of it.
+func (s *scanner) offset(octets []byte) int { return cap(s.data) - cap(octets) }
 
 // split divides the content of a line into key and value: at the first colon or, without any, at the blanks between
 // exactly two words, as Google does. The key is empty when the line is no directive.
