@@ -129,7 +129,7 @@ func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 			cases = append(cases, c)
 		}
 	}
-	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "fetch {\ntimeout 3s\n}")
+	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "fetch {\ntimeout 8s\n}")
 }
 
 // causes are those of the failures that the catalogue calls so.
