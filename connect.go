@@ -224,13 +224,17 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	return enforce.Decision{}, false
 }
 
-// liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose body is the tunnel.
+// noLimit stands for none: the server takes a limit of 0 for one that has passed already.
+const noLimit = 365 * 24 * time.Hour
+
+// liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose body is the tunnel. What
+// is inside has limits of its own.
 func liftIdleLimits(r *http.Request) {
 	read, write := caddyhttp.IdleTimeoutsFromContext(r.Context())
 	if read != nil {
-		read.Override(0, 0)
+		read.Override(noLimit, 0)
 	}
 	if write != nil {
-		write.Override(0, 0, 0)
+		write.Override(noLimit, 0, 0)
 	}
 }
