@@ -28,12 +28,12 @@ const (
 )
 
 // texts returns the corpus by length, each cut to 500 KiB.
-func texts(b testing.TB) [][]byte {
-	b.Helper()
+func texts(tb testing.TB) [][]byte {
+	tb.Helper()
 	var all [][]byte
 	paths, err := filepath.Glob(filepath.Join(os.Getenv(corpusEnv), "*.txt"))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if os.Getenv(corpusEnv) == "" {
 		paths = nil
@@ -41,7 +41,7 @@ func texts(b testing.TB) [][]byte {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		all = append(all, text[:min(len(text), 500<<10)])
 	}
@@ -57,15 +57,15 @@ func texts(b testing.TB) [][]byte {
 }
 
 // origins returns how many origins a large benchmark takes.
-func origins(b testing.TB, most int) int {
-	b.Helper()
+func origins(tb testing.TB, most int) int {
+	tb.Helper()
 	v := os.Getenv(originsEnv)
 	if v == "" {
 		return min(most, 20000)
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	return n
 }

@@ -43,7 +43,7 @@ func (h *health) note(op string, ok bool) (changed, healthy bool) {
 		}
 		h.kinds[kindOf(op)] = true
 	}
-	h.failing.Store(int32(len(h.kinds))) //nolint:gosec // two at most
+	h.failing.Store(int32(len(h.kinds)))
 	return (before == 0) != (len(h.kinds) == 0), len(h.kinds) == 0
 }
 

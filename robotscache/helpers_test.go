@@ -230,8 +230,8 @@ func (e *events) drops(d robotscache.Drop) int {
 }
 
 // newCache makes a cache over hot (nil: ristretto) that the test closes.
-func newCache(t testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *robotscache.Cache {
-	t.Helper()
+func newCache(tb testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *robotscache.Cache {
+	tb.Helper()
 	if cfg.Store == nil {
 		cfg.Store = newMemory()
 	}
@@ -241,13 +241,13 @@ func newCache(t testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *ro
 	if hot == nil {
 		c, err := robotscache.New(cfg)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return c
 	}
 	c, err := robotscache.NewWithHot(cfg, hot)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
@@ -256,26 +256,26 @@ func example(i int) origin.Origin {
 	return origin.Origin{Scheme: "https", Host: fmt.Sprintf("n%d.example", i), Port: 443}
 }
 
-func lookup(t testing.TB, c *robotscache.Cache, o origin.Origin) (*robotscache.Entry, robotscache.Source) {
-	t.Helper()
-	e, s, err := c.Lookup(t.Context(), o, "TestBot/1.0")
+func lookup(tb testing.TB, c *robotscache.Cache, o origin.Origin) (*robotscache.Entry, robotscache.Source) {
+	tb.Helper()
+	e, s, err := c.Lookup(tb.Context(), o, "TestBot/1.0")
 	if err != nil {
-		t.Fatalf("looking up %s: %v", o, err)
+		tb.Fatalf("looking up %s: %v", o, err)
 	}
 	return e, s
 }
 
-func wantAccess(t testing.TB, e *robotscache.Entry, want fetch.Access) {
-	t.Helper()
+func wantAccess(tb testing.TB, e *robotscache.Entry, want fetch.Access) {
+	tb.Helper()
 	if got := e.View(time.Now()).Access; got != want {
-		t.Errorf("access %v, want %v; record %+v", got, want, e.Record())
+		tb.Errorf("access %v, want %v; record %+v", got, want, e.Record())
 	}
 }
 
-func wantFetches(t testing.TB, s *site, o origin.Origin, want int) {
-	t.Helper()
+func wantFetches(tb testing.TB, s *site, o origin.Origin, want int) {
+	tb.Helper()
 	if got := len(s.of(o)); got != want {
-		t.Errorf("%d fetches of %s, want %d", got, o, want)
+		tb.Errorf("%d fetches of %s, want %d", got, o, want)
 	}
 }
 

@@ -1,3 +1,4 @@
+//nolint:thelper // the functions that run over the hot tiers are tests, not helpers
 package robotscache_test
 
 import (

@@ -36,11 +36,11 @@ func (v Version) AppendBinary(b []byte) ([]byte, error) {
 	}
 	b = append(b, byte(v.State))
 	b = append(b, v.SHA256[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(v.FirstSeen.UnixNano())) //nolint:gosec // two's complement is meant
-	b = binary.BigEndian.AppendUint64(b, uint64(v.LastSeen.UnixNano()))  //nolint:gosec // two's complement is meant
-	b = binary.BigEndian.AppendUint16(b, uint16(v.Status))               //nolint:gosec // checked above
-	b = binary.BigEndian.AppendUint32(b, uint32(v.Size))                 //nolint:gosec // checked above
-	b = append(b, byte(len(v.Cause)))                                    //nolint:gosec // checked above
+	b = binary.BigEndian.AppendUint64(b, uint64(v.FirstSeen.UnixNano()))
+	b = binary.BigEndian.AppendUint64(b, uint64(v.LastSeen.UnixNano()))
+	b = binary.BigEndian.AppendUint16(b, uint16(v.Status))
+	b = binary.BigEndian.AppendUint32(b, uint32(v.Size))
+	b = append(b, byte(len(v.Cause)))
 	return append(b, v.Cause...), nil
 }
 
@@ -70,5 +70,5 @@ func DecodeVersions(b []byte) ([]Version, error) {
 }
 
 func unixNano(b []byte) time.Time {
-	return time.Unix(0, int64(binary.BigEndian.Uint64(b))).UTC() //nolint:gosec // two's complement is meant
+	return time.Unix(0, int64(binary.BigEndian.Uint64(b))).UTC()
 }

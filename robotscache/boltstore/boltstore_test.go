@@ -26,21 +26,21 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func open(t testing.TB, cfg boltstore.Config) *boltstore.Store {
-	t.Helper()
+func open(tb testing.TB, cfg boltstore.Config) *boltstore.Store {
+	tb.Helper()
 	s, err := boltstore.Open(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
-func save(t testing.TB, s *boltstore.Store, records ...fetch.Record) {
-	t.Helper()
+func save(tb testing.TB, s *boltstore.Store, records ...fetch.Record) {
+	tb.Helper()
 	for _, r := range records {
-		if err := s.Save(t.Context(), r); err != nil {
-			t.Fatal(err)
+		if err := s.Save(tb.Context(), r); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }
@@ -59,11 +59,13 @@ func wantCounts(t *testing.T, s *boltstore.Store, origins, texts int) {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t testing.TB) storetest.Medium {
-		path := filepath.Join(t.TempDir(), "sub", "robots.db")
+	storetest.Run(t, func(tb testing.TB) storetest.Medium {
+		tb.Helper()
+		path := filepath.Join(tb.TempDir(), "sub", "robots.db")
 		return storetest.Medium{
-			Open: func(t testing.TB) robotscache.Store {
-				return open(t, boltstore.Config{Path: path, Versions: 4})
+			Open: func(tb testing.TB) robotscache.Store {
+				tb.Helper()
+				return open(tb, boltstore.Config{Path: path, Versions: 4})
 			},
 			Versions: 4,
 		}

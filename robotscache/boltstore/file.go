@@ -173,7 +173,7 @@ const (
 )
 
 func (h header) size() int64 {
-	return int64(min(h.pages, 1<<40)) * h.pageSize //nolint:gosec // bounded
+	return int64(min(h.pages, 1<<40)) * h.pageSize
 }
 
 // headerOffsets returns where the two header pages may begin: the second follows
@@ -256,5 +256,5 @@ func formatOf(tx *bolt.Tx) (int, error) {
 }
 
 func setFormat(tx *bolt.Tx, format int) error {
-	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, uint32(format))) //nolint:gosec // small
+	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, uint32(format)))
 }

@@ -21,19 +21,19 @@ import (
 )
 
 // filled writes a store with n records and returns them.
-func filled(t testing.TB, path string, n int) []fetch.Record {
-	t.Helper()
+func filled(tb testing.TB, path string, n int) []fetch.Record {
+	tb.Helper()
 	s, err := boltstore.Open(boltstore.Config{Path: path})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var all []fetch.Record
 	for i := range n {
 		all = append(all, storetest.Rules(example(i), fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i), time.Now()))
 	}
-	save(t, s, all...)
+	save(tb, s, all...)
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
@@ -44,55 +44,64 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		make func(t *testing.T, path string)
+		make func(tb testing.TB, path string)
 		want string
 	}{
-		{"text", func(t *testing.T, path string) {
-			write(t, path, []byte(strings.Repeat("these are my notes\n", 1000)))
+		{"text", func(tb testing.TB, path string) {
+			tb.Helper()
+			write(tb, path, []byte(strings.Repeat("these are my notes\n", 1000)))
 		}, "it is not a robots.txt store"},
-		{"one byte", func(t *testing.T, path string) { write(t, path, []byte{0}) }, "it is not a robots.txt store"},
-		{"empty", func(t *testing.T, path string) { write(t, path, nil) }, "it is damaged"},
-		{"another program's bbolt file", func(t *testing.T, path string) {
+		{"one byte", func(tb testing.TB, path string) { tb.Helper(); write(tb, path, []byte{0}) }, "it is not a robots.txt store"},
+		{"empty", func(tb testing.TB, path string) { tb.Helper(); write(tb, path, nil) }, "it is damaged"},
+		{"another program's bbolt file", func(tb testing.TB, path string) {
+			tb.Helper()
 			db, err := bolt.Open(path, 0o600, nil)
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			err = db.Update(func(tx *bolt.Tx) error {
 				_, err := tx.CreateBucket([]byte("origins"))
 				return err
 			})
 			if err := errors.Join(err, db.Close()); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}, "it is not a robots.txt store"},
-		{"cut to half", func(t *testing.T, path string) {
-			filled(t, path, 500)
-			cut(t, path, used(t, path)/2)
+		{"cut to half", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 500)
+			cut(tb, path, used(tb, path)/2)
 		}, "it is damaged"},
-		{"cut by a byte", func(t *testing.T, path string) {
-			filled(t, path, 500)
-			cut(t, path, used(t, path)-1)
+		{"cut by a byte", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 500)
+			cut(tb, path, used(tb, path)-1)
 		}, "bytes are there"},
-		{"cut in the header", func(t *testing.T, path string) {
-			filled(t, path, 5)
-			cut(t, path, 50)
+		{"cut in the header", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			cut(tb, path, 50)
 		}, "it is not a robots.txt store"},
-		{"both headers overwritten", func(t *testing.T, path string) {
-			filled(t, path, 5)
-			patch(t, path, 30, []byte("damage"))
-			patch(t, path, int64(os.Getpagesize()+30), []byte("damage"))
+		{"both headers overwritten", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			patch(tb, path, 30, []byte("damage"))
+			patch(tb, path, int64(os.Getpagesize()+30), []byte("damage"))
 		}, "no valid header"},
-		{"without its records", func(t *testing.T, path string) {
-			filled(t, path, 5)
-			change(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("texts")) })
+		{"without its records", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			change(tb, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("texts")) })
 		}, "it has no texts"},
-		{"format of a later release", func(t *testing.T, path string) {
-			filled(t, path, 5)
-			change(t, path, func(tx *bolt.Tx) error { return setFormat(tx, 2) })
+		{"format of a later release", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 2) })
 		}, "a later release of Crawlgate wrote it: its format is 2, this release knows up to 1"},
-		{"no format", func(t *testing.T, path string) {
-			filled(t, path, 5)
-			change(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("crawlgate")).Delete([]byte("format")) })
+		{"no format", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			change(tb, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("crawlgate")).Delete([]byte("format")) })
 		}, "it is not a robots.txt store"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -303,51 +312,51 @@ func TestStore_CutWhileOpen(t *testing.T) {
 	}
 }
 
-func write(t testing.TB, path string, data []byte) {
-	t.Helper()
+func write(tb testing.TB, path string, data []byte) {
+	tb.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // used returns how much of the file is in use: bbolt makes it longer in advance.
-func used(t testing.TB, path string) int64 {
-	t.Helper()
+func used(tb testing.TB, path string) int64 {
+	tb.Helper()
 	var n int64
-	change(t, path, func(tx *bolt.Tx) error {
+	change(tb, path, func(tx *bolt.Tx) error {
 		n = tx.Size()
 		return nil
 	})
 	return n
 }
 
-func cut(t testing.TB, path string, size int64) {
-	t.Helper()
+func cut(tb testing.TB, path string, size int64) {
+	tb.Helper()
 	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func patch(t testing.TB, path string, at int64, data []byte) {
-	t.Helper()
+func patch(tb testing.TB, path string, at int64, data []byte) {
+	tb.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	_, err = f.WriteAt(data, at)
 	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func change(t testing.TB, path string, f func(*bolt.Tx) error) {
-	t.Helper()
+func change(tb testing.TB, path string, f func(*bolt.Tx) error) {
+	tb.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := errors.Join(db.Update(f), db.Close()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (f *file) open(path string, lockTimeout time.Duration) error {
 			NoStatistics: true,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 				var err error
-				f.handle, err = os.OpenFile(name, flag, mode) //nolint:gosec // the operator's path
+				f.handle, err = os.OpenFile(name, flag, mode)
 				return f.handle, err
 			},
 		})

@@ -40,7 +40,7 @@ func decodeItem(value []byte) (item, error) {
 
 // savedAt is the first part of decodeItem, for whoever wants no more.
 func savedAt(value []byte) time.Time {
-	return time.Unix(int64(binary.BigEndian.Uint64(value)), 0) //nolint:gosec // two's complement is meant
+	return time.Unix(int64(binary.BigEndian.Uint64(value)), 0)
 }
 
 var errItem = fmt.Errorf("%w: malformed item", robotscache.ErrCorrupt)
@@ -71,7 +71,7 @@ func encodeItem(saved time.Time, history []robotscache.Version, record []byte) (
 		}
 	}
 	value := make([]byte, 0, savedSize+binary.MaxVarintLen32+len(versions)+len(record))
-	value = binary.BigEndian.AppendUint64(value, uint64(saved.Unix())) //nolint:gosec // two's complement is meant
+	value = binary.BigEndian.AppendUint64(value, uint64(saved.Unix()))
 	value = binary.AppendUvarint(value, uint64(len(versions)))
 	value = append(value, versions...)
 	return append(value, record...), nil

@@ -38,9 +38,8 @@ var errClosed = errors.New("store is closed")
 func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	options, err := rueidis.ParseURL(rawURL)
 	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) { // its text holds the password
-			err = parse.Err
+		if parse, ok := errors.AsType[*url.Error](err); ok {
+			err = parse.Err // its own text holds the password
 		}
 		return nil, fmt.Errorf("url: %w", err)
 	}

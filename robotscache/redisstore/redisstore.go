@@ -161,14 +161,13 @@ func (s *Store) Save(ctx context.Context, r fetch.Record) error {
 	if err != nil {
 		return s.fault("saving", err)
 	}
-	name, textKey, encoded := r.Origin.String(), "", ""
+	name := r.Origin.String()
+	textKey, encoded := s.recordKey(r.Origin), "" // the script wants some key of the slot
 	if text, ok := r.Text(); ok {
 		if sha256.Sum256(text.Body) != text.SHA256 {
 			return s.fault("saving", fmt.Errorf("the record of %s: its text is not the one of its hash", name))
 		}
 		textKey, encoded = s.textKey(text.SHA256), string(s.codec.Encode(text.Body))
-	} else {
-		textKey = s.recordKey(r.Origin) // the script wants a key, of the same slot
 	}
 	keys := []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey}
 	args := []string{

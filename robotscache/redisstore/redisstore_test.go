@@ -34,47 +34,47 @@ type server struct {
 }
 
 // startServer starts one on a free port, with its files in a folder of the test.
-func startServer(t testing.TB) *server {
-	t.Helper()
+func startServer(tb testing.TB) *server {
+	tb.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-			t.Fatal("redis-server is not installed, and CRAWLGATE_REQUIRE_ALL=1")
+			tb.Fatal("redis-server is not installed, and CRAWLGATE_REQUIRE_ALL=1")
 		}
-		t.Skip("redis-server is not installed")
+		tb.Skip("redis-server is not installed")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s := &server{port: l.Addr().(*net.TCPAddr).Port, dir: t.TempDir()}
+	s := &server{port: l.Addr().(*net.TCPAddr).Port, dir: tb.TempDir()}
 	if err := l.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.start(t, path)
-	t.Cleanup(func() { s.stop(t) })
+	s.start(tb, path)
+	tb.Cleanup(func() { s.stop(tb) })
 	return s
 }
 
-func (s *server) start(t testing.TB, path string) {
-	t.Helper()
+func (s *server) start(tb testing.TB, path string) {
+	tb.Helper()
 	s.cmd = exec.Command(path, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
 		"--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "256mb")
 	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	eventually(t, "redis-server answers", func() bool {
+	eventually(tb, "redis-server answers", func() bool {
 		c, err := rueidis.NewClient(s.options())
 		if err != nil {
 			return false
 		}
 		defer c.Close()
-		return c.Do(t.Context(), c.B().Ping().Build()).Error() == nil
+		return c.Do(tb.Context(), c.B().Ping().Build()).Error() == nil
 	})
 }
 
-func (s *server) stop(t testing.TB) {
-	t.Helper()
+func (s *server) stop(tb testing.TB) {
+	tb.Helper()
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait() // killed
 }
@@ -88,33 +88,33 @@ func (s *server) options() rueidis.ClientOption {
 }
 
 // client returns a plain client, to look at what the store did.
-func (s *server) client(t testing.TB) rueidis.Client {
-	t.Helper()
+func (s *server) client(tb testing.TB) rueidis.Client {
+	tb.Helper()
 	c, err := rueidis.NewClient(s.options())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(c.Close)
+	tb.Cleanup(c.Close)
 	return c
 }
 
-func (s *server) open(t testing.TB, cfg redisstore.Config) *redisstore.Store {
-	t.Helper()
+func (s *server) open(tb testing.TB, cfg redisstore.Config) *redisstore.Store {
+	tb.Helper()
 	cfg.URL = fmt.Sprintf("redis://127.0.0.1:%d/3", s.port)
 	st, err := redisstore.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = st.Close() })
+	tb.Cleanup(func() { _ = st.Close() })
 	return st
 }
 
 // eventually waits for what another process does.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			tb.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }
@@ -131,8 +131,9 @@ func TestStore(t *testing.T) {
 		media++
 		prefix := fmt.Sprintf("{test%d}:", media)
 		return storetest.Medium{
-			Open: func(t testing.TB) robotscache.Store {
-				return srv.open(t, redisstore.Config{Prefix: prefix, Versions: 4})
+			Open: func(tb testing.TB) robotscache.Store {
+				tb.Helper()
+				return srv.open(tb, redisstore.Config{Prefix: prefix, Versions: 4})
 			},
 			Versions: 4,
 		}

@@ -1,4 +1,6 @@
 // Package storetest is the test suite that every [robotscache.Store] must pass.
+//
+//nolint:thelper // what takes a *testing.T are the tests of the suite
 package storetest
 
 import (
@@ -29,8 +31,8 @@ type Medium struct {
 	Versions int
 }
 
-// Run runs the suite; each test gets an empty medium from make.
-func Run(t *testing.T, make func(t testing.TB) Medium) {
+// Run runs the suite; each test gets an empty medium from medium.
+func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
@@ -53,7 +55,7 @@ func Run(t *testing.T, make func(t testing.TB) Medium) {
 		{"Closed", testClosed},
 		{"Lease", testLease},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, make(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, medium(t)) })
 	}
 }
 
@@ -73,47 +75,47 @@ func Fail(r fetch.Record, at time.Time) fetch.Record {
 }
 
 // Origin parses the text of an origin that is known to be one.
-func Origin(t testing.TB, text string) origin.Origin {
-	t.Helper()
+func Origin(tb testing.TB, text string) origin.Origin {
+	tb.Helper()
 	o, err := origin.Parse(text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return o
 }
 
-func open(t testing.TB, m Medium) robotscache.Store {
-	t.Helper()
-	s := m.Open(t)
-	t.Cleanup(func() { _ = s.Close() })
+func open(tb testing.TB, m Medium) robotscache.Store {
+	tb.Helper()
+	s := m.Open(tb)
+	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
-func save(t testing.TB, s robotscache.Store, records ...fetch.Record) {
-	t.Helper()
+func save(tb testing.TB, s robotscache.Store, records ...fetch.Record) {
+	tb.Helper()
 	for _, r := range records {
-		if err := s.Save(t.Context(), r); err != nil {
-			t.Fatalf("saving %s: %v", r.Origin, err)
+		if err := s.Save(tb.Context(), r); err != nil {
+			tb.Fatalf("saving %s: %v", r.Origin, err)
 		}
 	}
 }
 
-func wantRecord(t testing.TB, s robotscache.Store, want fetch.Record) {
-	t.Helper()
-	got, err := s.Load(t.Context(), want.Origin)
+func wantRecord(tb testing.TB, s robotscache.Store, want fetch.Record) {
+	tb.Helper()
+	got, err := s.Load(tb.Context(), want.Origin)
 	if err != nil {
-		t.Errorf("loading %s: %v", want.Origin, err)
+		tb.Errorf("loading %s: %v", want.Origin, err)
 		return
 	}
 	if !Equal(got, want) {
-		t.Errorf("loaded %s:\n got %+v\nwant %+v", want.Origin, got, want)
+		tb.Errorf("loaded %s:\n got %+v\nwant %+v", want.Origin, got, want)
 	}
 }
 
-func wantUnknown(t testing.TB, s robotscache.Store, o origin.Origin) {
-	t.Helper()
-	if r, err := s.Load(t.Context(), o); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Errorf("loading %s: %+v, %v; want ErrNotFound", o, r, err)
+func wantUnknown(tb testing.TB, s robotscache.Store, o origin.Origin) {
+	tb.Helper()
+	if r, err := s.Load(tb.Context(), o); !errors.Is(err, robotscache.ErrNotFound) {
+		tb.Errorf("loading %s: %+v, %v; want ErrNotFound", o, r, err)
 	}
 }
 
@@ -133,10 +135,11 @@ func Equal(a, b fetch.Record) bool {
 }
 
 // samples returns a record of each kind.
-func samples(t testing.TB) []fetch.Record {
+func samples(tb testing.TB) []fetch.Record {
+	tb.Helper()
 	var p fetch.Policy
 	now := start()
-	named := func(host string) fetch.Record { return fetch.Record{Origin: Origin(t, host)} }
+	named := func(host string) fetch.Record { return fetch.Record{Origin: Origin(tb, host)} }
 
 	rules := p.Next(named("https://rules.example"), fetch.Outcome{
 		Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /a\n"), Truncated: true,
@@ -145,8 +148,8 @@ func samples(t testing.TB) []fetch.Record {
 	absent := p.Next(named("http://absent.example:8080"), fetch.Outcome{
 		Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404, Detail: "404 Not Found",
 	}, now)
-	failing := Fail(Rules(Origin(t, "http://[2001:db8::1]"), "Disallow: /\n", now), now.Add(23*time.Hour))
-	lost := Fail(Fail(Rules(Origin(t, "ftp://lost.example"), "User-agent: a\n", now), now.Add(25*time.Hour)), now.Add(26*time.Hour))
+	failing := Fail(Rules(Origin(tb, "http://[2001:db8::1]"), "Disallow: /\n", now), now.Add(23*time.Hour))
+	lost := Fail(Fail(Rules(Origin(tb, "ftp://lost.example"), "User-agent: a\n", now), now.Add(25*time.Hour)), now.Add(26*time.Hour))
 	never := p.Next(named("http://192.0.2.7"), fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, RetryAfter: time.Hour}, now)
 	return []fetch.Record{rules, absent, failing, lost, never}
 }
@@ -450,7 +453,7 @@ func testConcurrency(t *testing.T, m Medium) {
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(1, uint64(g)))
+			rnd := rand.New(rand.NewPCG(1, uint64(g))) //nolint:gosec // repeatable
 			o := Origin(t, fmt.Sprintf("https://c%d.example", g))
 			for i := range 50 {
 				// Few texts, so that the origins share and drop them all the time.

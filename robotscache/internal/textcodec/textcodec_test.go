@@ -9,15 +9,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
 )
 
-func newCodec(t testing.TB) *textcodec.Codec {
-	t.Helper()
+func newCodec(tb testing.TB) *textcodec.Codec {
+	tb.Helper()
 	c, err := textcodec.New()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return c
