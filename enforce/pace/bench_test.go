@@ -1,7 +1,9 @@
 package pace
 
 import (
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -77,4 +79,54 @@ func BenchmarkAcquireHotKey(b *testing.B) {
 			s.Done()
 		}
 	})
+}
+
+// BenchmarkMillionKeys makes a million clocks and sweeps them: memory for each
+// with its name, what making one costs, and the processor time of a sweep
+// through all of them, which takes sweepRounds seconds, as a part of that time.
+func BenchmarkMillionKeys(b *testing.B) {
+	const n = 1_000_000
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "www.host-" + strconv.Itoa(i) + ".example.com"
+	}
+	for b.Loop() {
+		p := New(Config{Idle: time.Hour, MaxKeys: n + 1})
+		p.sweeping.Store(true) // by hand, below
+		before := heap()
+		start := time.Now()
+		for _, name := range names {
+			// The caller's string dies with its request.
+			s, err := p.Acquire(b.Context(), Request{Limit: Limit{Key: strings.Clone(name), Interval: time.Millisecond, Concurrency: 8}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.Done()
+		}
+		b.ReportMetric(float64(time.Since(start).Nanoseconds())/n, "ns/new-key")
+		b.ReportMetric(float64(heap()-before)/n, "B/key")
+		if p.Stats().Keys != n {
+			b.Fatalf("%d keys", p.Stats().Keys)
+		}
+		start = time.Now()
+		for range sweepRounds {
+			p.table.sweepAll(p.config.Load(), p.now())
+		}
+		took := time.Since(start)
+		b.ReportMetric(float64(took.Nanoseconds())/n, "ns/swept-key")
+		b.ReportMetric(100*took.Seconds()/(sweepRounds*sweepEvery).Seconds(), "%cpu-sweep")
+
+		p.Configure(Config{Idle: time.Nanosecond})
+		for p.table.sweepAll(p.config.Load(), p.now()+time.Second) {
+		}
+		b.ReportMetric(float64(heap()-before)/(1<<20), "MiB-left")
+		runtime.KeepAlive(p)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

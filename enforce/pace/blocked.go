@@ -2,7 +2,6 @@ package pace
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 )
@@ -42,9 +41,8 @@ func (p *Pacer) Blocked(key string, retryAfter time.Duration, explicit bool) {
 	}
 	cfg.Observer.Blocked(retryAfter > 0)
 	if p.shared != nil {
-		// Not the request's context: the block outlives it, and concerns all. An
-		// error leaves it to this gateway, which tells it again on joining.
-		_ = p.shared.Block(context.Background(), key, b.until-now, b.strikes)
+		// An error leaves it to this gateway, which tells it again on joining.
+		_ = p.shared.Block(key, b.until-now, b.strikes)
 	}
 }
 

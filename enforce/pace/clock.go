@@ -20,6 +20,7 @@ type line struct {
 	queue queue
 	taken *waiter // who has taken the turn
 	terms terms   // those of taken; the waiter itself has moved on
+	pins  int     // requests that will come
 	// due is when the last slot booked at a shared clock is, crowd how many times
 	// its own part of the time a request seems to need there.
 	due   instant
@@ -130,7 +131,12 @@ func (c *clock) tidy(now instant) {
 		return
 	}
 	c.line.queue.expire(now)
-	if c.line.taken == nil && len(c.line.queue.flows) == 0 {
+	c.settle()
+}
+
+// settle drops a line that is of no use any more.
+func (c *clock) settle() {
+	if l := c.line; l.taken == nil && l.pins == 0 && len(l.queue.flows) == 0 {
 		c.line = nil
 	}
 }
@@ -171,9 +177,7 @@ func (c *clock) leave(w *waiter) {
 	if n := c.next(); n != nil && n != before {
 		n.rouse()
 	}
-	if l.taken == nil && len(l.queue.flows) == 0 {
-		c.line = nil
-	}
+	c.settle()
 }
 
 // land gives back a place in flight.

@@ -7,8 +7,11 @@ func (w *waiter) hopeless() *Refused {
 	for i := range w.stops {
 		s := &w.stops[i]
 		s.shard.mu.Lock()
-		c := w.pacer.table.clock(s.shard, s.key, w.config, w.since)
+		c := w.find(s, w.since)
 		c.tidy(w.since)
+		if len(w.stops) > 1 {
+			s.pin(c)
+		}
 		due := c.forecast(w, s.terms, w.since)
 		if due <= w.deadline {
 			s.shard.mu.Unlock()
@@ -24,10 +27,13 @@ func (w *waiter) hopeless() *Refused {
 // late refuses w when it has waited too long, or knows that it would. until is
 // when it could go, never when it does not know.
 func (w *waiter) late(until, now instant) *Refused {
-	if w.at == len(w.stops) { // it has a booking, in time
+	s := &w.stops[0]
+	switch {
+	case w.at < len(w.stops):
+		s = &w.stops[w.at]
+	case w.slot != nil: // booked at the shared clock, in time
 		return nil
 	}
-	s := &w.stops[w.at]
 	if s.clock == nil {
 		return nil // refused by the line: run sees it next
 	}
@@ -52,6 +58,7 @@ func (w *waiter) late(until, now instant) *Refused {
 // tooLate is the refusal of w at a clock where it could go at due only, under
 // the shard's lock. Where others are the cause it keeps its place among them.
 func (w *waiter) tooLate(s *stop, c *clock, due, now instant) *Refused {
+	due = max(due, now)
 	why := w.reason(s, c, now)
 	switch why {
 	case ReasonConcurrency:

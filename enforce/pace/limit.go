@@ -77,6 +77,9 @@ func (t terms) strictest(o terms) terms {
 	}
 }
 
+// unpaced reports whether the terms have neither a rate nor a gap.
+func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
+
 // cost is how much of the clock's time the request uses: the unit in which
 // agents share a host. It is never zero, so that agents take turns also where
 // only the number of places holds them back.

@@ -22,7 +22,7 @@ type Config struct {
 	// as many as it leaves free. Default: 65,536.
 	Waiters int
 	// MaxKeys is how many keys are kept. Beyond it unknown keys share overflow
-	// clocks. A key takes some 200 bytes. Default: 1,000,000.
+	// clocks. A key takes some 160 bytes with its name. Default: 1,000,000.
 	MaxKeys int
 	// Idle is how long after its last request a key is kept although its clock
 	// is free again. It should be no less than the longest Delay in use, so that
@@ -84,6 +84,9 @@ type Pacer struct {
 func New(c Config) *Pacer {
 	p := &Pacer{epoch: time.Now().Add(-epochAge), shared: c.Shared}
 	p.table.seed = maphash.MakeSeed()
+	for i := range p.table.shards {
+		p.table.shards[i].number = i
+	}
 	p.tickets.New = func() any { return &ticket{pacer: p} }
 	p.Configure(c)
 	if p.shared != nil {

@@ -142,6 +142,16 @@ func TestQueueKeepsNothing(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
+				switch i % 11 {
+				case 0:
+					p.Blocked(fmt.Sprintf("h%d", i%5), time.Duration(i%3)*time.Second, true)
+				case 1:
+					s.Cancel()
+				case 2:
+					s.Sent()
+				case 3:
+					p.Configure(Config{Queue: 3 + i%5, Waiters: 50})
+				}
 				s.Done()
 			})
 		}
@@ -149,7 +159,18 @@ func TestQueueKeepsNothing(t *testing.T) {
 		if s := p.Stats(); s.Waiting != 0 {
 			t.Errorf("Stats = %+v, want nobody waiting", s)
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(20 * time.Second) // claims end
+		for i := range p.table.shards {
+			s := &p.table.shards[i]
+			s.mu.Lock()
+			for key, c := range s.clocks {
+				if c.tidy(p.now()); c.flying != 0 || c.line != nil {
+					t.Errorf("%s: %d in flight, line %+v", key, c.flying, c.line)
+				}
+			}
+			s.mu.Unlock()
+		}
+		time.Sleep(24 * time.Hour)
 		if s := p.Stats(); s.Keys != 0 {
 			t.Errorf("Stats = %+v, want all keys swept", s)
 		}

@@ -1,7 +1,6 @@
 package pace
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -54,8 +53,7 @@ func (s Slot) Cancel() {
 	if b == nil {
 		return
 	}
-	// The request's context may be what ended; the shared clock bounds the call.
-	_ = s.ticket.pacer.shared.Release(context.Background(), b.reservation) // lost for one interval at worst
+	_ = s.ticket.pacer.shared.Release(b.reservation) // if it fails, one slot is lost
 }
 
 // Sent counts the gap to the next request from now instead of from the grant.

@@ -64,7 +64,7 @@ func TestDoneOfAnOldSlotDoesNothing(t *testing.T) {
 		old.Done()
 		old.Cancel()
 		old.Sent()
-		refused(t, p, r)
+		_ = refused(t, p, r)
 		now.Done()
 	}
 	Slot{}.Done()
@@ -102,12 +102,12 @@ func TestCancelGivesTheSlotBackIfNoOtherWent(t *testing.T) {
 		r := Request{Limit: Limit{Key: "h", Interval: time.Minute, Burst: 2, Concurrency: 5}, MaxWait: -1}
 		first := granted(t, p, r)
 		second := granted(t, p, r)
-		refused(t, p, r)
+		_ = refused(t, p, r)
 		first.Cancel() // another went since: the slot is gone
-		refused(t, p, r)
+		_ = refused(t, p, r)
 		second.Cancel()
 		granted(t, p, r).Done()
-		refused(t, p, r)
+		_ = refused(t, p, r)
 	})
 }
 

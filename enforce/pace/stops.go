@@ -1,7 +1,5 @@
 package pace
 
-import "context"
-
 // tryStop puts w in line at the stop, and takes the turn there when w is next
 // and the clock is ready.
 func (w *waiter) tryStop(s *stop, on footing, now instant) (until instant, ok bool) {
@@ -37,10 +35,12 @@ func (w *waiter) due(s *stop, on footing, now instant) (instant, bool) {
 	return at, at <= now
 }
 
-// join puts w in line, under the shard's lock. Its clock is looked up only here,
-// as a clock with nobody in line may be swept.
+// join puts w in line, under the shard's lock.
 func (w *waiter) join(s *stop, now instant) bool {
-	c := w.pacer.table.clock(s.shard, s.key, w.config, now)
+	c := s.pinned
+	if c == nil {
+		c = w.find(s, now)
+	}
 	for i := range w.at {
 		if o := &w.stops[i]; o.clock == c {
 			o.terms = o.terms.strictest(s.terms) // both keys are in overflow
@@ -51,13 +51,45 @@ func (w *waiter) join(s *stop, now instant) bool {
 		w.refusedBy(c, ReasonQueueFull, c.forecast(w, s.terms, now)-now)
 		return false
 	}
-	s.clock, s.spills = c, c == s.shard.spill
-	if s.spills {
-		s.shard.wait(s.key)
-	}
+	s.clock = c
 	w.terms = s.terms
 	c.lineUp().queue.push(w)
 	return true
+}
+
+// find looks up the stop's clock, under the shard's lock. A key that has to use
+// the overflow clock goes on doing so until w is through.
+func (w *waiter) find(s *stop, now instant) *clock {
+	c := w.pacer.table.clock(s.shard, s.key, w.config, now)
+	if c == s.shard.spill && !s.spills {
+		s.spills = true
+		s.shard.spilled[s.key]++
+	}
+	return c
+}
+
+// pin keeps the clock for w until it is through. Requests with several clocks
+// need that: they take their turns in an order of the clocks, and while they do
+// none may be swept and made anew as another one.
+func (s *stop) pin(c *clock) {
+	s.pinned = c
+	c.lineUp().pins++
+}
+
+// through ends what find and pin began.
+func (s *stop) through() {
+	if s.pinned == nil && !s.spills {
+		return
+	}
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if s.pinned != nil {
+		s.pinned.line.pins--
+		s.pinned.settle()
+	}
+	if s.spills {
+		s.shard.unspill(s.key)
+	}
 }
 
 // makeRoom refuses one request of an agent that has more of them than w's.
@@ -73,19 +105,21 @@ func (w *waiter) makeRoom(c *clock, now instant) bool {
 
 // back returns w to stop i: it keeps the turns up to there and gives up those
 // beyond, so that it does not hold up others meanwhile.
-func (w *waiter) back(ctx context.Context, i int) {
-	w.unbook(ctx)
+func (w *waiter) back(i int) {
+	w.unbook()
 	for j := i + 1; j < len(w.stops); j++ {
 		w.leaveLocking(&w.stops[j])
 	}
 	w.at = i
 }
 
-// withdraw takes w out of all lines.
-func (w *waiter) withdraw(ctx context.Context) {
-	w.unbook(ctx)
+// withdraw takes w out of all lines where it still is.
+func (w *waiter) withdraw() {
+	w.unbook()
 	for i := range w.stops {
-		w.leaveLocking(&w.stops[i])
+		s := &w.stops[i]
+		w.leaveLocking(s)
+		s.through()
 	}
 }
 
@@ -101,8 +135,5 @@ func (w *waiter) leaveLocking(s *stop) {
 // leave takes w out of the line at the stop, under the shard's lock.
 func (w *waiter) leave(s *stop) {
 	s.clock.leave(w)
-	if s.spills {
-		s.shard.unwait(s.key)
-	}
-	s.clock, s.spills = nil, false
+	s.clock = nil
 }

@@ -35,13 +35,14 @@ type shard struct {
 	ring   []*clock // the same clocks in no order, for the sweep
 	hand   int      // where in the ring the sweep goes on
 	peak   int      // most clocks since the map was made
+	number int
 	// spill is the clock that keys share for which there is no room, and
-	// spilled how many of each key wait there: such a key gets no clock of its
-	// own meanwhile, else it would have two.
+	// spilled how many requests of each key it holds: such a key gets no clock of
+	// its own meanwhile, else it would have two.
 	spill   *clock
 	spilled map[string]int
 	blocked map[*clock]struct{} // clocks that have a block
-	_       [24]byte            // keeps neighbouring locks on different cache lines
+	_       [16]byte            // keeps neighbouring locks on different cache lines
 }
 
 func (t *table) shard(key string) *shard {
@@ -91,11 +92,9 @@ func (s *shard) overflow() *clock {
 	return s.spill
 }
 
-// wait and unwait count those of a key that are in line at the overflow clock.
-func (s *shard) wait(key string) { s.spilled[key]++ }
-
-func (s *shard) unwait(key string) {
-	if s.spilled[key]--; s.spilled[key] <= 0 {
+// unspill takes one request of the key out of the count of those in overflow.
+func (s *shard) unspill(key string) {
+	if s.spilled[key]--; s.spilled[key] == 0 {
 		delete(s.spilled, key)
 	}
 }

@@ -22,8 +22,7 @@ type waiter struct {
 	at       int // the stop where it stands
 	since    instant
 	deadline instant
-	spurned  bool // the shared clock failed it
-	missed   int  // slots booked there and slept past
+	spurned  instant // when the shared clock failed it, zero if it did not
 	wake     chan struct{}
 	refusal  atomic.Pointer[Refused] // set by others
 
@@ -34,6 +33,8 @@ type waiter struct {
 	base       time.Duration // its flow's, when it took the turn
 
 	slot *booking // belongs to the first stop's clock
+
+	one [1]stop // room for the usual case
 }
 
 // maxWeight keeps a share from becoming all.
@@ -45,7 +46,8 @@ type stop struct {
 	terms  terms
 	shard  *shard
 	clock  *clock  // nil until it stands in line there
-	spills bool    // the clock is an overflow clock
+	pinned *clock  // known before that, and kept from being swept
+	spills bool    // it is an overflow clock
 	dealt  instant // its turn while gateways are on their own
 }
 
@@ -55,17 +57,14 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		config: cfg,
 		agent:  r.Agent,
 		weight: time.Duration(min(max(r.Weight, 1), maxWeight)),
-		stops:  make([]stop, 0, 1+len(r.Also)),
 		since:  p.now(),
 		wake:   make(chan struct{}, 1),
 	}
+	w.stops = w.one[:0]
 	w.add(r.Limit)
 	for _, l := range r.Also {
 		w.add(l)
 	}
-	slices.SortStableFunc(w.stops, func(a, b stop) int {
-		return cmp.Or(cmp.Compare(rank(a.key), rank(b.key)), cmp.Compare(a.key, b.key))
-	})
 	wait := r.MaxWait
 	if wait == 0 {
 		wait = cfg.Wait
@@ -99,6 +98,7 @@ func (w *waiter) rouse() {
 // hold is Acquire for a request that cannot go at once, or has several clocks.
 func (p *Pacer) hold(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
 	w := p.waiter(cfg, r)
+	defer w.withdraw()
 	if refused := w.hopeless(); refused != nil {
 		return Slot{}, w.refuse(refused)
 	}
@@ -106,11 +106,28 @@ func (p *Pacer) hold(ctx context.Context, cfg *Config, r *Request) (Slot, error)
 		return Slot{}, w.refuse(&Refused{Key: r.Key, Reason: ReasonWaitersFull, RetryAfter: w.retryAfter(p.now())})
 	}
 	defer p.room.leave(w.agent)
-	slot, err := w.run(ctx)
-	if err != nil {
-		w.withdraw(ctx)
+	w.order()
+	return w.run(ctx)
+}
+
+// order sorts the stops, from the narrow clocks to the wide ones and then those
+// in overflow. All requests take their turns in the one order of all clocks, so
+// no two can wait for each other.
+func (w *waiter) order() {
+	if len(w.stops) == 1 {
+		return
 	}
-	return slot, err
+	slices.SortFunc(w.stops, func(a, b stop) int {
+		switch {
+		case a.spills && b.spills:
+			return cmp.Compare(a.shard.number, b.shard.number)
+		case a.spills:
+			return 1
+		case b.spills:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(rank(a.key), rank(b.key)), cmp.Compare(a.key, b.key))
+	})
 }
 
 // run waits until w may go.
@@ -158,19 +175,19 @@ func (w *waiter) step(ctx context.Context) (Slot, instant) {
 		}
 		w.at++
 	}
-	if on.shared && !w.unpaced() {
+	if on.shared {
 		until, ok := w.book(ctx, now)
 		if !ok {
 			return Slot{}, until
 		}
 	}
-	return w.depart(ctx, on, now)
+	return w.depart(on, now)
 }
 
 // depart charges all clocks, once none of them has become unready since w
 // passed it: a block may have begun meanwhile. Nobody else can have charged
 // them, as w has the turn everywhere.
-func (w *waiter) depart(ctx context.Context, on footing, now instant) (Slot, instant) {
+func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 	for i := range w.stops {
 		s := &w.stops[i]
 		if s.clock == nil {
@@ -180,7 +197,7 @@ func (w *waiter) depart(ctx context.Context, on footing, now instant) (Slot, ins
 		until, ok := w.due(s, on, now)
 		s.shard.mu.Unlock()
 		if !ok {
-			w.back(ctx, i)
+			w.back(i)
 			return Slot{}, until
 		}
 	}

@@ -194,22 +194,23 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	answered := time.Now()
 	r, err := reservation(answer, keys, demands)
 	if t, ok := r.Token.(token); ok {
-		// Redis looked at its clock between question and answer: no idea of the
-		// time in common is better than that.
-		r.At = k.state.Load().watch.local(t.slot)
-		r.At = latest(r.At, asked.Add(r.Wait))
+		// Redis looked at its clock between question and answer, whatever our idea
+		// of its time is.
+		r.Early, r.At = k.state.Load().watch.local(t.slot)
+		r.Early = latest(r.Early, asked.Add(r.Wait))
 		r.At = earliest(r.At, answered.Add(r.Wait))
+		r.At = latest(r.At, r.Early)
 	}
 	return r, err
 }
 
 // Release implements pace.Shared.
-func (k *Clock) Release(ctx context.Context, r pace.Reservation) error {
+func (k *Clock) Release(r pace.Reservation) error {
 	t, ok := r.Token.(token)
 	if !ok {
 		return nil
 	}
-	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
 		return releaseScript.Exec(ctx, c, t.keys, []string{micros(t.slot)}).Error()
 	})
 	if err != nil {
@@ -219,9 +220,9 @@ func (k *Clock) Release(ctx context.Context, r pace.Reservation) error {
 }
 
 // Block implements pace.Shared.
-func (k *Clock) Block(ctx context.Context, key string, pause time.Duration, strikes int) error {
+func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	told := message{from: k.config.Name, key: key, pause: pause, strikes: strikes}
-	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
 		return blockScript.Exec(ctx, c, []string{k.key(key)}, []string{micros(pause), k.channel(), told.String()}).Error()
 	})
 	if err != nil {
@@ -239,6 +240,7 @@ func (k *Clock) Peers() pace.Peers {
 		Count: s.census.count,
 		Rank:  s.census.rank,
 		Time:  s.watch.shared(now),
+		Error: s.watch.best().error,
 	}
 }
 

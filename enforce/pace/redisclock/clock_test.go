@@ -101,7 +101,7 @@ func TestReserveKeepsEveryWindow(t *testing.T) {
 				continue
 			}
 			if rnd.IntN(5) == 0 {
-				if err := k.Release(t.Context(), r); err != nil {
+				if err := k.Release(r); err != nil {
 					t.Fatal(err)
 				}
 				continue
@@ -170,7 +170,7 @@ func TestReleaseGivesBackTheLastSlotOnly(t *testing.T) {
 	k := clockAt(t, redistest.Start(t), Config{})
 	release := func(r pace.Reservation) {
 		t.Helper()
-		if err := k.Release(t.Context(), r); err != nil {
+		if err := k.Release(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,13 +214,13 @@ func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	redistest.Eventually(t, "both listen", func() bool {
 		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
 	})
-	if err := one.Block(t.Context(), "h e:1", time.Hour, 3); err != nil {
+	if err := one.Block("h e:1", time.Hour, 3); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-told; got != (message{key: "h e:1", pause: time.Hour, strikes: 3}) {
 		t.Errorf("told %+v", got)
 	}
-	if err := one.Block(t.Context(), "h e:1", time.Minute, 1); err != nil {
+	if err := one.Block("h e:1", time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
 	r, err := other.Reserve(t.Context(), []pace.Demand{demand("free", 0), demand("h e:1", 0)}, time.Minute)
@@ -278,7 +278,7 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 			t.Fatalf("Reserve while away: %v", err)
 		}
 	}
-	if err := k.Block(t.Context(), "h", time.Minute, 0); !errors.Is(err, ErrAway) {
+	if err := k.Block("h", time.Minute, 0); !errors.Is(err, ErrAway) {
 		t.Errorf("Block while away: %v", err)
 	}
 	s.Start()

@@ -56,10 +56,12 @@ func (k *Clock) beat(ctx context.Context) {
 func (k *Clock) here(now census, asked, answered time.Time) {
 	k.mu.Lock()
 	old, joined := k.state.Load(), k.joined
-	next := &state{up: true, since: old.since, census: now, watch: old.watch}
+	next := &state{up: true, since: old.since, census: now}
 	if !old.up {
 		next.since = answered
-		next.watch = watch{} // it may be another server, with another clock
+	}
+	if old.watch.fits(now.time, asked, answered) {
+		next.watch = old.watch
 	}
 	next.watch = next.watch.saw(now.time, asked, answered)
 	k.state.Store(next)

@@ -46,11 +46,24 @@ func (w watch) shared(local time.Time) time.Duration {
 	return s.redis + local.Sub(s.local)
 }
 
-// local is our time at a time of Redis, and not before it.
-func (w watch) local(redis time.Duration) time.Time {
+// local is our time at a time of Redis: not before the first, nor after the
+// second.
+func (w watch) local(redis time.Duration) (first, last time.Time) {
 	s := w.best()
-	return s.local.Add(redis - s.redis + s.error)
+	at := s.local.Add(redis - s.redis)
+	return at.Add(-s.error), at.Add(s.error)
 }
+
+// fits reports whether an answer agrees with what was seen before: if not, Redis
+// is another one, or its clock was set.
+func (w watch) fits(redis time.Duration, asked, answered time.Time) bool {
+	half := answered.Sub(asked) / 2
+	off := w.shared(asked.Add(half)) - redis
+	return w.n > 0 && off.Abs() <= half+w.best().error+drift
+}
+
+// drift is how far two clocks may part between one answer and the next.
+const drift = time.Millisecond
 
 func latest(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -28,36 +28,54 @@ func Start(tb testing.TB) *Server {
 		}
 		tb.Skipf("redis-server is not installed: %v", err)
 	}
+	s := &Server{tb: tb}
+	tb.Cleanup(s.Kill)
+	Eventually(tb, "redis-server got a port", func() bool {
+		s.port = freePort(tb)
+		return s.try()
+	})
+	return s
+}
+
+// freePort is a port that was free a moment ago.
+func freePort(tb testing.TB) string {
+	tb.Helper()
 	var config net.ListenConfig
 	l, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if err := l.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	s := &Server{tb: tb, port: port}
-	s.Start()
-	tb.Cleanup(s.Kill)
-	return s
+	defer func() { _ = l.Close() }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // URL is that of the server.
 func (s *Server) URL() string { return "redis://127.0.0.1:" + s.port }
 
-// Start starts the server again, with an empty memory and waits until it answers.
+// Start starts the server again, with an empty memory, and waits until it
+// answers.
 func (s *Server) Start() {
 	s.tb.Helper()
+	Eventually(s.tb, "redis-server has its port back", s.try)
+}
+
+// try starts the server. It reports whether it is this process that answers at
+// the port: another one may have taken it.
+func (s *Server) try() bool {
 	//nolint:gosec // the arguments are our own
 	s.cmd = exec.CommandContext(s.tb.Context(), "redis-server", "--port", s.port, "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", s.tb.TempDir())
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatalf("starting redis-server: %v", err)
 	}
-	Eventually(s.tb, "redis-server answers", func() bool {
-		return strings.HasPrefix(s.Say("PING"), "+PONG")
-	})
+	ours := "process_id:" + strconv.Itoa(s.cmd.Process.Pid) + "\r\n"
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if strings.Contains(s.Say("INFO server"), ours) {
+			return true
+		}
+	}
+	s.Kill()
+	return false
 }
 
 // Kill ends it as a power cut would.

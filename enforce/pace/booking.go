@@ -1,0 +1,159 @@
+package pace
+
+import (
+	"context"
+	"time"
+)
+
+// settle is how long after the shared clock was first reached, or came back,
+// requests use up the burst: it may have forgotten what went before.
+const settle = 10 * time.Second
+
+// booking is a slot that is booked at the shared clock.
+type booking struct {
+	reservation Reservation
+	at, until   instant // between them the request goes
+}
+
+// book asks the shared clock for a slot, unless w has one, and reports whether
+// its time has come. w has the turn at all its clocks.
+func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool) {
+	b, missed := w.booking(now)
+	if missed {
+		// It woke too late. If nobody else booked since, the slot is there still.
+		_ = w.pacer.shared.Release(b.reservation)
+	} else if b != nil {
+		return b.at, b.at <= now
+	}
+	r, err := w.pacer.shared.Reserve(ctx, w.demands(now), max(0, w.end()-now))
+	now = w.pacer.now()
+	if err != nil {
+		if ctx.Err() == nil {
+			w.spurned, w.at = now, 0 // once more, by our own clocks
+		}
+		return now, false
+	}
+	if r.Blocked > 0 {
+		w.pacer.blockedElsewhere(r.BlockedKey, r.Blocked, 0)
+	}
+	switch r.Outcome {
+	case Booked:
+		b := &booking{reservation: r, at: r.At.Sub(w.pacer.epoch), until: r.Early.Sub(w.pacer.epoch) + guard(w.stops[0].terms)}
+		w.booked(b)
+		return b.at, false // step again: it may be over already
+	case NotYet:
+		return now + max(r.Wait, time.Millisecond), false
+	case TooLate:
+	}
+	w.bookedOut(r, now)
+	return never, false
+}
+
+// bookedOut refuses w: the shared clock has no slot in time.
+func (w *waiter) bookedOut(r Reservation, now instant) {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if r.Blocked > 0 {
+		w.refusedBy(s.clock, ReasonBlocked, r.Wait)
+		return
+	}
+	due := now + r.Wait
+	s.clock.line.queue.keep(w, s.terms, due, due+w.config.Wait)
+	w.refusedBy(s.clock, ReasonWait, r.Wait)
+}
+
+func (w *waiter) demands(now instant) []Demand {
+	settling := w.pacer.shared.Peers().For < settle
+	out := make([]Demand, 0, len(w.stops))
+	for i := range w.stops {
+		s := &w.stops[i]
+		if s.clock == nil {
+			continue
+		}
+		s.shard.mu.Lock()
+		m := s.clock.meter
+		s.shard.mu.Unlock()
+		out = append(out, s.terms.demand(s.key, m, now, settling))
+	}
+	return out
+}
+
+// demand is what to book for a request under t, given this gateway's own state
+// of the clock, with the guard on top. A burst has room for it already.
+func (t terms) demand(key string, m meter, now instant, settling bool) Demand {
+	late := guard(t)
+	d := Demand{Key: key, Interval: t.interval, Tolerance: max(0, t.tolerance-late), Delay: t.gap, Ago: -1}
+	if t.tolerance == 0 && d.Interval > 0 {
+		d.Interval += late
+	}
+	if settling || t.tolerance == 0 {
+		d.Debt = d.Tolerance + max(0, m.tat-now) // no burst
+	}
+	if d.Delay > 0 {
+		d.Delay += late
+	}
+	if m.last > 0 {
+		d.Ago = now - m.last
+	}
+	return d
+}
+
+// booking is w's booking, if it has one, perhaps from another one who left, and
+// whether w has missed it. Then it has none any more.
+func (w *waiter) booking(now instant) (b *booking, missed bool) {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	b = w.slot
+	if b == nil || now <= b.until {
+		return b, false
+	}
+	w.slot = nil
+	return b, true
+}
+
+// booked keeps the booking, and notes on the line when its owner will go and how
+// much more than its own part of the clock others seem to use.
+func (w *waiter) booked(b *booking) {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	w.slot = b
+	l := s.clock.line
+	if l.due > 0 {
+		seen := float64(b.at-l.due) / float64(s.terms.cost())
+		l.crowd = (l.crowd + min(max(seen, 1), float64(w.footing().peers.Count))) / 2
+	}
+	l.due = b.at
+}
+
+// unbook passes the slot on to the next in line, or gives it back, unless its
+// time is over.
+func (w *waiter) unbook() {
+	b := w.handOn()
+	if b == nil || b.at <= w.pacer.now() {
+		return
+	}
+	_ = w.pacer.shared.Release(b.reservation) // if it fails, one slot is lost
+}
+
+// handOn hands w's booking to the next in line if that asks for the same, else
+// returns it.
+func (w *waiter) handOn() *booking {
+	s := &w.stops[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	b := w.slot
+	w.slot = nil
+	if b == nil || b.at <= w.pacer.now() || len(w.stops) > 1 || s.clock == nil {
+		return b
+	}
+	next := s.clock.line.queue.head
+	if next == nil || next.slot != nil || next.terms != s.terms || len(next.stops) > 1 {
+		return b
+	}
+	next.slot = b
+	next.rouse()
+	return nil
+}

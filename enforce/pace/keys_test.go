@@ -1,0 +1,255 @@
+package pace
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	v4, mapped, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")
+	tests := []struct{ name, got, want string }{
+		{"host", HostKey("www.example.com"), "www.example.com"},
+		{"site", SiteKey("www.example.com"), "site:example.com"},
+		{"site of itself", SiteKey("example.com"), "site:example.com"},
+		{"site under a two-label suffix", SiteKey("a.b.example.co.uk"), "site:example.co.uk"},
+		{"site under a private suffix", SiteKey("me.github.io"), "site:me.github.io"},
+		{"site of a public suffix", SiteKey("co.uk"), "site:co.uk"},
+		{"site of one label", SiteKey("localhost"), "site:localhost"},
+		{"site of an IPv4 literal", SiteKey("192.0.2.1"), "site:192.0.2.1"},
+		{"site of an IPv6 literal", SiteKey("2001:db8::1"), "site:2001:db8::1"},
+		{"site in punycode", SiteKey("www.xn--bcher-kva.example"), "site:xn--bcher-kva.example"},
+		{"address", AddressKey(v4), "addr:192.0.2.1"},
+		{"IPv4 in IPv6", AddressKey(mapped), "addr:192.0.2.1"},
+		{"zone", AddressKey(v6), "addr:fe80::1"},
+		{"agent at a host", AgentKey("AcmeCrawl", "example.com"), "agent:AcmeCrawl@example.com"},
+		{"per host", PerHost.Key("a.example.com", v4), "a.example.com"},
+		{"per site", PerSite.Key("a.example.com", v4), "site:example.com"},
+		{"per address", PerAddress.Key("a.example.com", v4), "addr:192.0.2.1"},
+		{"per address, not resolved", PerAddress.Key("a.example.com", netip.Addr{}), "a.example.com"},
+	}
+	for _, tt := range tests {
+		if tt.got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, tt.got, tt.want)
+		}
+	}
+	order := []string{AgentKey("a", "h"), HostKey("h"), SiteKey("h"), AddressKey(v4)}
+	for i := 1; i < len(order); i++ {
+		if rank(order[i-1]) >= rank(order[i]) {
+			t.Errorf("%s does not come before %s", order[i-1], order[i])
+		}
+	}
+	if rank("2001:db8::1") != rank("h") || rank("add:d::1") != rank("h") {
+		t.Error("an IPv6 literal is not ranked as a host")
+	}
+}
+
+func TestParseScopeAndAbove(t *testing.T) {
+	t.Parallel()
+	for c := PerHost; c <= PerAddress; c++ {
+		if got, err := ParseScope(c.String()); err != nil || got != c {
+			t.Errorf("ParseScope(%q) = %v, %v", c, got, err)
+		}
+	}
+	for a := Clamp; a <= Honor; a++ {
+		if got, err := ParseAbove(a.String()); err != nil || got != a {
+			t.Errorf("ParseAbove(%q) = %v, %v", a, got, err)
+		}
+	}
+	for _, bad := range []string{"", "Host", "hosts", "Clamp", "Scope(7)"} {
+		if _, err := ParseScope(bad); err == nil {
+			t.Errorf("ParseScope(%q) gave no error", bad)
+		}
+		if _, err := ParseAbove(bad); err == nil {
+			t.Errorf("ParseAbove(%q) gave no error", bad)
+		}
+	}
+	if Scope(7).String() != "Scope(7)" || Above(7).String() != "Above(7)" {
+		t.Errorf("%s, %s", Scope(7), Above(7))
+	}
+}
+
+func TestCrawlDelayApply(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	tests := []struct {
+		name     string
+		policy   CrawlDelay
+		declared time.Duration
+		want     time.Duration
+		ok       bool
+	}{
+		{"none declared", CrawlDelay{Min: 2 * s, Max: 30 * s}, 0, 0, true},
+		{"negative is none", CrawlDelay{Min: 2 * s}, -s, 0, true},
+		{"within", CrawlDelay{Min: 2 * s, Max: 30 * s}, 5 * s, 5 * s, true},
+		{"raised", CrawlDelay{Min: 2 * s, Max: 30 * s}, s / 2, 2 * s, true},
+		{"at the maximum", CrawlDelay{Max: 30 * s, Above: Refuse}, 30 * s, 30 * s, true},
+		{"clamped", CrawlDelay{Max: 30 * s}, 31 * s, 30 * s, true},
+		{"refused", CrawlDelay{Max: 30 * s, Above: Refuse}, 31 * s, 31 * s, false},
+		{"honored", CrawlDelay{Max: 30 * s, Above: Honor}, 3600 * s, 3600 * s, true},
+		{"no maximum", CrawlDelay{Above: Refuse}, 3600 * s, 3600 * s, true},
+		{"zero policy", CrawlDelay{}, 7 * s, 7 * s, true},
+		{"least above the longest", CrawlDelay{Min: 40 * s, Max: 30 * s}, 5 * s, 30 * s, true},
+	}
+	for _, tt := range tests {
+		if got, ok := tt.policy.Apply(tt.declared); got != tt.want || ok != tt.ok {
+			t.Errorf("%s: %s, %v; want %s, %v", tt.name, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	t.Parallel()
+	good := []struct {
+		in       string
+		interval time.Duration
+		out      string
+	}{
+		{"off", 0, "off"},
+		{"5/s", 200 * time.Millisecond, "5/s"},
+		{"1/s", time.Second, "1/s"},
+		{"30/m", 2 * time.Second, "30/m"},
+		{"100/h", 36 * time.Second, "100/h"},
+		{"1/10s", 10 * time.Second, "1/10s"},
+		{"1/1m30s", 90 * time.Second, "1/1m30s"},
+		{"3/s", 333_333_334, "3/s"},
+		{"2/500ms", 250 * time.Millisecond, "2/500ms"},
+		{"1/60s", time.Minute, "1/m"},
+		{"1000000/s", time.Microsecond, "1000000/s"},
+		{"1/24h", 24 * time.Hour, "1/24h0m0s"},
+		{"007/s", 142_857_143, "7/s"},
+	}
+	for _, tt := range good {
+		r, err := ParseRate(tt.in)
+		if err != nil || r.Interval() != tt.interval || r.String() != tt.out {
+			t.Errorf("ParseRate(%q) = %s every %s, %v; want %s every %s", tt.in, r, r.Interval(), err, tt.out, tt.interval)
+		}
+	}
+	bad := []struct{ in, err string }{
+		{"", "want COUNT/TIME"},
+		{"5", "want COUNT/TIME"},
+		{"Off", "want COUNT/TIME"},
+		{"/s", "not a whole number"},
+		{"5/", "time after / is missing"},
+		{"0/s", "count is 0"},
+		{"-1/s", "not a whole number"},
+		{"+1/s", "not a whole number"},
+		{"0.5/s", "write 1/2s"},
+		{"5 /s", "not a whole number"},
+		{"99999999999999999999/s", "not a whole number"},
+		{"1000001/s", "above 1000000"},
+		{"1/0s", "not above zero"},
+		{"1/-1s", "not above zero"},
+		{"1/+1s", "not s, m, h or a duration"},
+		{"1/sec", "not s, m, h or a duration"},
+		{"1/d", "not s, m, h or a duration"},
+		{"1/25h", "above 24h0m0s"},
+		{"5/s/s", "not s, m, h or a duration"},
+		{"1000000/1ms", "more than one request every 1µs"},
+	}
+	for _, tt := range bad {
+		if r, err := ParseRate(tt.in); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("ParseRate(%q) = %v, %v; want an error with %q", tt.in, r, err, tt.err)
+		}
+	}
+}
+
+func FuzzParseRate(f *testing.F) {
+	for _, s := range []string{"off", "5/s", "1/1m30s", "0/s", "1000000/1ms", "1/10s/"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRate(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseRate(r.String())
+		if err != nil || again != r {
+			t.Errorf("%q is %+v, but its String %q is %+v, %v", s, r, r.String(), again, err)
+		}
+		if s != "off" && (r.Interval() < minInterval || r.Interval()*time.Duration(r.Count) < r.Per) {
+			t.Errorf("%q has the interval %s", s, r.Interval())
+		}
+	})
+}
+
+func TestParseRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name, in string
+		want     time.Duration
+	}{
+		{"missing", "", 0},
+		{"seconds", "120", 2 * time.Minute},
+		{"spaces around", " 7\t", 7 * time.Second},
+		{"zero says nothing", "0", 0},
+		{"negative is unreadable", "-5", 0},
+		{"fraction is unreadable", "1.5", 0},
+		{"plus is unreadable", "+5", 0},
+		{"unit is unreadable", "5s", 0},
+		{"leading zeros", "0010", 10 * time.Second},
+		{"beyond counting", strings.Repeat("9", 400), longest},
+		{"IMF-fixdate", "Sat, 21 Nov 2026 08:00:30 GMT", 30 * time.Second},
+		{"RFC 850 date", "Saturday, 21-Nov-26 08:01:00 GMT", time.Minute},
+		{"asctime date", "Sat Nov 21 09:00:00 2026", time.Hour},
+		{"past date", "Sat, 21 Nov 2026 07:59:59 GMT", 0},
+		{"far date", "Fri, 31 Dec 9999 23:59:59 GMT", longest},
+		{"text", "soon", 0},
+		{"other digits", "١٢", 0},
+	}
+	for _, tt := range tests {
+		if got := ParseRetryAfter(tt.in, now); got != tt.want {
+			t.Errorf("%s: ParseRetryAfter(%q) = %s, want %s", tt.name, tt.in, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseRetryAfter(f *testing.F) {
+	for _, s := range []string{"", "120", "Sat, 21 Nov 2026 08:00:30 GMT", "99999999999999999999999"} {
+		f.Add(s)
+	}
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		if d := ParseRetryAfter(s, now); d < 0 || d > longest {
+			t.Errorf("ParseRetryAfter(%q) = %s", s, d)
+		}
+	})
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
+		if got := (&Refused{RetryAfter: d}).Seconds(); got != want {
+			t.Errorf("Seconds of %s = %d, want %d", d, got, want)
+		}
+	}
+	err := &Refused{Key: "h", Reason: ReasonWait, RetryAfter: 12 * time.Second}
+	if want := "pacing h: refused (wait), retry after 12s"; err.Error() != want {
+		t.Errorf("Error = %q, want %q", err, want)
+	}
+}
+
+func TestLimitTerms(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		limit Limit
+		want  terms
+	}{
+		{"zero", Limit{}, terms{}},
+		{"negative", Limit{Interval: -1, Burst: -1, Delay: -1, Concurrency: -1}, terms{}},
+		{"burst of one", Limit{Interval: 5, Burst: 1}, terms{interval: 5}},
+		{"burst", Limit{Interval: 5, Burst: 4}, terms{interval: 5, tolerance: 15}},
+		{"burst without a rate", Limit{Burst: 4, Delay: 3}, terms{gap: 3}},
+		{"beyond counting", Limit{Interval: 1 << 62, Burst: 1 << 62, Delay: 1 << 62}, terms{interval: longest, tolerance: longest, gap: longest}},
+		{"huge burst", Limit{Interval: time.Second, Burst: 1 << 62}, terms{interval: time.Second, tolerance: longest}},
+	}
+	for _, tt := range tests {
+		if got := tt.limit.terms(); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package pace
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Idle: time.Minute, Random: noJitter})
+		granted(t, p, Request{Limit: Limit{Key: "idle"}}).Done()
+		granted(t, p, Request{Limit: Limit{Key: "slow", Delay: time.Hour}}).Done()
+		flying := granted(t, p, Request{Limit: Limit{Key: "flying", Concurrency: 1}})
+		p.Blocked("blocked", 20*time.Minute, true)
+		p.Blocked("struck", 0, false)
+		if n := p.Stats().Keys; n != 5 {
+			t.Fatalf("%d keys, want 5", n)
+		}
+		keys := func(after time.Duration, want int, why string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if n := p.Stats().Keys; n != want {
+				t.Errorf("%d keys, want %d: %s", n, want, why)
+			}
+		}
+		keys(59*time.Second, 5, "none is idle yet")
+		keys(sweepRounds*sweepEvery+time.Second, 4, "idle is")
+		flying.Done()
+		keys(sweepRounds*sweepEvery, 3, "flying is")
+		keys(20*time.Minute, 2, "blocked is over, and asked for by the site; struck is remembered for 30 min")
+		keys(11*time.Minute, 1, "struck is forgiven")
+		keys(28*time.Minute, 0, "slow is")
+		if p.sweeping.Load() {
+			t.Error("the sweep runs with nothing to sweep")
+		}
+		granted(t, p, Request{Limit: Limit{Key: "again"}}).Done()
+		keys(time.Minute+2*time.Second, 0, "again is: the sweep runs again")
+	})
+}
+
+// With traffic, the table holds no more than about twice what is not idle.
+func TestSweepKeepsUpWithNewKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Idle: time.Minute})
+		most := 0
+		for i := range 60_000 { // 100 new keys a second for ten minutes
+			granted(t, p, Request{Limit: Limit{Key: fmt.Sprintf("h%d", i)}}).Done()
+			if i%100 == 99 {
+				time.Sleep(time.Second)
+				most = max(most, p.Stats().Keys)
+			}
+		}
+		if most > 2*60*100 {
+			t.Errorf("up to %d keys, want at most twice the 6,000 that are not idle", most)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for i := range p.table.shards {
+			if s := &p.table.shards[i]; len(s.clocks) != 0 || len(s.ring) != 0 {
+				t.Fatalf("shard %d holds %d clocks, %d in the ring", i, len(s.clocks), len(s.ring))
+			}
+		}
+	})
+}
+
+func TestShrinkGivesMemoryBack(t *testing.T) {
+	t.Parallel()
+	var table table
+	s := &table.shards[0]
+	cfg := Config{}.withDefaults()
+	for i := range 5000 {
+		table.insert(s, fmt.Sprint(i), cfg, 0) // long before: not idle
+	}
+	s.clocks["4711"].meter.tat = longest * 10 // the one that stays
+	for range 3 {
+		table.sweep(s, cfg, epochAge+time.Second, 5000)
+	}
+	if cap(s.ring) > 16 || s.peak != 1 || s.clocks["4711"] == nil || len(s.clocks) != 1 || table.keys.Load() != 1 {
+		t.Errorf("ring of %d, peak %d, %d clocks, count %d", cap(s.ring), s.peak, len(s.clocks), table.keys.Load())
+	}
+}
+
+// Beyond the cap, unknown keys share a clock: each gets less than it may have,
+// never more.
+func TestOverflowIsNeverUnlimited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{MaxKeys: 10, Idle: time.Second})
+		limit := func(key string) Limit { return Limit{Key: key, Delay: 10 * time.Second} }
+		for i := range 10 {
+			granted(t, p, Request{Limit: limit(fmt.Sprintf("own%d", i))}).Done()
+		}
+		const more = 1000
+		atOnce, overflows := 0, 0
+		for i := range more {
+			s, err := p.Acquire(t.Context(), Request{Limit: limit(fmt.Sprintf("more%d", i)), MaxWait: -1})
+			if err == nil {
+				atOnce++
+				s.Done()
+			} else if err.(*Refused).Reason == ReasonOverflow { //nolint:errorlint // Acquire's own error
+				overflows++
+			}
+		}
+		if atOnce > shardCount || atOnce+overflows != more {
+			t.Errorf("%d went at once, %d refused for overflow; want one for each of %d shards at most", atOnce, overflows, shardCount)
+		}
+		if n := p.Stats().Keys; n != 10 {
+			t.Errorf("%d keys, want 10", n)
+		}
+
+		// With room again a key gets its own clock, and that knows what went before.
+		s := p.table.shard("more0")
+		time.Sleep(15 * time.Second)
+		granted(t, p, Request{Limit: limit("more0")}).Done()
+		if s.clocks["more0"] == nil {
+			t.Fatal("no clock of its own though there is room")
+		}
+		if w := granted(t, p, Request{Limit: limit("more0")}).Wait; w != 10*time.Second {
+			t.Errorf("then held for %s, want 10 s", w)
+		}
+	})
+}
+
+// While requests of a key wait at the overflow clock it gets no clock of its
+// own: with two it would go twice as fast.
+func TestOverflowWaitersKeepTheirKeyThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{MaxKeys: 1, Idle: time.Second})
+		granted(t, p, Request{Limit: Limit{Key: "own", Delay: 4 * time.Second}}).Done()
+		r := Request{Limit: Limit{Key: "h", Delay: 5 * time.Second}, MaxWait: time.Hour}
+		start := time.Now()
+		var (
+			mu sync.Mutex
+			at []time.Duration
+			wg sync.WaitGroup
+		)
+		for i := range 8 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 3 * time.Second) // room comes in between
+				granted(t, p, r).Done()
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Since(start))
+			})
+		}
+		wg.Wait()
+		for i := 1; i < len(at); i++ {
+			if gap := at[i] - at[i-1]; gap < 5*time.Second {
+				t.Errorf("requests %d and %d are %s apart, want 5 s", i-1, i, gap)
+			}
+		}
+		if s := p.table.shard("h"); len(s.spilled) != 0 {
+			t.Errorf("%v still count as waiting in overflow", s.spilled)
+		}
+	})
+}
+
+// Both clocks of a request may be the same overflow clock.
+func TestOverflowOfBothKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{MaxKeys: 1})
+		granted(t, p, Request{Limit: Limit{Key: "own", Delay: time.Hour}}).Done()
+		host := "h"
+		var addr string
+		for i := 0; ; i++ { // one of the same shard
+			addr = fmt.Sprintf("addr:%d", i)
+			if p.table.shard(addr) == p.table.shard(host) {
+				break
+			}
+		}
+		r := Request{
+			Limit: Limit{Key: host, Delay: time.Second, Concurrency: 2},
+			Also:  []Limit{{Key: addr, Delay: 3 * time.Second, Concurrency: 1}},
+		}
+		for i, want := range []time.Duration{0, 3 * time.Second, 3 * time.Second} {
+			s := granted(t, p, r)
+			if s.Wait != want {
+				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
+			}
+			if n := p.table.shard(host).spill.flying; n != 1 {
+				t.Errorf("%d in flight, want 1", n)
+			}
+			s.Done()
+		}
+	})
+}
+
+func TestOverflowDoesNotForgetBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{MaxKeys: 80, Random: noJitter})
+		for i := range 80 {
+			granted(t, p, Request{Limit: Limit{Key: fmt.Sprintf("own%d", i), Delay: time.Hour}}).Done()
+		}
+		for i := range 11 { // an eighth and one more
+			key := fmt.Sprintf("b%d", i)
+			p.Blocked(key, time.Hour, true)
+			if why := refused(t, p, Request{Limit: Limit{Key: key}}); why.Reason != ReasonBlocked || why.RetryAfter != time.Hour {
+				t.Errorf("%s: %+v, want blocked for an hour", key, why)
+			}
+		}
+		p.Blocked("one more", time.Hour, true)
+		if why := refused(t, p, Request{Limit: Limit{Key: "one more"}}); why.Reason != ReasonOverflow || why.RetryAfter != time.Minute {
+			t.Errorf("beyond the reserve: %+v, want overflow, a minute", why)
+		}
+		if n := p.Stats().Keys; n != 91 {
+			t.Errorf("%d keys, want 91", n)
+		}
+	})
+}
+
+// Requests with several clocks, in every order, do not wait for each other for
+// ever, and keep the limit of each.
+func TestSeveralKeysNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := New(Config{MaxKeys: 6 + int(seed%2)*1000})
+				rnd := rand.New(rand.NewPCG(seed, 4))
+				keys := []string{"h1", "h2", "h3", "site:s1", "site:s2", "addr:1", "addr:2", "agent:a@h1"}
+				var (
+					mu   sync.Mutex
+					went = map[string][]time.Duration{}
+					wg   sync.WaitGroup
+				)
+				start := time.Now()
+				for range 200 {
+					some := rnd.Perm(len(keys))[:1+rnd.IntN(4)]
+					limits := make([]Limit, 0, len(some))
+					for _, i := range some {
+						limits = append(limits, Limit{Key: keys[i], Delay: 100 * time.Millisecond * time.Duration(i+1), Concurrency: 2})
+					}
+					flight := time.Duration(rnd.IntN(2000)) * time.Millisecond
+					wg.Go(func() {
+						s := granted(t, p, Request{Limit: limits[0], Also: limits[1:], MaxWait: 100 * time.Hour})
+						mu.Lock()
+						for _, l := range limits {
+							went[l.Key] = append(went[l.Key], time.Since(start))
+						}
+						mu.Unlock()
+						time.Sleep(flight)
+						s.Done()
+					})
+				}
+				wg.Wait()
+				for i, key := range keys {
+					for n := 1; n < len(went[key]); n++ {
+						if gap := went[key][n] - went[key][n-1]; gap < 100*time.Millisecond*time.Duration(i+1) {
+							t.Errorf("%s: %s apart", key, gap)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A host that is not ready does not keep the address that it shares with others.
+func TestSeveralKeysSlowHostLeavesTheAddressFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{})
+		at := func(host string, delay time.Duration) Request {
+			return Request{
+				Limit:   Limit{Key: host, Delay: delay},
+				Also:    []Limit{{Key: "addr:192.0.2.1", Delay: time.Second}},
+				MaxWait: time.Hour,
+			}
+		}
+		granted(t, p, at("slow", time.Minute)).Done()
+		end := waiting(t, p, 1, at("slow", time.Minute))
+		defer end()
+		for i := range 5 {
+			if s := granted(t, p, at("fast", 0)); s.Wait != time.Second {
+				t.Errorf("request %d to the fast host held for %s, want 1 s", i, s.Wait)
+			}
+		}
+	})
+}
