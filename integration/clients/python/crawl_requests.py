@@ -11,6 +11,7 @@ proxy, ca, _, root = sys.argv[1:]
 session = requests.Session()
 session.proxies = {"http": proxy, "https": proxy}
 session.verify = ca
+session.trust_env = False  # else REQUESTS_CA_BUNDLE and no_proxy of the environment go before these settings
 session.headers["User-Agent"] = "Reckless/1.0"
 
 seen = [root]

@@ -1,0 +1,326 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// visited is what a client says of one page.
+type visited struct {
+	URL    string `json:"url"`
+	Status int    `json:"status"`
+	Body   string `json:"body"`
+	Error  string `json:"error"`
+}
+
+// secureCrawl is one client's crawl of one site.
+type secureCrawl struct {
+	t    *testing.T
+	g    *gateway
+	root string // the page to begin at
+	ca   string // file with the gateway's certificate
+	http string // "1.1" or "2"
+}
+
+// TestHTTPSClients lets real clients crawl an https site through interception. What is allowed they get; what is not
+// they get refused with the reason, and it never reaches the site.
+func TestHTTPSClients(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for _, tt := range []struct {
+		name     string
+		versions []string // of HTTP inside; the version to the site is the gateway's choice
+		crawl    func(*secureCrawl) []visited
+	}{
+		{"curl", []string{"1.1", "2"}, (*secureCrawl).byCurl},
+		{"Go net/http", []string{"1.1", "2"}, (*secureCrawl).byGo},
+		{"colly", []string{"1.1", "2"}, (*secureCrawl).byColly},
+		{"requests", []string{"1.1"}, (*secureCrawl).byRequests},
+		{"Scrapy", []string{"1.1"}, (*secureCrawl).byScrapy},
+		{"undici", []string{"1.1"}, (*secureCrawl).byNode},
+		{"Java HttpClient", []string{"1.1", "2"}, (*secureCrawl).byJava},
+		{"Chromium", []string{"1.1", "2"}, (*secureCrawl).byChromium},
+	} {
+		for _, version := range tt.versions {
+			t.Run(tt.name+" HTTP "+version, func(t *testing.T) {
+				t.Parallel()
+				site := startSecureSite(t, authority, nil)
+				c := &secureCrawl{t: t, g: g, root: site.at("/"), ca: g.rootFile(), http: version}
+				checkSecureCrawl(t, site, tt.crawl(c))
+				checkSecureLog(t, g, site, version)
+			})
+		}
+	}
+}
+
+// checkSecureCrawl compares what a client saw and what the site saw with what the rules say.
+func checkSecureCrawl(t *testing.T, site *secureSite, pages []visited) {
+	t.Helper()
+	got := make(map[string]visited)
+	for _, p := range pages {
+		got[p.URL] = p
+	}
+	reached := site.targets()
+	for path, allowed := range securePages {
+		p, ok := got[site.at(path)]
+		switch {
+		case !ok:
+			t.Errorf("%s: the client says nothing of it: %+v", path, pages)
+		case allowed && (p.Status != http.StatusOK || !strings.Contains(p.Body, "this is "+strings.TrimSuffix(path, "?"))):
+			t.Errorf("%s is allowed: %+v", path, p)
+		case !allowed && (p.Status != http.StatusForbidden || !strings.Contains(p.Body, "Forbidden by robots.txt")):
+			t.Errorf("%s is disallowed: %+v", path, p)
+		}
+		if n := countOf(reached, path); allowed && n == 0 || !allowed && n > 0 {
+			t.Errorf("%s, allowed: %t, reached the site %d times", path, allowed, n)
+		}
+	}
+}
+
+func countOf(list []string, s string) (n int) {
+	for _, e := range list {
+		if e == s {
+			n++
+		}
+	}
+	return n
+}
+
+// checkSecureLog looks for the client's lines: each page with its decision and the version of HTTP spoken inside.
+func checkSecureLog(t *testing.T, g *gateway, site *secureSite, version string) {
+	t.Helper()
+	proto := map[string]string{"1.1": "HTTP/1.1", "2": "HTTP/2.0"}[version]
+	for path, allowed := range securePages {
+		var line *logLine
+		eventually(t, "a log line for "+path, func() bool {
+			lines := g.readLogs()
+			i := slices.IndexFunc(lines, func(l logLine) bool { return l.Request.URI == site.at(path) })
+			if i >= 0 {
+				line = &lines[i]
+			}
+			return i >= 0
+		})
+		want := map[bool]string{true: "allow", false: "deny"}[allowed]
+		if s := line.secure(t); line.Robots.Decision != want || !line.Robots.PathVisible || s.Request.Proto != proto ||
+			s.Request.RemoteIP != "127.0.0.1" {
+			t.Errorf("%s: want %s over %s: %s", path, want, proto, line.raw)
+		}
+	}
+}
+
+// follow crawls with a function that gets one page.
+func (c *secureCrawl) follow(fetch func(url string) visited) []visited {
+	c.t.Helper()
+	base, err := url.Parse(c.root)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var pages []visited
+	queue := []string{c.root}
+	for i := 0; i < len(queue); i++ {
+		p := fetch(queue[i])
+		pages = append(pages, p)
+		for _, link := range linksIn(p.Body) {
+			u, err := base.Parse(link)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if !slices.Contains(queue, u.String()) {
+				queue = append(queue, u.String())
+			}
+		}
+	}
+	return pages
+}
+
+func (c *secureCrawl) byGo() []visited {
+	version := 1
+	if c.http == "2" {
+		version = 2
+	}
+	client := c.g.secureClient("Reckless/1.0", version)
+	return c.follow(func(url string) visited {
+		a := get(c.t, client, url)
+		return visited{URL: url, Status: a.status, Body: a.body}
+	})
+}
+
+func (c *secureCrawl) byCurl() []visited {
+	curl := need(c.t, "curl")
+	return c.follow(func(url string) visited {
+		out := c.run(exec.Command(curl, "--disable", "--silent", "--show-error", "--http"+c.http, "--max-time", "30",
+			"--proxy", "http://"+c.g.addr, "--noproxy", "", "--cacert", c.ca, "--write-out", "\n%{http_code} %{http_version}", url))
+		body, trailer := out[:strings.LastIndexByte(out, '\n')], out[strings.LastIndexByte(out, '\n')+1:]
+		code, version, _ := strings.Cut(trailer, " ")
+		if version != c.http {
+			c.t.Errorf("curl spoke HTTP %s inside, want %s", version, c.http)
+		}
+		p := visited{URL: url, Body: body}
+		if err := json.Unmarshal([]byte(code), &p.Status); err != nil {
+			c.t.Errorf("curl says %q: %v", trailer, err)
+		}
+		return p
+	})
+}
+
+// program runs one of the clients in the folder of that name, all of which are called and answer alike.
+func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
+	c.t.Helper()
+	cmd.Args = append(cmd.Args, "http://"+c.g.addr, c.ca, c.http, c.root)
+	var pages []visited
+	for line := range strings.Lines(c.run(cmd)) {
+		var p visited
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			c.t.Fatalf("%s says %q: %v", cmd.Path, line, err)
+		}
+		pages = append(pages, p)
+	}
+	return pages
+}
+
+// run runs a program, bounded, and gives what it wrote.
+func (c *secureCrawl) run(cmd *exec.Cmd) string {
+	c.t.Helper()
+	return runBounded(c.t, cmd)
+}
+
+func runBounded(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
+	bounded.Dir, bounded.Env, bounded.Stdin = cmd.Dir, cmd.Env, cmd.Stdin
+	bounded.WaitDelay = time.Second // children that hold the pipes do not hold the test
+	var stdout, stderr bytes.Buffer
+	bounded.Stdout, bounded.Stderr = &stdout, &stderr
+	if err := bounded.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", cmd.Path, err, stdout.Bytes(), stderr.Bytes())
+	}
+	return stdout.String()
+}
+
+func (c *secureCrawl) byColly() []visited {
+	dir := c.t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "colly"), ".")
+	build.Dir = filepath.Join("clients", "colly")
+	c.run(build)
+	return c.program(exec.Command(filepath.Join(dir, "colly")))
+}
+
+// systemPython is Debian's, for which requests and Scrapy are installed.
+const systemPython = "/usr/bin/python3"
+
+func (c *secureCrawl) byPython(module, script string) []visited {
+	need(c.t, systemPython)
+	if err := exec.Command(systemPython, "-c", "import "+module).Run(); err != nil {
+		missing(c.t, "Python's "+module)
+	}
+	cmd := exec.Command(systemPython, filepath.Join("clients", "python", script))
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	return c.program(cmd)
+}
+
+// missing is need for what is no program.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+		t.Fatalf("%s is required and missing", what)
+	}
+	t.Skipf("%s is not installed", what)
+}
+
+func (c *secureCrawl) byRequests() []visited { return c.byPython("requests", "crawl_requests.py") }
+func (c *secureCrawl) byScrapy() []visited   { return c.byPython("scrapy", "crawl_scrapy.py") }
+
+func (c *secureCrawl) byNode() []visited {
+	cmd := exec.Command(need(c.t, "node"), "crawl.mjs")
+	cmd.Dir = nodeClients(c.t)
+	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+c.ca)
+	return c.program(cmd)
+}
+
+// nodeClients copies the Node programs and installs what they need.
+func nodeClients(t *testing.T) string {
+	t.Helper()
+	npm := need(t, "npm")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("clients", "node"))); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.Command(npm, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		missing(t, "undici (npm ci: "+err.Error()+": "+string(out)+")")
+	}
+	return dir
+}
+
+func (c *secureCrawl) byJava() []visited {
+	java, keytool := need(c.t, "java"), need(c.t, "keytool")
+	store := filepath.Join(c.t.TempDir(), "trust.p12")
+	c.run(exec.Command(keytool, "-importcert", "-noprompt", "-alias", "crawlgate", "-file", c.ca,
+		"-keystore", store, "-storetype", "PKCS12", "-storepass", "changeit"))
+	return c.program(exec.Command(java, "-XX:TieredStopAtLevel=1", "-Djavax.net.ssl.trustStore="+store,
+		"-Djavax.net.ssl.trustStorePassword=changeit", filepath.Join("clients", "java", "Crawl.java")))
+}
+
+func (c *secureCrawl) byChromium() []visited {
+	return c.follow(startChromium(c.t, "http://"+c.g.addr, c.http, c.ca).visit)
+}
+
+// chromium is a browser with a profile of its own.
+type chromium struct {
+	t    *testing.T
+	path string
+	args []string
+	home string
+}
+
+// startChromium makes a profile that goes through a proxy and trusts certificates.
+func startChromium(t *testing.T, proxy, version string, trusted ...string) *chromium {
+	t.Helper()
+	b := &chromium{t: t, path: need(t, "chromium"), home: t.TempDir()}
+	db := filepath.Join(b.home, ".pki", "nssdb")
+	if err := os.MkdirAll(db, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	certutil := need(t, "certutil")
+	runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
+	for _, file := range trusted {
+		runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-A", "-t", "C,,", "-n", file, "-i", file))
+	}
+	b.args = []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--proxy-server=" + proxy, "--proxy-bypass-list=<-loopback>",
+		"--user-data-dir=" + filepath.Join(b.home, "profile"), "--timeout=20000",
+	}
+	if version == "1.1" {
+		b.args = append(b.args, "--disable-http2")
+	}
+	return b
+}
+
+// visit loads a page as a person would, and reads what the browser shows. A browser shows no status, but the gateway's
+// own page has it in its heading.
+func (b *chromium) visit(url string) visited {
+	b.t.Helper()
+	cmd := exec.Command(b.path, append(slices.Clone(b.args), "--dump-dom", url)...)
+	cmd.Env = append(os.Environ(), "HOME="+b.home)
+	p := visited{URL: url, Body: runBounded(b.t, cmd), Status: http.StatusOK}
+	if strings.Contains(p.Body, "<h1>403 ") {
+		p.Status = http.StatusForbidden
+	}
+	return p
+}
