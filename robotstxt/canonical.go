@@ -52,7 +52,7 @@ func appendCanonical[T ~string | ~[]byte](dst []byte, s T) []byte {
 		default:
 			octet := unhex(s[i+1])<<4 | unhex(s[i+2])
 			i += 2
-			if isUnreserved(octet) && !(isHex(octet) && completes(dst, broken)) {
+			if isUnreserved(octet) && (!isHex(octet) || !completes(dst, broken)) {
 				dst = append(dst, octet)
 			} else {
 				dst = append(dst, '%', upperHex[octet>>4], upperHex[octet&15])

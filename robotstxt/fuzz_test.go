@@ -54,7 +54,7 @@ func FuzzMatch(f *testing.F) {
 			t.Errorf("%v: got %+v, for the canonical target %+v", q, m, other)
 		}
 		checkUnrelated(t, data, q, m)
-		checkLint(t, data, []question{q})
+		checkLint(t, "file", data, []question{q})
 		if size, most := rs.Size(), 1024+64*len(data); size > most {
 			t.Errorf("size %d of %d octets", size, len(data))
 		}

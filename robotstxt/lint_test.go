@@ -102,7 +102,7 @@ var neverDecides = []string{
 }
 
 // checkLint holds what Lint says of a file against what the engine does with it.
-func checkLint(t *testing.T, data []byte, questions []question) {
+func checkLint(t *testing.T, name string, data []byte, questions []question) {
 	t.Helper()
 	warnings := robotstxt.Lint(data)
 	inOrder := slices.IsSortedFunc(warnings, func(a, b robotstxt.Warning) int { return a.Line - b.Line })
@@ -110,7 +110,7 @@ func checkLint(t *testing.T, data []byte, questions []question) {
 	mute := map[int]bool{}
 	for _, w := range warnings {
 		if !inOrder || w.Line < 1 || w.Line > len(lines) || w.Code == "" || w.Message == "" {
-			t.Errorf("warning %+v, of %d lines, in order: %v", w, len(lines), inOrder)
+			t.Errorf("%s: warning %+v, of %d lines, in order: %v", name, w, len(lines), inOrder)
 		}
 		mute[w.Line] = mute[w.Line] || slices.Contains(neverDecides, w.Code)
 		if slices.Contains(withoutEffect, w.Code) {
@@ -124,10 +124,10 @@ func checkLint(t *testing.T, data []byte, questions []question) {
 	for _, q := range questions {
 		got := rs.Match(q.tokens, q.target)
 		if mute[got.Line] {
-			t.Errorf("%v: line %d decides, which lint says cannot", q, got.Line)
+			t.Errorf("%s: %v: line %d decides, which lint says cannot", name, q, got.Line)
 		}
 		if other := rest.Match(q.tokens, q.target); lines != nil && other != got {
-			t.Errorf("%v: got %+v, without the lines that lint says are ignored %+v", q, got, other)
+			t.Errorf("%s: %v: got %+v, without the lines that lint says are ignored %+v", name, q, got, other)
 		}
 	}
 }
@@ -147,6 +147,6 @@ func TestLintAgreesWithRules(t *testing.T) {
 		for i := range questions {
 			questions[i] = a.next()
 		}
-		t.Run(f.name, func(t *testing.T) { checkLint(t, f.data, questions) })
+		checkLint(t, f.name, f.data, questions)
 	}
 }

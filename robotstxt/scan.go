@@ -100,8 +100,8 @@ func (s *scanner) offset(octets []byte) int { return cap(s.data) - cap(octets) }
 // split divides the content of a line into key and value: at the first colon or, without any, at the blanks between
 // exactly two words, as Google does. The key is empty when the line is no directive.
 func split(content []byte) (key, value []byte) {
-	if i := bytes.IndexByte(content, ':'); i >= 0 {
-		return trimRight(content[:i]), trimLeft(content[i+1:])
+	if before, after, ok := bytes.Cut(content, []byte{':'}); ok {
+		return trimRight(before), trimLeft(after)
 	}
 	i := bytes.IndexAny(content, " \t")
 	if i < 0 {
@@ -111,7 +111,7 @@ func split(content []byte) (key, value []byte) {
 	for len(value) > 0 && (value[0] == ' ' || value[0] == '\t') {
 		value = value[1:]
 	}
-	if bytes.IndexAny(value, " \t") >= 0 {
+	if bytes.ContainsAny(value, " \t") {
 		return nil, nil
 	}
 	return trimRight(content[:i]), trimLeft(value)

@@ -65,22 +65,26 @@ func (c *cache) file(path string) (*robotstxt.Ruleset, error) {
 	if rs := c.get(k); rs != nil {
 		return rs, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("robots_file: %w", unpath(err))
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, robotstxt.MaxSize+1))
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("robots_file: %w", unpath(err))
 	}
 	return c.put(k, data), nil
 }
 
+// readFile reads as much of a file as is parsed, and what shows that there is more.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, robotstxt.MaxSize+1))
+	return data, errors.Join(err, f.Close())
+}
+
 // unpath leaves the system's words of an error: the asker knows the path.
 func unpath(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err

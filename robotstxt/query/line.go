@@ -25,7 +25,7 @@ func (l *lineReader) idle() bool {
 func (l *lineReader) next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
-		if err == io.EOF && len(line) > 0 {
+		if errors.Is(err, io.EOF) && len(line) > 0 {
 			err = nil
 		}
 		return line, len(line) <= l.most, err
@@ -39,7 +39,7 @@ func (l *lineReader) next() (line []byte, whole bool, err error) {
 		}
 		l.long = append(l.long, line...)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return l.long, whole, err

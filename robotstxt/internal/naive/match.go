@@ -1,6 +1,7 @@
 package naive
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -22,10 +23,9 @@ func escapes(s string) []string {
 		c := s[i]
 		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
 			escape := strings.ToUpper(s[i : i+3])
-			var octet byte
-			fmt.Sscanf(escape, "%%%02X", &octet)
+			octet := unescape(escape)[0]
 			i += 2
-			if isUnreserved(octet) && !(isHex(octet) && afterBrokenPercent(out)) {
+			if isUnreserved(octet) && (!isHex(octet) || !afterBrokenPercent(out)) {
 				escape = string(rune(octet))
 			}
 			out = append(out, escape)
@@ -114,9 +114,11 @@ func unescape(e string) string {
 	if len(e) == 1 {
 		return e
 	}
-	var octet byte
-	fmt.Sscanf(e, "%%%02X", &octet)
-	return string([]byte{octet})
+	octet, err := hex.DecodeString(e[1:])
+	if err != nil {
+		panic(err) // not an escape
+	}
+	return string(octet)
 }
 
 // loosen resolves the escapes of a canonical target that a second chance may ignore.
