@@ -1,0 +1,73 @@
+package robotstxt_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// TestSizeIsWhatIsRetained: the cost of a Ruleset in a cache is the memory that it really takes, within a fifth.
+func TestSizeIsWhatIsRetained(t *testing.T) {
+	files := corpus(t)
+	kept := make([]*robotstxt.Ruleset, len(files))
+	before := heapInUse()
+	for i, f := range files {
+		kept[i] = robotstxt.Parse(f.data)
+	}
+	heap := float64(heapInUse() - before)
+	size := 0.0
+	for _, rs := range kept {
+		size += float64(rs.Size())
+	}
+	if size < 0.8*heap || size > 1.2*heap {
+		t.Errorf("sizes add up to %.0f, the heap grew by %.0f", size, heap)
+	}
+	runtime.KeepAlive(files)
+	runtime.KeepAlive(kept)
+}
+
+// TestDecisionsDoNotAllocate, whatever has to be rewritten of the target.
+func TestDecisionsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools drop a part of what is put back")
+	}
+	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /a b\nDisallow: /*?u=http://\nDisallow: /%24*%2A\nAllow: /x$\nDisallow: /*a*b"))
+	long := "/" + string(make([]byte, 10_000))
+	for _, target := range []string{
+		"/x", "/private/x?y=z", "/a%20bc", "/a b", "/\u00e9?u=http%3A%2F%2Fx", "/$x*", "?", "", "/robots.txt", long, long[:5000] + "%2A*",
+	} {
+		agent := robotstxt.Agent{Tokens: []string{"ExampleBot", "Other"}}
+		if n := testing.AllocsPerRun(100, func() { rs.Select(agent).Match(target) }); n != 0 {
+			t.Errorf("%.40q: %v allocations", target, n)
+		}
+	}
+}
+
+// TestConcurrentUse is for the race detector: decisions share nothing but what does not change.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	w := worstCases()[2]
+	rs := robotstxt.Parse([]byte(w.data[:100_000] + "\nDisallow: /*?u=:"))
+	g := rs.Select(robotstxt.Agent{Tokens: []string{"a"}})
+	targets := []string{w.target, "/a b", "/x?u=%3A", "/x?u=:*%2A", "/zyx"}
+	want := make([]robotstxt.Match, len(targets))
+	for i, target := range targets {
+		want[i] = g.Match(target)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				for i, target := range targets {
+					if got := g.Match(target); got != want[i] {
+						t.Errorf("%.40s: got %+v, want %+v", target, got, want[i])
+					}
+				}
+				robotstxt.Parse([]byte("User-agent: *\nDisallow: /a b*c"))
+			}
+		})
+	}
+	wg.Wait()
+}

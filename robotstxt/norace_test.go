@@ -1,0 +1,5 @@
+//go:build !race
+
+package robotstxt_test
+
+const raceEnabled = false
