@@ -1,0 +1,219 @@
+package crawlgate
+
+import (
+	"bytes"
+	"encoding/json"
+	goflag "flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+var updateAdapt = goflag.Bool("update-adapt", false, "write the JSON in testdata/adapt anew")
+
+// adaptSeparator stands between Caddyfile and JSON in a .caddyfiletest, as in Caddy's own.
+const adaptSeparator = "----------\n"
+
+// TestAdapt holds the JSON that Caddyfiles become: it is what automation is written against.
+func TestAdapt(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, want, _ := strings.Cut(string(content), adaptSeparator)
+		config, warnings, err := adapt(text, filepath.Base(file))
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", file, err, warnings)
+			continue
+		}
+		if err := validate(config); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, config, "", "\t"); err != nil {
+			t.Fatal(err)
+		}
+		got := indented.String() + "\n"
+		if *updateAdapt {
+			if err := os.WriteFile(file, []byte(text+adaptSeparator+got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", file, got, want)
+		}
+	}
+}
+
+// TestEveryFieldHasAnOption sets, with the Caddyfiles of TestAdapt, every field that the JSON has: none can be written in
+// JSON alone.
+func TestEveryFieldHasAnOption(t *testing.T) {
+	unset := make(map[string]bool)
+	for _, root := range []reflect.Type{reflect.TypeFor[App](), reflect.TypeFor[Handler]()} {
+		jsonFields(root, root.Name(), func(path string) { unset[path] = true })
+	}
+	all := len(unset)
+	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, config, _ := strings.Cut(string(content), adaptSeparator)
+		var tree any
+		if err := json.Unmarshal([]byte(config), &tree); err != nil {
+			t.Fatal(err)
+		}
+		eachGateway(tree, func(handler any) { jsonValues(handler, "Handler", unset) })
+		if apps, ok := tree.(map[string]any)["apps"].(map[string]any); ok {
+			jsonValues(apps["robots"], "App", unset)
+		}
+	}
+	for path := range unset {
+		t.Errorf("%s is set by no Caddyfile in testdata/adapt", path)
+	}
+	if all < 40 {
+		t.Errorf("only %d fields were found", all)
+	}
+}
+
+// jsonFields visits the JSON fields of a struct and of all structs in it.
+func jsonFields(typ reflect.Type, path string, visit func(path string)) {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct {
+		return
+	}
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		visit(path + "." + name)
+		jsonFields(typ.Field(i).Type, path+"."+name, visit)
+	}
+}
+
+// jsonValues strikes out the fields that a tree of JSON sets.
+func jsonValues(tree any, path string, unset map[string]bool) {
+	switch v := tree.(type) {
+	case map[string]any:
+		for name, value := range v {
+			delete(unset, path+"."+name)
+			jsonValues(value, path+"."+name, unset)
+		}
+	case []any:
+		for _, value := range v {
+			jsonValues(value, path, unset)
+		}
+	}
+}
+
+// eachGateway visits the handlers "robots" of a configuration.
+func eachGateway(tree any, visit func(handler any)) {
+	switch v := tree.(type) {
+	case map[string]any:
+		if v["handler"] == "robots" {
+			visit(v)
+		}
+		for _, value := range v {
+			eachGateway(value, visit)
+		}
+	case []any:
+		for _, value := range v {
+			eachGateway(value, visit)
+		}
+	}
+}
+
+// TestExamples adapts and validates every Caddyfile of examples/, and holds them to the form of `crawlgate fmt`.
+func TestExamples(t *testing.T) {
+	// Their logs go where a server has them, and no test should.
+	t.Setenv("CRAWLGATE_LOG", filepath.Join(t.TempDir(), "access.log"))
+	found := 0
+	err := filepath.WalkDir("examples", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.Contains(d.Name(), "Caddyfile") {
+			return err
+		}
+		found++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(caddyfile.Format(text), text) {
+			t.Errorf("%s is not in the form of `crawlgate fmt`", path)
+		}
+		checkCaddyfile(t, path, string(text))
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d examples, %v", found, err)
+	}
+}
+
+// TestDocumentedCaddyfiles adapts and validates every fenced Caddyfile of the README and of docs/.
+func TestDocumentedCaddyfiles(t *testing.T) {
+	t.Setenv("CRAWLGATE_LOG", filepath.Join(t.TempDir(), "access.log"))
+	pages, err := filepath.Glob(filepath.Join("docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readmes, err := filepath.Glob(filepath.Join("examples", "*", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(append(pages, readmes...), "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range fenced(string(text), "caddyfile") {
+			found++
+			checkCaddyfile(t, page, block)
+		}
+	}
+	if found == 0 {
+		t.Error("no Caddyfile is documented")
+	}
+}
+
+func checkCaddyfile(t *testing.T, path, text string) {
+	t.Helper()
+	config, warnings, err := adapt(text, path)
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("%s: %v %v\n%s", path, err, warnings, text)
+		return
+	}
+	if err := validate(config); err != nil {
+		t.Errorf("%s: %v\n%s", path, err, text)
+	}
+}
+
+// fenced returns the fenced blocks of a language in a Markdown page.
+func fenced(page, language string) (blocks []string) {
+	for {
+		_, rest, found := strings.Cut(page, "```"+language+"\n")
+		if !found {
+			return blocks
+		}
+		block, after, closed := strings.Cut(rest, "```\n")
+		if !closed {
+			block, after = rest, ""
+		}
+		blocks, page = append(blocks, block), after
+	}
+}

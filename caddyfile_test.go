@@ -1,0 +1,228 @@
+package crawlgate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+// adapt turns a Caddyfile into JSON as `crawlgate adapt` does.
+func adapt(text, filename string) ([]byte, []caddyconfig.Warning, error) {
+	return caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": filename})
+}
+
+// validate provisions a configuration as `crawlgate validate` does.
+func validate(config []byte) error {
+	var c caddy.Config
+	if err := json.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	return caddy.Validate(&c)
+}
+
+// badLines is a mistake in a block, with the message and the line of the Caddyfile that it is reported for. The block's
+// first line is line 3.
+type badLines struct {
+	lines string
+	line  int
+	err   string
+}
+
+func (b badLines) check(t *testing.T, before string) {
+	t.Helper()
+	text := before + "{\n\trobots {\n" + b.lines + "\n\t}\n}\n"
+	_, _, err := adapt(text, "Caddyfile")
+	if want := fmt.Sprintf("parsing caddyfile tokens for 'robots': %s, at Caddyfile:%d", b.err, b.line); err == nil || err.Error() != want {
+		t.Errorf("%s\n got %v\nwant %s", text, err, want)
+	}
+}
+
+// TestBadEngine holds what an operator is told of a mistake in the global option.
+func TestBadEngine(t *testing.T) {
+	t.Parallel()
+	for _, b := range []badLines{
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, pace, store, user_agent`},
+		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
+		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
+		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
+		{"user_agent \"Café/1.0\"", 4, `robots: user_agent "Café/1.0": has characters that a header cannot carry`},
+		{"user_agent A {\nx\n}", 4, `option "user_agent" of robots takes no block`},
+
+		{"store sqlite", 3, `option "store" of robots: kind "sqlite": want file, redis, none`},
+		{"store redis", 3, `option "store" of robots: "redis" needs a url`},
+		{"store redis http://localhost", 3, `option "store" of robots: redis url has scheme "http": want redis, rediss or unix`},
+		{"store redis redis://user:secret@:x", 3, `option "store" of robots: redis url cannot be parsed`},
+		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
+		{"store file a b", 3, `option "store" of robots takes at most 2 arguments, found 3`},
+
+		{"cache 1h", 3, `option "cache" of robots takes no argument, found 1`},
+		{"cache {\nmax_size many\n}", 4, `option "max_size" of cache: "many" is not a size such as 500KiB or 256MiB`},
+		{"cache {\nttl soon\n}", 4, `option "ttl" of cache: "soon" is not a duration such as 10s, 5m or 24h`},
+		{"cache {\nttl -1h\n}", 4, `option "ttl" of cache: "-1h" is negative`},
+		{"cache {\nttl 25h\n}", 6, `robots: cache: ttl 25h0m0s is above 24h0m0s, the longest that RFC 9309 section 2.4 permits`},
+		{"cache {\nttl 1h\nmin_ttl 2h\n}", 7, `robots: cache: min_ttl 2h0m0s is longer than ttl 1h0m0s`},
+
+		{"fetch {\ntimeout 6m\n}", 6, `robots: fetch: timeout 6m0s is above 5m: a crawler waits for as long`},
+		{"fetch {\nmax_redirects 21\n}", 4, `option "max_redirects" of fetch: "21" is not a whole number from 0 to 20`},
+		{"fetch {\nmax_size 100KiB\n}", 6, `robots: fetch: max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits`},
+		{"fetch {\nmax_size 1GiB\n}", 6, `robots: fetch: max_size is above 64 MiB`},
+		{"fetch {\nretry 1m\n}", 4, `option "retry" of fetch takes 2 arguments, found 1`},
+		{"fetch {\nretry 2h 1h\n}", 4, `option "retry" of fetch: 2h is longer than 1h`},
+		{"fetch {\nunreachable maybe\n}", 4, `option "unreachable" of fetch: unknown value "maybe": want spec, stale, google, strict`},
+		{"fetch {\nforbidden deny\n}", 4, `option "forbidden" of fetch: unknown value "deny": want allow, disallow`},
+		{"fetch {\nsoft_404 on\n}", 4, `option "soft_404" of fetch: unknown value "on": want detect, off`},
+		{"fetch {\nparallel 0\n}", 4, `option "parallel" of fetch: "0" is not a whole number from 1 to 100000`},
+
+		{"pace {\nrate fast\n}", 4, `option "rate" of pace: parsing rate "fast": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
+		{"pace {\nrate 0/s\n}", 4, `option "rate" of pace: parsing rate "0/s": count is 0 (write off for no rate; to refuse a host, deny it)`},
+		{"pace {\nburst 0\n}", 4, `option "burst" of pace: "0" is not a whole number from 1 to 100000`},
+		{"pace {\ncrawl_delay 30s\n}", 4, `option "crawl_delay" of pace takes at least 2 arguments, found 1`},
+		{"pace {\ncrawl_delay 30s 10s\n}", 4, `option "crawl_delay" of pace: 30s is longer than 10s`},
+		{"pace {\ncrawl_delay 0s 10s ignore\n}", 4, `option "crawl_delay" of pace: action "ignore": want clamp, refuse, honor`},
+		{"pace {\nper planet\n}", 4, `option "per" of pace: parsing what a clock stands for: "planet" is not host, site or address`},
+		{"pace {\nper host host\n}", 4, `option "per" of pace: "host" is given twice`},
+		{"pace {\nbackoff 60s\n}", 4, `option "backoff" of pace: unknown value "60s": want "off" or a first and a longest pause`},
+		{"pace {\nbackoff 24h 60s\n}", 4, `option "backoff" of pace: 24h is longer than 60s`},
+		{"pace {\nshared memcached localhost\n}", 4, `option "shared" of pace: unknown kind "memcached": want redis`},
+		{"pace {\nshared redis localhost:6379\n}", 4, `option "shared" of pace: redis url has scheme "localhost": want redis, rediss or unix`},
+
+		{"egress {\nallow_private 10.0.0.1/8\n}", 6, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
+		{"egress {\nallow_private intranet\n}", 6, `robots: egress: allow_private "intranet": not an address range`},
+		{"egress {\nports 0\n}", 6, `robots: egress: ports: reading port range "0": reading port "0": not a port`},
+		{"egress {\nports 90-80\n}", 6, `robots: egress: ports: reading port range "90-80": first port is above the last`},
+		{"egress {\nupstream\n}", 4, `option "upstream" of egress takes at least 1 argument, found 0`},
+		{"egress {\ndial_timeout 10\n}", 4, `option "dial_timeout" of egress: "10" is not a duration such as 10s, 5m or 24h`},
+	} {
+		b.check(t, "")
+	}
+}
+
+// testHash is of a password that nobody has.
+const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
+
+// TestBadGateway holds what an operator is told of a mistake in the directive.
+func TestBadGateway(t *testing.T) {
+	t.Parallel()
+	for _, b := range []badLines{
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, deny, egress, except, max_wait, mode, unidentified`},
+		{"mode strict", 3, `option "mode" of robots: mode "strict": want enforce, report, off`},
+		{"mode report\nmode off", 4, `option "mode" of robots: the mode of the gateway is given twice`},
+		{"mode off bad..pattern", 3, `option "mode" of robots: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},
+
+		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
+		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
+		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of client_certificate, contact, credential, from, ` +
+			`ignore_wildcard_group, mode, owner, rate, token, user_agent`},
+		{"agent A\nagent a", 5, `robots: agent "a" is given twice (names are compared ignoring case)`},
+		{"agent A {\ntoken \"not a token\"\n}", 5, `option "agent" of robots: agent "A": token "not a token" is no product token ` +
+			`(RFC 9110 section 5.6.2): want a single word without version`},
+		{"agent A {\ncredential user password\n}", 5, `option "agent" of robots: agent "A": credential of "user": ` +
+			`the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password`},
+		{"agent A {\ncredential user\n}", 4, `option "credential" of agent A takes 2 arguments, found 1`},
+		{
+			"agent A {\ncredential u " + testHash + "\n}\nagent B {\ncredential u " + testHash + "\n}", 9,
+			`robots: agents "A" and "B" can both match one request, by credential user "u"`,
+		},
+		{"agent A {\ntoken X\n}\nagent B {\ntoken X\n}", 9, `robots: agents "A" and "B" can both match one request, by User-Agent product "x"`},
+		{"agent A {\nfrom 10.0.0.0/33\n}", 5, `option "agent" of robots: agent "A": from "10.0.0.0/33": not an address range`},
+		{"agent A {\nignore_wildcard_group yes\n}", 4, `option "ignore_wildcard_group" of agent A takes no argument, found 1`},
+		{"agent A {\nrate 5\n}", 4, `option "rate" of agent A: parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
+		{"agent A {\nmode on\n}", 4, `option "mode" of agent A: unknown value "on": want enforce, report, off`},
+
+		{"unidentified ask", 3, `option "unidentified" of robots: unknown value "ask": want deny, allow`},
+		{"connect", 3, `option "connect" of robots takes at least 1 argument, found 0`},
+		{"connect open", 3, `option "connect" of robots: unknown value "open": want intercept, tunnel, deny`},
+		{"connect tunnel *.*", 3, `option "connect" of robots: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
+
+		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},
+		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, path, reason, until`},
+		{"except example.com {\npath x\n}", 5, `option "except" of robots: except example.com: path "x" does not start with a slash`},
+		{"except example.com {\nuntil 2020-02-30\n}", 5, `option "except" of robots: until "2020-02-30": want a date such as 2026-12-31, ` +
+			`or a time such as 2026-12-31T12:00:00Z`},
+		{"deny", 3, `option "deny" of robots takes at least 1 argument, found 0`},
+		{"deny http://example.com", 4, `robots: deny: host pattern "http://example.com": is a URL; want the host alone`},
+		{"max_wait 10", 3, `option "max_wait" of robots: "10" is not a duration such as 10s, 5m or 24h`},
+		{"egress on", 3, `option "egress" of robots: unknown value "on": want off`},
+		{"egress off\negress off", 4, `option "egress" of robots is given twice`},
+	} {
+		b.check(t, ":3128 ")
+	}
+}
+
+// TestBadHead holds mistakes beside the blocks.
+func TestBadHead(t *testing.T) {
+	t.Parallel()
+	const site = ":3128 {\n\trobots\n}\n"
+	for _, tt := range []struct{ text, err string }{
+		{"{\n\trobots now\n}\n" + site, `parsing caddyfile tokens for 'robots': global option "robots" takes no argument, found "now", at Caddyfile:2`},
+		{"{\n\trobots\n\trobots\n}\n" + site, `parsing caddyfile tokens for 'robots': global option "robots" is given twice, at Caddyfile:3`},
+		{":3128 {\n\trobots on\n}\n", `parsing caddyfile tokens for 'robots': directive "robots" takes no argument, found "on", at Caddyfile:2`},
+		{":3128 {\n\trobots /path on\n}\n", `parsing caddyfile tokens for 'robots': directive "robots" takes no argument, found "on", at Caddyfile:2`},
+	} {
+		if _, _, err := adapt(tt.text, "Caddyfile"); err == nil || err.Error() != tt.err {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.err)
+		}
+	}
+}
+
+// TestBadProvision holds mistakes that show only when the configuration is put to use.
+func TestBadProvision(t *testing.T) {
+	for _, tt := range []struct{ text, err string }{
+		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
+		{egressWith("trust_ca /dev/null"), "egress: trust_ca [/dev/null]: adding trusted authority 1: no certificate in PEM form"},
+		{egressWith("upstream http://user:secret@proxy.example:x"), "egress: upstream: url cannot be parsed"},
+		{egressWith("upstream ftp://proxy.example"), `egress: building transport: upstream proxy ftp://proxy.example: scheme "ftp" has no default port`},
+		{egressWith("upstream http://proxy.example *.*"), `egress: upstream: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
+		{egressWith("upstream http://proxy.example a.example:80"), `egress: upstream: host pattern "a.example:80": an upstream takes hosts without a port`},
+	} {
+		config, _, err := adapt(tt.text, "Caddyfile")
+		if err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		if err := validate(config); err == nil || !strings.HasSuffix(err.Error(), "provision robots: "+tt.err) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.err)
+		}
+	}
+}
+
+func egressWith(line string) string {
+	return "{\n\trobots {\n\t\tegress {\n\t\t\t" + line + "\n\t\t}\n\t}\n}\n"
+}
+
+// TestSiteWithHostName refuses a site address by which no proxied request would reach the gateway, and says why.
+func TestSiteWithHostName(t *testing.T) {
+	for address, names := range map[string]string{
+		"example.com":                          "example.com",
+		"http://example.com:3128":              "example.com",
+		"*.example.com":                        "*.example.com",
+		"localhost:3128":                       "localhost",
+		"http://127.0.0.1:3128":                "127.0.0.1",
+		"http://a.example:1, http://b.example": "a.example",
+		":3128, http://example.com":            "example.com",
+	} {
+		config, _, err := adapt(address+" {\n\trobots\n}\n", "Caddyfile")
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		want := "provision http.handlers.robots: the site address of a gateway must not name a host (" + names + "): requests through a " +
+			"proxy carry the host of their target and would never match; write the port alone, such as :3128"
+		if err := validate(config); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", address, err, want)
+		}
+	}
+	for _, address := range []string{":3128", "http://", "https://:8443", ":3128, :3129"} {
+		config, _, err := adapt(address+" {\n\ttls internal\n\trobots\n}\n", "Caddyfile")
+		if err == nil {
+			err = validate(config)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
