@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -13,7 +14,8 @@ import (
 // Cache answers what is known of an origin's robots.txt, and fetches what is not.
 // All methods are safe for concurrent use.
 type Cache struct {
-	cfg    Config
+	cfg    Config // as it was at the start: see tuning for what has changed since
+	tuned  atomic.Pointer[tuning]
 	hot    hotTier
 	leaser Leaser // nil unless the store is shared
 	due    *dueList
@@ -55,6 +57,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		schedule: newSchedule(cfg.Parallel, cfg.Queue),
 		unsaved:  newUnsaved(cfg.MaxSize / 4),
 	}
+	c.tuned.Store(&tuning{cfg.Policy, cfg.Budget})
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.due = newDueList(maxDue, c.refreshDue)
 	c.base, c.stop = context.WithCancel(context.Background())
@@ -73,7 +76,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 // refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*Entry, Source, error) {
 	now := time.Now()
-	if e := c.hot.get(o); e != nil && c.cfg.Policy.Fresh(e.record, now) {
+	policy := c.policy()
+	if e := c.hot.get(o); e != nil && e.policy == *policy && (e.calm(now) || policy.Fresh(e.record, now)) {
 		c.note(e, userAgent, now)
 		c.cfg.Observer.Looked(SourceHot, nil)
 		return e, SourceHot, nil
@@ -134,7 +138,11 @@ func (c *Cache) note(e *Entry, agent string, now time.Time) {
 	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
 		c.due.add(e.record, agent)
 	}
-	if !c.cfg.Policy.RefreshDue(e.record, now) {
+	if e.calm(now) {
+		return
+	}
+	if !e.policy.RefreshDue(e.record, now) {
+		e.calmDown(now)
 		return
 	}
 	n, hold := now.UnixNano(), e.holdTo.Load()
@@ -185,6 +193,10 @@ func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 // it, and nobody else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
 	if f := c.flights[o]; f != nil {
 		f.void = true
 		delete(c.flights, o)

@@ -91,6 +91,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil || c.Fetcher == nil {
 		return c, errConfig
 	}
+	return c.filled(), nil
+}
+
+// filled returns c with the default for every field that is not required.
+func (c Config) filled() Config {
 	if c.Observer == nil {
 		c.Observer = NopObserver{}
 	}
@@ -100,7 +105,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Queue, defaultQueue)
 	setDefault(&c.WaitersPerOrigin, defaultWaitersPerOrigin)
 	setDefault(&c.Waiters, defaultWaiters)
-	return c, nil
+	return c
 }
 
 func setDefault[T ~int | ~int64](v *T, d T) {

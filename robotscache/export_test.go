@@ -31,6 +31,7 @@ func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
 func (DroppingTier) get(origin.Origin) *Entry { return nil }
 func (DroppingTier) put(*Entry)               {}
 func (DroppingTier) drop(origin.Origin)       {}
+func (DroppingTier) resize(int64)             {}
 func (DroppingTier) close()                   {}
 
 func (m *MapTier) get(o origin.Origin) *Entry {
@@ -54,6 +55,8 @@ func (m *MapTier) drop(o origin.Origin) {
 	delete(m.entries, o)
 }
 
+func (m *MapTier) resize(int64) {}
+
 func (m *MapTier) close() {}
 
 // Flights returns the number of flights under way.
@@ -75,3 +78,6 @@ func (e *Entry) Cost() int64 { return e.cost() }
 
 // LeaseTTL is for how long a cache with the default budget takes a lease.
 const LeaseTTL = defaultBudget + leaseMargin
+
+// PutHot puts an entry into the hot tier.
+func (c *Cache) PutHot(e *Entry) { c.hot.put(e) }

@@ -88,7 +88,7 @@ func (c *Cache) inForce(f *flight) *Entry {
 		return nil
 	}
 	e := c.look(f)
-	if e == nil || !c.cfg.Policy.Fresh(e.record, time.Now()) {
+	if e == nil || !c.policy().Fresh(e.record, time.Now()) {
 		return nil
 	}
 	return e
@@ -128,7 +128,7 @@ func (c *Cache) leave(f *flight) {
 
 // wait waits for the flight to land, for the budget at most.
 func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
-	timer := time.NewTimer(c.cfg.Budget + waitGrace)
+	timer := time.NewTimer(c.budget() + waitGrace)
 	defer timer.Stop()
 	select {
 	case <-f.done:
@@ -148,7 +148,7 @@ func (c *Cache) lead(f *flight) {
 	defer c.work.Done()
 	defer c.landIfPanicking(f)
 	known := c.look(f)
-	fresh := known != nil && c.cfg.Policy.Fresh(known.record, time.Now())
+	fresh := known != nil && c.policy().Fresh(known.record, time.Now())
 
 	c.mu.Lock()
 	switch {

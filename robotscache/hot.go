@@ -12,46 +12,62 @@ import (
 )
 
 // hotTier holds entries in memory, or not, as it pleases: it may drop each one at
-// any time, and a put may take effect late or never. It must not return an entry
-// that was put before the last drop or put of its origin. Implementations are
-// safe for concurrent use, before and after close.
+// any time. It must not return one that was put before the last put or drop of
+// its origin. All methods are safe for concurrent use, except that put and drop
+// must not be called during close or after it.
 type hotTier interface {
 	get(o origin.Origin) *Entry // nil if there is none
 	put(e *Entry)
 	drop(o origin.Origin)
+	resize(maxSize int64)
 	close()
 }
 
-// ristrettoTier is a hotTier bounded in bytes.
+// ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its
+// memory; the entries are read from a map beside it.
+//
+// That is because ristretto applies what it is given later, up to 32,000 Sets
+// later. Until then a new key is missed, and when an origin's entry is replaced
+// soon after it was first set, the old one comes up again for a while, although
+// it was deleted in between. In the map a put counts at once; what ristretto
+// drops, rejects or evicts leaves the map when ristretto says so.
 //
 // Origins are hashed to 64 bits with a random seed. Two that collide only push
 // each other out: get compares the whole origin.
 type ristrettoTier struct {
-	cache *ristretto.Cache[uint64, *Entry]
-	seed  maphash.Seed
-	gates [64]gate
+	cache  *ristretto.Cache[uint64, *Entry]
+	seed   maphash.Seed
+	shards [64]shard
 }
 
-// gate keeps calls out of ristretto once it is closed: its Get sends on a channel
-// that its Close closes, and answers may still be asked for while a configuration
-// is being replaced. Gates are many so that readers do not share a cache line.
-type gate struct {
-	mu     sync.RWMutex
-	closed bool
-	_      [32]byte
+// shard is a part of the map: there are many so that readers seldom share a cache
+// line. Its lock also keeps readers out of ristretto once it is closed, as its Get
+// sends on a channel that its Close closes, and answers may still be asked for
+// while a configuration is being replaced. Its lock is never held while ristretto
+// is given something, which may wait for a callback that needs it.
+type shard struct {
+	mu      sync.RWMutex
+	entries map[uint64]*Entry // nil once closed
+	_       [24]byte
 }
 
 // meanEntry is the size by which the number of ristretto's counters is chosen;
-// its advice is ten for each item that fits. The median file of the corpus comes
-// to 7 KiB, but tiny files and absent ones are the most frequent on the web.
+// its advice is ten for each item that fits. The mean of the corpus comes to
+// 11 KiB, but tiny files and absent ones are the most frequent on the web.
 const meanEntry = 4 << 10
 
 func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
-	cache, err := ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
+	t := &ristrettoTier{seed: maphash.MakeSeed()}
+	for i := range t.shards {
+		t.shards[i].entries = make(map[uint64]*Entry)
+	}
+	var err error
+	t.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
 		NumCounters:        max(10*maxSize/meanEntry, 1000),
 		MaxCost:            maxSize,
 		BufferItems:        64,
 		IgnoreInternalCost: true, // Entry.cost has it
+		OnExit:             t.exited,
 		// Entries end by their record, not by a time of the cache's, so there is
 		// nothing for its sweep to do.
 		TtlTickerDurationInSec: 24 * 60 * 60,
@@ -59,52 +75,73 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the hot tier of %d bytes: %w", maxSize, err)
 	}
-	return &ristrettoTier{cache: cache, seed: maphash.MakeSeed()}, nil
+	return t, nil
 }
 
 func (t *ristrettoTier) get(o origin.Origin) *Entry {
 	h := t.hash(o)
-	g := &t.gates[h%uint64(len(t.gates))]
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
+	s := t.shard(h)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.entries == nil {
 		return nil
 	}
-	e, _ := t.cache.Get(h)
+	t.cache.Get(h) // a hit or a miss: both count for what is worth keeping
+	e := s.entries[h]
 	if e == nil || e.record.Origin != o {
 		return nil
 	}
 	return e
 }
 
-// put deletes before it sets: of two Sets of a key that is new, ristretto may
-// keep the first.
+// put deletes before it sets: of two Sets of a key that is new, ristretto keeps
+// the first.
 func (t *ristrettoTier) put(e *Entry) {
-	t.change(e.record.Origin, func(h uint64) {
-		t.cache.Del(h)
-		t.cache.Set(h, e, e.cost())
-	})
-}
-
-func (t *ristrettoTier) drop(o origin.Origin) {
-	t.change(o, func(h uint64) { t.cache.Del(h) })
-}
-
-func (t *ristrettoTier) change(o origin.Origin, do func(h uint64)) {
-	h := t.hash(o)
-	g := &t.gates[h%uint64(len(t.gates))]
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if !g.closed {
-		do(h)
+	h := t.hash(e.record.Origin)
+	s := t.shard(h)
+	s.mu.Lock()
+	s.entries[h] = e
+	s.mu.Unlock()
+	t.cache.Del(h)
+	if !t.cache.Set(h, e, e.cost()) {
+		t.exited(e)
 	}
 }
 
+func (t *ristrettoTier) drop(o origin.Origin) {
+	h := t.hash(o)
+	s := t.shard(h)
+	s.mu.Lock()
+	delete(s.entries, h)
+	s.mu.Unlock()
+	t.cache.Del(h)
+}
+
+// exited is called for each entry that ristretto does not hold any more, or will
+// not hold.
+func (t *ristrettoTier) exited(e *Entry) {
+	if e == nil {
+		return
+	}
+	h := t.hash(e.record.Origin)
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries[h] == e {
+		delete(s.entries, h)
+	}
+}
+
+// resize changes the bound. What is beyond it goes when the next entry comes. The
+// number of counters stays, which only makes the choice of what to keep coarser.
+func (t *ristrettoTier) resize(maxSize int64) { t.cache.UpdateMaxCost(maxSize) }
+
 func (t *ristrettoTier) close() {
-	for i := range t.gates {
-		t.gates[i].mu.Lock()
-		t.gates[i].closed = true
-		t.gates[i].mu.Unlock()
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.entries = nil
+		s.mu.Unlock()
 	}
 	t.cache.Close()
 }
@@ -113,10 +150,14 @@ func (t *ristrettoTier) hash(o origin.Origin) uint64 {
 	return maphash.Comparable(t.seed, o)
 }
 
+func (t *ristrettoTier) shard(h uint64) *shard {
+	return &t.shards[h%uint64(len(t.shards))]
+}
+
 // entryOverhead is what an entry takes besides the memory that its slices and
-// strings refer to: itself, the closure and state for its ruleset, and what
-// ristretto keeps of each item (131 bytes, measured).
-const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131
+// strings refer to: itself, the closure and state for its ruleset, what ristretto
+// keeps of each item (131 bytes, measured) and the map beside it.
+const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131 + 40
 
 // cost returns the bytes that e keeps in memory. A last good copy that is not
 // compiled yet is counted as if it were.

@@ -49,7 +49,7 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) {
 // fetch makes the retrieval, within its budget. It is bound to the life of the
 // cache and to no request.
 func (c *Cache) fetch(f *flight) fetch.Outcome {
-	ctx, cancel := context.WithTimeout(c.base, c.cfg.Budget)
+	ctx, cancel := context.WithTimeout(c.base, c.budget())
 	defer cancel()
 	return c.cfg.Fetcher.Fetch(ctx, f.origin, f.agent)
 }
@@ -69,7 +69,7 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (*Entry
 	if known != nil {
 		before = known.record
 	}
-	return newEntry(c.cfg.Policy.Next(before, out, time.Now()), c.cfg.Policy, known), nil
+	return newEntry(c.policy().Next(before, out, time.Now()), *c.policy(), known), nil
 }
 
 // settled reports whether a flight needs no retrieval any more: another gateway,
@@ -85,7 +85,7 @@ func (c *Cache) settled(f *flight, known *Entry) bool {
 	if forced && !attempted(known.record, now).After(f.born) {
 		return false
 	}
-	return c.cfg.Policy.Fresh(known.record, now) && !c.cfg.Policy.RefreshDue(known.record, now)
+	return c.policy().Fresh(known.record, now) && !c.policy().RefreshDue(known.record, now)
 }
 
 const (
@@ -107,7 +107,7 @@ func (c *Cache) takeTurn(f *flight) (known *Entry, release func()) {
 	if c.leaser == nil {
 		return c.look(f), release
 	}
-	ttl := c.cfg.Budget + leaseMargin
+	ttl := c.budget() + leaseMargin
 	ctx, cancel := context.WithTimeout(c.base, ttl)
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
@@ -167,7 +167,8 @@ func (c *Cache) share(out fetch.Outcome) {
 	c.finish(f, known, out)
 }
 
-// recall returns the newest entry of o that any tier holds, nil if none does.
+// recall returns the newest entry of o that any tier holds, judged by the policy
+// in force, nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
 	best := c.unsaved.get(o)
@@ -175,13 +176,10 @@ func (c *Cache) recall(o origin.Origin) *Entry {
 	now := time.Now()
 	best = newer(best, c.hot.get(o), now)
 	r, err := c.load(o)
-	if err != nil {
-		return best
+	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
+		return c.judged(best)
 	}
-	if best != nil && !attempted(r, now).After(attempted(best.record, now)) {
-		return best
-	}
-	return newEntry(r, c.cfg.Policy, best)
+	return newEntry(r, *c.policy(), best)
 }
 
 // newer returns the entry with the later attempt; either may be nil.

@@ -34,14 +34,18 @@ type schedule struct {
 }
 
 func newSchedule(parallel, limit int) *schedule {
-	return &schedule{
-		parallel: parallel,
-		limit:    limit,
-		share: [classes]int{
-			classFirst:   max(parallel*3/4, 1),
-			classRefresh: max(parallel/4, 1),
-			classRetry:   max(parallel/8, 1),
-		},
+	s := &schedule{limit: limit}
+	s.resize(parallel)
+	return s
+}
+
+// resize changes how many may run at once. Those beyond run on.
+func (s *schedule) resize(parallel int) {
+	s.parallel = parallel
+	s.share = [classes]int{
+		classFirst:   max(parallel*3/4, 1),
+		classRefresh: max(parallel/4, 1),
+		classRetry:   max(parallel/8, 1),
 	}
 }
 

@@ -1,0 +1,108 @@
+package robotscache
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func portOrigin(n int) origin.Origin {
+	return origin.Origin{Scheme: "http", Host: "due.example", Port: uint16(n)}
+}
+
+// dueIn returns the record of an unreachable origin that is due after d.
+func dueIn(n int, d time.Duration) fetch.Record {
+	now := time.Now()
+	return fetch.Record{Origin: portOrigin(n), State: fetch.StateUnreachable, UnreachableSince: now, NextAttempt: now.Add(d)}
+}
+
+func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var fired []int
+		l := newDueList(100, func(it dueItem) bool {
+			n := int(it.origin.Port)
+			if want := time.Duration(n) * time.Minute; time.Since(began) != want {
+				t.Errorf("%d fired after %v", n, time.Since(began))
+			}
+			fired = append(fired, n)
+			return true
+		})
+		defer l.stop()
+		for _, n := range []int{5, 2, 9, 1, 7, 3} {
+			l.add(dueIn(n, time.Duration(n)*time.Minute), "")
+		}
+		l.add(dueIn(9, time.Hour), "")
+		l.add(dueIn(9, 9*time.Minute), "") // it moves, there and back
+		l.remove(portOrigin(7))
+		l.remove(portOrigin(7))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !slices.Equal(fired, []int{1, 2, 3, 5, 9}) || l.len() != 0 {
+			t.Errorf("fired %v, %d left", fired, l.len())
+		}
+	})
+}
+
+// A full list takes no more, and one that cannot fire tries again.
+func TestDueList_Bounds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var room, fired atomic.Int64
+		l := newDueList(10, func(dueItem) bool {
+			if room.Load() == 0 {
+				return false
+			}
+			room.Add(-1)
+			fired.Add(1)
+			return true
+		})
+		for n := range 20 {
+			l.add(dueIn(n+1, time.Minute), "")
+		}
+		if l.len() != 10 {
+			t.Errorf("%d on the list", l.len())
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if fired.Load() != 0 || l.len() != 10 {
+			t.Errorf("%d fired without room, %d left", fired.Load(), l.len())
+		}
+		room.Store(4)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if fired.Load() != 4 || l.len() != 6 {
+			t.Errorf("%d fired with room for 4, %d left", fired.Load(), l.len())
+		}
+		l.stop()
+		room.Store(100)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		l.add(dueIn(99, time.Minute), "")
+		if fired.Load() != 4 || l.len() != 0 {
+			t.Errorf("%d fired after the stop, %d left", fired.Load(), l.len())
+		}
+	})
+}
+
+// The early refresh is due at 80 % of the time to live (DESIGN §3).
+func TestExt_DueAt80Percent(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for ttl, want := range map[time.Duration]time.Duration{
+		24 * time.Hour:  19*time.Hour + 12*time.Minute,
+		5 * time.Minute: 4 * time.Minute,
+	} {
+		r := fetch.Record{State: fetch.StateAbsent, FetchedAt: now, FreshUntil: now.Add(ttl)}
+		at := dueAt(r)
+		if at.Sub(now) != want || !(fetch.Policy{}).RefreshDue(r, at) || (fetch.Policy{}).RefreshDue(r, at.Add(-time.Millisecond)) {
+			t.Errorf("of %v due after %v, want %v, as the policy has it", ttl, at.Sub(now), want)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package robotscache
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func newTier(t *testing.T, size int64) *ristrettoTier {
+	t.Helper()
+	tier, err := newRistrettoTier(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tier.close)
+	return tier
+}
+
+func numbered(o origin.Origin, n int) *Entry {
+	return NewEntry(fetch.Record{Origin: o, Attempts: n}, fetch.Policy{})
+}
+
+// Once an entry is replaced or dropped, nobody gets it any more: ristretto alone
+// would keep the first of two entries that it is given at once.
+func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
+	t.Parallel()
+	tier := newTier(t, 1<<20)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			o := origin.Origin{Scheme: "http", Host: "replaced.example", Port: uint16(g + 1)}
+			var least atomic.Int64
+			done := make(chan struct{})
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					for {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						before := least.Load()
+						if e := tier.get(o); e != nil && int64(e.record.Attempts) < before {
+							t.Errorf("number %d after number %d was put", e.record.Attempts, before)
+							return
+						}
+					}
+				})
+			}
+			for n := range 20000 {
+				tier.put(numbered(o, n))
+				least.Store(int64(n))
+				if n%100 == 0 {
+					tier.drop(o)
+					if e := tier.get(o); e != nil {
+						t.Errorf("number %d after it was dropped", e.record.Attempts)
+					}
+				}
+			}
+			close(done)
+			readers.Wait()
+			tier.cache.Wait()
+			if e := tier.get(o); e == nil || e.record.Attempts != 19999 {
+				t.Errorf("number %d is left", e.record.Attempts)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Sets that ristretto drops or rejects leave nothing behind.
+func TestRistrettoTier_FollowsRistretto(t *testing.T) {
+	t.Parallel()
+	tier := newTier(t, 200<<10)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50000 {
+				o := origin.Origin{Scheme: "http", Host: "many.example", Port: uint16(i)}
+				if g%2 == 0 {
+					o.Scheme = "https"
+				}
+				tier.put(numbered(o, i))
+				tier.get(o)
+			}
+		})
+	}
+	wg.Wait()
+	tier.cache.Wait()
+	held := make(map[*Entry]bool)
+	tier.cache.IterValues(func(e *Entry) bool {
+		held[e] = true
+		return false
+	})
+	for i := range tier.shards {
+		for _, e := range tier.shards[i].entries {
+			if !held[e] {
+				t.Errorf("%v is in the map, and not in ristretto", e.record.Origin)
+			}
+		}
+	}
+}
+
+// Two origins with one hash push each other out, and are never taken for one
+// another.
+func TestRistrettoTier_Collision(t *testing.T) {
+	t.Parallel()
+	tier := newTier(t, 1<<20)
+	a := origin.Origin{Scheme: "http", Host: "a.example", Port: 80}
+	b := origin.Origin{Scheme: "http", Host: "b.example", Port: 80}
+	h := tier.hash(a)
+	tier.shard(h).entries[h] = numbered(b, 1) // as if they collided
+	if e := tier.get(a); e != nil {
+		t.Errorf("got the entry of %v", e.record.Origin)
+	}
+}
+
+// The bound is one of bytes.
+func TestRistrettoTier_Bounded(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	tier := newTier(t, size)
+	text := make([]byte, 10000)
+	now := time.Now()
+	for i := range 1000 {
+		o := origin.Origin{Scheme: "http", Host: "bounded.example", Port: uint16(i + 1)}
+		out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}
+		tier.put(NewEntry(fetch.Policy{}.Next(fetch.Record{Origin: o}, out, now), fetch.Policy{}))
+	}
+	tier.cache.Wait()
+	var held int64
+	n := 0
+	tier.cache.IterValues(func(e *Entry) bool {
+		held += e.cost()
+		n++
+		return false
+	})
+	if held > size || n < 50 {
+		t.Errorf("%d entries of %d bytes in %d", n, held, size)
+	}
+	inMap := 0
+	for i := range tier.shards {
+		inMap += len(tier.shards[i].entries)
+	}
+	if inMap != n {
+		t.Errorf("%d entries in the map, %d in ristretto", inMap, n)
+	}
+}
+
+func TestRistrettoTier_AfterClose(t *testing.T) {
+	t.Parallel()
+	tier, err := newRistrettoTier(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := origin.Origin{Scheme: "http", Host: "closed.example", Port: 80}
+	tier.put(numbered(o, 1))
+	tier.close()
+	if e := tier.get(o); e != nil {
+		t.Errorf("got %+v", e.record)
+	}
+}

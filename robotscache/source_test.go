@@ -1,0 +1,28 @@
+package robotscache_test
+
+import (
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// The names are field and label values that others script against (DESIGN §9).
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[robotscache.Source]string{
+		robotscache.SourceNone: "none", robotscache.SourceHot: "hot", robotscache.SourceStore: "store",
+		robotscache.SourceFetch: "fetch", robotscache.SourceWait: "wait", 99: "none",
+	} {
+		if s.String() != want {
+			t.Errorf("source %d is %q, want %q", s, s, want)
+		}
+	}
+	for d, want := range map[robotscache.Drop]string{
+		robotscache.DropWaiter: "waiter", robotscache.DropQueue: "queue",
+		robotscache.DropRefresh: "refresh", robotscache.DropUnsaved: "unsaved", 0: "unknown",
+	} {
+		if d.String() != want {
+			t.Errorf("drop %d is %q, want %q", d, d, want)
+		}
+	}
+}

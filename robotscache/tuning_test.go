@@ -1,0 +1,35 @@
+package robotscache_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// A reload that changes the policy refetches nothing (issue 2): what is known is judged by the new one at once, in
+// whatever tier it is.
+func TestExt_ConfigureJudgesAnew(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
+		s := new(site)
+		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 403})
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessAllow)
+
+		c.Configure(robotscache.Config{Policy: fetch.Policy{ForbiddenDisallow: true}})
+		e, _ = lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessDeny)
+
+		c.Configure(robotscache.Config{Policy: fetch.Policy{TTL: time.Minute}})
+		e, _ = lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessAllow)
+		wantFetches(t, s, example(1), 1)
+		time.Sleep(2 * time.Minute) // of the bubble's clock: a shorter time to live holds for what is known already
+		lookup(t, c, example(1))
+		wantFetches(t, s, example(1), 2)
+	})
+}
