@@ -9,6 +9,8 @@ import (
 // scratch is the working memory of compile.
 type scratch struct {
 	text  []byte   // of the Ruleset, as far as it is written
+	slots []uint32 // a table of names only
+	hash  []uint64 // by name
 	final []uint32 // by block of the file: the block of the Ruleset
 	solo  []uint32 // by name: one more than the block that is this name's alone
 	last  []uint32 // by name: one more than its last block
@@ -25,11 +27,9 @@ type patternKey struct {
 // compile makes the Ruleset of what scan has found.
 func (p *parser) compile() *Ruleset {
 	rs := new(Ruleset)
-	if n := 2*len(p.drafts) + 3*len(p.names); n > 0 {
-		rs.slots = make([]uint32, n)
-	}
 	rs.text = p.newText()
 	p.compileNames(rs)
+	p.compileSlots(rs)
 	p.compileBlocks(rs)
 	p.compileMembers(rs)
 	p.compileDelays(rs)
@@ -81,6 +81,8 @@ func resize(s []uint32, n int) []uint32 {
 // of RFC 9309's kind).
 func (p *parser) compileNames(rs *Ruleset) {
 	rs.names = make([]name, 0, len(p.names))
+	p.slots, p.hash = resize(p.slots, 3*len(p.names)), p.hash[:0] // up to two names a line
+	rs.slots = p.slots
 	for i := range p.names {
 		l := &p.names[i]
 		value := p.octetsOf(l.value)
@@ -108,7 +110,19 @@ func (p *parser) intern(rs *Ruleset, word []byte) int32 {
 	}
 	rs.names = append(rs.names, name{text: p.put(word), delay: none})
 	rs.insert(hash, uint32(len(rs.names)))
+	p.hash = append(p.hash, hash)
 	return int32(len(rs.names) - 1)
+}
+
+// compileSlots makes the table of names and rules, now that it is known how many names there are.
+func (p *parser) compileSlots(rs *Ruleset) {
+	rs.slots = nil
+	if n := len(rs.names) + len(p.drafts); n > 0 {
+		rs.slots = make([]uint32, 2*n)
+	}
+	for i, hash := range p.hash {
+		rs.insert(hash, uint32(i+1))
+	}
 }
 
 // compileBlocks numbers the blocks. Lists that hold one and the same name are one block, so that a file which repeats

@@ -126,6 +126,8 @@ func FuzzGrams(f *testing.F) {
 	f.Add("*ab*abc", "xababcx", false)
 	f.Add("/*a*b*ab", "/bab", true)
 	f.Add("*", "", true)
+	f.Add("*ab", "ab", false)
+	f.Add("a*bc*d", "abcd", true)
 	f.Fuzz(func(t *testing.T, pattern, target string, end bool) {
 		if got, want := robotstxt.MatchesIndexed(pattern, target, end), robotstxt.Matches(pattern, target, end); got != want {
 			t.Errorf("%q on %q, end %v: got %v, want %v", pattern, target, end, got, want)

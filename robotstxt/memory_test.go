@@ -1,7 +1,9 @@
 package robotstxt_test
 
 import (
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -42,6 +44,21 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { rs.Select(agent).Match(target) }); n != 0 {
 			t.Errorf("%.40q: %v allocations", target, n)
 		}
+	}
+}
+
+// TestRepeatedNamesCostNothing: a file that names its crawler anew before every rule makes the rules of one that does not.
+func TestRepeatedNamesCostNothing(t *testing.T) {
+	t.Parallel()
+	var once, anew strings.Builder
+	once.WriteString("User-agent: *\n")
+	for i := range 200 {
+		fmt.Fprintf(&once, "Disallow: /%d\n", i)
+		fmt.Fprintf(&anew, "User-agent: *\nDisallow: /%d\n", i)
+	}
+	a, b := robotstxt.Parse([]byte(once.String())), robotstxt.Parse([]byte(anew.String()))
+	if a.Size() < b.Size()*8/10 {
+		t.Errorf("%d bytes with one line, %d bytes with many", a.Size(), b.Size())
 	}
 }
 

@@ -280,6 +280,7 @@ func TestRFC9309_2_2_2_ReservedInQuery(t *testing.T) {
 		{"before the ? they stay apart", file("/a%2Fb?x=%2F"), "a", "/a/b?x=/", "allow -"},
 		{"before the ? they stay apart, with a second chance", file("/a%2Fb?x=%2F"), "a", "/a%2Fb?x=/", "deny 2"},
 		{"without a ? in the rule they stay apart", file("/*x=%2F"), "a", "/?x=/", "allow -"},
+		{"without a ? in the rule they stay apart, other way", file("/*x=/%C3"), "a", "/?x=%2F%C3", "allow -"},
 		{"an escaped ? begins no query", file("/a%3Fb/"), "a", "/a%3Fb%2F", "allow -"},
 		{"part of an escape matches plainly", file("/x?a%2"), "a", "/x?a%2F", "deny 2"},
 		{"the length is that of the plain rule", "User-agent: a\nDisallow: /x?%3A\nAllow: /x?****", "a", "/x?:", "allow 3"},

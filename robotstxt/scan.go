@@ -100,8 +100,8 @@ func (s *scanner) offset(octets []byte) int { return cap(s.data) - cap(octets) }
 // split divides the content of a line into key and value: at the first colon or, without any, at the blanks between
 // exactly two words, as Google does. The key is empty when the line is no directive.
 func split(content []byte) (key, value []byte) {
-	if before, after, ok := bytes.Cut(content, []byte{':'}); ok {
-		return trimRight(before), trimLeft(after)
+	if i := bytes.IndexByte(content, ':'); i >= 0 { //nolint:modernize // bytes.Cut takes 3 % more of a whole parse
+		return trimRight(content[:i]), trimLeft(content[i+1:])
 	}
 	i := bytes.IndexAny(content, " \t")
 	if i < 0 {
