@@ -68,17 +68,58 @@ func BenchmarkAcquireHotKey(b *testing.B) {
 	p := New(Config{Wait: time.Hour})
 	r := Request{Limit: Limit{Key: "www.example.com", Concurrency: 8}, Agent: "AcmeCrawl"}
 	ctx := b.Context()
-	b.SetParallelism(32) // times GOMAXPROCS
+	parallel64(b, func() error {
+		s, err := p.Acquire(ctx, r)
+		s.Done()
+		return err
+	})
+}
+
+// BenchmarkAcquireHotKeyFree is 64 goroutines on one host that has a slot for
+// each of them: they meet at the lock only.
+func BenchmarkAcquireHotKeyFree(b *testing.B) {
+	b.ReportAllocs()
+	p := New(Config{Wait: time.Hour})
+	r := Request{Limit: Limit{Key: "www.example.com", Concurrency: 1000}, Agent: "AcmeCrawl"}
+	ctx := b.Context()
+	parallel64(b, func() error {
+		s, err := p.Acquire(ctx, r)
+		s.Done()
+		return err
+	})
+}
+
+func parallel64(b *testing.B, do func() error) {
+	b.Helper()
+	b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			s, err := p.Acquire(ctx, r)
-			if err != nil {
+			if err := do(); err != nil {
 				b.Error(err)
 				return
 			}
-			s.Done()
 		}
 	})
+}
+
+// BenchmarkAcquireThreeKeys is a request with clocks of the agent at the host,
+// the host and the site, all free.
+func BenchmarkAcquireThreeKeys(b *testing.B) {
+	b.ReportAllocs()
+	p := New(Config{})
+	r := Request{
+		Limit: Limit{Key: HostKey("www.example.com"), Interval: time.Nanosecond, Concurrency: 8},
+		Also:  []Limit{{Key: AgentKey("AcmeCrawl", "www.example.com"), Interval: time.Nanosecond}, {Key: SiteKey("www.example.com"), Interval: time.Nanosecond}},
+		Agent: "AcmeCrawl",
+	}
+	ctx := b.Context()
+	for b.Loop() {
+		s, err := p.Acquire(ctx, r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.Done()
+	}
 }
 
 // BenchmarkMillionKeys makes a million clocks and sweeps them: memory for each

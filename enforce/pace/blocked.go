@@ -102,6 +102,7 @@ func (c *clock) dismiss(now instant) {
 		w.refusedBy(c, ReasonBlocked, c.block.until-now)
 	}
 	c.rouse()
+	c.settle()
 }
 
 func (s *shard) countBlocked(now instant) int {

@@ -46,6 +46,7 @@ func (f footing) ready(w *waiter, s *stop, now instant) instant {
 	if s.terms.unpaced() {
 		return max(now, c.ready(s.terms))
 	}
+	c.line.crowd = float64(f.peers.Count)
 	// Slots booked before may still be used; they lie within one round.
 	round := f.local(s.terms).cost()
 	at := max(now, c.ready(f.local(s.terms)), now-f.peers.For+round)

@@ -7,17 +7,18 @@ func (w *waiter) hopeless() *Refused {
 	for i := range w.stops {
 		s := &w.stops[i]
 		s.shard.mu.Lock()
-		c := w.find(s, w.since)
-		c.tidy(w.since)
+		now := w.pacer.now()
+		c := w.find(s, now)
+		c.tidy(now)
 		if len(w.stops) > 1 {
 			s.pin(c)
 		}
-		due := c.forecast(w, s.terms, w.since)
-		if due <= w.deadline {
+		due := c.forecast(w, s.terms, now)
+		if due <= max(w.deadline, now) {
 			s.shard.mu.Unlock()
 			continue
 		}
-		refused := w.tooLate(s, c, due, w.since)
+		refused := w.tooLate(s, c, due, now)
 		s.shard.mu.Unlock()
 		return refused
 	}

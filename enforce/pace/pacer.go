@@ -112,8 +112,8 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
-	if len(r.Also) == 0 && p.shared == nil {
-		if s, ok := p.atOnce(&r.Limit, cfg); ok {
+	if p.shared == nil {
+		if s, ok := p.atOnce(&r, cfg); ok {
 			cfg.Observer.Granted(0)
 			return s, nil
 		}
@@ -126,12 +126,19 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	return s, nil
 }
 
-// atOnce grants a slot of a single clock that is free: the usual case, one lock
-// and no allocation.
-func (p *Pacer) atOnce(l *Limit, cfg *Config) (Slot, bool) {
-	t, now := l.terms(), p.now()
-	s := p.table.shard(l.Key)
+// atOnce grants a slot of clocks that are free: the usual case, without an
+// allocation.
+func (p *Pacer) atOnce(r *Request, cfg *Config) (Slot, bool) {
+	if len(r.Also) == 0 {
+		return p.oneAtOnce(&r.Limit, cfg)
+	}
+	return p.allAtOnce(r, cfg)
+}
+
+func (p *Pacer) oneAtOnce(l *Limit, cfg *Config) (Slot, bool) {
+	t, s := l.terms(), p.table.shard(l.Key)
 	s.mu.Lock()
+	now := p.now() // under the lock: never before what others charged
 	c := p.table.clock(s, l.Key, cfg, now)
 	if !c.free(t, now) {
 		s.mu.Unlock()
@@ -144,8 +151,8 @@ func (p *Pacer) atOnce(l *Limit, cfg *Config) (Slot, bool) {
 	p.keepSweeping()
 
 	k := p.ticket()
-	k.one[0] = h
-	k.holds = k.one[:]
+	k.room[0] = h
+	k.holds = k.room[:1]
 	return Slot{ticket: k, number: k.number}, true
 }
 

@@ -27,7 +27,7 @@ type ticket struct {
 	pacer  *Pacer
 	number uint64
 	holds  []hold
-	one    [1]hold // room for the usual case
+	room   [maxAtOnce]hold // for the usual case
 	// booking is the slot at the shared clock, if that is where it came from.
 	booking *booking
 }

@@ -2,9 +2,10 @@ package pace
 
 // tryStop puts w in line at the stop, and takes the turn there when w is next
 // and the clock is ready.
-func (w *waiter) tryStop(s *stop, on footing, now instant) (until instant, ok bool) {
+func (w *waiter) tryStop(s *stop, on footing) (until instant, ok bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
+	now := w.pacer.now() // under the lock: never before what others charged
 	if s.clock == nil && !w.join(s, now) {
 		return never, false
 	}

@@ -288,3 +288,20 @@ func TestSeveralKeysSlowHostLeavesTheAddressFree(t *testing.T) {
 		}
 	})
 }
+
+// The clocks of one request are all charged, also where making one of them
+// sweeps what lies in the same shard.
+func TestSeveralKeysAreAllCharged(t *testing.T) {
+	t.Parallel()
+	p := New(Config{Idle: time.Nanosecond})
+	for i := range 5000 {
+		r := Request{Limit: Limit{Key: fmt.Sprintf("h%d", i), Delay: time.Hour}, MaxWait: -1}
+		for j := range i % 5 {
+			r.Also = append(r.Also, Limit{Key: fmt.Sprintf("site:%d.%d", i, j), Delay: time.Hour})
+		}
+		granted(t, p, r).Done()
+		for _, l := range append(r.Also, r.Limit) {
+			_ = refused(t, p, Request{Limit: l, MaxWait: -1})
+		}
+	}
+}

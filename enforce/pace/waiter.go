@@ -132,8 +132,12 @@ func (w *waiter) order() {
 
 // run waits until w may go.
 func (w *waiter) run(ctx context.Context) (Slot, error) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var timer *time.Timer // made once w has to sleep
+	defer func() {
+		if timer != nil {
+			timer.Stop()
+		}
+	}()
 	for {
 		if refused := w.refusal.Load(); refused != nil {
 			return Slot{}, w.refuse(refused)
@@ -146,7 +150,11 @@ func (w *waiter) run(ctx context.Context) (Slot, error) {
 		if refused := w.late(until, now); refused != nil {
 			return Slot{}, w.refuse(refused)
 		}
-		timer.Reset(min(until, w.limit(now)) - now)
+		if pause := min(until, w.limit(now)) - now; timer == nil {
+			timer = time.NewTimer(pause)
+		} else {
+			timer.Reset(pause)
+		}
 		select {
 		case <-w.wake:
 		case <-timer.C:
@@ -167,14 +175,15 @@ func (w *waiter) limit(now instant) instant {
 // step takes w as far as it gets now. It returns the slot, or the instant at
 // which to step again unless something rouses w before.
 func (w *waiter) step(ctx context.Context) (Slot, instant) {
-	now, on := w.pacer.now(), w.footing()
+	on := w.footing()
 	for w.at < len(w.stops) {
-		until, ok := w.tryStop(&w.stops[w.at], on, now)
+		until, ok := w.tryStop(&w.stops[w.at], on)
 		if !ok {
 			return Slot{}, until
 		}
 		w.at++
 	}
+	now := w.pacer.now()
 	if on.shared {
 		until, ok := w.book(ctx, now)
 		if !ok {
@@ -202,7 +211,7 @@ func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 		}
 	}
 	k := w.pacer.ticket()
-	k.holds, k.booking = k.one[:0], w.slot
+	k.holds, k.booking = k.room[:0], w.slot
 	w.slot = nil
 	for i := range w.stops {
 		if s := &w.stops[i]; s.clock != nil {

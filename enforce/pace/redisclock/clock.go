@@ -12,7 +12,10 @@
 // rate; see [pace.Peers]. It comes back by itself.
 //
 // All keys carry one hash tag, so that a Redis Cluster keeps them on one node,
-// as a Lua call over several of them demands.
+// as a Lua call over several of them demands. Keys expire two minutes after their
+// clocks are free. A user with restricted rights needs the keys and the channel
+// under PREFIX:{pace}: and the commands of the scripts, EVALSHA, EVAL, SUBSCRIBE
+// and ZREM.
 package redisclock
 
 import (
