@@ -1,0 +1,83 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestPaceSharesOneHost lets five agents of 20 workers each want one host that asks for a Crawl-delay: the gap holds by
+// the origin's clock, each agent gets a fifth, and no slot is left unused.
+func TestPaceSharesOneHost(t *testing.T) {
+	t.Parallel()
+	const (
+		delay = 150 * time.Millisecond
+		long  = 20 * time.Second
+	)
+	agents := []string{"Alpha", "Beta", "Gamma", "Delta", "Epsilon"}
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 0.15\n"))
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 60s\n}"})
+
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	began := time.Now()
+	var workers sync.WaitGroup
+	for _, agent := range agents {
+		g.crawlUntil(ctx, &workers, agent, 20, site)
+	}
+	pause(ctx, long)
+	workers.Wait()
+	left := time.Now()
+	g.stop()
+
+	exchanges := site.PageExchanges()
+	least := leastGap(exchanges)
+	if least < delay {
+		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
+	}
+	got := make(map[string]int)
+	for _, e := range exchanges {
+		agent, _, _ := strings.Cut(e.Header.Get("User-Agent"), "/")
+		got[agent]++
+		if e.Start.After(left) {
+			t.Errorf("%s arrived after all clients had left", e.Target)
+		}
+	}
+	share := float64(len(exchanges)) / float64(len(agents))
+	for _, agent := range agents {
+		if n := float64(got[agent]); n < 0.9*share || n > 1.1*share {
+			t.Errorf("%s got %d of %d, want %.1f within a tenth", agent, got[agent], len(exchanges), share)
+		}
+	}
+	if used := time.Duration(len(exchanges)) * delay; used < left.Sub(began)*3/4 {
+		t.Errorf("%d requests went in %v: slots were left unused", len(exchanges), left.Sub(began))
+	}
+	g.checkGone(len(agents)*20, len(exchanges))
+	t.Logf("%d requests in %v, the shortest gap %v, shares %v", len(exchanges), left.Sub(began), least, got)
+}
+
+// checkGone looks whether the log has those who were held when they left as such, and no other refusal.
+func (g *gateway) checkGone(most, allowed int) {
+	g.t.Helper()
+	var gone, went int
+	for _, l := range g.readLogs() {
+		switch {
+		case l.Robots.Reason == enforce.ReasonCanceled:
+			gone++
+		case l.Status == http.StatusOK:
+			went++
+		default:
+			g.t.Errorf("logged as %s", l.raw)
+		}
+	}
+	if gone == 0 || gone > most || went > allowed || gone+went < allowed {
+		g.t.Errorf("the log has %d answered and %d that left; %d reached the origin", went, gone, allowed)
+	}
+}
