@@ -1,0 +1,202 @@
+package crawlgate
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+)
+
+// TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody knows, and that both
+// packages tell the client the same about it.
+func TestEveryEgressKindIsAReason(t *testing.T) {
+	t.Parallel()
+	seen := make(map[enforce.Reason]bool)
+	for k := range egress.Kind(255) { // kinds that are none count as internal
+		r := reasonOf(&egress.Error{Kind: k})
+		if !r.Valid() || r.Allows() {
+			t.Errorf("%s becomes reason %q", k, r)
+		}
+		if r.Status() != k.Status() || r.ProxyError() != k.Token() {
+			t.Errorf("%s: egress answers %d %q, enforce %d %q", k, k.Status(), k.Token(), r.Status(), r.ProxyError())
+		}
+		seen[r] = true
+	}
+	if len(seen) < 20 {
+		t.Errorf("%d kinds: they cannot be all", len(seen))
+	}
+}
+
+// TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that a new one cannot be forgotten.
+func TestEveryPaceReasonIsAReason(t *testing.T) {
+	t.Parallel()
+	declared := stringConstants(t, filepath.Join("enforce", "pace", "refused.go"), "Reason")
+	if len(declared) < 5 {
+		t.Fatalf("declared are %q: they cannot be all", declared)
+	}
+	for _, name := range declared {
+		if r := paceReasons[pace.Reason(name)]; !r.Valid() || r.Allows() || r.Failure() {
+			t.Errorf("%q becomes reason %q", name, r)
+		}
+	}
+}
+
+// stringConstants returns the values of the constants of a string type in a file.
+func stringConstants(t *testing.T, file, typeName string) (values []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != typeName {
+			return true
+		}
+		for _, v := range spec.Values {
+			if literal, ok := v.(*ast.BasicLit); ok {
+				value, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values = append(values, value)
+			}
+		}
+		return true
+	})
+	return values
+}
+
+// TestLogObjectIsTheRecord holds that the access log has what the other readers of a decision get, field by field.
+func TestLogObjectIsTheRecord(t *testing.T) {
+	t.Parallel()
+	var full enforce.Record
+	fill(reflect.ValueOf(&full).Elem())
+	for name, rec := range map[string]enforce.Record{
+		"empty":    {},
+		"zero":     enforce.Decision{}.Record(),
+		"decision": enforce.Decision{Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Tokens: []string{"a"}, CrawlDelay: 1500e6}.Record(),
+		"full":     full,
+	} {
+		entry, err := zapcore.NewJSONEncoder(zapcore.EncoderConfig{}).EncodeEntry(zapcore.Entry{}, []zap.Field{zap.Object(logKey, logObject(rec))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line map[string]any
+		if err := json.Unmarshal(entry.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want any
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := line[logKey]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\nlogged %v\nrecord %v", name, got, want)
+		}
+	}
+}
+
+// fill sets every field of a struct to something else than zero.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(v.Type().Field(i).Name)
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i + 1))
+		case reflect.Float64:
+			f.SetFloat(float64(i) + 0.5)
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]string{"one", "two"}))
+		default:
+			panic("a field of a kind that the test does not know: " + v.Type().Field(i).Name)
+		}
+	}
+}
+
+// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a second gateway in one
+// configuration has the same.
+func TestMetricsRegisterAnew(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
+	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	for _, registry := range []*prometheus.Registry{first, first, second} {
+		if err := m.register(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	for _, registry := range []*prometheus.Registry{first, second} {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var total float64
+		for _, f := range families {
+			if f.GetName() == "crawlgate_decisions_total" {
+				for _, metric := range f.GetMetric() {
+					total += metric.GetCounter().GetValue()
+				}
+			}
+		}
+		if total != 2 {
+			t.Errorf("a registry shows %v decisions, want both", total)
+		}
+	}
+}
+
+// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can choose.
+func TestMetricLabelsAreClosed(t *testing.T) {
+	t.Parallel()
+	closed := map[string]bool{
+		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
+		"operation": true, "explicit": true, "kind": true, "result": true,
+	}
+	for _, c := range newMetrics().collectors() {
+		descs := make(chan *prometheus.Desc, 16)
+		c.Describe(descs)
+		close(descs)
+		for d := range descs {
+			for _, label := range labelsOf(d) {
+				if !closed[label] {
+					t.Errorf("%v has label %q, which is not known to have few values", d, label)
+				}
+			}
+		}
+	}
+}
+
+// variableLabels is where a description shows its labels; it shows them in its text only.
+var variableLabels = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
+
+func labelsOf(d *prometheus.Desc) []string {
+	m := variableLabels.FindStringSubmatch(d.String())
+	if m == nil || m[1] == "" {
+		return nil
+	}
+	return strings.Split(m[1], ",")
+}

@@ -1,0 +1,127 @@
+package crawlgate
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the beginning of our own import paths.
+const module = "github.com/crawlgate/crawlgate"
+
+// importRules is DESIGN §1: imports point one way. Each package may import the standard library, what is in its own folder,
+// and what its row lists, by beginnings of import paths; ours are written without the module. The longest row that fits a
+// package counts. What a package imports only in its tests is free.
+var importRules = map[string][]string{
+	"origin":                  {"golang.org/x/"},
+	"robotstxt":               {"golang.org/x/"},
+	"robotstxt/query":         {"origin", "robotstxt"},
+	"egress":                  {"golang.org/x/"},
+	"fetch":                   {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/", "github.com/jlaffaye/ftp"},
+	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2"},
+	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
+	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "github.com/redis/rueidis"},
+	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
+	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
+	"robotscache/internal":    {"github.com/klauspost/compress/"},
+	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache"},
+	"enforce/pace":            {"golang.org/x/"},
+	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
+	"internal":                {},
+	"internal/testorigin":     {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"cmd/crawlgate":           {"", "github.com/caddyserver/caddy/v2/"},
+	"integration":             {},
+	"bench":                   {""},
+	"":                        {"*"}, // the glue
+}
+
+// onlyInTests are packages that no program of ours may hold.
+var onlyInTests = []string{"internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/naive"}
+
+// TestImportsPointOneWay holds importRules over what `go list` says of this tree.
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	for line := range strings.Lines(goList(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
+		fields := strings.Fields(line)
+		pkg := within(fields[0])
+		row, ok := ruleOf(pkg)
+		if !ok {
+			t.Errorf("%s: no row of importRules fits it", fields[0])
+			continue
+		}
+		for _, path := range fields[1:] {
+			if !permitted(pkg, row, path) {
+				t.Errorf("%s imports %s", fields[0], path)
+			}
+		}
+	}
+}
+
+// TestTestPackagesStayOutOfTheBinary holds what the program is made of.
+func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
+	t.Parallel()
+	for path := range strings.Lines(goList(t, "-deps", "./cmd/crawlgate")) {
+		if path := strings.TrimSpace(path); slices.Contains(onlyInTests, within(path)) || path == "testing" {
+			t.Errorf("the program holds %s", path)
+		}
+	}
+}
+
+func goList(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list %q: %v", args, err)
+	}
+	return string(out)
+}
+
+// within is an import path of ours as importRules has it.
+func within(path string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+}
+
+// ruleOf returns the row for a package: its own, or that of the nearest folder above.
+func ruleOf(pkg string) (row string, ok bool) {
+	for row = pkg; row != ""; {
+		if _, ok := importRules[row]; ok {
+			return row, true
+		}
+		i := strings.LastIndexByte(row, '/')
+		row = row[:max(i, 0)]
+	}
+	return "", pkg == ""
+}
+
+// permitted reports whether a package under a row may import a path.
+func permitted(pkg, row, path string) bool {
+	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	ours := path == module || strings.HasPrefix(path, module+"/")
+	name := path
+	if ours {
+		name = within(path)
+	}
+	if ours && row != "" && (name == row || strings.HasPrefix(name, row+"/") || strings.HasPrefix(name, topFolder(row)+"/internal/")) {
+		return true
+	}
+	return slices.ContainsFunc(importRules[row], func(allowed string) bool {
+		switch {
+		case allowed == "*":
+			return true
+		case ours:
+			return name == allowed
+		case allowed == "":
+			return false
+		}
+		return strings.HasPrefix(name, allowed)
+	})
+}
+
+// topFolder is the topmost folder of a row, whose internal packages are for all below it.
+func topFolder(row string) string {
+	top, _, _ := strings.Cut(row, "/")
+	return top
+}
