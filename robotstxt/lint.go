@@ -58,7 +58,7 @@ const maxWarnings = 1000
 // Lint reports, in the order of the lines, what is wrong with a robots.txt or may do something else than meant: at most
 // 1,000 warnings and one that says so. It reads a file exactly as [Parse] does.
 func Lint(data []byte) []Warning {
-	if isUTF16(data) {
+	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
 	}
 	l := linter{s: newScanner(data, false), names: map[string]int{}, rules: map[ruleKey]lintedRule{}}
@@ -84,8 +84,9 @@ func Lint(data []byte) []Warning {
 	return l.warnings
 }
 
-// isUTF16 reports whether data begins with a UTF-16 byte order mark or with ASCII letters in UTF-16.
-func isUTF16(data []byte) bool {
+// IsUTF16 reports whether data begins with a UTF-16 byte order mark or with ASCII letters in UTF-16. RFC 9309 section 2.3
+// demands UTF-8: nothing in such a file is read, so everything is allowed, which is worth a line in a log.
+func IsUTF16(data []byte) bool {
 	if len(data) < 4 {
 		return false
 	}

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/url"
+	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
@@ -63,4 +67,32 @@ func checkAnswer(t *testing.T, line, answer []byte) bool {
 		t.Errorf("%q: id %s, want %s", line, a.ID, q.ID)
 	}
 	return a.Error != nil
+}
+
+// FuzzTarget: where the gateway would take a URL, the octets that are matched here are those that it would match.
+func FuzzTarget(f *testing.F) {
+	for _, s := range []string{
+		"http://example.com", "https://EXAMPLE.com:443/a%2Fb{c?d#e", "http://[::1]:8080?q", "http://example.com/caf\u00e9%2fx",
+		"http://example.com//a/../b?", "ftp://example.com/;x", "http://example.com/a b?c d|e", "HTTP://b\u00fccher.example/?a#b?c",
+		"http://example.com#f/g", "http://u@example.com/", "http:///x", "http://example.com/%", "mailto:a@b", "//example.com/x",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := url.Parse(raw)
+		if err != nil || !strings.Contains(raw, "://") || strings.HasPrefix(raw, "/") {
+			t.Skip()
+		}
+		if authority, _, _ := strings.Cut(raw[strings.Index(raw, "://")+len("://"):], "/"); strings.Contains(authority, "%") {
+			t.Skip() // net/url resolves escapes in a host, origin.Parse refuses them
+		}
+		target, err := origin.NewTarget(u)
+		if err != nil {
+			t.Skip()
+		}
+		got, err := query.TargetOf(raw)
+		if err != nil || naive.Canonical(got) != naive.Canonical(target.Path) {
+			t.Errorf("%q: got %q %v, the gateway matches %q", raw, got, err, target.Path)
+		}
+	})
 }

@@ -1,0 +1,4 @@
+package query
+
+// TargetOf is what is matched of a URL.
+var TargetOf = targetOf
