@@ -134,6 +134,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 		out.Header["Upgrade"] = []string{"websocket"}
 	}
 	return out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:        x.conn.sought,
 		GotConn:        x.conn.got,
 		Got1xxResponse: x.got1xx,
 	}))

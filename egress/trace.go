@@ -24,6 +24,13 @@ type connectionState struct {
 	reused bool
 }
 
+// sought forgets the connection before, which turned out to be of no use.
+func (c *connection) sought(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.connectionState, c.reached = connectionState{}, false
+}
+
 func (c *connection) got(info httptrace.GotConnInfo) {
 	dialed, _ := DialedOf(info.Conn)
 	c.mu.Lock()
