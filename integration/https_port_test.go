@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -16,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // tlsPort is a port of a gateway at which it is spoken to by TLS.
@@ -129,7 +126,7 @@ func (c *secureCrawl) curlOver(p *tlsPort, options ...string) []visited {
 }
 
 func (c *secureCrawl) byGoOverTLS(p *tlsPort) []visited {
-	roots := c.g.roots()
+	roots := c.g.authority()
 	roots.AddCert(p.authority.cert) // net/http has one pool for both
 	client := c.g.clientOf("Reckless/1.0", 1, &url.URL{Scheme: "https", Host: p.addr}, &tls.Config{RootCAs: roots})
 	defer hangUp(client)
@@ -146,8 +143,10 @@ func (c *secureCrawl) byGoOverHTTP2(p *tlsPort) []visited {
 		version = 2
 	}
 	inner := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: c.g.roots()}, ForceAttemptHTTP2: version == 2,
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return connectOver(c.t, outer, addr) },
+		TLSClientConfig: &tls.Config{RootCAs: c.g.authority()}, ForceAttemptHTTP2: version == 2,
+		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
+			return connectOver(c.t.Context(), outer, addr)
+		},
 	}
 	client := &http.Client{Transport: &agentTransport{"Reckless/1.0", inner}, Timeout: patience}
 	defer hangUp(client)
@@ -163,31 +162,28 @@ func (c *secureCrawl) byChromiumOverTLS(p *tlsPort) []visited {
 }
 
 // h2 opens an HTTP/2 connection to the port.
-func (p *tlsPort) h2(t *testing.T) *http2.ClientConn {
+func (p *tlsPort) h2(t *testing.T) *http.ClientConn {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(p.authority.cert)
-	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", p.addr)
+	base := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
+	base.Protocols.SetHTTP2(true)
+	cc, err := base.NewClientConn(t.Context(), "https", p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	cc, err := new(http2.Transport).NewClientConn(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = cc.Close() })
 	return cc
 }
 
 // connectOver opens a tunnel as a stream of an HTTP/2 connection.
-func connectOver(t *testing.T, cc *http2.ClientConn, authority string) (net.Conn, error) {
-	t.Helper()
+func connectOver(ctx context.Context, cc *http.ClientConn, authority string) (net.Conn, error) {
 	up, body := io.Pipe()
-	req := &http.Request{
-		Method: http.MethodConnect, URL: &url.URL{Host: authority}, Host: authority, Body: up, ContentLength: -1,
-		Header: make(http.Header),
+	req, err := http.NewRequestWithContext(ctx, http.MethodConnect, "https://"+authority, up)
+	if err != nil {
+		return nil, err
 	}
-	resp, err := cc.RoundTrip(req.WithContext(t.Context()))
+	resp, err := cc.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -195,17 +191,16 @@ func connectOver(t *testing.T, cc *http2.ClientConn, authority string) (net.Conn
 		a, _ := readAnswer(resp)
 		return nil, fmt.Errorf("CONNECT %s: %+v", authority, a)
 	}
-	return &stream{r: bufio.NewReader(resp.Body), down: resp.Body, up: body}, nil
+	return &stream{Reader: resp.Body, down: resp.Body, up: body}, nil
 }
 
 // stream is a tunnel within HTTP/2 as a connection. Deadlines are the tests' own.
 type stream struct {
-	r    *bufio.Reader
+	io.Reader
 	down io.Closer
 	up   *io.PipeWriter
 }
 
-func (s *stream) Read(p []byte) (int, error)  { return s.r.Read(p) }
 func (s *stream) Write(p []byte) (int, error) { return s.up.Write(p) }
 
 func (s *stream) Close() error {

@@ -31,7 +31,7 @@ type testAuthority struct {
 	file string // PEM
 }
 
-func newTestAuthority(t testing.TB) *testAuthority {
+func newTestAuthority(t *testing.T) *testAuthority {
 	t.Helper()
 	a := &testAuthority{key: newKey(t)}
 	a.cert = sign(t, &x509.Certificate{
@@ -44,7 +44,7 @@ func newTestAuthority(t testing.TB) *testAuthority {
 }
 
 // issue makes a certificate for names and addresses; change, if not nil, spoils it first.
-func (a *testAuthority) issue(t testing.TB, hosts []string, change func(*x509.Certificate)) *tls.Certificate {
+func (a *testAuthority) issue(t *testing.T, hosts []string, change func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -63,7 +63,7 @@ func (a *testAuthority) issue(t testing.TB, hosts []string, change func(*x509.Ce
 	return &tls.Certificate{Certificate: [][]byte{sign(t, template, a.cert, &key.PublicKey, a.key).Raw}, PrivateKey: key}
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,7 +73,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 }
 
 // sign makes a certificate that is valid now unless the template says otherwise; without a parent, self-signed.
-func sign(t testing.TB, template, parent *x509.Certificate, public any, signer *ecdsa.PrivateKey) *x509.Certificate {
+func sign(t *testing.T, template, parent *x509.Certificate, public any, signer *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	if key, ok := public.(*ecdsa.PrivateKey); ok {
 		public = &key.PublicKey
@@ -99,7 +99,7 @@ func sign(t testing.TB, template, parent *x509.Certificate, public any, signer *
 	return cert
 }
 
-func writePEM(t testing.TB, file, kind string, ders ...[]byte) {
+func writePEM(t *testing.T, file, kind string, ders ...[]byte) {
 	t.Helper()
 	var out []byte
 	for _, der := range ders {
@@ -110,7 +110,7 @@ func writePEM(t testing.TB, file, kind string, ders ...[]byte) {
 	}
 }
 
-func writeKey(t testing.TB, file string, key any) {
+func writeKey(t *testing.T, file string, key any) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -122,8 +122,8 @@ func writeKey(t testing.TB, file string, key any) {
 // secureSite is an https origin that speaks HTTP/2 and HTTP/1.1 as net/http does, at localhost and on 127.0.0.1.
 type secureSite struct {
 	*httptest.Server
-	port  string
-	certs atomic.Pointer[tls.Certificate]
+	port string
+	tls  atomic.Pointer[tls.Config] // for the handshakes from now on
 
 	mu   sync.Mutex
 	seen []seen
@@ -146,16 +146,15 @@ var securePages = map[string]bool{
 }
 
 // startSecureSite starts a site with secureRules and securePages; a handler, if not nil, answers all but /robots.txt.
-func startSecureSite(t testing.TB, a *testAuthority, h http.Handler) *secureSite {
+func startSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 	t.Helper()
 	s := newSecureSite(t, a, h)
-	s.EnableHTTP2 = true
 	s.StartTLS()
 	_, s.port, _ = net.SplitHostPort(s.Listener.Addr().String())
 	return s
 }
 
-func newSecureSite(t testing.TB, a *testAuthority, h http.Handler) *secureSite {
+func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 	t.Helper()
 	s := new(secureSite)
 	if h == nil {
@@ -171,13 +170,19 @@ func newSecureSite(t testing.TB, a *testAuthority, h http.Handler) *secureSite {
 		s.mu.Unlock()
 		h.ServeHTTP(w, r)
 	}))
-	s.certs.Store(a.issue(t, []string{"localhost", "127.0.0.1"}, nil))
+	s.EnableHTTP2 = true
+	s.show(a.issue(t, []string{"localhost", "127.0.0.1"}, nil))
 	s.TLS = &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certs.Load(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls.Load(), nil },
 	}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// show makes a certificate the site's.
+func (s *secureSite) show(cert *tls.Certificate) {
+	s.tls.Store(&tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2", "http/1.1"}})
 }
 
 // servePages answers with a page that links to all pages.

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -11,17 +10,7 @@ import (
 	"testing"
 )
 
-// roots is what a client has to trust: the gateway's own certificate, as it serves it.
-func (g *gateway) roots() *x509.CertPool {
-	g.t.Helper()
-	pool := x509.NewCertPool()
-	if a := g.own("/ca.crt"); a.status != http.StatusOK || !pool.AppendCertsFromPEM([]byte(a.body)) {
-		g.t.Fatalf("no certificate at /ca.crt: %d %q", a.status, a.body)
-	}
-	return pool
-}
-
-// rootFile is the same as a file.
+// rootFile is the certificate that clients of the gateway have to trust, as it serves it.
 func (g *gateway) rootFile() string {
 	g.t.Helper()
 	file := filepath.Join(g.dir, "ca.crt")
@@ -39,7 +28,7 @@ func (g *gateway) own(path string) answer {
 
 // secureClient sends everything through the gateway and trusts its certificate. HTTP/2 is spoken inside if version is 2.
 func (g *gateway) secureClient(userAgent string, version int) *http.Client {
-	return g.clientOf(userAgent, version, &url.URL{Scheme: "http", Host: g.addr}, &tls.Config{RootCAs: g.roots()})
+	return g.clientOf(userAgent, version, &url.URL{Scheme: "http", Host: g.addr}, &tls.Config{RootCAs: g.authority()})
 }
 
 func (g *gateway) clientOf(userAgent string, version int, proxy *url.URL, config *tls.Config) *http.Client {
@@ -62,15 +51,41 @@ func hangUp(c *http.Client) {
 	}
 }
 
-// connect opens a tunnel. Further header lines end in CR LF.
-func (g *gateway) connect(authority, header string) *wire {
+// tunnel opens one over HTTP/1.1.
+func (g *gateway) tunnel(authority string) *wire {
 	g.t.Helper()
 	w := g.dial()
-	a, err := w.ask(http.MethodConnect, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+header+"\r\n")
-	if err != nil || a.status != http.StatusOK {
-		g.t.Fatalf("CONNECT %s: %v %+v", authority, err, a)
+	if resp := w.connect(g.t, authority, ""); resp.StatusCode != http.StatusOK {
+		g.t.Fatalf("CONNECT %s: %s", authority, resp.Status)
 	}
 	return w
+}
+
+// of is the same gateway for a subtest, whose own failures are to be its own.
+func (g *gateway) of(t *testing.T) *gateway {
+	t.Helper()
+	sub := *g
+	sub.t = t
+	return &sub
+}
+
+// closedTunnel waits for the line of the only tunnel to an authority.
+func (g *gateway) closedTunnel(authority string) (line logLine) {
+	g.t.Helper()
+	eventually(g.t, "the line of the tunnel to "+authority, func() bool {
+		n := 0
+		for _, l := range g.readLogs() {
+			if l.Request.Method == http.MethodConnect && l.Request.URI == authority {
+				line = l
+				n++
+			}
+		}
+		if n > 1 {
+			g.t.Fatalf("%d lines for one tunnel: %s", n, line.raw)
+		}
+		return n == 1
+	})
+	return line
 }
 
 // secureLine is what tests of tunnels look at beyond logLine.

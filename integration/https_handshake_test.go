@@ -1,0 +1,369 @@
+package integration
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestHTTPSHandshakes opens tunnels and then does what clients do when they are broken, hostile or not set up. Each tunnel
+// ends in bounded time, with one line that says why, and nothing of it reaches the site.
+func TestHTTPSHandshakes(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{
+		Engine: unpaced,
+		Global: "servers {\ntimeouts {\nread_header 2s\nidle 2s\n}\n}",
+	}.trusting(authority))
+	trusted := g.authority()
+	handshake := func(c *tls.Config, want string) func(*testing.T, *wire) {
+		c.RootCAs = trusted
+		return func(t *testing.T, w *wire) {
+			t.Helper()
+			if c.ServerName == "" {
+				c.ServerName = "localhost"
+			}
+			if _, err := w.over(t, c); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the handshake ended with %v, want %q", err, want)
+			}
+		}
+	}
+	say := func(octets string) func(*testing.T, *wire) {
+		return func(t *testing.T, w *wire) {
+			t.Helper()
+			if _, err := io.WriteString(w, octets); err != nil {
+				t.Error(err)
+			}
+			wantEnd(t, w)
+		}
+	}
+	for _, tt := range []struct {
+		name     string
+		client   func(*testing.T, *wire)
+		decision string
+		reason   enforce.Reason
+		detail   string
+	}{
+		{"TLS 1.0", handshake(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "protocol version"), "allow", enforce.ReasonIntercepted, "version"},
+		{"TLS 1.1", handshake(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "protocol version"), "allow", enforce.ReasonIntercepted, "version"},
+		{"no common application protocol", handshake(&tls.Config{NextProtos: []string{"smtp"}}, "no application protocol"), "allow", enforce.ReasonIntercepted, "protocol"},
+		{"another name", handshake(&tls.Config{ServerName: "other.example"}, "unrecognized name"), "deny", enforce.ReasonMisdirected, "another host"},
+		{"distrust", distrust, "allow", enforce.ReasonIntercepted, "untrusted"},
+		{"half a handshake", halfHello, "allow", enforce.ReasonIntercepted, "closed"},
+		{"half a handshake and then silence", silentHello, "allow", enforce.ReasonIntercepted, "timeout"},
+		{"what begins like TLS and is none", say("\x16 is not a handshake, and long enough to be sure of it"), "allow", enforce.ReasonIntercepted, "not_tls"},
+		{"garbage", say("\x00\x01\x02\xff"), "deny", enforce.ReasonBadTarget, "neither TLS nor HTTP"},
+		{"SSH", say("SSH-2.0-OpenSSH_9.2\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
+		{"HTTP/2 without TLS", say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
+		{"closed at once", func(_ *testing.T, w *wire) { _ = w.Close() }, "allow", enforce.ReasonIntercepted, "nothing"},
+		{"half-closed at once", halfClosed, "allow", enforce.ReasonIntercepted, "nothing"},
+		{"silence", wantEnd, "allow", enforce.ReasonIntercepted, "nothing"},
+		{"silence after the handshake", silentInside, "allow", enforce.ReasonIntercepted, ""},
+		{"half a request inside", halfRequest, "allow", enforce.ReasonIntercepted, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			site := startSecureSite(t, authority, nil)
+			began := time.Now()
+			g := g.of(t)
+			w := g.tunnel(site.authority())
+			tt.client(t, w)
+			_ = w.Close()
+			if took := time.Since(began); took > 40*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			l := g.closedTunnel(site.authority())
+			if l.Status != http.StatusOK || l.Robots.Decision != tt.decision || l.Robots.Reason != tt.reason || !strings.Contains(l.Robots.Detail, tt.detail) {
+				t.Errorf("logged as %s", l.raw)
+			}
+			if l.Size < int64(len("HTTP/1.1 200 Connection established\r\n\r\n")) || l.BytesRead > 8<<10 || l.Size > 8<<10 {
+				t.Errorf("logged with %d octets read and %d written", l.BytesRead, l.Size)
+			}
+			if reached := site.arrived(); len(reached) > 0 {
+				t.Errorf("the site was asked for %+v", reached)
+			}
+		})
+	}
+}
+
+// wantEnd reads to the end of the tunnel, which has to be the gateway's doing.
+func wantEnd(t *testing.T, w *wire) {
+	t.Helper()
+	_, err := io.Copy(io.Discard, w)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Errorf("the tunnel stays open: %v", err)
+	}
+}
+
+func distrust(t *testing.T, w *wire) {
+	t.Helper()
+	if _, err := w.over(t, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}); err == nil {
+		t.Error("the handshake went through")
+	}
+}
+
+func halfHello(t *testing.T, w *wire) {
+	t.Helper()
+	_, _ = io.WriteString(w, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the rest of 512 octets never comes")
+}
+
+func silentHello(t *testing.T, w *wire) {
+	t.Helper()
+	halfHello(t, w)
+	wantEnd(t, w)
+}
+
+func halfClosed(t *testing.T, w *wire) {
+	t.Helper()
+	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	wantEnd(t, w)
+}
+
+// inside makes a TLS connection inside a tunnel, whose certificate is looked at elsewhere.
+func inside(t *testing.T, w *wire) *wire {
+	t.Helper()
+	inner, err := w.over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inner
+}
+
+func silentInside(t *testing.T, w *wire) {
+	t.Helper()
+	wantEnd(t, inside(t, w))
+}
+
+func halfRequest(t *testing.T, w *wire) {
+	t.Helper()
+	inner := inside(t, w)
+	_, _ = io.WriteString(inner, "GET /news/a.html HTTP/1.1\r\nHost: loc")
+	wantEnd(t, inner)
+}
+
+// TestHTTPSInnerAuthority sends requests for other places than the tunnel leads to.
+func TestHTTPSInnerAuthority(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	site := startSecureSite(t, authority, nil)
+	for _, tt := range []struct {
+		name    string
+		request string // PORT is the site's
+		status  int
+		reason  enforce.Reason
+	}{
+		{"as it should be", "GET /news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"Host without port", "GET /news/a.html HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"Host in capitals", "GET /news/a.html HTTP/1.1\r\nHost: LOCALHOST:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"Host with the dot of the root", "GET /news/a.html HTTP/1.1\r\nHost: localhost.:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"absolute form", "GET https://localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"absolute form of plain HTTP", "GET http://localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"disallowed in absolute form", "GET https://localhost:PORT/private/page.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 403, enforce.ReasonDisallowed},
+		{"another Host", "GET /news/a.html HTTP/1.1\r\nHost: other.example\r\n\r\n", 421, enforce.ReasonMisdirected},
+		{"another port", "GET /news/a.html HTTP/1.1\r\nHost: localhost:1\r\n\r\n", 421, enforce.ReasonMisdirected},
+		{"the site by its address", "GET /news/a.html HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n", 421, enforce.ReasonMisdirected},
+		{"absolute form of another host", "GET https://other.example/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 421, enforce.ReasonMisdirected},
+		{"userinfo", "GET https://user:secret@localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+	} {
+		w := g.tunnel(site.authority())
+		inner := inside(t, w)
+		before := len(site.arrived())
+		request := strings.ReplaceAll(tt.request, "PORT", site.port)
+		a, err := inner.ask(strings.Fields(request)[0], request)
+		if err != nil || a.status != tt.status {
+			t.Errorf("%s: status %d, %v, want %d: %s", tt.name, a.status, err, tt.status, a.body)
+		}
+		if n := len(site.arrived()) - before; n > 0 != (tt.status == http.StatusOK) {
+			t.Errorf("%s: %d requests reached the site", tt.name, n)
+		}
+		if tt.status != http.StatusOK && !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") {
+			t.Errorf("%s: Proxy-Status: %q", tt.name, a.header["Proxy-Status"])
+		}
+		// A refused request does not end the tunnel: the next one goes through it.
+		if next, err := inner.ask(http.MethodGet, "GET /news/b.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n"); err != nil || next.status != http.StatusOK {
+			t.Errorf("%s: the request after it: %d, %v", tt.name, next.status, err)
+		}
+		_ = w.Close()
+	}
+	g.stop()
+	var reasons []enforce.Reason
+	for _, l := range g.readLogs() {
+		if strings.Contains(l.raw, "secret") {
+			t.Errorf("a password in the log: %s", l.raw)
+		}
+		reasons = append(reasons, l.Robots.Reason)
+	}
+	// Of each case: its own request, the one after it, and the tunnel.
+	if countReason(reasons, enforce.ReasonIntercepted) != 12 || countReason(reasons, enforce.ReasonMisdirected) != 4 || len(reasons) != 3*12 {
+		t.Errorf("logged reasons: %q", reasons)
+	}
+}
+
+// TestHTTPSNestedConnect asks for a tunnel inside a tunnel. It is refused like a CONNECT, which ends the connection.
+func TestHTTPSNestedConnect(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	site := startSecureSite(t, authority, nil)
+	w := g.tunnel(site.authority())
+	a, err := inside(t, w).ask(http.MethodConnect, "CONNECT "+site.authority()+" HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
+	if err != nil || a.status != http.StatusBadRequest || !strings.Contains(a.body, "CONNECT inside a tunnel") {
+		t.Errorf("status %d, %v: %s", a.status, err, a.body)
+	}
+	wantEnd(t, w)
+	g.stop()
+	for _, l := range g.readLogs() {
+		if want := map[int]enforce.Reason{400: enforce.ReasonBadTarget, 200: enforce.ReasonIntercepted}[l.Status]; l.Robots.Reason != want {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+}
+
+func countReason(reasons []enforce.Reason, r enforce.Reason) (n int) {
+	for _, e := range reasons {
+		if e == r {
+			n++
+		}
+	}
+	return n
+}
+
+// TestHTTPSInnerAuthorityOverHTTP2 is domain fronting within one HTTP/2 connection.
+func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	site := startSecureSite(t, authority, nil)
+	client := g.secureClient("Tester/1.0", 2)
+	for host, status := range map[string]int{
+		"": 200, "other.example": 421, "localhost:1": 421, "LOCALHOST:" + site.port: 200,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.at("/news/a.html"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := readAnswer(resp)
+		if err != nil || a.status != status || resp.ProtoMajor != 2 {
+			t.Errorf("Host %q: %d by %s, %v, want %d: %s", host, a.status, resp.Proto, err, status, a.body)
+		}
+		if status == http.StatusMisdirectedRequest && !strings.Contains(a.body, "another authority than its tunnel") {
+			t.Errorf("Host %q: the refusal does not say why: %s", host, a.body)
+		}
+	}
+	if n := len(site.arrived()); n != 2 {
+		t.Errorf("%d requests reached the site, want 2", n)
+	}
+}
+
+// TestHTTPSLiteralAddresses goes to a site by its address, for which SNI has no form; some clients send it all the same
+// (clients.md 9). The certificate has to hold the address.
+func TestHTTPSLiteralAddresses(t *testing.T) {
+	t.Parallel()
+	openssl := need(t, "openssl")
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	site := startSecureSite(t, authority, nil)
+	target := "127.0.0.1:" + site.port
+	base := []string{"s_client", "-quiet", "-proxy", g.addr, "-connect", target, "-CAfile", g.rootFile(), "-verify_return_error"}
+	for name, args := range map[string][]string{
+		"no SNI":                      {"-noservername", "-verify_ip", "127.0.0.1"},
+		"the address as SNI":          {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
+		"no ALPN":                     {"-noservername"},
+		"ALPN of HTTP/1.1 alone":      {"-noservername", "-alpn", "http/1.1"},
+		"ALPN of HTTP/1.0 and 1.1":    {"-noservername", "-alpn", "http/1.0,http/1.1"},
+		"TLS 1.2":                     {"-noservername", "-tls1_2"},
+		"a name for the address: no!": {"-servername", "localhost"},
+	} {
+		for path, want := range map[string]string{"/news/a.html": " 200 ", "/private/page.html": " 403 "} {
+			cmd := exec.CommandContext(t.Context(), openssl, append(slices.Clone(base), args...)...)
+			cmd.Stdin = strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: " + target + "\r\nUser-Agent: Tester/1.0\r\nConnection: close\r\n\r\n")
+			out, _ := cmd.Output() // its status tells of the end of TLS, not of the answer
+			status, _, _ := strings.Cut(string(out), "\r\n")
+			if strings.HasSuffix(name, "no!") {
+				if status != "" {
+					t.Errorf("%s: the handshake went through: %s", name, status)
+				}
+			} else if !strings.Contains(status+" ", want) {
+				t.Errorf("%s: %s: %q, want%s", name, path, status, want)
+			}
+		}
+	}
+	for _, target := range site.targets() {
+		if target != "/news/a.html" {
+			t.Errorf("%s reached the site", target)
+		}
+	}
+}
+
+// TestHTTPSOriginCertificates meets origins whose TLS a client must not accept. The client does not see the origin's
+// certificate, so the gateway has to refuse in its place, and say why.
+func TestHTTPSOriginCertificates(t *testing.T) {
+	t.Parallel()
+	authority, stranger := newTestAuthority(t), newTestAuthority(t)
+	names := []string{"localhost"}
+	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	early := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }
+	client := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for _, tt := range []struct {
+		name   string
+		spoil  func(*secureSite)
+		status string // of Proxy-Status
+		says   string // the body
+	}{
+		{"expired", func(s *secureSite) { s.show(authority.issue(t, names, expired)) }, "tls_certificate_error", "expired"},
+		{"not yet valid", func(s *secureSite) { s.show(authority.issue(t, names, early)) }, "tls_certificate_error", "not yet valid"},
+		{"of an unknown authority", func(s *secureSite) { s.show(stranger.issue(t, names, nil)) }, "tls_certificate_error", "unknown authority"},
+		{"self-signed", func(s *secureSite) { s.show(selfSigned(t)) }, "tls_certificate_error", "unknown authority"},
+		{"for another host", func(s *secureSite) { s.show(authority.issue(t, []string{"other.example"}, nil)) }, "tls_certificate_error", "other.example"},
+		{"for clients", func(s *secureSite) { s.show(authority.issue(t, names, client)) }, "tls_certificate_error", "usage"},
+		{"TLS 1.1", func(s *secureSite) {
+			old := s.tls.Load().Clone()
+			old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+			s.tls.Store(old)
+		}, "tls_", "version"},
+	} {
+		for version := 1; version <= 2; version++ {
+			site := startSecureSite(t, authority, nil)
+			site.Config.SetKeepAlivesEnabled(false) // so that each request has a handshake of its own
+			site.tls.Load().SessionTicketsDisabled = true
+			c := g.secureClient("Tester/1.0", version)
+			if a := get(t, c, site.at("/news/a.html")); a.status != http.StatusOK {
+				t.Fatalf("before: %d %s", a.status, a.body)
+			}
+			tt.spoil(site)
+			a := get(t, c, site.at("/news/b.html"))
+			if s := a.header.Get("Proxy-Status"); a.status != http.StatusBadGateway || !strings.HasPrefix(s, "crawlgate; error="+tt.status) ||
+				!strings.Contains(a.body, tt.says) {
+				t.Errorf("%s, HTTP %d inside: %d, Proxy-Status %q: %s", tt.name, version, a.status, s, a.body)
+			}
+			if n := len(site.arrived()); n != 1 {
+				t.Errorf("%s: %d requests reached the site, want the one before", tt.name, n)
+			}
+		}
+	}
+}
+
+func selfSigned(t *testing.T) *tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	cert := sign(t, &x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, nil, key, key)
+	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
