@@ -97,13 +97,13 @@ func jsonFields(typ reflect.Type, path string, visit func(path string)) {
 	if typ.Kind() != reflect.Struct {
 		return
 	}
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
 			continue
 		}
 		visit(path + "." + name)
-		jsonFields(typ.Field(i).Type, path+"."+name, visit)
+		jsonFields(field.Type, path+"."+name, visit)
 	}
 }
 
