@@ -33,7 +33,7 @@ func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool)
 		}
 		return now, false
 	}
-	if r.Blocked > 0 {
+	if r.Blocked > 0 && r.Outcome != Booked { // a booked slot is after the block
 		w.pacer.blockedElsewhere(r.BlockedKey, r.Blocked, 0)
 	}
 	switch r.Outcome {
@@ -68,12 +68,12 @@ func (w *waiter) demands(now instant) []Demand {
 	out := make([]Demand, 0, len(w.stops))
 	for i := range w.stops {
 		s := &w.stops[i]
-		if s.clock == nil {
-			continue
+		var m meter
+		if s.clock != nil { // else an earlier stop's overflow clock is this one's too
+			s.shard.mu.Lock()
+			m = s.clock.meter
+			s.shard.mu.Unlock()
 		}
-		s.shard.mu.Lock()
-		m := s.clock.meter
-		s.shard.mu.Unlock()
 		out = append(out, s.terms.demand(s.key, m, now, settling))
 	}
 	return out

@@ -23,6 +23,17 @@
 // so a busy host's time is shared by weight between the agents that want it,
 // however many requests each of them has waiting.
 //
+// An agent that is refused keeps its place for a while, without a slot: else
+// those that ask again all the time would take the turn of those that come back
+// when they were told to.
+//
+// # Several gateways
+//
+// With a [Shared] clock each gateway keeps its own lines, and who is next there
+// books its slot at the shared clock. Without it, when it cannot be reached, each
+// gateway takes every Nth turn of the time they have in common, N being the last
+// known number of gateways.
+//
 // # Bounds
 //
 // Waiting requests are bounded for each key and in all; keys are bounded too,

@@ -229,6 +229,22 @@ func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	}
 }
 
+func TestBlockEndsWithoutABurst(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t), Config{})
+	if err := k.Block("h", time.Minute, 1); err != nil {
+		t.Fatal(err)
+	}
+	d := demand("h", time.Second)
+	d.Tolerance = 4 * time.Second
+	first := at(book(t, k, d))
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
+		if got := at(book(t, k, d)) - first; got != want {
+			t.Errorf("a slot is %s after the first, want %s", got, want)
+		}
+	}
+}
+
 func TestPeersCountsAndForgets(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

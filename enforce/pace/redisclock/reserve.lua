@@ -18,6 +18,7 @@ for i, key in ipairs(KEYS) do
 	local a = 2 + (i - 1) * 5
 	local c = {
 		interval = tonumber(ARGV[a]),
+		tolerance = tonumber(ARGV[a + 1]),
 		delay = tonumber(ARGV[a + 2]),
 	}
 	local s = redis.call('HMGET', key, 'tat', 'last', 'gap', 'until')
@@ -30,7 +31,7 @@ for i, key in ipairs(KEYS) do
 	if ago >= 0 then
 		c.last = math.max(c.last, now - ago)
 	end
-	local ready = math.max(now, c.block, c.tat - tonumber(ARGV[a + 1]), c.last + math.max(c.gap, c.delay))
+	local ready = math.max(now, c.block, c.tat - c.tolerance, c.last + math.max(c.gap, c.delay))
 	if c.block > now and blocked == 0 then
 		blocked, which = c.block - now, i
 	end
@@ -52,6 +53,10 @@ if outcome == 2 then
 end
 for i, key in ipairs(KEYS) do
 	local c = clocks[i]
+	if c.block > c.last then
+		-- The first one after a block: what piled up meanwhile must not burst.
+		c.tat = math.max(c.tat, slot + c.tolerance)
+	end
 	local tat = math.max(c.tat, slot) + c.interval
 	redis.call('HSET', key, 'tat', tat, 'last', slot, 'gap', c.delay,
 		'ptat', c.tat, 'plast', c.last, 'pgap', c.gap)
