@@ -147,7 +147,7 @@ func startGateway(t *testing.T, c gatewayConfig) *gateway {
 // tempDir is short, because the path of a unix socket may have only some 100 octets.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cg")
+	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // t.TempDir is long
 	if err != nil {
 		t.Fatal(err)
 	}
