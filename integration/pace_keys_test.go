@@ -1,0 +1,145 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestPacePerSite paces by registrable domain: hosts of one company share a clock, others do not. Nothing leaves, so
+// the names need not exist.
+func TestPacePerSite(t *testing.T) {
+	t.Parallel()
+	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer next.Close()
+	g := startGateway(t, gatewayConfig{
+		Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\nper site\n}",
+		Site:   "mode off\negress off",
+		Around: "reverse_proxy " + next.URL,
+	})
+	for _, step := range []struct {
+		host string
+		want int
+	}{
+		{"www.example.com", http.StatusOK},
+		{"img.example.com", http.StatusTooManyRequests},
+		{"www.example.com:8080", http.StatusTooManyRequests},
+		{"example.net", http.StatusOK},
+		{"a.example.co.uk", http.StatusOK}, // co.uk is a public suffix
+		{"b.example.co.uk", http.StatusTooManyRequests},
+		{"other.co.uk", http.StatusOK},
+		{"a.github.io", http.StatusOK}, // and so is github.io
+		{"b.github.io", http.StatusOK},
+	} {
+		a := g.mustFetch("Tester/1.0", "http://"+step.host+"/")
+		if a.status != step.want {
+			t.Errorf("%s: status %d, want %d: %s", step.host, a.status, step.want, a.body)
+		}
+		if step.want == http.StatusTooManyRequests {
+			checkRefusal(t, a, 10*time.Second, 30*time.Second)
+		}
+	}
+}
+
+// TestPacePerAddress paces names by where they lead: two names of one machine share a clock.
+func TestPacePerAddress(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for per, second := range map[string]int{"per host": http.StatusNotFound, "per address": http.StatusTooManyRequests, "per host address": http.StatusTooManyRequests} {
+		g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n" + per + "\n}", Egress: "allow_private ::1/128"})
+		if a := g.mustFetch("Tester/1.0", "http://127.0.0.1:"+port+"/"); a.status != http.StatusNotFound {
+			t.Fatalf("%s: status %d: %s", per, a.status, a.body)
+		}
+		if a := g.mustFetch("Tester/1.0", "http://localhost:"+port+"/"); a.status != second {
+			t.Errorf("%s: the other name: status %d, want %d: %s", per, a.status, second, a.body)
+		}
+	}
+}
+
+// TestPaceTunnels opens tunnels that are not looked into: each takes a slot of the host.
+func TestPaceTunnels(t *testing.T) {
+	t.Parallel()
+	const delay, tunnels = time.Second, 4
+	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.Header().Set("Connection", "close")
+			_, _ = w.Write([]byte("User-agent: *\nCrawl-delay: 1\nDisallow:\n"))
+		}
+	}))
+	accepted := &acceptTimes{Listener: origin.Listener}
+	origin.Listener = accepted
+	origin.StartTLS()
+	defer origin.Close()
+	ca := filepath.Join(tempDir(t), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: origin.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, gatewayConfig{
+		Engine: "pace {\nrate off\nwait 30s\n}", Egress: "trust_ca " + ca, Site: "connect tunnel",
+	})
+	client := origin.Client()
+	config := client.Transport.(*http.Transport).TLSClientConfig
+	authority := strings.TrimPrefix(origin.URL, "https://")
+	var open sync.WaitGroup
+	for range tunnels {
+		w := g.tunnel(authority)
+		open.Go(func() {
+			conn := tls.Client(w, &tls.Config{RootCAs: config.RootCAs, ServerName: "127.0.0.1"})
+			if err := conn.HandshakeContext(t.Context()); err != nil {
+				t.Errorf("TLS through the tunnel: %v", err)
+				return
+			}
+			inner := &wire{conn, bufio.NewReader(conn)}
+			for range 2 { // what is inside is not paced: nobody sees it
+				if a, err := inner.ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
+					t.Errorf("inside the tunnel: status %d, %v", a.status, err)
+				}
+			}
+		})
+	}
+	open.Wait()
+	times := accepted.all()
+	if len(times) != tunnels+1 {
+		t.Fatalf("%d connections, want one for robots.txt and %d for tunnels", len(times), tunnels)
+	}
+	if least := shortest(times[1:], 1); least < delay {
+		t.Errorf("two tunnels were opened %v apart, want %v", least, delay)
+	}
+}
+
+// acceptTimes notes when connections came.
+type acceptTimes struct {
+	net.Listener
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (l *acceptTimes) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		l.times = append(l.times, time.Now())
+		l.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (l *acceptTimes) all() []time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]time.Time(nil), l.times...)
+}
