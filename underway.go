@@ -109,16 +109,19 @@ func (l *lane) stopped(switches *enforce.KillSwitch) (hits []hit) {
 type stoppedError struct{ order enforce.Kill }
 
 // Error says who stopped what and why.
-func (e *stoppedError) Error() string {
-	s := "stopped while under way: " + string(e.order.Scope)
-	if e.order.Value != "" {
-		s += " " + e.order.Value
+func (e *stoppedError) Error() string { return "stopped while under way: " + describeOrder(e.order) }
+
+// describeOrder is an order of the kill switch in words.
+func describeOrder(order enforce.Kill) string {
+	s := string(order.Scope)
+	if order.Value != "" {
+		s += " " + order.Value
 	}
-	if e.order.By != "" {
-		s += ", by " + e.order.By
+	if order.By != "" {
+		s += ", by " + order.By
 	}
-	if e.order.Reason != "" {
-		s += ", because: " + e.order.Reason
+	if order.Reason != "" {
+		s += ", because: " + order.Reason
 	}
 	return s
 }

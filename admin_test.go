@@ -1,0 +1,389 @@
+package crawlgate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+const rulesA = "User-agent: *\nDisallow: /private/\n"
+
+// rulesB has an escape sequence for terminals in a line that it adds.
+const rulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func originQuery(path, origin string) string {
+	return adminPrefix + path + "?" + url.Values{"origin": {origin}}.Encode()
+}
+
+// TestAdminErrors holds that each route takes what it knows and nothing else, and says what is wrong.
+func TestAdminErrors(t *testing.T) {
+	g := newRig(t, "", "")
+	for _, tt := range []struct {
+		name, method, path string
+		body               any
+		status             int
+		want               string // in the message
+	}{
+		{"unknown path", "GET", "/robots/nothing", nil, 404, "/robots/explain"},
+		{"root", "GET", "/robots/", nil, 404, "/robots/origins"},
+		{"method", "DELETE", "/robots/origins", nil, 405, "want GET, HEAD"},
+		{"method of three", "PUT", "/robots/deny", nil, 405, "want DELETE, GET, HEAD, POST"},
+		{"get purges nothing", "GET", "/robots/purge", nil, 405, "want POST"},
+
+		{"unknown parameter", "GET", "/robots/origins?page=2", nil, 400, `unknown parameter "page": want after, limit, state`},
+		{"parameter where there is none", "GET", "/robots/deny?x=1", nil, 400, "want none"},
+		{"parameter twice", "GET", "/robots/origins?limit=1&limit=2", nil, 400, "given 2 times"},
+		{"query", "GET", "/robots/origins?%zz", nil, 400, "cannot be read"},
+		{"limit 0", "GET", "/robots/origins?limit=0", nil, 400, "from 1 to 1000"},
+		{"limit text", "GET", "/robots/clocks?limit=x", nil, 400, "from 1 to 1000"},
+		{"limit too large", "GET", "/robots/origins?limit=1001", nil, 400, "from 1 to 1000"},
+		{"state", "GET", "/robots/origins?state=good", nil, 400, "want rules, absent, unreachable"},
+
+		{"origin missing", "GET", "/robots/origin", nil, 400, "origin is missing"},
+		{"origin relative", "GET", "/robots/origin?origin=example.com", nil, 400, "origin"},
+		{"origin with path", "GET", "/robots/origin?origin=https://example.com/a", nil, 400, "alone"},
+		{"origin with query", "GET", "/robots/origin?origin=https://example.com/?a", nil, 400, "alone"},
+		{"origin with user", "GET", "/robots/origin?origin=https://u@example.com/", nil, 400, "userinfo"},
+		{"origin scheme", "GET", "/robots/origin?origin=gopher://example.com", nil, 400, "origin"},
+		{"origin unknown", "GET", "/robots/origin?origin=https://example.com", nil, 404, "nothing is known"},
+
+		{"hash short", "GET", "/robots/body?sha256=abc", nil, 400, "64 hexadecimal"},
+		{"hash long", "GET", "/robots/body?sha256=" + strings.Repeat("a", 66), nil, 400, "64 hexadecimal"},
+		{"hash letters", "GET", "/robots/body?sha256=" + strings.Repeat("x", 64), nil, 400, "64 hexadecimal"},
+		{"hash unknown", "GET", "/robots/body?sha256=" + strings.Repeat("a", 64), nil, 404, "not found"},
+		{"diff of nothing", "GET", "/robots/diff?origin=https://example.com", nil, 404, "no such version"},
+		{"diff hash", "GET", "/robots/diff?origin=https://example.com&to=x", nil, 400, "64 hexadecimal"},
+
+		{"explain agent missing", "GET", "/robots/explain?url=https://example.com/", nil, 400, "agent is missing"},
+		{"explain agent", "GET", "/robots/explain?agent=a+b&url=https://example.com/", nil, 400, "no product token"},
+		{"explain url missing", "GET", "/robots/explain?agent=a", nil, 400, "url is missing"},
+		{"explain url", "GET", "/robots/explain?agent=a&url=/x", nil, 400, "url"},
+		{"explain url broken", "GET", "/robots/explain?agent=a&url=http://%25zz%20/", nil, 400, "url"},
+		{"explain site", "GET", "/robots/explain?agent=a&url=https://example.com/&site=:9", nil, 400, "has no gateway: there is unix/"},
+
+		{"no body", "POST", "/robots/purge", nil, 400, "the body is empty"},
+		{"no JSON", "POST", "/robots/purge", "origin=x", 400, "the body is not what is wanted"},
+		{"array", "POST", "/robots/purge", "[]", 400, "cannot unmarshal array"},
+		{"wrong type", "POST", "/robots/refresh", `{"origin":1}`, 400, "cannot unmarshal number"},
+		{"unknown field", "POST", "/robots/purge", `{"origin":"https://example.com","all":true}`, 400, `unknown field "all"`},
+		{"trailing text", "POST", "/robots/purge", `{"origin":"https://example.com"}x`, 400, "behind the JSON object"},
+		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "behind the JSON object"},
+		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", maxAdminBody) + `"}`, 400, "more than 65536 octets"},
+		{"purge a page", "POST", "/robots/purge", `{"origin":"https://example.com/a"}`, 400, "alone"},
+
+		{"order scope", "POST", "/robots/deny", `{"scope":"planet"}`, 400, "not one of all, host, agent"},
+		{"order without scope", "POST", "/robots/deny", `{}`, 400, "not one of all, host, agent"},
+		{"order host", "POST", "/robots/deny", `{"scope":"host","value":"https://example.com"}`, 400, "host"},
+		{"order all with value", "POST", "/robots/deny", `{"scope":"all","value":"x"}`, 400, "takes no value"},
+		{"order reason", "POST", "/robots/deny", `{"scope":"all","reason":"a\nb"}`, 400, "lines of up to"},
+		{"order dated", "POST", "/robots/deny", `{"scope":"all","at":"2020-01-01T00:00:00Z"}`, 400, `unknown field "at"`},
+		{"lift nothing", "DELETE", "/robots/deny?scope=all", nil, 404, "no such order"},
+		{"lift scope", "DELETE", "/robots/deny?value=x", nil, 400, "not one of all, host, agent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := g.admin(tt.method, tt.path, tt.body)
+			var fault struct {
+				Error string `json:"error"`
+			}
+			if err := json.Unmarshal(a.body, &fault); err != nil {
+				t.Fatalf("%v: %s", err, a.body)
+			}
+			if a.status != tt.status || !strings.Contains(fault.Error, tt.want) {
+				t.Errorf("got %d %q, want %d with %q", a.status, fault.Error, tt.status, tt.want)
+			}
+			if allow := a.header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
+				t.Errorf("Allow is %q", allow)
+			}
+		})
+	}
+	if list := ask[orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
+		t.Errorf("an order that was refused is in force: %v", list)
+	}
+}
+
+func TestAdminWithoutGateway(t *testing.T) {
+	g := newRig(t, "", "")
+	g.stop()
+	if a := engines.inForce(); a != nil {
+		t.Fatal("a configuration that was stopped is in force")
+	}
+	// The endpoint is gone with the configuration, so ask the handler itself.
+	err := adminHandler(adminRoutes["origins"])(nil, &http.Request{Method: http.MethodGet})
+	if err == nil || !strings.Contains(err.Error(), "no gateway runs") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAdminOrigins(t *testing.T) {
+	g := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	states := map[string]string{}
+	var all []string
+	for i, b := range []testorigin.Behaviour{
+		testorigin.OK(rulesA), testorigin.Status(503), testorigin.Status(404), testorigin.OK(rulesB), testorigin.CloseAtOnce(),
+	} {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetRobots(b)
+		g.visit(s.URL("/page"), "alpha")
+		o := s.Origin().String()
+		states[o] = []string{"rules", "unreachable", "absent", "rules", "unreachable"}[i]
+		all = append(all, o)
+	}
+	slices.Sort(all)
+	for _, tt := range []struct {
+		limit int
+		state string
+	}{{0, ""}, {1, ""}, {2, ""}, {5, ""}, {1, "rules"}, {1, "unreachable"}, {100, "absent"}} {
+		t.Run(fmt.Sprint(tt.limit, tt.state), func(t *testing.T) {
+			var got, want []string
+			for _, o := range all {
+				if tt.state == "" || states[o] == tt.state {
+					want = append(want, o)
+				}
+			}
+			query := url.Values{}
+			if tt.limit > 0 {
+				query.Set("limit", fmt.Sprint(tt.limit))
+			}
+			if tt.state != "" {
+				query.Set("state", tt.state)
+			}
+			for pages := 0; ; pages++ {
+				page := ask[originList](g, "GET", "/robots/origins?"+query.Encode(), nil)
+				for _, o := range page.Origins {
+					got = append(got, o.Origin)
+					if o.State != states[o.Origin] {
+						t.Errorf("%s is %s, want %s", o.Origin, o.State, states[o.Origin])
+					}
+				}
+				if page.Next == "" {
+					break
+				}
+				if query.Set("after", page.Next); pages > len(all)+1 {
+					t.Fatal("the pages have no end")
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestAdminOrigin follows one origin through its life: two texts, a failure, a purge.
+func TestAdminOrigin(t *testing.T) {
+	g := newRig(t, "", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	o := s.Origin().String()
+	s.SetRobots(testorigin.OK(rulesA))
+	g.visit(s.URL("/page"), "alpha")
+
+	first := ask[originDetail](g, "GET", originQuery("origin", o), nil)
+	if r := first.Record; r.Origin != o || r.State != "rules" || r.Status != 200 || r.SHA256 != hashOf(rulesA) || r.RobotsURL != o+"/robots.txt" {
+		t.Errorf("record: %+v", r)
+	}
+	if v := first.View; v.Access != "rules" || v.SHA256 != hashOf(rulesA) || time.Until(v.FreshUntil) < 23*time.Hour {
+		t.Errorf("view: %+v", v)
+	}
+	if h := first.History; len(h) != 1 || h[0].SHA256 != hashOf(rulesA) || h[0].Size != len(rulesA) {
+		t.Errorf("history: %+v", h)
+	}
+	if a := g.admin("GET", originQuery("diff", o), nil); a.status != 404 || !strings.Contains(string(a.body), "no earlier text") {
+		t.Errorf("diff of one version: %d %s", a.status, a.body)
+	}
+
+	s.SetRobots(testorigin.OK(rulesB))
+	second := ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	if len(second.History) != 2 || second.Record.SHA256 != hashOf(rulesB) {
+		t.Errorf("after a refresh: %+v", second)
+	}
+	checkDiff(t, g, o)
+
+	body := g.admin("GET", "/robots/body?sha256="+hashOf(rulesB), nil)
+	if string(body.body) != rulesB || body.header.Get("Content-Type") != plainText || body.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("body: %+v", body)
+	}
+
+	s.SetRobots(testorigin.Status(503))
+	third := ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	// A record inside its TTL is not degraded by a failure.
+	if r := third.Record; r.State != "rules" || r.LastFailure == nil || r.LastFailure.Status != 503 || r.Attempts != 1 || r.UnreachableSince.IsZero() {
+		t.Errorf("after a failure: %+v", r)
+	}
+
+	if p := ask[purged](g, "POST", "/robots/purge", originRequest{o + "/robots.txt"}); p != (purged{o, true}) {
+		t.Errorf("purge: %+v", p)
+	}
+	if a := g.admin("GET", originQuery("origin", o), nil); a.status != 404 {
+		t.Errorf("after the purge: %d %s", a.status, a.body)
+	}
+	if p := ask[purged](g, "POST", "/robots/purge", originRequest{o}); p.Known {
+		t.Error("a second purge knew it still")
+	}
+	for _, x := range s.RobotsExchanges() {
+		if x.Header.Get("User-Agent") == "" {
+			t.Error("robots.txt was asked for without User-Agent")
+		}
+	}
+}
+
+func checkDiff(t *testing.T, g *rig, o string) {
+	t.Helper()
+	want := []diffHunk{{1, 2, 1, 4, []string{
+		" User-agent: *", " Disallow: /private/", "+Disallow: /new/", `+# \x1b[2J\xff`,
+	}}}
+	d := ask[textDiff](g, "GET", originQuery("diff", o), nil)
+	if d.From.SHA256 != hashOf(rulesA) || d.To.SHA256 != hashOf(rulesB) || !reflect.DeepEqual(d.Hunks, want) {
+		t.Errorf("diff: %+v", d)
+	}
+	backwards := ask[textDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesB)+"&to="+hashOf(rulesA), nil)
+	if backwards.From.SHA256 != hashOf(rulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
+		t.Errorf("backwards: %+v", backwards)
+	}
+	same := ask[textDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesA)+"&to="+hashOf(rulesA), nil)
+	if same.Hunks == nil || len(same.Hunks) != 0 {
+		t.Errorf("a text differs from itself: %+v", same)
+	}
+	if a := g.admin("GET", originQuery("diff", o)+"&from="+strings.Repeat("a", 64), nil); a.status != 404 {
+		t.Errorf("from another site: %d %s", a.status, a.body)
+	}
+}
+
+// TestAdminExplain holds that a question gets the answer that a crawler gets, in the form that the log has it.
+func TestAdminExplain(t *testing.T) {
+	g := newRig(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK("User-agent: alpha\nDisallow: /private/\nCrawl-delay: 2\n\nUser-agent: *\nDisallow: /\n"))
+	explain := func(agent, page string) explanation {
+		t.Helper()
+		return ask[explanation](g, "GET", "/robots/explain?"+url.Values{"agent": {agent}, "url": {page}}.Encode(), nil)
+	}
+	if e := explain("alpha", s.URL("/page")); e.Refusal != nil || e.Robots.Reason != enforce.ReasonNoRule ||
+		e.Robots.Group != "alpha" || e.Robots.CrawlDelay != 2 || e.Robots.Agent != "Alpha" || e.Site == "" {
+		t.Errorf("allowed: %+v", e)
+	}
+	if n := len(s.RobotsExchanges()); n != 1 {
+		t.Errorf("robots.txt was fetched %d times, want once", n)
+	}
+	// Beta's password is asked of its crawler, not of who asks about it.
+	if e := explain("Beta", s.URL("/page")); e.Refusal == nil || e.Robots.Reason != enforce.ReasonDisallowed || e.Robots.Group != "*" {
+		t.Errorf("by *: %+v", e)
+	}
+	if e := explain("Alpha", "https://denied.example/"); e.Robots.Reason != enforce.ReasonOperatorDeny {
+		t.Errorf("operator: %+v", e)
+	}
+	if a := g.admin("GET", "/robots/explain?agent=gamma&url=https://example.com/", nil); a.status != 400 || !strings.Contains(string(a.body), "there is Alpha, Beta") {
+		t.Errorf("unknown agent: %d %s", a.status, a.body)
+	}
+
+	e := explain("Alpha", s.URL("/private/x?q=1"))
+	if e.Refusal == nil || e.Refusal.Status != 403 || e.Refusal.URL != s.URL("/private/x?q=1") || e.URL != e.Refusal.URL {
+		t.Fatalf("refused: %+v", e)
+	}
+	if got := g.visit(s.URL("/private/x?q=1"), "Alpha/1.0"); got != 403 {
+		t.Fatalf("the crawler got %d", got)
+	}
+	var told map[string]any
+	text, err := json.Marshal(e.Robots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &told); err != nil {
+		t.Fatal(err)
+	}
+	logged := g.lines(1)[0]
+	for _, field := range []string{"user_agent", "identified_by", "age_s"} { // no request, no sender
+		delete(logged, field)
+		delete(told, field)
+	}
+	if !reflect.DeepEqual(logged, told) {
+		t.Errorf("told %v\nlogged %v", told, logged)
+	}
+}
+
+// TestAdminExplainSite asks one of two gateways.
+func TestAdminExplainSite(t *testing.T) {
+	g := newRig(t, "deny one.example\n}\n}\nhttp://:81 {\nbind unix/%DIR%/second.sock\nrobots {\ndeny two.example", "")
+	handlers := engines.inForce().sites.all()
+	if len(handlers) != 2 {
+		t.Fatalf("%d gateways", len(handlers))
+	}
+	a := g.admin("GET", "/robots/explain?agent=x&url=https://one.example/", nil)
+	if a.status != 400 || !strings.Contains(string(a.body), "there are 2 gateways") {
+		t.Errorf("without a site: %d %s", a.status, a.body)
+	}
+	denied := 0
+	for _, h := range handlers {
+		for _, name := range []string{h.name(), h.server.Name()} {
+			query := url.Values{"agent": {"x"}, "url": {"https://one.example/"}, "site": {name}}
+			e := ask[explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
+			if e.Robots.Reason == enforce.ReasonOperatorDeny {
+				denied++
+			}
+			if e.Site != h.name() {
+				t.Errorf("site %s answers for %s", e.Site, name)
+			}
+		}
+	}
+	if denied != 2 {
+		t.Errorf("denied %d times of 4, want by one of the two gateways", denied)
+	}
+}
+
+func TestAdminClocks(t *testing.T) {
+	g := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	var keys []string
+	for range 3 {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetPages(testorigin.Respond(testorigin.Response{Status: 429, Header: http.Header{"Retry-After": {"1000"}}}))
+		g.visit(s.URL("/page"), "alpha")
+		keys = append(keys, s.Origin().Host)
+	}
+	slices.Sort(keys)
+	info := ask[clocksInfo](g, "GET", "/robots/clocks", nil)
+	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Blocks) != 3 {
+		t.Errorf("got %+v", info)
+	}
+	var got []string
+	for after := ""; ; {
+		page := ask[clocksInfo](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
+		for _, b := range page.Blocks {
+			got = append(got, b.Key)
+			if b.LeftSeconds < 900 || b.LeftSeconds > 1000 {
+				t.Errorf("%+v", b)
+			}
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, keys) {
+		t.Errorf("got %v, want %v", got, keys)
+	}
+	if one := ask[clocksInfo](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Blocks) != 1 || one.Blocks[0].Key != keys[1] {
+		t.Errorf("by key: %+v", one)
+	}
+	// Who asks why is told that the host is blocked.
+	s := server.Sites()[0]
+	e := ask[explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
+	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {
+		t.Errorf("explain: blocked until %v", e.BlockedUntil)
+	}
+}

@@ -1,0 +1,120 @@
+package crawlgate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "robots",
+		Usage: "<command>",
+		Short: "Checks URLs against robots.txt, and asks and orders a running gateway",
+		Long: `Checks URLs against robots.txt, lints robots.txt files, and asks and orders a running gateway by its admin endpoint.
+
+Text of sites is escaped wherever it is shown. Errors go to the standard error stream.`,
+		CobraFunc: robotsCommand,
+	})
+}
+
+// The exit statuses of all commands.
+const (
+	exitOK    = 0 // all is allowed, nothing to warn of, done
+	exitNo    = 1 // something is disallowed, there are warnings
+	exitError = 2 // it could not be found out or done
+)
+
+// robotsCommand puts the commands below cmd, which is `robots`.
+func robotsCommand(cmd *cobra.Command) {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fail(cmd, err) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fail(cmd, fmt.Errorf("unknown command %q: see --help", args[0]))
+		}
+		return cmd.Help()
+	}
+	for _, c := range []command{
+		new(checkCommand), new(lintCommand), new(originsCommand), new(showCommand), new(purgeCommand), new(refreshCommand),
+		new(denyCommand), new(undenyCommand), new(clocksCommand),
+	} {
+		cmd.AddCommand(build(c))
+	}
+}
+
+// command is one of them; its fields are its flags.
+type command interface {
+	// usage is what cobra shows of it. The first word of Use is its name.
+	usage() cobra.Command
+	flags(f *pflag.FlagSet)
+	// run does it, and gives the exit status; an error is printed, and is exitError.
+	run(ctx context.Context, s streams, args []string) (status int, err error)
+}
+
+// streams are where a command reads and writes.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// complain prints an error that does not end the command.
+func (s streams) complain(format string, args ...any) {
+	fmt.Fprintln(s.err, visible(fmt.Sprintf(format, args...)))
+}
+
+// build makes a cobra command. An interrupt ends the process at once, as it does for any program that says nothing else:
+// no command holds anything that would have to be given back.
+func build(c command) *cobra.Command {
+	cmd := c.usage()
+	cmd.SilenceErrors, cmd.SilenceUsage, cmd.DisableFlagsInUseLine = true, true, true
+	c.flags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+		status, err := c.run(cmd.Context(), s, args)
+		if err != nil {
+			return fail(cmd, err)
+		}
+		return exit(status)
+	}
+	return &cmd
+}
+
+// fail prints an error and gives it its exit status. Lines of a message stay lines; all else is made visible.
+func fail(cmd *cobra.Command, err error) error {
+	for i, line := range strings.Split(err.Error(), "\n") {
+		if i == 0 {
+			line = cmd.CommandPath() + ": " + line
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), visible(line))
+	}
+	return exit(exitError)
+}
+
+// exitStatus is the end of a command that is not exitOK. All that is to be said has been printed.
+type exitStatus struct {
+	code int
+	// caddy is the error by which Caddy's main function knows the status. It has no other way to be told, and an error
+	// of its own only above 1, which is what it takes every other error for.
+	caddy error
+}
+
+func exit(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	status := func(caddycmd.Flags) (int, error) { return code, nil }
+	return &exitStatus{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
+}
+
+// Error implements error.
+func (e *exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// Unwrap returns what Caddy looks for.
+func (e *exitStatus) Unwrap() error { return e.caddy }

@@ -1,0 +1,209 @@
+package crawlgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/robotstxt/query"
+)
+
+// checkCommand says what may be crawled.
+type checkCommand struct {
+	robots       string
+	agent        string
+	gateway      string
+	site         string
+	allowPrivate []string
+	json         bool
+	jsonl        bool
+}
+
+func (*checkCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "check [--robots FILE | --gateway ADDRESS] --agent TOKEN[,TOKEN...] URL... | check --jsonl [FILE]",
+		Short: "Says whether URLs may be crawled, and by which line",
+		Long: `Says for each URL whether the agent may crawl it, and by which rule, line and group of which robots.txt.
+
+Without --robots and --gateway the robots.txt of each site is fetched, once, and what the fetch came to decides as it
+does in a gateway: a site that cannot be reached may not be crawled.
+
+Exit status: 0 all are allowed, 1 some are disallowed, 2 something could not be decided.
+
+With --jsonl it answers questions, one JSON object a line, from the file or from standard input:
+  {"id":1,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
+  {"id":2,"robots_file":"path","agents":["A","B"],"url":"/path"}
+with, in the same order, a line for each:
+  {"id":1,"allowed":true,"rule":"/path","line":12,"group":"A"}
+  {"id":2,"error":"..."}
+Exit status: 0, or 2 at the end if a line was answered with an error.`,
+		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
+  crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
+  crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/`,
+	}
+}
+
+func (c *checkCommand) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input")
+	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway the name of an agent")
+	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
+	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
+	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
+	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
+	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
+}
+
+func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	if c.jsonl {
+		return c.answer(ctx, s, args)
+	}
+	switch {
+	case len(args) == 0:
+		return exitError, errors.New("no URL is given")
+	case c.agent == "":
+		return exitError, errors.New("no --agent is given")
+	case c.robots != "" && (c.gateway != "" || len(c.allowPrivate) > 0), c.gateway != "" && len(c.allowPrivate) > 0:
+		return exitError, errors.New("--robots, --gateway and --allow-private exclude each other")
+	case c.site != "" && c.gateway == "":
+		return exitError, errors.New("--site goes with --gateway")
+	}
+	decide, err := c.judge(s)
+	if err != nil {
+		return exitError, err
+	}
+	return c.report(ctx, s, args, decide)
+}
+
+// answer is --jsonl.
+func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (int, error) {
+	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
+		return exitError, errors.New("--jsonl takes no other flag: each line says what it needs")
+	}
+	in := s.in
+	switch {
+	case len(args) > 1:
+		return exitError, errors.New("--jsonl takes one file")
+	case len(args) == 1 && args[0] != "-":
+		f, err := os.Open(args[0])
+		if err != nil {
+			return exitError, fmt.Errorf("reading questions: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	failed, err := query.Run(ctx, in, s.out, query.Options{})
+	if err != nil || failed {
+		return exitError, err
+	}
+	return exitOK, nil
+}
+
+// judge decides about one URL.
+type judge func(ctx context.Context, rawURL string) (judgement, error)
+
+// judgement is the record of a decision, with what the record does not say.
+type judgement struct {
+	enforce.Record
+	// fetched says what the fetch of robots.txt came to, where it came to nothing.
+	fetched string
+}
+
+// judge returns who decides.
+func (c *checkCommand) judge(s streams) (judge, error) {
+	if c.gateway != "" {
+		return c.askGateway()
+	}
+	if c.robots == "" {
+		l, err := newLive(c.allowPrivate, agentToken(c.agent))
+		if err != nil {
+			return nil, err
+		}
+		return judgeBy(l, c.agent)
+	}
+	text, err := readRobots(c.robots, s.in)
+	if err != nil {
+		return nil, err
+	}
+	return judgeBy(fileRules(text), c.agent)
+}
+
+// askGateway has a gateway decide.
+func (c *checkCommand) askGateway() (judge, error) {
+	if strings.Contains(c.agent, ",") {
+		return nil, errors.New("with --gateway, --agent is one name: the gateway knows its tokens")
+	}
+	client, err := newAdminClient(c.gateway)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, rawURL string) (judgement, error) {
+		q := url.Values{"agent": {c.agent}, "url": {rawURL}}
+		if c.site != "" {
+			q.Set("site", c.site)
+		}
+		var e explanation
+		err := client.call(ctx, http.MethodGet, "explain", q, nil, &e)
+		return judgement{Record: e.Robots}, err
+	}, nil
+}
+
+// report prints what was decided and sums it up in an exit status. What cannot be decided does not keep the rest from
+// being.
+func (c *checkCommand) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
+	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
+	var notes []string
+	for _, u := range urls {
+		j, err := decide(ctx, u)
+		if err != nil {
+			s.complain("%s: %v", u, err)
+			status = exitError
+			continue
+		}
+		status = max(status, statusOf(j.Record))
+		if c.json {
+			if err := printJSON(s.out, j.Record); err != nil {
+				return exitError, err
+			}
+			continue
+		}
+		t.row(verdictOf(j.Record), string(j.Reason), number(j.Line), j.Rule, j.Group, stateAndCause(j.State, j.Cause), u)
+		if j.fetched != "" && !slices.Contains(notes, j.fetched) {
+			notes = append(notes, j.fetched)
+		}
+	}
+	if c.json || len(t.rows) == 1 {
+		return status, nil
+	}
+	for _, note := range notes {
+		t.note(note)
+	}
+	return status, t.print(s.out)
+}
+
+// statusOf is the exit status that a decision stands for.
+func statusOf(r enforce.Record) int {
+	switch {
+	case r.Decision == enforce.Allow.String():
+		return exitOK
+	case r.Reason.Failure():
+		return exitError
+	default:
+		return exitNo
+	}
+}
+
+func verdictOf(r enforce.Record) string {
+	if r.WouldDeny {
+		return r.Decision + " (would deny)"
+	}
+	return r.Decision
+}

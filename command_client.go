@@ -1,0 +1,160 @@
+package crawlgate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/pflag"
+)
+
+// adminClient asks the admin API of a running gateway.
+type adminClient struct {
+	base   string
+	origin string // of the same name's header field; empty over a unix socket
+	http   http.Client
+}
+
+const (
+	adminDialTimeout = 10 * time.Second
+	// adminTimeout bounds the wait for an answer, for which robots.txt may have to be fetched.
+	adminTimeout = 5 * time.Minute
+	// maxAdminAnswer bounds what is read of one: a page of 1,000 origins has about a mebibyte, a difference of two texts
+	// a few.
+	maxAdminAnswer = 64 << 20
+)
+
+// newAdminClient takes an address as Caddy writes it (localhost:2019, unix//run/caddy.sock) or a URL.
+func newAdminClient(address string) (*adminClient, error) {
+	dialer := &net.Dialer{Timeout: adminDialTimeout}
+	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: adminTimeout, DisableKeepAlives: true}
+	c := &adminClient{http: http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("address %q: want scheme, host and port alone, such as http://localhost:2019", address)
+		}
+		c.base = u.Scheme + "://" + u.Host
+		c.origin = c.base
+		return c, nil
+	}
+	n, err := caddy.ParseNetworkAddress(address)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("address %q: %w", address, err)
+	case n.IsUnixNetwork():
+		path, _, _ := strings.Cut(n.Host, "|") // permissions for the file
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
+		c.base = "http://127.0.0.1" // a name that Caddy takes on every socket
+		return c, nil
+	case n.Network != "tcp" || n.PortRangeSize() != 1 || n.StartPort == 0:
+		return nil, fmt.Errorf("address %q: want host:port or unix//path", address)
+	}
+	c.base = "http://" + n.JoinHostPort(0)
+	c.origin = c.base
+	return c, nil
+}
+
+// call sends a request to a path below adminPrefix, with a body if there is one, and reads the answer into v.
+func (c *adminClient) call(ctx context.Context, method, path string, query url.Values, body, v any) error {
+	data, err := c.raw(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	return decode(data, v)
+}
+
+func decode(data []byte, v any) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("reading the answer of the gateway: %w", err)
+	}
+	return nil
+}
+
+// raw is call for the answer as it came.
+func (c *adminClient) raw(ctx context.Context, method, path string, query url.Values, body any) ([]byte, error) {
+	var payload io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("asking the gateway: %w", err)
+		}
+		payload = bytes.NewReader(text)
+	}
+	target := c.base + adminPrefix + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, payload)
+	if err != nil {
+		return nil, fmt.Errorf("asking the gateway: %w", err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.origin != "" {
+		r.Header.Set("Origin", c.origin)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("asking the gateway: %w", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the answer of the gateway: %w", err)
+	case len(data) > maxAdminAnswer:
+		return nil, fmt.Errorf("the answer of the gateway has more than %d octets", maxAdminAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return nil, refusedBy(resp.StatusCode, data)
+	}
+	return data, nil
+}
+
+// refusedBy reads what the gateway says against a request.
+func refusedBy(status int, data []byte) error {
+	var fault struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(data, &fault); err == nil && fault.Error != "" {
+		return errors.New(fault.Error)
+	}
+	if status == http.StatusNotFound {
+		return errors.New("there is no gateway at this address: it answers 404 for its admin API")
+	}
+	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
+}
+
+// remote are the flags of the commands that ask a running gateway.
+type remote struct {
+	address string
+	json    bool
+}
+
+func (r *remote) flags(f *pflag.FlagSet) {
+	f.StringVar(&r.address, "address", caddy.DefaultAdminListen, "admin endpoint of the gateway: host:port, unix//path or a URL")
+	f.BoolVar(&r.json, "json", false, "print what the gateway answers, as JSON")
+}
+
+// originArgument makes the URL of a site of what was written for it: https is taken where no scheme is given.
+func originArgument(s string) string {
+	if strings.Contains(s, "://") {
+		return s
+	}
+	return "https://" + s
+}

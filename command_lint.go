@@ -1,0 +1,96 @@
+package crawlgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// lintCommand says what is wrong with a robots.txt.
+type lintCommand struct {
+	allowPrivate []string
+	json         bool
+}
+
+func (*lintCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "lint [--json] FILE|URL",
+		Short: "Says which lines of a robots.txt are ignored, repaired or surprising",
+		Long: `Says which lines of a robots.txt are ignored or repaired, or do something else than their author may think, each as
+  FILE:LINE: CODE: MESSAGE
+
+It takes a file, - for standard input, or the URL of a site, whose robots.txt is fetched.
+
+Exit status: 0 there is nothing to say, 1 there are warnings, 2 it could not be read.`,
+		Example: "  crawlgate robots lint robots.txt\n  crawlgate robots lint https://example.com/robots.txt",
+	}
+}
+
+func (c *lintCommand) flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
+	f.BoolVar(&c.json, "json", false, "print each warning as a JSON object, one a line")
+}
+
+// warning is the JSON form of one.
+type warning struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	if len(args) != 1 {
+		return exitError, errors.New("want one file or URL")
+	}
+	text, err := c.read(ctx, s, args[0])
+	if err != nil {
+		return exitError, err
+	}
+	status := exitOK
+	for _, w := range robotstxt.Lint(text) {
+		status = exitNo
+		line := visible(fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message)) + "\n"
+		if c.json {
+			err = printJSON(s.out, warning{args[0], w.Line, w.Code, w.Message})
+		} else {
+			err = printRaw(s.out, []byte(line))
+		}
+		if err != nil {
+			return exitError, err
+		}
+	}
+	return status, nil
+}
+
+func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte, error) {
+	if !strings.Contains(name, "://") {
+		if len(c.allowPrivate) > 0 {
+			return nil, errors.New("--allow-private goes with a URL")
+		}
+		return readRobots(name, s.in)
+	}
+	o, err := readOrigin(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLive(c.allowPrivate, defaultUserAgent)
+	if err != nil {
+		return nil, err
+	}
+	entry, source, err := l.Lookup(ctx, o, "")
+	if err != nil || source == robotscache.SourceNone {
+		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
+	}
+	if came := l.came(o); came != "" {
+		return nil, errors.New(came)
+	}
+	return entry.Record().Body, nil
+}

@@ -1,0 +1,295 @@
+package crawlgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// originsCommand lists what is known.
+type originsCommand struct {
+	remote
+	state string
+	after string
+	limit int
+}
+
+func (*originsCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "origins [--state rules|absent|unreachable] [--after ORIGIN] [--limit N]",
+		Short: "Lists the origins whose robots.txt a gateway knows",
+		Long:  "Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.",
+	}
+}
+
+func (c *originsCommand) flags(f *pflag.FlagSet) {
+	c.remote.flags(f)
+	f.StringVar(&c.state, "state", "", "only those in this state: rules, absent or unreachable")
+	f.StringVar(&c.after, "after", "", "begin behind this origin")
+	f.IntVar(&c.limit, "limit", 0, "end after so many, 0 for no end")
+}
+
+func (c *originsCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	if len(args) > 0 || c.limit < 0 {
+		return exitError, errors.New("it takes no argument, and no limit below 0")
+	}
+	client, err := newAdminClient(c.address)
+	if err != nil {
+		return exitError, err
+	}
+	left, headings := c.limit, true
+	for {
+		page, err := c.page(ctx, client, left)
+		if err != nil {
+			return exitError, err
+		}
+		if err := c.print(s.out, page, headings); err != nil {
+			return exitError, err
+		}
+		headings = headings && len(page.Origins) == 0
+		left -= len(page.Origins)
+		if c.after = page.Next; c.after == "" || c.limit > 0 && left == 0 {
+			return exitOK, nil
+		}
+	}
+}
+
+func (c *originsCommand) page(ctx context.Context, client *adminClient, left int) (page originList, err error) {
+	size := maxPage
+	if c.limit > 0 {
+		size = min(size, left)
+	}
+	q := url.Values{"limit": {strconv.Itoa(size)}}
+	if c.after != "" {
+		q.Set("after", c.after)
+	}
+	if c.state != "" {
+		q.Set("state", c.state)
+	}
+	return page, client.call(ctx, http.MethodGet, "origins", q, nil, &page)
+}
+
+// print writes a page. Pages have columns of their own width.
+func (c *originsCommand) print(w io.Writer, page originList, headings bool) error {
+	t := new(table)
+	if headings && len(page.Origins) > 0 {
+		t = newTable("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL")
+	}
+	for _, o := range page.Origins {
+		if c.json {
+			if err := printJSON(w, o); err != nil {
+				return err
+			}
+			continue
+		}
+		t.origin(o)
+	}
+	if c.json {
+		return nil
+	}
+	return t.print(w)
+}
+
+// origin is a row of the list.
+func (t *table) origin(o originInfo) {
+	t.row(o.Origin, stateAndCause(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil))
+}
+
+// showCommand shows one origin.
+type showCommand struct {
+	remote
+	diff bool
+}
+
+func (*showCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "show [--diff] ORIGIN",
+		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
+		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
+the newest version first. With --diff it shows what changed from the version before the last one to the last.
+
+An origin without a scheme is taken for https.`,
+		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
+	}
+}
+
+func (c *showCommand) flags(f *pflag.FlagSet) {
+	c.remote.flags(f)
+	f.BoolVar(&c.diff, "diff", false, "show the lines that changed between the last two versions")
+}
+
+func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	if len(args) != 1 {
+		return exitError, errors.New("want one origin")
+	}
+	client, err := newAdminClient(c.address)
+	if err != nil {
+		return exitError, err
+	}
+	path := "origin"
+	if c.diff {
+		path = "diff"
+	}
+	data, err := client.raw(ctx, http.MethodGet, path, url.Values{"origin": {originArgument(args[0])}}, nil)
+	switch {
+	case err != nil:
+		return exitError, err
+	case c.json:
+		return exitOK, printRaw(s.out, data)
+	case c.diff:
+		return exitOK, printDiff(s.out, data)
+	}
+	return exitOK, printOrigin(s.out, data)
+}
+
+func printOrigin(w io.Writer, data []byte) error {
+	var d originDetail
+	if err := decode(data, &d); err != nil {
+		return err
+	}
+	t, r := newTable(), d.Record
+	t.fact("origin", r.Origin)
+	t.fact("robots.txt", r.RobotsURL)
+	t.fact("state", stateAndCause(r.State, r.Cause))
+	t.fact("access", d.View.Access)
+	t.fact("status", number(r.Status))
+	t.fact("detail", r.Detail)
+	t.fact("by way of", strings.Join(r.Hops, ", "))
+	t.fact("sha256", r.SHA256)
+	if r.Truncated {
+		t.fact("truncated", "the file goes on")
+	}
+	t.fact("fetched", moment(r.FetchedAt))
+	t.fact("fresh until", moment(r.FreshUntil))
+	t.fact("unreachable since", moment(r.UnreachableSince))
+	t.fact("attempts", number(r.Attempts))
+	if f := r.LastFailure; f != nil {
+		t.fact("last failure", strings.TrimSpace(moment(f.At)+" "+f.Cause+" "+number(f.Status)+" "+f.Detail))
+	}
+	t.fact("next attempt", moment(r.NextAttempt))
+	if g := r.LastGood; g != nil {
+		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256)
+	}
+	if err := t.print(w); err != nil || len(d.History) == 0 {
+		return err
+	}
+	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
+	for _, v := range d.History {
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), stateAndCause(v.State, v.Cause), number(v.Status), number(v.Size), v.SHA256)
+	}
+	if err := printRaw(w, []byte("\n")); err != nil {
+		return err
+	}
+	return h.print(w)
+}
+
+// printDiff writes a unified diff.
+func printDiff(w io.Writer, data []byte) error {
+	var d textDiff
+	if err := decode(data, &d); err != nil {
+		return err
+	}
+	t := newTable()
+	t.note(fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256))
+	t.note(fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256))
+	for _, h := range d.Hunks {
+		t.note(fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.FromLine, h.FromCount, h.ToLine, h.ToCount))
+		for _, line := range h.Lines {
+			t.note(line)
+		}
+	}
+	return t.print(w)
+}
+
+// purgeCommand forgets origins.
+type purgeCommand struct{ remote }
+
+func (*purgeCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "purge ORIGIN...",
+		Short: "Forgets what a gateway knows of origins",
+		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt anew.
+
+An origin without a scheme is taken for https.`,
+	}
+}
+
+func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	return c.each(ctx, s, args, "purge", func(data []byte) error {
+		var p purged
+		if err := decode(data, &p); err != nil {
+			return err
+		}
+		what := "purged"
+		if !p.Known {
+			what = "was not known"
+		}
+		t := newTable()
+		t.note(p.Origin + " " + what)
+		return t.print(s.out)
+	})
+}
+
+// each has something done for each origin. What fails for one does not keep it from being done for the others.
+func (r *remote) each(ctx context.Context, s streams, args []string, path string, show func(data []byte) error) (int, error) {
+	if len(args) == 0 {
+		return exitError, errors.New("no origin is given")
+	}
+	client, err := newAdminClient(r.address)
+	if err != nil {
+		return exitError, err
+	}
+	if r.json {
+		show = func(data []byte) error { return printRaw(s.out, data) }
+	}
+	status := exitOK
+	for _, arg := range args {
+		data, err := client.raw(ctx, http.MethodPost, path, nil, originRequest{originArgument(arg)})
+		if err != nil {
+			s.complain("%s: %v", arg, err)
+			status = exitError
+			continue
+		}
+		if err := show(data); err != nil {
+			return exitError, err
+		}
+	}
+	return status, nil
+}
+
+// refreshCommand fetches the robots.txt of origins.
+type refreshCommand struct{ remote }
+
+func (*refreshCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "refresh ORIGIN...",
+		Short: "Has a gateway fetch the robots.txt of origins, however fresh it is",
+		Long: `Has the gateway fetch the robots.txt of each origin, however fresh what it knows is, and shows what it knows then.
+
+An origin without a scheme is taken for https.`,
+	}
+}
+
+func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	return c.each(ctx, s, args, "refresh", func(data []byte) error {
+		var d originDetail
+		if err := decode(data, &d); err != nil {
+			return err
+		}
+		t, r := newTable(), d.Record
+		line := r.Origin + " " + stateAndCause(r.State, r.Cause)
+		if f := r.LastFailure; f != nil {
+			line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
+		}
+		t.note(line)
+		return t.print(s.out)
+	})
+}
