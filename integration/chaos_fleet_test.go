@@ -1,0 +1,234 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// fleetPages is how many pages the clients ask for at each site: /p0 and so on.
+const fleetPages = 8
+
+// fleet is a number of sites that change between all misbehaviours while clients crawl them through a gateway.
+type fleet struct {
+	server *testorigin.Server
+	sites  []*testorigin.Site
+	http   []testorigin.Behaviour
+	https  []testorigin.Behaviour
+	texts  map[string]string // the SHA-256 of each text to its octets
+	lastID atomic.Int64
+
+	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so that a
+	// site which goes down and comes up meanwhile would find its own port taken.
+	forking sync.Mutex
+}
+
+// visit is one request of a client and what became of it.
+type visit struct {
+	id       int64
+	site     int
+	page     string
+	from, to time.Time // before the first octet was sent, and after the last one was read
+	status   int       // 0: no answer
+	pending  bool      // the refusal was for want of time
+}
+
+// newFleet starts n sites, of which every fifth speaks https.
+func newFleet(t *testing.T, n int) *fleet {
+	t.Helper()
+	f := &fleet{
+		server: testorigin.Start(t, testorigin.Config{RecordSize: 1 << 15, MaxConns: 1 << 13}),
+		texts:  make(map[string]string),
+	}
+	for variant, pages := range [][]int{{0}, {0, 1, 2}, {2, 4, 6}, {1, 3, 5, 7}} {
+		text := fmt.Sprintf("# variant %d\nUser-agent: *\n", variant)
+		for _, page := range pages {
+			text += fmt.Sprintf("Disallow: /p%d\n", page)
+		}
+		sum := sha256.Sum256([]byte(text))
+		f.texts[hex.EncodeToString(sum[:])] = text
+		f.add(text)
+	}
+	for i := range n {
+		cfg := testorigin.SiteConfig{}
+		if i%5 == 4 {
+			cfg.Scheme = "https"
+		}
+		f.sites = append(f.sites, f.server.Site(t, cfg))
+	}
+	return f
+}
+
+// add adds the catalogue over one text, with what this gateway has to make of it.
+func (f *fleet) add(text string) {
+	for _, b := range testorigin.Catalogue("https", text) {
+		switch {
+		case b.Name == "status 206", b.Name == "status 304":
+			b.Meaning = testorigin.MeansUnreachable
+		case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
+			b.Meaning = testorigin.MeansRules
+		}
+		f.https = append(f.https, b)
+		if !b.NeedsTLS() {
+			f.http = append(f.http, b)
+		}
+	}
+	// Half of what a real site answers is plain; so are a good part of the script's behaviours.
+	for range 10 {
+		f.http = append(f.http, testorigin.OK(text))
+		f.https = append(f.https, testorigin.OK(text))
+	}
+}
+
+// pick is the next behaviour of a site by the script.
+func (f *fleet) pick(script *rand.Rand, site int) testorigin.Behaviour {
+	if site%5 == 4 {
+		return f.https[script.IntN(len(f.https))]
+	}
+	return f.http[script.IntN(len(f.http))]
+}
+
+// begin gives every site its first behaviour.
+func (f *fleet) begin(script *rand.Rand) {
+	for i, site := range f.sites {
+		site.SetRobots(f.pick(script, i))
+	}
+}
+
+// change plays the script until ctx ends: each site changes once in period on average.
+func (f *fleet) change(ctx context.Context, script *rand.Rand, period time.Duration) {
+	tick := time.NewTicker(period / time.Duration(len(f.sites)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			i := script.IntN(len(f.sites))
+			f.forking.Lock()
+			f.sites[i].SetRobots(f.pick(script, i))
+			f.forking.Unlock()
+		}
+	}
+}
+
+// crawl lets clients ask for random pages of random sites until ctx ends, each with its own seed, and returns all visits.
+func (f *fleet) crawl(ctx context.Context, addr string, clients int, seed uint64, pause time.Duration) []visit {
+	all := make([][]visit, clients)
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(c))) //nolint:gosec // a script that can be repeated
+			caller := &caller{addr: addr}
+			defer caller.close()
+			for ctx.Err() == nil {
+				site, page := random.IntN(len(f.sites)), fmt.Sprintf("/p%d", random.IntN(fleetPages))
+				all[c] = append(all[c], f.visit(caller, site, page))
+				sleepFor(ctx, time.Duration(random.Int64N(int64(pause))))
+			}
+		})
+	}
+	wg.Wait()
+	var visits []visit
+	for _, v := range all {
+		visits = append(visits, v...)
+	}
+	return visits
+}
+
+// visit asks for one page. The query says which visit it is, in the log and in the origin's record.
+func (f *fleet) visit(c *caller, site int, page string) visit {
+	v := visit{id: f.lastID.Add(1), site: site, page: page, from: time.Now()}
+	status, head, err := c.get(f.url(&v))
+	v.to = time.Now()
+	if err == nil {
+		v.status, v.pending = status, strings.Contains(head.Get("Proxy-Status"), "pending")
+	}
+	return v
+}
+
+func (f *fleet) url(v *visit) string {
+	return f.sites[v.site].URL(fmt.Sprintf("%s?v=%d", v.page, v.id))
+}
+
+func sleepFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// caller is a client with one connection to a gateway, which asks for https URLs in absolute form too.
+type caller struct {
+	addr string
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func (c *caller) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// get makes one request. A connection that failed, or that the gateway wants closed, is not used again.
+func (c *caller) get(rawURL string) (int, http.Header, error) {
+	if c.conn == nil {
+		conn, err := net.DialTimeout("tcp", c.addr, 5*time.Second)
+		if err != nil {
+			return 0, nil, err
+		}
+		c.conn, c.r = conn, bufio.NewReader(conn)
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return 0, nil, err
+	}
+	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	if _, err = io.WriteString(c.conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+u.Host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
+		c.close()
+		return 0, nil, err
+	}
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodGet})
+	if err != nil {
+		c.close()
+		return 0, nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.Close {
+		c.close()
+	}
+	return resp.StatusCode, resp.Header, err
+}
+
+// parsed are the rulesets of all texts that the oracle has met.
+var parsed sync.Map
+
+// textAllows is what a text says of a page.
+func textAllows(text, page string) bool {
+	rules, ok := parsed.Load(text)
+	if !ok {
+		rules, _ = parsed.LoadOrStore(text, robotstxt.Parse([]byte(text)))
+	}
+	r, ok := rules.(*robotstxt.Ruleset)
+	return ok && r.Match([]string{"Tester"}, page).Allowed
+}

@@ -1,0 +1,353 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// timing is the configuration of a gateway under chaos, in the words of docs/status-table.md.
+type timing struct {
+	ttl            time.Duration
+	retry          [2]time.Duration
+	timeout        time.Duration
+	unreachableFor time.Duration
+	// grace is how long after the origin's side of an exchange has ended its outcome may come into force: the way of the
+	// last octets, parsing, and a busy machine.
+	grace time.Duration
+}
+
+func (c timing) engine(store string) string {
+	return fmt.Sprintf(`%s
+		cache {
+			ttl %s
+			min_ttl 1s
+		}
+		fetch {
+			timeout %s
+			retry %s %s
+			unreachable_for %s
+		}
+		pace {
+			rate off
+			backoff off
+			concurrency 4000
+			queue 4000
+			wait 60s
+		}`, store, c.ttl, c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
+}
+
+// leastPause is the shortest pause after a failure of a run, counted from 1.
+func (c timing) leastPause(failure int) time.Duration {
+	low := c.retry[0]
+	for range failure - 1 {
+		low = min(2*low, c.retry[1]/4*3)
+	}
+	return max(low, c.retry[0])
+}
+
+// answerClass is what an attempt to fetch robots.txt came to, by the origin's record.
+type answerClass uint8
+
+const (
+	classFailed answerClass = iota
+	classText
+	classAbsent
+)
+
+// attempt is one retrieval that an origin saw.
+type attempt struct {
+	name   string    // of the behaviour
+	start  time.Time // the outcome was not in force before
+	latest time.Time // and, if it was noticed at all, is since then
+	ended  time.Time // when the origin was through with it
+	class  answerClass
+	text   string
+	sha    string // empty: the text as the gateway kept it is not known to the octet
+	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
+	// the middle, or that it may have been lost with the gateway.
+	unsure bool
+	lost   bool // the gateway may have died before the outcome was kept
+	// replayable says that the attempt broke off with its connection.
+	replayable bool
+}
+
+// chronicle is what one origin knows about its robots.txt: all attempts, in order, and the times in which an attempt may
+// have failed without the origin's seeing it.
+type chronicle struct {
+	attempts []attempt
+	blind    []span
+}
+
+type span struct{ from, to time.Time }
+
+// chronicleOf reads an origin's record. Gateways died at the given moments.
+func chronicleOf(site *testorigin.Site, c timing, deaths []span) chronicle {
+	var h chronicle
+	history := site.History()
+	for i, change := range history {
+		if change.Behaviour == "refuse connections" {
+			end := time.Now()
+			if i+1 < len(history) {
+				end = history[i+1].From
+			}
+			h.blind = append(h.blind, span{change.From, end.Add(c.grace)})
+		}
+	}
+	byVersion := make(map[int]int, len(history))
+	for i, change := range history {
+		byVersion[change.Version] = i
+	}
+	for _, e := range site.Exchanges() {
+		switch {
+		case e.Method == "": // a handshake that failed, perhaps of a request for a page
+			h.blind = append(h.blind, span{e.Start, e.Start.Add(c.timeout + c.grace)})
+		case e.Robots():
+			a := attemptOf(e, history, byVersion[e.Version], c)
+			a.noteDeaths(deaths)
+			// net/http repeats a request at once when a connection out of its pool breaks before the answer: two requests,
+			// one attempt. Whether it was out of the pool cannot be seen here: a dial that came late goes there unused.
+			if n := len(h.attempts); n > 0 && h.attempts[n-1].replayed(e, c) {
+				h.attempts = h.attempts[:n-1]
+			}
+			a.replayable = a.class == classFailed && (e.Status == 0 || e.Err != "")
+			h.attempts = append(h.attempts, a)
+		}
+	}
+	return h
+}
+
+// replayed reports whether e is the repetition of a.
+func (a *attempt) replayed(e testorigin.Exchange, c timing) bool {
+	return a.replayable && e.Start.Before(a.ended.Add(c.grace/2))
+}
+
+func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
+	change := history[version]
+	a := attempt{name: change.Behaviour, start: e.Start, latest: e.End.Add(c.grace), ended: e.End}
+	if e.End.IsZero() {
+		a.ended = e.Start.Add(c.timeout)
+	}
+	if limit := e.Start.Add(c.timeout + c.grace); e.End.IsZero() || a.latest.After(limit) || change.Meaning == testorigin.MeansUnreachable {
+		a.latest = limit
+	}
+	switch change.Meaning {
+	case testorigin.MeansRules:
+		a.class, a.text = classText, string(change.Rules)
+		if exactText(change.Behaviour) {
+			sum := sha256.Sum256(change.Rules)
+			a.sha = hex.EncodeToString(sum[:])
+		}
+	case testorigin.MeansAbsent:
+		a.class = classAbsent
+	case testorigin.MeansUnreachable, testorigin.MeansRedirect:
+	}
+	// The site may have gone down, or have changed its answer to the second request of a redirect, meanwhile.
+	a.unsure = a.class != classFailed && version+1 < len(history) && history[version+1].From.Before(a.latest)
+	return a
+}
+
+// exactText reports whether the gateway keeps the very octets that a behaviour calls its rules.
+func exactText(name string) bool {
+	for _, other := range []string{"bomb", "oversize", "utf-16", "UTF-16", "HTML", "html", "page", "status", "redirect", "charset"} {
+		if strings.Contains(name, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// flushInterval is the documented 200 ms of boltstore, and a commit.
+const flushInterval = 200*time.Millisecond + 300*time.Millisecond
+
+// noteDeaths marks an attempt whose outcome a gateway may have taken with it.
+func (a *attempt) noteDeaths(deaths []span) {
+	for _, d := range deaths {
+		if !a.start.After(d.to) && a.ended.Add(flushInterval).After(d.from) {
+			a.lost, a.unsure = true, true
+		}
+	}
+}
+
+// verdict is one thing that a gateway may have said.
+type verdict struct {
+	state   string
+	sha     string // empty: any
+	allowed bool
+}
+
+// verdicts returns all that a gateway may have said to a visit by the states that were in force at any moment of it. In
+// the midst of a state that is one.
+func (h *chronicle) verdicts(v *visit, c timing) []verdict {
+	var all []verdict
+	for i := range h.attempts {
+		g := &h.attempts[i]
+		if g.class == classFailed || g.start.After(v.to) || h.superseded(i, v.from) {
+			continue
+		}
+		all = append(all, h.after(i, v, c)...)
+	}
+	if !h.superseded(-1, v.from) {
+		all = append(all, h.after(-1, v, c)...)
+	}
+	return all
+}
+
+// superseded reports whether a good answer after the i-th attempt was certainly in force before t.
+func (h *chronicle) superseded(i int, t time.Time) bool {
+	for j := i + 1; j < len(h.attempts); j++ {
+		a := &h.attempts[j]
+		if a.start.After(t) {
+			return false
+		}
+		if a.class != classFailed && !a.unsure && a.latest.Before(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// after returns what may be said while the i-th attempt is the last good one; -1 stands for none.
+func (h *chronicle) after(i int, v *visit, c timing) []verdict {
+	var all []verdict
+	good := attempt{class: classFailed}
+	var since, expired time.Time
+	if i >= 0 {
+		good = h.attempts[i]
+		since, expired = good.start, good.start.Add(c.ttl)
+		if !v.from.After(good.latest.Add(c.ttl)) {
+			all = append(all, good.verdict("", v.page))
+		}
+	}
+	first, certain, ok := h.run(i, since, v.to)
+	if !ok || v.to.Before(expired) {
+		return all
+	}
+	if !later(v.from, first).After(certain.Add(c.unreachableFor)) {
+		all = append(all, verdict{state: "unreachable"})
+	}
+	if !v.to.Before(first.Add(c.unreachableFor)) {
+		if good.class == classText {
+			all = append(all, good.verdict("unreachable", v.page))
+		} else {
+			all = append(all, verdict{state: "unreachable", allowed: true})
+		}
+	}
+	return all
+}
+
+// verdict is what the answer of an attempt says of a page, as the given state or as its own.
+func (a *attempt) verdict(state, page string) verdict {
+	if a.class == classAbsent {
+		return verdict{state: "absent", allowed: true}
+	}
+	if state == "" {
+		state = "rules"
+	}
+	return verdict{state: state, sha: a.sha, allowed: textAllows(a.text, page)}
+}
+
+// run returns when the run of failures that followed the i-th attempt may have begun, and when it certainly had.
+func (h *chronicle) run(i int, since, until time.Time) (first, certain time.Time, ok bool) {
+	first, certain = until, until
+	for j := max(i, 0); j < len(h.attempts); j++ {
+		a := &h.attempts[j]
+		if a.start.After(until) {
+			break
+		}
+		if a.class != classFailed && !a.unsure {
+			if j > i {
+				break
+			}
+			continue
+		}
+		if a.start.Before(first) {
+			first = a.start
+		}
+		ok = true
+		if a.class == classFailed && !a.lost && a.latest.Before(certain) {
+			certain = a.latest
+		}
+	}
+	for _, b := range h.blind {
+		if b.to.Before(since) || b.from.After(until) {
+			continue
+		}
+		ok = true
+		if start := later(b.from, since); start.Before(first) {
+			first = start
+		}
+	}
+	return first, certain, ok
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// judge compares a visit, and its line in the access log if there is one, with all that might have been said. It returns
+// what is wrong, and whether there was but one right thing to say.
+func (h *chronicle) judge(v *visit, line *enforce.Record, c timing) (fault string, exact bool) {
+	if v.status == 0 {
+		return "no answer", false
+	}
+	refused := v.status == 403
+	if line != nil && line.Reason == enforce.ReasonPending || line == nil && v.pending {
+		if took := v.to.Sub(v.from); !refused || took < c.timeout {
+			return fmt.Sprintf("pending after %v, status %d", took, v.status), false
+		}
+		return "", false
+	}
+	all := h.verdicts(v, c)
+	exact = true
+	for _, possible := range all {
+		exact = exact && possible.allowed == all[0].allowed
+	}
+	for _, possible := range all {
+		if possible.allowed == refused {
+			continue
+		}
+		if line == nil || possible.state == line.State && (possible.sha == "" || possible.sha == line.SHA256) {
+			return "", exact
+		}
+	}
+	return fmt.Sprintf("status %d, logged as %+v; right would be one of %+v", v.status, line, all), exact
+}
+
+// fetchFaults says where an origin was asked more often than the policy allows: before 80 % of the TTL of a good answer,
+// or before the pause after a failure.
+func (h *chronicle) fetchFaults(c timing) []string {
+	const clock = 10 * time.Millisecond // wall clocks are not exact
+	var faults []string
+	failures := 0
+	for i, a := range h.attempts {
+		if i+1 == len(h.attempts) {
+			break
+		}
+		least := c.ttl / 10 * 8
+		switch {
+		case a.lost:
+			failures = 0
+			continue
+		case a.class == classFailed:
+			failures++
+			least = c.leastPause(failures)
+		case a.unsure:
+			failures, least = 0, c.leastPause(1)
+		default:
+			failures = 0
+		}
+		if gap := h.attempts[i+1].start.Sub(a.start); gap < least-clock {
+			faults = append(faults, fmt.Sprintf("attempt %d (%s, %d failures) was followed after %v, want %v or more", i, a.name, failures, gap, least))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,306 @@
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// redisServer is a redis-server of the test's own, on a free port of loopback.
+type redisServer struct {
+	t    *testing.T
+	path string
+	port string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+func startRedis(t *testing.T) *redisServer {
+	t.Helper()
+	_, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &redisServer{t: t, path: need(t, "redis-server"), port: port, dir: tempDir(t)}
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *redisServer) start() {
+	s.t.Helper()
+	s.cmd = exec.Command(s.path, "--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "yes")
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "redis-server answers", func() bool {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", s.port), time.Second)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, err = conn.Write([]byte("PING\r\n"))
+		pong := make([]byte, 5)
+		if err == nil {
+			_, err = conn.Read(pong)
+		}
+		return err == nil && string(pong) == "+PONG"
+	})
+}
+
+func (s *redisServer) stop() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // killed
+}
+
+func (s *redisServer) store() string { return "store redis redis://127.0.0.1:" + s.port }
+
+// cluster is two gateways that share a Redis.
+func cluster(t *testing.T, config gatewayConfig) [2]*gateway {
+	t.Helper()
+	return [2]*gateway{startGateway(t, config), startGateway(t, config)}
+}
+
+// fixed are sites that never change, each with the answer that has to be given for its open and its private page.
+type fixed struct {
+	site          *testorigin.Site
+	open, private int
+}
+
+// fixedSites starts n sites: of every ten, eight have rules, one has no robots.txt, and one is broken.
+func fixedSites(t *testing.T, server *testorigin.Server, n int, took time.Duration) []fixed {
+	t.Helper()
+	sites := make([]fixed, n)
+	for i := range sites {
+		s := fixed{server.Site(t, testorigin.SiteConfig{}), http.StatusOK, http.StatusForbidden}
+		b := testorigin.OK(rules)
+		switch i % 10 {
+		case 8:
+			b, s.private = testorigin.Status(http.StatusNotFound), http.StatusOK
+		case 9:
+			b, s.open = testorigin.Status(http.StatusServiceUnavailable), http.StatusForbidden
+		}
+		s.site.SetRobots(b.After(took))
+		sites[i] = s
+	}
+	return sites
+}
+
+// check asks for both pages of the site.
+func (s *fixed) check(t *testing.T, c *caller) {
+	t.Helper()
+	for page, want := range map[string]int{openPage: s.open, privatePage: s.private} {
+		status, head, err := c.get(s.site.URL(page))
+		if err != nil || status != want {
+			t.Errorf("%s by %s: status %d, want %d: %v, %v", s.site.URL(page), c.addr, status, want, err, head)
+		}
+	}
+}
+
+// onceEach says which sites were not fetched exactly once.
+func onceEach(t *testing.T, sites []fixed) {
+	t.Helper()
+	wrong := 0
+	for _, s := range sites {
+		if n := len(s.site.RobotsExchanges()); n != 1 {
+			wrong++
+			t.Errorf("%s was fetched %d times in the cluster, want once", s.site.Origin(), n)
+		}
+	}
+	t.Logf("%d of %d origins were fetched exactly once", len(sites)-wrong, len(sites))
+}
+
+const paceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"
+
+// TestChaosRedisOneFetch lets 2,000 clients of two gateways meet 1,000 new origins at once: each is fetched once.
+func TestChaosRedisOneFetch(t *testing.T) {
+	const origins, clients = 1000, 2000
+	redis := startRedis(t)
+	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), origins, 100*time.Millisecond)
+	gateways := cluster(t, gatewayConfig{Engine: redis.store() + "\n" + paceOff})
+	began := time.Now()
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			c := &caller{addr: gateways[i/origins].addr}
+			defer c.close()
+			<-start
+			sites[i%origins].check(t, c)
+		})
+	}
+	close(start)
+	wg.Wait()
+	t.Logf("%d clients were served in %v", clients, time.Since(began).Round(time.Millisecond))
+	onceEach(t, sites)
+}
+
+// TestChaosRedisDeathMidLease kills a gateway while it fetches. The other takes its origins over within the time of the
+// lease, which is the fetch timeout and 5 s, and not before.
+func TestChaosRedisDeathMidLease(t *testing.T) {
+	const origins, timeout, lease = 40, 2 * time.Second, 7 * time.Second
+	redis := startRedis(t)
+	server := testorigin.Start(t, testorigin.Config{})
+	sites := make([]fixed, origins)
+	for i := range sites {
+		sites[i] = fixed{server.Site(t, testorigin.SiteConfig{}), http.StatusOK, http.StatusForbidden}
+		sites[i].site.SetRobots(testorigin.HangBeforeHead())
+	}
+	gateways := cluster(t, gatewayConfig{Engine: redis.store() + "\nfetch {\ntimeout 2s\n}\n" + paceOff})
+	var dying sync.WaitGroup
+	for _, s := range sites {
+		dying.Go(func() {
+			c := &caller{addr: gateways[0].addr}
+			defer c.close()
+			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies over it
+		})
+	}
+	began := time.Now()
+	eventually(t, "all leases to be taken", func() bool {
+		for _, s := range sites {
+			if len(s.site.RobotsExchanges()) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if took := time.Since(began); took > timeout {
+		t.Fatalf("the machine is too slow for this test: the fetches began within %v", took)
+	}
+	gateways[0].kill()
+	died := time.Now()
+	dying.Wait()
+	var wg sync.WaitGroup
+	for _, s := range sites {
+		s.site.SetRobots(testorigin.OK(rules))
+		wg.Go(func() { takeOver(t, gateways[1], &s, died.Add(lease+timeout)) })
+	}
+	wg.Wait()
+	var last time.Duration
+	for _, s := range sites {
+		fetches := s.site.RobotsExchanges()
+		if len(fetches) != 2 {
+			t.Errorf("%s was fetched %d times, want once by each gateway", s.site.Origin(), len(fetches))
+			continue
+		}
+		after := fetches[1].Start.Sub(fetches[0].Start)
+		last = max(last, fetches[1].Start.Sub(died))
+		if after < lease-time.Second || after > lease+time.Second {
+			t.Errorf("%s was taken over %v after the first fetch, want the %v of the lease", s.site.Origin(), after, lease)
+		}
+	}
+	t.Logf("%d origins were taken over, the last one %v after the death", origins, last.Round(time.Millisecond))
+}
+
+// takeOver asks until the robots.txt is there. Meanwhile there is but one right answer, and it is not to go ahead.
+func takeOver(t *testing.T, g *gateway, s *fixed, until time.Time) {
+	c := &caller{addr: g.addr}
+	defer c.close()
+	for time.Now().Before(until) {
+		status, _, err := c.get(s.site.URL(openPage))
+		if err == nil && status == http.StatusOK {
+			s.check(t, c)
+			return
+		}
+		if err != nil || status != http.StatusForbidden {
+			t.Errorf("%s: status %d, %v", s.site.URL(openPage), status, err)
+		}
+		sleepFor(t.Context(), 100*time.Millisecond)
+	}
+	t.Errorf("%s was not taken over", s.site.Origin())
+}
+
+// outageTime is how long Redis is away. CRAWLGATE_CHAOS_OUTAGE says otherwise; the acceptance says 30 s.
+func outageTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("CRAWLGATE_CHAOS_OUTAGE")
+	if text == "" {
+		return 6 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("CRAWLGATE_CHAOS_OUTAGE: %v", err)
+	}
+	return d
+}
+
+// TestChaosRedisOutage takes Redis away under the load of both gateways and brings it back: known and new origins are
+// judged rightly all the time, and afterwards the gateways share again.
+func TestChaosRedisOutage(t *testing.T) {
+	redis := startRedis(t)
+	server := testorigin.Start(t, testorigin.Config{})
+	known := fixedSites(t, server, 100, 10*time.Millisecond)
+	during := fixedSites(t, server, 100, 10*time.Millisecond)
+	after := fixedSites(t, server, 100, 10*time.Millisecond)
+	c := timing{ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: time.Hour}
+	gateways := cluster(t, gatewayConfig{Engine: c.engine(redis.store())})
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var load sync.WaitGroup
+	checks := make([]int, 16)
+	for i := range checks {
+		load.Go(func() {
+			random := rand.New(rand.NewPCG(4, uint64(i))) //nolint:gosec // a script that can be repeated
+			client := &caller{addr: gateways[i%2].addr}
+			defer client.close()
+			for ctx.Err() == nil {
+				known[random.IntN(len(known))].check(t, client)
+				checks[i] += 2
+				sleepFor(ctx, 20*time.Millisecond)
+			}
+		})
+	}
+	sleepFor(ctx, 2*time.Second)
+	redis.stop()
+	outage := outageTime(t)
+	sleepFor(ctx, outage/2)
+	visitAll(t, gateways, during)
+	sleepFor(ctx, outage/2)
+	redis.start()
+	sleepFor(ctx, 3*time.Second) // each second one call tries whether it is back
+	visitAll(t, gateways, after)
+	stop()
+	load.Wait()
+
+	for _, s := range during {
+		if n := len(s.site.RobotsExchanges()); n < 1 {
+			t.Errorf("%s was never fetched", s.site.Origin())
+		}
+	}
+	sum := 0
+	for _, n := range checks {
+		sum += n
+	}
+	t.Logf("%d verdicts on known origins, %v without Redis", sum, outage)
+	for i, s := range after {
+		if n := len(s.site.RobotsExchanges()); n != 1 && i%10 != 9 { // the broken ones are tried again
+			t.Errorf("after the outage %s was fetched %d times, want once in the cluster", s.site.Origin(), n)
+		}
+	}
+}
+
+// visitAll asks both gateways for all sites at once.
+func visitAll(t *testing.T, gateways [2]*gateway, sites []fixed) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, g := range gateways {
+		for _, s := range sites {
+			wg.Go(func() {
+				c := &caller{addr: g.addr}
+				defer c.close()
+				s.check(t, c)
+			})
+		}
+	}
+	wg.Wait()
+}

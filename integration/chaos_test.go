@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// chaosTime is how long a chaos test lasts. CRAWLGATE_CHAOS makes it longer.
+func chaosTime(t *testing.T, usual time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv("CRAWLGATE_CHAOS")
+	if text == "" {
+		return usual
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("CRAWLGATE_CHAOS: %v", err)
+	}
+	return d
+}
+
+// chaosSeed is the script's. CRAWLGATE_CHAOS_SEED plays another one.
+func chaosSeed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("CRAWLGATE_CHAOS_SEED")
+	if text == "" {
+		return 4
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("CRAWLGATE_CHAOS_SEED: %v", err)
+	}
+	return seed
+}
+
+const chaosSites, chaosClients = 500, 32
+
+// TestChaos lets 500 origins change between all misbehaviours while 32 clients crawl them, and judges every answer by
+// what the origins themselves say they served.
+func TestChaos(t *testing.T) {
+	c := timing{ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
+	seed := chaosSeed(t)
+	script := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a script that can be repeated
+	f := newFleet(t, chaosSites)
+	f.begin(script)
+	g := startGateway(t, gatewayConfig{Engine: c.engine(""), Egress: "trust_ca " + caFile(t, f.server)})
+
+	ctx, cancel := context.WithTimeout(t.Context(), chaosTime(t, 20*time.Second))
+	defer cancel()
+	var memory []int64
+	var side sync.WaitGroup
+	side.Go(func() { f.change(ctx, script, 3*time.Second) })
+	side.Go(func() { memory = g.watchMemory(ctx, 500*time.Millisecond) })
+	visits := f.crawl(ctx, g.addr, chaosClients, seed, 30*time.Millisecond)
+	side.Wait()
+	g.stop()
+
+	judge(t, f, c, visits, g.linesByVisit(), nil)
+	checkMemory(t, memory)
+}
+
+// judge takes every visit, every page that reached an origin and every fetch of robots.txt before the oracle.
+func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []span) {
+	t.Helper()
+	chronicles := make([]chronicle, len(f.sites))
+	fetches, failed := 0, 0
+	for i, site := range f.sites {
+		if site.Dropped() > 0 {
+			t.Fatalf("%s: the record of the site is not complete", site.Origin())
+		}
+		chronicles[i] = chronicleOf(site, c, deaths)
+		for _, fault := range chronicles[i].fetchFaults(c) {
+			t.Errorf("%s: %s", site.Origin(), fault)
+		}
+		for _, a := range chronicles[i].attempts {
+			fetches++
+			if a.class == classFailed {
+				failed++
+			}
+		}
+	}
+	count := make(map[string]int)
+	sent := make(map[string]bool) // what may have reached an origin
+	for i := range visits {
+		v := &visits[i]
+		url := f.url(v)
+		if v.status == 0 && overlaps(v, deaths) {
+			count["broken off by a death"]++
+			sent[url] = true
+			continue
+		}
+		line := lines[url]
+		if line == nil && v.status != 0 && len(deaths) == 0 {
+			t.Errorf("%s: no line in the access log", url)
+		}
+		fault, exact := chronicles[v.site].judge(v, line, c)
+		if fault != "" {
+			t.Errorf("%s from %s to %s: %s", url, stamp(v.from), stamp(v.to), fault)
+		}
+		sent[url] = v.status != 403
+		count[outcomeOf(v, line)]++
+		if exact {
+			count["with but one right verdict"]++
+		}
+	}
+	for _, site := range f.sites {
+		for _, e := range site.PageExchanges() {
+			if strings.HasPrefix(e.Path, "/p") && !sent[site.URL(e.Target)] {
+				t.Errorf("%s reached the origin and was refused, or was never asked for", site.URL(e.Target))
+			}
+		}
+	}
+	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed", len(visits), count, fetches, failed)
+}
+
+func stamp(t time.Time) string { return t.Format("05.000") }
+
+func outcomeOf(v *visit, line *enforce.Record) string {
+	switch {
+	case v.pending || line != nil && line.Reason == enforce.ReasonPending:
+		return "pending"
+	case v.status == 403:
+		return "refused"
+	default:
+		return "let through"
+	}
+}
+
+func overlaps(v *visit, deaths []span) bool {
+	return slices.ContainsFunc(deaths, func(d span) bool { return !v.from.After(d.to) && !v.to.Before(d.from) })
+}
+
+// linesByVisit reads the access log by URL. A line that the end of the process cut is left out.
+func (g *gateway) linesByVisit() map[string]*enforce.Record {
+	g.t.Helper()
+	content, err := os.ReadFile(g.accessLog())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	lines := make(map[string]*enforce.Record)
+	for text := range bytes.Lines(content) {
+		var l logLine
+		if json.Unmarshal(text, &l) == nil {
+			lines[l.Request.URI] = &l.Robots
+		}
+	}
+	return lines
+}
+
+// watchMemory samples the memory of the process until ctx ends.
+func (g *gateway) watchMemory(ctx context.Context, every time.Duration) []int64 {
+	var samples []int64
+	for ctx.Err() == nil {
+		if rss, err := residentSet(g.cmd.Process.Pid); err == nil {
+			samples = append(samples, rss)
+		}
+		sleepFor(ctx, every)
+	}
+	return samples
+}
+
+// residentSet is the memory that a process has now, in bytes.
+func residentSet(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no VmRSS", pid)
+}
+
+// checkMemory compares the last third of the samples with the second: in the first the gateway fills its tables.
+func checkMemory(t *testing.T, samples []int64) {
+	t.Helper()
+	third := len(samples) / 3
+	if third < 3 {
+		t.Fatalf("%d samples of memory", len(samples))
+	}
+	median := func(s []int64) int64 {
+		s = slices.Sorted(slices.Values(s))
+		return s[len(s)/2]
+	}
+	first, middle, last := median(samples[:third]), median(samples[third:2*third]), median(samples[2*third:])
+	t.Logf("memory in MiB: %d, %d, %d (medians of thirds), at most %d", first>>20, middle>>20, last>>20, slices.Max(samples)>>20)
+	if last > middle+middle/4+(16<<20) {
+		t.Errorf("memory grows: from %d MiB to %d MiB", middle>>20, last>>20)
+	}
+}
