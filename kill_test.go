@@ -1,0 +1,310 @@
+package crawlgate
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// effective is how soon an order has to have its effect.
+const effective = time.Second
+
+// endless is a site whose pages do not end. It tells when the gateway let go of one.
+type endless struct {
+	*httptest.Server
+	begun chan struct{} // gets one for each request that is being served
+	ended chan struct{} // gets one for each that broke off
+}
+
+func newEndless(t *testing.T) *endless {
+	t.Helper()
+	e := &endless{begun: make(chan struct{}, 100), ended: make(chan struct{}, 100)}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/robots.txt":
+			http.NotFound(w, r)
+		case r.Method == http.MethodPost:
+			if _, err := io.ReadFull(r.Body, make([]byte, 10)); err == nil {
+				e.begun <- struct{}{}
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				e.ended <- struct{}{}
+			}
+		default:
+			_, _ = io.WriteString(w, "the first part\n")
+			_ = http.NewResponseController(w).Flush()
+			e.begun <- struct{}{}
+			<-r.Context().Done()
+			e.ended <- struct{}{}
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// await fails the test unless c gets something within the given time.
+func await(t *testing.T, c <-chan struct{}, limit time.Duration, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(limit):
+		t.Fatalf("%s: nothing for %s", what, limit)
+	}
+}
+
+// patience is for what has no limit of its own.
+const patience = 20 * time.Second
+
+// until waits for a condition.
+func until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !met(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// deny orders, and holds how much was ended.
+func (g *rig) deny(scope, value string, ended int) {
+	g.t.Helper()
+	order := map[string]string{"scope": scope, "value": value, "by": "dora", "reason": "complaint 7"}
+	if given := ask[orderGiven](g, "POST", "/robots/deny", order); given.Ended != ended {
+		g.t.Errorf("the order ended %d, want %d", given.Ended, ended)
+	}
+}
+
+// killed checks what the log says of a request that was cut off.
+func killed(t *testing.T, line map[string]any) {
+	t.Helper()
+	if line["decision"] != "deny" || line["reason"] != "kill_switch" {
+		t.Errorf("logged as %v", line)
+	}
+	if detail, _ := line["detail"].(string); !strings.Contains(detail, "by dora, because: complaint 7") {
+		t.Errorf("logged with %q", detail)
+	}
+}
+
+// visiting is visit in the background.
+func (g *rig) visiting(page, agent string) <-chan int {
+	statuses := make(chan int, 1)
+	go func() {
+		resp, err := g.get(context.WithoutCancel(g.t.Context()), page, agent)
+		if err != nil {
+			statuses <- 0
+			return
+		}
+		resp.Body.Close()
+		statuses <- resp.StatusCode
+	}()
+	return statuses
+}
+
+// refusedSoon holds that a request which waits is refused as soon as an order is given.
+func refusedSoon(t *testing.T, statuses <-chan int) {
+	t.Helper()
+	select {
+	case status := <-statuses:
+		if status != http.StatusForbidden {
+			t.Errorf("the client got %d", status)
+		}
+	case <-time.After(effective):
+		t.Fatal("the request waits on")
+	}
+}
+
+// TestKillSwitchCutsResponse ends an answer in the middle: the client must not take a part for the whole.
+func TestKillSwitchCutsResponse(t *testing.T) {
+	g, e := newRig(t, "", ""), newEndless(t)
+	resp, err := g.get(t.Context(), e.URL+"/page", "alpha")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	await(t, e.begun, patience, "the answer")
+	g.deny("host", "example.org", 0)
+	g.deny("host", site(t, e.URL).Host, 1)
+	await(t, e.ended, effective, "the end of the connection to the site")
+	body, err := io.ReadAll(resp.Body)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(string(body), "the first part") {
+		t.Errorf("the client got %q, %v", body, err)
+	}
+	killed(t, g.lines(1)[0])
+	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+		t.Errorf("the next request got %d", status)
+	}
+}
+
+// TestKillSwitchCutsUpload ends a request whose body is on its way: octets still go to the site then.
+func TestKillSwitchCutsUpload(t *testing.T) {
+	g, e := newRig(t, "", ""), newEndless(t)
+	body, writing := io.Pipe()
+	defer body.Close()
+	go func() {
+		for {
+			if _, err := writing.Write([]byte("0123456789")); err != nil {
+				return
+			}
+		}
+	}()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.URL+"/form", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "alpha")
+	var status atomic.Int64
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if resp, err := g.crawler().Do(r); err == nil {
+			status.Store(int64(resp.StatusCode))
+			resp.Body.Close()
+		}
+	}()
+	await(t, e.begun, patience, "the request")
+	g.deny("agent", "ALPHA", 1)
+	await(t, e.ended, effective, "the end of the connection to the site")
+	await(t, answered, patience, "the answer")
+	if s := status.Load(); s != 0 && s != http.StatusForbidden {
+		t.Errorf("the client got %d", s)
+	}
+	killed(t, g.lines(1)[0])
+}
+
+// TestKillSwitchEndsWaiting ends a request that waits for its turn at the host.
+func TestKillSwitchEndsWaiting(t *testing.T) {
+	g := newRig(t, "max_wait 60s", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
+	g.visit(s.URL("/first"), "alpha")
+	statuses := g.visiting(s.URL("/second"), "alpha")
+	until(t, "waiting", func() bool { return ask[clocksInfo](g, "GET", "/robots/clocks", nil).Waiting == 1 })
+	g.deny("all", "", 1)
+	refusedSoon(t, statuses)
+	killed(t, g.lines(2)[1])
+	if n := len(s.PageExchanges()); n != 1 {
+		t.Errorf("%d requests reached the site, want 1", n)
+	}
+}
+
+// TestKillSwitchEndsFetch ends a fetch of robots.txt with the request that waits for it. The site is not held to have
+// failed.
+func TestKillSwitchEndsFetch(t *testing.T) {
+	g := newRig(t, "", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	o := s.Origin()
+	s.SetRobots(testorigin.HangBeforeHead())
+	statuses := g.visiting(s.URL("/page"), "alpha")
+	until(t, "fetching", func() bool { return len(s.RobotsExchanges()) == 1 })
+	g.deny("host", o.Host, 2)
+	refusedSoon(t, statuses)
+	killed(t, g.lines(1)[0])
+	if a := g.admin("GET", originQuery("origin", o.String()), nil); a.status != http.StatusNotFound {
+		t.Errorf("the site was held to have failed: %s", a.body)
+	}
+	if a := g.admin("POST", "/robots/refresh", originRequest{o.String()}); a.status != http.StatusConflict {
+		t.Errorf("a refresh of what is stopped: %d %s", a.status, a.body)
+	}
+	ask[orderLifted](g, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
+	s.SetRobots(testorigin.Status(404))
+	if status := g.visit(s.URL("/page"), "alpha"); status != http.StatusOK {
+		t.Errorf("after the order was lifted: %d", status)
+	}
+}
+
+// TestKillSwitchStopsRedirects keeps the robots.txt of one site from being looked for at another that is stopped.
+func TestKillSwitchStopsRedirects(t *testing.T) {
+	g := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	from, to := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	from.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, to.URL("/robots.txt")))
+	g.deny("host", to.Origin().Host, 0)
+	if status := g.visit(from.URL("/page"), "alpha"); status != http.StatusForbidden {
+		t.Errorf("got %d", status)
+	}
+	if line := g.lines(1)[0]; line["reason"] != "unreachable" || line["cause"] != "forbidden_address" {
+		t.Errorf("logged as %v", line)
+	}
+	if n := len(to.Exchanges()); n != 0 {
+		t.Errorf("%d requests reached the site that is stopped", n)
+	}
+}
+
+// TestKillSwitchCutsTunnel ends a tunnel that nobody looks into.
+func TestKillSwitchCutsTunnel(t *testing.T) {
+	origin := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(origin.Close)
+	o := site(t, origin.URL)
+	g := newRig(t, fmt.Sprintf("connect tunnel\nexcept %s {\nreason test\n}", o.Host), "")
+	conn, err := net.Dial("unix", filepath.Join(g.dir, "proxy.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: alpha\r\n\r\n", o.HostPort())
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("CONNECT got %d", resp.StatusCode)
+	}
+	inside := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the test is not about certificates
+	if err := inside.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.deny("host", o.Host, 1)
+	cut := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, inside)
+		close(cut)
+	}()
+	await(t, cut, effective, "the end of the tunnel")
+	killed(t, g.lines(1)[0])
+}
+
+// TestKillSwitchOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
+func TestKillSwitchOutlives(t *testing.T) {
+	g, e := newRig(t, "", ""), newEndless(t)
+	resp, err := g.get(t.Context(), e.URL+"/page", "alpha")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	await(t, e.begun, patience, "the answer")
+	g.load("max_wait 7s", "")
+	g.deny("host", site(t, e.URL).Host, 1)
+	await(t, e.ended, effective, "the end of what an older configuration had begun")
+
+	g.load("max_wait 8s", "")
+	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+		t.Errorf("after a reload: %d", status)
+	}
+	g.stop()
+	g.load("", "")
+	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+		t.Errorf("after a restart: %d", status)
+	}
+	if list := ask[orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
+		t.Errorf("after a restart: %+v", list)
+	}
+	for i := range engines.inForce().stops.underway.lanes {
+		if engines.inForce().stops.underway.lanes[i].first != nil {
+			t.Error("something is registered that has ended")
+		}
+	}
+}
