@@ -1,0 +1,60 @@
+package main
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func init() {
+	caddy.RegisterModule(new(bare))
+	httpcaddyfile.RegisterHandlerDirective("bare", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		h.Next()
+		return new(bare), nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("bare", httpcaddyfile.Before, "reverse_proxy")
+}
+
+// bare forwards and decides nothing: what is left of the gateway when robots.txt, pacing and their evidence are gone.
+type bare struct{ forwarder *egress.Forwarder }
+
+// CaddyModule returns the Caddy module information.
+func (*bare) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.bare", New: func() caddy.Module { return new(bare) }}
+}
+
+// Provision makes the transport that the gateway has too.
+func (b *bare) Provision(caddy.Context) error {
+	guard := &egress.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: guard}})
+	b.forwarder = &egress.Forwarder{Transport: transport, Name: "bare", HeaderPrefix: "Bare-"}
+	return err
+}
+
+// ServeHTTP forwards.
+func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !r.URL.IsAbs() {
+		return next.ServeHTTP(w, r)
+	}
+	target, err := origin.NewTarget(r.URL)
+	if err != nil {
+		return caddyhttp.Error(http.StatusBadRequest, err)
+	}
+	var result egress.Result
+	if failure := b.forwarder.Forward(w, r, target.URL(), &result); failure != nil {
+		return caddyhttp.Error(failure.Kind.Status(), failure)
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*bare)(nil)
+	_ caddyhttp.MiddlewareHandler = (*bare)(nil)
+)

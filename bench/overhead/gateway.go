@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// variant is one of the gateways that are compared.
+type variant struct{ name, directive string }
+
+var variants = []variant{
+	{"bare", "bare"},
+	{"off", "robots {\n\t\tmode off\n\t}"},
+	{"enforce", "robots"},
+}
+
+// caddyfile leaves out what would slow the load down for politeness' sake: there is one origin.
+const caddyfile = `{
+	admin off
+	persist_config off
+	robots {
+		store none
+		pace {
+			rate off
+			concurrency 10000
+		}
+		egress {
+			allow_private 127.0.0.0/8
+		}
+	}
+}
+
+http://:%s {
+	bind 127.0.0.1
+	%s
+	%s
+}
+`
+
+// gateway is a running process.
+type gateway struct {
+	name string
+	addr string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+func startGateway(ctx context.Context, v variant, log bool) (*gateway, error) {
+	dir, err := os.MkdirTemp("", "overhead")
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{name: v.name, dir: dir}
+	if err := g.start(ctx, v, log); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return g, nil
+}
+
+func (g *gateway) start(ctx context.Context, v variant, log bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	g.addr = listener.Addr().String()
+	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(g.addr)
+	logging := ""
+	if log {
+		logging = "log {\n\t\toutput file " + filepath.Join(g.dir, "access.log") + "\n\t}"
+	}
+	config := filepath.Join(g.dir, "Caddyfile")
+	if err := os.WriteFile(config, fmt.Appendf(nil, caddyfile, port, logging, v.directive), 0o600); err != nil {
+		return err
+	}
+	g.cmd = exec.CommandContext(ctx, self, "run", "--config", config, "--adapter", "caddyfile")
+	g.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.dir, "XDG_CONFIG_HOME="+g.dir)
+	var stderr bytes.Buffer
+	g.cmd.Stderr = &stderr
+	if err := g.cmd.Start(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
+		if err == nil {
+			return conn.Close()
+		}
+		if time.Now().After(deadline) {
+			g.stop()
+			return fmt.Errorf("%w: %s", err, stderr.Bytes())
+		}
+	}
+}
+
+func (g *gateway) stop() {
+	_ = g.cmd.Process.Signal(syscall.SIGTERM)
+	_ = g.cmd.Wait()
+	_ = os.RemoveAll(g.dir)
+}
+
+// clockTick is the unit of CPU times in /proc on every Linux that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// cpu returns the user and system time that the process has used.
+func (g *gateway) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// Fields count from the closing bracket of the command, which may hold blanks: utime and stime are 14 and 15.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var used time.Duration
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the CPU time: %w", err)
+		}
+		used += time.Duration(ticks) * clockTick
+	}
+	return used, nil
+}

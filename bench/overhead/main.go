@@ -1,0 +1,107 @@
+// Command overhead measures what a request through the gateway costs, with and without robots.txt.
+//
+// It runs three gateways that differ in one thing, each a process of its own: one that enforces, one with `mode off`, and
+// one with a bare handler that forwards by the same transport and decides nothing. They take turns under the same load,
+// in another order each round, and the CPU time that each used is read from /proc. The origin and the load run in this
+// process, so they are not counted.
+//
+//	go run ./bench/overhead [-requests 20000] [-rounds 6] [-connections 64] [-log]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/crawlgate/crawlgate"
+)
+
+// options is what may be chosen on the command line.
+type options struct {
+	requests    int // per gateway and round
+	rounds      int
+	connections int
+	log         bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "run" { // this program is its own gateway
+		caddycmd.Main()
+		return
+	}
+	var o options
+	flag.IntVar(&o.requests, "requests", 20_000, "requests per gateway and round")
+	flag.IntVar(&o.rounds, "rounds", 6, "rounds")
+	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
+	flag.BoolVar(&o.log, "log", false, "write the access log to a file")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := measure(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// measure prints a line a round, and the medians.
+func measure(ctx context.Context, o options) error {
+	site, err := startOrigin()
+	if err != nil {
+		return err
+	}
+	defer site.close()
+	gateways := make([]*gateway, len(variants))
+	for i, v := range variants {
+		if gateways[i], err = startGateway(ctx, v, o.log); err != nil {
+			return fmt.Errorf("starting the gateway %q: %w", v.name, err)
+		}
+		defer gateways[i].stop()
+		if _, err := gateways[i].load(ctx, site, o.connections, o.requests/4); err != nil { // warm up
+			return fmt.Errorf("loading the gateway %q: %w", v.name, err)
+		}
+	}
+	fmt.Printf("%d requests a round over %d connections; CPU µs a request\n%-7s", o.requests, o.connections, "round")
+	for _, g := range gateways {
+		fmt.Printf("%10s", g.name)
+	}
+	fmt.Println()
+	costs := make([][]float64, len(gateways))
+	for round := range o.rounds {
+		for turn := range gateways {
+			i := (round + turn) % len(gateways)
+			used, err := gateways[i].load(ctx, site, o.connections, o.requests)
+			if err != nil {
+				return fmt.Errorf("loading the gateway %q: %w", gateways[i].name, err)
+			}
+			costs[i] = append(costs[i], float64(used)/float64(time.Microsecond)/float64(o.requests))
+		}
+		printRow(fmt.Sprint(round+1), costs, func(c []float64) float64 { return c[round] })
+	}
+	printRow("median", costs, median)
+	return nil
+}
+
+func printRow(label string, costs [][]float64, pick func([]float64) float64) {
+	fmt.Printf("%-7s", label)
+	for _, c := range costs {
+		fmt.Printf("%10.1f", pick(c))
+	}
+	fmt.Println()
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	mid := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[mid]
+	}
+	return (sorted[mid-1] + sorted[mid]) / 2
+}
