@@ -141,6 +141,7 @@ func (c *Cache) note(e *Entry, agent string, now time.Time) {
 	if e.calm(now) {
 		return
 	}
+	c.hot.touch(e.record.Origin)
 	if !e.policy.RefreshDue(e.record, now) {
 		e.calmDown(now)
 		return

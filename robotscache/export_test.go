@@ -29,6 +29,7 @@ func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
 }
 
 func (DroppingTier) get(origin.Origin) *Entry { return nil }
+func (DroppingTier) touch(origin.Origin)      {}
 func (DroppingTier) put(*Entry)               {}
 func (DroppingTier) drop(origin.Origin)       {}
 func (DroppingTier) resize(int64)             {}
@@ -39,6 +40,8 @@ func (m *MapTier) get(o origin.Origin) *Entry {
 	defer m.mu.Unlock()
 	return m.entries[o]
 }
+
+func (m *MapTier) touch(origin.Origin) {}
 
 func (m *MapTier) put(e *Entry) {
 	m.mu.Lock()

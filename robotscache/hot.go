@@ -3,7 +3,9 @@ package robotscache
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -17,6 +19,9 @@ import (
 // must not be called during close or after it.
 type hotTier interface {
 	get(o origin.Origin) *Entry // nil if there is none
+	// touch says that o was asked for, which makes it worth keeping. Once a second
+	// for one in use will do.
+	touch(o origin.Origin)
 	put(e *Entry)
 	drop(o origin.Origin)
 	resize(maxSize int64)
@@ -24,31 +29,46 @@ type hotTier interface {
 }
 
 // ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its
-// memory; the entries are read from a map beside it.
+// memory; the entries are read from maps beside it.
 //
 // That is because ristretto applies what it is given later, up to 32,000 Sets
 // later. Until then a new key is missed, and when an origin's entry is replaced
 // soon after it was first set, the old one comes up again for a while, although
-// it was deleted in between. In the map a put counts at once; what ristretto
-// drops, rejects or evicts leaves the map when ristretto says so.
+// it was deleted in between. In the maps a put counts at once; what ristretto
+// drops, rejects or evicts leaves them when ristretto says so. It is also faster.
 //
 // Origins are hashed to 64 bits with a random seed. Two that collide only push
 // each other out: get compares the whole origin.
 type ristrettoTier struct {
-	cache  *ristretto.Cache[uint64, *Entry]
 	seed   maphash.Seed
-	shards [64]shard
+	shards [1024]shard
+
+	cache *ristretto.Cache[uint64, *Entry]
+	// mu keeps touch out of ristretto once it is closed: its Get sends on a channel
+	// that its Close closes, and answers may still be asked for while a
+	// configuration is being replaced.
+	mu     sync.RWMutex
+	closed bool
 }
 
-// shard is a part of the map: there are many so that readers seldom share a cache
-// line. Its lock also keeps readers out of ristretto once it is closed, as its Get
-// sends on a channel that its Close closes, and answers may still be asked for
-// while a configuration is being replaced. Its lock is never held while ristretto
-// is given something, which may wait for a callback that needs it.
+// shard is a part of the entries, in a map that is never changed but replaced. So
+// readers take no lock, and do not slow each other down over the origin that all
+// cores ask for; writers copy a thousandth of the entries. The lock is not held
+// while ristretto is given something, which may wait for a callback that needs it.
 type shard struct {
-	mu      sync.RWMutex
-	entries map[uint64]*Entry // nil once closed
-	_       [24]byte
+	mu      sync.Mutex // of writers
+	entries atomic.Pointer[map[uint64]*Entry]
+}
+
+// change replaces the shard's map by a copy that f has changed, unless f says that
+// there is nothing to change.
+func (s *shard) change(f func(entries map[uint64]*Entry) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := maps.Clone(*s.entries.Load())
+	if f(entries) {
+		s.entries.Store(&entries)
+	}
 }
 
 // meanEntry is the size by which the number of ristretto's counters is chosen;
@@ -59,7 +79,7 @@ const meanEntry = 4 << 10
 func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 	t := &ristrettoTier{seed: maphash.MakeSeed()}
 	for i := range t.shards {
-		t.shards[i].entries = make(map[uint64]*Entry)
+		t.shards[i].entries.Store(&map[uint64]*Entry{})
 	}
 	var err error
 	t.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
@@ -80,28 +100,29 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 
 func (t *ristrettoTier) get(o origin.Origin) *Entry {
 	h := t.hash(o)
-	s := t.shard(h)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.entries == nil {
-		return nil
-	}
-	t.cache.Get(h) // a hit or a miss: both count for what is worth keeping
-	e := s.entries[h]
+	e := (*t.shard(h).entries.Load())[h]
 	if e == nil || e.record.Origin != o {
 		return nil
 	}
 	return e
 }
 
+func (t *ristrettoTier) touch(o origin.Origin) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.closed {
+		t.cache.Get(t.hash(o))
+	}
+}
+
 // put deletes before it sets: of two Sets of a key that is new, ristretto keeps
 // the first.
 func (t *ristrettoTier) put(e *Entry) {
 	h := t.hash(e.record.Origin)
-	s := t.shard(h)
-	s.mu.Lock()
-	s.entries[h] = e
-	s.mu.Unlock()
+	t.shard(h).change(func(entries map[uint64]*Entry) bool {
+		entries[h] = e
+		return true
+	})
 	t.cache.Del(h)
 	if !t.cache.Set(h, e, e.cost()) {
 		t.exited(e)
@@ -110,10 +131,10 @@ func (t *ristrettoTier) put(e *Entry) {
 
 func (t *ristrettoTier) drop(o origin.Origin) {
 	h := t.hash(o)
-	s := t.shard(h)
-	s.mu.Lock()
-	delete(s.entries, h)
-	s.mu.Unlock()
+	t.shard(h).change(func(entries map[uint64]*Entry) bool {
+		delete(entries, h)
+		return true
+	})
 	t.cache.Del(h)
 }
 
@@ -124,12 +145,13 @@ func (t *ristrettoTier) exited(e *Entry) {
 		return
 	}
 	h := t.hash(e.record.Origin)
-	s := t.shard(h)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entries[h] == e {
-		delete(s.entries, h)
-	}
+	t.shard(h).change(func(entries map[uint64]*Entry) bool {
+		if entries[h] != e {
+			return false
+		}
+		delete(entries, h)
+		return true
+	})
 }
 
 // resize changes the bound. What is beyond it goes when the next entry comes. The
@@ -137,22 +159,20 @@ func (t *ristrettoTier) exited(e *Entry) {
 func (t *ristrettoTier) resize(maxSize int64) { t.cache.UpdateMaxCost(maxSize) }
 
 func (t *ristrettoTier) close() {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		s.entries = nil
-		s.mu.Unlock()
-	}
-	t.cache.Close()
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cache.Close() // which lets go of every entry
 }
 
+// hash is different for the schemes and ports of one host, and spreads them over
+// the shards: who has a host has 65,535 ports.
 func (t *ristrettoTier) hash(o origin.Origin) uint64 {
-	return maphash.Comparable(t.seed, o)
+	const golden = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio: the high bits depend on all
+	return (maphash.String(t.seed, o.Host) ^ (uint64(o.Port)<<3 | uint64(len(o.Scheme)))) * golden
 }
 
-func (t *ristrettoTier) shard(h uint64) *shard {
-	return &t.shards[h%uint64(len(t.shards))]
-}
+func (t *ristrettoTier) shard(h uint64) *shard { return &t.shards[h>>(64-10)] }
 
 // entryOverhead is what an entry takes besides the memory that its slices and
 // strings refer to: itself, the closure and state for its ruleset, what ristretto

@@ -86,7 +86,7 @@ func TestRistrettoTier_FollowsRistretto(t *testing.T) {
 					o.Scheme = "https"
 				}
 				tier.put(numbered(o, i))
-				tier.get(o)
+				tier.touch(o)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestRistrettoTier_FollowsRistretto(t *testing.T) {
 		return false
 	})
 	for i := range tier.shards {
-		for _, e := range tier.shards[i].entries {
+		for _, e := range *tier.shards[i].entries.Load() {
 			if !held[e] {
 				t.Errorf("%v is in the map, and not in ristretto", e.record.Origin)
 			}
@@ -114,7 +114,10 @@ func TestRistrettoTier_Collision(t *testing.T) {
 	a := origin.Origin{Scheme: "http", Host: "a.example", Port: 80}
 	b := origin.Origin{Scheme: "http", Host: "b.example", Port: 80}
 	h := tier.hash(a)
-	tier.shard(h).entries[h] = numbered(b, 1) // as if they collided
+	tier.shard(h).change(func(entries map[uint64]*Entry) bool {
+		entries[h] = numbered(b, 1) // as if they collided
+		return true
+	})
 	if e := tier.get(a); e != nil {
 		t.Errorf("got the entry of %v", e.record.Origin)
 	}
@@ -145,7 +148,7 @@ func TestRistrettoTier_Bounded(t *testing.T) {
 	}
 	inMap := 0
 	for i := range tier.shards {
-		inMap += len(tier.shards[i].entries)
+		inMap += len(*tier.shards[i].entries.Load())
 	}
 	if inMap != n {
 		t.Errorf("%d entries in the map, %d in ristretto", inMap, n)
@@ -161,6 +164,7 @@ func TestRistrettoTier_AfterClose(t *testing.T) {
 	o := origin.Origin{Scheme: "http", Host: "closed.example", Port: 80}
 	tier.put(numbered(o, 1))
 	tier.close()
+	tier.touch(o)
 	if e := tier.get(o); e != nil {
 		t.Errorf("got %+v", e.record)
 	}
