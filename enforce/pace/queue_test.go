@@ -93,6 +93,23 @@ func TestQueueFullMakesRoomForWhoHasLess(t *testing.T) {
 	})
 }
 
+// It takes from who has more, not from who would then have less.
+func TestQueueFullDoesNotSwapPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Queue: 9})
+		r := Request{Limit: Limit{Key: "h", Delay: time.Minute}, MaxWait: time.Hour}
+		granted(t, p, r).Done()
+		large, small := r, r
+		large.Agent, small.Agent = "large", "small"
+		defer waiting(t, p, 5, large)()
+		defer waiting(t, p, 4, small)()
+		if why := refused(t, p, small); why.Reason != ReasonQueueFull {
+			t.Errorf("a fifth, with five of the other: %+v, want queue full", why)
+		}
+	})
+}
+
 func TestWaitersAreBoundedInAllAndShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -136,11 +136,12 @@ func TestSentCountsTheGapFromNow(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		limit Limit
-		want  time.Duration
+		want  time.Duration // of the next, right after it was sent
+		then  time.Duration // of the one after, 4 s later
 	}{
-		{"delay", Limit{Key: "h", Delay: 8 * time.Second}, 8 * time.Second},
-		{"rate", Limit{Key: "h", Interval: 8 * time.Second}, 8 * time.Second},
-		{"a burst has room", Limit{Key: "h", Interval: 8 * time.Second, Burst: 2}, 0},
+		{"delay", Limit{Key: "h", Delay: 8 * time.Second}, 8 * time.Second, 4 * time.Second},
+		{"rate", Limit{Key: "h", Interval: 8 * time.Second}, 8 * time.Second, 4 * time.Second},
+		{"a burst has room", Limit{Key: "h", Interval: 8 * time.Second, Burst: 2}, 0, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -153,9 +154,10 @@ func TestSentCountsTheGapFromNow(t *testing.T) {
 				if next.Wait != tt.want {
 					t.Errorf("next held for %s, want %s", next.Wait, tt.want)
 				}
-				s.Sent() // another went since
-				if last := granted(t, p, Request{Limit: tt.limit}); last.Wait > 8*time.Second {
-					t.Errorf("the one after held for %s", last.Wait)
+				time.Sleep(4 * time.Second)
+				s.Sent() // too late: another went since
+				if last := granted(t, p, Request{Limit: tt.limit}); last.Wait != tt.then {
+					t.Errorf("the one after held for %s, want %s", last.Wait, tt.then)
 				}
 			})
 		})
