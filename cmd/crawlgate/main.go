@@ -2,10 +2,14 @@
 package main
 
 import (
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/crawlgate/crawlgate"
 )
 
-func main() { caddycmd.Main() }
+func main() {
+	caddy.CustomBinaryName = "crawlgate"
+	caddycmd.Main()
+}
