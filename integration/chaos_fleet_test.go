@@ -134,7 +134,7 @@ func (f *fleet) crawl(ctx context.Context, addr string, clients int, seed uint64
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(c))) //nolint:gosec // a script that can be repeated
+			random := rand.New(rand.NewPCG(seed, uint64(c)))
 			caller := &caller{addr: addr}
 			defer caller.close()
 			for ctx.Err() == nil {

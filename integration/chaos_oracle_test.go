@@ -70,9 +70,10 @@ type attempt struct {
 	text   string
 	sha    string // empty: the text as the gateway kept it is not known to the octet
 	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
-	// the middle, or that it may have been lost with the gateway.
+	// the middle, or that it was lost with the gateway.
 	unsure bool
-	lost   bool // the gateway may have died before the outcome was kept
+	lost   bool          // the gateway died before the outcome was kept
+	age    time.Duration // of a lost outcome at that death; negative for one under way
 	// replayable says that the attempt broke off with its connection.
 	replayable bool
 }
@@ -87,7 +88,7 @@ type chronicle struct {
 type span struct{ from, to time.Time }
 
 // chronicleOf reads an origin's record. Gateways died at the given moments.
-func chronicleOf(site *testorigin.Site, c timing, deaths []span) chronicle {
+func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 	var h chronicle
 	history := site.History()
 	for i, change := range history {
@@ -109,7 +110,7 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []span) chronicle {
 			h.blind = append(h.blind, span{e.Start, e.Start.Add(c.timeout + c.grace)})
 		case e.Robots():
 			a := attemptOf(e, history, byVersion[e.Version], c)
-			a.noteDeaths(deaths)
+			a.noteDeaths(deaths, site.Origin().String())
 			// net/http repeats a request at once when a connection out of its pool breaks before the answer: two requests,
 			// one attempt. Whether it was out of the pool cannot be seen here: a dial that came late goes there unused.
 			if n := len(h.attempts); n > 0 && h.attempts[n-1].replayed(e, c) {
@@ -124,7 +125,7 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []span) chronicle {
 
 // replayed reports whether e is the repetition of a.
 func (a *attempt) replayed(e testorigin.Exchange, c timing) bool {
-	return a.replayable && e.Start.Before(a.ended.Add(c.grace/2))
+	return a.replayable && !a.lost && e.Start.Before(a.ended.Add(c.grace/2))
 }
 
 func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
@@ -162,15 +163,24 @@ func exactText(name string) bool {
 	return true
 }
 
-// flushInterval is the documented 200 ms of boltstore, and a commit.
-const flushInterval = 200*time.Millisecond + 300*time.Millisecond
+// death is the end of a gateway by kill -9 and its restart, from the signal to the first answer.
+type death struct {
+	span
+	ended time.Time            // when the process was gone
+	disk  map[string]time.Time // by origin: the last attempt that the store holds, read while no gateway ran
+}
 
-// noteDeaths marks an attempt whose outcome a gateway may have taken with it.
-func (a *attempt) noteDeaths(deaths []span) {
+// noteDeaths marks an attempt whose outcome a gateway took with it. What the store held at one death it must hold at all
+// later ones: only the first that came after the attempt may take it.
+func (a *attempt) noteDeaths(deaths []death, origin string) {
 	for _, d := range deaths {
-		if !a.start.After(d.to) && a.ended.Add(flushInterval).After(d.from) {
-			a.lost, a.unsure = true, true
+		if a.start.After(d.ended) {
+			continue
 		}
+		if d.disk[origin].Before(a.start) {
+			a.lost, a.unsure, a.age = true, true, d.from.Sub(a.ended)
+		}
+		return
 	}
 }
 

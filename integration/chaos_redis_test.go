@@ -203,6 +203,7 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 
 // takeOver asks until the robots.txt is there. Meanwhile there is but one right answer, and it is not to go ahead.
 func takeOver(t *testing.T, g *gateway, s *fixed, until time.Time) {
+	t.Helper()
 	c := &caller{addr: g.addr}
 	defer c.close()
 	for time.Now().Before(until) {
@@ -250,7 +251,7 @@ func TestChaosRedisOutage(t *testing.T) {
 	checks := make([]int, 16)
 	for i := range checks {
 		load.Go(func() {
-			random := rand.New(rand.NewPCG(4, uint64(i))) //nolint:gosec // a script that can be repeated
+			random := rand.New(rand.NewPCG(4, uint64(i)))
 			client := &caller{addr: gateways[i%2].addr}
 			defer client.close()
 			for ctx.Err() == nil {

@@ -52,7 +52,7 @@ const chaosSites, chaosClients = 500, 32
 func TestChaos(t *testing.T) {
 	c := timing{ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
-	script := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a script that can be repeated
+	script := rand.New(rand.NewPCG(seed, 0))
 	f := newFleet(t, chaosSites)
 	f.begin(script)
 	g := startGateway(t, gatewayConfig{Engine: c.engine(""), Egress: "trust_ca " + caFile(t, f.server)})
@@ -72,7 +72,7 @@ func TestChaos(t *testing.T) {
 }
 
 // judge takes every visit, every page that reached an origin and every fetch of robots.txt before the oracle.
-func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []span) {
+func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []death) {
 	t.Helper()
 	chronicles := make([]chronicle, len(f.sites))
 	fetches, failed := 0, 0
@@ -138,8 +138,8 @@ func outcomeOf(v *visit, line *enforce.Record) string {
 	}
 }
 
-func overlaps(v *visit, deaths []span) bool {
-	return slices.ContainsFunc(deaths, func(d span) bool { return !v.from.After(d.to) && !v.to.Before(d.from) })
+func overlaps(v *visit, deaths []death) bool {
+	return slices.ContainsFunc(deaths, func(d death) bool { return !v.from.After(d.to) && !v.to.Before(d.from) })
 }
 
 // linesByVisit reads the access log by URL. A line that the end of the process cut is left out.
