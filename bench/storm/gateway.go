@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// gateway is the binary under test.
+type gateway struct {
+	addr string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+// config lets the known origins' robots.txt expire within the run, so that their refreshes have to pass the storm.
+const config = `{
+	admin off
+	persist_config off
+	robots {
+		store file %s
+		cache {
+			ttl 30s
+			min_ttl 10s
+		}
+		fetch {
+			timeout %s
+			parallel %d
+		}
+		pace {
+			rate off
+			concurrency 100000
+			queue 100000
+		}
+		egress {
+			allow_private 127.0.0.0/8
+		}
+	}
+}
+
+http://:%s {
+	bind 127.0.0.1
+	log {
+		output file %s
+	}
+	robots
+}
+`
+
+func startGateway(ctx context.Context, s settings) (*gateway, error) {
+	if s.gateway == "" {
+		return nil, errors.New("no -gateway")
+	}
+	dir, err := os.MkdirTemp("", "storm")
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{dir: dir}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g.addr = l.Addr().String()
+	_, port, _ := net.SplitHostPort(g.addr)
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "Caddyfile")
+	text := fmt.Sprintf(config, filepath.Join(dir, "robots.db"), s.timeout, s.parallel, port, filepath.Join(dir, "access.log"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	out, err := os.Create(filepath.Join(dir, "stderr.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }() // the gateway has its own copy
+	g.cmd = exec.CommandContext(ctx, s.gateway, "run", "--config", file, "--adapter", "caddyfile")
+	g.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	g.cmd.Stderr = out
+	if err := g.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := g.ready(ctx); err != nil {
+		g.stop()
+		return nil, err
+	}
+	return g, nil
+}
+
+// ready waits until the gateway accepts connections.
+func (g *gateway) ready(ctx context.Context) error {
+	for range 300 {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
+		if err == nil {
+			return conn.Close()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(filepath.Join(g.dir, "stderr.log"))
+	return fmt.Errorf("the gateway does not answer: %s", text)
+}
+
+func (g *gateway) stop() {
+	_ = g.cmd.Process.Signal(syscall.SIGTERM)
+	_ = g.cmd.Wait() // as it was told
+	_ = os.RemoveAll(g.dir)
+}

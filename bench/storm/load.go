@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// client is one connection to the gateway.
+type client struct {
+	addr string
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// dial connects, unless there is a connection.
+func (c *client) dial(ctx context.Context) error {
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.addr)
+	if err != nil {
+		return err
+	}
+	c.conn, c.r = conn, bufio.NewReaderSize(conn, 2<<10)
+	return nil
+}
+
+// get asks for an absolute URL and returns the status.
+func (c *client) get(ctx context.Context, rawURL string) (int, error) {
+	if err := c.dial(ctx); err != nil {
+		return 0, err
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return 0, err
+	}
+	_ = c.conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	if _, err = fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Storm/1.0\r\n\r\n", rawURL, u.Host); err == nil {
+		var resp *http.Response
+		if resp, err = http.ReadResponse(c.r, &http.Request{Method: http.MethodGet}); err == nil {
+			defer func() { _ = resp.Body.Close() }() // read to its end
+			if _, err = io.Copy(io.Discard, resp.Body); err == nil && !resp.Close {
+				return resp.StatusCode, nil
+			}
+			c.close()
+			return resp.StatusCode, err
+		}
+	}
+	c.close()
+	return 0, err
+}
+
+// tally is what became of a number of requests.
+type tally struct {
+	took     []time.Duration
+	statuses map[int]int
+}
+
+// String gives the statuses (0: no answer) and the quantiles of the time.
+func (t tally) String() string {
+	took := slices.Sorted(slices.Values(t.took))
+	if len(took) == 0 {
+		return "no requests"
+	}
+	at := func(permille int) time.Duration {
+		return took[min(len(took)*permille/1000, len(took)-1)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d requests, by status %v; p50 %v, p90 %v, p99 %v, p99.9 %v, max %v",
+		len(took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
+}
+
+func report(phase string, first, rest tally) {
+	fmt.Printf("%s, first %v: %v\n%s, then: %v\n", phase, burst, first, phase, rest)
+}
+
+// collect adds up what clients report.
+type collect struct {
+	mu sync.Mutex
+	tally
+}
+
+func (c *collect) add(status int, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.statuses == nil {
+		c.statuses = make(map[int]int)
+	}
+	c.statuses[status]++
+	c.took = append(c.took, took)
+}
+
+// burst is the time at the beginning of a phase that is counted by itself: the machine, which runs the clients too, has
+// to send and read a crowd's requests.
+const burst = 3 * time.Second
+
+// measure asks for URLs at a fixed rate, and tells the burst from the rest. Each time is counted from the moment at which the request was to be made, so a
+// gateway that stalls does not slow its own measurement down.
+func measure(ctx context.Context, addr string, rate int, length time.Duration, target func(int) string) (first, rest tally) {
+	const clients = 128
+	type job struct {
+		i  int
+		at time.Time
+	}
+	jobs := make(chan job, rate*int(length/time.Second+1))
+	var early, late collect
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range clients {
+		wg.Go(func() {
+			cl := &client{addr: addr}
+			defer cl.close()
+			for j := range jobs {
+				status, _ := cl.get(ctx, target(j.i)) // no answer is status 0
+				if j.at.Sub(began) < burst {
+					early.add(status, time.Since(j.at))
+				} else {
+					late.add(status, time.Since(j.at))
+				}
+			}
+		})
+	}
+	pause := time.Second / time.Duration(rate)
+	for i := 0; time.Since(began) < length && ctx.Err() == nil; i++ {
+		at := began.Add(time.Duration(i) * pause)
+		time.Sleep(time.Until(at))
+		jobs <- job{i, at}
+	}
+	close(jobs)
+	wg.Wait()
+	return early.tally, late.tally
+}
+
+// crowd is a number of clients, each with its connection to the gateway, that will ask all at once.
+type crowd []*client
+
+// gather connects n clients, some at a time: what is to be measured are their requests.
+func gather(ctx context.Context, addr string, n int) (crowd, error) {
+	c := make(crowd, n)
+	for i := range c {
+		c[i] = &client{addr: addr}
+		if err := c[i].dial(ctx); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// ask lets each client ask once.
+func (c crowd) ask(ctx context.Context, target func(int) string) tally {
+	var all collect
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i, cl := range c {
+		wg.Go(func() {
+			defer cl.close()
+			<-start
+			began := time.Now()
+			status, _ := cl.get(ctx, target(i)) // no answer is status 0
+			all.add(status, time.Since(began))
+		})
+	}
+	close(start)
+	wg.Wait()
+	return all.tally
+}
