@@ -1,0 +1,252 @@
+package crawlgate
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+func init() {
+	caddy.RegisterModule(new(catcher))
+}
+
+// catcher is an event handler that keeps what it gets.
+type catcher struct{}
+
+// caught is what all catchers got. With hold set, they wait for it to be closed.
+var caught struct {
+	mu     sync.Mutex
+	events []caddy.Event
+	hold   chan struct{}
+}
+
+func (*catcher) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.catcher", New: func() caddy.Module { return new(catcher) }}
+}
+
+func (*catcher) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	return nil
+}
+
+func (*catcher) Handle(ctx context.Context, e caddy.Event) error {
+	caught.mu.Lock()
+	caught.events = append(caught.events, e)
+	hold := caught.hold
+	caught.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return ctx.Err()
+}
+
+var _ caddyevents.Handler = (*catcher)(nil)
+
+// catch returns the next n events that were not returned yet.
+func catch(t *testing.T, n int) (list []caddy.Event) {
+	t.Helper()
+	until(t, "events", func() bool {
+		caught.mu.Lock()
+		defer caught.mu.Unlock()
+		return len(caught.events) >= n
+	})
+	caught.mu.Lock()
+	defer caught.mu.Unlock()
+	list = slices.Clone(caught.events[:n])
+	caught.events = caught.events[n:]
+	return list
+}
+
+const catchAll = "events {\non robots.denied catcher\non robots.state_changed catcher\non robots.rules_changed catcher\non robots.unreachable catcher\n}"
+
+// TestEvents follows a site through the changes that events tell of.
+func TestEvents(t *testing.T) {
+	g := newRig(t, "", catchAll)
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	o := s.Origin().String()
+	s.SetRobots(testorigin.OK(rulesA))
+	g.visit(s.URL("/page"), "alpha")
+	if got := g.visit(s.URL("/private/x?secret=1"), "alpha"); got != http.StatusForbidden {
+		t.Fatalf("got %d", got)
+	}
+	denied := catch(t, 1)[0] // that a new site was met, and let the crawler in, is no event
+	if denied.Name() != eventDenied || denied.Origin().CaddyModule().ID != "robots" {
+		t.Errorf("%s from %v", denied.Name(), denied.Origin())
+	}
+	for field, want := range map[string]any{
+		"decision": "deny", "reason": "disallowed", "agent": "alpha", "origin": o, "rule": "/private/", "line": int64(2),
+		"method": http.MethodGet, "url": s.URL("/private/x"), "sha256": hashOf(rulesA),
+	} {
+		if got := denied.Data[field]; !reflect.DeepEqual(got, want) {
+			t.Errorf("denied: %s is %v, want %v", field, got, want)
+		}
+	}
+
+	s.SetRobots(testorigin.OK(rulesB))
+	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	if e := catch(t, 1)[0]; e.Name() != eventRulesChanged || e.Data["origin"] != o || e.Data["from"] != hashOf(rulesA) || e.Data["to"] != hashOf(rulesB) {
+		t.Errorf("%s %v", e.Name(), e.Data)
+	}
+	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o}) // the same again is no event
+	s.SetRobots(testorigin.Status(http.StatusGone))
+	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	want := map[string]any{
+		"origin": o, "robots_url": o + "/robots.txt", "from": "rules", "to": "absent", "cause": "status", "status": 410, "detail": "",
+	}
+	if e := catch(t, 1)[0]; e.Name() != eventStateChanged || !reflect.DeepEqual(e.Data, want) {
+		t.Errorf("%s %v", e.Name(), e.Data)
+	}
+
+	// A reload changes nothing about that.
+	g.load("max_wait 5s", catchAll)
+	s.SetRobots(testorigin.OK(rulesA))
+	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" {
+		t.Errorf("%s %v", e.Name(), e.Data)
+	}
+}
+
+// TestEventsNeverBlock holds that a handler which hangs holds nobody up, and that what is too much is dropped and
+// counted.
+func TestEventsNeverBlock(t *testing.T) {
+	g := newRig(t, "deny denied.example", catchAll)
+	hold := make(chan struct{})
+	caught.mu.Lock()
+	caught.hold = hold
+	caught.mu.Unlock()
+	defer func() {
+		caught.mu.Lock()
+		caught.hold = nil
+		caught.mu.Unlock()
+		close(hold)
+	}()
+	dropped := instruments.dropped.WithLabelValues("event")
+	before := counted(t, dropped)
+	g.visit("http://denied.example/", "alpha")
+	catch(t, 1) // the handler hangs in this one
+	client := g.crawler()
+	for range eventQueue + 10 {
+		resp, err := client.Get("http://denied.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if n := counted(t, dropped) - before; n != 10 {
+		t.Errorf("%v were dropped, want 10", n)
+	}
+	g.stop() // does not wait for the handler
+}
+
+// counted is the value of a counter.
+func counted(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// TestEventsUnasked holds that nothing is made ready for events where nobody looks.
+func TestEventsUnasked(t *testing.T) {
+	g := newRig(t, "", "")
+	if e := engines.inForce().emitter; e.wanted(eventDenied) {
+		t.Error("without an events app a denial is wanted")
+	}
+	g.load("", "events {\non robots.rules_changed catcher\n}")
+	e := engines.inForce().emitter
+	if e.wanted(eventDenied) || !e.wanted(eventRulesChanged) || !e.wanted(eventDenied, eventRulesChanged) {
+		t.Error("what is wanted is not what was subscribed to")
+	}
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	p := fetch.DefaultPolicy()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rules := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
+	failed := fetch.Outcome{Cause: fetch.CauseDNS, Detail: "no such host"}
+	known := p.Next(fetch.Record{Origin: site(t, "https://example.com")}, rules, start)
+	// run is a record after failures at these hours.
+	run := func(hours ...int) fetch.Record {
+		r := known
+		for _, h := range hours {
+			r = p.Next(r, failed, start.Add(time.Duration(h)*time.Hour))
+		}
+		return r
+	}
+	other := rules
+	other.Body = []byte(rulesB)
+	for _, tt := range []struct {
+		name   string
+		before fetch.Record
+		out    fetch.Outcome
+		hour   int
+		want   []string
+	}{
+		{"the same text", known, rules, 1, nil},
+		{"another text", known, other, 1, []string{eventRulesChanged}},
+		{"a file that is gone", known, fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404}, 1, []string{eventStateChanged}},
+		{"a failure inside the TTL", known, failed, 1, nil},
+		{"a failure behind the TTL", known, failed, 25, []string{eventStateChanged}},
+		{"one that was given up", known, fetch.Outcome{Cause: fetch.CauseCanceled}, 25, nil},
+		{"less than 6 hours", run(1, 2), failed, 6, nil},
+		{"6 hours", run(1, 2, 6), failed, 7, []string{eventUnreachable}},
+		{"6 hours at once", run(1), failed, 7, []string{eventUnreachable}},
+		{"told already", run(1, 7), failed, 8, nil},
+		{"a new run", func() fetch.Record {
+			return p.Next(p.Next(run(1, 9), rules, start.Add(10*time.Hour)), failed, start.Add(11*time.Hour))
+		}(), failed, 17, []string{eventUnreachable}},
+		// The answer's 24 hours ended meanwhile: it was unreachable before this failure.
+		{"6 hours behind the TTL", run(20), failed, 27, []string{eventUnreachable}},
+		{"back with the same text", run(20, 26), rules, 27, []string{eventStateChanged}},
+		{"back with another text", run(20, 26), other, 27, []string{eventStateChanged, eventRulesChanged}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var names []string
+			for _, c := range changes(p, tt.before, tt.out, start.Add(time.Duration(tt.hour)*time.Hour)) {
+				names = append(names, c.name)
+			}
+			if !slices.Equal(names, tt.want) {
+				t.Errorf("got %v, want %v", names, tt.want)
+			}
+		})
+	}
+	list := changes(p, run(1), failed, start.Add(7*time.Hour))
+	want := map[string]any{
+		"since": "2026-01-01T01:00:00Z", "for_s": int64(6 * 3600), "attempts": 2, "cause": "dns", "status": 0,
+		"detail": "no such host", "access": "rules",
+	}
+	if !reflect.DeepEqual(list[0].data, want) {
+		t.Errorf("got %v", list[0].data)
+	}
+	texts := changes(p, known, other, start.Add(time.Hour))
+	if a := known.SHA256; texts[0].data["from"] != hex.EncodeToString(a[:]) {
+		t.Errorf("got %v", texts[0].data)
+	}
+}
+
+func TestEmitterNil(t *testing.T) {
+	t.Parallel()
+	var e *emitter
+	e.stop()
+	if e.wanted(eventDenied) {
+		t.Error("a nil emitter wants something")
+	}
+}
