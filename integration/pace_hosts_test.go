@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestPaceManyHosts asks one page of each of many hosts and looks what their clocks cost: memory, and processor time
+// once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; docs/politeness.md has the figures for 100,000.
+func TestPaceManyHosts(t *testing.T) {
+	hosts := 5_000
+	if text := os.Getenv("CRAWLGATE_PACE_HOSTS"); text != "" {
+		var err error
+		if hosts, err = strconv.Atoi(text); err != nil || hosts > 1<<22 {
+			t.Fatalf("CRAWLGATE_PACE_HOSTS: %q, %v", text, err)
+		}
+	}
+	port, pages := startEverywhere(t)
+	g := startGateway(t, gatewayConfig{Engine: "store none\npace {\nrate 1/10s\nburst 1\nwait 0s\n}"})
+	visit := func(i int) string {
+		return fmt.Sprintf("http://127.%d.%d.%d:%s/", 1+i>>16, i>>8&0xff, i&0xff, port)
+	}
+	if a := g.mustFetch("Tester/1.0", visit(0)); a.status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	before, began := g.metric("go_memstats_heap_inuse_bytes"), time.Now()
+	client := g.client("Tester/1.0")
+	var next atomic.Int64
+	var crawl sync.WaitGroup
+	for range 32 {
+		crawl.Go(func() {
+			for i := next.Add(1); i < int64(hosts); i = next.Add(1) {
+				if a, err := tryGet(t.Context(), client, visit(int(i))); err != nil || a.status != http.StatusOK {
+					t.Errorf("%s: status %d, %v", visit(int(i)), a.status, err)
+				}
+			}
+		})
+	}
+	crawl.Wait()
+	took := time.Since(began)
+	if n := pages.Load(); n != int64(hosts) {
+		t.Errorf("%d pages were asked for, want %d", n, hosts)
+	}
+	after, peak := g.metric("go_memstats_heap_inuse_bytes"), g.usage().peakRSS
+	const quiet = 5 * time.Second
+	used := g.usage().cpu
+	time.Sleep(quiet)
+	used = g.usage().cpu - used
+	t.Logf("%d hosts in %v, %.0f octets of heap each with their records, %d MiB RSS at most, %v of processor time in %v of quiet",
+		hosts, took, (after-before)/float64(hosts), peak>>20, used, quiet)
+	if peak > 2<<30 {
+		t.Errorf("%d MiB of memory for %d hosts", peak>>20, hosts)
+	}
+}
+
+// startEverywhere serves a page and no robots.txt on one port of every loopback address.
+func startEverywhere(t *testing.T) (port string, pages *atomic.Int64) {
+	t.Helper()
+	pages = new(atomic.Int64)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || !net.ParseIP(host).IsLoopback() || r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		pages.Add(1)
+	})}
+	server.SetKeepAlivesEnabled(false)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	_, port, err = net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port, pages
+}
