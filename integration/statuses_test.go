@@ -157,7 +157,7 @@ func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 	if a.status != http.StatusForbidden || a.header.Get("Retry-After") == "" {
 		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
 	}
-	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.Cause != string(fetch.CauseDNS) {
+	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.State != "unreachable" {
 		t.Errorf("logged as %+v", l.Robots)
 	}
 }

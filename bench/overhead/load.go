@@ -82,7 +82,7 @@ func (g *gateway) drive(ctx context.Context, s *site, worker, n int) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	answers := bufio.NewReader(conn)
