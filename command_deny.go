@@ -69,9 +69,7 @@ func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if err := decode(data, &given); err != nil {
 		return exitError, err
 	}
-	t := newTable()
-	t.note(fmt.Sprintf("stopped: %s; %d under way were cut off", describeOrder(given.Order), given.Ended))
-	return exitOK, t.print(s.out)
+	return exitOK, printLine(s.out, fmt.Sprintf("stopped: %s; %d under way were cut off", describeOrder(given.Order), given.Ended))
 }
 
 func (c *denyCommand) list(ctx context.Context, s streams, client *adminClient) error {
@@ -89,13 +87,12 @@ func (c *denyCommand) list(ctx context.Context, s streams, client *adminClient) 
 	if err := decode(data, &list); err != nil {
 		return err
 	}
+	if len(list.Orders) == 0 {
+		return printLine(s.out, "nothing is stopped")
+	}
 	t := newTable("SCOPE", "VALUE", "SINCE", "BY", "REASON")
 	for _, o := range list.Orders {
 		t.row(string(o.Scope), o.Value, moment(o.At), o.By, o.Reason)
-	}
-	if len(list.Orders) == 0 {
-		t = newTable()
-		t.note("nothing is stopped")
 	}
 	return t.print(s.out)
 }
@@ -157,7 +154,5 @@ func (c *undenyCommand) run(ctx context.Context, s streams, args []string) (int,
 	if err := decode(data, &lifted); err != nil {
 		return exitError, err
 	}
-	t := newTable()
-	t.note("lifted: " + describeOrder(lifted.Order))
-	return exitOK, t.print(s.out)
+	return exitOK, printLine(s.out, "lifted: "+describeOrder(lifted.Order))
 }

@@ -57,11 +57,10 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 	status := exitOK
 	for _, w := range robotstxt.Lint(text) {
 		status = exitNo
-		line := visible(fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message)) + "\n"
 		if c.json {
 			err = printJSON(s.out, warning{args[0], w.Line, w.Code, w.Message})
 		} else {
-			err = printRaw(s.out, []byte(line))
+			err = printLine(s.out, fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message))
 		}
 		if err != nil {
 			return exitError, err

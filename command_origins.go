@@ -232,9 +232,7 @@ func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, 
 		if !p.Known {
 			what = "was not known"
 		}
-		t := newTable()
-		t.note(p.Origin + " " + what)
-		return t.print(s.out)
+		return printLine(s.out, p.Origin+" "+what)
 	})
 }
 
@@ -284,12 +282,11 @@ func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int
 		if err := decode(data, &d); err != nil {
 			return err
 		}
-		t, r := newTable(), d.Record
+		r := d.Record
 		line := r.Origin + " " + stateAndCause(r.State, r.Cause)
 		if f := r.LastFailure; f != nil {
 			line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
 		}
-		t.note(line)
-		return t.print(s.out)
+		return printLine(s.out, line)
 	})
 }

@@ -68,18 +68,23 @@ func (t *table) fact(name, value string) {
 func (t *table) print(w io.Writer) error {
 	var b strings.Builder
 	for _, cells := range t.rows {
-		gap := 0
+		column, at := 0, 0 // where the cell begins, and where the line is
 		for i, c := range cells {
 			if c != "" {
-				b.WriteString(strings.Repeat(" ", gap) + c)
-				gap = -utf8.RuneCountInString(c)
+				b.WriteString(strings.Repeat(" ", column-at) + c)
+				at = column + utf8.RuneCountInString(c)
 			}
-			gap += t.widths[i] + 2
+			if i < len(cells)-1 {
+				column += t.widths[i] + 2
+			}
 		}
 		b.WriteByte('\n')
 	}
 	return printRaw(w, []byte(b.String()))
 }
+
+// printLine writes a line by itself.
+func printLine(w io.Writer, line string) error { return printRaw(w, []byte(visible(line)+"\n")) }
 
 // moment is a time for people and machines, empty for none.
 func moment(t time.Time) string {

@@ -1,0 +1,487 @@
+package crawlgate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// commandRun is what came of a command.
+type commandRun struct {
+	status   int
+	out, err string
+}
+
+// command runs `robots` with the given arguments in this process.
+func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string) commandRun {
+	t.Helper()
+	root, robots := &cobra.Command{Use: "crawlgate"}, &cobra.Command{Use: "robots"}
+	robotsCommand(robots)
+	root.AddCommand(robots)
+	var out, stderr bytes.Buffer
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&stderr)
+	root.SetArgs(append([]string{"robots"}, args...))
+	run := commandRun{}
+	if err := root.ExecuteContext(ctx); err != nil {
+		status, ok := errors.AsType[*exitStatus](err)
+		if !ok {
+			t.Fatalf("%v ended with a %T: %v", args, err, err)
+		}
+		run.status = status.code
+		// This is what Caddy's main function goes by; every other error is 1 to it.
+		if isCaddys := strings.Contains(fmt.Sprintf("%T", errors.Unwrap(err)), "exitError"); isCaddys != (status.code > 1) {
+			t.Errorf("Caddy would not see status %d: %T", status.code, errors.Unwrap(err))
+		}
+	}
+	run.out, run.err = out.String(), stderr.String()
+	for _, text := range []string{run.out, run.err} {
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%v wrote something that is not printable: %q", args, text[i:])
+		}
+	}
+	return run
+}
+
+// variable is what differs from run to run.
+var variable = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<TIME>"},
+	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "<SHA256>"},
+	{regexp.MustCompile(`127\.0\.\d+\.\d+:\d+`), "<HOST>"},
+	{regexp.MustCompile(`127\.0\.\d+\.\d+`), "<ADDRESS>"},
+	{regexp.MustCompile(`/tmp/cg\d+`), "<DIR>"},
+	{regexp.MustCompile(` {3,}`), "  "}, // the columns follow the widths of the above
+}
+
+func golden(text string) string {
+	for _, v := range variable {
+		text = v.pattern.ReplaceAllString(text, v.name)
+	}
+	return text
+}
+
+// check compares a run with what is wanted of it.
+func (r commandRun) check(t *testing.T, status int, out, err string) {
+	t.Helper()
+	if r.status != status || golden(r.out) != out || !strings.Contains(golden(r.err), err) || (err == "") != (r.err == "") {
+		t.Errorf("got status %d\n%s\n%s\nwant %d\n%s\n%s", r.status, golden(r.out), golden(r.err), status, out, err)
+	}
+}
+
+// file writes a file and returns its path.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "robots.txt")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n\nUser-agent: Googlebot\nDisallow: /g/\nCrawl-delay: 5\n\n" +
+	"User-agent: evil\nDisallow: /\x1b[31m\u202e/\n"
+
+func TestCheckFile(t *testing.T) {
+	t.Parallel()
+	robots := file(t, sample)
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		status int
+		out    string
+		err    string
+	}{
+		{
+			"all allowed", []string{"--agent", "a", "https://example.com/", "/page"}, 0,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
+				"allow  no_rule  *  rules  https://example.com/\n" +
+				"allow  no_rule  *  rules  /page\n", "",
+		},
+		{
+			"some disallowed", []string{"--agent", "a", "/private/x", "/private/open"}, 1,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
+				"deny  disallowed  2  /private/  *  rules  /private/x\n" +
+				"allow  allowed_by_rule  3  /private/open  *  rules  /private/open\n", "",
+		},
+		{
+			"a family", []string{"--agent", "Googlebot-News", "/g/"}, 1,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
+		},
+		{
+			"several tokens", []string{"--agent", "nobody,googlebot", "/g/"}, 1,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
+		},
+		{
+			"robots.txt itself", []string{"--agent", "a", "/robots.txt"}, 0,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\nallow  robots_txt_itself  unknown  /robots.txt\n", "",
+		},
+		{
+			"foreign text is escaped", []string{"--agent", "evil", "/%1B[31m%E2%80%AE/x"}, 1,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
+				`deny  disallowed  10  /\x1b[31m\xe2\x80\xae/  evil  rules  /%1B[31m%E2%80%AE/x` + "\n", "",
+		},
+		{
+			"a bad URL does not end it", []string{"--agent", "a", "x", "/private/x", "http://%zz/"}, 2,
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
+				"deny  disallowed  2  /private/  *  rules  /private/x\n", "http://%zz/: ",
+		},
+		{"only bad URLs", []string{"--agent", "a", "x"}, 2, "", "x: "},
+		{"an agent with a version", []string{"--agent", "a/1.0", "/"}, 2, "", "no product token"},
+		{"an empty token", []string{"--agent", "a,", "/"}, 2, "", "no product token"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			runCommand(t.Context(), t, "", append([]string{"check", "--robots", robots}, tt.args...)...).check(t, tt.status, tt.out, tt.err)
+		})
+	}
+	t.Run("from standard input", func(t *testing.T) {
+		t.Parallel()
+		run := runCommand(t.Context(), t, sample, "check", "--robots", "-", "--agent", "a", "--json", "/private/x", "/")
+		var records [2]enforce.Record
+		decoder := json.NewDecoder(strings.NewReader(run.out))
+		decoder.DisallowUnknownFields()
+		for i := range records {
+			if err := decoder.Decode(&records[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := records[0]; run.status != 1 || r.Decision != "deny" || r.Line != 2 || r.Rule != "/private/" || r.Schema != 1 || len(r.SHA256) != 64 {
+			t.Errorf("got %+v", run)
+		}
+		if r := records[1]; r.Decision != "allow" {
+			t.Errorf("got %+v", r)
+		}
+	})
+	t.Run("only the first 500 KiB count", func(t *testing.T) {
+		t.Parallel()
+		long := file(t, "User-agent: *\n"+strings.Repeat("# filler\n", 60_000)+"Disallow: /\n")
+		if run := runCommand(t.Context(), t, "", "check", "--robots", long, "--agent", "a", "/"); run.status != 0 {
+			t.Errorf("got %+v", run)
+		}
+	})
+}
+
+// TestCheckLive holds that a fetch decides as it does in a gateway, once a site, under the crawler's own name.
+func TestCheckLive(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	s := server.Site(t, testorigin.SiteConfig{})
+	check := func(args ...string) commandRun {
+		return runCommand(t.Context(), t, "", append([]string{"check", "--allow-private", "127.0.0.0/8", "--agent", "AcmeBot,Acme"}, args...)...)
+	}
+	const head = "VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"
+	for _, tt := range []struct {
+		behaviour testorigin.Behaviour
+		status    int
+		out       string
+	}{
+		{
+			testorigin.OK("User-agent: acme\nDisallow: /a\n"), 1,
+			head + "deny  disallowed  2  /a  acme  rules  http://<HOST>/a\nallow  no_rule  acme  rules  http://<HOST>/b\n",
+		},
+		{
+			testorigin.Status(404), 0,
+			head + "allow  absent  absent (status)  http://<HOST>/a\nallow  absent  absent (status)  http://<HOST>/b\n" +
+				"http://<HOST>/robots.txt: absent (status), status 404\n",
+		},
+		{
+			testorigin.Status(503), 1,
+			head + "deny  unreachable  unreachable (status)  http://<HOST>/a\ndeny  unreachable  unreachable (status)  http://<HOST>/b\n" +
+				"http://<HOST>/robots.txt: unreachable (status), status 503\n",
+		},
+		{
+			testorigin.Refuse(), 1,
+			head + "deny  unreachable  unreachable (connect)  http://<HOST>/a\ndeny  unreachable  unreachable (connect)  http://<HOST>/b\n" +
+				"http://<HOST>/robots.txt: unreachable (connect), dial: connect: connection refused\n",
+		},
+	} {
+		t.Run(tt.behaviour.Name, func(t *testing.T) {
+			before := len(s.RobotsExchanges())
+			s.SetRobots(tt.behaviour)
+			check(s.URL("/a"), s.URL("/b")).check(t, tt.status, tt.out, "")
+			exchanges := s.RobotsExchanges()[before:]
+			if len(exchanges) > 1 {
+				t.Errorf("robots.txt was fetched %d times", len(exchanges))
+			}
+			for _, x := range exchanges {
+				if got := x.Header.Get("User-Agent"); got != "AcmeBot" {
+					t.Errorf("fetched as %q", got)
+				}
+			}
+		})
+	}
+	t.Run("the guard", func(t *testing.T) {
+		run := runCommand(t.Context(), t, "", "check", "--agent", "a", s.URL("/a"))
+		run.check(t, 1, head+"deny  unreachable  unreachable (forbidden_address)  http://<HOST>/a\n"+
+			"http://<HOST>/robots.txt: unreachable (forbidden_address), refused by our own guard of addresses and ports\n", "")
+	})
+	t.Run("ended", func(t *testing.T) {
+		s.SetRobots(testorigin.HangBeforeHead())
+		before := len(s.RobotsExchanges())
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for len(s.RobotsExchanges()) == before {
+				if ctx.Err() != nil {
+					return
+				}
+			}
+			cancel()
+		}()
+		runCommand(ctx, t, "", "check", "--allow-private", "127.0.0.0/8", "--agent", "a", s.URL("/a")).check(t, 2, "", "context canceled")
+	})
+}
+
+func TestCheckQuestions(t *testing.T) {
+	t.Parallel()
+	robots := file(t, sample)
+	questions := fmt.Sprintf(`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogL2EK","agent":"A","url":"https://example.com/a"}
+{"id":"two","robots_file":%q,"agents":["nobody","Googlebot"],"url":"/g/"}
+`, robots)
+	answers := `{"id":1,"allowed":false,"rule":"/a","line":2,"group":"*"}
+{"id":"two","allowed":false,"rule":"/g/","line":6,"group":"Googlebot"}
+`
+	list := file(t, questions)
+	runCommand(t.Context(), t, questions, "check", "--jsonl").check(t, 0, answers, "")
+	runCommand(t.Context(), t, questions, "check", "--jsonl", "-").check(t, 0, answers, "")
+	runCommand(t.Context(), t, "", "check", "--jsonl", list).check(t, 0, answers, "")
+	bad := runCommand(t.Context(), t, "no question\n"+questions, "check", "--jsonl")
+	if bad.status != 2 || !strings.HasPrefix(bad.out, `{"id":null,"error":`) || !strings.HasSuffix(bad.out, answers) || bad.err != "" {
+		t.Errorf("got %+v", bad)
+	}
+	runCommand(t.Context(), t, "", "check", "--jsonl", list+".missing").check(t, 2, "", "reading questions")
+	runCommand(t.Context(), t, "", "check", "--jsonl", list, list).check(t, 2, "", "takes one file")
+	runCommand(t.Context(), t, "", "check", "--jsonl", "--agent", "a").check(t, 2, "", "takes no other flag")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	runCommand(ended, t, questions, "check", "--jsonl").check(t, 2, "", "context canceled")
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	good, bad := file(t, "User-agent: *\nDisallow: /a\n"), file(t, "User-agent: *\nDisallow: a\nfoo\x1b[2J: bar\n")
+	runCommand(t.Context(), t, "", "lint", good).check(t, 0, "", "")
+	run := runCommand(t.Context(), t, "", "lint", bad)
+	for _, want := range []string{":2: path-without-slash: ", ":3: unknown-field: "} {
+		if run.status != 1 || strings.Count(run.out, bad+want) != 1 {
+			t.Errorf("no %q in %+v", want, run)
+		}
+	}
+	run = runCommand(t.Context(), t, "Disallow: /\n", "lint", "--json", "-")
+	var w warning
+	if err := json.Unmarshal([]byte(run.out), &w); err != nil || run.status != 1 || w.File != "-" || w.Line != 1 || w.Code != "rule-outside-group" || w.Message == "" {
+		t.Errorf("%v: %+v", err, run)
+	}
+	runCommand(t.Context(), t, "", "lint", good+".missing").check(t, 2, "", "no such file")
+	runCommand(t.Context(), t, "", "lint").check(t, 2, "", "want one file or URL")
+	runCommand(t.Context(), t, "", "lint", "--allow-private", "127.0.0.0/8", good).check(t, 2, "", "goes with a URL")
+
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK("Disallow: /\n"))
+	live := func(url string) commandRun {
+		return runCommand(t.Context(), t, "", "lint", "--allow-private", "127.0.0.0/8", url)
+	}
+	if run := live(s.URL("/robots.txt")); run.status != 1 || !strings.Contains(run.out, "/robots.txt:1: rule-outside-group: ") {
+		t.Errorf("got %+v", run)
+	}
+	s.SetRobots(testorigin.Oversize("User-agent: *\nDisallow: /a\n", 600_000))
+	if run := live(s.Origin().String()); run.status != 1 || !strings.Contains(run.out, ": too-large: ") {
+		t.Errorf("got %+v", run)
+	}
+	s.SetRobots(testorigin.Status(404))
+	live(s.URL("/")).check(t, 2, "", "absent (status), status 404")
+	live(s.URL("/page")).check(t, 2, "", "alone")
+}
+
+// TestGatewayCommands takes every command that asks a gateway through its day.
+func TestGatewayCommands(t *testing.T) {
+	g := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	s := server.Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK(rulesA))
+	run := func(name string, args ...string) commandRun {
+		t.Helper()
+		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.address()}, args...)...)
+	}
+	o := s.Origin().String()
+
+	run("origins").check(t, 0, "", "")
+	run("show", o).check(t, 2, "", "nothing is known of http://<HOST>")
+	gateway := func(args ...string) commandRun {
+		t.Helper()
+		return runCommand(t.Context(), t, "", append([]string{"check", "--gateway", g.address()}, args...)...)
+	}
+	gateway("--agent", "alpha", s.URL("/page"), s.URL("/private/x")).check(t, 1,
+		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"+
+			"allow  no_rule  *  rules  http://<HOST>/page\n"+
+			"deny  disallowed  2  /private/  *  rules  http://<HOST>/private/x\n", "")
+	gateway("--agent", "alpha", "--site", ":99", s.URL("/page")).check(t, 2, "", "has no gateway")
+	gateway("--agent", "a,b", s.URL("/page")).check(t, 2, "", "one name")
+	if r := gateway("--agent", "alpha", "--json", s.URL("/private/x")); r.status != 1 || !strings.Contains(r.out, `"reason":"disallowed"`) {
+		t.Errorf("got %+v", r)
+	}
+
+	run("origins").check(t, 0, "ORIGIN  STATE  STATUS  FETCHED  FRESH UNTIL\nhttp://<HOST>  rules  200  <TIME>  <TIME>\n", "")
+	run("origins", "--state", "absent").check(t, 0, "", "")
+	run("origins", "--state", "none").check(t, 2, "", "want rules, absent, unreachable")
+	if r := run("origins", "--json"); r.status != 0 || !strings.Contains(r.out, `"state":"rules"`) {
+		t.Errorf("got %+v", r)
+	}
+	s.SetRobots(testorigin.OK(rulesB))
+	run("refresh", o, o+"/page").check(t, 2, "http://<HOST> rules\n", "http://<HOST>/page: ")
+	run("show", o).check(t, 0, "origin  http://<HOST>\nrobots.txt  http://<HOST>/robots.txt\nstate  rules\naccess  rules\nstatus  200\n"+
+		"sha256  <SHA256>\nfetched  <TIME>\nfresh until  <TIME>\n\n"+
+		"FIRST SEEN  LAST SEEN  STATE  STATUS  SIZE  SHA256\n"+
+		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(rulesB))+
+		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(rulesA)), "")
+	run("show", "--diff", o).check(t, 0, "--- http://<HOST>/robots.txt <TIME> <SHA256>\n+++ http://<HOST>/robots.txt <TIME> <SHA256>\n"+
+		"@@ -1,2 +1,4 @@\n User-agent: *\n Disallow: /private/\n+Disallow: /new/\n"+`+# \x1b[2J\xff`+"\n", "")
+	s.SetRobots(testorigin.Status(500))
+	run("refresh", o).check(t, 0, "http://<HOST> rules; the fetch failed: status 500\n", "")
+	if r := run("show", o); !strings.Contains(r.out, "unreachable since") || !strings.Contains(r.out, "last failure") || !strings.Contains(r.out, "next attempt") {
+		t.Errorf("got %+v", r)
+	}
+	run("purge", o, o).check(t, 0, "http://<HOST> purged\nhttp://<HOST> was not known\n", "")
+	if r := run("purge", "--json", o); !strings.Contains(r.out, `"known":false`) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestOrderCommands(t *testing.T) {
+	g := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	s := server.Site(t, testorigin.SiteConfig{})
+	s.SetPages(testorigin.Respond(testorigin.Response{Status: 503, Header: http.Header{"Retry-After": {"3600"}}}))
+	run := func(name string, args ...string) commandRun {
+		t.Helper()
+		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.address()}, args...)...)
+	}
+	run("deny").check(t, 0, "nothing is stopped\n", "")
+	run("deny", "host", "Example.COM", "--by", "dora", "--reason", "complaint 7").check(t, 0,
+		"stopped: host example.com, by dora, because: complaint 7; 0 under way were cut off\n", "")
+	run("deny").check(t, 0, "SCOPE  VALUE  SINCE  BY  REASON\nhost  example.com  <TIME>  dora  complaint 7\n", "")
+	if r := run("deny", "--json"); !strings.Contains(r.out, `"value":"example.com"`) {
+		t.Errorf("got %+v", r)
+	}
+	runCommand(t.Context(), t, "", "check", "--gateway", g.address(), "--agent", "a", "https://example.com/").check(t, 1,
+		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", "")
+	if r := run("deny", "agent", "a"); r.status != 0 || thisUser() != "" && !strings.Contains(r.out, "by "+thisUser()) {
+		t.Errorf("an order without a name: %+v", r)
+	}
+	run("undeny", "agent", "a").check(t, 0, "lifted: agent a"+golden(", by "+thisUser())+"\n", "")
+	run("undeny", "agent", "a").check(t, 2, "", "there is no such order: agent a")
+	run("undeny", "host", "example.com").check(t, 0, "lifted: host example.com, by dora, because: complaint 7\n", "")
+	run("deny", "host").check(t, 2, "", "want all, host PATTERN or agent NAME")
+	run("deny", "all", "x").check(t, 2, "", "want all, host PATTERN or agent NAME")
+	run("deny", "--reason", "x").check(t, 2, "", "go with an order")
+	run("deny", "host", "https://example.com").check(t, 2, "", "host")
+	run("undeny").check(t, 2, "", "want all, host PATTERN or agent NAME")
+
+	run("clocks").check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "")
+	g.visit(s.URL("/page"), "alpha")
+	r := run("clocks")
+	r.out = regexp.MustCompile(`(59m5\d|1h0m0)s`).ReplaceAllString(r.out, "<LEFT>")
+	r.check(t, 0, "1 clocks, 0 requests waiting, 1 clocks blocked\nCLOCK  BLOCKED UNTIL  LEFT  STRIKES\n<ADDRESS>  <TIME>  <LEFT>\n", "")
+	run("clocks", "--key", "example.com").check(t, 0, "1 clocks, 0 requests waiting, 1 clocks blocked\n", "")
+	run("clocks", "--limit", "0").check(t, 2, "", "from 1 to 1000")
+}
+
+// TestCommandUsage holds that what cannot be meant is refused, on the error stream, with status 2.
+func TestCommandUsage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ args, err string }{
+		{"nothing", `unknown command "nothing"`},
+		{"check", "no URL is given"},
+		{"check /x", "no --agent is given"},
+		{"check --agent a --robots x --gateway y /", "exclude each other"},
+		{"check --agent a --robots x --allow-private 10.0.0.0/8 /", "exclude each other"},
+		{"check --agent a --gateway x --allow-private 10.0.0.0/8 /", "exclude each other"},
+		{"check --agent a --site x /", "goes with --gateway"},
+		{"check --agent a --robots /nowhere/robots.txt /", "no such file"},
+		{"check --agent a --allow-private x https://example.com/", "not an address range"},
+		{"check --agent a --allow-private 10.0.0.1/8 https://example.com/", "bits set"},
+		{"check --agent a --gateway unix: https://example.com/", "address"},
+		{"check --unknown", "unknown flag"},
+		{"lint --json=maybe x", "invalid argument"},
+		{"origins x", "takes no argument"},
+		{"origins --limit -1", "no limit below 0"},
+		{"origins --address http://localhost:2019/config/", "scheme, host and port alone"},
+		{"origins --address localhost:1-5", "want host:port"},
+		{"origins --address udp/localhost:1", "want host:port"},
+		{"show", "want one origin"},
+		{"show a b", "want one origin"},
+		{"purge", "no origin is given"},
+		{"refresh", "no origin is given"},
+		{"clocks x", "takes no argument"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			run := runCommand(t.Context(), t, "", strings.Fields(tt.args)...)
+			run.check(t, exitError, "", tt.err)
+			if !strings.HasPrefix(run.err, "crawlgate robots") {
+				t.Errorf("the message does not say of whom it is: %s", run.err)
+			}
+		})
+	}
+	if run := runCommand(t.Context(), t, ""); run.status != 0 || !strings.Contains(run.out, "undeny") {
+		t.Errorf("without arguments: %+v", run)
+	}
+}
+
+// TestAdminClient holds what a command makes of an endpoint that is no gateway.
+func TestAdminClient(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    string
+	}{
+		{"not ours", http.NotFound, "there is no gateway at this address"},
+		{"text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "\x1b[2Jbusy", 500) }, `the gateway answers 500: \x1b[2Jbusy`},
+		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "reading the answer"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "the gateway answers 302"},
+		{"an error", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(400)
+			fmt.Fprint(w, `{"error":"no \u001b[2J"}`)
+		}, `no \x1b[2J`},
+		{"without end", func(w http.ResponseWriter, _ *http.Request) {
+			for block := make([]byte, 1<<20); ; {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		}, "more than 67108864 octets"},
+		{"cut", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, "{")
+		}, "unexpected EOF"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(tt.handler)
+			defer server.Close()
+			for _, address := range []string{server.URL, strings.TrimPrefix(server.URL, "http://"), server.URL + "/"} {
+				runCommand(t.Context(), t, "", "clocks", "--address", address).check(t, exitError, "", tt.want)
+			}
+		})
+	}
+	runCommand(t.Context(), t, "", "clocks", "--address", "unix//nowhere/admin.sock").check(t, exitError, "", "no such file")
+}
