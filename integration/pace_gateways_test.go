@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// longer is how long a phase of a test lasts where the environment asks for the whole of what the figures in
+// docs/politeness.md were measured with.
+func longer(t *testing.T, short time.Duration, variable string) time.Duration {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return short
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return d
+}
+
+// redisGateways is some gateways with one redis, crawling the same hosts for as long as the test runs.
+type redisGateways struct {
+	t        *testing.T
+	redis    *redistest.Server
+	sites    []*testorigin.Site
+	gateways []*gateway
+	workers  sync.WaitGroup
+	stop     context.CancelFunc
+}
+
+// startRedisGateways has each gateway send two workers to each host. Every second host asks for the Crawl-delay.
+func startRedisGateways(t *testing.T, gateways, hosts int, engine, delay string) *redisGateways {
+	t.Helper()
+	f := &redisGateways{t: t, redis: redistest.Start(t)}
+	server := testorigin.Start(t, testorigin.Config{RecordSize: 1 << 14})
+	for i := range hosts {
+		site := server.Site(t, testorigin.SiteConfig{})
+		if i%2 == 1 {
+			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: " + delay + "\n"))
+		}
+		f.sites = append(f.sites, site)
+	}
+	for range gateways {
+		f.gateways = append(f.gateways, startGateway(t, gatewayConfig{
+			Engine: fmt.Sprintf("store none\npace {\n%s\nshared redis %s\n}", engine, f.redis.URL()),
+		}))
+	}
+	for _, g := range f.gateways {
+		f.awaitShared(g, 1)
+	}
+	time.Sleep(2 * time.Second) // two heartbeats: each knows of all others
+	ctx, stop := context.WithCancel(t.Context())
+	f.stop = stop
+	t.Cleanup(stop)
+	for _, site := range f.sites {
+		// One host after the other, as crawls begin: else all would be due in the same moments.
+		time.Sleep(time.Second / time.Duration(hosts))
+		for i, g := range f.gateways {
+			g.crawlUntil(ctx, &f.workers, fmt.Sprintf("Agent-%c", 'a'+i), 2, site)
+		}
+	}
+	return f
+}
+
+func (f *redisGateways) awaitShared(g *gateway, want float64) {
+	f.t.Helper()
+	eventually(f.t, fmt.Sprintf("shared clocks: %v", want), func() bool { return g.metric("crawlgate_shared_clock_up") == want })
+}
+
+// end stops the workers and returns the times at which each host had its requests.
+func (f *redisGateways) end() [][]time.Time {
+	f.stop()
+	f.workers.Wait()
+	all := make([][]time.Time, len(f.sites))
+	for i, site := range f.sites {
+		if n := site.Dropped(); n > 0 {
+			f.t.Errorf("%d requests are missing in the record", n)
+		}
+		all[i] = arrivals(site)
+	}
+	return all
+}
+
+// between are the times in a phase.
+func between(times []time.Time, from, to time.Time) (in []time.Time) {
+	for _, at := range times {
+		if at.After(from) && at.Before(to) {
+			in = append(in, at)
+		}
+	}
+	return in
+}
+
+// TestPaceThreeGateways has 300 workers behind three gateways crawl 50 hosts, kills Redis for a while and then one of
+// the gateways: no host ever sees more than its rate in any second, or than its Crawl-delay allows, and none is left
+// alone for long.
+func TestPaceThreeGateways(t *testing.T) {
+	t.Parallel()
+	const (
+		rate     = 2 // a second
+		interval = time.Second / rate
+		delay    = 700 * time.Millisecond
+	)
+	f := startRedisGateways(t, 3, 50, "rate 2/s\nburst 1\nwait 60s", "0.7")
+	phase := 5 * time.Second
+
+	began := time.Now()
+	time.Sleep(phase)
+	killed := time.Now()
+	f.redis.Kill()
+	for _, g := range f.gateways {
+		f.awaitShared(g, 0)
+	}
+	time.Sleep(longer(t, 8*time.Second, "CRAWLGATE_REDIS_AWAY") - time.Since(killed))
+	back := time.Now()
+	f.redis.Start()
+	for _, g := range f.gateways {
+		f.awaitShared(g, 1)
+	}
+	rejoined := time.Now()
+	time.Sleep(phase)
+	died := time.Now()
+	f.gateways[0].kill()
+	time.Sleep(phase)
+	ended := time.Now()
+	all := f.end()
+
+	worst := [2]time.Duration{time.Hour, time.Hour}
+	lonely := 0
+	for i, times := range all {
+		want := [2]time.Duration{interval, delay}[i%2]
+		worst[i%2] = min(worst[i%2], shortest(times, 1))
+		// Over three requests what one of them was late on its way no longer shows; the shared clock does not hear of it.
+		if took := shortest(times, rate); took < rate*want {
+			t.Errorf("host %d saw %d requests within %v, want %v", i, rate+1, took, rate*want)
+		}
+		// Of the gateway that died at most the next slot was booked.
+		for after := between(times, died.Add(-2*want), ended); len(after) > 1; after = after[1:] {
+			if gap := after[1].Sub(after[0]); gap > 2*want+scheduling {
+				t.Logf("host %d was left alone for %v when a gateway died", i, gap)
+				lonely++
+			}
+		}
+	}
+	// A gateway that has to wait for the processor misses a slot too.
+	if lonely > len(all)/10 {
+		t.Errorf("%d hosts were left alone for more than one interval when a gateway died", lonely)
+	}
+	for _, p := range []struct {
+		name     string
+		from, to time.Time
+		least    float64 // of what the rate allows
+	}{
+		{"with redis", began, killed, 0.75},
+		{"without redis", killed, back, 0.4},
+		{"with redis again", rejoined, died, 0.75},
+		{"with two gateways", died, ended, 0.75},
+	} {
+		n := 0
+		for _, times := range all {
+			n += len(between(times, p.from, p.to))
+		}
+		seconds := p.to.Sub(p.from).Seconds()
+		most := seconds * float64(len(all)) / 2 * (rate + float64(time.Second)/float64(delay))
+		t.Logf("%s: %d requests in %.1f s, %.0f%% of what the hosts allow", p.name, n, seconds, 100*float64(n)/most)
+		if float64(n) < p.least*most {
+			t.Errorf("%s: %d requests in %.1f s, of %.0f that the hosts allow", p.name, n, seconds, most)
+		}
+	}
+	t.Logf("shortest gaps: %v at an interval of %v, %v at a Crawl-delay of %v", worst[0], interval, worst[1], delay)
+	for i, g := range f.gateways {
+		said := g.stderr.String()
+		if n := strings.Count(said, "clocks cannot be shared"); n != 1 {
+			t.Errorf("gateway %d said %d times that redis was away, want once: %s", i, n, said)
+		}
+	}
+}
