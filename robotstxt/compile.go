@@ -87,24 +87,23 @@ func (p *parser) compileNames(rs *Ruleset) {
 		l := &p.names[i]
 		value := p.octetsOf(l.value)
 		if isWildcard(value) {
-			l.keys[0] = p.intern(rs, value[:1])
+			l.keys[0] = p.intern(rs, value[:1], hashName(value[:1]))
 			rs.wildcard = l.keys[0] + 1
 			continue
 		}
-		letters, word := trimLetters(value), trimToken(value)
-		if len(letters) > 0 && len(letters) <= maxKey {
-			l.keys[0] = p.intern(rs, letters)
+		letters, word := spelling(value)
+		if letters.n > 0 && letters.n <= maxKey {
+			l.keys[0] = p.intern(rs, value[:letters.n], letters.hash)
 		}
-		if len(word) > len(letters) && len(word) <= maxKey && string(word) != "*" {
-			l.keys[1] = p.intern(rs, word)
+		if word.n > letters.n && word.n <= maxKey && string(value[:word.n]) != "*" {
+			l.keys[1] = p.intern(rs, value[:word.n], word.hash)
 		}
 	}
 	rs.names = shrink(rs.names)
 }
 
-// intern returns the index of a name, which it adds if need be.
-func (p *parser) intern(rs *Ruleset, word []byte) int32 {
-	hash := hashName(word)
+// intern returns the index of a name with a hash, which it adds if need be.
+func (p *parser) intern(rs *Ruleset, word []byte, hash uint64) int32 {
 	if i := findName(rs, hash, word); i != none {
 		return i
 	}
@@ -233,7 +232,9 @@ func (p *parser) compileRules(rs *Ruleset) {
 		if r.rank&rankRewritten != 0 {
 			p.put(key)
 		}
+		rs.blocks[b].note(&r)
 		if j != none {
+			rs.blocks[b].forget(&rs.rules[j])
 			rs.rules[j] = r
 			continue
 		}
@@ -242,9 +243,6 @@ func (p *parser) compileRules(rs *Ruleset) {
 		p.addPatterns(rs, d, key)
 	}
 	rs.rules = shrink(rs.rules)
-	for i := range rs.rules {
-		rs.blocks[rs.rules[i].rank.block()].note(&rs.rules[i])
-	}
 }
 
 // addPatterns draws what the table cannot hold of the last rule.

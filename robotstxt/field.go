@@ -16,11 +16,14 @@ const (
 	fieldPreference // Content-Signal, Content-Usage, License
 )
 
-// The most frequent key is recognised in one comparison.
+// The letters of a key in one word. The bit that makes capitals small makes nothing else a letter.
 const (
 	allLower = 0x2020202020202020
 	disallow = 'd' | 'i'<<8 | 's'<<16 | 'a'<<24 | 'l'<<32 | 'l'<<40 | 'o'<<48 | 'w'<<56
 )
+
+// isDisallow reports whether a line or key begins with the most frequent key, in one comparison.
+func isDisallow(s []byte) bool { return len(s) >= 8 && binary.LittleEndian.Uint64(s)|allLower == disallow }
 
 // fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may be misspelt in
 // the ways that Google's parser forgives; the others must be exact.
@@ -30,7 +33,7 @@ func fieldOf(key []byte) field {
 	}
 	switch lower(key[0]) {
 	case 'd':
-		if len(key) >= 8 && binary.LittleEndian.Uint64(key)|allLower == disallow || hasAnyPrefix(key, "dissallow", "dissalow", "disalow", "diasllow", "disallaw") {
+		if isDisallow(key) || hasAnyPrefix(key, "dissallow", "dissalow", "disalow", "diasllow", "disallaw") {
 			return fieldDisallow
 		}
 	case 'a':

@@ -32,6 +32,28 @@ func isWildcard(value []byte) bool {
 	return len(value) > 0 && value[0] == '*' && (len(value) == 1 || isBlank(value[1]))
 }
 
+// beginning is how many octets of a name are meant, and their hash.
+type beginning struct {
+	n    int
+	hash uint64
+}
+
+// spelling returns, in one walk over the value of a user-agent line, what trimLetters and trimToken leave of it. Hashes
+// of more than maxKey octets mean nothing.
+func spelling(value []byte) (letters, word beginning) {
+	hash, n := uint64(startName), 0
+	for n < len(value) && octetClass[value[n]]&octetLetter != 0 {
+		hash += uint64(lower(value[n])) * weights[n&maxKey]
+		n++
+	}
+	letters = beginning{n, hash}
+	for n < len(value) && value[n] != '/' && !isBlank(value[n]) {
+		hash += uint64(lower(value[n])) * weights[n&maxKey]
+		n++
+	}
+	return letters, beginning{n, hash}
+}
+
 func hashName[T ~string | ~[]byte](word T) uint64 {
 	hash := uint64(startName)
 	for i := range len(word) {

@@ -21,7 +21,7 @@ type block struct {
 	first, last uint32 // its patterns
 	lengths     uint64 // bit n is set when it has a key of n octets; the last bit stands for all longer ones
 	longest     uint16 // octets of its longest key
-	disallows   bool   // it has a disallow rule
+	disallows   uint32 // the number of its disallow rules
 }
 
 // longLength is the bit of block.lengths for all keys that are longer.
@@ -83,12 +83,21 @@ func (r *rule) keyIn(text string) string { return text[r.keyAt() : r.keyAt()+uin
 
 // note keeps account of a rule of the block.
 func (b *block) note(r *rule) {
-	b.disallows = b.disallows || !r.rank.allow()
+	if !r.rank.allow() {
+		b.disallows++
+	}
 	if r.rank&rankPattern != 0 {
 		return
 	}
 	b.longest = max(b.longest, r.key)
 	if r.rank&rankEnd == 0 {
 		b.lengths |= 1 << min(r.key, longLength)
+	}
+}
+
+// forget is the opposite of note, for a rule in whose place comes another with the same key.
+func (b *block) forget(r *rule) {
+	if !r.rank.allow() {
+		b.disallows--
 	}
 }

@@ -136,7 +136,7 @@ func (g Group) Unrestricted() bool {
 		return false
 	}
 	for _, b := range g.blocks() {
-		if g.rs.blocks[b].disallows {
+		if g.rs.blocks[b].disallows > 0 {
 			return false
 		}
 	}

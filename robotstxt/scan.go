@@ -100,6 +100,9 @@ func (s *scanner) offset(octets []byte) int { return cap(s.data) - cap(octets) }
 // split divides the content of a line into key and value: at the first colon or, without any, at the blanks between
 // exactly two words, as Google does. The key is empty when the line is no directive.
 func split(content []byte) (key, value []byte) {
+	if isDisallow(content) && len(content) > len("disallow") && content[len("disallow")] == ':' { // as most are
+		return content[:len("disallow")], trimLeft(content[len("disallow:"):])
+	}
 	if i := bytes.IndexByte(content, ':'); i >= 0 { //nolint:modernize // bytes.Cut takes 3 % more of a whole parse
 		return trimRight(content[:i]), trimLeft(content[i+1:])
 	}
