@@ -22,7 +22,8 @@ type fakeShared struct {
 	released int
 	blocked  []func(string, time.Duration, int)
 	joined   []func()
-	notYet   int // answers this often that it is too early
+	notYet   int  // answers this often that it is too early
+	dies     bool // with the next question
 }
 
 // fakeGateway is one gateway's view of it.
@@ -66,6 +67,9 @@ func wall() instant { return time.Since(time.Unix(0, 0)) }
 func (g *fakeGateway) Reserve(_ context.Context, demands []Demand, maxWait time.Duration) (Reservation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.dies {
+		g.dies, g.up, g.since = false, false, time.Now()
+	}
 	if !g.up {
 		return Reservation{}, errAway
 	}
@@ -197,6 +201,45 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// When the shared clock goes away, others may still use the slots they have
+// booked: each gateway lets one round pass, also for a host that it has not
+// asked before.
+func TestSharedClockAwayLetsBookedSlotsPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		all := f.gateways(3)
+		f.turn(false)
+		for i, p := range all {
+			s := granted(t, p, Request{Limit: Limit{Key: fmt.Sprint(i), Delay: 2 * time.Second}, MaxWait: time.Hour})
+			if i == 0 && s.Wait < 3*2*time.Second {
+				t.Errorf("held for %s, want a round of 6 s at least", s.Wait)
+			}
+		}
+	})
+}
+
+// A request whose question failed goes alone only as long as the shared clock is
+// away: back again, that knows of others which the gateway does not.
+func TestSharedClockIsTrustedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		f.dies = true
+		p := f.gateways(3)[0]
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			granted(t, p, Request{Limit: Limit{Key: "h", Delay: 10 * time.Second}, MaxWait: time.Hour}).Done()
+		})
+		time.Sleep(5 * time.Second)
+		f.turn(true)
+		wg.Wait()
+		if f.reserved != 1 {
+			t.Errorf("it booked %d slots, want one", f.reserved)
+		}
+	})
 }
 
 func TestSharedClockNeverReached(t *testing.T) {
