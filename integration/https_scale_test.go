@@ -1,0 +1,395 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/egress"
+)
+
+// long says that the tests of scale take their full time: CRAWLGATE_LONG=1. Their figures are in docs/https.md.
+func long() bool { return os.Getenv("CRAWLGATE_LONG") == "1" }
+
+// ownIssuer signs for a minter.
+type ownIssuer struct {
+	chain []*x509.Certificate
+	key   crypto.Signer
+}
+
+func (i *ownIssuer) Chain() []*x509.Certificate { return i.chain }
+func (i *ownIssuer) Signer() crypto.Signer      { return i.key }
+
+func newOwnIssuer(t *testing.T) *ownIssuer {
+	t.Helper()
+	key := newKey(t)
+	return &ownIssuer{key: key, chain: []*x509.Certificate{sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "issuer"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil, key, key)}}
+}
+
+// TestHTTPSHundredThousandHosts mints for 100,000 hosts: no certificate is used for two of them, and what is kept does not
+// grow with them. It does not run beside others, whose memory it would see.
+func TestHTTPSHundredThousandHosts(t *testing.T) {
+	hosts := 100_000
+	if raceEnabled {
+		hosts = 20_000
+	}
+	minter, err := egress.NewMinter(egress.MinterConfig{Issuer: newOwnIssuer(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := liveHeap()
+	seen := make(map[[sha256.Size]byte]bool, hosts)
+	began := time.Now()
+	for i := range hosts {
+		cert, err := minter.Certificate(fmt.Sprintf("www-%d.example", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[sha256.Sum256(cert.Certificate[0])] = true
+	}
+	each := time.Since(began) / time.Duration(hosts)
+	if len(seen) != hosts || minter.Minted() != int64(hosts) {
+		t.Errorf("%d certificates for %d hosts, %d minted", len(seen), hosts, minter.Minted())
+	}
+	clear(seen)
+	seen = nil
+	grown := liveHeap() - base
+	t.Logf("%d hosts: %v each; %d certificates kept, in %.1f MiB", hosts, each, minter.Len(), float64(grown)/(1<<20))
+	if minter.Len() > egress.DefaultLeaves || grown > 4<<10*egress.DefaultLeaves {
+		t.Errorf("%d certificates are kept, in %d KiB", minter.Len(), grown>>10)
+	}
+	runtime.KeepAlive(minter)
+}
+
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestHTTPSInterceptorManyHosts is the same with a handshake for each host.
+func TestHTTPSInterceptorManyHosts(t *testing.T) {
+	hosts := 2000
+	if long() {
+		hosts = 100_000
+	}
+	issuer := newOwnIssuer(t)
+	minter, err := egress.NewMinter(egress.MinterConfig{Issuer: issuer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	interceptor := egress.NewInterceptor(egress.InterceptorConfig{
+		Minter: minter, Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience,
+	})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tunnel, err := egress.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		host, _, _ := net.SplitHostPort(r.Host)
+		if err := interceptor.ServeTLS(r.Context(), tunnel, &egress.Passage{Host: host, Port: 443, Outer: r}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	g := &gateway{t: t, addr: server.Listener.Addr().String()}
+	roots := x509.NewCertPool()
+	roots.AddCert(issuer.chain[0])
+	base := liveHeap()
+
+	var mu sync.Mutex
+	seen := make(map[string]bool, hosts)
+	var turn atomic.Int64
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			for i := turn.Add(1); i <= int64(hosts); i = turn.Add(1) {
+				leaf, err := leafOf(g, fmt.Sprintf("www-%d.example", i), roots)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				seen[leaf.SerialNumber.String()] = true
+				mu.Unlock()
+			}
+		})
+	}
+	load.Wait()
+	if len(seen) != hosts {
+		t.Errorf("%d certificates for %d hosts", len(seen), hosts)
+	}
+	seen = nil
+	if err := interceptor.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	server.Close()
+	grown := liveHeap() - base
+	t.Logf("%d hosts: %d certificates kept, in %.1f MiB", hosts, minter.Len(), float64(grown)/(1<<20))
+	if grown > 64<<20 {
+		t.Errorf("grown by %d MiB", grown>>20)
+	}
+	runtime.KeepAlive(minter)
+}
+
+// endless gives octets without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// bulk is a site of large bodies: GET /down/N gives N octets, PUT /up answers with how many came.
+func bulk(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+		return
+	}
+	var n int64
+	_, _ = fmt.Sscanf(r.URL.Path, "/down/%d", &n)
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	_, _ = io.CopyN(w, endless{}, n)
+}
+
+// TestHTTPSVolume moves a GiB each way through interception. The gateway's memory stays what it was.
+func TestHTTPSVolume(t *testing.T) {
+	const size = 1 << 30
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, http.HandlerFunc(bulk))
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for version := 1; version <= 2; version++ {
+		client := g.secureClient("Tester/1.0", version)
+		get(t, client, site.at("/down/1"))
+		before, began := g.usage(), time.Now()
+		if n := download(t, client, site.at(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
+			t.Errorf("HTTP %d: %d octets came down", version, n)
+		}
+		down := time.Since(began)
+		began = time.Now()
+		if got := upload(t, client, site.at("/up"), io.LimitReader(endless{}, size), size); got != strconv.Itoa(size) {
+			t.Errorf("HTTP %d: %s octets went up", version, got)
+		}
+		up, after := time.Since(began), g.usage()
+		t.Logf("HTTP %d inside: down %.0f MiB/s, up %.0f MiB/s; CPU %.2f s a GiB; memory at most %.1f MiB before, %.1f MiB after", version,
+			1024/down.Seconds(), 1024/up.Seconds(), (after.cpu-before.cpu).Seconds()/2, float64(before.peakRSS)/(1<<20), float64(after.peakRSS)/(1<<20))
+		if grown := after.peakRSS - before.peakRSS; grown > 48<<20 && !raceEnabled {
+			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
+		}
+		hangUp(client)
+	}
+	g.stop()
+	for _, l := range g.readLogs() {
+		if l.Request.Method == http.MethodConnect && (l.BytesRead < size || l.Size < size) {
+			t.Errorf("a tunnel logged with %d and %d octets: %s", l.BytesRead, l.Size, l.raw)
+		}
+	}
+}
+
+func download(t *testing.T, c *http.Client, url string, to io.Writer) int64 {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(to, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %d, %v", url, resp.StatusCode, err)
+	}
+	return n
+}
+
+func upload(t *testing.T, c *http.Client, url string, body io.Reader, size int64) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = size
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := readAnswer(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.body
+}
+
+// TestHTTPSIdleTunnels holds a thousand tunnels that say nothing for a while. All of them go on working.
+func TestHTTPSIdleTunnels(t *testing.T) {
+	t.Parallel()
+	const tunnels = 1000
+	idle := 5 * time.Second
+	if long() {
+		idle = time.Minute
+	}
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	config := &tls.Config{RootCAs: g.authority(), ServerName: "localhost"}
+	before := g.usage()
+	open := make([]*wire, tunnels)
+	each := func(do func(i int) error) {
+		var turn atomic.Int64
+		var load sync.WaitGroup
+		for range 8 {
+			load.Go(func() {
+				for i := turn.Add(1) - 1; i < tunnels; i = turn.Add(1) - 1 {
+					if err := do(int(i)); err != nil {
+						t.Errorf("tunnel %d: %v", i, err)
+					}
+				}
+			})
+		}
+		load.Wait()
+	}
+	each(func(i int) error {
+		inner, err := g.tunnel(site.authority()).over(t, config)
+		if err != nil {
+			return err
+		}
+		_ = inner.SetDeadline(time.Now().Add(3 * time.Minute))
+		open[i] = inner
+		_, err = inner.ask(http.MethodGet, request)
+		return err
+	})
+	if n := g.metric("crawlgate_tunnels_open"); n != tunnels {
+		t.Errorf("%v tunnels are open by the metrics, want %d", n, tunnels)
+	}
+	busy := g.usage()
+	time.Sleep(idle) // it is the waiting itself that is tested
+	rested := g.usage()
+	each(func(i int) error {
+		if open[i] == nil {
+			return nil
+		}
+		a, err := open[i].ask(http.MethodGet, request)
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("status %d", a.status)
+		}
+		return err
+	})
+	t.Logf("%d tunnels: %.1f KiB each at the peak, %.0f ms of CPU in %v of silence", tunnels,
+		float64(busy.peakRSS-before.peakRSS)/tunnels/1024, (rested.cpu-busy.cpu).Seconds()*1e3, idle)
+	if grown := busy.peakRSS - before.peakRSS; grown > tunnels*160<<10 && !raceEnabled {
+		t.Errorf("the gateway has grown by %d KiB a tunnel", grown/tunnels>>10)
+	}
+	for _, w := range open {
+		if w != nil {
+			_ = w.Close()
+		}
+	}
+	eventually(t, "the tunnels to be closed", func() bool { return g.metric("crawlgate_tunnels_open") == 0 })
+}
+
+// TestHTTPSSlowPeers has clients that read and write by sips. The gateway neither hoards what they do not take nor lets
+// others wait for them, even within the same HTTP/2 connection.
+func TestHTTPSSlowPeers(t *testing.T) {
+	t.Parallel()
+	const size = 256 << 20
+	authority := newTestAuthority(t)
+	var sent atomic.Int64
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			_, _ = io.CopyN(io.MultiWriter(w, counter{&sent}), endless{}, size)
+			return
+		}
+		bulk(w, r)
+	}))
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for version := 1; version <= 2; version++ {
+		sent.Store(0)
+		client := g.secureClient("Tester/1.0", version)
+		get(t, client, site.at("/down/1"))
+		before := g.usage()
+		ctx, leave := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, site.at("/slow"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var trickle sync.WaitGroup
+		const text = "what is written by sips arrives as well"
+		trickle.Go(func() {
+			if got := upload(t, client, site.at("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
+				t.Errorf("HTTP %d: %s octets arrived of what was written slowly", version, got)
+			}
+		})
+		var sip [1 << 10]byte
+		for range 20 {
+			if _, err := io.ReadFull(resp.Body, sip[:]); err != nil {
+				t.Fatal(err)
+			}
+			if a := get(t, client, site.at("/down/10")); len(a.body) != 10 {
+				t.Errorf("HTTP %d: another request beside the slow one: %+v", version, a)
+			}
+			time.Sleep(50 * time.Millisecond) // the slowness that is tested
+		}
+		trickle.Wait()
+		after := g.usage()
+		if n := sent.Load(); n > 48<<20 {
+			t.Errorf("HTTP %d: the site could send %d MiB to a client that took 20 KiB", version, n>>20)
+		}
+		t.Logf("HTTP %d: the site could send %d KiB; memory at most %.1f MiB before, %.1f MiB after", version, sent.Load()>>10,
+			float64(before.peakRSS)/(1<<20), float64(after.peakRSS)/(1<<20))
+		if grown := after.peakRSS - before.peakRSS; grown > 32<<20 && !raceEnabled {
+			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
+		}
+		leave()
+		_ = resp.Body.Close()
+	}
+}
+
+// counter counts what is written.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// sips is a text that comes one octet every now and then.
+type sips struct{ text []byte }
+
+func (s *sips) Read(p []byte) (int, error) {
+	if len(s.text) == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(20 * time.Millisecond)
+	n := copy(p[:1], s.text)
+	s.text = bytes.Clone(s.text[n:])
+	return n, nil
+}
