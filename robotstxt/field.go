@@ -23,7 +23,9 @@ const (
 )
 
 // isDisallow reports whether a line or key begins with the most frequent key, in one comparison.
-func isDisallow(s []byte) bool { return len(s) >= 8 && binary.LittleEndian.Uint64(s)|allLower == disallow }
+func isDisallow(s []byte) bool {
+	return len(s) >= 8 && binary.LittleEndian.Uint64(s)|allLower == disallow
+}
 
 // fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may be misspelt in
 // the ways that Google's parser forgives; the others must be exact.
