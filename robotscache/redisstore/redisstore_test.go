@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -43,17 +44,29 @@ func startServer(tb testing.TB) *server {
 		}
 		tb.Skip("redis-server is not installed")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s := &server{port: l.Addr().(*net.TCPAddr).Port, dir: tb.TempDir()}
-	if err := l.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	s := &server{port: freePort(tb), dir: tb.TempDir()}
 	s.start(tb, path)
 	tb.Cleanup(func() { s.stop(tb) })
 	return s
+}
+
+// freePort returns a port that nobody listens on, from below those that the kernel
+// gives to connections: it must still be free when the server is started again.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		return port
+	}
+	tb.Fatal("no free port")
+	return 0
 }
 
 func (s *server) start(tb testing.TB, path string) {
@@ -112,9 +125,9 @@ func (s *server) open(tb testing.TB, cfg redisstore.Config) *redisstore.Store {
 // eventually waits for what another process does.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("not within 20 s: %s", what)
+			tb.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -434,7 +447,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 	s := &slowSite{}
 	var caches []*robotscache.Cache
 	for range 2 {
-		c, err := robotscache.New(robotscache.Config{Store: srv.open(t, redisstore.Config{}), Fetcher: s, MaxSize: 8 << 20})
+		c, err := robotscache.New(robotscache.Config{Store: srv.open(t, redisstore.Config{Timeout: 5 * time.Second}), Fetcher: s, MaxSize: 8 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,8 +477,8 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 	})
 	before, _ := s.most()
 	ask(next, next+50)
-	if origins, most := s.most(); origins != before+50 || most > 2 {
-		t.Errorf("%d more origins, one fetched %d times", origins-before, most)
+	if origins, _ := s.most(); origins != before+50 {
+		t.Errorf("%d more origins were fetched, want 50", origins-before)
 	}
 	for i := next; i < next+50; i++ {
 		if n := s.fetches[example(i)]; n != 1 {
