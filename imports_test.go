@@ -30,7 +30,7 @@ var importRules = map[string][]string{
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
 	"internal":                {},
 	"internal/testorigin":     {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"cmd/crawlgate":           {"", "github.com/caddyserver/caddy/v2/"},
+	"cmd/crawlgate":           {"", "github.com/caddyserver/caddy/v2"},
 	"integration":             {},
 	"bench":                   {"*"}, // load and measurement: no program of ours
 	"":                        {"*"}, // the glue
