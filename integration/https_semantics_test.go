@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+)
+
+// combination is a version of HTTP inside the tunnel and one towards the site.
+type combination struct {
+	name   string
+	client *http.Client
+	site   *secureSite
+}
+
+// combinations pairs both versions with both, each with a site of its own that answers by a handler.
+func combinations(t *testing.T, h http.Handler) []combination {
+	t.Helper()
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	var all []combination
+	for inner := 1; inner <= 2; inner++ {
+		for outer := 1; outer <= 2; outer++ {
+			site := startSecureSite(t, authority, h)
+			if outer == 1 {
+				site.tls.Load().NextProtos = []string{"http/1.1"}
+			}
+			all = append(all, combination{fmt.Sprintf("HTTP/%d inside, HTTP/%d to the site", inner, outer), g.secureClient("Tester/1.0", inner), site})
+		}
+	}
+	return all
+}
+
+// checkVersions makes sure that a combination is what it says.
+func (c combination) checkVersions(t *testing.T, resp *http.Response) {
+	t.Helper()
+	seen := c.site.arrived()
+	if want := fmt.Sprintf("HTTP/%d inside, %.6s to the site", resp.ProtoMajor, seen[len(seen)-1].proto); want != c.name {
+		t.Errorf("%s: it was %s", c.name, want)
+	}
+}
+
+// TestHTTPSTrailers sends trailers both ways: announced ones, and one that the site thinks of late.
+func TestHTTPSTrailers(t *testing.T) {
+	t.Parallel()
+	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "Announced")
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+		w.Header().Set("Announced", "with "+r.Trailer.Get("Sent"))
+		w.Header().Set(http.TrailerPrefix+"Late", "late")
+	})) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.site.at("/"), io.MultiReader(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Trailer = http.Header{"Sent": {"what the client sent"}}
+		resp, err := c.client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		a, err := readAnswer(resp)
+		if err != nil || a.body != "body" {
+			t.Errorf("%s: %v: %q", c.name, err, a.body)
+		}
+		c.checkVersions(t, resp)
+		if got := resp.Trailer.Get("Announced"); got != "with what the client sent" {
+			t.Errorf("%s: trailers %v", c.name, resp.Trailer)
+		}
+		if got := resp.Trailer.Get("Late"); got != "late" {
+			t.Errorf("%s: the late one is missing: %v", c.name, resp.Trailer)
+		}
+	}
+}
+
+// TestHTTPSEarlyHints passes 103 on before the answer is there.
+func TestHTTPSEarlyHints(t *testing.T) {
+	t.Parallel()
+	hinted := make(chan struct{}, 1)
+	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		select {
+		case <-hinted: // the client has it
+		case <-r.Context().Done():
+		}
+		_, _ = io.WriteString(w, "page")
+	})) {
+		var links []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+				if code == http.StatusEarlyHints {
+					links = append(links, header.Get("Link"))
+					hinted <- struct{}{}
+				}
+				return nil
+			},
+		})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at("/"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		c.checkVersions(t, resp)
+		if a, err := readAnswer(resp); err != nil || a.body != "page" || len(links) != 1 || links[0] != "</style.css>; rel=preload" {
+			t.Errorf("%s: %v %q, hints %q", c.name, err, a.body, links)
+		}
+	}
+}
+
+// TestHTTPSStreams has a site wait, after each piece of its answer, until the client has it.
+func TestHTTPSStreams(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 3 {
+			_, _ = io.WriteString(w, "piece\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-arrived:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.site.at("/"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		c.checkVersions(t, resp)
+		lines := bufio.NewReader(resp.Body)
+		for range 3 {
+			if line, err := lines.ReadString('\n'); line != "piece\n" {
+				t.Fatalf("%s: %q, %v", c.name, line, err)
+			}
+			arrived <- struct{}{}
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// TestHTTPSCancel has the client leave while the site works, before its answer and in the middle of it.
+func TestHTTPSCancel(t *testing.T) {
+	t.Parallel()
+	reached, left := make(chan struct{}, 1), make(chan time.Time, 1)
+	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/half" {
+			_, _ = io.WriteString(w, "half of it")
+			_ = http.NewResponseController(w).Flush()
+		}
+		reached <- struct{}{}
+		<-r.Context().Done()
+		left <- time.Now()
+	})) {
+		for _, path := range []string{"/", "/half"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at(path), http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				resp, err := c.client.Do(req)
+				if err == nil {
+					_, err = readAnswer(resp)
+				}
+				done <- err
+			}()
+			<-reached
+			cancel()
+			if err := <-done; err == nil {
+				t.Errorf("%s: %s: there was an answer", c.name, path)
+			}
+			select {
+			case <-left:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: %s: the site has not heard of it", c.name, path)
+			}
+		}
+	}
+}
+
+// TestHTTPSExpect announces a body and waits to be asked for it. A refusal, the gateway's or the site's, comes at once and
+// without the body; what is accepted is asked for and arrives.
+func TestHTTPSExpect(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuses" {
+			w.Header().Set("Connection", "close")
+			w.WriteHeader(http.StatusExpectationFailed)
+			return
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	}))
+	site.tls.Load().NextProtos = []string{"http/1.1"}
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for path, status := range map[string]int{"/private/page": 403, "/refuses": 417, "/takes": 200} {
+		inner := inside(t, g.tunnel(site.authority()))
+		began := time.Now()
+		const body = "0123456789"
+		_, err := fmt.Fprintf(inner, "PUT %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, site.authority(), len(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(inner.r, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if status == http.StatusOK {
+			if resp.StatusCode != http.StatusContinue {
+				t.Fatalf("%s: %s before the body", path, resp.Status)
+			}
+			_, _ = io.WriteString(inner, body)
+			if resp, err = http.ReadResponse(inner.r, nil); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+		}
+		a, err := readAnswer(resp)
+		if err != nil || a.status != status || status == http.StatusOK && a.body != "10" {
+			t.Errorf("%s: %d %q, %v", path, a.status, a.body, err)
+		}
+		// Bounds such as net/http's are seconds: whoever waits for one has stalled.
+		if took := time.Since(began); took > 900*time.Millisecond && !raceEnabled {
+			t.Errorf("%s: answered after %v", path, took)
+		}
+	}
+}
+
+// TestHTTPSWebSocket upgrades inside a tunnel: allowed, it passes both ways until both have ended; disallowed, it is
+// refused as any request.
+func TestHTTPSWebSocket(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Accept: x\r\n\r\nhello\n")
+		for line := ""; err == nil; line, err = rw.ReadString('\n') {
+			_, _ = io.WriteString(conn, strings.ToUpper(line))
+		}
+	}))
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for path, status := range map[string]int{"/socket": 101, "/private/socket": 403} {
+		w := g.tunnel(site.authority())
+		inner := inside(t, w)
+		_, _ = fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Key: x\r\nSec-Websocket-Version: 13\r\n\r\n", path, site.authority())
+		resp, err := http.ReadResponse(inner.r, nil)
+		if err != nil || resp.StatusCode != status {
+			t.Fatalf("%s: %v %v", path, resp, err)
+		}
+		if status == http.StatusSwitchingProtocols {
+			for i := range 3 {
+				want := "HELLO " + fmt.Sprint(i) + "\n"
+				if i == 0 {
+					if line, err := inner.r.ReadString('\n'); line != "hello\n" {
+						t.Fatalf("%q, %v", line, err)
+					}
+				}
+				_, _ = io.WriteString(inner, strings.ToLower(want))
+				if line, err := inner.r.ReadString('\n'); line != want {
+					t.Fatalf("%q, %v, want %q", line, err, want)
+				}
+			}
+		}
+		_ = w.Close()
+	}
+	var line logLine
+	eventually(t, "a line of the socket", func() bool {
+		for _, l := range g.readLogs() {
+			if l.Request.URI == site.at("/socket") {
+				line = l
+			}
+		}
+		return line.raw != ""
+	})
+	if line.Status != http.StatusSwitchingProtocols || line.Size == 0 || line.Robots.Decision == "deny" {
+		t.Errorf("logged as %s", line.raw)
+	}
+	if targets := site.targets(); len(targets) != 1 {
+		t.Errorf("the site was asked for %q", targets)
+	}
+}
