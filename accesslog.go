@@ -2,6 +2,8 @@ package crawlgate
 
 import (
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -82,6 +84,43 @@ func logRecord(r *http.Request, rec enforce.Record) {
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
 		extra.Set(zap.Object(logKey, logObject(rec)))
 	}
+}
+
+// hasUserinfo reports whether the request's URL or authority may hold a password. Such a request is refused.
+func hasUserinfo(r *http.Request) bool {
+	authority := r.RequestURI
+	if _, rest, ok := strings.Cut(authority, "://"); ok {
+		authority = rest
+	}
+	if end := strings.IndexAny(authority, "/?#"); end >= 0 {
+		authority = authority[:end]
+	}
+	return strings.Contains(authority, "@")
+}
+
+// logWithoutUserinfo writes the access-log line of a request whose URL holds a password. Caddy has taken its copy of the
+// request before any handler runs, so its own line is left out and this one stands for it, in the same log.
+func (x *exchange) logWithoutUserinfo(rec enforce.Record) {
+	caddyhttp.SetVar(x.r.Context(), caddyhttp.LogSkipVar, true)
+	if x.h.server == nil || x.h.server.Logs == nil {
+		return // no access log is wanted
+	}
+	logger := x.h.accessLog
+	if name := x.h.server.Logs.DefaultLoggerName; name != "" {
+		logger = logger.Named(name)
+	}
+	shown := x.r.Clone(x.r.Context())
+	shown.Host = shown.Host[strings.LastIndexByte(shown.Host, '@')+1:]
+	scheme, _, _ := strings.Cut(shown.RequestURI, "://")
+	shown.RequestURI = shown.RequestURI[strings.LastIndexByte(shown.RequestURI, '@')+1:]
+	if scheme != x.r.RequestURI {
+		shown.RequestURI = scheme + "://" + shown.RequestURI
+	}
+	logger.Info("handled request",
+		zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: shown}),
+		zap.Duration("duration", time.Since(x.began)),
+		zap.Int("status", x.decision.Reason.Status()),
+		zap.Object(logKey, logObject(rec)))
 }
 
 var (

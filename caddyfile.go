@@ -14,7 +14,8 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
 	httpcaddyfile.RegisterHandlerDirective("robots", parseDirective)
-	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "reverse_proxy")
+	// Before all that answers by itself: `respond` or `abort` beside the gateway must not take proxied requests from it.
+	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
 
 // parseGlobal reads the global option `robots`.

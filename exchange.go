@@ -47,7 +47,11 @@ func (x *exchange) account() {
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
-	logRecord(x.r, rec)
+	if hasUserinfo(x.r) {
+		x.logWithoutUserinfo(rec)
+	} else {
+		logRecord(x.r, rec)
+	}
 	instruments.decided(x.decision)
 	x.h.app.emitter.denied(rec, x)
 }

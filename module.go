@@ -57,6 +57,7 @@ type Handler struct {
 
 	app         *App
 	logger      *zap.Logger
+	accessLog   *zap.Logger // the server's own, for lines that it must not write itself
 	server      *caddyhttp.Server
 	identifier  *enforce.Identifier
 	enforcer    *enforce.Enforcer
@@ -77,6 +78,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision checks the configuration and connects the handler with the engine.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.logger = ctx.Logger()
+	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	p, err := h.policy()
 	if err != nil {
 		return err
