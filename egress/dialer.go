@@ -199,6 +199,10 @@ func (d *Dialer) lookup(ctx context.Context, network, host string) (addrs []neti
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
+	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
+		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the family.
+		err = &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
+	}
 	if err != nil {
 		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: time.Since(start)}, Err: err}
 	}
