@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -80,6 +81,7 @@ func (r *rulesets) release(a *App) error {
 // apply makes the configuration of a the one that new lookups and fetches follow.
 func (r *rulesets) apply(a *App) {
 	r.fetcher.Store(a)
+	r.cache.Configure(a.cacheConfig())
 }
 
 // Destruct closes the cache, which flushes and closes the store.
@@ -117,6 +119,10 @@ func (a *App) cacheConfig() robotscache.Config {
 	}
 }
 
+// redisTimeout bounds a call of the shared store. It is generous: a gateway that gives up on a slow answer fetches what
+// another one fetches already.
+const redisTimeout = 1500 * time.Millisecond
+
 // identity names the store: two configurations with the same one share it.
 func (c StoreConfig) identity() string {
 	switch c.Kind {
@@ -131,7 +137,7 @@ func (c StoreConfig) identity() string {
 func (c StoreConfig) open() (robotscache.Store, error) {
 	switch c.Kind {
 	case "redis":
-		return redisstore.New(redisstore.Config{URL: c.URL})
+		return redisstore.New(redisstore.Config{URL: c.URL, Timeout: redisTimeout})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
 	}
