@@ -52,7 +52,8 @@ var adminRoutes = map[string]map[string]adminMethod{
 
 // Routes implements caddy.AdminRouter.
 func (adminAPI) Routes() []caddy.AdminRoute {
-	routes := []caddy.AdminRoute{{Pattern: adminPrefix, Handler: caddy.AdminHandlerFunc(adminUnknown)}}
+	routes := make([]caddy.AdminRoute, 0, 1+len(adminRoutes))
+	routes = append(routes, caddy.AdminRoute{Pattern: adminPrefix, Handler: caddy.AdminHandlerFunc(adminUnknown)})
 	for path, methods := range adminRoutes {
 		routes = append(routes, caddy.AdminRoute{Pattern: adminPrefix + path, Handler: adminHandler(methods)})
 	}

@@ -92,6 +92,7 @@ func answerFields(set map[string]bool, typ reflect.Type) {
 			set[name] = true
 			answerFields(set, field.Type)
 		}
+	default:
 	}
 }
 

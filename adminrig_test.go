@@ -31,7 +31,7 @@ type rig struct {
 // options.
 func newRig(t *testing.T, siteLines, globalLines string) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cg") // short: the path of a socket may have only some 100 octets
+	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 octets
 	if err != nil {
 		t.Fatal(err)
 	}

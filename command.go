@@ -66,7 +66,7 @@ type streams struct {
 
 // complain prints an error that does not end the command.
 func (s streams) complain(format string, args ...any) {
-	fmt.Fprintln(s.err, visible(fmt.Sprintf(format, args...)))
+	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is nowhere else to say it
 }
 
 // build makes a cobra command. An interrupt ends the process at once, as it does for any program that says nothing else:
@@ -92,13 +92,13 @@ func fail(cmd *cobra.Command, err error) error {
 		if i == 0 {
 			line = cmd.CommandPath() + ": " + line
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), visible(line))
+		_ = printLine(cmd.ErrOrStderr(), line) // there is nowhere else to say it
 	}
 	return exit(exitError)
 }
 
-// exitStatus is the end of a command that is not exitOK. All that is to be said has been printed.
-type exitStatus struct {
+// exitStatusError is the end of a command that is not exitOK. All that is to be said has been printed.
+type exitStatusError struct {
 	code int
 	// caddy is the error by which Caddy's main function knows the status. It has no other way to be told, and an error
 	// of its own only above 1, which is what it takes every other error for.
@@ -110,11 +110,11 @@ func exit(code int) error {
 		return nil
 	}
 	status := func(caddycmd.Flags) (int, error) { return code, nil }
-	return &exitStatus{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
+	return &exitStatusError{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
 }
 
 // Error implements error.
-func (e *exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+func (e *exitStatusError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 // Unwrap returns what Caddy looks for.
-func (e *exitStatus) Unwrap() error { return e.caddy }
+func (e *exitStatusError) Unwrap() error { return e.caddy }

@@ -97,7 +97,7 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 		if err != nil {
 			return exitError, fmt.Errorf("reading questions: %w", err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
 	failed, err := query.Run(ctx, in, s.out, query.Options{})

@@ -113,7 +113,7 @@ func (c *adminClient) raw(ctx context.Context, method, path string, query url.Va
 	if err != nil {
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it was read to the end, or is given up
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer+1))
 	switch {
 	case err != nil:

@@ -169,7 +169,7 @@ func readRobots(name string, in io.Reader) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading robots.txt: %w", err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxRobots+1))

@@ -40,7 +40,7 @@ func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string)
 	root.SetArgs(append([]string{"robots"}, args...))
 	run := commandRun{}
 	if err := root.ExecuteContext(ctx); err != nil {
-		status, ok := errors.AsType[*exitStatus](err)
+		status, ok := errors.AsType[*exitStatusError](err)
 		if !ok {
 			t.Fatalf("%v ended with a %T: %v", args, err, err)
 		}
@@ -111,36 +111,50 @@ func TestCheckFile(t *testing.T) {
 		err    string
 	}{
 		{
-			"all allowed", []string{"--agent", "a", "https://example.com/", "/page"}, 0,
+			"all allowed",
+			[]string{"--agent", "a", "https://example.com/", "/page"},
+			0,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
 				"allow  no_rule  *  rules  https://example.com/\n" +
 				"allow  no_rule  *  rules  /page\n", "",
 		},
 		{
-			"some disallowed", []string{"--agent", "a", "/private/x", "/private/open"}, 1,
+			"some disallowed",
+			[]string{"--agent", "a", "/private/x", "/private/open"},
+			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
 				"deny  disallowed  2  /private/  *  rules  /private/x\n" +
 				"allow  allowed_by_rule  3  /private/open  *  rules  /private/open\n", "",
 		},
 		{
-			"a family", []string{"--agent", "Googlebot-News", "/g/"}, 1,
+			"a family",
+			[]string{"--agent", "Googlebot-News", "/g/"},
+			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
 		},
 		{
-			"several tokens", []string{"--agent", "nobody,googlebot", "/g/"}, 1,
+			"several tokens",
+			[]string{"--agent", "nobody,googlebot", "/g/"},
+			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
 		},
 		{
-			"robots.txt itself", []string{"--agent", "a", "/robots.txt"}, 0,
+			"robots.txt itself",
+			[]string{"--agent", "a", "/robots.txt"},
+			0,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\nallow  robots_txt_itself  unknown  /robots.txt\n", "",
 		},
 		{
-			"foreign text is escaped", []string{"--agent", "evil", "/%1B[31m%E2%80%AE/x"}, 1,
+			"foreign text is escaped",
+			[]string{"--agent", "evil", "/%1B[31m%E2%80%AE/x"},
+			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
 				`deny  disallowed  10  /\x1b[31m\xe2\x80\xae/  evil  rules  /%1B[31m%E2%80%AE/x` + "\n", "",
 		},
 		{
-			"a bad URL does not end it", []string{"--agent", "a", "x", "/private/x", "http://%zz/"}, 2,
+			"a bad URL does not end it",
+			[]string{"--agent", "a", "x", "/private/x", "http://%zz/"},
+			2,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
 				"deny  disallowed  2  /private/  *  rules  /private/x\n", "http://%zz/: ",
 		},
@@ -182,7 +196,6 @@ func TestCheckFile(t *testing.T) {
 
 // TestCheckLive holds that a fetch decides as it does in a gateway, once a site, under the crawler's own name.
 func TestCheckLive(t *testing.T) {
-	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	s := server.Site(t, testorigin.SiteConfig{})
 	check := func(args ...string) commandRun {
@@ -457,7 +470,7 @@ func TestAdminClient(t *testing.T) {
 		{"not ours", http.NotFound, "there is no gateway at this address"},
 		{"text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "\x1b[2Jbusy", 500) }, `the gateway answers 500: \x1b[2Jbusy`},
 		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "reading the answer"},
-		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "the gateway answers 302"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "the gateway answers 302"},
 		{"an error", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(400)
 			fmt.Fprint(w, `{"error":"no \u001b[2J"}`)

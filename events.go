@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,12 +108,7 @@ func (e *emitter) wanted(names ...string) bool {
 	if !e.ready.Load() {
 		return true // nobody can tell yet
 	}
-	for _, name := range names {
-		if e.app.ShouldEmit(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, e.app.ShouldEmit)
 }
 
 // emit queues an event, and never waits.
@@ -184,7 +180,9 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 			"from": hex.EncodeToString(old.SHA256[:]), "to": hex.EncodeToString(after.SHA256[:]),
 		}})
 	}
-	if since := after.UnreachableSince; !since.IsZero() && alarmed(after) && !(before.UnreachableSince.Equal(since) && alarmed(before)) {
+	since := after.UnreachableSince
+	told := before.UnreachableSince.Equal(since) && alarmed(before)
+	if !since.IsZero() && alarmed(after) && !told {
 		list = append(list, change{eventUnreachable, map[string]any{
 			"since": since.UTC().Format(time.RFC3339), "for_s": int64(after.LastFailure.At.Sub(since) / time.Second),
 			"attempts": after.Attempts, "cause": string(after.LastFailure.Cause), "status": after.LastFailure.Status,

@@ -182,8 +182,7 @@ func TestStopOf(t *testing.T) {
 func BenchmarkUnderway(b *testing.B) {
 	var u underway
 	o := site(b, "https://example.com")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := b.Context()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		var p passage

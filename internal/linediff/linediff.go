@@ -1,7 +1,10 @@
 // Package linediff compares two texts line by line, within bounds of time and memory that hold for every input.
 package linediff
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Op says what becomes of a line.
 type Op byte
@@ -96,7 +99,7 @@ func middle(lines []Line, a, b []string) []Line {
 	}
 	start := len(lines)
 	x, y := len(a), len(b)
-	for d := len(trace) - 1; d >= 0; d-- {
+	for d := range slices.Backward(trace) {
 		px, py := 0, 0
 		if d > 0 {
 			px, py = trace[d-1].before(d, x-y)
@@ -115,14 +118,8 @@ func middle(lines []Line, a, b []string) []Line {
 			lines = append(lines, Line{Insert, b[y]})
 		}
 	}
-	reverse(lines[start:])
+	slices.Reverse(lines[start:])
 	return lines
-}
-
-func reverse(lines []Line) {
-	for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
-		lines[i], lines[j] = lines[j], lines[i]
-	}
 }
 
 // number gives equal lines equal numbers, which compare at once.
@@ -133,7 +130,7 @@ func number(a, b []string) (na, nb []int32) {
 		for i, s := range lines {
 			id, ok := ids[s]
 			if !ok {
-				id = int32(len(ids)) //nolint:gosec // a text has fewer lines
+				id = int32(len(ids))
 				ids[s] = id
 			}
 			list[i] = id
@@ -177,7 +174,7 @@ func search(a, b []int32) (trace []front, ok bool) {
 			for x < len(a) && y >= 0 && y < len(b) && a[x] == b[y] {
 				x, y = x+1, y+1
 			}
-			f[(k+d)/2] = int32(x) //nolint:gosec // a text has fewer lines
+			f[(k+d)/2] = int32(x)
 			if x >= len(a) && y >= len(b) {
 				return trace, true
 			}
