@@ -1,6 +1,9 @@
 package pace
 
-import "time"
+import (
+	"hash/fnv"
+	"time"
+)
 
 // footing is on what ground a request goes now.
 type footing struct {
@@ -72,9 +75,17 @@ func (f footing) deal(s *stop, at, now instant) instant {
 	if s.dealt > 0 && at <= now && s.dealt <= now && now <= s.dealt+window {
 		return now
 	}
-	offset := f.peers.Time - now - wrong
+	offset := f.peers.Time - now - wrong + phase(s.key)
 	s.dealt = dealt(at+offset, s.terms.cost()+late, f.peers.Count, f.peers.Rank) - offset
 	return s.dealt
+}
+
+// phase moves the turns of each key by another time, the same for all gateways:
+// else a gateway would go to all its hosts in the same moment, and be late.
+func phase(key string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return time.Duration(h.Sum32()) * time.Microsecond
 }
 
 // dealt is the first turn at or after the given time of the gateway with the

@@ -28,6 +28,9 @@ func (w *waiter) hopeless() *Refused {
 // late refuses w when it has waited too long, or knows that it would. until is
 // when it could go, never when it does not know.
 func (w *waiter) late(until, now instant) *Refused {
+	if w.refusal.Load() != nil {
+		return nil // run sees it next, with the reason and the time of who knew better
+	}
 	s := &w.stops[0]
 	switch {
 	case w.at < len(w.stops):
