@@ -20,4 +20,3 @@ func TestRFC9309_2_3_1_4_DNSCause(t *testing.T) {
 		t.Errorf("logged as %+v", l.Robots)
 	}
 }
-

@@ -3,6 +3,7 @@ package integration
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -99,7 +100,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 func wantEnd(t *testing.T, w *wire) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, w)
-	if e, ok := err.(net.Error); ok && e.Timeout() {
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 		t.Errorf("the tunnel stays open: %v", err)
 	}
 }
