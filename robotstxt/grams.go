@@ -2,23 +2,33 @@ package robotstxt
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"sync"
 )
 
 const (
 	// gramWork is the product of patterns and target octets from which on an index of the target pays.
-	gramWork = 1 << 17
+	gramWork = 1 << 18
 
 	gramLen  = 3 // octets of the longest runs that are indexed
-	gramBits = 16
+	gramBits = 14
+
+	// gramTries is how many places of a run are looked at one by one before the rest of the target is searched.
+	gramTries = 8
 )
 
-// gramIndex tells of every run of up to three octets where it begins in a target first and last, so that thousands of
-// patterns on a long target need not search all of it for segments that it does not hold, or not in that order. Runs
-// that share an entry are taken together, which can only make the index say less.
+// gramIndex lists the places of every run of up to three octets in a target, so that thousands of patterns on a long
+// target need not search it for each of their segments. Runs that share an entry are taken together: a place is one
+// where a segment could be, not where it is.
 type gramIndex struct {
-	first, last [1 << gramBits]uint16 // place plus one; 0 for none
+	ends   [1 << gramBits]uint32 // by run: where its places end, which is where those of the next one begin
+	places []uint16              // in ascending order for each run
+	runs   []run                 // all, while the index is made
 }
+
+// run is a run of octets in a target.
+type run struct{ gram, place uint16 }
 
 // gramIndexes are those of the forms of one target, made when they are needed.
 type gramIndexes [forms]*gramIndex
@@ -40,16 +50,24 @@ func newGramIndex(t string) *gramIndex {
 		return nil
 	}
 	x := gramPool.Get().(*gramIndex)
-	clear(x.first[:])
-	clear(x.last[:])
+	clear(x.ends[:])
+	x.runs = x.runs[:0]
 	for i := range len(t) {
 		for n := 1; n <= gramLen && i+n <= len(t); n++ {
 			g := gram(t[i : i+n])
-			if x.first[g] == 0 {
-				x.first[g] = uint16(i + 1)
-			}
-			x.last[g] = uint16(i + 1)
+			x.ends[g]++
+			x.runs = append(x.runs, run{uint16(g), uint16(i)})
 		}
+	}
+	begin := uint32(0)
+	for g, n := range x.ends {
+		x.ends[g] = begin
+		begin += n
+	}
+	x.places = slices.Grow(x.places[:0], len(x.runs))[:len(x.runs)]
+	for _, r := range x.runs {
+		x.places[x.ends[r.gram]] = r.place
+		x.ends[r.gram]++
 	}
 	return x
 }
@@ -63,31 +81,67 @@ func gram(s string) uint32 {
 	return h * 0x9E3779B1 >> (32 - gramBits)
 }
 
-// from returns the first place at or behind pos where a segment could begin; a negative number when there is none.
-func (x *gramIndex) from(segment string, pos int) int {
-	n := min(len(segment), gramLen)
-	for i := 0; i+n <= len(segment); i++ {
-		g := gram(segment[i : i+n])
-		if int(x.last[g]) <= pos+i {
-			return -1
-		}
-		pos = max(pos, int(x.first[g])-1-i)
+// of returns the places of a run.
+func (x *gramIndex) of(octets string) []uint16 {
+	g := gram(octets)
+	if g == 0 {
+		return x.places[:x.ends[0]]
 	}
-	return pos
+	return x.places[x.ends[g-1]:x.ends[g]]
 }
 
-// holds reports whether the first segments of a pattern could occur behind pos, in whatever order: a quick look before
-// the search.
-func (x *gramIndex) holds(pattern string, pos int) bool {
-	for range 4 {
-		n := segmentLen(pattern)
-		if n > 0 && x.from(pattern[:n], pos) < 0 {
-			return false
+// rarest returns the places of that run of a segment which has the fewest, and where in the segment it is. There are
+// none when some run does not occur late enough for the segment to begin at or behind pos.
+func (x *gramIndex) rarest(segment string, pos int) (places []uint16, at int) {
+	if len(segment) <= gramLen {
+		if p := x.of(segment); len(p) > 0 && int(p[len(p)-1]) >= pos {
+			return p, 0
 		}
-		if n == len(pattern) {
-			break
-		}
-		pattern = pattern[n+1:]
+		return nil, 0
 	}
-	return true
+	for i := 0; i+gramLen <= len(segment); i++ {
+		p := x.of(segment[i : i+gramLen])
+		if len(p) == 0 || int(p[len(p)-1]) < pos+i {
+			return nil, 0
+		}
+		if i == 0 || len(p) < len(places) {
+			places, at = p, i
+		}
+	}
+	return places, at
+}
+
+// behind drops the places before pos.
+func behind(places []uint16, pos int) []uint16 {
+	if len(places) > 8 {
+		i, _ := slices.BinarySearch(places, uint16(min(pos, math.MaxUint16)))
+		return places[i:]
+	}
+	for len(places) > 0 && int(places[0]) < pos {
+		places = places[1:]
+	}
+	return places
+}
+
+// find returns the first place of a segment in t, the target or a beginning of it, at or behind pos; a negative number
+// when there is none.
+func (x *gramIndex) find(t, segment string, pos int) int {
+	places, at := x.rarest(segment, pos)
+	places = behind(places, pos+at)
+	for i := range gramTries {
+		if i == len(places) {
+			return -1
+		}
+		if pos = int(places[i]) - at; pos+len(segment) > len(t) {
+			return -1
+		}
+		if t[pos] == segment[0] && t[pos:pos+len(segment)] == segment {
+			return pos
+		}
+	}
+	pos++
+	if i := strings.Index(t[pos:], segment); i >= 0 {
+		return pos + i
+	}
+	return -1
 }

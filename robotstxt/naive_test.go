@@ -78,7 +78,7 @@ func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 		}
 		var b strings.Builder
 		b.WriteString("User-agent: *\n")
-		for range 900 {
+		for range 1300 {
 			b.WriteString([]string{"Allow: /*", "Disallow: /*", "Disallow: *?*%3A"}[rnd.IntN(3)])
 			for range 1 + rnd.IntN(4) {
 				b.WriteString(word(rnd.IntN(8)) + "*")
@@ -89,7 +89,7 @@ func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 		rs, f := robotstxt.Parse(data), naive.Parse(data, false)
 		decided := 0
 		for range 12 {
-			q := question{target: "/" + word(150) + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}
+			q := question{target: "/" + word(250) + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}
 			if err := disagreement(rs, f, q); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}

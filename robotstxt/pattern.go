@@ -64,7 +64,8 @@ func (rs *Ruleset) bestPattern(b uint32, s *subject, grams *gramIndexes, best ra
 		if p.length < lowest {
 			break
 		}
-		if p.needs&^s.pairs != 0 || int(p.octets) > len(s.forms[0]) || rs.rules[p.rule].rank <= best {
+		if p.needs&^s.pairs != 0 || int(p.octets) > len(s.forms[0]) ||
+			p.length == lowest && rs.rules[p.rule].rank <= best {
 			continue
 		}
 		if grams[p.form] == nil && len(patterns)-i >= gramWork/len(s.forms[0]) {
@@ -81,8 +82,8 @@ func (rs *Ruleset) bestPattern(b uint32, s *subject, grams *gramIndexes, best ra
 // with end, those behind the last have one place each; what lies between is taken where it first occurs, for any later
 // place leaves less of t to the rest. So it takes one pass, which an index of t, if there is one, shortens.
 func matches(pattern, t string, end bool, grams *gramIndex) bool {
-	star := strings.IndexByte(pattern, '*')
-	if star < 0 {
+	star := segmentLen(pattern)
+	if star == len(pattern) {
 		return strings.HasPrefix(t, pattern) && (!end || len(t) == len(pattern))
 	}
 	if !strings.HasPrefix(t, pattern[:star]) {
@@ -98,9 +99,6 @@ func matches(pattern, t string, end bool, grams *gramIndex) bool {
 		t, middle = t[:len(t)-len(tail)], pattern[star:last]
 		middle = strings.TrimPrefix(middle, "*")
 	}
-	if grams != nil && !grams.holds(middle, pos) {
-		return false
-	}
 	return findAll(t, middle, pos, grams)
 }
 
@@ -108,10 +106,17 @@ func matches(pattern, t string, end bool, grams *gramIndex) bool {
 func findAll(t, pattern string, pos int, grams *gramIndex) bool {
 	for pattern != "" {
 		n := segmentLen(pattern)
-		if n == 1 && pos < len(t) && t[pos] == pattern[0] {
+		switch {
+		case n == 0:
+		case n == 1 && pos < len(t) && t[pos] == pattern[0]:
 			pos++
-		} else if n > 0 {
-			if pos = find(t, pattern[:n], pos, grams); pos < 0 {
+		default:
+			if grams != nil {
+				pos = grams.find(t, pattern[:n], pos)
+			} else {
+				pos = find(t, pattern[:n], pos)
+			}
+			if pos < 0 {
 				return false
 			}
 			pos += n
@@ -135,14 +140,9 @@ func segmentLen(pattern string) int {
 }
 
 // find returns the first place of a segment in t at or behind pos, or a negative number.
-func find(t, segment string, pos int, grams *gramIndex) int {
+func find(t, segment string, pos int) int {
 	if strings.HasPrefix(t[pos:], segment) {
 		return pos
-	}
-	if grams != nil {
-		if pos = grams.from(segment, pos); pos < 0 || pos > len(t) {
-			return -1
-		}
 	}
 	i := strings.Index(t[pos:], segment)
 	if i < 0 {

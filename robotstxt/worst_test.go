@@ -44,7 +44,7 @@ func worstCases() []worst {
 	return []worst{
 		{
 			"one-octet wildcards, long lines, found",
-			fill(star, func(i int) string { return "Disallow: " + word(i) + strings.Repeat("*a", 8000) + "\n" }),
+			fill(star, func(i int) string { return "Disallow: /" + strings.Repeat("*a", 8000+i) + "\n" }),
 			long("a"),
 		},
 		{
@@ -53,9 +53,9 @@ func worstCases() []worst {
 			"/b0123456789" + strings.Repeat("a", longTarget),
 		},
 		{
-			"one-octet wildcards, short lines",
-			fill(star, func(i int) string { w := word(i); return "Allow:*" + w[:1] + "*" + w[1:2] + "*" + w[2:] + "\n" }),
-			"/zyxwvutsrqponmlkjihgfedcba" + strings.Repeat("_", longTarget) + "a",
+			"one-octet wildcards, short lines, in an order that is not there",
+			fill(star, func(i int) string { w := rising(i); return "Allow:*" + w[:1] + "*" + w[1:2] + "*" + w[2:] + "\n" }),
+			falling(1),
 		},
 		{
 			"25,000 plain rules",
@@ -74,7 +74,7 @@ func worstCases() []worst {
 		},
 		{
 			"25,000 wildcard rules, a target of random letters",
-			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*%s*%s\n", noise(3, i), noise(4, -i)) }),
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*%s*%s\n", noise(3, i), noise(6, -i)) }),
 			"/" + noise(longTarget, 9309),
 		},
 		{
@@ -84,8 +84,11 @@ func worstCases() []worst {
 		},
 		{
 			"segments found late, then missing",
-			fill(star, func(i int) string { w := word(i); return "Disallow:*x" + w[:1] + "*y" + w[1:2] + "*z" + w[2:] + "\n" }),
-			lateSegments(),
+			fill(star, func(i int) string {
+				w := rising(i)
+				return "Disallow:*X" + w[:1] + "*X" + w[1:2] + "*X" + w[2:] + "\n"
+			}),
+			falling(2),
 		},
 		{
 			"nested prefixes",
@@ -115,7 +118,7 @@ func worstCases() []worst {
 		{
 			"second chances",
 			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*?*%%3A%04d\n", i) }),
-			"/?" + strings.Repeat("%3A99990", longTarget/8),
+			"/?" + strings.Repeat("%3A999x", longTarget/7),
 		},
 		{"no line end", strings.Repeat("a", robotstxt.MaxSize), "/"},
 		{"carriage returns", strings.Repeat("\r", robotstxt.MaxSize), "/"},
@@ -135,20 +138,31 @@ func noise(n, seed int) string {
 	return string(b)
 }
 
-// lateSegments holds the first two segments of every pattern, the third only before a second that comes at the end.
-func lateSegments() string {
-	var b strings.Builder
-	b.WriteByte('/')
-	for _, c := range "yxz" {
-		for i := range 36 {
-			b.WriteString(string(c) + word(i)[2:])
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWYZabcdefghijklmnopqrstuvwxyz"
+
+// rising returns three octets of the alphabet in rising order, others for each i as long as there are.
+func rising(i int) string {
+	n := len(alphabet)
+	for a := range n {
+		for b := a + 1; b < n; b++ {
+			if rest := n - b - 1; i < rest {
+				return string([]byte{alphabet[a], alphabet[b], alphabet[b+1+i]})
+			} else {
+				i -= rest
+			}
 		}
 	}
-	b.WriteString(strings.Repeat("_", longTarget))
-	for i := range 36 {
-		b.WriteString("y" + word(i)[2:])
+	return "!!!"
+}
+
+// falling holds the alphabet backwards at both ends, each octet behind an X if width is 2. Of three rising octets the
+// first is found at the start, the second only at the end, the third not at all.
+func falling(width int) string {
+	var run strings.Builder
+	for i := len(alphabet) - 1; i >= 0; i-- {
+		run.WriteString("X"[:width-1] + alphabet[i:i+1])
 	}
-	return b.String()
+	return "/" + run.String() + strings.Repeat("_", longTarget) + run.String()
 }
 
 func BenchmarkWorstParse(b *testing.B) {
