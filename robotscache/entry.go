@@ -69,10 +69,10 @@ func newEntry(r fetch.Record, p fetch.Policy, old *Entry) *Entry {
 	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256:
 		e.rules, e.size = old.rules, old.size
 	case r.State == fetch.StateRules:
-		rules := robotstxt.Parse(text.Body)
+		rules := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
 		e.rules, e.size = func() *robotstxt.Ruleset { return rules }, rules.Size()
 	default:
-		e.rules = sync.OnceValue(func() *robotstxt.Ruleset { return robotstxt.Parse(text.Body) })
+		e.rules = sync.OnceValue(func() *robotstxt.Ruleset { return robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body) })
 		e.size = len(text.Body) // not compiled yet; 0.7 of it is the mean of the corpus
 	}
 	return e
