@@ -49,6 +49,7 @@ type App struct {
 	ftp       *egress.Dialer   // for robots.txt of ftp origins
 	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
+	fetching  *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
 	stops     *stops
 	emitter   *emitter // nil without an events app
@@ -90,7 +91,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.fetcher = fetch.New(fetch.Config{
-		Transport:    robotsTransport{a.transport, a.stops},
+		Transport:    robotsTransport{a.fetching, a.stops},
 		DialFTP:      a.ftp.DialContext,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
@@ -136,7 +137,11 @@ func (a *App) buildEgress() error {
 		config.Upstreams = append(config.Upstreams, up)
 	}
 	var err error
-	a.transport, err = egress.NewTransport(config)
+	if a.transport, err = egress.NewTransport(config); err != nil {
+		return err
+	}
+	config.Fresh = true
+	a.fetching, err = egress.NewTransport(config)
 	return err
 }
 

@@ -53,6 +53,9 @@ type TransportConfig struct {
 	// Via is the pseudonym of this gateway in Via, a token that must be unique to the process, as it finds loops;
 	// empty means a random one.
 	Via string
+	// Fresh sends each request over a connection of its own. net/http repeats a request whose pooled connection breaks
+	// before the answer; where every request counts, none may be.
+	Fresh bool
 }
 
 // Transport sends requests to origins over HTTP/1.1 and HTTP/2, directly or through upstream proxies, always past
@@ -109,6 +112,7 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 		TLSClientConfig:        t.tls.Clone(),
 		ForceAttemptHTTP2:      true, // a custom DialContext turns HTTP/2 off otherwise
 		DisableCompression:     true, // or bodies would be decoded on the way
+		DisableKeepAlives:      c.Fresh,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,

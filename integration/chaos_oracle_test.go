@@ -74,8 +74,6 @@ type attempt struct {
 	unsure bool
 	lost   bool          // the gateway died before the outcome was kept
 	age    time.Duration // of a lost outcome at that death; negative for one under way
-	// replayable says that the attempt broke off with its connection.
-	replayable bool
 }
 
 // chronicle is what one origin knows about its robots.txt: all attempts, in order, and the times in which an attempt may
@@ -111,21 +109,10 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 		case e.Robots():
 			a := attemptOf(e, history, byVersion[e.Version], c)
 			a.noteDeaths(deaths, site.Origin().String())
-			// net/http repeats a request at once when a connection out of its pool breaks before the answer: two requests,
-			// one attempt. Whether it was out of the pool cannot be seen here: a dial that came late goes there unused.
-			if n := len(h.attempts); n > 0 && h.attempts[n-1].replayed(e, c) {
-				h.attempts = h.attempts[:n-1]
-			}
-			a.replayable = a.class == classFailed && (e.Status == 0 || e.Err != "")
 			h.attempts = append(h.attempts, a)
 		}
 	}
 	return h
-}
-
-// replayed reports whether e is the repetition of a.
-func (a *attempt) replayed(e testorigin.Exchange, c timing) bool {
-	return a.replayable && !a.lost && e.Start.Before(a.ended.Add(c.grace/2))
 }
 
 func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
