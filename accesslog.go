@@ -86,16 +86,20 @@ func logRecord(r *http.Request, rec enforce.Record) {
 	}
 }
 
-// hasUserinfo reports whether the request's URL or authority may hold a password. Such a request is refused.
-func hasUserinfo(r *http.Request) bool {
-	authority := r.RequestURI
-	if _, rest, ok := strings.Cut(authority, "://"); ok {
-		authority = rest
+// userinfo finds the user and password in the target of a request line, if it has some: target[start:end]. Such a
+// request is refused.
+func userinfo(method, target string) (start, end int, found bool) {
+	if i := strings.Index(target, "://"); i >= 0 {
+		start = i + len("://")
+	} else if method != http.MethodConnect {
+		return 0, 0, false // no authority
 	}
-	if end := strings.IndexAny(authority, "/?#"); end >= 0 {
-		authority = authority[:end]
+	end = len(target)
+	if i := strings.IndexAny(target[start:], "/?#"); i >= 0 {
+		end = start + i
 	}
-	return strings.Contains(authority, "@")
+	at := strings.LastIndexByte(target[start:end], '@')
+	return start, start + at, at > 0
 }
 
 // logWithoutUserinfo writes the access-log line of a request whose URL holds a password. Caddy has taken its copy of the
@@ -111,10 +115,8 @@ func (x *exchange) logWithoutUserinfo(rec enforce.Record) {
 	}
 	shown := x.r.Clone(x.r.Context())
 	shown.Host = shown.Host[strings.LastIndexByte(shown.Host, '@')+1:]
-	scheme, _, _ := strings.Cut(shown.RequestURI, "://")
-	shown.RequestURI = shown.RequestURI[strings.LastIndexByte(shown.RequestURI, '@')+1:]
-	if scheme != x.r.RequestURI {
-		shown.RequestURI = scheme + "://" + shown.RequestURI
+	if start, end, found := userinfo(shown.Method, shown.RequestURI); found {
+		shown.RequestURI = shown.RequestURI[:start] + "REDACTED" + shown.RequestURI[end:]
 	}
 	logger.Info("handled request",
 		zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: shown}),

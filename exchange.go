@@ -47,7 +47,7 @@ func (x *exchange) account() {
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
-	if hasUserinfo(x.r) {
+	if _, _, secret := userinfo(x.r.Method, x.r.RequestURI); secret {
 		x.logWithoutUserinfo(rec)
 	} else {
 		logRecord(x.r, rec)
