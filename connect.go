@@ -219,6 +219,7 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 		failure := egress.ClassifyDial(err)
 		return c.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0), true
 	}
+	slot.Sent() // what counts for the site is when the connection reached it
 	c.dialed, c.granted = conn, slot
 	c.sent.Dialed, _ = egress.DialedOf(conn)
 	return enforce.Decision{}, false
