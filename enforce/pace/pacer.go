@@ -25,9 +25,10 @@ type Config struct {
 	// clocks. A key takes some 160 bytes with its name. Default: 1,000,000.
 	MaxKeys int
 	// Idle is how long after its last request a key is kept although its clock
-	// is free again. It should be no less than the longest Delay in use, so that
-	// an agent with a long delay keeps it also towards requests of agents with a
-	// short one. Default: 2 min.
+	// is free again, at the least: an agent with a long Delay keeps it also
+	// towards requests of agents with a short one, so the Pacer keeps keys for
+	// the longest Delay that it was ever asked for. Only where the keys reach
+	// MaxKeys it goes back to Idle. Default: 2 min.
 	Idle time.Duration
 	// Backoff is the policy for 429 and 503.
 	Backoff Backoff
@@ -112,6 +113,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
+	p.table.remember(&r)
 	if p.shared == nil {
 		if s, ok := p.atOnce(&r, cfg); ok {
 			cfg.Observer.Granted(0)

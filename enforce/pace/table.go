@@ -26,6 +26,7 @@ const (
 type table struct {
 	seed   maphash.Seed
 	keys   atomic.Int64
+	delay  atomic.Int64 // the longest that was ever asked for
 	shards [shardCount]shard
 }
 
@@ -59,7 +60,7 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant) *clock {
 		return s.spill
 	}
 	if t.keys.Load() >= int64(cfg.MaxKeys) {
-		t.sweep(s, cfg, now, sweepOnFull)
+		t.sweep(s, cfg, now, cfg.Idle, sweepOnFull)
 		if t.keys.Load() >= int64(cfg.MaxKeys) {
 			return s.overflow()
 		}
@@ -68,7 +69,7 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant) *clock {
 }
 
 func (t *table) insert(s *shard, key string, cfg *Config, now instant) *clock {
-	t.sweep(s, cfg, now, sweepOnInsert)
+	t.sweep(s, cfg, now, t.keep(cfg), sweepOnInsert)
 	if s.clocks == nil {
 		s.clocks = make(map[string]*clock)
 	}
@@ -99,8 +100,32 @@ func (s *shard) unspill(key string) {
 	}
 }
 
-// sweep looks at the next n clocks of the ring and drops the idle ones.
-func (t *table) sweep(s *shard, cfg *Config, now instant, n int) {
+// remember notes the request's delays.
+func (t *table) remember(r *Request) {
+	t.stretch(r.Delay)
+	for i := range r.Also {
+		t.stretch(r.Also[i].Delay)
+	}
+}
+
+func (t *table) stretch(delay time.Duration) {
+	for {
+		known := t.delay.Load()
+		if int64(delay) <= known || t.delay.CompareAndSwap(known, int64(clip(delay))) {
+			return
+		}
+	}
+}
+
+// keep is for how long after its last request a clock is kept: an agent that
+// comes later, with the longest delay there is, may ask how long ago that was.
+func (t *table) keep(cfg *Config) time.Duration {
+	return max(cfg.Idle, time.Duration(t.delay.Load()))
+}
+
+// sweep looks at the next n clocks of the ring and drops those that were idle
+// for the given time.
+func (t *table) sweep(s *shard, cfg *Config, now instant, keep time.Duration, n int) {
 	for range min(n, len(s.ring)) {
 		if s.hand >= len(s.ring) {
 			s.hand = 0
@@ -108,7 +133,7 @@ func (t *table) sweep(s *shard, cfg *Config, now instant, n int) {
 		}
 		c := s.ring[s.hand]
 		c.tidy(now)
-		if !c.idle(cfg.Backoff, now, cfg.Idle) {
+		if !c.idle(cfg.Backoff, now, keep) {
 			s.hand++
 			continue
 		}
@@ -145,10 +170,11 @@ func (s *shard) shrink() {
 
 // sweepAll is one step in the background. It reports whether keys are left.
 func (t *table) sweepAll(cfg *Config, now instant) bool {
+	keep := t.keep(cfg)
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		t.sweep(s, cfg, now, len(s.ring)/sweepRounds+1)
+		t.sweep(s, cfg, now, keep, len(s.ring)/sweepRounds+1)
 		if len(s.ring) == 0 {
 			s.shrink()
 		}

@@ -14,7 +14,7 @@ func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Idle: time.Minute, Random: noJitter})
 		granted(t, p, Request{Limit: Limit{Key: "idle"}}).Done()
-		granted(t, p, Request{Limit: Limit{Key: "slow", Delay: time.Hour}}).Done()
+		granted(t, p, Request{Limit: Limit{Key: "slow", Interval: time.Hour}}).Done()
 		flying := granted(t, p, Request{Limit: Limit{Key: "flying", Concurrency: 1}})
 		p.Blocked("blocked", 20*time.Minute, true)
 		p.Blocked("struck", 0, false)
@@ -46,6 +46,34 @@ func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
 		}
 		granted(t, p, Request{Limit: Limit{Key: "again"}}).Done()
 		keys(time.Minute+2*time.Second, 0, "again is: the sweep runs again")
+	})
+}
+
+// An agent whose delay is longer than Idle keeps it towards the request of an
+// agent with none, though nothing on that request's clock says so: it is not
+// forgotten before.
+func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Idle: time.Second, MaxKeys: 200, Random: noJitter})
+		patient := func(key string) Request {
+			return Request{Limit: Limit{Key: key, Delay: 10 * time.Minute}, MaxWait: time.Hour}
+		}
+		granted(t, p, patient("other")).Done()
+		granted(t, p, Request{Limit: Limit{Key: "h"}}).Done()
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		if s := granted(t, p, patient("h")); s.Wait != time.Minute {
+			t.Errorf("held for %s, want the minute that is left of its delay", s.Wait)
+		}
+		// Where the keys reach their bound, such keys give way.
+		time.Sleep(5 * time.Minute)
+		for i := range 400 {
+			if s := granted(t, p, Request{Limit: Limit{Key: fmt.Sprint(i)}}); s.Wait != 0 {
+				t.Fatalf("key %d held for %s", i, s.Wait)
+			}
+			time.Sleep(2 * time.Second)
+		}
 	})
 }
 
@@ -85,7 +113,7 @@ func TestShrinkGivesMemoryBack(t *testing.T) {
 	}
 	s.clocks["4711"].meter.tat = longest * 10 // the one that stays
 	for range 3 {
-		table.sweep(s, cfg, epochAge+time.Second, 5000)
+		table.sweep(s, cfg, epochAge+time.Second, cfg.Idle, 5000)
 	}
 	if cap(s.ring) > 16 || s.peak != 1 || s.clocks["4711"] == nil || len(s.clocks) != 1 || table.keys.Load() != 1 {
 		t.Errorf("ring of %d, peak %d, %d clocks, count %d", cap(s.ring), s.peak, len(s.clocks), table.keys.Load())
