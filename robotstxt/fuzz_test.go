@@ -128,6 +128,8 @@ func FuzzGrams(f *testing.F) {
 	f.Add("*", "", true)
 	f.Add("*ab", "ab", false)
 	f.Add("a*bc*d", "abcd", true)
+	f.Add("*abababa*abababab", "abababaabababab", true)
+	f.Add("*aaaaaaaaaaaaaab*aaaaaaaaaaaaaaab", "xaaaaaaaaaaaaaabaaaaaaaaaaaaaaaab", false)
 	f.Fuzz(func(t *testing.T, pattern, target string, end bool) {
 		if got, want := robotstxt.MatchesIndexed(pattern, target, end), robotstxt.Matches(pattern, target, end); got != want {
 			t.Errorf("%q on %q, end %v: got %v, want %v", pattern, target, end, got, want)

@@ -3,7 +3,6 @@ package robotstxt
 import (
 	"math"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -11,20 +10,26 @@ const (
 	// gramWork is the product of patterns and target octets from which on an index of the target pays.
 	gramWork = 1 << 18
 
-	gramLen  = 3 // octets of the longest runs that are indexed
 	gramBits = 14
-
-	// gramTries is how many places of a run are looked at one by one before the rest of the target is searched.
-	gramTries = 8
+	octets   = 1 << 8
 )
 
-// gramIndex lists the places of every run of up to three octets in a target, so that thousands of patterns on a long
-// target need not search it for each of their segments. Runs that share an entry are taken together: a place is one
-// where a segment could be, not where it is.
+// gramIndex lists the places of the runs of a target, so that thousands of patterns on a long target need not search it
+// for each of their segments.
 type gramIndex struct {
-	ends   [1 << gramBits]uint32 // by run: where its places end, which is where those of the next one begin
-	places []uint16              // in ascending order for each run
-	runs   []run                 // all, while the index is made
+	target string
+	short  runs // of one to three octets
+	// long lists those of 7 and 15, once one is asked for. Any three octets are rare in an ordinary target, but not in one
+	// of two letters.
+	long runs
+}
+
+// runs lists the places of runs. An octet has an entry of its own. Longer runs that share an entry are taken together: a
+// place is one where a segment could be, not where it is.
+type runs struct {
+	begins [octets + 1<<gramBits + 1]uint32 // by entry: where its places begin; those of the one before end there
+	places []uint16                         // in ascending order for each entry
+	all    []run                            // while the list is made
 }
 
 // run is a run of octets in a target.
@@ -37,6 +42,7 @@ type gramIndexes [forms]*gramIndex
 func (xs *gramIndexes) release() {
 	for _, x := range xs {
 		if x != nil {
+			x.target, x.long.places = "", x.long.places[:0]
 			gramPool.Put(x)
 		}
 	}
@@ -50,70 +56,105 @@ func newGramIndex(t string) *gramIndex {
 		return nil
 	}
 	x := gramPool.Get().(*gramIndex)
-	clear(x.ends[:])
-	x.runs = x.runs[:0]
-	for i := range len(t) {
-		for n := 1; n <= gramLen && i+n <= len(t); n++ {
-			g := gram(t[i : i+n])
-			x.ends[g]++
-			x.runs = append(x.runs, run{uint16(g), uint16(i)})
-		}
-	}
-	begin := uint32(0)
-	for g, n := range x.ends {
-		x.ends[g] = begin
-		begin += n
-	}
-	x.places = slices.Grow(x.places[:0], len(x.runs))[:len(x.runs)]
-	for _, r := range x.runs {
-		x.places[x.ends[r.gram]] = r.place
-		x.ends[r.gram]++
-	}
+	x.target = t
+	x.short.list(t, 1, 2, 3)
 	return x
 }
 
-// gram hashes a run of up to three octets; its length counts too.
-func gram(s string) uint32 {
-	h := uint32(len(s))
-	for i := range len(s) {
-		h = h<<8 | uint32(s[i])
+// list makes the list of the runs of some lengths, in ascending order, in a target.
+func (r *runs) list(t string, lengths ...int) {
+	clear(r.begins[:])
+	r.all = r.all[:0]
+	for i := range len(t) {
+		for _, n := range lengths {
+			if i+n > len(t) {
+				break
+			}
+			g := gram(t[i : i+n])
+			r.begins[g]++
+			r.all = append(r.all, run{uint16(g), uint16(i)})
+		}
 	}
-	return h * 0x9E3779B1 >> (32 - gramBits)
+	end := uint32(0)
+	for g, n := range r.begins {
+		end += n
+		r.begins[g] = end
+	}
+	r.places = slices.Grow(r.places[:0], len(r.all))[:len(r.all)]
+	for _, one := range slices.Backward(r.all) {
+		r.begins[one.gram]--
+		r.places[r.begins[one.gram]] = one.place
+	}
 }
 
-// of returns the places of a run.
-func (x *gramIndex) of(octets string) []uint16 {
-	g := gram(octets)
-	if g == 0 {
-		return x.places[:x.ends[0]]
+// of returns the places of an entry.
+func (r *runs) of(g uint32) []uint16 { return r.places[r.begins[g]:r.begins[g+1]] }
+
+// gram returns the entry of a run; its length counts too.
+func gram(run string) uint32 {
+	var h uint32
+	switch len(run) {
+	case 1:
+		return uint32(run[0])
+	case 2:
+		h = uint32(run[0])<<8 | uint32(run[1]) | 1<<16
+	case 3:
+		h = uint32(run[0])<<16 | uint32(run[1])<<8 | uint32(run[2]) | 1<<24
+	case 7:
+		h = four(run)*0x85EBCA6B ^ four(run[3:])
+	case 15:
+		h = (four(run)*0x85EBCA6B^four(run[4:]))*0xC2B2AE35 ^ four(run[8:])*0x27D4EB2F ^ four(run[11:])
 	}
-	return x.places[x.ends[g-1]:x.ends[g]]
+	return octets + h*0x9E3779B1>>(32-gramBits)
 }
 
-// rarest returns the places of that run of a segment which has the fewest, and where in the segment it is. There are
-// none when some run does not occur late enough for the segment to begin at or behind pos.
+// four reads four octets as a number.
+func four(s string) uint32 {
+	_ = s[3]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+// runsFor returns the list for a segment and the length of the longest runs in both.
+func (x *gramIndex) runsFor(segment string) (list *runs, n int) {
+	if n = len(segment); n < 7 {
+		return &x.short, min(n, 3)
+	}
+	if len(x.long.places) == 0 {
+		x.long.list(x.target, 7, 15)
+	}
+	if n < 15 {
+		return &x.long, 7
+	}
+	return &x.long, 15
+}
+
+// next returns the first place of an octet at or behind pos, or a negative number.
+func (x *gramIndex) next(c byte, pos int) int {
+	places := x.short.of(uint32(c))
+	if n := len(places); n == 0 || int(places[n-1]) < pos {
+		return -1
+	}
+	return int(behind(places, pos)[0])
+}
+
+// rarest returns the places of the run that a segment begins or ends with, whichever has fewer, and where in the
+// segment it is. There are none when the segment cannot begin at or behind pos.
 func (x *gramIndex) rarest(segment string, pos int) (places []uint16, at int) {
-	if len(segment) <= gramLen {
-		if p := x.of(segment); len(p) > 0 && int(p[len(p)-1]) >= pos {
-			return p, 0
-		}
-		return nil, 0
+	list, n := x.runsFor(segment)
+	places = list.of(gram(segment[:n]))
+	if n == len(segment) || len(places) == 0 || int(places[len(places)-1]) < pos {
+		return places, 0
 	}
-	for i := 0; i+gramLen <= len(segment); i++ {
-		p := x.of(segment[i : i+gramLen])
-		if len(p) == 0 || int(p[len(p)-1]) < pos+i {
-			return nil, 0
-		}
-		if i == 0 || len(p) < len(places) {
-			places, at = p, i
-		}
+	at = len(segment) - n
+	if p := list.of(gram(segment[at:])); len(p) < len(places) {
+		return p, at
 	}
-	return places, at
+	return places, 0
 }
 
 // behind drops the places before pos.
 func behind(places []uint16, pos int) []uint16 {
-	if len(places) > 8 {
+	if len(places) > 16 {
 		i, _ := slices.BinarySearch(places, uint16(min(pos, math.MaxUint16)))
 		return places[i:]
 	}
@@ -126,22 +167,23 @@ func behind(places []uint16, pos int) []uint16 {
 // find returns the first place of a segment in t, the target or a beginning of it, at or behind pos; a negative number
 // when there is none.
 func (x *gramIndex) find(t, segment string, pos int) int {
-	places, at := x.rarest(segment, pos)
-	places = behind(places, pos+at)
-	for i := range gramTries {
-		if i == len(places) {
+	var places []uint16
+	at := 0
+	if len(segment) <= 3 {
+		places = x.short.of(gram(segment))
+	} else {
+		places, at = x.rarest(segment, pos)
+	}
+	if n := len(places); n == 0 || int(places[n-1]) < pos+at {
+		return -1
+	}
+	for _, place := range behind(places, pos+at) {
+		switch pos = int(place) - at; {
+		case pos+len(segment) > len(t):
 			return -1
-		}
-		if pos = int(places[i]) - at; pos+len(segment) > len(t) {
-			return -1
-		}
-		if t[pos] == segment[0] && t[pos:pos+len(segment)] == segment {
+		case t[pos] == segment[0] && t[pos:pos+len(segment)] == segment:
 			return pos
 		}
-	}
-	pos++
-	if i := strings.Index(t[pos:], segment); i >= 0 {
-		return pos + i
 	}
 	return -1
 }

@@ -76,12 +76,17 @@ func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 			}
 			return string(b)
 		}
+		text := word(200)
+		piece := func() string { // of the targets, so that segments of all lengths are found
+			i := rnd.IntN(len(text) - 20)
+			return text[i : i+rnd.IntN(20)]
+		}
 		var b strings.Builder
 		b.WriteString("User-agent: *\n")
 		for range 1300 {
 			b.WriteString([]string{"Allow: /*", "Disallow: /*", "Disallow: *?*%3A"}[rnd.IntN(3)])
 			for range 1 + rnd.IntN(4) {
-				b.WriteString(word(rnd.IntN(8)) + "*")
+				b.WriteString(word(rnd.IntN(8)) + "*" + piece() + "*")
 			}
 			b.WriteString(word(6+rnd.IntN(10)) + []string{"", "$", "%2A", ":"}[rnd.IntN(4)] + "\n")
 		}
@@ -89,7 +94,7 @@ func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 		rs, f := robotstxt.Parse(data), naive.Parse(data, false)
 		decided := 0
 		for range 12 {
-			q := question{target: "/" + word(250) + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}
+			q := question{target: "/" + word(50) + text + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}
 			if err := disagreement(rs, f, q); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}

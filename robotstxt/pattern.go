@@ -110,13 +110,18 @@ func findAll(t, pattern string, pos int, grams *gramIndex) bool {
 		case n == 0:
 		case n == 1 && pos < len(t) && t[pos] == pattern[0]:
 			pos++
-		default:
-			if grams != nil {
-				pos = grams.find(t, pattern[:n], pos)
-			} else {
-				pos = find(t, pattern[:n], pos)
+		case grams == nil:
+			if pos = find(t, pattern[:n], pos); pos < 0 {
+				return false
 			}
-			if pos < 0 {
+			pos += n
+		case n == 1:
+			if pos = grams.next(pattern[0], pos); pos < 0 || pos >= len(t) {
+				return false
+			}
+			pos++
+		default:
+			if pos = grams.find(t, pattern[:n], pos); pos < 0 {
 				return false
 			}
 			pos += n

@@ -78,6 +78,11 @@ func worstCases() []worst {
 			"/" + noise(longTarget, 9309),
 		},
 		{
+			"25,000 wildcard rules of two letters, none there",
+			fill(star, func(i int) string { return "Disallow:*a" + bits(i) + "b*!\n" }),
+			"/!" + fill("", func(i int) string { return bits(i * i * 7919) })[:longTarget],
+		},
+		{
 			"/*a*a*a*a*b$",
 			fill(star, func(i int) string { return "Disallow:/*a*a*a*" + word(i) + "*a*b$\n" }),
 			long("a"),
@@ -134,6 +139,15 @@ func noise(n, seed int) string {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte('a' + rnd.IntN(26))
+	}
+	return string(b)
+}
+
+// bits spells the low 16 bits of a number in two letters.
+func bits(i int) string {
+	b := make([]byte, 16)
+	for n := range b {
+		b[n] = "ab"[i>>n&1]
 	}
 	return string(b)
 }
