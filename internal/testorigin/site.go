@@ -3,6 +3,7 @@ package testorigin
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -236,8 +239,7 @@ func (s *Site) comeUp() {
 	if s.closed || s.listener != nil || s.server.cfg.InMemory {
 		return
 	}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(context.Background(), "tcp", s.listen.String())
+	listener, err := listenAgain(s.listen.String())
 	if err != nil {
 		panic(fmt.Sprintf("testorigin: listening again on the reserved port %s: %v", s.listen, err))
 	}
@@ -246,6 +248,28 @@ func (s *Site) comeUp() {
 		return
 	}
 	s.listener = listener
+}
+
+const (
+	// listenTries and listenPause bound how long a site waits for its own port: 5 s
+	// is far beyond what a fork takes on any machine.
+	listenTries = 500
+	listenPause = 10 * time.Millisecond
+)
+
+// listenAgain listens at an address that only the site itself can hold. A process
+// that this one is just starting does so too: between fork and exec it has a copy
+// of every listener, also of one that is closed here meanwhile. That soon passes.
+func listenAgain(addr string) (listener net.Listener, err error) {
+	var lc net.ListenConfig
+	for range listenTries {
+		listener, err = lc.Listen(context.Background(), "tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return listener, err
+		}
+		time.Sleep(listenPause)
+	}
+	return nil, err
 }
 
 // accept serves the connections of a listener until it is closed.
