@@ -16,6 +16,7 @@ import (
 // cache keeps parsed files, those used last, up to a number of bytes.
 type cache struct {
 	room    int
+	options robotstxt.Options
 	entries map[key]*list.Element
 	recent  *list.List // of *entry, last used first
 }
@@ -35,8 +36,8 @@ type entry struct {
 // overhead is an estimate of what an entry takes besides its rules.
 const overhead = 512
 
-func newCache(room int) *cache {
-	return &cache{room: room, entries: make(map[key]*list.Element), recent: list.New()}
+func newCache(room int, options robotstxt.Options) *cache {
+	return &cache{room: room, options: options, entries: make(map[key]*list.Element), recent: list.New()}
 }
 
 // inline returns the rules of a file given in base64.
@@ -100,7 +101,7 @@ func (c *cache) get(k key) *robotstxt.Ruleset {
 }
 
 func (c *cache) put(k key, data []byte) *robotstxt.Ruleset {
-	rs := robotstxt.Parse(data)
+	rs := c.options.Parse(data)
 	c.entries[k] = c.recent.PushFront(&entry{key: k, rules: rs})
 	c.room -= rs.Size() + overhead
 	for c.room < 0 && c.recent.Len() > 1 {

@@ -28,13 +28,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Options bounds what Run holds in memory. The zero value means the defaults.
+// Options bounds what Run holds in memory, and says how it reads. The zero value means the defaults.
 type Options struct {
 	// MaxLine is the number of octets of the longest question; 8 MiB by default. Of a longer line the rest is skipped.
 	MaxLine int
 
 	// CacheBytes bounds the parsed files that are kept for later questions; 256 MiB by default.
 	CacheBytes int
+
+	// IndexHTML is that of robotstxt.Options.
+	IndexHTML bool
 }
 
 const (
@@ -55,7 +58,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed
 	r := runner{
 		in:    lineReader{r: bufio.NewReaderSize(in, 1<<16), most: opts.MaxLine},
 		out:   bufio.NewWriterSize(out, 1<<16),
-		files: newCache(opts.CacheBytes),
+		files: newCache(opts.CacheBytes, robotstxt.Options{IndexHTML: opts.IndexHTML}),
 	}
 	err = r.run(ctx)
 	if flushErr := r.out.Flush(); err == nil && flushErr != nil {

@@ -1,4 +1,5 @@
-package robotstxt_test
+// Package worst_test measures the robots.txt files and targets that were made to be slow to parse and to decide on.
+package worst_test
 
 import (
 	"fmt"
