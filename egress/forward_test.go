@@ -121,7 +121,13 @@ func TestForwardResponseHeader(t *testing.T) {
 		has, not []string
 	}{
 		{"outer server's fields give way", "X-A: 1\r\n", []string{"X-A: 1", "X-Preset: kept"}, []string{"Server", "Alt-Svc"}},
-		{"origin's own pass", "Server: nginx\r\nAlt-Svc: h2=\":443\"\r\n", []string{"Server: nginx", `Alt-Svc: h2=":443"`}, nil},
+		{"origin's own pass", "Server: nginx\r\n", []string{"Server: nginx"}, nil},
+		{"another way to the origin", "Alt-Svc: h3=\":443\", h2=\"alt.example:443\"\r\n", nil, []string{"Alt-Svc"}},
+		{
+			"what else is for browsers", "Strict-Transport-Security: max-age=9\r\nClear-Site-Data: \"cache\"\r\n",
+			[]string{"Strict-Transport-Security: max-age=9", `Clear-Site-Data: "cache"`},
+			nil,
+		},
 		{"origin's value replaces a preset one", "X-Preset: origin\r\n", []string{"X-Preset: origin"}, nil},
 		{"hop by hop", "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n", nil, []string{"X-Hop", "Keep-Alive", "Proxy-Authenticate"}},
 		{"no type is guessed", "", nil, []string{"Content-Type"}},

@@ -102,12 +102,14 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 }
 
 // responseFields copies an origin's fields into dst, where they replace fields of the same name, leaving out the
-// hop-by-hop ones, those that Connection names and all that speaks in the gateway's name. The values are shared.
+// hop-by-hop ones, those that Connection names, all that speaks in the gateway's name, and Alt-Svc (RFC 7838): a client
+// that goes to the alternative service leaves for another host or port, by UDP even past the gateway, where
+// nobody judges what it asks for. The values are shared.
 func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := options(src)
 	for field, values := range src {
 		switch {
-		case has(hopByHop, field), has(dropped, field), hasOwnPrefix(field, ownPrefix):
+		case has(hopByHop, field), has(dropped, field), hasOwnPrefix(field, ownPrefix), field == "Alt-Svc":
 			continue
 		case field == "Proxy-Status" || field == "Cache-Status":
 			if values = withoutMembers(values, name); values == nil {

@@ -29,8 +29,7 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 	x.trailers(resp, announced)
 }
 
-// presets removes what the outer server has put into every response in its own name. Here the origin speaks: its
-// Server field counts, and another service's Alt-Svc would send the client away from the origin.
+// presets removes what the outer server has put into every response in its own name. Here the origin speaks.
 func (x *exchange) presets(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
