@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ const firstOctet = 30 * time.Second
 type connect struct {
 	*exchange
 	origin  origin.Origin
-	sender  enforce.Tunnel
+	tunnel  *tunnel
+	server  *tunnelServer // while it is open
 	conn    *egress.Tunnel
 	dialed  net.Conn // towards the origin, where it was dialed before the answer
 	granted pace.Slot
@@ -42,13 +44,13 @@ func (h *Handler) serveConnect(x *exchange) error {
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
-	c := &connect{exchange: x, origin: o, sender: h.identifier.Tunnel(x.r.Context(), evidence(x.r))}
-	if h.interceptor == nil {
+	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, evidence: evidence(x.r)}}
+	if h.tunnels == nil {
 		x.decision.Origin = o
 		return x.refuse(x.decision.Refuse(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0))
 	}
 	if h.operator.Connect(o) == enforce.ConnectIntercept {
-		x.decision = h.enforcer.DecideIntercept(c.sender, o)
+		x.decision = h.enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.identifier), o)
 		x.decision.UserAgent = userAgent(x.r)
 		if x.decision.Verdict != enforce.Allow {
 			return x.refuse(x.decision)
@@ -56,7 +58,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 		return c.open(c.intercept)
 	}
 	// All that the client will show of itself is here.
-	x.identity = h.identifier.Opaque(x.r.Context(), evidence(x.r))
+	x.identity = h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
 	x.enter(o)
 	x.decision = h.enforcer.DecideTunnel(x.ctx, x.identity, o)
 	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
@@ -100,32 +102,47 @@ func mayBePlain(d enforce.Decision) bool {
 }
 
 // open answers 200, looks at the first octet, and has TLS handled by the given function.
-func (c *connect) open(handleTLS func(context.Context)) error {
+func (c *connect) open(handleTLS func()) error {
 	defer c.hangUp()
+	server, leave, err := enterTunnelServer(c.h.tunnels.limits, c.r)
+	if err != nil {
+		return c.refuse(c.decision.Refuse(enforce.ReasonInternal, err.Error(), 0))
+	}
+	defer leave()
+	c.server = server
 	liftIdleLimits(c.r)
-	var err error
 	if c.conn, err = egress.Accept(c.w, c.r); err != nil {
 		return c.refuse(c.decision.Refuse(enforce.ReasonInternal, err.Error(), 0))
 	}
 	instruments.tunnelsOpen.Inc()
 	defer instruments.tunnelsOpen.Dec()
-	first, err := c.conn.First(c.ctx, firstOctet)
+	ctx, done := endingWith(c.ctx, server.draining)
+	defer done()
+	first, err := c.conn.First(ctx, firstOctet)
 	instruments.tunnels.WithLabelValues(first.String()).Inc()
 	switch {
-	case stopOf(c.ctx) != nil:
-		c.end(context.Cause(c.ctx))
+	case c.ended(ctx):
+		c.end(context.Cause(ctx))
 	case err != nil || first == egress.FirstSilent || first == egress.FirstClosed:
 		c.decision.Detail = "the client said nothing in the tunnel"
 	case first == egress.FirstHTTP:
-		c.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
-		// Not under c.ctx: an order of the kill switch is told to each request inside.
-		c.end(c.h.interceptor.ServePlain(c.r.Context(), c.conn, c.inside()))
+		c.servePlain()
 	case first == egress.FirstTLS:
-		handleTLS(c.ctx)
+		handleTLS()
 	default:
 		c.decision = c.decision.Refuse(enforce.ReasonBadTarget, "neither TLS nor HTTP in the tunnel", 0)
 	}
 	return nil
+}
+
+// endingWith gives a context that ends with either of two, and with the cause of that one. The caller must call done.
+func endingWith(ctx, other context.Context) (both context.Context, done func()) {
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // hangUp closes whatever is open.
@@ -141,12 +158,23 @@ func (c *connect) hangUp() {
 
 // inside is what the requests inside know of their tunnel.
 func (c *connect) inside() *egress.Passage {
-	return &egress.Passage{Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Value: c.sender}
+	return &egress.Passage{Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.h.minter, Value: c.tunnel}
+}
+
+// servePlain serves the requests of plain HTTP.
+func (c *connect) servePlain() {
+	c.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
+	// Not under c.ctx: an order of the kill switch is told to each request inside.
+	ctx, done := endingWith(c.r.Context(), c.server.cut)
+	defer done()
+	c.end(c.server.ServePlain(ctx, c.conn, c.inside()))
 }
 
 // intercept ends TLS and has the requests inside served.
-func (c *connect) intercept(ctx context.Context) {
-	err := c.h.interceptor.ServeTLS(ctx, c.conn, c.inside())
+func (c *connect) intercept() {
+	ctx, done := endingWith(c.r.Context(), c.server.cut)
+	defer done()
+	err := c.server.ServeTLS(ctx, c.conn, c.inside())
 	var handshake *egress.HandshakeError
 	if !errors.As(err, &handshake) {
 		c.end(err)
@@ -163,13 +191,15 @@ func (c *connect) intercept(ctx context.Context) {
 
 // relay passes TLS through unseen. The name that the client asks for inside must be the one that was judged: else a
 // tunnel to one host of a shared server would reach another (domain fronting).
-func (c *connect) relay(ctx context.Context) {
+func (c *connect) relay() {
 	if c.decision.Verdict != enforce.Allow {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
+	ctx, done := endingWith(c.ctx, c.server.cut)
+	defer done()
 	hello, err := c.conn.ClientHello(ctx, firstOctet)
 	switch {
-	case stopOf(ctx) != nil:
+	case c.ended(ctx):
 		c.end(context.Cause(ctx))
 		return
 	case err != nil:
@@ -185,7 +215,39 @@ func (c *connect) relay(ctx context.Context) {
 			return
 		}
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.watch(ctx, cancel)
 	c.end(c.conn.Relay(ctx, c.dialed, 0))
+}
+
+// errNotReopened is why a blind tunnel ends at a reload.
+var errNotReopened = errors.New("the configuration loaded since would not open it")
+
+// watch ends a blind tunnel as soon as a configuration is in force that would not have opened it.
+func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
+	for h := c.h; ; {
+		select {
+		case <-h.life.Done():
+		case <-ctx.Done():
+			return
+		}
+		heirs := h.heirs()
+		if len(heirs) == 0 || slices.ContainsFunc(heirs, func(next *Handler) bool { return !next.wouldRelay(ctx, c) }) {
+			end(errNotReopened)
+			return
+		}
+		h = heirs[0]
+	}
+}
+
+// wouldRelay reports whether the gateway would open the tunnel for the same agent without looking inside.
+func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
+	if h.operator.Connect(c.origin) == enforce.ConnectIntercept {
+		return false
+	}
+	id := h.identifier.Opaque(ctx, c.tunnel.evidence)
+	return killName(id) == killName(c.identity) && h.enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
 }
 
 // named reports whether the server name of a handshake is the tunnel's host. An address has no server name, but some
@@ -195,9 +257,14 @@ func (c *connect) named(serverName string) bool {
 	return err == nil && o.Host == c.origin.Host
 }
 
+// ended reports whether a context of the tunnel ended by the gateway's doing.
+func (c *connect) ended(ctx context.Context) bool {
+	return ctx.Err() != nil && c.r.Context().Err() == nil
+}
+
 // end notes how a tunnel ended.
 func (c *connect) end(err error) {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || c.r.Context().Err() != nil {
+	if err == nil || c.r.Context().Err() != nil {
 		return
 	}
 	if stop := stopOf(c.ctx); stop != nil {

@@ -107,8 +107,8 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 
 // identify tells who sends the request.
 func (h *Handler) identify(r *http.Request) enforce.Identity {
-	if sender, ok := senderOf(r); ok {
-		return h.identifier.Inner(sender, userAgent(r))
+	if t := tunnelOf(r); t != nil {
+		return h.identifier.Inner(t.sentBy(r.Context(), h.identifier), userAgent(r))
 	}
 	return h.identifier.Identify(r.Context(), evidence(r))
 }

@@ -4,57 +4,17 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
+	"slices"
+	"sync"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// stopLimit bounds the wait for requests inside tunnels when the process ends and no grace period is configured.
-const stopLimit = 10 * time.Second
-
-// newInterceptor starts the server of the requests inside tunnels. Each is handed to the same Caddy server that the
-// CONNECT came to, so that its routes, its access log and its metrics apply.
-func newInterceptor(server *caddyhttp.Server, minter *egress.Minter) *egress.Interceptor {
-	i := egress.NewInterceptor(egress.InterceptorConfig{
-		Handler:           inside{server},
-		Minter:            minter,
-		ReadHeaderTimeout: span(server.ReadHeaderTimeout, time.Minute),
-		IdleTimeout:       span(server.IdleTimeout, 5*time.Minute),
-		MaxHeaderBytes:    or(server.MaxHeaderBytes, 16<<10),
-	})
-	server.RegisterConnContext(egress.WithConn)
-	// On a reload requests inside end in their own time, while the old configuration's server drains.
-	server.RegisterOnShutdown(func() { go func() { _ = i.Shutdown(context.Background()) }() })
-	// When the process ends, Caddy waits for them as for all others.
-	server.RegisterOnStop(func(ctx context.Context) error {
-		if !caddy.Exiting() {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, stopLimit)
-		defer cancel()
-		return i.Shutdown(ctx)
-	})
-	return i
-}
-
-// inside takes the requests inside tunnels.
-type inside struct{ server *caddyhttp.Server }
-
 // astrayKey is the key of the error of a request that does not belong into its tunnel.
 type astrayKey struct{}
-
-// ServeHTTP makes the request what it would be outside: absolute, from the client's address. One that is for another
-// authority goes the same way, to be refused and logged like any other.
-func (s inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := egress.PassageOf(r.Context()).Resolve(r); err != nil {
-		r = r.WithContext(context.WithValue(r.Context(), astrayKey{}, err))
-	}
-	s.server.ServeHTTP(w, r)
-}
 
 // astray refuses a request that does not belong into its tunnel, and reports whether it was one.
 func (x *exchange) astray() (error, bool) {
@@ -69,12 +29,59 @@ func (x *exchange) astray() (error, bool) {
 	return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0)), true
 }
 
-// senderOf returns what the tunnel of the request told of its sender.
-func senderOf(r *http.Request) (enforce.Tunnel, bool) {
+// tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
+type tunnel struct {
+	home     *Handler // the gateway that accepted it
+	evidence enforce.Evidence
+
+	mu     sync.Mutex
+	judge  *enforce.Identifier
+	sender enforce.Tunnel
+}
+
+// tunnelOf returns the tunnel that a request came through, nil if it came through none.
+func tunnelOf(r *http.Request) *tunnel {
 	p := egress.PassageOf(r.Context())
 	if p == nil {
-		return enforce.Tunnel{}, false
+		return nil
 	}
-	sender, ok := p.Value.(enforce.Tunnel)
-	return sender, ok
+	t, _ := p.Value.(*tunnel)
+	return t
+}
+
+// sentBy is what an identifier makes of the CONNECT's evidence. A tunnel that outlives a reload is judged again, by the new
+// one.
+func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Tunnel {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.judge != judge {
+		t.judge, t.sender = judge, judge.Tunnel(ctx, t.evidence)
+	}
+	return t.sender
+}
+
+// server gives the server that the next request of the tunnel is for, nil if there is none: what comes inside after a
+// reload is for the configuration in force, as it would be over a connection of its own.
+func (t *tunnel) server() *caddyhttp.Server {
+	if t.home.inForce() {
+		return t.home.server
+	}
+	if heirs := t.home.heirs(); len(heirs) > 0 {
+		return heirs[0].server
+	}
+	return nil
+}
+
+// inForce reports whether no other configuration has taken the place of the gateway's own.
+func (h *Handler) inForce() bool { return h.life.Err() == nil }
+
+// heirs are the gateways at the ports of h in the configuration in force.
+func (h *Handler) heirs() []*Handler {
+	app := engines.inForce()
+	if app == nil {
+		return nil
+	}
+	return slices.DeleteFunc(app.sites.all(), func(next *Handler) bool {
+		return !next.inForce() || !slices.ContainsFunc(h.server.Listen, next.listens)
+	})
 }

@@ -55,16 +55,18 @@ type Handler struct {
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`
 
-	app         *App
-	logger      *zap.Logger
-	accessLog   *zap.Logger // the server's own, for lines that it must not write itself
-	server      *caddyhttp.Server
-	identifier  *enforce.Identifier
-	enforcer    *enforce.Enforcer
-	operator    *enforce.Policy
-	forwarder   *egress.Forwarder
-	authority   *caddypki.CA // nil if nothing is intercepted
-	interceptor *egress.Interceptor
+	app        *App
+	life       context.Context // ends when the configuration gives way to another
+	logger     *zap.Logger
+	accessLog  *zap.Logger // the server's own, for lines that it must not write itself
+	server     *caddyhttp.Server
+	identifier *enforce.Identifier
+	enforcer   *enforce.Enforcer
+	operator   *enforce.Policy
+	forwarder  *egress.Forwarder
+	authority  *caddypki.CA   // nil if nothing is intercepted
+	minter     *egress.Minter // the same
+	tunnels    *tunnelServer  // nil outside of a server
 }
 
 // defaultConnect is what becomes of CONNECT where no rule says so.
@@ -77,7 +79,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the configuration and connects the handler with the engine.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
+	h.life, h.logger = ctx, ctx.Logger()
 	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	p, err := h.policy()
 	if err != nil {
@@ -111,18 +113,19 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 // provisionTunnels prepares for what comes through CONNECT.
 func (h *Handler) provisionTunnels(ctx caddy.Context) error {
-	var minter *egress.Minter
+	var err error
 	if h.mayIntercept() {
-		var err error
 		if h.authority, err = loadAuthority(ctx, h.logger); err != nil {
 			return err
 		}
-		if minter, err = egress.NewMinter(egress.MinterConfig{Issuer: issuer{h.authority}}); err != nil {
+		if h.minter, err = egress.NewMinter(egress.MinterConfig{Issuer: issuer{h.authority}}); err != nil {
 			return err
 		}
 	}
-	h.interceptor = newInterceptor(h.server, minter)
-	return nil
+	h.server.RegisterConnContext(egress.WithConn)
+	stopWith(h.server, ctx)
+	h.tunnels, err = acquireTunnelServer(limitsOf(h.server))
+	return err
 }
 
 // ServeHTTP takes one request through the gateway.
@@ -147,11 +150,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // Cleanup lets go of what the handler holds. Requests of this configuration may still run.
 func (h *Handler) Cleanup() error {
-	if h.interceptor != nil {
-		// A configuration that never started has no server whose shutdown would end it.
-		go func() { _ = h.interceptor.Shutdown(context.Background()) }()
+	if h.tunnels == nil {
+		return nil
 	}
-	return nil
+	return h.tunnels.release()
 }
 
 // Interface guards.

@@ -20,9 +20,7 @@ const DefaultHandshakeTimeout = 10 * time.Second
 // InterceptorConfig configures an [Interceptor]. Handler is needed. The limits should be those of the server that the
 // CONNECT requests come through; 0 means net/http's defaults, which for times are none at all.
 type InterceptorConfig struct {
-	Handler http.Handler
-	// Minter makes the certificates. Without one only plain HTTP can be served.
-	Minter            *Minter
+	Handler           http.Handler
 	HandshakeTimeout  time.Duration // 0: DefaultHandshakeTimeout
 	ReadHeaderTimeout time.Duration
 	IdleTimeout       time.Duration
@@ -65,9 +63,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		// net/http would answer OPTIONS * in the origin's name.
 		DisableGeneralOptionsHandler: true,
 	}
-	if c.Minter != nil {
-		s.configureTLS(c.Minter)
-	}
+	s.configureTLS()
 	go func() {
 		defer close(s.served)
 		_ = s.server.Serve(s.listener) // ends with ErrServerClosed, by Shutdown
@@ -75,7 +71,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 	return s
 }
 
-func (s *Interceptor) configureTLS(m *Minter) {
+func (s *Interceptor) configureTLS() {
 	s.refusing = &tls.Config{
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
@@ -100,7 +96,7 @@ func (s *Interceptor) configureTLS(m *Minter) {
 			if !ok {
 				return nil, errors.New("handshake outside of a tunnel")
 			}
-			return m.Certificate(in.passage.Host)
+			return in.passage.Minter.Certificate(in.passage.Host)
 		},
 	}
 }
@@ -135,7 +131,7 @@ func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) err
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has ended. The client must ask
 // for the passage's host by SNI or for none. A handshake that fails gives a [*HandshakeError].
 func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error {
-	if s.tls == nil {
+	if p.Minter == nil {
 		_ = t.Close()
 		return errors.New("intercepting TLS: no authority is configured")
 	}

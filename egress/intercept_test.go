@@ -47,7 +47,7 @@ func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *interce
 	a := newAuthority(tb)
 	m := newTestMinter(tb, MinterConfig{Issuer: a})
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
-	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h, Minter: m, HandshakeTimeout: 5 * time.Second})
+	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h, HandshakeTimeout: 5 * time.Second})
 	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -72,7 +72,7 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	p := &Passage{Host: strings.ToLower(host), Port: n, Outer: r, Value: "value"}
+	p := &Passage{Host: strings.ToLower(host), Port: n, Outer: r, Minter: g.minter, Value: "value"}
 	switch first, err := tunnel.First(r.Context(), 5*time.Second); {
 	case err != nil:
 		tunnel.Close()
@@ -308,7 +308,11 @@ func TestInterceptPlain(t *testing.T) {
 // TestInterceptMisdirected: the Host inside must be the tunnel's, or a permitted name would open the way to another.
 func TestInterceptMisdirected(t *testing.T) {
 	t.Parallel()
-	g := startIntercepting(t, "h1", describe)
+	var asked string
+	g := startIntercepting(t, "h1", func(w http.ResponseWriter, r *http.Request) {
+		describe(w, r)
+		asked = r.RequestURI
+	})
 	c := g.dial(t, "site.example:8080")
 	br := bufio.NewReader(c)
 	for head, want := range map[string]int{
@@ -336,6 +340,22 @@ func TestInterceptMisdirected(t *testing.T) {
 	}
 	c.Close()
 	<-g.ended
+	// What it was for, which logs take from there.
+	for head, want := range map[string]string{
+		"GET /a?q HTTP/1.1\r\nHost: other.example\r\n":                             "http://other.example/a?q",
+		"GET https://other.example/a HTTP/1.1\r\nHost: site.example:8080\r\n":      "http://other.example/a",
+		"OPTIONS * HTTP/1.1\r\nHost: other.example:81\r\n":                         "http://other.example:81",
+		"CONNECT site.example:8080 HTTP/1.1\r\nHost: site.example:8080\r\n":        "site.example:8080",
+		"GET https://u:p@other.example:1/ HTTP/1.1\r\nHost: site.example:8080\r\n": "http://other.example:1/",
+	} {
+		c := g.dial(t, "site.example:8080")
+		io.WriteString(c, head+"Connection: close\r\n\r\n")
+		io.Copy(io.Discard, c)
+		<-g.ended // with the handler
+		if asked != want {
+			t.Errorf("%q: asked for %q, want %q", head, asked, want)
+		}
+	}
 }
 
 // TestInterceptForwards: the whole way, with what only works if nothing on it buffers or hides: trailers both ways, interim

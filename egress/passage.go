@@ -21,6 +21,8 @@ type Passage struct {
 	Port uint16
 	// Outer is the CONNECT request.
 	Outer *http.Request
+	// Minter makes the certificate for Host. Without one only plain HTTP can be served.
+	Minter *Minter
 	// Value is the caller's own.
 	Value any
 }
@@ -54,16 +56,19 @@ func (p *Passage) Authority() string {
 
 // Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and authority are the
 // tunnel's, whatever the client wrote, and the address of the client outside. A request whose Host is not the tunnel's
-// is left as it is, with [ErrMisdirected].
+// is given the URL that it asks for, with [ErrMisdirected]: it must not be served, but logs are to say what it was for.
 func (p *Passage) Resolve(r *http.Request) error {
+	r.RemoteAddr = p.Outer.RemoteAddr
 	if r.Method == http.MethodConnect {
 		return ErrNested
 	}
-	if !p.serves(r.Host) {
-		return fmt.Errorf("%w: %q in a tunnel to %s", ErrMisdirected, printable(r.Host, maxDetails), p.Authority())
-	}
 	u := *r.URL
 	u.Scheme, u.Host, u.User = p.Scheme, p.Authority(), nil
+	var misdirected error
+	if !p.serves(r.Host) {
+		misdirected = fmt.Errorf("%w: %q in a tunnel to %s", ErrMisdirected, printable(r.Host, maxDetails), p.Authority())
+		u.Host = r.Host
+	}
 	target := r.RequestURI
 	switch {
 	case target == "*": // OPTIONS *, whose absolute form has an empty path, RFC 9112 section 3.2.4
@@ -74,8 +79,7 @@ func (p *Passage) Resolve(r *http.Request) error {
 	r.URL = &u
 	r.Host = u.Host
 	r.RequestURI = p.Scheme + "://" + u.Host + target
-	r.RemoteAddr = p.Outer.RemoteAddr
-	return nil
+	return misdirected
 }
 
 // serves tells whether an inner Host field is the tunnel's. One without a port is: there are clients that leave even

@@ -51,7 +51,6 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 		refusePlain(w, a)
 		return
 	}
-	defer func() { _ = conn.Close() }()
 	h := a.Header.Clone()
 	if h == nil {
 		h = make(http.Header, 4)
@@ -59,13 +58,16 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	a.complete(h)
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	h["Connection"] = []string{"close"}
-	if err := writeHead(conn, strconv.Itoa(a.Status)+" "+reason, h); err == nil {
+	err = writeHead(conn, strconv.Itoa(a.Status)+" "+reason, h)
+	if err == nil {
 		_, err = conn.Write(a.Body)
-		if err == nil {
-			linger(conn)
-		}
 	}
 	w.WriteHeader(a.Status)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	go linger(conn) // the refusal is over with its answer: it need not be logged later because the client stays
 }
 
 func refusePlain(w http.ResponseWriter, a Refusal) {
@@ -86,9 +88,10 @@ func (a Refusal) complete(h http.Header) {
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 }
 
-// linger waits for the client to read and close. To close with octets of the client unread would make the system reset
-// the connection, and the client could lose the answer.
+// linger waits for the client to read and close, no longer than lingerTime, and closes. To do so with octets of the
+// client unread would make the system reset the connection, and the client could lose the answer.
 func linger(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
 	if closeWrite(conn) != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}

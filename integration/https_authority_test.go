@@ -2,11 +2,14 @@ package integration
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -57,13 +61,51 @@ func TestHTTPSAuthorityRenewal(t *testing.T) {
 	t.Logf("%d tunnels, %d intermediates", tunnels, len(issuers))
 }
 
+// errUnread is a connection that the gateway closed without a word.
+var errUnread = errors.New("closed before CONNECT was read")
+
+// open opens a tunnel outside of the test's own goroutine. The caller closes it.
+func (g *gateway) open(ctx context.Context, authority string) (*wire, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
+	if err != nil {
+		return nil, unread(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	w := &wire{conn, bufio.NewReader(conn)}
+	_, err = io.WriteString(conn, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.ReadResponse(w.r, &http.Request{Method: http.MethodConnect})
+	}
+	switch {
+	case err != nil:
+		err = unread(err)
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("CONNECT %s: %s", authority, resp.Status)
+	default:
+		return w, nil
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
+// unread marks the errors of a connection that was closed.
+func unread(err error) error {
+	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, closed) {
+			return fmt.Errorf("%w: %w", errUnread, err)
+		}
+	}
+	return err
+}
+
 // oneTunnel opens a tunnel, asks for a page inside and gives the chain that verified.
 func oneTunnel(g *gateway, site *secureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
-	w := g.dial()
-	defer w.Close()
-	if resp := w.connect(g.t, site.authority(), ""); resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("CONNECT: %s", resp.Status)
+	w, err := g.open(g.t.Context(), site.authority())
+	if err != nil {
+		return nil, err
 	}
+	defer w.Close()
 	config := &tls.Config{RootCAs: roots, ServerName: "localhost", CurvePreferences: []tls.CurveID{tls.X25519}}
 	inner, err := w.over(g.t, config)
 	if err != nil {
@@ -221,16 +263,11 @@ func TestHTTPSManyHosts(t *testing.T) {
 
 // leafOf is the certificate that the gateway shows for a host, verified.
 func leafOf(g *gateway, host string, roots *x509.CertPool) (*x509.Certificate, error) {
-	conn, err := net.Dial("tcp", g.addr) // not by dial, which would keep each for the end of the test
+	w, err := g.open(g.t.Context(), net.JoinHostPort(host, "443"))
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	w := &wire{conn, bufio.NewReader(conn)}
-	if resp := w.connect(g.t, net.JoinHostPort(host, "443"), ""); resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("CONNECT: %s", resp.Status)
-	}
+	defer w.Close()
 	inner, err := w.over(g.t, &tls.Config{RootCAs: roots, ServerName: host, CurvePreferences: []tls.CurveID{tls.X25519}})
 	if err != nil {
 		return nil, err

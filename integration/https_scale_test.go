@@ -100,7 +100,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	interceptor := egress.NewInterceptor(egress.InterceptorConfig{
-		Minter: minter, Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience,
+		Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience,
 	})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tunnel, err := egress.Accept(w, r)
@@ -109,7 +109,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 			return
 		}
 		host, _, _ := net.SplitHostPort(r.Host)
-		if err := interceptor.ServeTLS(r.Context(), tunnel, &egress.Passage{Host: host, Port: 443, Outer: r}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := interceptor.ServeTLS(r.Context(), tunnel, &egress.Passage{Host: host, Port: 443, Outer: r, Minter: minter}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	}))

@@ -185,7 +185,7 @@ func checkPlainLog(t *testing.T, lines []logLine, site *testorigin.Site) {
 	t.Helper()
 	want := []string{
 		"GET " + site.URL(openPage) + " 200", "GET " + site.URL(privatePage) + " 403", "GET " + site.URL(privatePage) + " 200",
-		"GET " + openPage + " 421", "GET " + site.URL(openPage) + " 200",
+		"GET http://other.example" + openPage + " 421", "GET " + site.URL(openPage) + " 200",
 		"CONNECT " + site.Origin().Authority() + " 200",
 	}
 	var got []string

@@ -1,0 +1,373 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestHTTPSReload reloads the configuration while clients crawl over tunnels that they keep and tunnels that they open
+// anew. No request fails. What was under way ends in its own time.
+func TestHTTPSReload(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	release := make(chan struct{})
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			_, _ = io.WriteString(w, "begun, ")
+			_ = http.NewResponseController(w).Flush()
+			<-release
+			_, _ = io.WriteString(w, "ended")
+			return
+		}
+		servePages(w, r)
+	}))
+	config := func(version int) gatewayConfig {
+		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\n%s", version, unpaced)}.trusting(authority)
+	}
+	g := startGateway(t, config(0))
+	roots := g.authority()
+
+	long := make(chan string, 2)
+	for version := 1; version <= 2; version++ {
+		client := g.secureClient("Tester/1.0", version)
+		go func() { long <- get(t, client, site.at("/long")).body }()
+	}
+	eventually(t, "the long requests to begin", func() bool { return countOf(site.targets(), "/long") == 2 })
+
+	ctx, stop := context.WithCancel(t.Context())
+	var asked atomic.Int64
+	var crawl sync.WaitGroup
+	for version := 1; version <= 2; version++ {
+		client := g.secureClient("Tester/1.0", version)
+		crawl.Go(func() {
+			for ; ctx.Err() == nil; asked.Add(1) {
+				if a, err := tryGet(t.Context(), client, site.at("/news/a.html")); err != nil || a.status != http.StatusOK {
+					t.Errorf("HTTP %d over a tunnel that is kept: %d, %v", version, a.status, err)
+				}
+			}
+		})
+	}
+	var unread atomic.Int64
+	for range 2 {
+		crawl.Go(func() {
+			for ; ctx.Err() == nil; asked.Add(1) {
+				switch _, err := oneTunnel(g, site, roots); {
+				case errors.Is(err, errUnread):
+					// What a reload does to the connections that the old server was about to accept or to read from, be it
+					// Caddy's own `respond`: it closes its socket, and net/http drops what it reads after Shutdown began.
+					unread.Add(1)
+				case err != nil:
+					t.Errorf("over a new tunnel: %v", err)
+				}
+			}
+		})
+	}
+	for version := 1; version <= 4; version++ {
+		time.Sleep(300 * time.Millisecond) // so that something happens between
+		if err := g.reload(config(version)); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	stop()
+	crawl.Wait()
+	close(release)
+	for range 2 {
+		if body := <-long; body != "begun, ended" {
+			t.Errorf("a long answer is %q", body)
+		}
+	}
+	if n := unread.Load(); n > 2*4*5 { // clients, reloads, and connections in a moment
+		t.Errorf("%d connections were closed before their CONNECT was read", n)
+	}
+	t.Logf("%d requests over 4 reloads, %d of them closed before they were read", asked.Load(), unread.Load())
+}
+
+// TestHTTPSReloadInTheMiddleOfATunnel reloads between the steps of a tunnel: CONNECT, handshake, first and second request.
+func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	config := gatewayConfig{Engine: unpaced}.trusting(authority)
+	g := startGateway(t, config)
+	tls12 := &tls.Config{RootCAs: g.authority(), ServerName: "localhost"}
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	reload := func() {
+		if err := g.reload(config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for step := range 2 {
+		w := g.tunnel(site.authority())
+		if step == 0 {
+			reload()
+		}
+		inner, err := w.over(t, tls12)
+		if err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		if step == 1 {
+			reload()
+		}
+		if a, err := inner.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
+			t.Errorf("step %d: the request gets %d, %v", step, a.status, err)
+		}
+	}
+}
+
+// TestHTTPSReloadBindsOldTunnels changes the policy while a tunnel is open. What comes after the reload is judged by the
+// new one, whatever the tunnel's age.
+func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for version := 1; version <= 2; version++ {
+		client := g.secureClient("Tester/1.0", version)
+		if a := get(t, client, site.at("/news/a.html")); a.status != http.StatusOK {
+			t.Fatalf("before: %d", a.status)
+		}
+		if err := g.reload(gatewayConfig{Engine: unpaced, Site: "deny localhost"}.trusting(authority)); err != nil {
+			t.Fatal(err)
+		}
+		if a := get(t, client, site.at("/news/a.html")); a.status != http.StatusForbidden || !strings.Contains(a.body, string(enforce.ReasonOperatorDeny)) {
+			t.Errorf("HTTP %d: after: %d %s", version, a.status, a.body)
+		}
+		if err := g.reload(gatewayConfig{Engine: unpaced}.trusting(authority)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHTTPSReloadBlindTunnels has tunnels that are not looked into, over HTTP/1.1 and HTTP/2, live through reloads, until a
+// configuration comes that would not have opened them.
+func TestHTTPSReloadBlindTunnels(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]string{
+		"denied":          "connect tunnel\ndeny localhost",
+		"restricted":      "connect tunnel",
+		"looked into":     "connect intercept",
+		"no tunnels":      "connect deny",
+		"no such crawler": "connect tunnel\nexcept localhost {\nreason test\n}\nagent Somebody\nunidentified deny",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reloadBlindTunnels(t, last)
+		})
+	}
+}
+
+// reloadBlindTunnels ends with a configuration of the site under which no tunnel may live.
+func reloadBlindTunnels(t *testing.T, last string) {
+	t.Helper()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	base := gatewayConfig{Engine: unpaced}.trusting(authority)
+	first := base
+	first.Site = "connect tunnel\nexcept localhost {\nreason test\n}"
+	config, port := first.withTLSPort(t, authority, "")
+	g := startGateway(t, config)
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.cert)
+	h2, err := connectOver(t.Context(), port.h2(t), site.authority())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnels := map[string]*tls.Conn{
+		"HTTP/1.1": tls.Client(g.tunnel(site.authority()), &tls.Config{RootCAs: roots, ServerName: "localhost"}),
+		"HTTP/2":   tls.Client(h2, &tls.Config{RootCAs: roots, ServerName: "localhost"}),
+	}
+	ask := func(when string) {
+		for name, conn := range tunnels {
+			inner := &wire{conn, bufio.NewReader(conn)}
+			a, err := inner.ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
+			if err != nil || a.status != http.StatusOK {
+				t.Errorf("%s, %s: %d, %v", name, when, a.status, err)
+			}
+		}
+	}
+	ask("before")
+	for _, when := range []string{"after a reload", "after another"} {
+		if err := g.reload(config); err != nil {
+			t.Fatal(err)
+		}
+		ask(when)
+	}
+	config.Site = strings.ReplaceAll(config.Site, first.Site, last)
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	for name, conn := range tunnels {
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the tunnel lives on: %v", name, err)
+		}
+	}
+	eventually(t, "the lines of the tunnels", func() bool {
+		n := 0
+		for _, l := range g.readLogs() {
+			if strings.Contains(l.Robots.Detail, "would not open it") && l.Robots.Reason == enforce.ReasonException {
+				n++
+			}
+		}
+		return n == len(tunnels)
+	})
+}
+
+// TestHTTPSReloadWithoutSuccessor takes the gateway away from its port. Who has a tunnel left is told so.
+func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	config := gatewayConfig{Engine: unpaced}.trusting(authority)
+	g := startGateway(t, config)
+	inner := inside(t, g.tunnel(site.authority()))
+	g.addr = freePort(t)
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	a, err := inner.ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
+	if err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "no gateway") {
+		t.Errorf("%d %s, %v", a.status, a.body, err)
+	}
+	wantEnd(t, inner)
+	if n := len(site.arrived()); n != 0 {
+		t.Errorf("%d requests reached the site", n)
+	}
+}
+
+// TestHTTPSReloadOfLimits changes what the server grants its clients, which is for the tunnels from then on. The old ones
+// live.
+func TestHTTPSReloadOfLimits(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	config := gatewayConfig{Engine: unpaced}.trusting(authority)
+	g := startGateway(t, config)
+	before := inside(t, g.tunnel(site.authority()))
+	config.Global = "servers {\ntimeouts {\nidle 1s\n}\n}"
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	after := inside(t, g.tunnel(site.authority()))
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\n\r\n"
+	for _, w := range []*wire{before, after} {
+		if a, err := w.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
+			t.Errorf("%d, %v", a.status, err)
+		}
+	}
+	wantEnd(t, after)
+	if a, err := before.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
+		t.Errorf("the old tunnel: %d, %v", a.status, err)
+	}
+}
+
+// TestHTTPSStop ends the process while requests run inside tunnels. Those that end soon do so; the others hold it no longer
+// than its bound.
+func TestHTTPSStop(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		global string
+		takes  time.Duration // of the answer
+		whole  bool          // the answer arrives
+		blind  bool          // there are blind tunnels as well, of which nobody knows whether they are idle
+		within time.Duration // the process has to have ended
+	}{
+		{"an answer that ends soon", "", time.Second, true, false, 5 * time.Second},
+		{"an answer without end", "", time.Hour, false, true, 15 * time.Second},
+		{"an answer without end and a grace period", "grace_period 2s", time.Hour, false, true, 6 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			authority := newTestAuthority(t)
+			site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "begun, ")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(tt.takes):
+					_, _ = io.WriteString(w, "ended")
+				case <-r.Context().Done():
+				}
+			}))
+			config, port := gatewayConfig{
+				Engine: unpaced, Global: tt.global, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}",
+			}.trusting(authority).withTLSPort(t, authority, "")
+			g := startGateway(t, config)
+			answers := make(chan string, 2)
+			for version := 1; version <= 2; version++ {
+				client := g.secureClient("Tester/1.0", version)
+				go func() {
+					a, _ := tryGet(t.Context(), client, site.at("/"))
+					answers <- a.body
+				}()
+			}
+			// A tunnel that nothing passes through any more.
+			if a, err := inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET /private/page.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n"); err != nil || a.status != http.StatusForbidden {
+				t.Fatal(a.status, err)
+			}
+			if tt.blind {
+				openBlind(t, g, port, "127.0.0.1:"+site.port)
+			}
+			eventually(t, "the requests to begin", func() bool { return len(site.arrived()) == 2 })
+			began := time.Now()
+			g.stop()
+			if took := time.Since(began); took > tt.within {
+				t.Errorf("it took %v to end", took)
+			}
+			for range 2 {
+				if body := <-answers; tt.whole != (body == "begun, ended") {
+					t.Errorf("the answer is %q", body)
+				}
+			}
+			lines := map[string]int{}
+			for _, l := range g.readLogs() {
+				lines[l.Request.Method]++
+			}
+			if want := map[bool]int{false: 3, true: 5}[tt.blind]; lines[http.MethodConnect] != want || lines[http.MethodGet] != 3 {
+				t.Errorf("lines by method: %v, want %d tunnels and 3 requests", lines, want)
+			}
+		})
+	}
+}
+
+// TestHTTPSRefusalIsLoggedAtOnce ends the process while a client sits before the refusal of its CONNECT.
+func TestHTTPSRefusalIsLoggedAtOnce(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect deny"})
+	if resp := g.dial().connect(t, "localhost:443", "Tester/1.0"); resp.StatusCode != http.StatusForbidden {
+		t.Fatal(resp.Status)
+	}
+	g.stop()
+	if lines := g.readLogs(); len(lines) != 1 || lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != enforce.ReasonConnectDenied {
+		t.Errorf("logged are %+v", lines)
+	}
+}
+
+// openBlind opens a tunnel that is not looked into over each version of HTTP.
+func openBlind(t *testing.T, g *gateway, port *tlsPort, authority string) {
+	t.Helper()
+	h2, err := connectOver(t.Context(), port.h2(t), authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, conn := range []net.Conn{g.tunnel(authority), h2} {
+		if err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

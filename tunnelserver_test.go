@@ -1,0 +1,73 @@
+package crawlgate
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing is left when the
+// last user has gone.
+func TestTunnelServerLivesWithItsUsers(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	limits := innerLimits{idle: 17 * time.Second} // no other test's
+	acquire := func() *tunnelServer {
+		t.Helper()
+		s, err := acquireTunnelServer(limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	old := acquire()
+	ctx, written := context.WithCancel(t.Context())
+	server, leave, err := enterTunnelServer(limits, httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil))
+	if err != nil || server != old {
+		t.Fatalf("the tunnel has another server than its configuration: %v", err)
+	}
+	if err := old.release(); err != nil { // a reload that changes the limits
+		t.Fatal(err)
+	}
+	next := acquire() // and one that changes them back
+	if next != server {
+		t.Error("the tunnel's server is not used again")
+	}
+	if err := next.release(); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if server.open.Load() != 1 {
+		t.Error("the tunnel does not count until it is in the log")
+	}
+	written()
+	_ = goleak.Find(before) // which waits for the goroutines that are about to end
+	if _, alive := pool.References(limits); alive || server.open.Load() != 0 {
+		t.Error("the server outlives its last user")
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// TestTunnelServerStop holds that what is open is given its time, then cut off, and then given a moment for its log line.
+func TestTunnelServerStop(t *testing.T) {
+	t.Parallel()
+	s := newTunnelServer(innerLimits{})
+	s.open.Add(2)
+	go func() {
+		<-s.draining.Done()
+		s.open.Add(-1) // a tunnel that ends by itself
+		<-s.cut.Done()
+		s.open.Add(-1) // one that does not
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	s.stop(ctx)
+	if s.open.Load() > 0 {
+		t.Error("it did not wait for what it cut off")
+	}
+	if ctx.Err() == nil {
+		t.Error("something was cut off that still had time")
+	}
+}
