@@ -44,6 +44,9 @@ func failed(ctx context.Context, err error) *failure {
 	if f := ownDoing(ctx, err); f != nil {
 		return f
 	}
+	if shortage := shortageOf(err); shortage != nil {
+		return failf(CauseLocal, "%s", shortage)
+	}
 	var dns *net.DNSError
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -91,6 +94,24 @@ func ownDoing(ctx context.Context, err error) *failure {
 	default:
 		return failf(CauseCanceled, "given up by the caller")
 	}
+}
+
+// shortages are what the system refuses when this machine lacks something.
+var shortages = []error{
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN,
+}
+
+// shortageOf returns the fault of this machine that is behind an error, nil if
+// there is none. The resolver keeps only the text of one.
+func shortageOf(err error) error {
+	var dns *net.DNSError
+	isDNS := errors.As(err, &dns)
+	for _, shortage := range shortages {
+		if errors.Is(err, shortage) || isDNS && strings.Contains(dns.Err, shortage.Error()) {
+			return shortage
+		}
+	}
+	return nil
 }
 
 // isTLS reports a failed handshake or certificate. crypto/tls has no common

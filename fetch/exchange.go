@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"time"
 
@@ -25,6 +26,10 @@ type exchange struct {
 // answer. The caller must close the exchange.
 func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*exchange, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	turn := turnOf(ctx)
+	turn.Asked()
+	// The connection is not read from before the hook returns.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { turn.Answered(ctx) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		cancel(nil)

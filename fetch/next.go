@@ -19,7 +19,7 @@ import (
 //     for TTL if it does not say.
 //   - A failure starts a run or continues it. A good answer inside its TTL stays
 //     in force; once that has ended the record is unreachable.
-//   - A canceled attempt changes nothing.
+//   - An attempt that was canceled, or that failed on our own side, changes nothing.
 //
 // Pauses between attempts double from RetryMin to RetryMax with a jitter that
 // follows from the origin, the run and the attempt. Retry-After, up to a day,
@@ -30,11 +30,22 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Origin, out, now)
 	default:
-		if out.Cause == CauseCanceled {
+		if out.Cause == CauseCanceled || out.Cause == CauseLocal {
 			return r
 		}
 		return p.afterFailure(r, out, now)
 	}
+}
+
+// Meanwhile returns a record to answer from when an attempt failed on our own side
+// (CauseLocal): what r comes to by one more failure at now, with another attempt
+// soon, as no site is bothered by those that do not leave the machine. It must not
+// be kept: the run of failures in it is not the site's.
+func (p Policy) Meanwhile(r Record, out Outcome, now time.Time) Record {
+	now = now.UTC()
+	r = p.afterFailure(r, out, now)
+	r.NextAttempt = now.Add(localPause)
+	return r
 }
 
 func (p Policy) afterAnswer(o origin.Origin, out Outcome, now time.Time) Record {

@@ -219,10 +219,11 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if !p.Fresh(next, now) {
 			t.Fatal("a good answer is not fresh")
 		}
-	case out.Cause == CauseCanceled:
+	case out.Cause == CauseCanceled, out.Cause == CauseLocal:
 		if !reflect.DeepEqual(next, r) {
-			t.Fatal("a canceled attempt changed the record")
+			t.Fatalf("an attempt with cause %q changed the record", out.Cause)
 		}
+		m.meanwhile(t, p, r, out, now)
 	default:
 		if m.failures == 0 || m.since.After(now) {
 			*m = model{since: now}
@@ -242,6 +243,22 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if !p.inForce(&r, now) && next.State != StateUnreachable {
 			t.Fatalf("a failure outside the TTL left state %s", next.State)
 		}
+	}
+}
+
+// meanwhile checks that an answer for want of means permits what the record itself
+// does by its failures so far, and not more, and that it soon is of no use.
+func (m *model) meanwhile(t *rapid.T, p Policy, r Record, out Outcome, now time.Time) {
+	got := p.Meanwhile(r, out, now)
+	if !p.Fresh(got, now) || p.Fresh(got, now.Add(2*localPause)) && !p.inForce(&got, now.Add(2*localPause)) {
+		t.Fatal("an answer for want of means is not fresh, or is for too long")
+	}
+	want := p.Access(r, now)
+	if m.failures == 0 && !p.inForce(&r, now) && p.Mode == ModeStale && r.hasText() {
+		want = AccessLastGood // as after any first failure
+	}
+	if access := p.Access(got, now); access != want {
+		t.Fatalf("%s for want of means, want %s", access, want)
 	}
 }
 

@@ -49,7 +49,7 @@ const (
 	CauseSoft404 Cause = "soft_404"
 	// CauseDNS is a name that did not resolve.
 	CauseDNS Cause = "dns"
-	// CauseConnect is a connection that was refused or had no route.
+	// CauseConnect is a connection that was refused, or a host to which there is no way.
 	CauseConnect Cause = "connect"
 	// CauseTLS is a failed handshake or certificate.
 	CauseTLS Cause = "tls"
@@ -70,6 +70,11 @@ const (
 	// CauseFTP is a reply of an FTP server: 550 to RETR for absent, any other
 	// refusal for unreachable.
 	CauseFTP Cause = "ftp"
+	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no
+	// file descriptors, memory, ports or network, or no turn within the time limit.
+	// It says nothing about the origin: [Policy.Next] ignores it, and
+	// [Policy.Meanwhile] has what holds until it has passed.
+	CauseLocal Cause = "local"
 	// CauseCanceled is a retrieval that its caller gave up. It says nothing about
 	// the origin: [Policy.Next] ignores it.
 	CauseCanceled Cause = "canceled"
@@ -80,7 +85,7 @@ func Causes() []Cause {
 	return []Cause{
 		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
 		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
-		CauseForbiddenAddress, CauseFTP, CauseCanceled,
+		CauseForbiddenAddress, CauseFTP, CauseLocal, CauseCanceled,
 	}
 }
 

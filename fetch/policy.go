@@ -54,6 +54,8 @@ const (
 	// maxSkew is how far in the future a record's date may lie before it is taken
 	// for that of a wrong clock. Gateways that share a store differ by less.
 	maxSkew = 2 * time.Minute
+	// localPause is the time between attempts while the fault is our own.
+	localPause = 5 * time.Second
 	// refreshAt is the share of the TTL, in percent, after which an early refresh is due.
 	refreshAt = 80
 )

@@ -99,6 +99,11 @@ Retry-After can make a pause longer, to a day at most. After a first failure:
 |---|---|
 `)
 	writeRetryAfter(t, &b)
+	fmt.Fprintf(&b, `
+A fault of the gateway's own machine (cause `+"`local`"+`) says nothing about the site. It is not recorded: it neither begins a
+run of failures nor counts in one. Requests that need the file meanwhile are refused as for an unreachable origin, and the
+next one after %s, at the latest, tries again.
+`, short(Policy{}.Meanwhile(Record{}, Outcome{}, t0).NextAttempt.Sub(t0)))
 	return b.String()
 }
 
@@ -197,11 +202,12 @@ func answerCases() []answerCase {
 		{label: "500 (not 502, 503, 504) whose page says not found, as for a made-up path", answers: only(missing)},
 		{label: "502, 503, 504 whose page says not found", answers: only(strings.Replace(missing, "500", "503", 1))},
 		{label: "name does not resolve", err: dial(&net.DNSError{Err: "no such host"})},
-		{label: "connection refused, no route", err: dial(syscall.ECONNREFUSED)},
+		{label: "connection refused, host unreachable", err: dial(syscall.ECONNREFUSED)},
 		{label: "TLS handshake or certificate", err: errors.New("tls: handshake failure")},
 		{label: "time limit: connect, header, stalled body, total", err: os.ErrDeadlineExceeded},
 		{label: "connection reset or closed", err: syscall.ECONNRESET},
 		{label: "no HTTP", err: errors.New(`malformed HTTP response "SSH-2.0"`)},
+		{label: "fault of the gateway's machine: no descriptors, memory, ports or network", err: dial(syscall.EMFILE)},
 	}
 }
 
