@@ -57,7 +57,7 @@ func openFile(path string, lockTimeout time.Duration, steps []migration) (*file,
 		return nil, err
 	}
 	f := new(file)
-	if err := f.open(path, lockTimeout); err != nil {
+	if err := f.open(path, lockTimeout, false); err != nil {
 		return nil, err
 	}
 	if err := f.do(func() error { return prepare(f.db, steps) }); err != nil {

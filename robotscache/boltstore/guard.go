@@ -26,13 +26,14 @@ type file struct {
 	broken atomic.Pointer[error]
 }
 
-func (f *file) open(path string, lockTimeout time.Duration) error {
+func (f *file) open(path string, lockTimeout time.Duration, readOnly bool) error {
 	err := f.do(func() error {
 		var err error
 		f.db, err = bolt.Open(path, 0o600, &bolt.Options{
 			Timeout:      lockTimeout,
 			FreelistType: bolt.FreelistMapType,
 			NoStatistics: true,
+			ReadOnly:     readOnly,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 				var err error
 				f.handle, err = os.OpenFile(name, flag, mode)

@@ -7,6 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
 )
 
 // textValue is the value of a text, whose key is its SHA-256: the number of
@@ -31,7 +32,9 @@ func (v textValue) encode() []byte {
 }
 
 // text reads a text. Its hash is for the caller to check.
-func (s *Store) text(tx *bolt.Tx, sha [32]byte) ([]byte, error) {
+func (s *Store) text(tx *bolt.Tx, sha [32]byte) ([]byte, error) { return readText(tx, s.codec, sha) }
+
+func readText(tx *bolt.Tx, codec *textcodec.Codec, sha [32]byte) ([]byte, error) {
 	value := tx.Bucket(textsBucket).Get(sha[:])
 	if value == nil {
 		return nil, fmt.Errorf("text %x: %w", sha, robotscache.ErrNotFound)
@@ -40,7 +43,7 @@ func (s *Store) text(tx *bolt.Tx, sha [32]byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.codec.Decode(v.data)
+	text, err := codec.Decode(v.data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
 	}

@@ -1,0 +1,94 @@
+package boltstore_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+)
+
+// TestReader reads what a store has kept, and leaves the file as it is.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	s := open(t, boltstore.Config{Path: path})
+	policy, start := fetch.DefaultPolicy(), time.Now()
+	text := []byte("User-agent: *\nDisallow: /x\n")
+	save(t, s, policy.Next(fetch.Record{Origin: example(1)}, fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}, start))
+	if _, err := boltstore.OpenReader(path, 10*time.Millisecond); !errors.Is(err, boltstore.ErrLocked) {
+		t.Errorf("while the store is open: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readers [2]*boltstore.Reader // several may read at once
+	for i := range readers {
+		r, err := boltstore.OpenReader(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers[i] = r
+		if got, err := r.Body(t.Context(), sha256.Sum256(text)); err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if _, err := r.Body(t.Context(), [32]byte{1}); !errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("a text that is not there: %v", err)
+		}
+	}
+	for _, r := range readers {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed, %v", err)
+	}
+}
+
+// TestReaderRefuses takes what is no store, and makes none.
+func TestReaderRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing.db")
+	if _, err := boltstore.OpenReader(missing, 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a file was made")
+	}
+	if _, err := boltstore.OpenReader(dir, 0); err == nil {
+		t.Error("a folder was opened")
+	}
+	foreign, torn := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "torn.db")
+	db, err := bolt.Open(foreign, 0o600, nil)
+	if err := errors.Join(err, db.Close(), os.WriteFile(torn, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{foreign, torn} {
+		if _, err := boltstore.OpenReader(path, 0); err == nil {
+			t.Errorf("%s was opened", path)
+		}
+	}
+	old := filepath.Join(dir, "newer.db")
+	s, err := boltstore.OpenWith(boltstore.Config{Path: old}, func(*bolt.Tx) error { return nil })
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := boltstore.OpenReader(old, 0); err == nil {
+		t.Error("a file of a later release was opened")
+	}
+}
