@@ -1,0 +1,236 @@
+package audit
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestTotals holds what is counted of honest lines of each kind.
+func TestTotals(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	log := logOf(t, lines["allowed"], lines["by rule"].at(noon.Add(time.Minute)), lines["disallowed"], lines["report"], lines["off"],
+		lines["exception"], lines["absent"], lines["unreachable"], lines["operator"], lines["robots.txt"], lines["tunnel"],
+		lines["paced"], lines["failed"], object{"level": "info", "msg": "something else"}, object{"ts": "today", "msg": "so too"})
+	r := auditLogs(t, Config{Texts: store}, log+"no JSON\n\n", log)
+	c := r.totals
+	if c.Files != 2 || c.Lines != 32 || c.Foreign != 5 || c.Unreadable != 1 || c.Errors != 1 || c.Checked != 26 || c.Replayed != 14 ||
+		c.ByState != 4 || c.AsRecorded != 8 || !c.First.Equal(noon) || !c.Last.Equal(noon.Add(time.Minute)) {
+		t.Errorf("%+v", c)
+	}
+	if len(c.Agents) != 3 || c.Agents[0].Agent != "AcmeBot" || c.Agents[1].Agent != "Free" || c.Agents[2].Agent != "Reporter" {
+		t.Fatalf("%+v", c.Agents)
+	}
+	acme, reporter := c.Agents[0], c.Agents[2]
+	want := fmt.Sprint(map[enforce.Reason]int64{
+		enforce.ReasonDisallowed: 2, enforce.ReasonUnreachable: 2, enforce.ReasonOperatorDeny: 2,
+		enforce.ReasonTunnelRestricted: 2, enforce.ReasonRateLimited: 2,
+	})
+	if acme.Checked != 22 || acme.Allowed != 10 || fmt.Sprint(acme.Denied) != want || acme.Failed[enforce.ReasonReset] != 2 ||
+		acme.Exceptions["site.example: ticket 7"] != 2 || len(acme.WouldDeny) != 0 {
+		t.Errorf("%+v", acme)
+	}
+	if reporter.Allowed != 2 || reporter.WouldDeny[enforce.ReasonDisallowed] != 2 || len(reporter.Denied) != 0 {
+		t.Errorf("%+v", reporter)
+	}
+}
+
+// TestCaps: what is counted by name is bounded, what is beyond is counted together.
+func TestCaps(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	exception, missing := lines["exception"], lines["allowed"]
+	cfg := Config{Texts: store, limits: limits{agents: 2, exceptions: 1, texts: 1, hosts: 10}}
+	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Hour) }
+	r := auditLogs(t, cfg, logOf(t,
+		exception.at(at(1)), exception.with("exception", "b").at(at(2)), exception.with("exception", "c").at(at(3)),
+		exception.with("agent", "B").at(at(4)), exception.with("agent", "C").at(at(5)), exception.with("agent", "D").at(at(6)),
+		missing.with("sha256", strings.Repeat("a", 64)).at(at(7)), missing.with("sha256", strings.Repeat("b", 64)).at(at(8)),
+		missing.with("sha256", strings.Repeat("a", 64)).at(at(9)),
+	))
+	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Exceptions: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
+		c.Agents[0].Checked != 2 || c.Agents[1].Exceptions[Others] != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestFaults: a log that cannot be read, or not to its end, does not keep the others from being read.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	log := logOf(t, sampleLines(t, store)["absent"])
+	broken := errors.New("broken")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte(log))
+	_ = z.Close()
+	sources := []Source{
+		{"gone", func() (io.ReadCloser, error) { return nil, broken }},
+		{"cut", func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader(log+"{\"half\":"), iotest.ErrReader(broken))), nil
+		}},
+		{"no gzip", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("\x1f\x8b nonsense")), nil }},
+		{"half gzip", func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(packed.Bytes()[:packed.Len()-9])), nil
+		}},
+		{"long", func() (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(strings.Repeat("x", MaxLine+2) + "\n" + log)), nil
+		}},
+		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
+	}
+	a, err := New(Config{Texts: store, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var faults []string
+	totals, err := a.Run(t.Context(), sources, Report{Fault: func(f Fault) error {
+		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
+		return nil
+	}})
+	want := []string{
+		"gone:0: broken", "cut:2: reading on: broken", "no gzip:0: unpacking: gzip: invalid header",
+		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d octets", MaxLine),
+	}
+	if err != nil || !slices.Equal(faults, want) {
+		t.Errorf("%v\n%s", err, strings.Join(faults, "\n"))
+	}
+	if totals.Checked != 4 || totals.Lines != 7 || totals.Unreadable != 3 || totals.Errors != 5 {
+		t.Errorf("%+v", totals)
+	}
+}
+
+// TestRunEnds: a report that fails and a context that ends are the end of it, and leave nothing behind.
+func TestRunEnds(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	log := strings.Repeat(logOf(t, sampleLines(t, store)["disallowed"].with("group", "b")), 5000)
+	stop := errors.New("stop")
+	source := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}
+	for range 20 {
+		a, err := New(Config{Texts: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		_, err = a.Run(t.Context(), []Source{source}, Report{Finding: func(Finding) error {
+			if n++; n == 100 {
+				return stop
+			}
+			return nil
+		}})
+		if !errors.Is(err, stop) || n != 100 {
+			t.Fatalf("%d findings, %v", n, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if a, err = New(Config{Texts: store}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = a.Run(ctx, []Source{source}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("an audit without texts")
+	}
+}
+
+// TestFiles holds which logs an argument stands for, and their order.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{
+		"access.log", "access-2026-05-02T10-30-00.000-size.log.gz", "access-2026-05-01T10-30-00.000.log",
+		"access-2026-05-02T10-30-00.500-time_1.log.zst", "access.log-2026-04-01T00-00-00.000-manual", "z.json", "robots.db", "access.log.bak", "sub.log/x.log",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inTime := []string{
+		"access.log-2026-04-01T00-00-00.000-manual", "access-2026-05-01T10-30-00.000.log", "access-2026-05-02T10-30-00.000-size.log.gz",
+		"access-2026-05-02T10-30-00.500-time_1.log.zst", "access.log",
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{dir}, append(slices.Clone(inTime), "z.json")},
+		{[]string{filepath.Join(dir, "access*")}, append(slices.Clone(inTime), "access.log.bak")},
+		{[]string{filepath.Join(dir, "z.json"), "-", filepath.Join(dir, "access.log")}, []string{"z.json", "-", "access.log"}},
+		{[]string{filepath.Join(dir, "robots.db")}, []string{"robots.db"}},
+		{[]string{filepath.Join(dir, "none.log")}, nil},
+		{[]string{filepath.Join(dir, "none*")}, nil},
+		{[]string{filepath.Join(dir, "[")}, nil},
+		{[]string{filepath.Join(dir, "sub.log", "*")}, []string{"x.log"}},
+		{[]string{t.TempDir()}, nil},
+	} {
+		sources, err := Files(tt.args, strings.NewReader(""))
+		var got []string
+		for _, s := range sources {
+			got = append(got, filepath.Base(s.Name))
+		}
+		if !slices.Equal(got, tt.want) || (err == nil) != (tt.want != nil) {
+			t.Errorf("%q: %q, %v; want %q", tt.args, got, err, tt.want)
+		}
+	}
+}
+
+// TestPacked: logs are read whatever Caddy packs them with, and by their content, not by their names.
+func TestPacked(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	log := logOf(t, sampleLines(t, store)["absent"])
+	var gz, zst bytes.Buffer
+	g := gzip.NewWriter(&gz)
+	_, _ = g.Write([]byte(log))
+	z, err := zstd.NewWriter(&zst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = z.Write([]byte(log))
+	if err := errors.Join(g.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if r := auditLogs(t, Config{Texts: store}, gz.String(), zst.String(), log, ""); r.totals.ByState != 3 || r.totals.Lines != 3 || r.totals.Files != 4 {
+		t.Errorf("%+v", r.totals)
+	}
+}
+
+// TestProgress is told of each stretch, in order.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	log := strings.Repeat(logOf(t, sampleLines(t, store)["absent"]), 3000)
+	a, err := New(Config{Texts: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []int64
+	_, err = a.Run(t.Context(), []Source{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}},
+		Report{Progress: func(n int64) { told = append(told, n) }})
+	if err != nil || len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 3000 {
+		t.Errorf("%v %v", told, err)
+	}
+}

@@ -1,0 +1,146 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// entry is what an audit reads of an access-log line.
+type entry struct {
+	TS       stamp   `json:"ts"`
+	Duration seconds `json:"duration"`
+	Request  struct {
+		Method string `json:"method"`
+		URI    string `json:"uri"`
+	} `json:"request"`
+	Robots *record `json:"robots"`
+}
+
+// record is what it reads of the robots object: see [enforce.Record].
+type record struct {
+	Schema      int            `json:"schema"`
+	Decision    string         `json:"decision"`
+	Reason      enforce.Reason `json:"reason"`
+	Mode        string         `json:"mode"`
+	WouldDeny   bool           `json:"would_deny"`
+	Agent       string         `json:"agent"`
+	Tokens      []string       `json:"tokens"`
+	Origin      string         `json:"origin"`
+	RobotsURL   string         `json:"robots_url"`
+	State       string         `json:"state"`
+	Group       string         `json:"group"`
+	Rule        string         `json:"rule"`
+	Line        int            `json:"line"`
+	SHA256      string         `json:"sha256"`
+	Source      string         `json:"source"`
+	PathVisible bool           `json:"path_visible"`
+	WaitMillis  int64          `json:"wait_ms"`
+	CrawlDelay  float64        `json:"crawl_delay_s"`
+	DialMillis  int64          `json:"dial_ms"`
+	Address     string         `json:"address"`
+	Exception   string         `json:"exception"`
+}
+
+// readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
+func readEntry(line []byte) (e entry, err error) {
+	switch line = bytes.TrimSpace(line); {
+	case len(line) == 0:
+		return e, nil
+	case line[0] != '{':
+		return e, errors.New("it is no JSON object")
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		if bytes.Contains(line, []byte(`"robots"`)) {
+			return e, fmt.Errorf("it is no access-log line: %w", err)
+		}
+		// A line of another logger may have fields of the same names and other types.
+		if json.Valid(line) {
+			return entry{}, nil
+		}
+		return e, fmt.Errorf("it is no JSON object: %w", err)
+	}
+	return e, nil
+}
+
+// evidence is what the line says of the rules.
+func (r *record) evidence() Evidence {
+	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay}
+}
+
+// stamp is the time of a line: a number of seconds (Caddy's default), milliseconds
+// or nanoseconds since 1970, told apart by their size, or a text in one of the
+// forms that Caddy's encoders write. The zero value is a line without a time.
+type stamp struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *stamp) UnmarshalJSON(data []byte) error {
+	if data[0] != '"' {
+		n, err := strconv.ParseFloat(string(data), 64)
+		if err != nil {
+			return fmt.Errorf("ts: %s is no time", data)
+		}
+		const seconds, millis = 1e11, 1e14 // beyond the year 5000 in their unit
+		switch {
+		case n >= millis:
+			s.Time = time.Unix(0, int64(n))
+		case n >= seconds:
+			s.Time = time.UnixMicro(int64(n * 1e3))
+		default:
+			// A float64 of so many seconds is good for a quarter of a microsecond.
+			s.Time = time.UnixMicro(int64(math.Round(n * 1e6)))
+		}
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("ts: %w", err)
+	}
+	for _, layout := range stampLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			s.Time = t
+			return nil
+		}
+	}
+	return fmt.Errorf("ts: %q is in no known form", text)
+}
+
+// stampLayouts are those of Caddy's time_format that name the day, the zone UTC
+// where they have none.
+var stampLayouts = []string{
+	time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700",
+	"2006/01/02 15:04:05.000", "2006/01/02 15:04:05.000000000", "2006/01/02 15:04:05", "02/Jan/2006:15:04:05 -0700",
+}
+
+// seconds is a duration: a number of seconds (Caddy's default) or a text such as 1.5s.
+type seconds struct {
+	time.Duration
+	given bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *seconds) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		d, err := time.ParseDuration(string(bytes.Trim(data, `"`)))
+		s.Duration, s.given = d, err == nil
+		return err
+	}
+	n, err := strconv.ParseFloat(string(data), 64)
+	if err != nil {
+		return fmt.Errorf("duration: %s is no number of seconds", data)
+	}
+	s.Duration, s.given = toDuration(n), true
+	return nil
+}
+
+// toDuration is a number of seconds, within what a Duration can hold.
+func toDuration(n float64) time.Duration {
+	const most = float64(1<<63-1024) / 1e9
+	return time.Duration(min(max(n, -most), most) * 1e9)
+}

@@ -1,0 +1,127 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// TestReadEntry holds which lines are ours, which are others', and which are none.
+func TestReadEntry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		line      string
+		ours, bad bool
+	}{
+		{`{"ts":1,"robots":{"schema":1}}`, true, false},
+		{` {"robots":{}} ` + "\r\n", true, false},
+		{`{"ts":1}`, false, false},
+		{`{"robots":null}`, false, false},
+		{`{"ts":"yesterday"}`, false, false},
+		{`{"ts":true,"request":5}`, false, false},
+		{`{"ts":"yesterday","robots":{}}`, false, true},
+		{`{"robots":{"line":"5"}}`, false, true},
+		{`{"robots":[]}`, false, true},
+		{`{"robots":{"schema":1}`, false, true},
+		{`{"robots":{"schema":1}}}`, false, true},
+		{`{"duration":"a while","robots":{}}`, false, true},
+		{`[]`, false, true},
+		{`null`, false, true},
+		{`"robots"`, false, true},
+		{`2026/11/21 12:00:00.000	INFO	handled request	{"robots":{}}`, false, true},
+		{``, false, false},
+		{" \r\n", false, false},
+		{"\x00", false, true},
+	} {
+		e, err := readEntry([]byte(tt.line))
+		if ours := e.Robots != nil && err == nil; ours != tt.ours || (err != nil) != tt.bad {
+			t.Errorf("%q: ours %t, %v", tt.line, ours, err)
+		}
+	}
+}
+
+// TestTimes holds in which forms of Caddy's encoders the times are read.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	want := time.Date(2026, 11, 21, 12, 0, 0, 250e6, time.UTC)
+	for ts, off := range map[string]time.Duration{
+		`1795262400.25`:                  0,
+		`1795262400250`:                  0,
+		`1795262400250.0`:                0,
+		`1795262400250000000`:            0,
+		`"2026-11-21T12:00:00.250Z"`:     0,
+		`"2026-11-21T13:00:00.250+0100"`: 0,
+		`"2026-11-21T13:00:00.25+01:00"`: 0,
+		`"2026/11/21 12:00:00.250"`:      0,
+		`"2026/11/21 12:00:00"`:          250 * time.Millisecond,
+		`"21/Nov/2026:13:00:00 +0100"`:   250 * time.Millisecond,
+		`"2026\/11\/21 12:00:00.250"`:    0,
+	} {
+		e, err := readEntry([]byte(`{"ts":` + ts + `,"duration":0.5,"robots":{}}`))
+		if d := want.Sub(e.TS.Time) - off; err != nil || d.Abs() > time.Microsecond || e.Duration.Duration != 500*time.Millisecond {
+			t.Errorf("%s: %v, %v", ts, e.TS, err)
+		}
+	}
+	for text, want := range map[string]time.Duration{
+		`0`: 0, `1e-3`: time.Millisecond, `"1m0.5s"`: time.Minute + 500*time.Millisecond, `1e300`: 1<<63 - 1024, `-1`: -time.Second,
+	} {
+		if e, err := readEntry([]byte(`{"duration":` + text + `,"robots":{}}`)); err != nil || (e.Duration.Duration-want).Abs() > 2*time.Microsecond {
+			t.Errorf("%s: %v, %v", text, e.Duration, err)
+		}
+	}
+}
+
+// FuzzReadEntry: no line stops an audit, what is no JSON is an error, and what is ours has been read.
+func FuzzReadEntry(f *testing.F) {
+	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":1,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
+	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":1}}`))
+	f.Add([]byte(`{"ts":"x"}`))
+	f.Add([]byte(`{`))
+	store := memory{}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := readEntry(line)
+		if valid := json.Valid(line); err == nil && !valid && len(bytes.TrimSpace(line)) > 0 || err != nil && valid && !bytes.Contains(line, []byte("robots")) && bytes.TrimSpace(line)[0] == '{' {
+			t.Fatalf("%q: valid JSON is %t, %v", line, valid, err)
+		}
+		r := auditLogs(t, Config{Texts: store, Workers: 1}, string(line))
+		if c := r.totals; c.Checked+c.Foreign+c.Unreadable != c.Lines || int64(len(r.faults)) != c.Errors {
+			t.Errorf("%q: %+v", line, c)
+		}
+		if c := r.totals; e.Robots != nil && err == nil && !bytes.Contains(line, []byte{'\n'}) && c.Checked != 1 {
+			t.Errorf("%q: %+v", line, c)
+		}
+	})
+}
+
+// FuzzReadLines: lines are those of the file, with their numbers, however the file comes.
+func FuzzReadLines(f *testing.F) {
+	f.Add("a\nb\n\nc", uint8(1))
+	f.Add("\r\n\n", uint8(2))
+	f.Add(strings.Repeat("x", 300<<10)+"\ny\n", uint8(0))
+	f.Fuzz(func(t *testing.T, text string, way uint8) {
+		var r io.Reader = strings.NewReader(text)
+		switch way % 3 {
+		case 1:
+			r = iotest.HalfReader(r)
+		case 2:
+			r = iotest.DataErrReader(r)
+		}
+		var got []string
+		readLines("f", r, func(b *batch) bool {
+			for _, l := range b.lines {
+				if l.err != nil || l.number != int64(len(got)+1) {
+					t.Fatalf("line %d is %+v", len(got)+1, l)
+				}
+				got = append(got, string(b.octets(l)))
+			}
+			return true
+		})
+		if strings.Join(got, "") != text || len(got) != strings.Count(text, "\n")+map[bool]int{true: 1}[text != "" && !strings.HasSuffix(text, "\n")] {
+			t.Errorf("%d lines of %q", len(got), text)
+		}
+	})
+}

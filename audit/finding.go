@@ -1,0 +1,101 @@
+package audit
+
+// Kind says what is wrong with a line. The set is closed and its spellings are
+// stable; docs/audit.md has a row for each.
+type Kind string
+
+const (
+	// KindSchema is a robots object of a schema that this release does not know.
+	KindSchema Kind = "schema"
+	// KindImpossible is a line whose fields contradict each other.
+	KindImpossible Kind = "impossible"
+	// KindTarget is a line whose URL is not of the origin that it names.
+	KindTarget Kind = "target"
+	// KindText is a line that rests on a text that is not the one it was decided
+	// by: what the store has under the hash has another hash.
+	KindText Kind = "text"
+	// KindVerdict is a line whose decision is not that of the rules.
+	KindVerdict Kind = "verdict"
+	// KindEvidence is a line whose decision is right, and whose rule, line, group or
+	// Crawl-delay is not that of the rules.
+	KindEvidence Kind = "evidence"
+	// KindGap is a request that was sent too soon after another one to its host.
+	KindGap Kind = "gap"
+)
+
+// Kinds lists all kinds, in the order of their documentation.
+func Kinds() []Kind {
+	return []Kind{KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindGap}
+}
+
+// Cause says why a line can be neither confirmed nor contradicted. The set is
+// closed and its spellings are stable; docs/audit.md has a row for each.
+type Cause string
+
+const (
+	// CauseTextMissing is a text that the store does not have, or not any more.
+	CauseTextMissing Cause = "text_missing"
+	// CauseTextUnread is a text that could not be read, which a [Fault] explains.
+	CauseTextUnread Cause = "text_unread"
+	// CauseQuery is a URL whose query the log does not show, where a rule could
+	// look at it.
+	CauseQuery Cause = "query"
+	// CauseURL is a URL with octets that a JSON log cannot hold.
+	CauseURL Cause = "url"
+)
+
+// Causes lists all causes, in the order of their documentation.
+func Causes() []Cause {
+	return []Cause{CauseTextMissing, CauseTextUnread, CauseQuery, CauseURL}
+}
+
+// Place is a line of a log, counted from 1.
+type Place struct {
+	File string `json:"file"`
+	Line int64  `json:"line"`
+}
+
+// Finding is a line that does not follow from the stored texts. Its texts are as
+// they stand in the log: whoever shows them escapes them.
+type Finding struct {
+	Place
+	Kind Kind `json:"kind"`
+	// Message says what is wrong, for people; not to be parsed.
+	Message string `json:"message"`
+	Agent   string `json:"agent"`
+	// URL is the request's, empty where the line has none.
+	URL string `json:"url,omitempty"`
+	// SHA256 is the hash of the text that the line rests on.
+	SHA256 string `json:"sha256,omitempty"`
+	// Recorded and Computed are what the line says and what the text says.
+	Recorded *Evidence `json:"recorded,omitempty"`
+	Computed *Evidence `json:"computed,omitempty"`
+	// Gap is set for [KindGap].
+	Gap *Gap `json:"gap,omitempty"`
+}
+
+// Evidence is what decides, as in the access log.
+type Evidence struct {
+	Reason     string  `json:"reason"`
+	Group      string  `json:"group"`
+	Rule       string  `json:"rule"`
+	Line       int     `json:"line"`
+	CrawlDelay float64 `json:"crawl_delay_s"`
+}
+
+// Gap is the time between two requests to a host.
+type Gap struct {
+	// After is the request before.
+	After Place  `json:"after"`
+	Host  string `json:"host"`
+	// Most is the longest that the gap can have been, and Delay what it had to be,
+	// both in seconds.
+	Most  float64 `json:"most_s"`
+	Delay float64 `json:"delay_s"`
+}
+
+// Fault is what kept a line, a file or a text from being read. The audit goes on.
+type Fault struct {
+	Place
+	Err error
+}

@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// wild are the real files of the parser's own tests.
+func wild(tb testing.TB) (texts []string) {
+	tb.Helper()
+	names, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")
+	if err != nil || len(names) < 100 {
+		tb.Fatalf("%d files, %v", len(names), err)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		texts = append(texts, string(data))
+	}
+	return texts
+}
+
+// pathsOf are targets that the rules of a text care about, and some that no rule does.
+func pathsOf(text string, r *rand.Rand) []string {
+	paths := []string{"/", "/robots.txt", "/robots.txt?x", "/a/b?c=d", "/%7Euser/\u00e9?q=%2F"}
+	for i, start := 0, 0; i < len(text); i++ {
+		switch {
+		case text[i] == '/':
+			start = i
+		case (text[i] == '\n' || text[i] == '\r') && start > 0:
+			if p := cleaned(text[start:i]); r.IntN(4) == 0 && len(p) < 200 {
+				paths = append(paths, p, p+"x", p+"?x=1")
+			}
+			start = 0
+		}
+	}
+	return paths[:min(len(paths), 60)]
+}
+
+// cleaned makes a path of a rule.
+func cleaned(rule string) string {
+	b := []byte(rule)
+	for i, c := range b {
+		if c <= ' ' || c == '*' || c == '$' || c == '#' || c == '%' || c >= 0x7f || c == '\\' || c == '^' || c == '"' || c == '<' || c == '>' || c == '`' || c == '{' || c == '|' || c == '}' {
+			b[i] = 'y'
+		}
+	}
+	return string(b)
+}
+
+// TestWhatTheEnforcerSaysFollows has the enforcer itself decide on real files, in each mode, for agents with and without a
+// group of their own, and audits what it says.
+func TestWhatTheEnforcerSaysFollows(t *testing.T) {
+	t.Parallel()
+	texts, store, hosts := wild(t), memory{}, sites{"absent.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus}}
+	for i, text := range texts {
+		store.keep(text)
+		hosts[fmt.Sprintf("n%d.example", i)] = goodText(text)
+	}
+	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{
+		HostModes:  []enforce.HostMode{{Hosts: []string{"n1.example", "n2.example", "down.example"}, Mode: enforce.ModeReport}, {Hosts: []string{"n3.example"}, Mode: enforce.ModeOff}},
+		Exceptions: []enforce.Exception{{Hosts: []string{"n4.example"}, Reason: "permitted"}},
+		Deny:       []string{"n5.example"}, ConnectDefault: enforce.ConnectTunnel,
+	}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := enforce.New(enforce.Config{Rules: rulesOf(t, hosts, fetch.DefaultPolicy()), Policy: policy})
+	script := rand.New(rand.NewPCG(1, 2))
+	var lines []object
+	add := func(d enforce.Decision, method, uri string) {
+		lines = append(lines, lineOf(t, d.Record(), method, uri, noon.Add(time.Duration(len(lines))*time.Minute)))
+	}
+	seen := map[enforce.Reason]bool{}
+	for _, agent := range []string{"AcmeBot", "Googlebot-News", "AdsBot-Google", "bingbot"} {
+		id := crawler(t, agent)
+		for host, site := range hosts {
+			paths := pathsOf(string(site.Body), script)
+			for _, path := range paths {
+				to := target(t, "https://"+host+path)
+				d := e.Decide(t.Context(), enforce.Request{Target: to, Identity: id})
+				seen[d.Reason] = true
+				add(d, "GET", to.String())
+			}
+			o := origin.Origin{Scheme: "https", Host: host, Port: 443}
+			d := e.DecideTunnel(t.Context(), id, o)
+			seen[d.Reason] = true
+			add(d, "CONNECT", o.HostPort())
+		}
+		for _, host := range []string{"down.example", "down2.example"} { // a site that is not there is unreachable
+			to := target(t, "https://"+host+"/x")
+			d := e.Decide(t.Context(), enforce.Request{Target: to, Identity: id})
+			seen[d.Reason] = true
+			add(d, "GET", to.String())
+		}
+	}
+	for _, want := range []enforce.Reason{
+		enforce.ReasonAllowedByRule, enforce.ReasonNoRule, enforce.ReasonDisallowed, enforce.ReasonRobotsTxt, enforce.ReasonAbsent,
+		enforce.ReasonUnreachable, enforce.ReasonException, enforce.ReasonRobotsOff, enforce.ReasonOperatorDeny,
+		enforce.ReasonUnrestricted, enforce.ReasonTunnelRestricted,
+	} {
+		if !seen[want] {
+			t.Errorf("no line has the reason %s", want)
+		}
+	}
+	r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, lines...))
+	if len(r.findings) > 0 || len(r.faults) > 0 {
+		t.Errorf("%d of %d lines do not follow: %s%+v", len(r.findings), len(lines), r.brief(), r.findings[0])
+	}
+	if c := r.totals; c.Checked != int64(len(lines)) || c.Replayed < c.Checked*9/10 || len(c.NotProvable) > 0 ||
+		c.Replayed+c.ByState+c.AsRecorded != c.Checked {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestUnreachableExpired is a site that was away for so long that it counts as absent.
+func TestUnreachableExpired(t *testing.T) {
+	t.Parallel()
+	p := fetch.DefaultPolicy()
+	p.UnreachableFor = 1
+	e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{}, p)})
+	d := e.Decide(t.Context(), enforce.Request{Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})
+	if d.Reason != enforce.ReasonUnreachableExpired {
+		t.Fatalf("reason %s", d.Reason)
+	}
+	r := auditLogs(t, Config{Texts: memory{}}, logOf(t, lineOf(t, d.Record(), "GET", "http://away.example/x", noon)))
+	if len(r.findings) > 0 || r.totals.ByState != 1 {
+		t.Errorf("%s %+v", r.brief(), r.totals)
+	}
+}
+
+// TestEveryReasonHasABasis: the audit of a reason that it does not know would pass whatever it says.
+func TestEveryReasonHasABasis(t *testing.T) {
+	t.Parallel()
+	for _, reason := range enforce.Reasons() {
+		if _, ok := bases[reason]; !ok {
+			t.Errorf("%s has no basis", reason)
+		}
+	}
+	if len(bases) != len(enforce.Reasons()) {
+		t.Errorf("%d bases for %d reasons", len(bases), len(enforce.Reasons()))
+	}
+}

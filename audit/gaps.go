@@ -1,0 +1,154 @@
+package audit
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// sending is what a log tells of the time at which a request left.
+type sending struct {
+	place Place
+	agent string
+	url   string
+	// turn is the earliest time at which it can have left: its beginning and then the
+	// time for which it was held. end is the latest: that of its line.
+	turn, end time.Time
+	// exact says that nothing long that the log does not show lay before turn.
+	exact bool
+	// delay is the Crawl-delay of its agent's group, within the operator's bounds.
+	delay time.Duration
+}
+
+// sent are the failures that come after a request has left.
+var sent = []enforce.Reason{
+	enforce.ReasonTimeout, enforce.ReasonStalled, enforce.ReasonIncomplete, enforce.ReasonTransferCoding,
+	enforce.ReasonHeaderSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
+}
+
+// left reports whether the log says that a request left for its host, in a turn of the
+// host's clock.
+func left(e *entry) bool {
+	r := e.Robots
+	switch {
+	case r.Decision == decisionDeny, r.Reason == enforce.ReasonRobotsTxt, r.Reason == enforce.ReasonIntercepted:
+		return false
+	case r.PathVisible && r.RobotsURL == e.Request.URI: // not paced, also where another reason goes first
+		return false
+	case !r.PathVisible, r.Decision == decisionError && slices.Contains(sent, r.Reason):
+		return r.Address != "" // of a tunnel, that it was dialed: there may have been plain HTTP in it
+	}
+	return r.Decision == decisionAllow
+}
+
+// sendingOf reads the times of a request that left. It reports false where the log has
+// none.
+func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
+	if e.TS.IsZero() || !e.Duration.given {
+		return s, false
+	}
+	r := e.Robots
+	s = sending{place: at, agent: r.Agent, url: e.Request.URI, end: e.TS.Time, delay: delay}
+	s.turn = s.end.Add(-e.Duration.Duration).Add(time.Duration(r.WaitMillis) * time.Millisecond)
+	if s.turn.After(s.end) {
+		s.turn = s.end
+	}
+	// Before its turn a request may have waited for robots.txt, a tunnel for its client.
+	s.exact = r.PathVisible && (r.Source == "hot" || r.Source == "none")
+	return s, true
+}
+
+// hosts remembers, of those asked last, the requests that left last.
+type hosts struct {
+	tolerance time.Duration
+	most      int
+	byName    map[string]*list.Element
+	recent    *list.List // of *host, last used first
+	forgotten int64
+}
+
+type host struct {
+	name  string
+	last  []sending // in the order of their turns, at most window
+	floor time.Time // the latest turn that was dropped from last
+}
+
+// window is how many requests to a host are remembered: a log has them in the order of
+// their ends, and so many may be under way when one began and ended.
+const window = 16
+
+func newHosts(tolerance time.Duration, most int) *hosts {
+	return &hosts{tolerance: tolerance, most: most, byName: make(map[string]*list.Element), recent: list.New()}
+}
+
+// pair is what came of comparing two requests to a host, first before second.
+type pair struct {
+	first, second *sending
+	delay, most   time.Duration
+}
+
+// add takes a request and compares it with its neighbours. It calls short for those
+// that were too close.
+func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string, p pair)) {
+	at := h.host(name)
+	i, _ := slices.BinarySearchFunc(at.last, s.turn, func(x sending, turn time.Time) int { return x.turn.Compare(turn) })
+	for i < len(at.last) && at.last[i].turn.Equal(s.turn) {
+		i++ // of two with one turn, the log's order counts
+	}
+	if i == 0 && !at.floor.IsZero() && s.delay > 0 && s.turn.Before(at.floor.Add(s.delay)) {
+		t.Late++
+	}
+	at.last = slices.Insert(at.last, i, s)
+	for _, p := range [][2]int{{i - 1, i}, {i, i + 1}} {
+		if p[0] < 0 || p[1] == len(at.last) {
+			continue
+		}
+		if p := (pair{first: &at.last[p[0]], second: &at.last[p[1]]}); h.compare(&p, t) {
+			short(name, p)
+		}
+	}
+	if len(at.last) > window {
+		if turn := at.last[0].turn; turn.After(at.floor) {
+			at.floor = turn
+		}
+		at.last = slices.Delete(at.last, 0, 1)
+	}
+}
+
+// compare judges a pair, and reports whether it was too close, whichever way the times
+// are that the log does not show.
+func (h *hosts) compare(p *pair, t *GapTotals) bool {
+	a, b := p.first, p.second
+	p.delay = max(a.delay, b.delay)
+	if p.delay <= 0 {
+		return false
+	}
+	t.Pairs++
+	p.most = max(b.end.Sub(a.turn), a.end.Sub(b.turn))
+	switch least := p.delay - h.tolerance; {
+	case p.most < least:
+		t.Short++
+		return true
+	case b.turn.Sub(a.end) >= least, a.exact && b.turn.Sub(a.turn) >= least:
+		t.Kept++
+	default:
+		t.Undecided++
+	}
+	return false
+}
+
+func (h *hosts) host(name string) *host {
+	if e, ok := h.byName[name]; ok {
+		h.recent.MoveToFront(e)
+		return e.Value.(*host)
+	}
+	at := &host{name: name}
+	h.byName[name] = h.recent.PushFront(at)
+	if h.recent.Len() > h.most {
+		delete(h.byName, h.recent.Remove(h.recent.Back()).(*host).name)
+		h.forgotten++
+	}
+	return at
+}

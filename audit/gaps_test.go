@@ -1,0 +1,205 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// request is a line of a request to a host with a Crawl-delay of 2 s, with its times in milliseconds after noon.
+type request struct {
+	began, took, waited int
+	source              string // default hot
+	agent               string // default AcmeBot; Free has no delay
+	reason              enforce.Reason
+	decision            string
+	host                string
+}
+
+func (q request) line(tb testing.TB, store memory) object {
+	tb.Helper()
+	set := func(s *string, def string) {
+		if *s == "" {
+			*s = def
+		}
+	}
+	set(&q.source, "hot")
+	set(&q.agent, "AcmeBot")
+	set(&q.decision, "allow")
+	set(&q.host, "slow.example")
+	if q.reason == "" {
+		q.reason = enforce.ReasonNoRule
+	}
+	rec := enforce.Record{
+		Schema: 1, Decision: q.decision, Reason: q.reason, Mode: "enforce", Agent: q.agent, Tokens: []string{q.agent},
+		Origin: "http://" + q.host, RobotsURL: "http://" + q.host + "/robots.txt", State: "rules", Group: "*", CrawlDelay: 2,
+		SHA256: store.keep("User-agent: *\nCrawl-delay: 2\n\nUser-agent: Free\nDisallow:\n"), Source: q.source, PathVisible: true,
+		WaitMillis: int64(q.waited), Address: "192.0.2.1:80",
+	}
+	if q.agent == "Free" {
+		rec.Group, rec.CrawlDelay = "Free", 0
+	}
+	uri := "http://" + q.host + "/x"
+	if q.reason == enforce.ReasonRobotsTxt {
+		uri, rec.Group, rec.CrawlDelay = rec.RobotsURL, "", 0
+	}
+	l := lineOf(tb, rec, "GET", uri, noon.Add(time.Duration(q.began+q.took)*time.Millisecond))
+	l["duration"] = float64(q.took) / 1e3
+	return l
+}
+
+// TestGaps holds what a log can prove of the time between two requests: they were too close if they were so however late
+// the first and however early the second may have left.
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		requests []request
+		want     string
+		gaps     GapTotals
+	}{
+		{"kept", []request{{began: 0, took: 50}, {began: 2000, took: 50}}, "", GapTotals{Pairs: 1, Kept: 1}},
+		{"kept by waiting", []request{{began: 0, took: 50}, {began: 100, took: 1950, waited: 1900}}, "", GapTotals{Pairs: 1, Kept: 1}},
+		{"short", []request{{began: 0, took: 50}, {began: 1000, took: 50}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"within the tolerance", []request{{began: 0, took: 50}, {began: 1901, took: 50}}, "", GapTotals{Pairs: 1, Kept: 1}},
+		{"undecided: a slow answer", []request{{began: 0, took: 50}, {began: 1000, took: 1500}}, "", GapTotals{Pairs: 1, Undecided: 1}},
+		{"short in spite of a slow answer before", []request{{began: 0, took: 900}, {began: 1000, took: 50}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"undecided: the first may have left last", []request{{began: 1000, took: 50}, {began: 0, took: 5000}}, "", GapTotals{Pairs: 1, Undecided: 1}},
+		{"order of sending, not of the log", []request{{began: 2100, took: 100}, {began: 0, took: 2300}}, "", GapTotals{Pairs: 1, Kept: 1}},
+		{"in order of sending the later one is too early", []request{{began: 500, took: 100}, {began: 0, took: 700}}, "a:1 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{
+			"the robots.txt was waited for, nobody knows for how long",
+			[]request{{began: 0, took: 3000, source: "fetch"}, {began: 2100, took: 950}},
+			"",
+			GapTotals{Pairs: 1, Undecided: 1},
+		},
+		{"even so", []request{{began: 0, took: 1000, source: "wait"}, {began: 500, took: 500}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"the longer delay of two agents", []request{{began: 0, took: 50, agent: "Free"}, {began: 1000, took: 50}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"no delay", []request{{began: 0, took: 50, agent: "Free"}, {began: 10, took: 50, agent: "Free"}}, "", GapTotals{}},
+		{"another host", []request{{began: 0, took: 50}, {began: 10, took: 50, host: "other.example"}}, "", GapTotals{}},
+		{"another port of the host", []request{{began: 0, took: 50}, {began: 10, took: 50, host: "slow.example:8080"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"a refused one", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "deny", reason: enforce.ReasonRateLimited}}, "", GapTotals{}},
+		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonDNS}}, "", GapTotals{}},
+		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
+		{
+			"three",
+			[]request{{began: 0, took: 50}, {began: 4000, took: 50}, {began: 2000, took: 2100}},
+			"",
+			GapTotals{Pairs: 3, Kept: 3},
+		},
+		{
+			"two too close to one",
+			[]request{{began: 0, took: 50}, {began: 1000, took: 50}, {began: 500, took: 600}},
+			"a:2 gap\na:3 gap\na:2 gap\n",
+			GapTotals{Pairs: 3, Short: 3},
+		},
+	} {
+		store := memory{}
+		var lines []object
+		for _, q := range tt.requests {
+			lines = append(lines, q.line(t, store))
+		}
+		r := auditLogs(t, Config{Texts: store, MaxDelay: 30 * time.Second, Tolerance: 100 * time.Millisecond}, logOf(t, lines...))
+		if r.brief() != tt.want || r.totals.Gaps != tt.gaps {
+			t.Errorf("%s: %q, %+v; want %q, %+v", tt.name, r.brief(), r.totals.Gaps, tt.want, tt.gaps)
+		}
+	}
+}
+
+// TestGapFinding holds what a finding says of a gap.
+func TestGapFinding(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	r := auditLogs(t, Config{Texts: store}, logOf(t, request{took: 50}.line(t, store)), logOf(t, request{began: 700, took: 50, agent: "Other"}.line(t, store)))
+	f := r.findings[0]
+	if f.Place != (Place{"b", 1}) || f.Agent != "Other" || f.URL != "http://slow.example/x" ||
+		f.Message != "sent at most 750ms after a:1, the Crawl-delay is 2s" || *f.Gap != (Gap{Place{"a", 1}, "slow.example", 0.75, 2}) {
+		t.Errorf("%+v %+v", f, f.Gap)
+	}
+	for _, a := range r.totals.Agents {
+		if want := map[string]int64{"Other": 1}[a.Agent]; a.Findings != want {
+			t.Errorf("agent %s has %d findings", a.Agent, a.Findings)
+		}
+	}
+}
+
+// TestOperatorsBounds: what the operator keeps of a delay is what is asked for.
+func TestOperatorsBounds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cfg  Config
+		want GapTotals
+	}{
+		{Config{}, GapTotals{Pairs: 1, Kept: 1}},
+		{Config{MinDelay: 5 * time.Second}, GapTotals{Pairs: 1, Short: 1}},
+		{Config{MaxDelay: time.Second}, GapTotals{Pairs: 1, Kept: 1, Clamped: 2}},
+		{Config{MinDelay: time.Second, MaxDelay: 2 * time.Second}, GapTotals{Pairs: 1, Kept: 1}},
+	} {
+		store := memory{}
+		tt.cfg.Texts = store
+		r := auditLogs(t, tt.cfg, logOf(t, request{took: 50}.line(t, store), request{began: 3000, took: 50}.line(t, store)))
+		if r.totals.Gaps != tt.want {
+			t.Errorf("%v to %v: %+v, want %+v", tt.cfg.MinDelay, tt.cfg.MaxDelay, r.totals.Gaps, tt.want)
+		}
+	}
+}
+
+// TestUntimed: a line without its times cannot be compared, and that is counted.
+func TestUntimed(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	for _, field := range []string{"ts", "duration"} {
+		l := request{began: 10, took: 50}.line(t, store)
+		delete(l, field)
+		r := auditLogs(t, Config{Texts: store}, logOf(t, request{took: 50}.line(t, store), l))
+		if r.totals.Gaps != (GapTotals{Untimed: 1}) {
+			t.Errorf("without %s: %+v", field, r.totals.Gaps)
+		}
+	}
+}
+
+// TestLateLines: a request that ended long after others were sent is compared with those that are remembered. Where its
+// neighbours are forgotten, that is counted.
+func TestLateLines(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	var lines []object
+	for i := range 2 * window {
+		lines = append(lines, request{began: 2000 * i, took: 10}.line(t, store))
+	}
+	for _, tt := range []struct {
+		began int
+		want  GapTotals
+	}{
+		{2000 * 2 * window, GapTotals{Kept: 1}},
+		{2000*2*window - 3000, GapTotals{Undecided: 2}}, // between two that are remembered; it may have left last
+		{1000, GapTotals{Kept: 1, Late: 1}},             // after it there was quiet; before it nobody knows
+	} {
+		end := 2000*2*window + 5000
+		r := auditLogs(t, Config{Texts: store}, logOf(t, append(lines[:2*window:2*window], request{began: tt.began, took: end - tt.began}.line(t, store))...))
+		tt.want.Kept += 2*window - 1
+		tt.want.Pairs = tt.want.Kept + tt.want.Undecided
+		if r.totals.Gaps != tt.want {
+			t.Errorf("began after %d ms: %+v, want %+v", tt.began, r.totals.Gaps, tt.want)
+		}
+	}
+}
+
+// TestHostsAreForgotten: the number of hosts is bounded, the one asked least recently goes, and the totals say so.
+func TestHostsAreForgotten(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	var lines []object
+	for i := range 10 {
+		lines = append(lines, request{began: i, took: 1, host: fmt.Sprintf("n%d.example", i)}.line(t, store))
+		lines = append(lines, request{began: 3000 * i, took: 1, host: "always.example"}.line(t, store))
+	}
+	cfg := Config{Texts: store, limits: limits{agents: 1, exceptions: 1, texts: 1, hosts: 3}}
+	r := auditLogs(t, cfg, logOf(t, append(lines, request{began: 30, took: 1, host: "n9.example"}.line(t, store))...))
+	if r.totals.Caps != (CapTotals{Hosts: 8}) || r.totals.Gaps.Kept != 9 || r.totals.Gaps.Short != 1 {
+		t.Errorf("%+v %+v", r.totals.Caps, r.totals.Gaps)
+	}
+}

@@ -1,0 +1,198 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
+)
+
+// noon is when the lines of the tests end.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// memory is a store of texts under what is said to be their hash.
+type memory map[[32]byte]memoryText
+
+type memoryText struct {
+	body []byte
+	err  error
+}
+
+func (m memory) Body(_ context.Context, sha [32]byte) ([]byte, error) {
+	t, ok := m[sha]
+	if !ok {
+		return nil, robotscache.ErrNotFound
+	}
+	return t.body, t.err
+}
+
+// keep adds a text under its own hash and returns that as the log has it.
+func (m memory) keep(text string) string {
+	sha := sha256.Sum256([]byte(text))
+	m[sha] = memoryText{body: []byte(text)}
+	return hex.EncodeToString(sha[:])
+}
+
+// sites fetch: the robots.txt of each host by its name.
+type sites map[string]fetch.Outcome
+
+func (s sites) Fetch(_ context.Context, o origin.Origin, _ string) fetch.Outcome { return s[o.Host] }
+
+// rulesOf is a cache over sites.
+func rulesOf(tb testing.TB, s sites, p fetch.Policy) *robotscache.Cache {
+	tb.Helper()
+	c, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: s, Policy: p})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func goodText(text string) fetch.Outcome {
+	return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(text)}
+}
+
+// crawler is the identity of a crawler without configuration.
+func crawler(tb testing.TB, token string) enforce.Identity {
+	tb.Helper()
+	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	identity, ok := id.Named(token)
+	if !ok {
+		tb.Fatalf("%q names no agent", token)
+	}
+	return identity
+}
+
+func target(tb testing.TB, rawURL string) origin.Target {
+	tb.Helper()
+	o, err := origin.Parse(rawURL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return origin.Target{Origin: o, Path: strings.TrimPrefix(rawURL, o.String())}
+}
+
+// object is a line as JSON has it, to be changed.
+type object map[string]any
+
+// lineOf is the access-log line of a decision on a request that took 20 ms and ended then.
+func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time) object {
+	tb.Helper()
+	data, err := json.Marshal(rec)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	robots := object{}
+	if err := json.Unmarshal(data, &robots); err != nil {
+		tb.Fatal(err)
+	}
+	return object{
+		"level": "info", "ts": float64(end.UnixMicro()) / 1e6, "logger": "http.log.access.log0", "msg": "handled request",
+		"request": object{
+			"remote_ip": "127.0.0.1", "proto": "HTTP/1.1", "method": method, "host": "x", "uri": uri,
+			"headers": object{"User-Agent": []string{"AcmeBot/1.0"}, "Accept": []string{"*/*"}},
+		},
+		"bytes_read": 0, "user_id": "", "duration": 0.02, "size": 4711, "status": 200,
+		"resp_headers": object{"Content-Type": []string{"text/html; charset=utf-8"}, "Via": []string{"1.1 crawlgate"}},
+		"robots":       robots,
+	}
+}
+
+// with returns the line with a field of its robots object changed; nil takes it out.
+func (o object) with(field string, value any) object {
+	changed, robots := maps.Clone(o), maps.Clone(o["robots"].(object))
+	if robots[field] = value; value == nil {
+		delete(robots, field)
+	}
+	changed["robots"] = robots
+	return changed
+}
+
+// at returns the line with another end.
+func (o object) at(end time.Time) object {
+	changed := maps.Clone(o)
+	changed["ts"] = float64(end.UnixMicro()) / 1e6
+	return changed
+}
+
+// asked returns the line with another URL.
+func (o object) asked(uri string) object {
+	changed, request := maps.Clone(o), maps.Clone(o["request"].(object))
+	request["uri"] = uri
+	changed["request"] = request
+	return changed
+}
+
+// logOf writes lines as Caddy does.
+func logOf(tb testing.TB, lines ...object) string {
+	tb.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := e.Encode(l); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// told is what an audit reports.
+type told struct {
+	findings []Finding
+	faults   []Fault
+	totals   Totals
+}
+
+// brief is one line a finding.
+func (r told) brief() string {
+	var b strings.Builder
+	for _, f := range r.findings {
+		fmt.Fprintf(&b, "%s:%d %s\n", f.File, f.Line, f.Kind)
+	}
+	for _, f := range r.faults {
+		fmt.Fprintf(&b, "%s:%d error\n", f.File, f.Line)
+	}
+	return b.String()
+}
+
+// auditLogs audits logs, which are called a, b and so on.
+func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
+	tb.Helper()
+	a, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var sources []Source
+	for i, log := range logs {
+		sources = append(sources, Source{string(rune('a' + i)), func() (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(log)), nil
+		}})
+	}
+	var r told
+	r.totals, err = a.Run(tb.Context(), sources, Report{
+		Finding: func(f Finding) error { r.findings = append(r.findings, f); return nil },
+		Fault:   func(f Fault) error { r.faults = append(r.faults, f); return nil },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}

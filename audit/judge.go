@@ -1,0 +1,263 @@
+package audit
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// judge looks at lines one by one. It is safe for concurrent use.
+type judge struct {
+	texts *texts
+	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
+	ownGroupOnly []string
+	redacted     string
+}
+
+// how says what became of a line.
+type how uint8
+
+const (
+	asRecorded how = iota // nothing in it can be computed
+	byState               // it follows from the state that it records
+	replayed              // it was computed from the text
+	unproven              // it could have been, but for a cause
+)
+
+// verdict is what is found of one line.
+type verdict struct {
+	how      how
+	cause    Cause // for unproven
+	sha      string
+	host     string
+	findings []Finding
+	fault    error // why a text could not be read
+	// delay is the Crawl-delay in seconds: that of the text, where there is one.
+	delay float64
+}
+
+func (v *verdict) add(k Kind, e *entry, message string) *Finding {
+	v.findings = append(v.findings, Finding{
+		Kind: k, Message: message, Agent: e.Robots.Agent, URL: e.Request.URI, SHA256: e.Robots.SHA256,
+	})
+	return &v.findings[len(v.findings)-1]
+}
+
+// look judges a line that has a robots object.
+func (j *judge) look(e *entry) (v verdict) {
+	r := e.Robots
+	v.delay = r.CrawlDelay
+	if r.Schema != enforce.SchemaVersion {
+		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
+		return v
+	}
+	if s := contradiction(r); s != "" {
+		v.add(KindImpossible, e, s)
+		return v
+	}
+	target, ok := j.target(e, &v)
+	if !ok {
+		return v
+	}
+	v.host = target.Origin.Host
+	on := bases[r.Reason]
+	if isSelf := r.PathVisible && target.Path == "/robots.txt"; isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
+		v.add(KindVerdict, e, "reason robots_txt_itself is for the path /robots.txt, and for no other")
+		return v
+	}
+	switch {
+	case on == onState:
+		v.how = byState
+	case on != onSelf && r.SHA256 != "":
+		j.replay(e, target.Path, &v)
+	}
+	return v
+}
+
+// target reads the URL, which must be of the origin that the line names. A line that is
+// about a request which nobody understood has none.
+func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
+	r := e.Robots
+	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState {
+		return t, true
+	}
+	var err error
+	if e.Request.Method == http.MethodConnect {
+		t.Origin, err = origin.FromAuthority("https", e.Request.URI)
+	} else if u, parseErr := url.ParseRequestURI(e.Request.URI); parseErr != nil {
+		err = parseErr
+	} else {
+		t, err = origin.NewTarget(u)
+	}
+	switch {
+	case err != nil:
+		v.add(KindTarget, e, fmt.Sprintf("the URL cannot be read: %v", err))
+	case t.Origin.String() != r.Origin:
+		v.add(KindTarget, e, fmt.Sprintf("the URL is of %s, the line is for %s", t.Origin, r.Origin))
+	case t.Origin.RobotsURL() != r.RobotsURL:
+		v.add(KindTarget, e, fmt.Sprintf("the rules of %s are at %s, the line has them at %s", t.Origin, t.Origin.RobotsURL(), r.RobotsURL))
+	default:
+		return t, true
+	}
+	return t, false
+}
+
+// replay computes a line anew from its text.
+func (j *judge) replay(e *entry, path string, v *verdict) {
+	r := e.Robots
+	v.sha = r.SHA256
+	sha, ok := readSHA256(r.SHA256)
+	if !ok {
+		v.add(KindImpossible, e, "sha256 is no SHA-256")
+		return
+	}
+	t := j.texts.get(sha)
+	v.how = unproven
+	switch {
+	case t.altered:
+		v.how = replayed
+		v.add(KindText, e, "the stored text has another hash: it is not the one that decided")
+		return
+	case t.missing:
+		v.cause = CauseTextMissing
+		return
+	case t.err != nil:
+		v.cause, v.fault = CauseTextUnread, t.err
+		return
+	case r.PathVisible && strings.ContainsRune(e.Request.URI, '\uFFFD'):
+		v.cause = CauseURL
+		return
+	case r.PathVisible && j.isRedacted(path):
+		before, _, _ := strings.Cut(path, "?")
+		if a := t.asks.Match(nil, before); !a.Allowed {
+			v.cause = CauseQuery
+			return
+		}
+		path = before + "?"
+	}
+	v.how = replayed
+	got := j.compute(t.rules, r, path)
+	if t.cut != nil && !agrees(r, got) {
+		if second := j.compute(t.cut, r, path); agrees(r, second) {
+			got = second
+		}
+	}
+	v.delay = got.CrawlDelay
+	j.compare(e, got, v)
+}
+
+// isRedacted reports whether a path has a query that the log's filter has changed.
+func (j *judge) isRedacted(path string) bool {
+	if j.redacted == "" {
+		return false
+	}
+	_, query, _ := strings.Cut(path, "?")
+	return strings.Contains(query, j.redacted)
+}
+
+// compute is what the rules say, in the words of the log.
+func (j *judge) compute(rules *robotstxt.Ruleset, r *record, path string) Evidence {
+	group := rules.Select(j.agent(r))
+	delay, _ := group.CrawlDelay()
+	if !r.PathVisible {
+		reason := enforce.ReasonTunnelRestricted
+		if group.Unrestricted() {
+			reason = enforce.ReasonUnrestricted
+		}
+		return shown(r, Evidence{string(reason), group.Name(), "", 0, delay.Seconds()})
+	}
+	m := group.Match(path)
+	reason := enforce.ReasonNoRule
+	switch {
+	case !m.Allowed:
+		reason = enforce.ReasonDisallowed
+	case m.Line > 0:
+		reason = enforce.ReasonAllowedByRule
+	}
+	return shown(r, Evidence{string(reason), m.Group, m.Rule, m.Line, delay.Seconds()})
+}
+
+// shown is the evidence as the log would show it: cut and escaped.
+func shown(r *record, e Evidence) Evidence {
+	if e.Group == r.Group && e.Rule == r.Rule {
+		return e
+	}
+	as := enforce.Decision{Group: e.Group, Rule: e.Rule}.Record()
+	e.Group, e.Rule = as.Group, as.Rule
+	return e
+}
+
+// agent is the crawler as the log tells of it.
+func (j *judge) agent(r *record) robotstxt.Agent {
+	a := robotstxt.Agent{Tokens: r.Tokens}
+	if slices.Contains(j.ownGroupOnly, strings.ToLower(r.Agent)) {
+		a.IgnoreWildcard = true
+	} else if len(r.Tokens) > 0 && r.Group == "" {
+		a.IgnoreWildcard = robotstxt.Family(r.Tokens[0]).IgnoreWildcard
+	}
+	return a
+}
+
+// refuses reports whether the rules alone refuse.
+func (e Evidence) refuses() bool {
+	return e.Reason == string(enforce.ReasonDisallowed) || e.Reason == string(enforce.ReasonTunnelRestricted)
+}
+
+// agrees reports whether the line says what the rules say.
+func agrees(r *record, got Evidence) bool {
+	rec := r.evidence()
+	if on := bases[r.Reason]; on != onRules && on != onTunnel {
+		if got.refuses() && r.Mode == modeEnforce {
+			return false
+		}
+		rec.Reason = got.Reason
+	}
+	return rec == got
+}
+
+// compare says where the line differs from what was computed.
+func (j *judge) compare(e *entry, got Evidence, v *verdict) {
+	r := e.Robots
+	if agrees(r, got) {
+		return
+	}
+	rec, on := r.evidence(), bases[r.Reason]
+	kind := KindEvidence
+	var message string
+	switch {
+	case (on == onRules || on == onTunnel) && rec.Reason != got.Reason:
+		kind = KindVerdict
+		message = fmt.Sprintf("logged as %s, the rules say %s", r.Reason, got)
+	case on != onRules && on != onTunnel && got.refuses() && r.Mode == modeEnforce:
+		kind = KindVerdict
+		message = fmt.Sprintf("logged as %s, which comes after the rules, but these say %s", r.Reason, got)
+	case rec.CrawlDelay != got.CrawlDelay:
+		message = fmt.Sprintf("logged with a Crawl-delay of %g s, the rules say %g s", rec.CrawlDelay, got.CrawlDelay)
+	default:
+		rec.Reason = got.Reason
+		message = fmt.Sprintf("logged with %s, the rules say %s", rec, got)
+	}
+	if r.Group == "" && got.Group == "*" {
+		message += "; an agent that no group * binds has to be named to the audit"
+	}
+	f := v.add(kind, e, message)
+	recorded := r.evidence()
+	f.Recorded, f.Computed = &recorded, &got
+}
+
+// String is the evidence for people.
+func (e Evidence) String() string {
+	switch {
+	case e.Line > 0:
+		return fmt.Sprintf("%s by line %d, %q of group %q", e.Reason, e.Line, e.Rule, e.Group)
+	case e.Group == "":
+		return e.Reason + " without a group"
+	}
+	return fmt.Sprintf("%s of group %q", e.Reason, e.Group)
+}

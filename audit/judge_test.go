@@ -1,0 +1,373 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\nCrawl-delay: 2\n\nUser-agent: Loner\nDisallow: /*?secret=\nDisallow: /end$\nDisallow: /plain\n"
+
+// sampleLines are honest lines about a site with that file, and one without.
+func sampleLines(tb testing.TB, store memory) map[string]object {
+	tb.Helper()
+	store.keep(sample)
+	rules := rulesOf(tb, sites{
+		"site.example": goodText(sample), "free.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus},
+	}, fetch.DefaultPolicy())
+	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{
+		AgentModes: map[string]enforce.Mode{"Reporter": enforce.ModeReport, "Free": enforce.ModeOff},
+		Exceptions: []enforce.Exception{{Hosts: []string{"site.example"}, Paths: []string{"/private/permitted"}, Reason: "ticket 7"}},
+		Deny:       []string{"never.example"}, ConnectDefault: enforce.ConnectTunnel,
+	}, noon)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	e := enforce.New(enforce.Config{Rules: rules, Policy: policy})
+	lines := make(map[string]object)
+	for name, c := range map[string]struct{ agent, url string }{
+		"allowed":     {"AcmeBot", "http://site.example/page"},
+		"by rule":     {"AcmeBot", "http://site.example/private/open"},
+		"disallowed":  {"AcmeBot", "http://site.example/private/x"},
+		"report":      {"Reporter", "http://site.example/private/x"},
+		"off":         {"Free", "http://site.example/private/x"},
+		"exception":   {"AcmeBot", "http://site.example/private/permitted/1"},
+		"absent":      {"AcmeBot", "http://free.example/x"},
+		"unreachable": {"AcmeBot", "http://gone.example/x"},
+		"operator":    {"AcmeBot", "http://never.example/x"},
+		"robots.txt":  {"AcmeBot", "http://site.example/robots.txt"},
+		"loner":       {"Loner", "http://site.example/page"},
+	} {
+		d := e.Decide(tb.Context(), enforce.Request{Target: target(tb, c.url), Identity: crawler(tb, c.agent)})
+		lines[name] = lineOf(tb, d.Record(), "GET", c.url, noon)
+		if name == "allowed" {
+			lines["paced"] = lineOf(tb, d.Refuse(enforce.ReasonRateLimited, "", 0).Record(), "GET", c.url, noon)
+			lines["failed"] = lineOf(tb, d.Refuse(enforce.ReasonReset, "", 0).Record(), "GET", c.url, noon)
+		}
+	}
+	d := e.DecideTunnel(tb.Context(), crawler(tb, "AcmeBot"), target(tb, "https://free.example/").Origin)
+	lines["tunnel to absent"] = lineOf(tb, d.Record(), "CONNECT", "free.example:443", noon)
+	d = e.DecideTunnel(tb.Context(), crawler(tb, "AcmeBot"), target(tb, "https://site.example/").Origin)
+	lines["tunnel"] = lineOf(tb, d.Record(), "CONNECT", "site.example:443", noon)
+	return lines
+}
+
+// TestTampering changes honest lines, one field or few at a time. Each is found, as what it is.
+func TestTampering(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	other := store.keep("User-agent: *\nDisallow: /page\n")
+	type changes map[string]any
+	for _, tt := range []struct {
+		line    string
+		changes changes
+		want    Kind
+	}{
+		{"disallowed", changes{"decision": "allow"}, KindImpossible},
+		{"disallowed", changes{"decision": "allow", "reason": "no_rule", "rule": nil, "line": nil}, KindVerdict},
+		{"disallowed", changes{"decision": "allow", "reason": "allowed_by_rule"}, KindVerdict},
+		{"disallowed", changes{"decision": "allow", "mode": "report", "would_deny": true, "reason": "unidentified", "group": "x"}, KindEvidence},
+		{"disallowed", changes{"decision": "allow", "reason": "absent"}, KindImpossible},
+		{"disallowed", changes{
+			"decision": "allow", "reason": "no_rule", "rule": nil, "line": nil, "sha256": nil, "group": nil, "crawl_delay_s": nil,
+		}, KindImpossible},
+		{"disallowed", changes{"reason": "rate_limited"}, KindVerdict},
+		{"disallowed", changes{"decision": "error", "reason": "reset"}, KindVerdict},
+		{"disallowed", changes{"address": "192.0.2.1:80"}, KindImpossible},
+		{"disallowed", changes{"mode": "off"}, KindImpossible},
+		{"disallowed", changes{"mode": "report"}, KindImpossible},
+		{"disallowed", changes{"rule": "/private/x"}, KindEvidence},
+		{"disallowed", changes{"line": 3}, KindEvidence},
+		{"disallowed", changes{"group": "AcmeBot"}, KindEvidence},
+		{"disallowed", changes{"state": "absent"}, KindImpossible},
+		{"disallowed", changes{"state": "nonsense"}, KindImpossible},
+		{"allowed", changes{"decision": "deny"}, KindImpossible},
+		{"allowed", changes{"decision": "deny", "reason": "disallowed"}, KindImpossible},
+		{"allowed", changes{"decision": "deny", "reason": "disallowed", "rule": "/", "line": 2}, KindVerdict},
+		{"allowed", changes{"decision": "deny", "reason": "unreachable"}, KindImpossible},
+		{"allowed", changes{"crawl_delay_s": nil}, KindEvidence},
+		{"allowed", changes{"crawl_delay_s": 1}, KindEvidence},
+		{"allowed", changes{"sha256": other}, KindVerdict},
+		{"allowed", changes{"sha256": "abc"}, KindImpossible},
+		{"allowed", changes{"sha256": nil}, KindImpossible},
+		{"allowed", changes{"tokens": []string{"Loner"}}, KindEvidence},
+		{"allowed", changes{"group": nil}, KindEvidence},
+		{"allowed", changes{"origin": "http://other.example"}, KindTarget},
+		{"allowed", changes{"robots_url": "http://other.example/robots.txt"}, KindTarget},
+		{"allowed", changes{"path_visible": false}, KindImpossible},
+		{"allowed", changes{"schema": 2}, KindSchema},
+		{"allowed", changes{"schema": nil}, KindSchema},
+		{"allowed", changes{"reason": "because"}, KindImpossible},
+		{"allowed", changes{"decision": "perhaps"}, KindImpossible},
+		{"allowed", changes{"mode": "strict"}, KindImpossible},
+		{"allowed", changes{"wait_ms": -1}, KindImpossible},
+		{"allowed", changes{"would_deny": true}, KindImpossible},
+		{"allowed", changes{"reason": "robots_txt_itself"}, KindVerdict},
+		{"allowed", changes{"reason": "robots_off"}, KindImpossible},
+		{"allowed", changes{"exception": "site.example: ticket 7"}, KindImpossible},
+		{"by rule", changes{"reason": "no_rule", "rule": nil, "line": nil}, KindVerdict},
+		{"report", changes{"would_deny": false}, KindImpossible},
+		{"report", changes{"would_deny": false, "reason": "no_rule", "rule": nil, "line": nil}, KindVerdict},
+		{"report", changes{"reason": "kill_switch"}, KindImpossible},
+		{"report", changes{"decision": "deny", "would_deny": false}, KindImpossible},
+		{"off", changes{"mode": "enforce"}, KindImpossible},
+		{"exception", changes{"exception": nil}, KindImpossible},
+		{"exception", changes{"mode": "off"}, KindImpossible},
+		{"absent", changes{"state": "unreachable"}, KindImpossible},
+		{"unreachable", changes{"decision": "allow", "reason": "absent"}, KindImpossible},
+		{"unreachable", changes{"decision": "allow"}, KindImpossible},
+		{"operator", changes{"decision": "allow"}, KindImpossible},
+		{"paced", changes{"reason": "crawl_delay", "crawl_delay_s": nil}, KindImpossible},
+		{"paced", changes{"group": "b"}, KindEvidence},
+		{"failed", changes{"decision": "deny"}, KindImpossible},
+		{"tunnel", changes{"decision": "allow", "reason": "unrestricted"}, KindVerdict},
+		{"robots.txt", changes{"reason": "no_rule"}, KindImpossible},
+	} {
+		l, ok := lines[tt.line]
+		if !ok {
+			t.Fatalf("no line %q", tt.line)
+		}
+		name := fmt.Sprintf("%s with %v", tt.line, tt.changes)
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings)+len(r.faults) > 0 || len(r.totals.NotProvable) > 0 {
+			t.Fatalf("the honest line %q: %+v %+v", tt.line, r.findings, r.totals)
+		}
+		for field, value := range tt.changes {
+			l = l.with(field, value)
+		}
+		r := auditLogs(t, Config{Texts: store}, logOf(t, lines["by rule"].at(noon.Add(-time.Hour)), l, lines["loner"].at(noon.Add(time.Hour))))
+		if want := fmt.Sprintf("a:2 %s\n", tt.want); r.brief() != want || r.totals.Findings[tt.want] != 1 {
+			t.Errorf("%s: found %q, want %q: %+v", name, r.brief(), want, r.findings)
+		}
+	}
+}
+
+// TestURLTampering: the URL of a line is held against its origin and against the rules.
+func TestURLTampering(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	for url, want := range map[string]string{
+		"http://site.example/private/x":  "a:1 verdict\n",
+		"http://site.example/robots.txt": "a:1 verdict\n",
+		"https://site.example/page":      "a:1 target\n",
+		"http://site.example:8080/page":  "a:1 target\n",
+		"/page":                          "a:1 target\n",
+		"http://site.example/%zz":        "a:1 target\n",
+		"http://site.example/other":      "",
+	} {
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, lines["allowed"].asked(url))); r.brief() != want {
+			t.Errorf("%s: %q, want %q", url, r.brief(), want)
+		}
+	}
+}
+
+// TestFinding holds what the line of a finding says.
+func TestFinding(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["disallowed"].with("decision", "allow").with("reason", "no_rule").with("rule", nil).with("line", nil)
+	r := auditLogs(t, Config{Texts: store}, logOf(t, l))
+	f := r.findings[0]
+	if f.Message != `logged as no_rule, the rules say disallowed by line 2, "/private/" of group "*"` || f.Agent != "AcmeBot" ||
+		f.URL != "http://site.example/private/x" || *f.Computed != (Evidence{"disallowed", "*", "/private/", 2, 2}) ||
+		*f.Recorded != (Evidence{"no_rule", "*", "", 0, 2}) || f.SHA256 != store.keep(sample) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestTexts: a text that is not to be had is counted and listed, one that is not the right one is found.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	honest := memory{}
+	lines := sampleLines(t, honest)
+	sha, _ := readSHA256(honest.keep(sample))
+	broken := errors.New("the disk is on fire")
+	for _, tt := range []struct {
+		name  string
+		store memory
+		want  string
+		cause Cause
+	}{
+		{"altered", memory{sha: {body: []byte(sample + "# more\n")}}, "a:1 text\na:3 text\n", ""},
+		{"damaged", memory{sha: {err: fmt.Errorf("text: %w", robotscache.ErrCorrupt)}}, "a:1 text\na:3 text\n", ""},
+		{"missing", memory{}, "", CauseTextMissing},
+		{"unread", memory{sha: {err: broken}}, "a:1 error\n", CauseTextUnread},
+		{"unavailable", memory{sha: {err: fmt.Errorf("%w: %w", robotscache.ErrUnavailable, robotscache.ErrCorrupt)}}, "a:1 error\n", CauseTextUnread},
+	} {
+		r := auditLogs(t, Config{Texts: tt.store}, logOf(t, lines["allowed"], lines["absent"], lines["disallowed"]))
+		c := r.totals
+		if r.brief() != tt.want || c.NotProvable[tt.cause] != map[bool]int64{true: 2}[tt.cause != ""] || c.ByState != 1 {
+			t.Errorf("%s: %q, want %q: %+v", tt.name, r.brief(), tt.want, c)
+		}
+		if tt.cause == "" {
+			continue
+		}
+		want := TextTotals{honest.keep(sample), "http://site.example", tt.cause, 2, Place{"a", 1}}
+		if len(c.Texts) != 1 || c.Texts[0] != want {
+			t.Errorf("%s: %+v", tt.name, c.Texts)
+		}
+	}
+}
+
+// TestCutText: of a text as long as what is kept of a longer one, the last line may be half a rule, and may be a whole one.
+func TestCutText(t *testing.T) {
+	t.Parallel()
+	const head, tail = "User-agent: *\nDisallow: /a\n", "\nDisallow: /b"
+	text := head + "#" + strings.Repeat("x", robotstxt.MaxSize-len(head)-len(tail)-1) + tail
+	store := memory{}
+	store.keep(text)
+	for _, truncated := range []bool{false, true} {
+		out := goodText(text)
+		out.Truncated = truncated
+		e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())})
+		d := e.Decide(t.Context(), enforce.Request{Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
+		if (d.Verdict == enforce.Allow) != truncated {
+			t.Fatalf("truncated %t: %+v", truncated, d)
+		}
+		l := lineOf(t, d.Record(), "GET", "http://long.example/b", noon)
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings) > 0 || r.totals.Replayed != 1 {
+			t.Errorf("truncated %t: %+v", truncated, r.findings)
+		}
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l.asked("http://long.example/a"))); r.brief() != "a:1 verdict\n" && r.brief() != "a:1 evidence\n" {
+			t.Errorf("truncated %t, another path: %q", truncated, r.brief())
+		}
+	}
+}
+
+// TestRedactedQueries: where a rule could look at a query that the log does not show, nothing is claimed.
+func TestRedactedQueries(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	loner := lines["loner"]
+	plain := lineOf(t, enforce.Record{
+		Schema: 1, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"},
+		Origin: "http://plain.example", RobotsURL: "http://plain.example/robots.txt", State: "rules", Group: "*",
+		SHA256: store.keep("User-agent: *\nDisallow: /private/\nDisallow: /x*y\n"), Source: "hot", PathVisible: true,
+	}, "GET", "http://plain.example/page", noon)
+	for _, tt := range []struct {
+		line    object
+		url     string
+		want    string
+		notSure bool
+	}{
+		{loner, "http://site.example/page?REDACTED", "", true},
+		{loner, "http://site.example/page?a=REDACTED&b=1", "", true},
+		{loner, "http://site.example/page?a=1", "", false},
+		{plain, "http://plain.example/page?REDACTED", "", false},
+		{plain, "http://plain.example/private/?REDACTED", "a:1 verdict\n", false},
+		{plain, "http://plain.example/xyz?REDACTED", "", true},
+		{plain, "http://plain.example/page/REDACTED", "", false},
+	} {
+		r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, tt.line.asked(tt.url)))
+		if got := r.totals.NotProvable[CauseQuery] > 0; r.brief() != tt.want || got != tt.notSure {
+			t.Errorf("%s: %q, not provable %t; want %q, %t", tt.url, r.brief(), got, tt.want, tt.notSure)
+		}
+	}
+}
+
+// TestAskers holds that a rule which could look at the query is known by its beginning, however it is written.
+func TestAskers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text, path string
+		indexHTML  bool
+		asks       bool
+	}{
+		{"User-agent: *\nDisallow: /a\n", "/a", false, false},
+		{"User-agent: *\nDisallow: /a?b\n", "/a", false, true},
+		{"User-agent: *\nDisallow: /a?b\n", "/b", false, false},
+		{"User-agent: *\rAllow: /a*b\r", "/a/c", false, true},
+		{"user-agent: *\ndissallow: /a$\n", "/a", false, true},
+		{"User-agent: *\nDisallow /a$ # x\n", "/a", false, true},
+		{"User-agent: *\nDisallow: /a # ?\n", "/a", false, false},
+		{"User-agent: *\nDisallow: *a\n", "/b", false, true},
+		{"User-agent: *\nDisallow: ?a\n", "/b", false, false}, // begins with neither / nor *: no rule
+		{"User-agent: *\nDisallow: /%7Eu?b\n", "/~u/x", false, true},
+		{"User-agent: *\nAllow: /d/index.html\n", "/d/", false, false},
+		{"User-agent: *\nAllow: /d/index.html\n", "/d/", true, true},
+	} {
+		if got := !askers([]byte(tt.text), tt.indexHTML).Match(nil, tt.path).Allowed; got != tt.asks {
+			t.Errorf("%q on %s: %t", tt.text, tt.path, got)
+		}
+	}
+}
+
+// TestBrokenURL: octets that no JSON text can hold are replaced in the log.
+func TestBrokenURL(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["allowed"].asked("http://site.example/page/\uFFFD")
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.totals.NotProvable[CauseURL] != 1 || len(r.findings) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOwnGroupOnly: that no group * binds an agent stands in the configuration only, unless it is a well-known one.
+func TestOwnGroupOnly(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["disallowed"].with("decision", "allow").with("reason", "no_rule").with("rule", nil).
+		with("line", nil).with("group", nil).with("crawl_delay_s", nil)
+	for _, tt := range []struct {
+		line object
+		own  []string
+		want string
+	}{
+		{l, nil, "a:1 verdict\n"},
+		{l, []string{"Other"}, "a:1 verdict\n"},
+		{l, []string{"acmebot"}, ""},
+		{l.with("tokens", []string{"AdsBot-Google"}), nil, ""},
+	} {
+		r := auditLogs(t, Config{Texts: store, OwnGroupOnly: tt.own}, logOf(t, tt.line))
+		if r.brief() != tt.want {
+			t.Errorf("%q: %q, want %q", tt.own, r.brief(), tt.want)
+		}
+		if len(r.findings) > 0 && !strings.Contains(r.findings[0].Message, "has to be named to the audit") {
+			t.Errorf("%q does not say what to do", r.findings[0].Message)
+		}
+	}
+}
+
+// TestTextsAreForgotten: the memory for rulesets is bounded, and one that is needed again is read again.
+func TestTextsAreForgotten(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	counting := countingTexts{store, new(int)}
+	c := newTexts(t.Context(), Config{Texts: counting, room: 3 * overhead})
+	var shas [][32]byte
+	for i := range 50 {
+		sha, _ := readSHA256(store.keep(fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i)))
+		shas = append(shas, sha)
+		if c.get(sha); c.recent.Len() > 3 || len(c.entries) != c.recent.Len() {
+			t.Fatalf("%d texts are kept", c.recent.Len())
+		}
+	}
+	before := *counting.n
+	c.get(shas[49])
+	if *counting.n != before {
+		t.Error("the last text was read again")
+	}
+	if c.get(shas[0]).rules == nil || *counting.n != before+1 {
+		t.Error("the first text was not read again")
+	}
+}
+
+type countingTexts struct {
+	Texts
+	n *int
+}
+
+func (c countingTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
+	*c.n++
+	return c.Texts.Body(ctx, sha)
+}

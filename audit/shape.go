@@ -1,0 +1,189 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+// basis is what a reason rests on, and with it what can be computed anew.
+type basis uint8
+
+const (
+	onRules    basis = iota // the text and the path
+	onTunnel                // the text, for a tunnel whose paths are not seen
+	onState                 // that there is no text
+	onSelf                  // that it is for robots.txt itself
+	onOperator              // what the operator said: as recorded
+	onIdentity              // who asked: as recorded
+	onRequest               // the request itself: as recorded
+	onLater                 // what came after the rules, politeness and sending: as recorded
+)
+
+// bases has every reason of the closed set.
+var bases = map[enforce.Reason]basis{
+	enforce.ReasonAllowedByRule: onRules, enforce.ReasonNoRule: onRules, enforce.ReasonDisallowed: onRules,
+	enforce.ReasonUnrestricted: onTunnel, enforce.ReasonTunnelRestricted: onTunnel,
+	enforce.ReasonAbsent: onState, enforce.ReasonUnreachable: onState, enforce.ReasonUnreachableExpired: onState,
+	enforce.ReasonRobotsForbidden: onState, enforce.ReasonPending: onState,
+	enforce.ReasonRobotsTxt: onSelf,
+	enforce.ReasonException: onOperator, enforce.ReasonRobotsOff: onOperator, enforce.ReasonKillSwitch: onOperator,
+	enforce.ReasonOperatorDeny: onOperator, enforce.ReasonConnectDenied: onOperator, enforce.ReasonIntercepted: onOperator,
+	enforce.ReasonUnidentified: onIdentity, enforce.ReasonCredentialsMissing: onIdentity,
+	enforce.ReasonCredentialsWrong: onIdentity, enforce.ReasonAgentMismatch: onIdentity,
+	enforce.ReasonUserAgentConflict: onIdentity, enforce.ReasonAmbiguousAgent: onIdentity,
+	enforce.ReasonBadTarget: onRequest, enforce.ReasonMisdirected: onRequest,
+	enforce.ReasonForbiddenAddress: onLater, enforce.ReasonForbiddenPort: onLater, enforce.ReasonOwnListener: onLater,
+	enforce.ReasonRateLimited: onLater, enforce.ReasonConcurrency: onLater, enforce.ReasonQueueFull: onLater,
+	enforce.ReasonOverloaded: onLater, enforce.ReasonBackoff: onLater, enforce.ReasonCrawlDelay: onLater,
+	enforce.ReasonCanceled: onLater, enforce.ReasonClientTimeout: onLater, enforce.ReasonClientBody: onLater,
+	enforce.ReasonClientTooLarge: onLater, enforce.ReasonLoop: onLater, enforce.ReasonDNS: onLater,
+	enforce.ReasonDNSTimeout: onLater, enforce.ReasonConnectionRefused: onLater, enforce.ReasonConnectionTimeout: onLater,
+	enforce.ReasonUnroutable: onLater, enforce.ReasonUnavailable: onLater, enforce.ReasonTLSCertificate: onLater,
+	enforce.ReasonTLSAlert: onLater, enforce.ReasonTLS: onLater, enforce.ReasonTimeout: onLater, enforce.ReasonStalled: onLater,
+	enforce.ReasonReset: onLater, enforce.ReasonIncomplete: onLater, enforce.ReasonTransferCoding: onLater,
+	enforce.ReasonHeaderSize: onLater, enforce.ReasonProtocol: onLater, enforce.ReasonUpgrade: onLater,
+	enforce.ReasonUpstreamProxy: onLater, enforce.ReasonInternal: onLater,
+}
+
+// The texts of the closed sets of the log.
+var (
+	decisionAllow = enforce.Allow.String()
+	decisionDeny  = enforce.Deny.String()
+	modeEnforce   = enforce.ModeEnforce.String()
+	modeReport    = enforce.ModeReport.String()
+	modeOff       = enforce.ModeOff.String()
+
+	stateUnknown     = fetch.StateUnknown.String()
+	stateRules       = fetch.StateRules.String()
+	stateAbsent      = fetch.StateAbsent.String()
+	stateUnreachable = fetch.StateUnreachable.String()
+)
+
+const decisionError = "error"
+
+// states are what the record of an origin must be for the reasons that follow from
+// it alone.
+var states = map[enforce.Reason]string{
+	enforce.ReasonAbsent: stateAbsent, enforce.ReasonRobotsForbidden: stateAbsent,
+	enforce.ReasonUnreachable: stateUnreachable, enforce.ReasonUnreachableExpired: stateUnreachable,
+	enforce.ReasonPending: stateUnknown,
+}
+
+// contradiction says what in a record cannot be together, whatever any text says;
+// empty if nothing.
+func contradiction(r *record) string {
+	for _, check := range []func(*record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
+		if s := check(r); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// badWord looks for words that are in none of the closed sets.
+func badWord(r *record) string {
+	switch r.Decision {
+	case decisionAllow, decisionDeny, decisionError:
+	default:
+		return fmt.Sprintf("decision %q does not exist", r.Decision)
+	}
+	switch r.Mode {
+	case modeEnforce, modeReport, modeOff:
+	default:
+		return fmt.Sprintf("mode %q does not exist", r.Mode)
+	}
+	switch r.State {
+	case stateUnknown, stateRules, stateAbsent, stateUnreachable:
+	default:
+		return fmt.Sprintf("state %q does not exist", r.State)
+	}
+	if !r.Reason.Valid() {
+		return fmt.Sprintf("reason %q does not exist", r.Reason)
+	}
+	if r.Line < 0 || r.WaitMillis < 0 || r.CrawlDelay < 0 || r.DialMillis < 0 {
+		return "a number is negative"
+	}
+	return ""
+}
+
+// badDecision compares decision and reason.
+func badDecision(r *record) string {
+	refuses := !r.Reason.Allows() && !r.Reason.Failure()
+	switch {
+	case r.WouldDeny && (r.Mode != modeReport || r.Decision != decisionAllow || !refuses || r.Reason.Hard()):
+		return fmt.Sprintf("would_deny cannot be with mode %s, decision %s and reason %s", r.Mode, r.Decision, r.Reason)
+	case r.WouldDeny:
+	case r.Decision == decisionAllow && !r.Reason.Allows(),
+		r.Decision == decisionDeny && !refuses,
+		r.Decision == decisionError && !r.Reason.Failure():
+		return fmt.Sprintf("reason %s never comes to decision %s", r.Reason, r.Decision)
+	}
+	return ""
+}
+
+// badMode compares mode and reason: "report" refuses for hard reasons only, "off"
+// asks for no rules. A request for robots.txt itself is answered from the record
+// in every mode, and refused while there is none.
+func badMode(r *record) string {
+	if r.Reason == enforce.ReasonPending {
+		return ""
+	}
+	on := bases[r.Reason]
+	switch {
+	case r.Mode == modeReport && r.Decision == decisionDeny && !r.Reason.Hard(),
+		r.Mode == modeOff && (on == onRules || on == onTunnel || on == onState || r.Reason == enforce.ReasonException),
+		r.Mode != modeOff && r.Reason == enforce.ReasonRobotsOff:
+		return fmt.Sprintf("reason %s never comes to decision %s in mode %s", r.Reason, r.Decision, r.Mode)
+	case r.Mode == modeOff && r.SHA256 != "" && on != onSelf:
+		return "mode off looks at no rules, but there is a sha256"
+	}
+	return ""
+}
+
+// badEvidence compares the reason with what it has to rest on.
+func badEvidence(r *record) string {
+	hasText, hasRule := r.SHA256 != "", r.Rule != "" || r.Line != 0
+	want, byState := states[r.Reason]
+	switch on := bases[r.Reason]; {
+	case byState && r.State != want:
+		return fmt.Sprintf("reason %s comes of state %s, not of %s", r.Reason, want, r.State)
+	case hasText && r.State != stateRules && r.State != stateUnreachable:
+		return fmt.Sprintf("there is a sha256, but state %s has no text", r.State)
+	case !hasText && (r.Group != "" || hasRule || r.CrawlDelay > 0):
+		return "there is a group, a rule or a Crawl-delay, but no sha256 of the text that has them"
+	case !hasText && r.State == stateRules:
+		return "state rules has a text, but there is no sha256"
+	case !hasText && (on == onRules || on == onTunnel):
+		return fmt.Sprintf("reason %s comes of a text, but there is no sha256", r.Reason)
+	case hasText && (on == onState || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
+		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
+		return fmt.Sprintf("reason %s comes of no text, but there is a sha256", r.Reason)
+	case hasRule && r.Line == 0, !r.PathVisible && hasRule:
+		return "there is a rule, but no line or no path that it could match"
+	case on == onRules && !r.PathVisible, on == onTunnel && r.PathVisible:
+		return fmt.Sprintf("reason %s cannot be with path_visible %t", r.Reason, r.PathVisible)
+	case r.Reason == enforce.ReasonNoRule && r.Line != 0,
+		(r.Reason == enforce.ReasonAllowedByRule || r.Reason == enforce.ReasonDisallowed) && r.Line == 0:
+		return fmt.Sprintf("reason %s cannot be with line %d", r.Reason, r.Line)
+	}
+	return ""
+}
+
+// badAfterwards compares the decision with what came of it.
+func badAfterwards(r *record) string {
+	on := bases[r.Reason]
+	before := on != onLater && on != onRequest && r.Reason != enforce.ReasonKillSwitch
+	switch {
+	case r.Decision == decisionDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0):
+		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address or a wait", r.Reason)
+	case r.Reason == enforce.ReasonException && r.Exception == "":
+		return "reason exception names no exception"
+	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == decisionAllow && !r.WouldDeny:
+		return fmt.Sprintf("there is an exception, but reason %s needs none", r.Reason)
+	case r.Reason == enforce.ReasonCrawlDelay && r.CrawlDelay <= 0:
+		return "reason crawl_delay comes of a Crawl-delay, but there is none"
+	}
+	return ""
+}

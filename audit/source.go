@@ -1,0 +1,126 @@
+package audit
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Source is a log that can be read once.
+type Source struct {
+	// Name is what places call it.
+	Name string
+	// Open begins to read it.
+	Open func() (io.ReadCloser, error)
+}
+
+// Files finds the logs that arguments name: files, in the order given; folders and
+// patterns (as in [filepath.Match]), for which the logs in them are taken in the
+// order of time; and "-", which is in. A folder's logs are its access logs by name:
+// those that end in .log or .json, with the marks of rotation and compression that
+// Caddy gives them.
+func Files(args []string, in io.Reader) ([]Source, error) {
+	var sources []Source
+	for _, arg := range args {
+		if arg == "-" {
+			sources = append(sources, Source{"-", func() (io.ReadCloser, error) { return io.NopCloser(in), nil }})
+			continue
+		}
+		names, err := expand(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			sources = append(sources, Source{name, func() (io.ReadCloser, error) { return os.Open(name) }})
+		}
+	}
+	return sources, nil
+}
+
+// expand gives the files that an argument stands for.
+func expand(arg string) ([]string, error) {
+	info, err := os.Stat(arg)
+	var names []string
+	switch {
+	case err == nil && !info.IsDir():
+		return []string{arg}, nil
+	case err == nil:
+		entries, err := os.ReadDir(arg)
+		if err != nil {
+			return nil, fmt.Errorf("reading logs: %w", err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() && isLog(e.Name()) {
+				names = append(names, filepath.Join(arg, e.Name()))
+			}
+		}
+	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?["):
+		if names, err = filepath.Glob(arg); err != nil {
+			return nil, fmt.Errorf("reading logs: pattern %q: %w", arg, err)
+		}
+	default:
+		return nil, fmt.Errorf("reading logs: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("reading logs: there is none in %s", arg)
+	}
+	slices.SortStableFunc(names, byTime)
+	return names, nil
+}
+
+// rotated finds the time at which Caddy put a log aside: access-2026-05-01T10-30-00.000-size.log.gz.
+var rotated = regexp.MustCompile(`-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3})(-[A-Za-z0-9_]+)?`)
+
+func isLog(name string) bool {
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+	if loc := rotated.FindStringIndex(name); loc != nil {
+		name = name[:loc[0]] + name[loc[1]:]
+	}
+	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".json")
+}
+
+// byTime orders logs by the time at which they were put aside; those that are still
+// written come last.
+func byTime(a, b string) int {
+	timeOf := func(name string) string {
+		if m := rotated.FindStringSubmatch(filepath.Base(name)); m != nil {
+			return m[1]
+		}
+		return "~" // behind all digits
+	}
+	if c := strings.Compare(timeOf(a), timeOf(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+// unpack reads what gzip or zstd have packed, and all else as it is, by its first octets.
+func unpack(r io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(r, 64<<10)
+	magic, _ := b.Peek(4) // a short file is a plain one
+	switch {
+	case strings.HasPrefix(string(magic), "\x1f\x8b"):
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, fmt.Errorf("unpacking: %w", err)
+		}
+		return z, nil
+	case string(magic) == "\x28\xb5\x2f\xfd":
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
+		if err != nil {
+			return nil, fmt.Errorf("unpacking: %w", err)
+		}
+		return z.IOReadCloser(), nil
+	}
+	return b, nil
+}

@@ -1,0 +1,167 @@
+package audit
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Texts finds the text with a hash, such as a [robotscache.Store]. An error that
+// is [robotscache.ErrNotFound] means that it does not have it, one that is
+// [robotscache.ErrCorrupt] that what it has is not what was saved; any other that
+// it cannot tell now. The text need not have the hash: an audit checks that.
+// Several goroutines may ask at once.
+type Texts interface {
+	Body(ctx context.Context, sha [32]byte) ([]byte, error)
+}
+
+// text is what became of a hash.
+type text struct {
+	once sync.Once
+	// rules decide; of a text whose end may be cut they are those of the text as it
+	// is, and cut those without its last line.
+	rules, cut *robotstxt.Ruleset
+	// asks matches the paths for which some rule may look at the query.
+	asks *robotstxt.Ruleset
+	// altered says that the store's text has another hash, missing that it has none.
+	altered, missing bool
+	err              error
+	size             int
+}
+
+// texts keeps those used last, up to a number of octets. It is safe for concurrent
+// use.
+type texts struct {
+	source    Texts
+	ctx       context.Context // of the Run that makes the value
+	indexHTML bool
+
+	mu      sync.Mutex
+	room    int
+	entries map[[32]byte]*list.Element
+	recent  *list.List // of *kept, last used first
+}
+
+type kept struct {
+	sha  [32]byte
+	text *text
+}
+
+// overhead is an estimate of what a text takes besides its rules.
+const overhead = 1 << 10
+
+func newTexts(ctx context.Context, cfg Config) *texts {
+	return &texts{
+		source: cfg.Texts, ctx: ctx, indexHTML: cfg.IndexHTML,
+		room: cfg.room, entries: make(map[[32]byte]*list.Element), recent: list.New(),
+	}
+}
+
+// get finds a text and compiles it, unless that has been done.
+func (c *texts) get(sha [32]byte) *text {
+	c.mu.Lock()
+	e, ok := c.entries[sha]
+	if ok {
+		c.recent.MoveToFront(e)
+	} else {
+		e = c.recent.PushFront(&kept{sha, new(text)})
+		c.entries[sha] = e
+	}
+	t := e.Value.(*kept).text
+	c.mu.Unlock()
+	t.once.Do(func() {
+		t.load(c.ctx, c.source, sha, c.indexHTML)
+		c.charge(sha, t)
+	})
+	return t
+}
+
+// charge counts a text that is new, and lets go of others. One that is still being
+// loaded costs nothing yet, nor one that others pushed out meanwhile.
+func (c *texts) charge(sha [32]byte, t *text) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.entries[sha]; !ok || e.Value.(*kept).text != t {
+		return
+	}
+	t.size = t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
+	c.room -= t.size
+	for c.room < 0 && c.recent.Len() > 1 {
+		last := c.recent.Remove(c.recent.Back()).(*kept)
+		delete(c.entries, last.sha)
+		c.room += last.text.size
+	}
+}
+
+func (t *text) load(ctx context.Context, source Texts, sha [32]byte, indexHTML bool) {
+	body, err := source.Body(ctx, sha)
+	switch {
+	case errors.Is(err, robotscache.ErrNotFound):
+		t.missing = true
+	case errors.Is(err, robotscache.ErrCorrupt) && !errors.Is(err, robotscache.ErrUnavailable):
+		t.altered = true
+	case err != nil:
+		t.err = fmt.Errorf("reading text %x: %w", sha, err)
+	case sha256.Sum256(body) != sha:
+		t.altered = true
+	default:
+		t.rules = robotstxt.Options{IndexHTML: indexHTML}.Parse(body)
+		if len(body) == robotstxt.MaxSize && body[len(body)-1] != '\n' && body[len(body)-1] != '\r' {
+			// What is kept of a longer file has this length, and so may a whole file.
+			t.cut = robotstxt.Options{Truncated: true, IndexHTML: indexHTML}.Parse(body)
+		}
+		t.asks = askers(body, indexHTML)
+	}
+}
+
+// askers makes a ruleset that disallows each path for which some rule of the text
+// could match or not by what the query is: those that begin as a rule with ?, * or
+// $ does up to there. What other rules say of a path holds with any query.
+//
+// With indexHTML, /x/index.html stands for /x/$ too.
+func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {
+	probe := []byte("User-agent: *\n")
+	for line := range bytes.FieldsFuncSeq(body[:min(len(body), robotstxt.MaxSize)], isLineEnd) {
+		line, _, _ = bytes.Cut(line, []byte{'#'})
+		// The key is not looked at: there are many misspellings that count as rules.
+		start := bytes.IndexAny(line, "/*")
+		special := bytes.IndexAny(line, "?*$")
+		if index := bytes.Index(line, []byte("/index.htm")); indexHTML && index >= 0 && (special < 0 || index < special) {
+			special = index + 1
+		}
+		if start < 0 || special < 0 || string(bytes.TrimSpace(line[start:])) == "*" { // of User-agent, or for every path
+			continue
+		}
+		probe = append(probe, "Disallow: "...)
+		if special <= start {
+			probe = append(probe, '/')
+		} else {
+			probe = append(probe, line[start:special]...)
+		}
+		probe = append(probe, '\n')
+		if len(probe) > robotstxt.MaxSize {
+			return robotstxt.Parse([]byte("User-agent: *\nDisallow: /\n"))
+		}
+	}
+	return robotstxt.Parse(probe)
+}
+
+func isLineEnd(r rune) bool { return r == '\n' || r == '\r' }
+
+// readSHA256 reads a hash as the log has it.
+func readSHA256(s string) (sha [32]byte, ok bool) {
+	if len(s) != 2*len(sha) || strings.ToLower(s) != s {
+		return sha, false
+	}
+	_, err := hex.Decode(sha[:], []byte(s))
+	return sha, err == nil
+}

@@ -1,0 +1,226 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// Totals are what an audit came to.
+type Totals struct {
+	Files int   `json:"files"`
+	Lines int64 `json:"lines"`
+	// Foreign are lines without a robots object, Unreadable those that could not be
+	// read.
+	Foreign    int64 `json:"not_ours"`
+	Unreadable int64 `json:"unreadable"`
+	// Errors are unreadable lines, files and texts.
+	Errors int64 `json:"errors"`
+	// Checked are lines with a robots object. Each is one of the four that follow, or
+	// has a finding for what keeps it from being any.
+	Checked int64 `json:"checked"`
+	// Replayed were computed from the text, ByState follow from the state that they
+	// record, AsRecorded rest on what no text says, and of NotProvable it cannot be
+	// told.
+	Replayed    int64           `json:"replayed"`
+	ByState     int64           `json:"by_state"`
+	AsRecorded  int64           `json:"as_recorded"`
+	NotProvable map[Cause]int64 `json:"not_provable"`
+	// Findings by kind.
+	Findings map[Kind]int64 `json:"findings"`
+	Gaps     GapTotals      `json:"gaps"`
+	// First and Last are the times of the earliest and the latest line that was checked.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+	// Agents are in the order of their names.
+	Agents []AgentTotals `json:"agents"`
+	// Texts are those that were not to be had, in the order of their hashes.
+	Texts []TextTotals `json:"texts"`
+	Caps  CapTotals    `json:"caps"`
+}
+
+// GapTotals are about pairs of requests that follow each other to one host with a
+// Crawl-delay.
+type GapTotals struct {
+	Pairs int64 `json:"pairs"`
+	// Kept had the delay between their turns, Short were closer, of Undecided the log
+	// does not tell.
+	Kept      int64 `json:"kept"`
+	Short     int64 `json:"short"`
+	Undecided int64 `json:"undecided"`
+	// Late are requests whose neighbours were forgotten when their line came.
+	Late int64 `json:"late"`
+	// Untimed are requests whose line has no time or no duration.
+	Untimed int64 `json:"untimed"`
+	// Clamped are requests whose Crawl-delay is above the operator's bound.
+	Clamped int64 `json:"clamped"`
+}
+
+// AgentTotals are about the lines of one agent.
+type AgentTotals struct {
+	Agent   string `json:"agent"`
+	Checked int64  `json:"checked"`
+	Allowed int64  `json:"allowed"`
+	// Denied, Failed and WouldDeny are by reason. WouldDeny are among Allowed.
+	Denied    map[enforce.Reason]int64 `json:"denied"`
+	Failed    map[enforce.Reason]int64 `json:"failed"`
+	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
+	// Exceptions are the uses of exceptions by their labels, among Allowed.
+	Exceptions map[string]int64 `json:"exceptions"`
+	Findings   int64            `json:"findings"`
+}
+
+// TextTotals is a text that was not to be had.
+type TextTotals struct {
+	SHA256 string `json:"sha256"`
+	Origin string `json:"origin"`
+	Cause  Cause  `json:"cause"`
+	Lines  int64  `json:"lines"`
+	First  Place  `json:"first"`
+}
+
+// CapTotals say where a bound on memory was met. All are 0 in an audit that is
+// complete.
+type CapTotals struct {
+	// Agents are lines of agents beyond the number that is counted by name; they are
+	// under the name [Others]. Exceptions are uses of exceptions beyond it.
+	Agents     int64 `json:"agents"`
+	Exceptions int64 `json:"exceptions"`
+	// Texts are lines that rest on missing texts beyond the number that is listed.
+	Texts int64 `json:"texts"`
+	// Hosts are those whose last requests were forgotten: a gap to them is not seen.
+	Hosts int64 `json:"hosts"`
+}
+
+// Others is the name under which agents and exceptions are counted beyond the number
+// that has names of their own.
+const Others = "(others)"
+
+// counts collects Totals.
+type counts struct {
+	Totals
+	limits limits
+	agents map[string]*AgentTotals
+	texts  map[string]*TextTotals
+}
+
+// limits bound what is kept by name.
+type limits struct{ agents, exceptions, texts, hosts int }
+
+func newCounts(l limits) *counts {
+	return &counts{
+		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64)},
+		limits: l, agents: make(map[string]*AgentTotals), texts: make(map[string]*TextTotals),
+	}
+}
+
+// line counts a line that has a robots object.
+func (c *counts) line(e *entry, v *verdict) *AgentTotals {
+	c.Checked++
+	if t := e.TS.Time; !t.IsZero() {
+		if c.First.IsZero() || t.Before(c.First) {
+			c.First = t.UTC()
+		}
+		if t.After(c.Last) {
+			c.Last = t.UTC()
+		}
+	}
+	if len(v.findings) == 0 || v.how != asRecorded {
+		switch v.how {
+		case asRecorded:
+			c.AsRecorded++
+		case byState:
+			c.ByState++
+		case replayed:
+			c.Replayed++
+		case unproven:
+			c.NotProvable[v.cause]++
+		}
+	}
+	a := c.agent(e.Robots.Agent)
+	a.decided(e.Robots, c)
+	return a
+}
+
+func (c *counts) agent(name string) *AgentTotals {
+	a, ok := c.agents[name]
+	if !ok && len(c.agents) >= c.limits.agents {
+		c.Caps.Agents++
+		name = Others
+		a, ok = c.agents[name]
+	}
+	if !ok {
+		a = &AgentTotals{
+			Agent: name, Denied: make(map[enforce.Reason]int64), Failed: make(map[enforce.Reason]int64),
+			WouldDeny: make(map[enforce.Reason]int64), Exceptions: make(map[string]int64),
+		}
+		c.agents[name] = a
+	}
+	return a
+}
+
+// decided counts a decision as it is recorded. What is in no closed set is a finding
+// and counted as that alone.
+func (a *AgentTotals) decided(r *record, c *counts) {
+	a.Checked++
+	if !r.Reason.Valid() {
+		return
+	}
+	switch r.Decision {
+	case decisionAllow:
+		a.Allowed++
+		if r.WouldDeny {
+			a.WouldDeny[r.Reason]++
+		}
+		if r.Reason == enforce.ReasonException {
+			a.exception(r.Exception, c)
+		}
+	case decisionDeny:
+		a.Denied[r.Reason]++
+	case decisionError:
+		a.Failed[r.Reason]++
+	}
+}
+
+func (a *AgentTotals) exception(label string, c *counts) {
+	if _, ok := a.Exceptions[label]; !ok && len(a.Exceptions) >= c.limits.exceptions {
+		c.Caps.Exceptions++
+		label = Others
+	}
+	a.Exceptions[label]++
+}
+
+// text notes a line that rests on a text that is not to be had, and reports whether it
+// is the first.
+func (c *counts) text(e *entry, at Place, cause Cause) (first bool) {
+	t, ok := c.texts[e.Robots.SHA256]
+	switch {
+	case ok:
+	case len(c.texts) >= c.limits.texts:
+		c.Caps.Texts++
+		return false
+	default:
+		t = &TextTotals{SHA256: e.Robots.SHA256, Origin: e.Robots.Origin, Cause: cause, First: at}
+		c.texts[e.Robots.SHA256] = t
+	}
+	t.Lines++
+	return !ok
+}
+
+// sum is all of it, in order.
+func (c *counts) sum() Totals {
+	t := c.Totals
+	t.Agents = make([]AgentTotals, 0, len(c.agents))
+	for _, a := range c.agents {
+		t.Agents = append(t.Agents, *a)
+	}
+	slices.SortFunc(t.Agents, func(a, b AgentTotals) int { return cmp.Compare(a.Agent, b.Agent) })
+	t.Texts = make([]TextTotals, 0, len(c.texts))
+	for _, x := range c.texts {
+		t.Texts = append(t.Texts, *x)
+	}
+	slices.SortFunc(t.Texts, func(a, b TextTotals) int { return cmp.Compare(a.SHA256, b.SHA256) })
+	return t
+}
