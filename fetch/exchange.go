@@ -26,7 +26,7 @@ type exchange struct {
 // answer. The caller must close the exchange.
 func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*exchange, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	turn := turnOf(ctx)
+	turn := TurnOf(ctx)
 	turn.Asked()
 	// The connection is not read from before the hook returns.
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { turn.Answered(ctx) }})

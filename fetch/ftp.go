@@ -209,7 +209,7 @@ func (c *ftpConn) Read(p []byte) (int, error) {
 	c.SetReadDeadline(time.Now().Add(limit)) //nolint:errcheck,gosec // fails where Read will
 	n, err := c.Conn.Read(p)
 	if c.control && c.read == 0 && n > 0 {
-		turnOf(c.session.ctx).Answered(c.session.ctx) // to the connection, and so to what will be asked
+		TurnOf(c.session.ctx).Answered(c.session.ctx) // to the connection, and so to what will be asked
 	}
 	c.read += n
 	return n, err

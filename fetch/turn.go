@@ -22,8 +22,8 @@ func WithTurn(ctx context.Context, t Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// turnOf returns the Turn of a context, one that never waits if it has none.
-func turnOf(ctx context.Context) Turn {
+// TurnOf returns the Turn of a context, one that never waits if it has none.
+func TurnOf(ctx context.Context) Turn {
 	if t, ok := ctx.Value(turnKey{}).(Turn); ok {
 		return t
 	}
