@@ -23,8 +23,9 @@
 //
 // # Outages
 //
-// Each call is bounded by Config.Timeout. When the server does not answer, calls
-// fail at once with robotscache.ErrUnavailable, but for one each second which
-// tries whether it is back; so nothing has to be restarted or told. The server may
-// also be away when the gateway starts.
+// Each call is bounded by Config.Timeout. A server to which there is no connection,
+// or of which nothing is heard for twice that time, is taken for gone: calls then
+// fail at once with robotscache.ErrUnavailable, but for one each second which tries
+// whether it is back; so nothing has to be restarted or told. The server may also
+// be away when the gateway starts.
 package redisstore

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,18 +12,21 @@ import (
 )
 
 // Lease implements [robotscache.Leaser]: a key with a random token, set only
-// where there is none, that expires by itself.
+// where there is none, that expires by itself. A server that is slow to answer is
+// asked once more.
 func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
 	key, token := s.leaseKey(o), rand.Text()
+	args := []string{token, milliseconds(ttl)}
 	acquired := false
-	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		err := c.Do(ctx, c.B().Set().Key(key).Value(token).Nx().PxMilliseconds(max(ttl.Milliseconds(), 1)).Build()).Error()
-		acquired = err == nil
-		if rueidis.IsRedisNil(err) {
-			return nil // somebody else's
-		}
+	acquire := func(ctx context.Context, c rueidis.Client) error {
+		n, err := leaseScript.Exec(ctx, c, []string{key}, args).AsInt64()
+		acquired = n == 1
 		return err
-	})
+	}
+	err := s.link.do(ctx, acquire)
+	if errors.Is(err, errSlow) {
+		err = s.link.do(ctx, acquire)
+	}
 	if err != nil {
 		return nil, false, s.fault("leasing "+o.String(), err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // link is the way to the server: it connects when it is first needed, bounds each
-// call, and while the server does not answer lets one call each second try.
+// call, and while the server is gone lets one call each second try.
 type link struct {
 	address string // without credentials
 	options rueidis.ClientOption
@@ -26,12 +26,23 @@ type link struct {
 	closed  bool
 	client  rueidis.Client // nil until the first connection
 	dialing *dial          // of the first connection, while it is being made
-	failed  error          // of the last call that got no answer, nil if it got one
-	nextTry time.Time      // when a call may try again while failed
+	failed  error     // why the server is taken for gone, nil while it is not
+	nextTry time.Time // when a call may try again while failed
+	heard   time.Time // of the last answer
+	silent  time.Time // since when calls get no answer; zero while they do
 }
 
-// tryPause is the time between two tries while the server does not answer.
-const tryPause = time.Second
+const (
+	// silence is for how many timeouts nothing may be heard before the server is
+	// taken for gone. A single call without an answer is a sign of load, perhaps our
+	// own: to go ahead without the others then would make the load greater.
+	silence = 2
+	// tryPause is the time between two tries while the server is gone.
+	tryPause = time.Second
+)
+
+// errSlow is a call without an answer at a server that is not taken for gone.
+var errSlow = errors.New("no answer in time")
 
 var errClosed = errors.New("store is closed")
 
@@ -58,36 +69,42 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 }
 
 // do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx,
-// and ErrUnavailable for everything else: what the server refuses (read-only,
-// out of memory, loading) it may do later.
+// errSlow, and ErrUnavailable for everything else: what the server refuses
+// (read-only, out of memory, loading) it may do later.
 func (l *link) do(ctx context.Context, call func(context.Context, rueidis.Client) error) error {
 	if err := l.enter(ctx); err != nil {
 		return err
 	}
+	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	c, err := l.connected(bounded)
 	if err == nil {
 		err = call(bounded, c)
 	}
-	if rueidis.IsRedisNil(err) {
-		l.leave(nil)
+	_, answered := rueidis.IsRedisErr(err) // a nil answer too
+	switch {
+	case err == nil:
+		l.answer()
+		return nil
+	case rueidis.IsRedisNil(err):
+		l.answer()
 		return robotscache.ErrNotFound
-	}
-	if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
-		l.leave(nil)
-	} else if ctx.Err() != nil {
+	case answered:
+		l.answer()
+	case ctx.Err() != nil:
 		return ctx.Err() // says nothing about the server
-	} else {
-		l.leave(err)
+	case errors.Is(err, context.DeadlineExceeded): // the library may give up a little before bounded ends
+		if !l.noAnswer(began, err) {
+			return fmt.Errorf("%w (%v)", errSlow, l.timeout)
+		}
+	default:
+		l.gone(err)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
-	}
-	return nil
+	return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
-// enter lets a call through if the server answers, or if it is time to try.
+// enter lets a call through unless the server is gone, or if it is time to try.
 func (l *link) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -118,11 +135,34 @@ func (l *link) usable(ctx context.Context) error {
 	return l.closedError()
 }
 
-// leave notes whether a call got an answer.
-func (l *link) leave(err error) {
+// answer notes that a call got one.
+func (l *link) answer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil && l.failed == nil {
+	l.failed, l.heard, l.silent = nil, time.Now(), time.Time{}
+}
+
+// noAnswer notes that a call got none, and reports whether the server is gone.
+func (l *link) noAnswer(began time.Time, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if began.Before(l.heard) {
+		began = l.heard // other calls got theirs meanwhile
+	}
+	if l.silent.IsZero() || began.Before(l.silent) {
+		l.silent = began
+	}
+	if l.failed == nil && time.Since(l.silent) >= silence*l.timeout {
+		l.failed, l.nextTry = err, time.Now().Add(tryPause)
+	}
+	return l.failed != nil
+}
+
+// gone notes that there is no connection.
+func (l *link) gone(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
 		l.nextTry = time.Now().Add(tryPause)
 	}
 	l.failed = err

@@ -49,6 +49,20 @@ end
 return 1
 `)
 
+// leaseScript takes a lease that nobody has. The caller may have it already, by a
+// call whose answer it did not get.
+//
+// KEYS: lease. ARGV: the caller's token, time to live in ms.
+var leaseScript = rueidis.NewLuaScript(`
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return 1
+end
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return 1
+end
+return 0
+`)
+
 // releaseScript gives back a lease if it is still the caller's.
 //
 // KEYS: lease. ARGV: the caller's token.
