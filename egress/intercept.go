@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Interceptor struct {
 	server    *http.Server
 	listener  *chanListener
 	tls       *tls.Config
+	classical *tls.Config // the same, for clients that do without a post-quantum key exchange
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
 	served    chan struct{}
@@ -89,6 +91,9 @@ func (s *Interceptor) configureTLS() {
 				in.fronted = true
 				return s.refusing, nil
 			}
+			if slices.ContainsFunc(hello.SupportedCurves, isClassical) {
+				return s.classical, nil
+			}
 			return nil, nil
 		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -99,7 +104,16 @@ func (s *Interceptor) configureTLS() {
 			return in.passage.Minter.Certificate(in.passage.Host)
 		},
 	}
+	s.classical = s.tls.Clone()
+	s.classical.GetConfigForClient, s.classical.CurvePreferences = nil, classicalGroups
 }
+
+// classicalGroups are the key exchanges taken where a client offers one of them. A post-quantum one keeps what was recorded
+// today from being read in the far future; between a crawler and its own gateway, with public pages, that is not
+// worth a sixth of what a tunnel costs. Towards origins it is used.
+var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
+
+func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
 
 // innerConn is a tunnel as the inner server sees it.
 type innerConn struct {

@@ -551,3 +551,32 @@ func TestInterceptWithoutMinter(t *testing.T) {
 		t.Error("a passage without a tunnel")
 	}
 }
+
+// TestInterceptKeyExchange: the cheap one where there is a choice, with the key that the client has sent along, and
+// whatever the client insists on where there is none.
+func TestInterceptKeyExchange(t *testing.T) {
+	t.Parallel()
+	g := startIntercepting(t, "h1", describe)
+	for name, tt := range map[string]struct {
+		offered []tls.CurveID
+		want    tls.CurveID
+	}{
+		"a client as it comes":      {nil, tls.X25519},
+		"no X25519":                 {[]tls.CurveID{tls.X25519MLKEM768, tls.CurveP256}, tls.CurveP256},
+		"post-quantum or nothing":   {[]tls.CurveID{tls.X25519MLKEM768}, tls.X25519MLKEM768},
+		"strong, classical":         {[]tls.CurveID{tls.CurveP384}, tls.CurveP384},
+		"post-quantum with P-384":   {[]tls.CurveID{tls.SecP384r1MLKEM1024}, tls.SecP384r1MLKEM1024},
+		"as old as clients come":    {[]tls.CurveID{tls.CurveP256}, tls.CurveP256},
+		"the strongest that we had": {[]tls.CurveID{tls.CurveP521}, tls.CurveP521},
+	} {
+		config := &tls.Config{RootCAs: g.authority.pool(), ServerName: "site.example", CurvePreferences: tt.offered}
+		conn := tls.Client(&duplex{g.dial(t, "site.example:443")}, config)
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if s := conn.ConnectionState(); s.CurveID != tt.want || s.HelloRetryRequest && tt.offered == nil {
+			t.Errorf("%s: %v, want %v; asked again: %t", name, s.CurveID, tt.want, s.HelloRetryRequest)
+		}
+		conn.Close()
+		<-g.ended
+	}
+}
