@@ -46,8 +46,7 @@ type App struct {
 	logger    *zap.Logger
 	guard     *egress.Guard
 	dialer    *egress.Dialer
-	ftp       *egress.Dialer // for robots.txt of ftp origins
-	ftpWay    *ftpWay
+	ftp       *egress.Dialer   // for robots.txt of ftp origins
 	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
 	fetching  *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
@@ -93,7 +92,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.fetcher = fetch.New(fetch.Config{
 		Transport:    robotsTransport{a.fetching, a.stops},
-		DialFTP:      a.ftpWay.DialContext,
+		DialFTP:      a.ftp.DialContext,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
 		MaxSize:      a.cfg.fetch.maxSize,
@@ -142,11 +141,7 @@ func (a *App) buildEgress() error {
 		return err
 	}
 	config.Fresh = true
-	if a.fetching, err = egress.NewTransport(config); err != nil {
-		return err
-	}
-	config.Dialer = a.ftp
-	a.ftpWay, err = newFTPWay(config)
+	a.fetching, err = egress.NewTransport(config)
 	return err
 }
 

@@ -126,13 +126,22 @@ func (c *adminClient) raw(ctx context.Context, method, path string, query url.Va
 	return data, nil
 }
 
+// adminRefusalError is what the gateway says against a request, with the status of its answer.
+type adminRefusalError struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (r *adminRefusalError) Error() string { return r.text }
+
 // refusedBy reads what the gateway says against a request.
 func refusedBy(status int, data []byte) error {
 	var fault struct {
 		Error string `json:"error"`
 	}
 	if err := json.Unmarshal(data, &fault); err == nil && fault.Error != "" {
-		return errors.New(fault.Error)
+		return &adminRefusalError{status, fault.Error}
 	}
 	if status == http.StatusNotFound {
 		return errors.New("there is no gateway at this address: it answers 404 for its admin API")

@@ -1,0 +1,357 @@
+package crawlgate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+)
+
+// auditCommand replays access logs.
+type auditCommand struct {
+	store        string
+	gateway      string
+	ownGroupOnly []string
+	indexHTML    bool
+	redacted     string
+	minDelay     time.Duration
+	maxDelay     time.Duration
+	tolerance    time.Duration
+	json         bool
+}
+
+func (*auditCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "audit [--store FILE | --gateway ADDRESS] ACCESS_LOG...",
+		Short: "Replays access logs against the stored robots.txt texts, and says which lines do not follow from them",
+		Long: `Replays access logs against the stored robots.txt texts, and says which lines do not follow from them, each as
+  FILE:LINE: KIND: MESSAGE: AGENT URL
+and then what the logs hold for each agent. docs/audit.md says what each kind means and what a log cannot prove.
+
+A log is a file, also one that was rotated or packed (gzip, zstd); - is standard input. Of a folder or a quoted pattern
+the logs are taken in the order of time.
+
+The texts come from a store that no gateway has open or, with --gateway, from a running gateway.
+
+Exit status: 0 there is nothing to find, 1 there are findings, 2 something could not be read.`,
+		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
+  crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
+	}
+}
+
+// The defaults that the access log and the Caddyfile have too.
+const (
+	defaultRedacted  = "REDACTED"
+	defaultTolerance = 100 * time.Millisecond
+)
+
+func (c *auditCommand) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.store, "store", "", "file of the store; default: that of a gateway with default settings")
+	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
+	f.StringSliceVar(&c.ownGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
+	f.BoolVar(&c.indexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
+	f.StringVar(&c.redacted, "redacted", defaultRedacted, "what the log's filter writes in place of queries or parts of them")
+	f.DurationVar(&c.minDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
+	f.DurationVar(&c.maxDelay, "crawl-delay-max", defaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
+	f.DurationVar(&c.tolerance, "tolerance", defaultTolerance, "by how much a gap may fall short of the Crawl-delay")
+	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
+}
+
+func (c *auditCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	switch {
+	case len(args) == 0:
+		return exitError, errors.New("no access log is given")
+	case c.store != "" && c.gateway != "":
+		return exitError, errors.New("--store and --gateway exclude each other")
+	case c.minDelay < 0 || c.maxDelay < 0 || c.tolerance < 0:
+		return exitError, errors.New("no time may be below 0")
+	}
+	logs, err := audit.Files(args, s.in)
+	if err != nil {
+		return exitError, err
+	}
+	texts, err := c.texts(ctx)
+	if err != nil {
+		return exitError, err
+	}
+	defer func() { _ = texts.Close() }() // it was only read
+	auditor, err := audit.New(audit.Config{
+		Texts: texts, OwnGroupOnly: c.ownGroupOnly, IndexHTML: c.indexHTML, Redacted: c.redacted,
+		MinDelay: c.minDelay, MaxDelay: c.maxDelay, Tolerance: c.tolerance,
+	})
+	if err != nil {
+		return exitError, err
+	}
+	out := bufio.NewWriter(s.out)
+	totals, err := auditor.Run(ctx, logs, c.report(s, out))
+	if err == nil {
+		err = errors.Join(c.print(out, totals), out.Flush())
+	}
+	switch {
+	case err != nil:
+		return exitError, err
+	case totals.Errors > 0:
+		return exitError, nil
+	case len(totals.Findings) > 0:
+		return exitNo, nil
+	}
+	return exitOK, nil
+}
+
+// textSource is where texts come from.
+type textSource interface {
+	audit.Texts
+	io.Closer
+}
+
+func (c *auditCommand) texts(ctx context.Context) (textSource, error) {
+	if c.gateway != "" {
+		client, err := newAdminClient(c.gateway)
+		if err != nil {
+			return nil, fmt.Errorf("--gateway: %w", err)
+		}
+		// That nobody answers is to be said once, and not for each text.
+		_, err = client.raw(ctx, http.MethodGet, "origins", url.Values{"limit": {"1"}}, nil)
+		return gatewayTexts{client}, err
+	}
+	path := c.store
+	if path == "" {
+		path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	}
+	reader, err := boltstore.OpenReader(path, 0)
+	switch {
+	case errors.Is(err, boltstore.ErrLocked):
+		return nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)
+	case err != nil:
+		return nil, err
+	}
+	return reader, nil
+}
+
+// gatewayTexts are those of a running gateway.
+type gatewayTexts struct{ client *adminClient }
+
+// Body implements audit.Texts.
+func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
+	body, err := g.client.raw(ctx, http.MethodGet, "body", url.Values{"sha256": {hexOf(sha)}}, nil)
+	if refusal, ok := errors.AsType[*adminRefusalError](err); ok && refusal.status == http.StatusNotFound {
+		return nil, fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
+	}
+	return body, err
+}
+
+// Close implements io.Closer.
+func (gatewayTexts) Close() error { return nil }
+
+// The objects that --json prints. docs/audit.md describes them.
+type (
+	auditFinding struct {
+		Type string `json:"type"` // "finding"
+		audit.Finding
+	}
+	auditError struct {
+		Type string `json:"type"` // "error"
+		audit.Place
+		Error string `json:"error"`
+	}
+	auditTotals struct {
+		Type string `json:"type"` // "totals"
+		audit.Totals
+	}
+)
+
+// report prints what is found while it is found.
+func (c *auditCommand) report(s streams, out *bufio.Writer) audit.Report {
+	progress := progressOn(s.err)
+	r := audit.Report{
+		Finding: func(f audit.Finding) error {
+			if c.json {
+				return printJSON(out, auditFinding{"finding", f})
+			}
+			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
+		},
+		Fault: func(f audit.Fault) error {
+			progress.clear()
+			if f.Line > 0 {
+				s.complain("%s:%d: %v", f.File, f.Line, f.Err)
+			} else {
+				s.complain("%s: %v", f.File, f.Err)
+			}
+			if c.json {
+				return printJSON(out, auditError{"error", f.Place, f.Err.Error()})
+			}
+			return nil
+		},
+	}
+	if progress != nil {
+		r.Progress = progress.show
+	}
+	return r
+}
+
+// progress says on a terminal how far the audit is. A nil one says nothing.
+type progress struct {
+	w    io.Writer
+	last time.Time
+}
+
+// progressOn returns one if w is a terminal.
+func progressOn(w io.Writer) *progress {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return &progress{w: w}
+		}
+	}
+	return nil
+}
+
+func (p *progress) show(lines int64) {
+	if now := time.Now(); now.Sub(p.last) >= 500*time.Millisecond {
+		p.last = now
+		_, _ = fmt.Fprintf(p.w, "\r%d lines", lines) // it is a service, no part of the answer
+	}
+}
+
+func (p *progress) clear() {
+	if p != nil && !p.last.IsZero() {
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K") // as above
+		p.last = time.Time{}
+	}
+}
+
+// print writes the totals.
+func (c *auditCommand) print(w io.Writer, t audit.Totals) error {
+	if c.json {
+		return printJSON(w, auditTotals{"totals", t})
+	}
+	for i, section := range []*table{auditSummary(t), auditAgents(t), auditReasons(t), auditTexts(t)} {
+		if len(section.rows) < 2 && i > 0 {
+			continue
+		}
+		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditSummary is about the logs as a whole.
+func auditSummary(t audit.Totals) *table {
+	s := newTable()
+	s.fact("from", moment(t.First))
+	s.fact("to", moment(t.Last))
+	s.row("files", tally(int64(t.Files)))
+	s.row("lines", tally(t.Lines))
+	s.fact("  unreadable", tallyOrNone(t.Unreadable))
+	s.fact("  not ours", tallyOrNone(t.Foreign))
+	s.row("  checked", tally(t.Checked))
+	s.row("    replayed from a text", tally(t.Replayed))
+	s.row("    following from the state", tally(t.ByState))
+	s.row("    as recorded", tally(t.AsRecorded))
+	for _, cause := range audit.Causes() {
+		s.fact("    not provable: "+string(cause), tallyOrNone(t.NotProvable[cause]))
+	}
+	g := t.Gaps
+	s.row("gaps under a Crawl-delay", tally(g.Pairs))
+	s.row("  kept", tally(g.Kept))
+	s.row("  too short", tally(g.Short))
+	s.row("  undecided", tally(g.Undecided))
+	s.fact("  not compared: late lines", tallyOrNone(g.Late))
+	s.fact("  not compared: lines without times", tallyOrNone(g.Untimed))
+	s.fact("requests under a Crawl-delay that was cut", tallyOrNone(g.Clamped))
+	s.row("errors", tally(t.Errors))
+	var all int64
+	for _, n := range t.Findings {
+		all += n
+	}
+	s.row("findings", tally(all))
+	for _, kind := range audit.Kinds() {
+		s.fact("  "+string(kind), tallyOrNone(t.Findings[kind]))
+	}
+	s.fact("not in full: lines of further agents", tallyOrNone(t.Caps.Agents))
+	s.fact("not in full: uses of further exceptions", tallyOrNone(t.Caps.Exceptions))
+	s.fact("not in full: lines of further missing texts", tallyOrNone(t.Caps.Texts))
+	s.fact("not in full: hosts whose last requests were forgotten", tallyOrNone(t.Caps.Hosts))
+	return s
+}
+
+// auditAgents has a row an agent.
+func auditAgents(t audit.Totals) *table {
+	s := newTable("AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS")
+	for _, a := range t.Agents {
+		s.row(dashed(a.Agent), tally(a.Checked), tally(a.Allowed), tally(sumOf(a.Denied)), tally(sumOf(a.Failed)),
+			tally(sumOf(a.WouldDeny)), tally(sumOf(a.Exceptions)), tally(a.Findings))
+	}
+	return s
+}
+
+// auditReasons says why agents were denied what they were, and which exceptions they used.
+func auditReasons(t audit.Totals) *table {
+	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
+	for _, a := range t.Agents {
+		addCounts(s, a.Agent, "denied", a.Denied)
+		addCounts(s, a.Agent, "failed", a.Failed)
+		addCounts(s, a.Agent, "would deny", a.WouldDeny)
+		addCounts(s, a.Agent, "exception", a.Exceptions)
+	}
+	return s
+}
+
+func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		s.row(dashed(agent), what, string(key), tally(counts[key]))
+	}
+}
+
+// shownTexts is how many texts the table has; --json has all.
+const shownTexts = 20
+
+// auditTexts lists texts that were not to be had.
+func auditTexts(t audit.Totals) *table {
+	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
+	for i, x := range t.Texts {
+		if i == shownTexts {
+			s.note(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
+			break
+		}
+		s.row(x.SHA256, string(x.Cause), tally(x.Lines), x.Origin, x.First.File+":"+strconv.FormatInt(x.First.Line, 10))
+	}
+	return s
+}
+
+func sumOf[K comparable](counts map[K]int64) (sum int64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+func tally(n int64) string { return strconv.FormatInt(n, 10) }
+
+// tallyOrNone is tally, empty for 0.
+func tallyOrNone(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return tally(n)
+}
+
+// dashed is the name of an agent, - for one without.
+func dashed(agent string) string { return or(agent, "-") }

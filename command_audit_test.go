@@ -1,0 +1,213 @@
+package crawlgate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+)
+
+// auditText is the robots.txt of the site of the example in docs/audit.md.
+const auditText = "User-agent: *\nDisallow: /private/\nCrawl-delay: 2\n"
+
+// auditStore makes a store with that text.
+func auditStore(t *testing.T) (path string, sha [32]byte) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "robots.db")
+	s, err := boltstore.Open(boltstore.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := fetch.DefaultPolicy().Next(fetch.Record{Origin: site(t, "https://example.com")},
+		fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(auditText)}, time.Now())
+	if err := errors.Join(s.Save(t.Context(), r), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path, r.SHA256
+}
+
+// auditLine is an access-log line of a request that ended so many milliseconds after noon and took 40.
+func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) string {
+	t.Helper()
+	end := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(after) * time.Millisecond)
+	line, err := json.Marshal(map[string]any{
+		"level": "info", "ts": float64(end.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "handled request",
+		"request":  map[string]any{"method": "GET", "uri": rawURL},
+		"duration": 0.04, "status": d.Reason.Status(), "robots": d.Record(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line) + "\n"
+}
+
+// auditDecision is an honest decision about a page of the site.
+func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := origin.NewTarget(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := enforce.Decision{
+		Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
+		Origin: to.Origin, RobotsURL: to.Origin.RobotsURL(), PathVisible: true, Group: "*", State: fetch.StateRules, SHA256: sha,
+		CrawlDelay: 2 * time.Second, Source: 1,
+	}
+	if strings.HasPrefix(to.Path, "/private/") {
+		d.Verdict, d.Reason, d.Rule, d.Line = enforce.Deny, enforce.ReasonDisallowed, "/private/", 2
+	}
+	return d
+}
+
+// exampleLog is the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and honest lines.
+func exampleLog(t *testing.T, sha [32]byte) string {
+	t.Helper()
+	const site = "https://example.com"
+	flipped := auditDecision(t, sha, site+"/private/x")
+	flipped.Verdict, flipped.Reason, flipped.Rule, flipped.Line = enforce.Allow, enforce.ReasonNoRule, "", 0
+	excepted := enforce.Decision{
+		Verdict: enforce.Allow, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Exception: "example.com: ticket 7",
+		Origin: flipped.Origin, RobotsURL: flipped.RobotsURL, PathVisible: true,
+	}
+	other := auditDecision(t, [32]byte{0xab, 0xcd}, "https://example.net/")
+	return auditLine(t, auditDecision(t, sha, site+"/"), site+"/", 0) +
+		auditLine(t, auditDecision(t, sha, site+"/private/x"), site+"/private/x", 1000) +
+		auditLine(t, auditDecision(t, sha, site+"/page"), site+"/page", 2500) +
+		auditLine(t, flipped, site+"/private/x", 5000) +
+		auditLine(t, auditDecision(t, sha, site+"/next"), site+"/next", 6200) +
+		auditLine(t, excepted, site+"/private/y", 9000) +
+		auditLine(t, other, "https://example.net/", 9000)
+}
+
+// shownAudit is what an audit of the example prints, with what differs from run to run replaced.
+func shownAudit(t *testing.T, args ...string) commandRun {
+	t.Helper()
+	store, sha := auditStore(t)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "access.log")
+	if err := os.WriteFile(log, []byte(exampleLog(t, sha)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runCommand(t.Context(), t, "", append([]string{"audit", "--store", store, log}, args...)...)
+	r.out = strings.ReplaceAll(r.out, dir+"/", "")
+	return r
+}
+
+// TestAuditExample holds that docs/audit.md shows what the command prints.
+func TestAuditExample(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("docs", "audit.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, isJSON := shownAudit(t), shownAudit(t, "--json")
+	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
+		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
+	}
+	for placeholder, run := range map[string]commandRun{"EXAMPLE\n": text, "JSON\n": isJSON} {
+		if *updateDocs && strings.Contains(string(page), "\n"+placeholder) {
+			page = []byte(strings.Replace(string(page), "\n"+placeholder, "\n"+run.out, 1))
+			if err := os.WriteFile(filepath.Join("docs", "audit.md"), page, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(string(page), "\n"+run.out+"```") {
+			t.Errorf("docs/audit.md does not show what the command prints:\n%s", run.out)
+		}
+	}
+}
+
+// TestAuditDocs holds that each kind of finding and each cause has a row in docs/audit.md, and nothing else has.
+func TestAuditDocs(t *testing.T) {
+	t.Parallel()
+	p := readPage(t, "audit.md")
+	kinds, causes := map[string]bool{}, map[string]bool{}
+	for _, k := range audit.Kinds() {
+		kinds[string(k)] = true
+	}
+	for _, c := range audit.Causes() {
+		causes[string(c)] = true
+	}
+	inCode, inDocs := map[string]bool{}, map[string]bool{}
+	for _, object := range []any{auditFinding{}, auditError{}, auditTotals{}} {
+		answerFields(inCode, reflect.TypeOf(object))
+	}
+	delete(inCode, "") // of embedded structs
+	for _, span := range codeSpan.FindAllStringSubmatch(p.sections["Fields of `--json"], -1) {
+		inDocs[span[1]] = true
+	}
+	for _, word := range []string{"finding", "totals", "robots"} { // values, and another object
+		delete(inDocs, word)
+	}
+	same(t, "field of --json", inCode, inDocs)
+	same(t, "kind of finding", kinds, named(p.sections["Findings"]))
+	same(t, "cause", causes, named(p.sections["What is not provable"]))
+}
+
+// TestAuditErrors holds what is said of bad lines, files and arguments.
+func TestAuditErrors(t *testing.T) {
+	t.Parallel()
+	store, sha := auditStore(t)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "access.log")
+	line := auditLine(t, auditDecision(t, sha, "https://example.com/"), "https://example.com/", 0)
+	if err := os.WriteFile(log, []byte(line+"half a li\n"+line[:50]+"\x1b[31m\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args   []string
+		stdin  string
+		status int
+		err    string
+	}{
+		{[]string{"--store", store, log}, "", 2, log + ":2: it is no JSON object\n" + log + ":3: it is no JSON object: "},
+		{[]string{"--store", store, "-"}, line + line[:60], 2, "-:2: it is no JSON object: unexpected end of JSON input"},
+		{[]string{"--store", store, "-"}, line, 0, ""},
+		{[]string{"--store", store}, "", 2, "no access log is given"},
+		{[]string{"--store", store, "--gateway", "localhost:1", log}, "", 2, "exclude each other"},
+		{[]string{"--store", store, "--tolerance", "-1s", log}, "", 2, "no time may be below 0"},
+		{[]string{"--store", store, filepath.Join(dir, "none.log")}, "", 2, "no such file"},
+		{[]string{"--store", filepath.Join(dir, "none.db"), log}, "", 2, "opening the robots.txt store " + dir + "/none.db: no such file"},
+		{[]string{"--gateway", "unix/" + filepath.Join(dir, "none.sock"), log}, "", 2, "asking the gateway"},
+		{[]string{"--gateway", "nonsense:nonsense", log}, "", 2, "--gateway: address"},
+	} {
+		r := runCommand(t.Context(), t, tt.stdin, append([]string{"audit"}, tt.args...)...)
+		if r.status != tt.status || !strings.Contains(r.err, tt.err) || (tt.err == "") != (r.err == "") {
+			t.Errorf("%q: status %d, %s", tt.args, r.status, r.err)
+		}
+	}
+	r := runCommand(t.Context(), t, "", "audit", "--json", "--store", store, log)
+	if want := fmt.Sprintf(`{"type":"error","file":%q,"line":2,"error":"it is no JSON object"}`, log); !strings.HasPrefix(r.out, want+"\n") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+// TestAuditLockedStore says what to do while a gateway has the store.
+func TestAuditLockedStore(t *testing.T) {
+	t.Parallel()
+	store, _ := auditStore(t)
+	s, err := boltstore.Open(boltstore.Config{Path: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if r := runCommand(t.Context(), t, "", "audit", "--store", store, "-"); r.status != 2 || !strings.Contains(r.err, "--gateway localhost:2019") {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+}

@@ -1,0 +1,382 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// day is a day of a company's traffic in short: many ordinary requests, and of everything else some. All of it goes
+// through one gateway, whose access log Caddy rotates and packs.
+type day struct {
+	t      *testing.T
+	g      *gateway
+	logs   string // folder
+	server *testorigin.Server
+	script *rand.Rand
+
+	ordinary []*testorigin.Site // with real files
+	slow     []*testorigin.Site // with a Crawl-delay
+	special  map[string]*testorigin.Site
+	asked    atomic.Int64
+}
+
+// slowDelay is the Crawl-delay of the slow sites.
+const slowDelay = 500 * time.Millisecond
+
+// auditRequests is how many ordinary requests a day has.
+func auditRequests(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("CRAWLGATE_AUDIT_REQUESTS")
+	if s == "" {
+		return 3000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1000 {
+		t.Fatalf("CRAWLGATE_AUDIT_REQUESTS=%q: want a number from 1000", s)
+	}
+	return n
+}
+
+func newDay(t *testing.T) *day {
+	t.Helper()
+	d := &day{
+		t: t, logs: tempDir(t), server: testorigin.Start(t, testorigin.Config{}),
+		script: rand.New(rand.NewPCG(6, 3)), special: make(map[string]*testorigin.Site),
+	}
+	files, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files[:20] {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := d.site("http", testorigin.OK(string(text)))
+		d.ordinary = append(d.ordinary, s)
+	}
+	for range 3 {
+		text := fmt.Sprintf("User-agent: *\nCrawl-delay: %g\nDisallow: /private\n", slowDelay.Seconds())
+		d.slow = append(d.slow, d.site("http", testorigin.OK(text)))
+	}
+	for _, name := range []string{"report", "off", "except", "deny", "changing", "killed", "hostile"} {
+		d.special[name] = d.site("http", testorigin.OK(rules))
+	}
+	d.special["absent"] = d.site("http", testorigin.Status(http.StatusNotFound))
+	d.special["forbidden"] = d.site("http", testorigin.Status(http.StatusForbidden))
+	d.special["gone"] = d.site("http", testorigin.Status(http.StatusServiceUnavailable))
+	d.special["slower"] = d.site("http", testorigin.OK("User-agent: *\nCrawl-delay: 4\n"))
+	d.special["slowest"] = d.site("http", testorigin.OK("User-agent: *\nCrawl-delay: 60\n"))
+	d.special["closed"] = d.site("http", testorigin.Refuse())
+	for _, name := range []string{"secure", "tunnel", "shut"} {
+		d.special[name] = d.site("https", testorigin.OK(tunnelRules))
+	}
+	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules))
+	d.special["alert"] = d.site("https", testorigin.HandshakeAlert())
+	d.special["plain"] = d.site("https", testorigin.HandshakePlain())
+	return d
+}
+
+func (d *day) site(scheme string, robots testorigin.Behaviour) *testorigin.Site {
+	s := d.server.Site(d.t, testorigin.SiteConfig{Scheme: scheme})
+	s.SetRobots(robots)
+	s.SetPages(testorigin.OK("a page\n"))
+	return s
+}
+
+func (d *day) host(name string) string { return d.special[name].Origin().Host }
+
+// config is that of the gateway. Its second half of the day has agents.
+func (d *day) config(agents string) gatewayConfig {
+	return gatewayConfig{
+		Global: fmt.Sprintf("log day {\noutput file %s {\nroll_size 1MiB\nroll_keep 1000\n}\nformat json\ninclude http.log.access\n}",
+			filepath.Join(d.logs, "access.log")),
+		Engine: `fetch {
+			timeout 4s
+			retry 1s 2s
+			unreachable_for 4s
+			forbidden disallow
+		}
+		pace {
+			rate off
+			concurrency 8
+			queue 12
+			wait 1s
+			crawl_delay 0s 5s refuse
+		}`,
+		Egress: "trust_ca " + caFile(d.t, d.server) + "\nresponse_header_timeout 4s",
+		Site: fmt.Sprintf("mode report %s\nmode off %s\nexcept %s *.invalid 10.0.0.1 127.0.0.1 {\nreason \"ticket 7\"\n}\ndeny %s\nconnect tunnel %s\nconnect deny %s\nconnect intercept\n%s",
+			d.host("report"), d.host("off"),
+			strings.Join([]string{d.host("except"), d.host("closed"), d.host("self-signed"), d.host("alert"), d.host("plain")}, " "),
+			d.host("deny"), d.host("tunnel"), d.host("shut"), agents),
+	}
+}
+
+// get asks for a page and does not care about the answer: the log does.
+func (d *day) get(c *http.Client, rawURL string) int {
+	a, err := tryGet(d.t.Context(), c, rawURL)
+	d.asked.Add(1)
+	if err != nil {
+		return 0
+	}
+	return a.status
+}
+
+// many has several ask at once.
+func (d *day) many(n int, ask func(i int)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { ask(i) })
+	}
+	group.Wait()
+}
+
+// crawlOrdinary sends n requests to the ordinary sites, for paths that their rules care about and for others.
+func (d *day) crawlOrdinary(n int) {
+	const workers = 6 // fewer than a host has places
+	paths := make([][]string, len(d.ordinary))
+	for i, s := range d.ordinary {
+		text := get(d.t, d.g.client("Reader/1.0"), s.URL("/robots.txt")).body
+		d.asked.Add(1)
+		paths[i] = append(pathsIn(text), "/", "/page", "/a/b?c=d&e=%2F", "/~user/", "/%7Euser/x.html")
+	}
+	plan := make([]string, n)
+	for i := range plan {
+		s := d.script.IntN(len(d.ordinary))
+		plan[i] = d.ordinary[s].URL(paths[s][d.script.IntN(len(paths[s]))])
+	}
+	clients := make([]*http.Client, 0, workers)
+	for i := range workers {
+		clients = append(clients, d.g.client([]string{"AcmeBot/1.0", "Googlebot/2.1", "bingbot/2.0"}[i%3]))
+	}
+	var next atomic.Int64
+	d.many(workers, func(w int) {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			d.get(clients[w], plan[i])
+		}
+	})
+}
+
+// pathsIn are targets made of the rules of a file.
+func pathsIn(text string) (paths []string) {
+	for line := range strings.Lines(text) {
+		_, rule, ok := strings.Cut(strings.TrimSpace(line), ":")
+		rule = strings.NewReplacer("*", "x", "$", "", "\\", "").Replace(strings.TrimSpace(rule))
+		if ok && strings.HasPrefix(rule, "/") && len(rule) < 200 && !strings.ContainsAny(rule, " #%\"<>^`{|}\t") && len(paths) < 40 {
+			paths = append(paths, rule, rule+"x")
+		}
+	}
+	return paths
+}
+
+// crawlSlow asks each slow site several times in a row, by two agents in turn: each request but the first is held.
+func (d *day) crawlSlow(each int) {
+	one, other := d.g.client("AcmeBot/1.0"), d.g.client("OtherBot/1.0")
+	d.many(len(d.slow), func(i int) {
+		for n := range each {
+			d.get([]*http.Client{one, other}[n%2], d.slow[i].URL(fmt.Sprintf("/page/%d", n)))
+		}
+	})
+}
+
+// bySite asks for what the state of a site or the operator decides.
+func (d *day) bySite(c *http.Client) {
+	for _, name := range []string{"report", "off", "except", "deny", "changing", "absent", "forbidden", "gone", "slowest", "closed"} {
+		d.get(c, d.special[name].URL(privatePage))
+		d.get(c, d.special[name].URL(openPage))
+		d.get(c, d.special[name].URL("/robots.txt"))
+	}
+	d.special["changing"].SetRobots(testorigin.OK("User-agent: *\nDisallow: /open\n"))
+	d.robots("refresh", d.special["changing"].Origin().String())
+	d.get(c, d.special["changing"].URL(privatePage))
+	d.get(c, d.special["changing"].URL(openPage))
+	eventually(d.t, "an unreachable site counts as absent", func() bool {
+		return d.get(c, d.special["gone"].URL(openPage)) == http.StatusOK
+	})
+}
+
+// odd sends what cannot be answered as asked.
+func (d *day) odd() {
+	at := func(name string) string { return d.special[name].Origin().Authority() }
+	for _, octets := range []string{
+		"GET http://user:password@127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+		"GET http://10.0.0.1/ HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET http://" + d.host("except") + ":22/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET http://" + d.g.addr + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET " + d.special["self-signed"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET " + d.special["alert"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET " + d.special["plain"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"POST http://" + at("except") + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+		"GET http://" + at("absent") + "/ HTTP/1.1\r\nHost: x\r\n\r\n", // no User-Agent
+		"CONNECT " + at("shut") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+	} {
+		_, _ = d.g.dial().ask(strings.Fields(octets)[0], octets) // whatever it says
+		d.asked.Add(1)
+	}
+}
+
+// broken asks a site that breaks its answers off in all ways.
+func (d *day) broken(c *http.Client) {
+	site := d.special["hostile"]
+	behaviours := []testorigin.Behaviour{
+		testorigin.ResetAtOnce(), testorigin.NotHTTP(), testorigin.EndlessHead(), testorigin.ShortBody("half", 2),
+		testorigin.BrokenChunk("chunk"), testorigin.HangBeforeHead(),
+	}
+	for i, b := range behaviours {
+		path := fmt.Sprintf("/broken/%d", i)
+		site.SetPath(path, b)
+		d.get(c, site.URL(path))
+	}
+	ctx, leave := context.WithTimeout(d.t.Context(), 300*time.Millisecond)
+	defer leave()
+	_, _ = tryGet(ctx, c, site.URL("/broken/5")) // it leaves
+	d.asked.Add(1)
+}
+
+// crowded asks for more than politeness gives.
+func (d *day) crowded(c *http.Client) {
+	hang := fmt.Sprintf("/broken/%d", 5)
+	d.many(24, func(int) { d.get(c, d.special["hostile"].URL(hang)) }) // 8 have a place, 12 may wait for one
+	d.many(3, func(i int) { d.get(c, d.special["slower"].URL(fmt.Sprintf("/%d", i))) })
+	d.many(12, func(i int) { d.get(c, d.slow[0].URL(fmt.Sprintf("/crowd/%d", i))) })
+	site := d.special["hostile"]
+	site.SetPath("/busy", testorigin.Status(http.StatusTooManyRequests))
+	d.get(c, site.URL("/busy"))
+	d.get(c, site.URL("/after"))
+}
+
+// inTunnels asks through CONNECT.
+func (d *day) inTunnels() {
+	t := d.t
+	for _, tt := range []struct{ site, agent string }{{"secure", "AcmeBot/1.0"}, {"secure", "Free/1.0"}, {"tunnel", "Free/1.0"}, {"tunnel", "AcmeBot/1.0"}} {
+		w := d.g.dial()
+		authority := d.special[tt.site].Origin().Authority()
+		resp := w.connect(t, authority, tt.agent)
+		d.asked.Add(1)
+		if resp.StatusCode != http.StatusOK {
+			continue
+		}
+		inner, err := w.over(t, &tls.Config{RootCAs: d.server.CAPool(), ServerName: d.host(tt.site), InsecureSkipVerify: true})
+		if err != nil {
+			t.Errorf("TLS in a tunnel to %s: %v", tt.site, err)
+			continue
+		}
+		for _, host := range []string{authority, "other.example"} {
+			_, _ = inner.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: "+tt.agent+"\r\n\r\n")
+			if tt.site == "secure" {
+				d.asked.Add(1)
+			}
+		}
+		_ = w.Close()
+	}
+}
+
+// byAgent sends what is refused for who asks.
+func (d *day) byAgent() {
+	free := d.special["absent"].URL("/x")
+	authorization := func(password string) string {
+		return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("cred:"+password)) + "\r\n"
+	}
+	for _, fields := range []string{
+		"User-Agent: AlphaBot/1\r\n", "User-Agent: AlphaBot/1 BetaBot/1\r\n", "User-Agent: Nobody/1\r\n", "User-Agent: CredBot/1\r\n",
+		"User-Agent: CredBot/1\r\n" + authorization("right"), "User-Agent: CredBot/1\r\n" + authorization("wrong"),
+		"User-Agent: AlphaBot/1\r\n" + authorization("right"), "User-Agent: FarBot/1\r\n",
+	} {
+		for _, url := range []string{free, d.special["report"].URL(privatePage)} {
+			_, _ = d.g.dial().ask("GET", "GET "+url+" HTTP/1.1\r\nHost: x\r\n"+fields+"\r\n")
+			d.asked.Add(1)
+		}
+	}
+	// Of two agents with one account, a tunnel that is not looked into does not tell.
+	resp := d.g.dial().handshake(d.t, "CONNECT "+d.special["tunnel"].Origin().Authority()+" HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic "+
+		base64.StdEncoding.EncodeToString([]byte("team:right"))+"\r\n\r\n")
+	_ = resp.Body.Close()
+	d.asked.Add(1)
+	w := d.g.dial()
+	if resp := w.connect(d.t, d.special["secure"].Origin().Authority(), ""); resp.StatusCode == http.StatusOK {
+		if inner, err := w.over(d.t, &tls.Config{InsecureSkipVerify: true}); err == nil {
+			_, _ = inner.ask("GET", "GET / HTTP/1.1\r\nHost: "+d.special["secure"].Origin().Authority()+"\r\nUser-Agent: Nobody/1\r\n\r\n")
+			d.asked.Add(1)
+		}
+	}
+	d.asked.Add(1)
+}
+
+// robots runs a command for the running gateway.
+func (d *day) robots(args ...string) {
+	d.t.Helper()
+	cmd := exec.CommandContext(d.t.Context(), binary, append([]string{"robots"}, append(args, "--address", "unix/"+d.g.adminSocket())...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		d.t.Fatalf("robots %q: %v: %s", args, err, out)
+	}
+}
+
+// stopped asks for what the kill switch stops.
+func (d *day) stopped(c *http.Client) {
+	d.robots("deny", "host", d.host("killed"), "--reason", "a complaint")
+	d.get(c, d.special["killed"].URL(openPage))
+	d.robots("undeny", "host", d.host("killed"))
+	d.get(c, d.special["killed"].URL(openPage))
+}
+
+// run is the whole day. The gateway is stopped at its end.
+func (d *day) run() {
+	t := d.t
+	d.g = startGateway(t, d.config(""))
+	c := d.g.client("AcmeBot/1.0")
+	var group sync.WaitGroup
+	group.Go(func() { d.crawlOrdinary(auditRequests(t)) })
+	group.Go(func() { d.crawlSlow(16) })
+	group.Go(func() {
+		d.bySite(c)
+		d.odd()
+		d.inTunnels()
+		d.stopped(c)
+		d.broken(c)
+	})
+	group.Wait()
+	d.crowded(c)
+	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := fmt.Sprintf("agent AlphaBot\nagent BetaBot\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
+		"agent TeamA {\ncredential team %[1]s\nuser_agent TeamA\n}\nagent TeamB {\ncredential team %[1]s\nuser_agent TeamB\n}",
+		strings.TrimSpace(string(hash)))
+	if err := d.g.reload(d.config(agents)); err != nil {
+		t.Fatal(err)
+	}
+	d.byAgent()
+}
+
+// dayReasons are those that a day must have.
+var dayReasons = []enforce.Reason{
+	enforce.ReasonAllowedByRule, enforce.ReasonNoRule, enforce.ReasonRobotsTxt, enforce.ReasonAbsent, enforce.ReasonUnreachableExpired,
+	enforce.ReasonUnrestricted, enforce.ReasonIntercepted, enforce.ReasonException, enforce.ReasonRobotsOff,
+	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
+	enforce.ReasonConnectDenied, enforce.ReasonKillSwitch, enforce.ReasonOperatorDeny, enforce.ReasonUnidentified,
+	enforce.ReasonCredentialsMissing, enforce.ReasonCredentialsWrong, enforce.ReasonAgentMismatch, enforce.ReasonUserAgentConflict,
+	enforce.ReasonAmbiguousAgent, enforce.ReasonForbiddenAddress, enforce.ReasonForbiddenPort, enforce.ReasonOwnListener,
+	enforce.ReasonBadTarget, enforce.ReasonMisdirected, enforce.ReasonRateLimited, enforce.ReasonConcurrency, enforce.ReasonQueueFull,
+	enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
+	enforce.ReasonCanceled, enforce.ReasonDNS, enforce.ReasonConnectionRefused, enforce.ReasonTLSCertificate, enforce.ReasonTLSAlert, enforce.ReasonTLS,
+	enforce.ReasonTimeout, enforce.ReasonReset, enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
+	enforce.ReasonProtocol,
+}

@@ -1,0 +1,358 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// auditRun is what `crawlgate robots audit --json` said.
+type auditRun struct {
+	status   int
+	findings []auditFinding
+	errors   []string
+	totals   struct {
+		Checked     int64            `json:"checked"`
+		Foreign     int64            `json:"not_ours"`
+		Replayed    int64            `json:"replayed"`
+		NotProvable map[string]int64 `json:"not_provable"`
+		Gaps        struct{ Pairs, Kept, Short, Undecided int64 }
+		Agents      []struct {
+			Agent      string                   `json:"agent"`
+			Allowed    int64                    `json:"allowed"`
+			Denied     map[enforce.Reason]int64 `json:"denied"`
+			Failed     map[enforce.Reason]int64 `json:"failed"`
+			WouldDeny  map[enforce.Reason]int64 `json:"would_deny"`
+			Exceptions map[string]int64         `json:"exceptions"`
+		} `json:"agents"`
+	}
+	stderr string
+}
+
+type auditFinding struct {
+	File, Kind, Message string
+	Line                int
+}
+
+// audit runs the command.
+func audit(t *testing.T, args ...string) (r auditRun) {
+	t.Helper()
+	// A gap is judged with more tolerance than by default: in CI tests of all packages share two processors.
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "audit", "--json", "--tolerance", "300ms", "--crawl-delay-max", "5s"}, args...)...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		r.status = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	r.stderr = stderr.String()
+	s := bufio.NewScanner(&out)
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		var head struct{ Type string }
+		if err := json.Unmarshal(s.Bytes(), &head); err != nil {
+			t.Fatalf("%v: %s", err, s.Text())
+		}
+		switch head.Type {
+		case "finding":
+			var f auditFinding
+			if err := json.Unmarshal(s.Bytes(), &f); err != nil {
+				t.Fatal(err)
+			}
+			r.findings = append(r.findings, f)
+		case "error":
+			r.errors = append(r.errors, s.Text())
+		case "totals":
+			if err := json.Unmarshal(s.Bytes(), &r.totals); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return r
+}
+
+// clean fails the test if there is anything to find.
+func (r auditRun) clean(t *testing.T, what string) {
+	t.Helper()
+	if r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 || len(r.totals.NotProvable) > 0 {
+		t.Errorf("%s: status %d, %d findings, %d errors, %v: %s", what, r.status, len(r.findings), len(r.errors), r.totals.NotProvable, r.stderr)
+		for _, f := range r.findings[:min(len(r.findings), 10)] {
+			t.Errorf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
+		}
+	}
+}
+
+// TestAuditOfADay sends a day of traffic through the gateway, audits its log, and then tampers with log and store.
+func TestAuditOfADay(t *testing.T) {
+	t.Parallel()
+	d := newDay(t)
+	d.run()
+	began := time.Now()
+	audit(t, "--gateway", "unix/"+d.g.adminSocket(), d.logs).clean(t, "while the gateway runs")
+	d.g.stop()
+	// A log that was packed is only then removed: a gateway that stops meanwhile leaves both.
+	for _, name := range logFiles(t, d.logs) {
+		if _, err := os.Stat(name + ".gz"); err == nil {
+			if err := os.Remove(name + ".gz"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := audit(t, "--store", d.g.store(), d.logs)
+	r.clean(t, "a day")
+	t.Logf("%d lines in %d files, %d replayed, gaps %+v; two audits in %v", r.totals.Checked, len(logFiles(t, d.logs)), r.totals.Replayed,
+		r.totals.Gaps, time.Since(began))
+	if r.totals.Checked != d.asked.Load() {
+		t.Errorf("%d lines for %d requests", r.totals.Checked, d.asked.Load())
+	}
+	d.checkReasons(r)
+	if r.totals.Gaps.Kept < 30 {
+		t.Errorf("gaps: %+v", r.totals.Gaps)
+	}
+	d.tamper()
+}
+
+// checkReasons holds that the day had all reasons, and that the totals tell of them.
+func (d *day) checkReasons(r auditRun) {
+	d.t.Helper()
+	seen := map[enforce.Reason]int64{}
+	spared, exceptions := int64(0), int64(0)
+	for _, l := range d.readDay() {
+		seen[l.reason()]++
+	}
+	told := map[enforce.Reason]int64{}
+	for _, a := range r.totals.Agents {
+		for _, m := range []map[enforce.Reason]int64{a.Denied, a.Failed, a.WouldDeny} {
+			for reason, n := range m {
+				told[reason] += n
+			}
+		}
+		for _, n := range a.WouldDeny {
+			spared += n
+		}
+		for _, n := range a.Exceptions {
+			exceptions += n
+		}
+	}
+	for _, reason := range dayReasons {
+		if seen[reason] == 0 {
+			d.t.Errorf("no line has the reason %s", reason)
+		}
+	}
+	var missing []enforce.Reason
+	for _, reason := range enforce.Reasons() {
+		if seen[reason] == 0 {
+			missing = append(missing, reason)
+		} else if !reason.Allows() && told[reason] != seen[reason] {
+			d.t.Errorf("%s: %d lines, the totals have %d", reason, seen[reason], told[reason])
+		}
+	}
+	if spared == 0 || exceptions != seen[enforce.ReasonException] {
+		d.t.Errorf("%d spared, %d of %d exceptions", spared, exceptions, seen[enforce.ReasonException])
+	}
+	d.t.Logf("reasons that this day did not have: %v", missing)
+}
+
+// dayLine is a line of the day's logs.
+type dayLine struct {
+	file   string
+	number int
+	object map[string]any
+}
+
+func (l dayLine) robots() map[string]any { return l.object["robots"].(map[string]any) }
+
+func (l dayLine) reason() enforce.Reason { return enforce.Reason(l.robots()["reason"].(string)) }
+
+func logFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "access*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no logs: %v", err)
+	}
+	return files
+}
+
+// unpacked is the text of a log.
+func unpacked(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(file, ".gz") {
+		return data
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = io.ReadAll(z); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// readDay reads all lines with a robots object.
+func (d *day) readDay() (lines []dayLine) {
+	d.t.Helper()
+	packed := 0
+	for _, file := range logFiles(d.t, d.logs) {
+		if strings.HasSuffix(file, ".gz") {
+			packed++
+		}
+		number := 0
+		for line := range bytes.Lines(unpacked(d.t, file)) {
+			number++
+			l := dayLine{file: file, number: number}
+			if err := json.Unmarshal(line, &l.object); err != nil {
+				d.t.Fatal(err)
+			}
+			if l.object["robots"] != nil {
+				lines = append(lines, l)
+			}
+		}
+	}
+	if packed == 0 {
+		d.t.Error("no log was rotated and packed")
+	}
+	return lines
+}
+
+// tamper changes one thing at a time, in a copy, and wants exactly that found.
+func (d *day) tamper() {
+	lines := d.readDay()
+	pick := func(what string, fits func(l dayLine) bool) dayLine {
+		d.t.Helper()
+		for _, l := range lines {
+			if fits(l) {
+				return l
+			}
+		}
+		d.t.Fatalf("no line is %s", what)
+		return dayLine{}
+	}
+	refused := pick("refused, in a packed log", func(l dayLine) bool {
+		return l.reason() == enforce.ReasonDisallowed && l.robots()["decision"] == "deny" && strings.HasSuffix(l.file, ".gz")
+	})
+	flipped := maps.Clone(refused.robots())
+	flipped["decision"], flipped["reason"] = "allow", "no_rule"
+	delete(flipped, "rule")
+	delete(flipped, "line")
+	d.wantFound("a flipped verdict", d.changed(refused, func(o map[string]any) { o["robots"] = flipped }), refused, "verdict")
+
+	held := pick("held for a Crawl-delay", func(l dayLine) bool {
+		wait, _ := l.robots()["wait_ms"].(float64)
+		return wait > 400 && l.robots()["crawl_delay_s"] == slowDelay.Seconds() && l.robots()["decision"] == "allow" &&
+			l.object["duration"].(float64) < 0.6 && strings.Contains(l.object["request"].(map[string]any)["uri"].(string), "/page/")
+	})
+	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["ts"] = o["ts"].(float64) - 0.45 }), held, "gap")
+
+	sha := refused.robots()["sha256"].(string)
+	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)
+	want := 0
+	for _, l := range lines {
+		if l.robots()["sha256"] == sha && l.reason() != enforce.ReasonRobotsTxt {
+			want++
+			if !slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+				return f.File == l.file && f.Line == l.number && f.Kind == "text"
+			}) {
+				d.t.Errorf("an altered text: %s:%d was not found", l.file, l.number)
+			}
+		}
+	}
+	if r.status != 1 || len(r.findings) != want || want == 0 {
+		d.t.Errorf("an altered text: status %d, %d findings for %d lines", r.status, len(r.findings), want)
+	}
+}
+
+// wantFound audits a folder of logs for one finding.
+func (d *day) wantFound(what, dir string, at dayLine, kind string) {
+	d.t.Helper()
+	r := audit(d.t, "--store", d.g.store(), dir)
+	if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != kind || r.findings[0].Line != at.number ||
+		filepath.Base(r.findings[0].File) != filepath.Base(at.file) {
+		d.t.Errorf("%s at %s:%d: status %d, %+v", what, at.file, at.number, r.status, r.findings)
+	}
+}
+
+// changed copies the logs into another folder, one line changed.
+func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
+	d.t.Helper()
+	dir = tempDir(d.t)
+	for _, file := range logFiles(d.t, d.logs) {
+		text := unpacked(d.t, file)
+		if file == at.file {
+			lines := bytes.SplitAfter(text, []byte{'\n'})
+			var object map[string]any
+			if err := json.Unmarshal(lines[at.number-1], &object); err != nil {
+				d.t.Fatal(err)
+			}
+			change(object)
+			line, err := json.Marshal(object)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			lines[at.number-1] = append(line, '\n')
+			text = bytes.Join(lines, nil)
+		}
+		// Packed or not is told by the content, not by the name.
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// alteredStore is a copy of the store in which another text is kept under a hash.
+func (d *day) alteredStore(sha string) string {
+	d.t.Helper()
+	data, err := os.ReadFile(d.g.store())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	path := filepath.Join(d.t.TempDir(), "altered.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	key, err := hex.DecodeString(sha)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		texts := tx.Bucket([]byte("texts"))
+		c := texts.Cursor()
+		for other, value := c.First(); other != nil; other, value = c.Next() {
+			if !bytes.Equal(other, key) {
+				return texts.Put(key, bytes.Clone(value))
+			}
+		}
+		return errors.New("there is no other text")
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+	return path
+}
