@@ -46,7 +46,8 @@ type App struct {
 	logger    *zap.Logger
 	guard     *egress.Guard
 	dialer    *egress.Dialer
-	ftp       *egress.Dialer   // for robots.txt of ftp origins
+	ftp       *egress.Dialer // for robots.txt of ftp origins
+	ftpWay    *ftpWay
 	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
 	fetching  *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
@@ -92,7 +93,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.fetcher = fetch.New(fetch.Config{
 		Transport:    robotsTransport{a.fetching, a.stops},
-		DialFTP:      a.ftp.DialContext,
+		DialFTP:      a.ftpWay.DialContext,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
 		MaxSize:      a.cfg.fetch.maxSize,
@@ -141,7 +142,11 @@ func (a *App) buildEgress() error {
 		return err
 	}
 	config.Fresh = true
-	a.fetching, err = egress.NewTransport(config)
+	if a.fetching, err = egress.NewTransport(config); err != nil {
+		return err
+	}
+	config.Dialer = a.ftp
+	a.ftpWay, err = newFTPWay(config)
 	return err
 }
 

@@ -2,10 +2,15 @@ package crawlgate
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -17,11 +22,7 @@ const defaultUserAgent = "Crawlgate (+https://github.com/crawlgate/crawlgate)"
 
 // liveFetcher fetches by the configuration in force: a refresh that begins after a reload follows the new configuration,
 // whoever asked for it.
-type liveFetcher struct {
-	atomic.Pointer[App]
-	// known returns what is known of an origin before a fetch. It is set once, before the first one.
-	known func(origin.Origin) (*robotscache.Entry, bool)
-}
+type liveFetcher struct{ atomic.Pointer[App] }
 
 // Fetch implements robotscache.Fetcher. Nothing is fetched from where the kill switch stands: the fetch counts as given
 // up, which says nothing about the site.
@@ -33,11 +34,6 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent stri
 	if order, stopped := a.stops.switches.Match(o, ""); stopped {
 		p.cancel(&stoppedError{order})
 	}
-	var before fetch.Record
-	if a.emitter.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
-		entry, _ := f.known(o)
-		before = entry.Record()
-	}
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
 	if ctx.Err() == nil {
 		out = a.fetcher.Fetch(ctx, o, or(userAgent, or(a.cfg.userAgent, defaultUserAgent)))
@@ -45,8 +41,24 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent stri
 	if stop := stopOf(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}
 	}
-	a.emitter.fetched(a.cfg.policy, before, o, out)
 	return out
+}
+
+// Recorded implements robotscache.Observer: it tells of what a fetch has changed, as the configuration in force wants it.
+func (o *cacheObserver) Recorded(before fetch.Record, out fetch.Outcome) {
+	a := o.fetcher.Load()
+	a.emitter.fetched(a.cfg.policy, before, before.Origin, out)
+}
+
+// complaintPause is the time between two complaints about the same.
+const complaintPause = time.Minute
+
+// throttle lets a complaint through once in complaintPause. The zero value is ready; it is safe for concurrent use.
+type throttle struct{ next atomic.Int64 }
+
+func (t *throttle) open(now time.Time) bool {
+	n, next := now.UnixNano(), t.next.Load()
+	return n >= next && t.next.CompareAndSwap(next, n+int64(complaintPause))
 }
 
 // robotsTransport keeps redirects of robots.txt from leading to a host that the kill switch stops.
@@ -72,6 +84,50 @@ type stoppedHopError struct{ *stoppedError }
 
 // ForbiddenAddress makes the fetcher take the order for what it is: a refusal of our own.
 func (stoppedHopError) ForbiddenAddress() bool { return true }
+
+// ftpWay connects to FTP servers for their robots.txt: through the upstream proxy, where one is configured for the host.
+type ftpWay struct {
+	transport *egress.Transport
+	upstreams []egress.Upstream
+}
+
+func newFTPWay(config egress.TransportConfig) (*ftpWay, error) {
+	t, err := egress.NewTransport(config)
+	if err != nil {
+		return nil, err
+	}
+	return &ftpWay{t, config.Upstreams}, nil
+}
+
+// DialContext has the form that fetch.Config wants.
+func (w *ftpWay) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dialing %q: %w", addr, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("dialing %q: %w", addr, err)
+	}
+	conn, err := w.transport.DialTunnel(ctx, host, uint16(port))
+	if err != nil || !w.indirect(host) {
+		return conn, err
+	}
+	return indirectConn{conn}, nil
+}
+
+// indirect reports whether an upstream proxy is the way to a host.
+func (w *ftpWay) indirect(host string) bool {
+	return slices.ContainsFunc(w.upstreams, func(u egress.Upstream) bool { return u.Match == nil || u.Match(host) })
+}
+
+// indirectConn is a connection through a proxy. Its peer is the proxy, which is not where the data connection has to go.
+type indirectConn struct{ net.Conn }
+
+// RemoteAddr tells that the peer is not known: the host is dialed by its name again.
+func (indirectConn) RemoteAddr() net.Addr {
+	return &net.UnixAddr{Name: "behind an upstream proxy", Net: "proxy"}
+}
 
 // Interface guards.
 var (

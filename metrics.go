@@ -116,7 +116,9 @@ func (m *metrics) Blocked(explicit bool) {
 // cacheObserver counts what the cache does, and logs what an operator should know.
 type cacheObserver struct {
 	*metrics
-	logger *zap.Logger
+	logger  *zap.Logger
+	fetcher *liveFetcher // has the configuration in force
+	short   throttle     // of the complaint that the machine lacks something
 }
 
 // Looked implements robotscache.Observer.
@@ -133,6 +135,10 @@ func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued ti
 	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
 	o.fetchSeconds.Observe(out.Duration.Seconds())
 	o.fetchQueue.Observe(queued.Seconds())
+	if out.Cause == fetch.CauseLocal && o.short.open(time.Now()) {
+		o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
+			zap.Stringer("origin", site), zap.String("detail", out.Detail))
+	}
 	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {
 		c.Write(
 			zap.Stringer("origin", site), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),

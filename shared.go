@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
@@ -99,15 +98,17 @@ func openRulesets(a *App, key string) (*rulesets, error) {
 	}
 	r := &rulesets{key: key, store: store}
 	r.fetcher.Store(a)
-	r.fetcher.known = func(o origin.Origin) (*robotscache.Entry, bool) { return r.cache.Peek(o) }
 	config := a.cacheConfig()
 	config.Store, config.Fetcher = store, &r.fetcher
-	config.Observer = &cacheObserver{metrics: instruments, logger: a.logger.Named("cache")}
+	config.Observer = &cacheObserver{metrics: instruments, logger: a.logger.Named("cache"), fetcher: &r.fetcher}
 	if r.cache, err = robotscache.New(config); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return r, nil
 }
+
+// silentShare is the part of the descriptors, one in so many, that fetches may hold which only wait for their servers.
+const silentShare = 8
 
 // cacheConfig is what of the cache's configuration may change while it runs.
 func (a *App) cacheConfig() robotscache.Config {
@@ -116,6 +117,7 @@ func (a *App) cacheConfig() robotscache.Config {
 		MaxSize:  a.cfg.maxSize,
 		Budget:   a.cfg.fetch.timeout,
 		Parallel: a.cfg.fetch.parallel,
+		Silent:   descriptorLimit() / silentShare,
 	}
 }
 

@@ -54,7 +54,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		cfg:      cfg,
 		hot:      hot,
 		flights:  make(map[origin.Origin]*flight),
-		schedule: newSchedule(cfg.Parallel, cfg.Queue),
+		schedule: newSchedule(cfg.Parallel, cfg.Silent, cfg.Queue),
 		unsaved:  newUnsaved(cfg.MaxSize / 4),
 	}
 	c.tuned.Store(&tuning{cfg.Policy, cfg.Budget})
@@ -221,6 +221,8 @@ func (c *Cache) Stats() Stats {
 		Waiters: c.waiters,
 		Queued:  c.schedule.queuedLoad(),
 		Running: c.schedule.runningLoad(),
+		Silent:  c.schedule.silentLoad(),
+		Slow:    c.schedule.slowLoad(),
 		Due:     due,
 		Unsaved: c.unsaved.len(),
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after
-// ctx does. It is called by up to Config.Parallel goroutines at once, though for
-// one origin by one only (unless it is purged meanwhile), and must be bounded in
-// the bytes that it reads.
+// ctx does. It is called for many origins at once, though for one origin by one
+// goroutine only (unless it is purged meanwhile), must be bounded in the bytes
+// that it reads, and should heed the fetch.Turn of ctx: one that does not counts
+// as waiting for its server all the time.
 type Fetcher interface {
 	Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome
 }
@@ -39,10 +40,15 @@ type Config struct {
 	// one, its time in the queue included; default 20 s. A retrieval that was in
 	// the queue for a while goes on when its requests have given up.
 	Budget time.Duration
-	// Parallel bounds the retrievals under way at once; default 256. First
-	// requests may take three quarters of it, early refreshes a quarter, retries
-	// of unreachable origins an eighth: see schedule.go.
+	// Parallel bounds the retrievals that connect, or read what a server sends, at
+	// once; default 256. First requests may take three quarters of it, early
+	// refreshes a quarter, retries of unreachable origins an eighth: see
+	// schedule.go. As many again may take longer over an answer.
 	Parallel int
+	// Silent bounds the retrievals that wait besides for servers which have not
+	// said anything yet: see lane.go. They cost a connection each, some 40 KiB.
+	// Default and most 18 times Parallel, which is 4,608 of them and 180 MiB.
+	Silent int
 	// Queue bounds the origins that wait for their retrieval to begin, in each of
 	// the three classes; default 16,384, which holds a burst of 10,000 new origins
 	// and costs about 4 MiB when full.
@@ -102,6 +108,8 @@ func (c Config) filled() Config {
 	setDefault(&c.MaxSize, defaultMaxSize)
 	setDefault(&c.Budget, defaultBudget)
 	setDefault(&c.Parallel, defaultParallel)
+	setDefault(&c.Silent, silentPerPlace*c.Parallel)
+	c.Silent = min(c.Silent, silentPerPlace*c.Parallel)
 	setDefault(&c.Queue, defaultQueue)
 	setDefault(&c.WaitersPerOrigin, defaultWaitersPerOrigin)
 	setDefault(&c.Waiters, defaultWaiters)

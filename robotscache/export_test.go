@@ -82,5 +82,8 @@ func (e *Entry) Cost() int64 { return e.cost() }
 // LeaseTTL is for how long a cache with the default budget takes a lease.
 const LeaseTTL = defaultBudget + leaseMargin
 
+// Patience is for how long a retrieval that waits keeps its place.
+const Patience = patience
+
 // PutHot puts an entry into the hot tier.
 func (c *Cache) PutHot(e *Entry) { c.hot.put(e) }

@@ -22,9 +22,15 @@ type flight struct {
 	// Guarded by Cache.mu.
 	waiters int
 	class   class
-	queued  *list.Element // its place in the schedule, nil if it has none
+	queued  *list.Element // its place in a queue of the schedule, nil if it has none
+	spot    spot          // where it is once it has begun; see lane.go
+	stage   stage
+	since   time.Time     // of its place and stage
+	ripe    *list.Element // its place among those that wait for room in a lane
+	back    *list.Element // its place among those that come back from one
+	placed  chan struct{} // closed when it has come back
 	forced  bool          // an answer older than the flight does not do
-	void    bool          // purged: what it brings is for its waiters alone
+	void    bool          // purged, or for want of means: what it brings is for its waiters alone
 	landed  bool
 	known   *Entry // the newest that was known when somebody looked
 	looked  bool   // somebody did
@@ -188,13 +194,25 @@ func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
 	return f.void
 }
 
+// landUnkept ends a flight whose result is for its waiters alone.
+func (c *Cache) landUnkept(f *flight, e *Entry, err error) {
+	c.mu.Lock()
+	f.void = true
+	c.mu.Unlock()
+	s := SourceNone
+	if err == nil {
+		s = SourceFetch
+	}
+	c.land(f, e, s, err)
+}
+
 // landIfPanicking is deferred by who works on f. Only a defect in the reading of
 // hostile bytes can cause a panic; it ends the flight without an answer, and not
 // the gateway of all crawlers.
 func (c *Cache) landIfPanicking(f *flight) {
 	if v := recover(); v != nil {
-		c.land(f, nil, SourceNone, ErrPending)
 		c.cfg.Observer.Panicked(f.origin, v, debug.Stack())
+		c.land(f, nil, SourceNone, ErrPending)
 	}
 }
 
@@ -224,15 +242,14 @@ func (c *Cache) lose(lost []*flight) {
 }
 
 // worker flies f, and then whatever is next, until there is nothing to do. There
-// are at most Config.Parallel workers, and none without work.
+// is one for each place and each retrieval in a lane, and none without work.
 func (c *Cache) worker(f *flight) {
 	defer c.work.Done()
 	for f != nil {
-		flown := f.class
 		c.fly(f)
 		var lost []*flight
 		c.mu.Lock()
-		c.schedule.done(flown)
+		c.schedule.done(f)
 		f, lost = c.schedule.next()
 		c.mu.Unlock()
 		c.lose(lost)

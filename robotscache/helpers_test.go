@@ -172,6 +172,7 @@ type events struct {
 	failed    int
 	panics    int
 	longest   time.Duration // queued
+	recorded  []string      // the origins, with the states before and after
 }
 
 func (e *events) Looked(s robotscache.Source, _ error) {
@@ -187,6 +188,12 @@ func (e *events) Fetched(_ origin.Origin, _ fetch.Outcome, queued time.Duration,
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.longest = max(e.longest, queued)
+}
+
+func (e *events) Recorded(before fetch.Record, out fetch.Outcome) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recorded = append(e.recorded, fmt.Sprintf("%s: %s, %s", before.Origin, before.State, out.Kind))
 }
 
 func (e *events) Dropped(d robotscache.Drop) {

@@ -4,6 +4,7 @@ package robotscache_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -420,7 +421,8 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 		redirected.Hops = []string{example(2).RobotsURL()}
 		redirected.Final = example(2)
 		s.always(redirected)
-		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		ev := &events{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Observer: ev}, hot)
 		defer c.Close()
 		lookup(t, c, example(1))
 		synctest.Wait()
@@ -447,6 +449,23 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 		synctest.Wait()
 		if _, ok := c.Peek(example(6)); ok {
 			t.Error("a failure was shared")
+		}
+
+		// Whoever watches is told of both.
+		s.always(rulesOutcome("User-agent: *\nDisallow: /other\n"))
+		for _, i := range []int{1, 2} {
+			if _, err := c.Refresh(t.Context(), example(i)); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		want := []string{
+			"https://n1.example: unknown, rules", "https://n2.example: unknown, rules", "https://n3.example: unknown, absent",
+			"https://n4.example: unknown, rules", "https://n5.example: unknown, unreachable",
+			"https://n1.example: rules, rules", "https://n2.example: rules, rules",
+		}
+		if !slices.Equal(ev.recorded, want) {
+			t.Errorf("recorded %q", ev.recorded)
 		}
 	})
 }

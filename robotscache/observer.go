@@ -17,6 +17,11 @@ type Observer interface {
 	// Fetched is called after each retrieval. queued is how long it had waited for
 	// its turn; background says that no request waited for it when it began.
 	Fetched(o origin.Origin, out fetch.Outcome, queued time.Duration, background bool)
+	// Recorded is called when an outcome has become part of the record of an origin,
+	// be it by a retrieval of its own or by redirects that led another to its
+	// robots.txt. before is what was known of it, zero but for the origin if that was
+	// nothing.
+	Recorded(before fetch.Record, out fetch.Outcome)
 	// Dropped is called for each thing given up because a bound was reached.
 	Dropped(d Drop)
 	// StoreFailed is called for each call of the store that failed; op is the name
@@ -71,6 +76,9 @@ func (NopObserver) Looked(Source, error) {}
 // Fetched does nothing.
 func (NopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
 
+// Recorded does nothing.
+func (NopObserver) Recorded(fetch.Record, fetch.Outcome) {}
+
 // Dropped does nothing.
 func (NopObserver) Dropped(Drop) {}
 
@@ -88,8 +96,11 @@ type Stats struct {
 	// Waiters is the number of requests that wait.
 	Waiters int
 	// Queued is the number of origins that wait for their retrieval to begin, and
-	// Running that of the retrievals under way.
+	// Running that of the places taken by retrievals under way.
 	Queued, Running Load
+	// Silent and Slow are the retrievals under way that have left their places,
+	// as the server has said nothing for long, or does not come to an end.
+	Silent, Slow Load
 	// Due is the number of origins on the list for their next refresh.
 	Due int
 	// Unsaved is the number of records that the store could not take yet.

@@ -17,59 +17,87 @@ func (c *Cache) fly(f *flight) {
 	background := f.waiters == 0
 	c.mu.Unlock()
 	queued := time.Since(f.born)
+	t := c.begin(f)
+	defer t.end()
 
-	known, release := c.takeTurn(f)
-	defer release()
+	budget := c.budget() // one for both, whatever is configured meanwhile
+	known, release := c.takeLease(f, budget)
+	keep := false
+	defer func() {
+		if !keep {
+			release()
+		}
+	}()
 	if c.settled(f, known) {
 		c.land(f, known, SourceStore, nil)
 		return
 	}
-	out := c.fetch(f)
+	out := c.fetch(f, t, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
-	c.finish(f, known, out)
+	// Where the record could not be saved, the lease is left to run out: the other
+	// gateways wait for the record that saveUnsaved will bring, and do not fetch.
+	keep = !c.finish(f, known, out)
 	c.share(out)
 }
 
 // finish turns an outcome into the entry that follows known, saves it and lands
-// the flight.
-func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) {
-	e, err := c.follow(f.origin, known, out)
-	if err != nil {
-		c.land(f, nil, SourceNone, err)
-		return
+// the flight. An entry for want of means is for the flight's waiters alone. It
+// reports false if there is something to save and the store could not take it.
+func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
+	e, kept, err := c.follow(f.origin, known, out)
+	if err != nil || !kept {
+		c.landUnkept(f, e, err)
+		return true
 	}
-	c.save(e)
+	done = c.save(e)
 	if void := c.land(f, e, SourceFetch, nil); void {
 		// The purge may have come before the save. That it may also take away what
 		// a later flight has saved by now costs one retrieval.
 		_ = c.forget(context.WithoutCancel(c.base), f.origin)
+		return true
 	}
+	before := known.Record()
+	before.Origin = f.origin
+	c.cfg.Observer.Recorded(before, out)
+	return done
 }
 
 // fetch makes the retrieval, within its budget. It is bound to the life of the
 // cache and to no request.
-func (c *Cache) fetch(f *flight) fetch.Outcome {
-	ctx, cancel := context.WithTimeout(c.base, c.budget())
+func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
+	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
-	return c.cfg.Fetcher.Fetch(ctx, f.origin, f.agent)
+	if !t.resume(ctx) { // the lease may have been long in coming
+		return t.starved()
+	}
+	t.Asked()
+	out := c.cfg.Fetcher.Fetch(fetch.WithTurn(ctx, t), f.origin, f.agent)
+	if out.Cause == fetch.CauseTimeout && t.waited.Load() {
+		return t.starved()
+	}
+	return out
 }
 
-// follow makes the entry that follows known, nil for none, by an outcome. What
-// failed because the cache was closed says nothing about the origin.
-func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (*Entry, error) {
-	if out.Kind == fetch.KindUnreachable {
-		if c.base.Err() != nil {
-			return nil, ErrClosed
-		}
-		if out.Cause == fetch.CauseCanceled {
-			return nil, ErrPending
-		}
-	}
+// follow makes the entry that follows known, nil for none, by an outcome; kept says
+// that it is one to be kept. What failed because the cache was closed says nothing
+// about the origin, and nor does what failed for want of our own means.
+func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
 	before := fetch.Record{Origin: o}
 	if known != nil {
 		before = known.record
 	}
-	return newEntry(c.policy().Next(before, out, time.Now()), *c.policy(), known), nil
+	p, now := *c.policy(), time.Now()
+	unreachable := out.Kind == fetch.KindUnreachable
+	switch {
+	case unreachable && c.base.Err() != nil:
+		return nil, false, ErrClosed
+	case unreachable && out.Cause == fetch.CauseCanceled:
+		return nil, false, ErrPending
+	case unreachable && out.Cause == fetch.CauseLocal:
+		return newEntry(p.Meanwhile(before, out, now), p, known), false, nil
+	default:
+		return newEntry(p.Next(before, out, now), p, known), true, nil
+	}
 }
 
 // settled reports whether a flight needs no retrieval any more: another gateway,
@@ -91,23 +119,23 @@ func (c *Cache) settled(f *flight, known *Entry) bool {
 const (
 	// firstPoll and lastPoll are the pauses between two looks for the record that
 	// another gateway is about to save.
-	firstPoll = 20 * time.Millisecond
-	lastPoll  = 250 * time.Millisecond
+	firstPoll = 50 * time.Millisecond
+	lastPoll  = time.Second
 )
 
-// takeTurn returns the newest entry that is known, nil if there is none, once
+// takeLease returns the newest entry that is known, nil if there is none, once
 // the caller may fetch, or once that entry needs no fetch. Where the store is
 // shared this means to hold the lease, or to see the record of who holds it, or
 // to have waited until any lease must have ended. release must be called.
 //
 // Without the store every gateway fetches for itself: that is impolite by the
 // number of gateways, but it lets no request through that rules forbid.
-func (c *Cache) takeTurn(f *flight) (known *Entry, release func()) {
+func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, release func()) {
 	release = func() {}
 	if c.leaser == nil {
 		return c.look(f), release
 	}
-	ttl := c.budget() + leaseMargin
+	ttl := budget + leaseMargin
 	ctx, cancel := context.WithTimeout(c.base, ttl)
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
@@ -124,7 +152,7 @@ func (c *Cache) takeTurn(f *flight) (known *Entry, release func()) {
 }
 
 func (c *Cache) lease(ctx context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
 	defer cancel()
 	give, acquired, err := c.leaser.Lease(ctx, o, ttl)
 	c.noteStore("lease", err)

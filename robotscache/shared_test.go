@@ -152,7 +152,8 @@ func TestShared_LeaseFails(t *testing.T) {
 }
 
 // 10,000 new origins at once, of which 30 % hang, while 100 others are in use:
-// those in use never wait, and are refreshed in time.
+// those in use never wait, and are refreshed in time; and those of the new ones that
+// answer have their rules before any request gives up.
 func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,6 +171,7 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 
 		began := time.Now()
 		var answered, pending atomic.Int32
+		var last atomic.Int64
 		var wg sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
 		for i := range 10000 {
@@ -182,9 +184,12 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 					switch e, _, err := c.Lookup(ctx, o, ""); {
 					case err == nil && e.Record().State == fetch.StateRules:
 						answered.Add(1)
+						last.Store(int64(time.Since(began)))
 						return
 					case errors.Is(err, robotscache.ErrPending):
-						pending.Add(1)
+						if o.Port == 443 { // one that hangs has its retries behind those of others
+							pending.Add(1)
+						}
 					case err != nil && ctx.Err() == nil:
 						t.Error(err)
 					}
@@ -209,25 +214,23 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 		for i := range hot {
 			wantFetches(t, s, example(i), 2) // refreshed in the storm
 		}
-		// 3,000 hanging fetches of 20 s take more than five minutes of all slots
-		// that first requests have.
-		for answered.Load() < 7000 && time.Since(began) < 20*time.Minute {
-			time.Sleep(time.Second)
-		}
-		if n := answered.Load(); n != 7000 {
-			t.Errorf("%d of 7000 new origins were answered", n)
-		}
-		took, stats := time.Since(began), c.Stats()
+		stats := c.Stats()
 		stop()
 		wg.Wait()
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		if s.most > 256 || s.twice {
+		if n := answered.Load(); n != 7000 || time.Duration(last.Load()) > 20*time.Second {
+			t.Errorf("%d of 7000 new origins were answered, the last one after %v", n, time.Duration(last.Load()))
+		}
+		if n := pending.Load(); n != 0 {
+			t.Errorf("%d requests to origins that answer were told to come back", n)
+		}
+		if s.most > 256+4608 || s.twice {
 			t.Errorf("%d fetches at once, twice for one: %v", s.most, s.twice)
 		}
-		t.Logf("the new origins had their answers after %v; %d requests were told to come back; longest time in the queue %v; drops %v; %+v",
-			took, pending.Load(), ev.longest, ev.dropped, stats)
+		t.Logf("the new origins had their answers after %v; %d fetches at once; longest time in the queue %v; drops %v; %+v",
+			time.Duration(last.Load()), s.most, ev.longest, ev.dropped, stats)
 	})
 }
 

@@ -17,8 +17,8 @@ func (c *Cache) policy() *fetch.Policy { return &c.tuned.Load().policy }
 
 func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
 
-// Configure changes Policy, Budget, MaxSize and Parallel, with the defaults of
-// [Config]; its other fields are left out of account. Records are facts, so
+// Configure changes Policy, Budget, MaxSize, Parallel and Silent, with the defaults
+// of [Config]; its other fields are left out of account. Records are facts, so
 // nothing is fetched again for it: they are judged by the new policy from the
 // next request on.
 func (c *Cache) Configure(cfg Config) {
@@ -27,7 +27,7 @@ func (c *Cache) Configure(cfg Config) {
 	c.hot.resize(cfg.MaxSize)
 	c.mu.Lock()
 	c.unsaved.limit = cfg.MaxSize / 4
-	c.schedule.resize(cfg.Parallel)
+	c.schedule.resize(cfg.Parallel, cfg.Silent)
 	c.dispatchAndUnlock()
 }
 

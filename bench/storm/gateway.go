@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -81,7 +83,11 @@ func startGateway(ctx context.Context, s settings) (*gateway, error) {
 		return nil, err
 	}
 	defer func() { _ = out.Close() }() // the gateway has its own copy
-	g.cmd = exec.CommandContext(ctx, s.gateway, "run", "--config", file, "--adapter", "caddyfile")
+	command := []string{s.gateway, "run", "--config", file, "--adapter", "caddyfile"}
+	if s.pin {
+		command = append([]string{"taskset", "-c", strconv.Itoa(gatewayCPU)}, command...)
+	}
+	g.cmd = exec.CommandContext(ctx, command[0], command[1:]...)
 	g.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	g.cmd.Stderr = out
 	if err := g.cmd.Start(); err != nil {
@@ -92,6 +98,30 @@ func startGateway(ctx context.Context, s settings) (*gateway, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// gatewayCPU is the one that the gateway has to itself with -pin.
+const gatewayCPU = 0
+
+// stayOff starts this program again, in its own place, without the given CPU; there is nothing to do the second time.
+func stayOff(cpu int) error {
+	const pinned = "STORM_PINNED"
+	if os.Getenv(pinned) != "" {
+		return nil
+	}
+	if runtime.NumCPU() < 2 {
+		return errors.New("there is no other")
+	}
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	others := fmt.Sprintf("%d-%d", cpu+1, cpu+runtime.NumCPU()-1)
+	return syscall.Exec(taskset, append([]string{"taskset", "-c", others, self}, os.Args[1:]...), append(os.Environ(), pinned+"=1"))
 }
 
 // ready waits until the gateway accepts connections.

@@ -73,19 +73,25 @@ type tally struct {
 
 // String gives the statuses (0: no answer) and the quantiles of the time.
 func (t tally) String() string {
-	took := slices.Sorted(slices.Values(t.took))
-	if len(took) == 0 {
+	if len(t.took) == 0 {
 		return "no requests"
 	}
-	at := func(permille int) time.Duration {
-		return took[min(len(took)*permille/1000, len(took)-1)].Round(10 * time.Microsecond)
-	}
+	at := func(permille int) time.Duration { return t.quantile(permille).Round(10 * time.Microsecond) }
 	return fmt.Sprintf("%d requests, by status %v; p50 %v, p90 %v, p99 %v, p99.9 %v, max %v",
-		len(took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
+		len(t.took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
 }
 
-func report(phase string, first, rest tally) {
-	fmt.Printf("%s, first %v: %v\n%s, then: %v\n", phase, burst, first, phase, rest)
+// quantile is the time within which so many of a thousand requests had their answers.
+func (t tally) quantile(permille int) time.Duration {
+	took := slices.Sorted(slices.Values(t.took))
+	if len(took) == 0 {
+		return 0
+	}
+	return took[min(len(took)*permille/1000, len(took)-1)]
+}
+
+func report(phase string, first, rest tally, course string) {
+	fmt.Printf("%s, first %v: %v\n%s, then: %v\n%s, p99 of each second in ms:%s\n", phase, burst, first, phase, rest, phase, course)
 }
 
 // collect adds up what clients report.
@@ -108,9 +114,9 @@ func (c *collect) add(status int, took time.Duration) {
 // to send and read a crowd's requests.
 const burst = 3 * time.Second
 
-// measure asks for URLs at a fixed rate, and tells the burst from the rest. Each time is counted from the moment at which the request was to be made, so a
-// gateway that stalls does not slow its own measurement down.
-func measure(ctx context.Context, addr string, rate int, length time.Duration, target func(int) string) (first, rest tally) {
+// measure asks for URLs at a fixed rate, and tells the burst from the rest. Each time is counted from the moment at which
+// the request was to be made, so a gateway that stalls does not slow its own measurement down.
+func measure(ctx context.Context, addr string, rate int, length time.Duration, target func(int) string) (first, rest tally, course string) {
 	const clients = 128
 	type job struct {
 		i  int
@@ -118,6 +124,7 @@ func measure(ctx context.Context, addr string, rate int, length time.Duration, t
 	}
 	jobs := make(chan job, rate*int(length/time.Second+1))
 	var early, late collect
+	seconds := make([]collect, length/time.Second+1)
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range clients {
@@ -126,11 +133,13 @@ func measure(ctx context.Context, addr string, rate int, length time.Duration, t
 			defer cl.close()
 			for j := range jobs {
 				status, _ := cl.get(ctx, target(j.i)) // no answer is status 0
-				if j.at.Sub(began) < burst {
-					early.add(status, time.Since(j.at))
+				took, since := time.Since(j.at), j.at.Sub(began)
+				if since < burst {
+					early.add(status, took)
 				} else {
-					late.add(status, time.Since(j.at))
+					late.add(status, took)
 				}
+				seconds[min(int(since/time.Second), len(seconds)-1)].add(status, took)
 			}
 		})
 	}
@@ -142,7 +151,10 @@ func measure(ctx context.Context, addr string, rate int, length time.Duration, t
 	}
 	close(jobs)
 	wg.Wait()
-	return early.tally, late.tally
+	for i := range seconds {
+		course += fmt.Sprintf(" %d", seconds[i].quantile(990).Milliseconds())
+	}
+	return early.tally, late.tally, course
 }
 
 // crowd is a number of clients, each with its connection to the gateway, that will ask all at once.
@@ -160,8 +172,8 @@ func gather(ctx context.Context, addr string, n int) (crowd, error) {
 	return c, nil
 }
 
-// ask lets each client ask once.
-func (c crowd) ask(ctx context.Context, target func(int) string) tally {
+// ask lets each client ask once, all within a time.
+func (c crowd) ask(ctx context.Context, over time.Duration, target func(int) string) tally {
 	var all collect
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -169,6 +181,7 @@ func (c crowd) ask(ctx context.Context, target func(int) string) tally {
 		wg.Go(func() {
 			defer cl.close()
 			<-start
+			time.Sleep(over * time.Duration(i) / time.Duration(len(c)))
 			began := time.Now()
 			status, _ := cl.get(ctx, target(i)) // no answer is status 0
 			all.add(status, time.Since(began))

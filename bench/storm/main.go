@@ -3,13 +3,16 @@
 // prints the latency of the known origins in three phases:
 //
 //   - quiet: nothing else happens.
-//   - crowd: as many clients as in the storm, all at once, ask for known origins: what the connections alone cost on a
-//     machine that runs the clients too.
+//   - crowd: the control. As many clients as in the storm ask for known origins, and as many of them are refused as have
+//     origins that hang: what their connections and requests alone cost.
 //   - storm: they ask for new origins.
+//
+// With -pin the gateway has the machine's first CPU to itself, and clients and origins share the others: what is measured
+// then is the gateway's doing alone. With -over the clients come one after the other in that time.
 //
 // Usage:
 //
-//	go build -o /tmp/crawlgate ./cmd/crawlgate && go run ./bench/storm -gateway /tmp/crawlgate
+//	go build -o /tmp/crawlgate ./cmd/crawlgate && go run ./bench/storm -gateway /tmp/crawlgate -pin
 package main
 
 import (
@@ -19,6 +22,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 )
 
@@ -32,6 +36,8 @@ type settings struct {
 	phase    time.Duration
 	timeout  time.Duration
 	parallel int
+	pin      bool
+	over     time.Duration
 }
 
 func main() {
@@ -44,7 +50,14 @@ func main() {
 	flag.DurationVar(&s.phase, "phase", 10*time.Second, "length of the first two phases")
 	flag.DurationVar(&s.timeout, "timeout", 20*time.Second, "the gateway's fetch timeout; the storm lasts as long and 5 s more")
 	flag.IntVar(&s.parallel, "parallel", 256, "the gateway's parallel fetches")
+	flag.BoolVar(&s.pin, "pin", false, "give the gateway a CPU of its own (needs two, and taskset)")
+	flag.DurationVar(&s.over, "over", 0, "time in which the clients come; 0: all at once")
 	flag.Parse()
+	if s.pin {
+		if err := stayOff(gatewayCPU); err != nil {
+			log.Fatalf("leaving CPU %d to the gateway: %v", gatewayCPU, err)
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, s); err != nil {
@@ -73,25 +86,32 @@ func run(ctx context.Context, s settings) error {
 			return fmt.Errorf("first request to %s: status %d: %w", o.known(i), status, err)
 		}
 	}
-	fmt.Printf("%d known origins at %d requests/s; %d new ones, of which %d %% hang; %d fetches at once, %v each\n",
-		s.known, s.rate, s.origins, s.hang, s.parallel, s.timeout)
+	fmt.Printf("%d known origins at %d requests/s; %d new ones within %v, of which %d %% hang; parallel %d, timeout %v; "+
+		"gateway on a CPU of its own: %v; load before: %s\n",
+		s.known, s.rate, s.origins, s.over, s.hang, s.parallel, s.timeout, s.pin, load())
 	known := pick(s.known, o.known)
+	mixed := func(i int) string { // refused where the storm's would hang
+		if o.hangs(i) {
+			return o.private(i % s.known)
+		}
+		return known(i)
+	}
 	phase := func(name string, length time.Duration) {
-		first, rest := measure(ctx, g.addr, s.rate, length, known)
-		report(name, first, rest)
+		first, rest, course := measure(ctx, g.addr, s.rate, length, known)
+		report(name, first, rest, course)
 	}
 	phase("quiet", s.phase)
 	for _, next := range []struct {
 		name   string
 		length time.Duration
 		target func(int) string
-	}{{"crowd", s.phase, known}, {"storm", s.timeout + 5*time.Second, o.fresh}} {
+	}{{"crowd", s.over + s.phase, mixed}, {"storm", s.over + s.timeout + 5*time.Second, o.fresh}} {
 		clients, err := gather(ctx, g.addr, s.origins)
 		if err != nil {
 			return fmt.Errorf("connecting the clients of the %s: %w", next.name, err)
 		}
 		done := make(chan tally, 1)
-		go func() { done <- clients.ask(ctx, next.target) }()
+		go func() { done <- clients.ask(ctx, s.over, next.target) }()
 		phase(next.name, next.length)
 		fmt.Printf("%s, the clients themselves: %v\n", next.name, <-done)
 	}
@@ -103,4 +123,14 @@ func run(ctx context.Context, s settings) error {
 // pick takes the i-th of n in turn.
 func pick(n int, url func(int) string) func(int) string {
 	return func(i int) string { return url(i % n) }
+}
+
+// load is the machine's load average over a minute.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }

@@ -53,9 +53,15 @@ func (o *origins) close() { _ = o.server.Close() }
 func (o *origins) known(i int) string { return o.url(1, i) }
 func (o *origins) fresh(i int) string { return o.url(2, i) }
 
+// private is a page of the i-th known origin that its robots.txt disallows.
+func (o *origins) private(i int) string { return strings.Replace(o.known(i), "/page", "/private", 1) }
+
 func (o *origins) url(network, i int) string {
 	return fmt.Sprintf("http://127.%d.%d.%d:%d/page", network, i/250, i%250+1, o.port)
 }
+
+// hangs reports whether the i-th new origin never answers.
+func (o *origins) hangs(i int) bool { return i*37%100 < o.hang }
 
 // ServeHTTP answers for the origin that was asked.
 func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +79,7 @@ func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var a, b int
 	_, _ = fmt.Sscanf(host, "127.2.%d.%d", &a, &b)
-	if i := a*250 + b - 1; i*37%100 < o.hang {
+	if o.hangs(a*250 + b - 1) {
 		<-r.Context().Done()
 		return
 	}

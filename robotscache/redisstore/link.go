@@ -26,10 +26,10 @@ type link struct {
 	closed  bool
 	client  rueidis.Client // nil until the first connection
 	dialing *dial          // of the first connection, while it is being made
-	failed  error     // why the server is taken for gone, nil while it is not
-	nextTry time.Time // when a call may try again while failed
-	heard   time.Time // of the last answer
-	silent  time.Time // since when calls get no answer; zero while they do
+	failed  error          // why the server is taken for gone, nil while it is not
+	nextTry time.Time      // when a call may try again while failed
+	heard   time.Time      // of the last answer
+	silent  time.Time      // since when calls get no answer; zero while they do
 }
 
 const (

@@ -1,0 +1,17 @@
+//go:build linux || darwin
+
+package crawlgate
+
+import (
+	"math"
+	"syscall"
+)
+
+// descriptorLimit returns how many files and connections the process may have open, 0 if that is not known.
+func descriptorLimit() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur, math.MaxInt32))
+}

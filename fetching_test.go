@@ -1,0 +1,153 @@
+package crawlgate
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	var th throttle
+	start := time.Now()
+	for _, tt := range []struct {
+		after time.Duration
+		want  bool
+	}{
+		{0, true}, {0, false}, {complaintPause - 1, false}, {complaintPause, true}, {complaintPause + 1, false}, {5 * complaintPause, true},
+	} {
+		if got := th.open(start.Add(tt.after)); got != tt.want {
+			t.Errorf("after %v: %v, want %v", tt.after, got, tt.want)
+		}
+	}
+}
+
+// TestSilentFetches: fetches that only wait must leave descriptors for the requests of crawlers.
+func TestSilentFetches(t *testing.T) {
+	t.Parallel()
+	if limit, got := descriptorLimit(), new(App).cacheConfig().Silent; limit > 0 && (got <= 0 || got > limit/silentShare) {
+		t.Errorf("%d fetches may wait, with %d descriptors", got, limit)
+	}
+}
+
+// connectProxy is an HTTP proxy that opens tunnels and notes where to.
+type connectProxy struct {
+	mu      sync.Mutex
+	targets []string
+}
+
+func (p *connectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.targets = append(p.targets, r.Host)
+	p.mu.Unlock()
+	out, err := net.Dial("tcp", r.Host)
+	if r.Method != http.MethodConnect || err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer out.Close()
+	in, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	_, _ = io.WriteString(in, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() {
+		_, _ = io.Copy(out, in)
+		_ = out.Close()
+	}()
+	_, _ = io.Copy(in, out)
+}
+
+// ftpSite is an FTP server with one file.
+func ftpSite(t *testing.T, file string) string {
+	t.Helper()
+	control, data := listenLocal(t), listenLocal(t)
+	go func() {
+		conn, err := control.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, port, _ := net.SplitHostPort(data.Addr().String())
+		fmt.Fprint(conn, "220 ready\r\n")
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			switch word, _, _ := strings.Cut(lines.Text(), " "); word {
+			case "USER", "PASS":
+				fmt.Fprint(conn, "230 welcome\r\n")
+			case "EPSV":
+				fmt.Fprintf(conn, "229 here (|||%s|)\r\n", port)
+			case "RETR":
+				fmt.Fprint(conn, "150 coming\r\n")
+				if c, err := data.Accept(); err == nil {
+					_, _ = io.WriteString(c, file)
+					_ = c.Close()
+				}
+				fmt.Fprint(conn, "226 done\r\n")
+			default:
+				fmt.Fprint(conn, "200 ok\r\n")
+			}
+		}
+	}()
+	return control.Addr().String()
+}
+
+func listenLocal(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestFTPKeepsToTheUpstream: where the operator has ordered a way out, robots.txt of an FTP site is fetched on it too, over
+// both of its connections; and where that way is closed there is no other.
+func TestFTPKeepsToTheUpstream(t *testing.T) {
+	t.Parallel()
+	const text = "User-agent: *\nDisallow: /\n"
+	site := ftpSite(t, text)
+	o, err := origin.Parse("ftp://" + site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := new(connectProxy)
+	server := httptest.NewServer(proxy)
+	defer server.Close()
+	retrieve := func(upstream string) fetch.Outcome {
+		a := &App{Egress: &EgressConfig{AllowPrivate: []string{"127.0.0.0/8"}, Upstreams: []UpstreamConfig{{URL: upstream}}}}
+		if a.cfg, err = a.settings(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.buildEgress(); err != nil {
+			t.Fatal(err)
+		}
+		return fetch.New(fetch.Config{Transport: a.fetching, DialFTP: a.ftpWay.DialContext}).Fetch(t.Context(), o, "")
+	}
+
+	closed := listenLocal(t)
+	gone := "http://" + closed.Addr().String()
+	_ = closed.Close()
+	if out := retrieve(gone); out.Kind != fetch.KindUnreachable {
+		t.Errorf("without the proxy: %+v", out)
+	}
+	if out := retrieve(server.URL); out.Kind != fetch.KindRules || string(out.Body) != text {
+		t.Errorf("through the proxy: %+v", out)
+	}
+	proxy.mu.Lock()
+	defer proxy.mu.Unlock()
+	if len(proxy.targets) != 2 || proxy.targets[0] != site {
+		t.Errorf("the proxy was asked for %q, want the control connection to %s and one for data", proxy.targets, site)
+	}
+}

@@ -1,0 +1,182 @@
+//nolint:thelper // the functions that run over the hot tiers are tests, not helpers
+package robotscache_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// asking is a fetcher that heeds its fetch.Turn as *fetch.Fetcher does.
+type asking struct {
+	silent func(o origin.Origin) time.Duration // until the first octet
+	slow   func(o origin.Origin) time.Duration // from there on
+
+	mu      sync.Mutex
+	reading int
+	most    int // reading at once
+}
+
+func (a *asking) Fetch(ctx context.Context, o origin.Origin, _ string) fetch.Outcome {
+	turn := fetch.TurnOf(ctx)
+	turn.Asked()
+	if !sleepUntil(ctx, a.silent(o)) {
+		return fetch.Outcome{Cause: fetch.CauseTimeout}
+	}
+	turn.Answered(ctx)
+	if ctx.Err() != nil {
+		return fetch.Outcome{Cause: fetch.CauseTimeout}
+	}
+	a.read(1)
+	defer a.read(-1)
+	if !sleepUntil(ctx, a.slow(o)) {
+		return fetch.Outcome{Cause: fetch.CauseTimeout}
+	}
+	return rulesOutcome(someRules)
+}
+
+func (a *asking) read(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reading += n
+	a.most = max(a.most, a.reading)
+}
+
+func sleepUntil(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func always(d time.Duration) func(origin.Origin) time.Duration {
+	return func(origin.Origin) time.Duration { return d }
+}
+
+// Files are read by no more retrievals at once than there are places, and as many
+// again that take their time over it, though hundreds wait for their servers.
+func TestExt_AnswersAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{silent: always(3 * time.Second), slow: always(2 * time.Second)}
+		c := newCache(t, robotscache.Config{Fetcher: a, Parallel: 8}, nil)
+		defer c.Close()
+		var wg sync.WaitGroup
+		for i := range 60 {
+			wg.Go(func() { wantAccess(t, first(lookup(t, c, example(i))), fetch.AccessRules) })
+		}
+		wg.Wait()
+		if a.most > 12 || a.most < 7 {
+			t.Errorf("%d were read at once, want 6 by place and 6 slowly", a.most)
+		}
+		if s := c.Stats(); s.Running != (robotscache.Load{}) || s.Silent != (robotscache.Load{}) || s.Slow != (robotscache.Load{}) {
+			t.Errorf("left over: %+v", s)
+		}
+	})
+}
+
+func first(e *robotscache.Entry, _ robotscache.Source) *robotscache.Entry { return e }
+
+// A server that was heard in time, and not read in time for want of a place, is not
+// unreachable: nothing is recorded of it, and it is asked again soon.
+func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		// One place, one in the slow lane: both are taken by files without an end.
+		endless := func(o origin.Origin) bool { return o != example(9) }
+		a := &asking{
+			silent: func(o origin.Origin) time.Duration {
+				if endless(o) {
+					return 0
+				}
+				return 3 * time.Second // time enough to leave its place, and for others to take all
+			},
+			slow: func(o origin.Origin) time.Duration {
+				if endless(o) {
+					return time.Hour
+				}
+				return 0
+			},
+		}
+		c := newCache(t, robotscache.Config{Fetcher: a, Parallel: 1}, hot)
+		defer c.Close()
+		var wg sync.WaitGroup
+		ask := func(i int, want fetch.Cause) {
+			wg.Go(func() {
+				e, _ := lookup(t, c, example(i))
+				if v := e.View(time.Now()); v.Access != fetch.AccessDeny || v.Cause != want || v.RetryAt.Before(time.Now()) {
+					t.Errorf("origin %d: %+v", i, v)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(9, fetch.CauseLocal)
+		for i := 1; i <= 2; i++ {
+			time.Sleep(robotscache.Patience + 1)
+			ask(i, fetch.CauseTimeout)
+		}
+		wg.Wait()
+		if e, ok := c.Peek(example(9)); ok {
+			t.Errorf("recorded: %+v", e.Record())
+		}
+		wantAccess(t, first(lookup(t, c, example(9))), fetch.AccessRules)
+	})
+}
+
+// What fails for a fault of our own machine leaves no trace but an answer to those
+// who wait, and is tried again by the next request; what is known stays in force.
+func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		st := newMemory()
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Policy: fetch.Policy{Mode: fetch.ModeStale}}, hot)
+		defer c.Close()
+		lookup(t, c, example(1))
+		known := first(lookup(t, c, example(1))).Record()
+
+		s.always(fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many open files"})
+		for n := range 3 {
+			e, source := lookup(t, c, example(2))
+			v := e.View(time.Now())
+			if v.Access != fetch.AccessDeny || v.Cause != fetch.CauseLocal || source != robotscache.SourceFetch {
+				t.Errorf("request %d: %+v from %v", n, v, source)
+			}
+			if pause := time.Until(v.RetryAt); pause <= 0 || pause > 10*time.Second {
+				t.Errorf("to be retried after %v", pause)
+			}
+		}
+		wantFetches(t, s, example(2), 3)
+		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		e, _ := c.Peek(example(1))
+		if r := e.Record(); !r.FetchedAt.Equal(known.FetchedAt) || !r.UnreachableSince.IsZero() {
+			t.Errorf("the known record became %+v", r)
+		}
+		time.Sleep(25 * time.Hour) // its time is over; the mode takes the last good copy at once
+		wantAccess(t, first(lookup(t, c, example(1))), fetch.AccessLastGood)
+		if records, err := st.List(t.Context(), "", 0); err != nil || len(records) != 1 || !records[0].UnreachableSince.IsZero() {
+			t.Errorf("recorded: %+v, %v", records, err)
+		}
+
+		s.always(rulesOutcome(someRules))
+		time.Sleep(6 * time.Second) // by when it was tried again, behind the requests
+		synctest.Wait()
+		for i := 1; i <= 2; i++ {
+			e, source := lookup(t, c, example(i))
+			wantAccess(t, e, fetch.AccessRules)
+			if tried := source != robotscache.SourceFetch; tried != (i == 1) { // the other was long ago
+				t.Errorf("origin %d was tried again behind the requests: %v", i, tried)
+			}
+		}
+	})
+}
