@@ -204,6 +204,9 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 		if strings.Contains(l.raw, "secret") {
 			t.Errorf("a password in the log: %s", l.raw)
 		}
+		if l.Status == http.StatusMisdirectedRequest && !strings.HasPrefix(l.Request.URI, "https://") {
+			t.Errorf("not logged by its URL: %s", l.raw)
+		}
 		reasons = append(reasons, l.Robots.Reason)
 	}
 	// Of each case: its own request, the one after it, and the tunnel.
@@ -358,8 +361,102 @@ func TestHTTPSOriginCertificates(t *testing.T) {
 			if n := len(site.arrived()); n != 1 {
 				t.Errorf("%s: %d requests reached the site, want the one before", tt.name, n)
 			}
+			eventually(t, "a line that says why", func() bool {
+				return slices.ContainsFunc(g.readLogs(), func(l logLine) bool {
+					return l.Request.URI == site.at("/news/b.html") && l.Status == http.StatusBadGateway && l.Robots.Decision == "error" &&
+						strings.HasPrefix(string(l.Robots.Reason), "tls") && strings.Contains(l.Robots.Detail, tt.says)
+				})
+			})
 		}
 	}
+}
+
+// TestHTTPSHalfClosed has clients end their half of a tunnel. A blind one passes that on, and the rest of the answer comes;
+// inside an intercepted one it is as in all of net/http: who ends its half has left.
+func TestHTTPSHalfClosed(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	left := make(chan struct{})
+	site := startSecureSite(t, authority, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		close(left)
+	}))
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}"}.trusting(authority))
+	t.Run("blind", func(t *testing.T) {
+		t.Parallel()
+		g := g.of(t)
+		// Not all of TLS: what passes is for the two ends to understand.
+		target := startEcho(t)
+		w := g.tunnel(target)
+		hello := firstFlight(t)
+		_, _ = io.WriteString(w, hello+"and what follows")
+		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(w); err != nil || string(got) != "after the end: "+hello+"and what follows" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if l := g.closedTunnel(target); l.Status != http.StatusOK || l.Robots.Detail != "" {
+			t.Errorf("logged as %s", l.raw)
+		}
+	})
+	t.Run("intercepted", func(t *testing.T) {
+		t.Parallel()
+		g := g.of(t)
+		w := g.tunnel(site.authority())
+		inner := inside(t, w)
+		_, _ = io.WriteString(inner, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
+		eventually(t, "the request to arrive", func() bool { return len(site.arrived()) == 1 })
+		if err := inner.Conn.(*tls.Conn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		<-left
+		wantEnd(t, inner)
+		eventually(t, "the line of the request", func() bool {
+			return slices.ContainsFunc(g.readLogs(), func(l logLine) bool {
+				return l.Request.URI == site.at("/news/a.html") && l.Robots.Reason == enforce.ReasonCanceled
+			})
+		})
+		if l := g.closedTunnel(site.authority()); l.Status != http.StatusOK {
+			t.Errorf("logged as %s", l.raw)
+		}
+	})
+}
+
+// startEcho is a server that answers what it was told, once the other end has said all of it.
+func startEcho(t *testing.T) (authority string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		said, _ := io.ReadAll(conn)
+		_, _ = io.WriteString(conn, "after the end: "+string(said))
+	}()
+	return l.Addr().String()
+}
+
+// firstFlight is what a client of TLS says first to a literal address.
+func firstFlight(t *testing.T) string {
+	t.Helper()
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	go func() { _ = tls.Client(client, &tls.Config{ServerName: "127.0.0.1"}).HandshakeContext(t.Context()) }()
+	hello := make([]byte, 4096)
+	n, err := server.Read(hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(hello[:n])
 }
 
 func selfSigned(t *testing.T) *tls.Certificate {

@@ -80,6 +80,45 @@ func TestHTTPSTrailers(t *testing.T) {
 	}
 }
 
+// TestHTTPSAltSvc has a site name other ways to itself, of which a client through the gateway must not hear. What it says
+// of itself for later passes.
+func TestHTTPSAltSvc(t *testing.T) {
+	t.Parallel()
+	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Alt-Svc", `h3=":443"; ma=86400, h2="elsewhere.example:443"`)
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Strict-Transport-Security", "max-age=86400")
+		w.Header().Set("Trailer", "Alt-Svc")
+		_, _ = io.WriteString(w, "page")
+	})) {
+		hints := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+				if header.Get("Alt-Svc") != "" {
+					t.Errorf("%s: hints: %v", c.name, header)
+				}
+				hints++
+				return nil
+			},
+		})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at("/"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		a, err := readAnswer(resp)
+		if err != nil || a.body != "page" || hints != 1 || a.header.Get("Strict-Transport-Security") != "max-age=86400" {
+			t.Errorf("%s: %v %q %v, %d hints", c.name, err, a.body, a.header, hints)
+		}
+		if a.header.Get("Alt-Svc") != "" || resp.Trailer.Get("Alt-Svc") != "" {
+			t.Errorf("%s: header %v, trailers %v", c.name, a.header, resp.Trailer)
+		}
+	}
+}
+
 // TestHTTPSEarlyHints passes 103 on before the answer is there.
 func TestHTTPSEarlyHints(t *testing.T) {
 	t.Parallel()
