@@ -41,6 +41,8 @@ type App struct {
 	Fetch     *FetchConfig  `json:"fetch,omitempty"`
 	Pace      *PaceConfig   `json:"pace,omitempty"`
 	Egress    *EgressConfig `json:"egress,omitempty"`
+	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does not. Default off.
+	IndexHTML bool `json:"index_html,omitempty"`
 
 	cfg       settings
 	logger    *zap.Logger

@@ -115,13 +115,21 @@ func choice(dst *string, words ...string) option {
 	}}
 }
 
-// duration is an option whose one argument is a time span of at least 0.
+// duration is an option whose one argument is a time span above 0.
 func duration(dst *caddy.Duration) option {
-	return option{min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error {
-		v, err := parseDuration(args[0])
-		*dst = v
+	return option{min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) (err error) {
+		*dst, err = parsePositive(args[0])
 		return err
 	}}
+}
+
+// parsePositive reads a time span above 0, for an option of which 0 would be taken for its default.
+func parsePositive(s string) (caddy.Duration, error) {
+	v, err := parseDuration(s)
+	if err == nil && v == 0 {
+		err = fmt.Errorf("%q is no time at all; without the option its default holds", s)
+	}
+	return v, err
 }
 
 func parseDuration(s string) (caddy.Duration, error) {
@@ -178,6 +186,19 @@ func flag(dst *bool) option {
 		*dst = true
 		return nil
 	}}
+}
+
+// onOff is an option whose one argument is on or off.
+func onOff(dst *bool) option {
+	var word string
+	o := choice(&word, "on", "off")
+	set := o.set
+	o.set = func(d *caddyfile.Dispenser, args []string) error {
+		err := set(d, args)
+		*dst = word == "on"
+		return err
+	}
+	return o
 }
 
 // nested is an option without arguments that opens a block of its own.

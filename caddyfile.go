@@ -3,6 +3,7 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -47,6 +48,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	robots {
 //		user_agent <text>
 //		store file [<path>] | redis <url> | none
+//		index_html on|off
 //		cache {
 //			max_size 256MiB
 //			ttl 24h
@@ -72,7 +74,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			queue 1000
 //			per host|site|address...
 //			backoff 60s 24h | off
-//			shared redis <url>
+//			shared redis <url> [<gateways>]
 //		}
 //		egress {
 //			allow_private <cidr>...
@@ -90,6 +92,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := block{
 		"user_agent": text(&a.UserAgent),
 		"store":      {min: 1, max: 2, set: a.setStore},
+		"index_html": onOff(&a.IndexHTML),
 		"cache":      nested(a.readCache),
 		"fetch":      nested(a.readFetch),
 		"pace":       nested(a.readPace),
@@ -151,7 +154,15 @@ func (f *FetchConfig) setMaxRedirects(_ *caddyfile.Dispenser, args []string) err
 }
 
 func (f *FetchConfig) setRetry(_ *caddyfile.Dispenser, args []string) (err error) {
-	return durations(args, &f.RetryFirst, &f.RetryLongest)
+	return pauses(args, &f.RetryFirst, &f.RetryLongest)
+}
+
+// pauses reads two spans above 0 of which the first is not longer than the second.
+func pauses(args []string, first, second *caddy.Duration) error {
+	if _, err := parsePositive(args[0]); err != nil {
+		return err
+	}
+	return durations(args, first, second)
 }
 
 // durations reads two spans of which the first is not longer than the second.
@@ -180,7 +191,7 @@ func (a *App) readPace(d *caddyfile.Dispenser) error {
 		"queue":       count(&p.Queue, 1, 1_000_000),
 		"per":         {min: 1, max: 3, set: p.setPer},
 		"backoff":     {min: 1, max: 2, set: p.setBackoff},
-		"shared":      {min: 2, max: 2, set: p.setShared},
+		"shared":      {min: 2, max: 3, set: p.setShared},
 	}.read(d, "pace")
 }
 
@@ -216,7 +227,7 @@ func (p *PaceConfig) setBackoff(_ *caddyfile.Dispenser, args []string) error {
 		p.Backoff.Off = true
 		return nil
 	}
-	return durations(args, &p.Backoff.First, &p.Backoff.Longest)
+	return pauses(args, &p.Backoff.First, &p.Backoff.Longest)
 }
 
 func (p *PaceConfig) setShared(_ *caddyfile.Dispenser, args []string) error {
@@ -224,6 +235,12 @@ func (p *PaceConfig) setShared(_ *caddyfile.Dispenser, args []string) error {
 		return fmt.Errorf("unknown kind %q: want redis", args[0])
 	}
 	p.Shared = args[1]
+	if len(args) == 3 {
+		var err error
+		if p.Gateways, err = strconv.Atoi(args[2]); err != nil || p.Gateways < 1 || p.Gateways > maxGateways {
+			return fmt.Errorf("number of gateways %q: want 1 to %d", args[2], maxGateways)
+		}
+	}
 	return checkRedisURL(args[1])
 }
 
@@ -272,6 +289,7 @@ func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error 
 //		deny <host-pattern>...
 //		max_wait <duration>
 //		egress off
+//		decision_header on|off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
@@ -286,6 +304,8 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"deny":         list(&h.Deny),
 		"max_wait":     {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setSpan(&h.MaxWait, args[0]) }},
 		"egress":       {min: 1, max: 1, set: h.setEgress},
+
+		"decision_header": onOff(&h.DecisionHeader),
 	}.read(d, "robots")
 	if err != nil {
 		return err

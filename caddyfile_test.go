@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, pace, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, pace, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -62,6 +62,9 @@ func TestBadEngine(t *testing.T) {
 		{"cache 1h", 3, `option "cache" of robots takes no argument, found 1`},
 		{"cache {\nmax_size many\n}", 4, `option "max_size" of cache: "many" is not a size such as 500KiB or 256MiB`},
 		{"cache {\nttl soon\n}", 4, `option "ttl" of cache: "soon" is not a duration such as 10s, 5m or 24h`},
+		{"cache {\nttl 0\n}", 4, `option "ttl" of cache: "0" is no time at all; without the option its default holds`},
+		{"fetch {\nretry 0s 1h\n}", 4, `option "retry" of fetch: "0s" is no time at all; without the option its default holds`},
+		{"pace {\nbackoff 0s 1h\n}", 4, `option "backoff" of pace: "0s" is no time at all; without the option its default holds`},
 		{"cache {\nttl -1h\n}", 4, `option "ttl" of cache: "-1h" is negative`},
 		{"cache {\nttl 25h\n}", 6, `robots: cache: ttl 25h0m0s is above 24h0m0s, the longest that RFC 9309 section 2.4 permits`},
 		{"cache {\nttl 1h\nmin_ttl 2h\n}", 7, `robots: cache: min_ttl 2h0m0s is longer than ttl 1h0m0s`},
@@ -74,6 +77,8 @@ func TestBadEngine(t *testing.T) {
 		{"fetch {\nretry 2h 1h\n}", 4, `option "retry" of fetch: 2h is longer than 1h`},
 		{"fetch {\nunreachable maybe\n}", 4, `option "unreachable" of fetch: unknown value "maybe": want spec, stale, google, strict`},
 		{"fetch {\nforbidden deny\n}", 4, `option "forbidden" of fetch: unknown value "deny": want allow, disallow`},
+		{"index_html yes", 3, `option "index_html" of robots: unknown value "yes": want on, off`},
+		{"index_html", 3, `option "index_html" of robots takes 1 argument, found 0`},
 		{"fetch {\nsoft_404 on\n}", 4, `option "soft_404" of fetch: unknown value "on": want detect, off`},
 		{"fetch {\nparallel 0\n}", 4, `option "parallel" of fetch: "0" is not a whole number from 1 to 100000`},
 
@@ -88,6 +93,7 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nbackoff 60s\n}", 4, `option "backoff" of pace: unknown value "60s": want "off" or a first and a longest pause`},
 		{"pace {\nbackoff 24h 60s\n}", 4, `option "backoff" of pace: 24h is longer than 60s`},
 		{"pace {\nshared memcached localhost\n}", 4, `option "shared" of pace: unknown kind "memcached": want redis`},
+		{"pace {\nshared redis redis://localhost 0\n}", 4, `option "shared" of pace: number of gateways "0": want 1 to 1000`},
 		{"pace {\nshared redis localhost:6379\n}", 4, `option "shared" of pace: redis url has scheme "localhost": want redis, rediss or unix`},
 
 		{"egress {\nallow_private 10.0.0.1/8\n}", 6, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
@@ -108,7 +114,7 @@ const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, deny, egress, except, max_wait, mode, unidentified`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, decision_header, deny, egress, except, max_wait, mode, unidentified`},
 		{"mode strict", 3, `option "mode" of robots: mode "strict": want enforce, report, off`},
 		{"mode report\nmode off", 4, `option "mode" of robots: the mode of the gateway is given twice`},
 		{"mode off bad..pattern", 3, `option "mode" of robots: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},

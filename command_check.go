@@ -26,6 +26,7 @@ type checkCommand struct {
 	allowPrivate []string
 	json         bool
 	jsonl        bool
+	indexHTML    bool
 }
 
 func (*checkCommand) usage() cobra.Command {
@@ -58,6 +59,7 @@ func (c *checkCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
 	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
+	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")
 	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
 }
@@ -73,6 +75,8 @@ func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, errors.New("no --agent is given")
 	case c.robots != "" && (c.gateway != "" || len(c.allowPrivate) > 0), c.gateway != "" && len(c.allowPrivate) > 0:
 		return exitError, errors.New("--robots, --gateway and --allow-private exclude each other")
+	case c.indexHTML && c.gateway != "":
+		return exitError, errors.New("--index-html does not go with --gateway, which reads the files as it is configured to")
 	case c.site != "" && c.gateway == "":
 		return exitError, errors.New("--site goes with --gateway")
 	}
@@ -86,7 +90,7 @@ func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, 
 // answer is --jsonl.
 func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
-		return exitError, errors.New("--jsonl takes no other flag: each line says what it needs")
+		return exitError, errors.New("--jsonl takes no other flag but --index-html: each line says what it needs")
 	}
 	in := s.in
 	switch {
@@ -100,7 +104,7 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
-	failed, err := query.Run(ctx, in, s.out, query.Options{})
+	failed, err := query.Run(ctx, in, s.out, query.Options{IndexHTML: c.indexHTML})
 	if err != nil || failed {
 		return exitError, err
 	}
@@ -127,13 +131,14 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.reading.IndexHTML = c.indexHTML
 		return judgeBy(l, c.agent)
 	}
 	text, err := readRobots(c.robots, s.in)
 	if err != nil {
 		return nil, err
 	}
-	return judgeBy(fileRules(text), c.agent)
+	return judgeBy(fileRules{text, c.indexHTML}, c.agent)
 }
 
 // askGateway has a gateway decide.

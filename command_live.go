@@ -23,7 +23,7 @@ import (
 type live struct {
 	fetcher   *fetch.Fetcher
 	userAgent string
-	policy    fetch.Policy
+	reading   robotscache.Reading
 	entries   map[origin.Origin]*robotscache.Entry
 }
 
@@ -45,7 +45,7 @@ func newLive(allowPrivate []string, userAgent string) (*live, error) {
 			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 		}),
 		userAgent: userAgent,
-		policy:    fetch.DefaultPolicy(),
+		reading:   robotscache.Reading{Policy: fetch.DefaultPolicy()},
 		entries:   make(map[origin.Origin]*robotscache.Entry),
 	}, nil
 }
@@ -59,7 +59,7 @@ func (l *live) Lookup(ctx context.Context, o origin.Origin, _ string) (*robotsca
 	if err := ctx.Err(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}
-	e := robotscache.NewEntry(l.policy.Next(fetch.Record{Origin: o}, out, time.Now()), l.policy)
+	e := robotscache.NewEntry(l.reading.Policy.Next(fetch.Record{Origin: o}, out, time.Now()), l.reading)
 	l.entries[o] = e
 	return e, robotscache.SourceFetch, nil
 }
@@ -84,15 +84,18 @@ func (l *live) came(o origin.Origin) string {
 }
 
 // fileRules is a robots.txt that stands for that of every site.
-type fileRules []byte
+type fileRules struct {
+	text      []byte
+	indexHTML bool
+}
 
 // Lookup implements enforce.Lookup.
 func (f fileRules) Lookup(_ context.Context, o origin.Origin, _ string) (*robotscache.Entry, robotscache.Source, error) {
-	p := fetch.DefaultPolicy()
-	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: f[:min(len(f), robotstxt.MaxSize)], Truncated: len(f) > robotstxt.MaxSize}
+	as := robotscache.Reading{Policy: fetch.DefaultPolicy(), IndexHTML: f.indexHTML}
+	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: f.text[:min(len(f.text), robotstxt.MaxSize)], Truncated: len(f.text) > robotstxt.MaxSize}
 	now := time.Now()
 	out.Started = now
-	return robotscache.NewEntry(p.Next(fetch.Record{Origin: o}, out, now), p), robotscache.SourceNone, nil
+	return robotscache.NewEntry(as.Policy.Next(fetch.Record{Origin: o}, out, now), as), robotscache.SourceNone, nil
 }
 
 // came says nothing: there was no fetch.

@@ -3,6 +3,7 @@ package crawlgate
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -286,6 +287,21 @@ func TestCheckQuestions(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	runCommand(ended, t, questions, "check", "--jsonl").check(t, 2, "", "context canceled")
+}
+
+// TestCheckIndexHTML reads a file as RFC 9309 has it and, if asked to, as Google's crawlers do (DESIGN section 2).
+func TestCheckIndexHTML(t *testing.T) {
+	t.Parallel()
+	const text = "User-agent: *\nDisallow: /\nAllow: /x/index.html\n"
+	question := fmt.Sprintf(`{"id":1,"robots":%q,"agent":"a","url":"/x/"}`, base64.StdEncoding.EncodeToString([]byte(text)))
+	args, robots := []string{"check", "--agent", "a", "--robots"}, file(t, text)
+	const head, answer = "VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n", `{"id":1,"allowed":%v,"rule":%q,"line":%d,"group":"*"}` + "\n"
+	runCommand(t.Context(), t, "", append(args, robots, "/x/")...).check(t, 1, head+"deny  disallowed  2  /  *  rules  /x/\n", "")
+	runCommand(t.Context(), t, "", append(args, robots, "--index-html", "/x/")...).check(t, 0,
+		head+"allow  allowed_by_rule  3  /x/index.html  *  rules  /x/\n", "")
+	runCommand(t.Context(), t, question, "check", "--jsonl").check(t, 0, fmt.Sprintf(answer, false, "/", 2), "")
+	runCommand(t.Context(), t, question, "check", "--jsonl", "--index-html").check(t, 0, fmt.Sprintf(answer, true, "/x/index.html", 3), "")
+	runCommand(t.Context(), t, "", "check", "--gateway", "x", "--agent", "a", "--index-html", "/x/").check(t, 2, "", "--index-html does not go with")
 }
 
 func TestLint(t *testing.T) {

@@ -78,6 +78,9 @@ type PaceConfig struct {
 	Backoff *BackoffConfig `json:"backoff,omitempty"`
 	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are replaced.
 	Shared string `json:"shared,omitempty"`
+	// Gateways is how many gateways share that Redis at the least. It counts while Redis cannot be reached and this gateway
+	// knows of fewer: one that starts then, for the first time, knows of none. Default 1.
+	Gateways int `json:"gateways,omitempty"`
 }
 
 // CrawlDelayConfig says which Crawl-delay of a site is kept as it is.

@@ -29,6 +29,7 @@ type exchange struct {
 	own      bool // for the gateway itself: no decision was made
 	identity enforce.Identity
 	decision enforce.Decision
+	message  string // the refusal in a line, where there is one
 	clock    string // of the host, once it was asked for a slot
 	sent     egress.Result
 }
@@ -90,6 +91,9 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	x.decision = h.enforcer.Decide(x.ctx, enforce.Request{Target: target, Identity: x.identity})
 	if x.decision.Verdict != enforce.Allow {
 		return x.refuse(x.decision)
+	}
+	if h.DecisionHeader {
+		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
 	}
 	if x.decision.Reason == enforce.ReasonRobotsTxt && isRead(x.r.Method) {
 		return h.serveRobotsTxt(x, target)

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -15,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody knows, and that both
@@ -199,4 +203,56 @@ func labelsOf(d *prometheus.Desc) []string {
 		return nil
 	}
 	return strings.Split(m[1], ",")
+}
+
+// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC 9309 section 2.3). The
+// operator is told.
+func TestUTF16IsLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	o := &cacheObserver{metrics: instruments, logger: zap.New(core)}
+	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
+		o.Fetched(origin.Origin{}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0, false)
+		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
+			t.Errorf("%q: %d lines", body, len(got))
+		}
+	}
+}
+
+// TestPlaceholderDocs holds that the documented placeholders are there, and no others.
+func TestPlaceholderDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("docs", "caddyfile.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := new(exchange)
+	documented := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`\{(http\.robots\.[a-z0-9_]+)\}`).FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]] = true
+		if _, ok := x.placeholder(m[1]); !ok {
+			t.Errorf("there is no {%s}", m[1])
+		}
+	}
+	there := 0
+	for _, name := range append(recordFields(), placeholderMessage) {
+		if _, ok := x.placeholder(placeholderPrefix + name); ok {
+			there++
+			if !documented[placeholderPrefix+name] {
+				t.Errorf("{%s%s} is not in the docs", placeholderPrefix, name)
+			}
+		}
+	}
+	if there != len(documented) || there == 0 {
+		t.Errorf("%d placeholders, %d documented", there, len(documented))
+	}
+}
+
+// recordFields are the names of the log's fields.
+func recordFields() (names []string) {
+	for f := range reflect.TypeFor[enforce.Record]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // instruments are the collectors of the process. Caddy makes a registry for each configuration; the collectors are
@@ -135,6 +136,9 @@ func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued ti
 	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
 	o.fetchSeconds.Observe(out.Duration.Seconds())
 	o.fetchQueue.Observe(queued.Seconds())
+	if out.Kind == fetch.KindRules && robotstxt.IsUTF16(out.Body) {
+		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", site))
+	}
 	if out.Cause == fetch.CauseLocal && o.short.open(time.Now()) {
 		o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
 			zap.Stringer("origin", site), zap.String("detail", out.Detail))

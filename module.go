@@ -54,6 +54,8 @@ type Handler struct {
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`
+	// DecisionHeader puts the decision into a header of allowed answers too.
+	DecisionHeader bool `json:"decision_header,omitempty"`
 
 	app        *App
 	life       context.Context // ends when the configuration gives way to another
@@ -134,6 +136,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	defer x.account()
 	defer x.passage.leave()
 	noteReadable(r)
+	x.placeholders()
 	err, astray := x.astray()
 	switch {
 	case astray:

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/crawlgate/crawlgate/egress"
@@ -26,7 +25,7 @@ func (x *exchange) refuse(d enforce.Decision) error {
 		return caddyhttp.Error(enforce.StatusClientClosedRequest, errors.New("the client left"))
 	}
 	refusal := enforce.Render(d, x.asked())
-	x.placeholders(refusal)
+	x.message = refusal.Reason
 	if x.h.server != nil && x.h.server.Errors != nil {
 		return x.refuseByRoutes(refusal)
 	}
@@ -58,23 +57,6 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 		}
 	}
 	return caddyhttp.HandlerError{StatusCode: refusal.Status, Err: errors.New(refusal.Reason)}
-}
-
-// placeholders sets what error routes and log_append may show.
-func (x *exchange) placeholders(refusal enforce.Refusal) {
-	repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	if !ok {
-		return
-	}
-	d := x.decision
-	repl.Set("http.robots.decision", d.Outcome())
-	repl.Set("http.robots.reason", string(d.Reason))
-	repl.Set("http.robots.agent", d.Agent)
-	repl.Set("http.robots.origin", d.Origin.String())
-	repl.Set("http.robots.robots_url", d.RobotsURL)
-	repl.Set("http.robots.rule", d.Rule)
-	repl.Set("http.robots.line", d.Line)
-	repl.Set("http.robots.message", refusal.Reason)
 }
 
 // asked is what the client asked for, as its refusal shows it.

@@ -23,6 +23,7 @@ type settings struct {
 	store     StoreConfig
 	maxSize   int64
 	policy    fetch.Policy
+	indexHTML bool
 	fetch     fetchSettings
 	pace      paceSettings
 	egress    egressSettings
@@ -48,6 +49,7 @@ type paceSettings struct {
 	backoffMin  time.Duration
 	backoffMax  time.Duration
 	shared      string
+	gateways    int
 }
 
 type egressSettings struct {
@@ -74,13 +76,14 @@ const (
 	defaultQueue                 = 1000
 	defaultBackoffMin            = time.Minute
 	defaultBackoffMax            = 24 * time.Hour
+	maxGateways                  = 1000
 	defaultDialTimeout           = 10 * time.Second
 	defaultResponseHeaderTimeout = time.Minute
 )
 
 // settings checks the configuration and fills in the defaults.
 func (a *App) settings() (settings, error) {
-	s := settings{userAgent: a.UserAgent, store: StoreConfig{Kind: "file"}}
+	s := settings{userAgent: a.UserAgent, store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}
@@ -238,6 +241,7 @@ func (p *PaceConfig) settings() (paceSettings, error) {
 		backoffMin:  defaultBackoffMin,
 		backoffMax:  defaultBackoffMax,
 		shared:      p.Shared,
+		gateways:    or(p.Gateways, 1),
 	}
 	if s.burst < 0 || s.concurrency < 0 || s.queue < 0 {
 		return paceSettings{}, errors.New("burst, concurrency and queue cannot be negative")
@@ -250,6 +254,9 @@ func (p *PaceConfig) settings() (paceSettings, error) {
 	}
 	if err := s.setScopes(p.Per); err != nil {
 		return paceSettings{}, err
+	}
+	if s.gateways < 1 || s.gateways > maxGateways {
+		return paceSettings{}, fmt.Errorf("gateways: %d is not from 1 to %d", s.gateways, maxGateways)
 	}
 	if p.Shared != "" {
 		if err := checkRedisURL(p.Shared); err != nil {

@@ -113,11 +113,12 @@ const silentShare = 8
 // cacheConfig is what of the cache's configuration may change while it runs.
 func (a *App) cacheConfig() robotscache.Config {
 	return robotscache.Config{
-		Policy:   a.cfg.policy,
-		MaxSize:  a.cfg.maxSize,
-		Budget:   a.cfg.fetch.timeout,
-		Parallel: a.cfg.fetch.parallel,
-		Silent:   descriptorLimit() / silentShare,
+		Policy:    a.cfg.policy,
+		IndexHTML: a.cfg.indexHTML,
+		MaxSize:   a.cfg.maxSize,
+		Budget:    a.cfg.fetch.timeout,
+		Parallel:  a.cfg.fetch.parallel,
+		Silent:    descriptorLimit() / silentShare,
 	}
 }
 

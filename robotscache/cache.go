@@ -57,7 +57,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		schedule: newSchedule(cfg.Parallel, cfg.Silent, cfg.Queue),
 		unsaved:  newUnsaved(cfg.MaxSize / 4),
 	}
-	c.tuned.Store(&tuning{cfg.Policy, cfg.Budget})
+	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.due = newDueList(maxDue, c.refreshDue)
 	c.base, c.stop = context.WithCancel(context.Background())
@@ -76,8 +76,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 // refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*Entry, Source, error) {
 	now := time.Now()
-	policy := c.policy()
-	if e := c.hot.get(o); e != nil && e.policy == *policy && (e.calm(now) || policy.Fresh(e.record, now)) {
+	as := c.reading()
+	if e := c.hot.get(o); e != nil && e.reading == *as && (e.calm(now) || as.Policy.Fresh(e.record, now)) {
 		c.note(e, userAgent, now)
 		c.cfg.Observer.Looked(SourceHot, nil)
 		return e, SourceHot, nil
@@ -142,7 +142,7 @@ func (c *Cache) note(e *Entry, agent string, now time.Time) {
 		return
 	}
 	c.hot.touch(e.record.Origin)
-	if !e.policy.RefreshDue(e.record, now) {
+	if !e.reading.Policy.RefreshDue(e.record, now) {
 		e.calmDown(now)
 		return
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	Fetcher Fetcher
 	// Policy says how records age and what they permit.
 	Policy fetch.Policy
+	// IndexHTML is that of robotstxt.Options; default off.
+	IndexHTML bool
 	// Observer is told what happens; default: nobody.
 	Observer Observer
 

@@ -13,16 +13,24 @@ import (
 // ruleset compiled from its text. It never changes; a new fetch makes a new
 // Entry. A nil *Entry denies. All methods are safe for concurrent use.
 type Entry struct {
-	record fetch.Record
-	policy fetch.Policy
-	text   fetch.Copy                // the record's one body, zero if it has none
-	rules  func() *robotstxt.Ruleset // of text; nil if there is none
-	size   int                       // bytes of the compiled ruleset
+	record  fetch.Record
+	reading Reading
+	text    fetch.Copy                // the record's one body, zero if it has none
+	rules   func() *robotstxt.Ruleset // of text; nil if there is none
+	size    int                       // bytes of the compiled ruleset
 
 	// What the cache notes on its own copy; no part of what the entry says.
 	asked  atomic.Bool  // a request was answered from it
 	holdTo atomic.Int64 // no further refresh is asked for before, in Unix ns
 	calmTo atomic.Int64 // see calm, in Unix ns
+}
+
+// Reading is how records are read. The zero value is the default.
+type Reading struct {
+	// Policy says how records age and what they permit.
+	Policy fetch.Policy
+	// IndexHTML is that of robotstxt.Options.
+	IndexHTML bool
 }
 
 // calmFor is for how long a judgement is reused.
@@ -41,38 +49,41 @@ func (e *Entry) calm(now time.Time) bool {
 func (e *Entry) calmDown(now time.Time) {
 	end := now.Add(calmFor)
 	for _, at := range []time.Time{now, end} {
-		if !e.policy.Fresh(e.record, at) || e.policy.RefreshDue(e.record, at) {
+		if !e.reading.Policy.Fresh(e.record, at) || e.reading.Policy.RefreshDue(e.record, at) {
 			return
 		}
 	}
 	e.calmTo.Store(end.UnixNano())
 }
 
-// NewEntry compiles the text of a record that is to be judged by the policy p. A
-// last good copy is compiled when a [View] first needs it, as most never are.
+// NewEntry compiles the text of a record that is to be read as told. A last good
+// copy is compiled when a [View] first needs it, as most never are.
 //
 // NewEntry keeps the record's slices: the caller must not change them any more.
-func NewEntry(r fetch.Record, p fetch.Policy) *Entry {
-	return newEntry(r, p, nil)
+func NewEntry(r fetch.Record, as Reading) *Entry {
+	return newEntry(r, as, nil)
 }
 
 // newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one
-// and it has the same text.
-func newEntry(r fetch.Record, p fetch.Policy, old *Entry) *Entry {
-	e := &Entry{record: r, policy: p}
+// and it has the same text and means the same by it.
+func newEntry(r fetch.Record, as Reading, old *Entry) *Entry {
+	e := &Entry{record: r, reading: as}
 	text, ok := r.Text()
 	if !ok {
 		return e
 	}
 	e.text = text
+	parse := func() *robotstxt.Ruleset {
+		return robotstxt.Options{Truncated: text.Truncated, IndexHTML: as.IndexHTML}.Parse(text.Body)
+	}
 	switch {
-	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256:
+	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256 && old.reading.IndexHTML == as.IndexHTML:
 		e.rules, e.size = old.rules, old.size
 	case r.State == fetch.StateRules:
-		rules := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
+		rules := parse()
 		e.rules, e.size = func() *robotstxt.Ruleset { return rules }, rules.Size()
 	default:
-		e.rules = sync.OnceValue(func() *robotstxt.Ruleset { return robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body) })
+		e.rules = sync.OnceValue(parse)
 		e.size = len(text.Body) // not compiled yet; 0.7 of it is the mean of the corpus
 	}
 	return e
@@ -119,9 +130,9 @@ func (e *Entry) View(now time.Time) View {
 	if e == nil {
 		return View{}
 	}
-	r := e.policy.Settle(e.record, now)
+	r := e.reading.Policy.Settle(e.record, now)
 	v := View{
-		Access:     e.policy.Access(r, now),
+		Access:     e.reading.Policy.Access(r, now),
 		State:      r.State,
 		Cause:      r.Cause,
 		FetchedAt:  r.FetchedAt,

@@ -86,7 +86,7 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Ent
 	if known != nil {
 		before = known.record
 	}
-	p, now := *c.policy(), time.Now()
+	as, now := *c.reading(), time.Now()
 	unreachable := out.Kind == fetch.KindUnreachable
 	switch {
 	case unreachable && c.base.Err() != nil:
@@ -94,9 +94,9 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Ent
 	case unreachable && out.Cause == fetch.CauseCanceled:
 		return nil, false, ErrPending
 	case unreachable && out.Cause == fetch.CauseLocal:
-		return newEntry(p.Meanwhile(before, out, now), p, known), false, nil
+		return newEntry(as.Policy.Meanwhile(before, out, now), as, known), false, nil
 	default:
-		return newEntry(p.Next(before, out, now), p, known), true, nil
+		return newEntry(as.Policy.Next(before, out, now), as, known), true, nil
 	}
 }
 
@@ -207,7 +207,7 @@ func (c *Cache) recall(o origin.Origin) *Entry {
 	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
 		return c.judged(best)
 	}
-	return newEntry(r, *c.policy(), best)
+	return newEntry(r, *c.reading(), best)
 }
 
 // newer returns the entry with the later attempt; either may be nil.

@@ -33,3 +33,22 @@ func TestExt_ConfigureJudgesAnew(t *testing.T) {
 		wantFetches(t, s, example(1), 2)
 	})
 }
+
+// The switch for index.html is part of how a text is read, not of the text: nothing is fetched again for it either.
+func TestExt_ConfigureReadsAnew(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
+		s := new(site)
+		s.always(fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /\nAllow: /a/index.html\n")})
+		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
+		defer c.Close()
+		for _, on := range []bool{false, true, false} {
+			c.Configure(robotscache.Config{IndexHTML: on})
+			e, _ := lookup(t, c, example(1))
+			if m := e.View(time.Now()).Rules.Match([]string{"Bot"}, "/a/"); m.Allowed != on {
+				t.Errorf("index_html %v: /a/ gets %+v", on, m)
+			}
+		}
+		wantFetches(t, s, example(1), 1)
+	})
+}

@@ -13,6 +13,33 @@ const settle = 10 * time.Second
 type booking struct {
 	reservation Reservation
 	at, until   instant // between them the request goes
+	last        instant // at which it may begin: until then the others are told in time
+	// told is until when the others reckon with it.
+	told instant
+	// known is what the shared clock knew of when it gave the slot: when the last
+	// request went at any of its clocks, as far as this gateway had heard.
+	known instant
+}
+
+// booking is the reservation of a slot under t in this gateway's time.
+func (p *Pacer) booking(r Reservation, t terms, known instant) *booking {
+	b := &booking{reservation: r, known: known, at: r.At.Sub(p.epoch), until: r.Early.Sub(p.epoch) + guard(t)}
+	b.told, b.last = b.until, b.at+patience(t)
+	return b
+}
+
+// keepApart lets the booked slot wait for one that another request took later
+// than it should have: of this gateway, or of another one that told so. The
+// slots behind it stay where they are; the next of them will wait in its turn.
+func (b *booking) keepApart(c *clock, t terms) {
+	apart := t.apart()
+	if apart == 0 || c.meter.last <= b.known {
+		return
+	}
+	if late := c.meter.last + max(c.meter.gap, apart) - b.at; late > 0 {
+		b.at += late
+		b.until += late
+	}
 }
 
 // book asks the shared clock for a slot, unless w has one, and reports whether
@@ -23,9 +50,14 @@ func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool)
 		// It woke too late. If nobody else booked since, the slot is there still.
 		_ = w.pacer.shared.Release(b.reservation)
 	} else if b != nil {
-		return b.at, b.at <= now
+		if w.keepApart(b) {
+			return b.at, b.at <= now
+		}
+		w.slot = nil
+		_ = w.pacer.shared.Release(b.reservation)
 	}
-	r, err := w.pacer.shared.Reserve(ctx, w.demands(now), max(0, w.end()-now))
+	demands, known := w.demands(now)
+	r, err := w.pacer.shared.Reserve(ctx, demands, max(0, w.end()-now))
 	now = w.pacer.now()
 	if err != nil {
 		if ctx.Err() == nil {
@@ -38,7 +70,7 @@ func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool)
 	}
 	switch r.Outcome {
 	case Booked:
-		b := &booking{reservation: r, at: r.At.Sub(w.pacer.epoch), until: r.Early.Sub(w.pacer.epoch) + guard(w.stops[0].terms)}
+		b := w.pacer.booking(r, w.stops[0].terms, known)
 		w.booked(b)
 		return b.at, false // step again: it may be over already
 	case NotYet:
@@ -47,6 +79,21 @@ func (w *waiter) book(ctx context.Context, now instant) (until instant, ok bool)
 	}
 	w.bookedOut(r, now)
 	return never, false
+}
+
+// keepApart lets w's booking wait where one of its clocks knows of a request that
+// came late. It reports whether the booking is still of use.
+func (w *waiter) keepApart(b *booking) bool {
+	for i := range w.stops {
+		s := &w.stops[i]
+		if s.clock == nil {
+			continue
+		}
+		s.shard.mu.Lock()
+		b.keepApart(s.clock, s.terms)
+		s.shard.mu.Unlock()
+	}
+	return b.at <= b.last
 }
 
 // bookedOut refuses w: the shared clock has no slot in time.
@@ -63,8 +110,10 @@ func (w *waiter) bookedOut(r Reservation, now instant) {
 	w.refusedBy(s.clock, ReasonWait, r.Wait)
 }
 
-func (w *waiter) demands(now instant) []Demand {
-	settling := w.pacer.shared.Peers().For < settle
+// demands is what w asks of the shared clock, and when the last request went
+// that this tells.
+func (w *waiter) demands(now instant) (demands []Demand, known instant) {
+	peers := w.pacer.shared.Peers()
 	out := make([]Demand, 0, len(w.stops))
 	for i := range w.stops {
 		s := &w.stops[i]
@@ -74,26 +123,39 @@ func (w *waiter) demands(now instant) []Demand {
 			m = s.clock.meter
 			s.shard.mu.Unlock()
 		}
-		out = append(out, s.terms.demand(s.key, m, now, settling))
+		known = max(known, m.last)
+		out = append(out, s.terms.demand(s.key, m, now, peers))
 	}
-	return out
+	return out, known
 }
 
 // demand is what to book for a request under t, given this gateway's own state
-// of the clock, with the guard on top. A burst has room for it already.
-func (t terms) demand(key string, m meter, now instant, settling bool) Demand {
+// of the clock, with the guard on top. A burst has room for it already. As long
+// as gateways were on their own, what others sent is not known: the moment when
+// they all came back counts as a request.
+func (t terms) demand(key string, m meter, now instant, peers Peers) Demand {
 	late := guard(t)
+	if joined := now - peers.Joined; peers.Joined < t.apart()+late {
+		m.last = max(m.last, joined)
+	}
 	d := Demand{Key: key, Interval: t.interval, Tolerance: max(0, t.tolerance-late), Delay: t.gap, Ago: -1}
 	if t.tolerance == 0 && d.Interval > 0 {
 		d.Interval += late
 	}
-	if settling || t.tolerance == 0 {
+	if peers.For < settle || t.tolerance == 0 {
 		d.Debt = d.Tolerance + max(0, m.tat-now) // no burst
+	}
+	if t.tolerance == 0 && d.Interval > 0 {
+		d.Debt = max(d.Debt, m.last+d.Interval-now)
 	}
 	if d.Delay > 0 {
 		d.Delay += late
 	}
-	if m.last > 0 {
+	switch {
+	case m.last > now: // a turn to come, taken while on its own
+		d.Ago = 0
+		d.Debt = max(d.Debt, d.Tolerance+m.last+d.Delay-now)
+	case m.last > 0:
 		d.Ago = now - m.last
 	}
 	return d

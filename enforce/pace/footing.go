@@ -12,15 +12,22 @@ type footing struct {
 	alone  bool // there is one, but it cannot be asked
 }
 
-func (w *waiter) footing() footing {
-	if w.pacer.shared == nil {
+func (p *Pacer) footing() footing {
+	if p.shared == nil {
 		return footing{}
 	}
-	p := w.pacer.shared.Peers()
-	p.Count = max(p.Count, 1)
+	peers := p.shared.Peers()
+	peers.Count = max(peers.Count, 1)
+	return footing{peers: peers, shared: peers.Up, alone: !peers.Up}
+}
+
+func (w *waiter) footing() footing {
+	f := w.pacer.footing()
 	// What failed w before is trusted again when it has been away and come back.
-	up := p.Up && (w.spurned == 0 || w.pacer.now()-p.For > w.spurned)
-	return footing{peers: p, shared: up, alone: !up}
+	if f.shared && w.spurned > 0 && w.pacer.now()-f.peers.For <= w.spurned {
+		f.shared, f.alone = false, true
+	}
+	return f
 }
 
 // local is what this gateway holds a request to. Places in flight are divided
@@ -50,13 +57,23 @@ func (f footing) ready(w *waiter, s *stop, now instant) instant {
 		return max(now, c.ready(s.terms))
 	}
 	c.line.crowd = float64(f.peers.Count)
-	// Slots booked before may still be used; they lie within one round.
-	round := f.local(s.terms).cost()
-	at := max(now, c.ready(f.local(s.terms)), now-f.peers.For+round)
+	at := max(now, c.ready(f.local(s.terms)), f.alonesFrom(s.terms, now))
 	if len(w.stops) > 1 || f.peers.Count == 1 {
 		return at
 	}
 	return f.deal(s, at, now)
+}
+
+// bookedUntil is until when slots may be used that were booked before the shared
+// clock went away: one for each gateway.
+func (f footing) bookedUntil(t terms, now instant) instant {
+	return now - f.peers.For + times(t.cost()+guard(t), f.peers.Count)
+}
+
+// alonesFrom is from when gateways on their own deal out turns: when the last of
+// those slots is over.
+func (f footing) alonesFrom(t terms, now instant) instant {
+	return f.bookedUntil(t, now) + t.cost() + guard(t)
 }
 
 // guard is how late after its slot a request may still go, so that others can

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +21,8 @@ type fakeShared struct {
 	released int
 	blocked  []func(string, time.Duration, int)
 	joined   []func()
+	late     []func(string, time.Time)
+	told     int  // how often a request was late
 	notYet   int  // answers this often that it is too early
 	dies     bool // with the next question
 }
@@ -106,7 +107,11 @@ func (g *fakeGateway) Release(r Reservation) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.released++
-	maps.Copy(g.meters, r.Token.(map[string]meter))
+	for key, before := range r.Token.(map[string]meter) {
+		if g.meters[key].last == r.At.Sub(time.Unix(0, 0)) {
+			g.meters[key] = before
+		}
+	}
 	return nil
 }
 
@@ -123,9 +128,32 @@ func (g *fakeGateway) Block(key string, pause time.Duration, strikes int) error 
 	return nil
 }
 
-func (g *fakeGateway) Watch(blocked func(string, time.Duration, int), joined func()) {
+// Late tells the other gateways at once, and moves the slot if it is the last one.
+func (g *fakeGateway) Late(r Reservation, at time.Time) Reservation {
+	g.mu.Lock()
+	began := at.Sub(time.Unix(0, 0))
+	for key := range r.Token.(map[string]meter) {
+		if m := g.meters[key]; m.last == r.At.Sub(time.Unix(0, 0)) {
+			m.tat += began - m.last
+			m.last = began
+			g.meters[key] = m
+		}
+	}
+	all := g.late
+	g.told++
+	g.mu.Unlock()
+	for key := range r.Token.(map[string]meter) {
+		for _, tell := range all {
+			tell(key, at)
+		}
+	}
+	return r
+}
+
+func (g *fakeGateway) Watch(blocked func(string, time.Duration, int), late func(string, time.Time), joined func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.late = append(g.late, late)
 	g.blocked = append(g.blocked, blocked)
 	g.joined = append(g.joined, joined)
 }
@@ -133,7 +161,7 @@ func (g *fakeGateway) Watch(blocked func(string, time.Duration, int), joined fun
 func (g *fakeGateway) Peers() Peers {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Peers{Up: g.up, For: time.Since(g.since), Count: g.count, Rank: g.rank, Time: wall()}
+	return Peers{Up: g.up, For: time.Since(g.since), Joined: time.Since(g.since), Count: g.count, Rank: g.rank, Time: wall()}
 }
 
 // gaps lets all gateways crawl one host with several workers each until the

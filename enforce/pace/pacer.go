@@ -69,6 +69,14 @@ func (c Config) withDefaults() *Config {
 	return &c
 }
 
+// wait is how long the request may be held.
+func (c *Config) wait(r *Request) time.Duration {
+	if r.MaxWait == 0 {
+		return c.Wait
+	}
+	return clip(r.MaxWait)
+}
+
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one
 // with [New]; it needs no closing: it runs a timer only while it has keys.
 type Pacer struct {
@@ -91,7 +99,7 @@ func New(c Config) *Pacer {
 	p.tickets.New = func() any { return &ticket{pacer: p} }
 	p.Configure(c)
 	if p.shared != nil {
-		p.shared.Watch(p.blockedElsewhere, p.joined)
+		p.shared.Watch(p.blockedElsewhere, p.lateElsewhere, p.joined)
 	}
 	return p
 }
@@ -132,21 +140,21 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 // allocation.
 func (p *Pacer) atOnce(r *Request, cfg *Config) (Slot, bool) {
 	if len(r.Also) == 0 {
-		return p.oneAtOnce(&r.Limit, cfg)
+		return p.oneAtOnce(r, cfg)
 	}
 	return p.allAtOnce(r, cfg)
 }
 
-func (p *Pacer) oneAtOnce(l *Limit, cfg *Config) (Slot, bool) {
-	t, s := l.terms(), p.table.shard(l.Key)
+func (p *Pacer) oneAtOnce(r *Request, cfg *Config) (Slot, bool) {
+	t, s := r.terms(), p.table.shard(r.Key)
 	s.mu.Lock()
 	now := p.now() // under the lock: never before what others charged
-	c := p.table.clock(s, l.Key, cfg, now)
+	c := p.table.clock(s, r.Key, cfg, now)
 	if !c.free(t, now) {
 		s.mu.Unlock()
 		return Slot{}, false
 	}
-	h := hold{shard: s, clock: c, terms: t, at: now}
+	h := hold{shard: s, clock: c, asked: t, terms: t, at: now}
 	h.before = c.charge(t, now)
 	h.serial = c.serial
 	s.mu.Unlock()
@@ -154,7 +162,7 @@ func (p *Pacer) oneAtOnce(l *Limit, cfg *Config) (Slot, bool) {
 
 	k := p.ticket()
 	k.room[0] = h
-	k.holds = k.room[:1]
+	k.holds, k.end = k.room[:1], now+cfg.wait(r)
 	return Slot{ticket: k, number: k.number}, true
 }
 

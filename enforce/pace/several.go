@@ -37,10 +37,10 @@ func (p *Pacer) allAtOnce(r *Request, cfg *Config) (Slot, bool) {
 		return Slot{}, false
 	}
 	k := p.ticket()
-	k.holds = k.room[:0]
+	k.holds, k.end = k.room[:0], now+cfg.wait(r)
 	for i := range ps.n {
 		a := &ps.all[i]
-		h := hold{shard: a.shard, clock: a.clock, terms: a.terms, at: now}
+		h := hold{shard: a.shard, clock: a.clock, asked: a.terms, terms: a.terms, at: now}
 		h.before = a.clock.charge(a.terms, now)
 		h.serial = a.clock.serial
 		k.holds = append(k.holds, h)

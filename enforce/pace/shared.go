@@ -21,12 +21,18 @@ type Shared interface {
 	// Release gives a booked slot back, at each clock where no later one was
 	// booked since. It is called when a request has ended, so it takes no context.
 	Release(r Reservation) error
+	// Late tells all gateways that the request of the reservation begins at a
+	// time that is later than they reckon with, and returns the reservation as it
+	// is from then on. It does not wait for an answer: what is lost makes one gap
+	// shorter.
+	Late(r Reservation, at time.Time) Reservation
 	// Block sets the second clock of a key for all gateways and tells them. It
 	// outlives the request that brought it, so it takes no context.
 	Block(key string, pause time.Duration, strikes int) error
-	// Watch sets the functions to call when another gateway blocked a key, and
-	// when the shared clock can be reached again. It is called once, first.
-	Watch(blocked func(key string, pause time.Duration, strikes int), joined func())
+	// Watch sets the functions to call when another gateway blocked a key, when
+	// a request of another one begins late, and when the shared clock can be
+	// reached again. It is called once, first.
+	Watch(blocked func(key string, pause time.Duration, strikes int), late func(key string, at time.Time), joined func())
 	// Peers tells about the gateways, without asking anybody.
 	Peers() Peers
 }
@@ -79,6 +85,10 @@ type Peers struct {
 	// Up says whether the shared clock can be reached, For since when that is so.
 	Up  bool
 	For time.Duration
+	// Joined is how long ago the gateways came back to the shared clock, all at
+	// once, after some of them had been on their own; a year and more if they
+	// never were.
+	Joined time.Duration
 	// Count is the number of gateways that share the clock, at least one; the
 	// last known one while it cannot be reached. Rank is this one's place among
 	// them, from zero.
@@ -99,6 +109,18 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 		cfg.Observer.Blocked(strikes == 0)
 	}
 	p.keepSweeping()
+}
+
+// lateElsewhere notes that a request of another gateway began late. It must not
+// lie ahead: a gateway that has no idea of the time could stop a host for good.
+func (p *Pacer) lateElsewhere(key string, at time.Time) {
+	began := min(at.Sub(p.epoch), p.now())
+	s := p.table.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clocks[key]; c != nil && began > c.meter.last {
+		c.meter.last = began
+	}
 }
 
 // maxRetold bounds how many blocks are told again to a shared clock that came

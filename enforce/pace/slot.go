@@ -28,18 +28,23 @@ type ticket struct {
 	number uint64
 	holds  []hold
 	room   [maxAtOnce]hold // for the usual case
-	// booking is the slot at the shared clock, if that is where it came from.
+	// booking is the slot at the shared clock, if that is where it came from;
+	// dealt says that it is one of those which gateways on their own deal out.
 	booking *booking
+	dealt   bool
+	end     instant // no later may the request begin
 }
 
 // hold is the slot's part at one clock.
 type hold struct {
 	shard  *shard
 	clock  *clock
-	terms  terms
+	asked  terms // those of the request
+	terms  terms // those that this gateway holds it to
 	before meter // the clock's state without this request
 	at     instant
-	serial uint32 // the clock's, right after this request
+	until  instant // it may begin until then, though others went
+	serial uint32  // the clock's, right after this request
 }
 
 // Done gives the request's places in flight back: its answer has been read to
@@ -57,11 +62,17 @@ func (s Slot) Cancel() {
 }
 
 // Sent counts the gap to the next request from now instead of from the grant.
-// Call it when the request has been written, and once more at the first byte of
-// the answer: connecting takes time, and what counts for the site is when
+// Call it when the request has been written: what counts for the site is when
 // requests reach it. It moves the clock forward only, and does nothing once
 // another request went.
-func (s Slot) Sent() {
+func (s Slot) Sent() { s.reached(true) }
+
+// Answered is Sent for the first octet of the answer: proof that the request has
+// arrived. Only this gateway reckons with it, as it tells no less of how long
+// the site took to answer than of when it was asked.
+func (s Slot) Answered() { s.reached(false) }
+
+func (s Slot) reached(tell bool) {
 	t := s.ticket
 	if t == nil {
 		return
@@ -74,6 +85,9 @@ func (s Slot) Sent() {
 	now := t.pacer.now()
 	for i := range t.holds {
 		t.holds[i].sent(now)
+	}
+	if tell {
+		t.tell(now)
 	}
 }
 
@@ -99,7 +113,7 @@ func (s Slot) end(also func(*hold)) *booking {
 		*h = hold{}
 	}
 	b := t.booking
-	t.holds, t.booking = nil, nil
+	t.holds, t.booking, t.dealt = nil, nil, false
 	t.mu.Unlock()
 	t.pacer.tickets.Put(t)
 	return b
@@ -111,17 +125,24 @@ func (h *hold) latest() bool { return h.clock.serial == h.serial }
 // undo restores the clock under the shard's lock.
 func (h *hold) undo() {
 	if h.latest() {
-		h.clock.meter = h.before
+		h.clock.meter = h.latestOther()
 		h.clock.rouse()
 	}
 }
 
-// sent moves the clock on. A rate with a burst is left alone: it has room for
-// requests that come closer together than its interval.
+// sent moves the clock on, unless another request went since.
 func (h *hold) sent(now instant) {
 	h.shard.mu.Lock()
 	defer h.shard.mu.Unlock()
-	if !h.latest() || now <= h.at {
+	if h.latest() {
+		h.move(now)
+	}
+}
+
+// move moves the clock on under the shard's lock. A rate with a burst is left
+// alone: it has room for requests that come closer together than its interval.
+func (h *hold) move(now instant) {
+	if now <= h.at {
 		return
 	}
 	h.at = now

@@ -65,11 +65,7 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 	for _, l := range r.Also {
 		w.add(l)
 	}
-	wait := r.MaxWait
-	if wait == 0 {
-		wait = cfg.Wait
-	}
-	w.deadline = w.since + clip(wait)
+	w.deadline = w.since + cfg.wait(r)
 	return w
 }
 
@@ -211,7 +207,8 @@ func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 		}
 	}
 	k := w.pacer.ticket()
-	k.holds, k.booking = k.room[:0], w.slot
+	k.holds, k.booking, k.end = k.room[:0], w.slot, w.end()
+	k.dealt = on.alone && w.stops[0].dealt > 0
 	w.slot = nil
 	for i := range w.stops {
 		if s := &w.stops[i]; s.clock != nil {
@@ -226,7 +223,7 @@ func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 func (w *waiter) charge(s *stop, on footing, now instant) hold {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	h := hold{shard: s.shard, clock: s.clock, terms: on.local(s.terms), at: now}
+	h := hold{shard: s.shard, clock: s.clock, asked: s.terms, terms: on.local(s.terms), at: now}
 	if s.dealt > 0 && on.alone {
 		h.at = s.dealt // its turn, not the moment of waking, is what comes round
 	}

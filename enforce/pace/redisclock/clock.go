@@ -13,7 +13,7 @@
 //
 // All keys carry one hash tag, so that a Redis Cluster keeps them on one node,
 // as a Lua call over several of them demands. Keys expire two minutes after their
-// clocks are free. A user with restricted rights needs the keys and the channel
+// clocks are free. A user with restricted rights needs the keys and the channels
 // under PREFIX:{pace}: and the commands of the scripts, EVALSHA, EVAL, SUBSCRIBE
 // and ZREM.
 package redisclock
@@ -55,9 +55,13 @@ type Config struct {
 	// whether Redis is back. After five missed ones others no longer count it.
 	// Default: 1 s.
 	Heartbeat time.Duration
-	// Gateways is how many share the clocks as long as none could be counted:
-	// when Redis was away at the start. Default: 1.
-	Gateways int
+	// Gateways is how many share the clocks at the least, while Redis is away.
+	// Rank is this one's place among them, from zero, as long as none could be
+	// counted: when Redis was away at the start. Defaults: 1 and 0.
+	Gateways, Rank int
+	// Counted is told how many gateways there are and which place among them is
+	// this one's, with each heartbeat. It must not block. Default: nobody is told.
+	Counted func(gateways, rank int)
 	// Changed is told when Redis is away, with the reason, and when it is back,
 	// once each time. It must not block. Default: nobody is told.
 	Changed func(up bool, why error)
@@ -77,14 +81,28 @@ func (c Config) withDefaults() Config {
 		c.Heartbeat = time.Second
 	}
 	c.Gateways = max(c.Gateways, 1)
+	c.Rank = min(max(c.Rank, 0), c.Gateways-1)
+	if c.Counted == nil {
+		c.Counted = func(int, int) {}
+	}
 	if c.Changed == nil {
 		c.Changed = func(bool, error) {}
 	}
 	return c
 }
 
-// leaseBeats is how many heartbeats a gateway may miss.
-const leaseBeats = 5
+const (
+	// leaseBeats is how many heartbeats a gateway may miss.
+	leaseBeats = 5
+	// aloneBeats is after how many heartbeats of none all gateways are taken to be
+	// on their own.
+	aloneBeats = 2
+	// joinBeats is how many heartbeats after the first of them came back all those
+	// who had been on their own go back to the shared clock, in the same moment.
+	// Would each go when it sees Redis, those that do not yet would take turns that
+	// Redis knows nothing of.
+	joinBeats = 2
+)
 
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
 type Clock struct {
@@ -93,9 +111,12 @@ type Clock struct {
 	client atomic.Pointer[rueidis.Client] // nil until the first connection
 	state  atomic.Pointer[state]
 
-	mu      sync.Mutex // guards changes of state, and the two below
+	mu      sync.Mutex // guards changes of state, and the three below
 	blocked func(key string, pause time.Duration, strikes int)
+	late    func(key string, at time.Time)
 	joined  func()
+
+	lates chan late // to be told
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -104,12 +125,19 @@ type Clock struct {
 // state is what the clock knows of Redis and the gateways. It is replaced, never
 // changed.
 type state struct {
-	up     bool
-	since  time.Time
-	told   bool // that it is away was told
+	up     bool      // Redis answers
+	here   time.Time // since when
+	away   time.Time // since when this gateway was on its own
+	joins  time.Time // when all gateways go back to the shared clock, or went
+	joined bool      // that it is back was told
+	told   bool      // that it is away was told, after that
+	used   bool      // the shared clock was used before
 	census census
 	watch  watch
 }
+
+// shares reports whether the shared clock is used at the given time.
+func (s *state) shares(now time.Time) bool { return s.up && !now.Before(s.joins) }
 
 // New makes a Clock and connects in the background: until that succeeds it is
 // away. The error is about the configuration only. Close it after use.
@@ -128,10 +156,11 @@ func New(c Config) (*Clock, error) {
 	option.Dialer.KeepAlive = c.Heartbeat
 	option.ConnWriteTimeout = max(c.Timeout, time.Second)
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Clock{config: c, option: option, stop: stop}
-	k.state.Store(&state{since: time.Now(), census: census{count: c.Gateways}})
+	k := &Clock{config: c, option: option, stop: stop, lates: make(chan late, maxLates)}
+	k.state.Store(&state{away: time.Now(), census: census{count: c.Gateways, rank: c.Rank}})
 	k.done.Go(func() { k.live(ctx) })
 	k.done.Go(func() { k.listen(ctx) })
+	k.done.Go(func() { k.tellLates(ctx) })
 	return k, nil
 }
 
@@ -172,10 +201,12 @@ func (k *Clock) Close() error {
 }
 
 // Watch implements pace.Shared.
-func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), joined func()) {
+func (k *Clock) Watch(
+	blocked func(key string, pause time.Duration, strikes int), late func(key string, at time.Time), joined func(),
+) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.blocked, k.joined = blocked, joined
+	k.blocked, k.late, k.joined = blocked, late, joined
 }
 
 // Reserve implements pace.Shared: one round trip.
@@ -237,13 +268,24 @@ func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 // Peers implements pace.Shared.
 func (k *Clock) Peers() pace.Peers {
 	s, now := k.state.Load(), time.Now()
+	up, since, count := s.shares(now), s.away, s.census.count
+	if up {
+		since = latest(s.here, s.joins)
+	} else {
+		count = max(count, k.config.Gateways)
+	}
+	joined := now.Sub(s.joins)
+	if !s.census.alone {
+		joined = never
+	}
 	return pace.Peers{
-		Up:    s.up,
-		For:   now.Sub(s.since),
-		Count: s.census.count,
-		Rank:  s.census.rank,
-		Time:  s.watch.shared(now),
-		Error: s.watch.best().error,
+		Up:     up,
+		For:    now.Sub(since),
+		Joined: joined,
+		Count:  count,
+		Rank:   s.census.rank,
+		Time:   s.watch.shared(now),
+		Error:  s.watch.best().error,
 	}
 }
 
@@ -251,7 +293,7 @@ func (k *Clock) Peers() pace.Peers {
 // Redis is away, for all calls until the next heartbeat that succeeds.
 func (k *Clock) call(ctx context.Context, do func(context.Context, rueidis.Client) error) error {
 	c := k.connection()
-	if c == nil || !k.state.Load().up {
+	if c == nil || !k.state.Load().shares(time.Now()) {
 		return ErrAway
 	}
 	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
@@ -276,6 +318,8 @@ func (k *Clock) key(name string) string { return k.config.Prefix + ":{pace}:key:
 func (k *Clock) gateways() string { return k.config.Prefix + ":{pace}:gateways" }
 
 func (k *Clock) channel() string { return k.config.Prefix + ":{pace}:blocks" }
+
+func (k *Clock) lateChannel() string { return k.config.Prefix + ":{pace}:lates" }
 
 // message tells other gateways of a block.
 type message struct {
@@ -305,6 +349,9 @@ func readMessage(s string) (message, error) {
 	}
 	return message{from: parts[0], key: parts[3], pause: time.Duration(pause) * time.Microsecond, strikes: strikes}, nil
 }
+
+// never is longer ago than anything that counts.
+const never = 2 * maxPause
 
 const maxPause = 365 * 24 * time.Hour
 

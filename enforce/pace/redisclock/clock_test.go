@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 )
 
-const never = 1000 * time.Hour
+const ever = 1000 * time.Hour
 
 // clockAt makes a Clock that is up.
 func clockAt(tb testing.TB, s *redistest.Server, c Config) *Clock {
@@ -36,7 +36,7 @@ func demand(key string, interval time.Duration) pace.Demand {
 // book reserves one slot that must be booked.
 func book(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
 	t.Helper()
-	r, err := k.Reserve(t.Context(), d, never)
+	r, err := k.Reserve(t.Context(), d, ever)
 	if err != nil || r.Outcome != pace.Booked {
 		t.Fatalf("Reserve = %+v, %v; want a slot", r, err)
 	}
@@ -156,7 +156,7 @@ func TestReserveKeepsASharedClockFreeWhileANarrowOneIsNotReady(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
 	book(t, k, demand("h", time.Hour))
-	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Second)}, never)
+	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Second)}, ever)
 	if err != nil || r.Outcome != pace.NotYet || r.Wait < 59*time.Minute {
 		t.Fatalf("Reserve = %+v, %v; want to be asked again in an hour", r, err)
 	}
@@ -210,7 +210,7 @@ func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	told := make(chan message, 8)
 	other.Watch(func(key string, pause time.Duration, strikes int) {
 		told <- message{key: key, pause: pause, strikes: strikes}
-	}, func() {})
+	}, func(string, time.Time) {}, func() {})
 	redistest.Eventually(t, "both listen", func() bool {
 		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
 	})
@@ -285,7 +285,7 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 		}
 		changes <- up
 	}})
-	k.Watch(func(string, time.Duration, int) {}, func() { joined <- struct{}{} })
+	k.Watch(func(string, time.Duration, int) {}, func(string, time.Time) {}, func() { joined <- struct{}{} })
 	<-changes // up
 	s.Kill()
 	redistest.Eventually(t, "redis is found away", func() bool { return !k.Peers().Up })
@@ -311,7 +311,7 @@ func TestNewWithoutRedisIsAwayUntilItComes(t *testing.T) {
 	s := redistest.Start(t)
 	s.Kill()
 	changes := make(chan bool, 100)
-	k, err := New(Config{URL: s.URL(), Heartbeat: 50 * time.Millisecond, Gateways: 4, Changed: func(up bool, _ error) { changes <- up }})
+	k, err := New(Config{URL: s.URL(), Heartbeat: 50 * time.Millisecond, Gateways: 4, Rank: 7, Changed: func(up bool, _ error) { changes <- up }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,8 +319,8 @@ func TestNewWithoutRedisIsAwayUntilItComes(t *testing.T) {
 	if up := <-changes; up {
 		t.Fatal("up without a server")
 	}
-	if p := k.Peers(); p.Up || p.Count != 4 {
-		t.Errorf("Peers = %+v, want away, and the 4 configured", p)
+	if p := k.Peers(); p.Up || p.Count != 4 || p.Rank != 3 {
+		t.Errorf("Peers = %+v, want away, and the last of the 4 configured", p)
 	}
 	s.Start()
 	redistest.Eventually(t, "redis is found", func() bool { return k.Peers().Up })

@@ -42,7 +42,7 @@ func (k *Clock) beat(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
 	before := time.Now()
-	now, err := heartbeat(bounded, k.connection(), k.gateways(), k.config.Name, leaseBeats*k.config.Heartbeat)
+	now, err := k.heartbeat(bounded, k.connection())
 	if err != nil {
 		if ctx.Err() == nil {
 			k.away(err)
@@ -56,17 +56,26 @@ func (k *Clock) beat(ctx context.Context) {
 func (k *Clock) here(now census, asked, answered time.Time) {
 	k.mu.Lock()
 	old, joined := k.state.Load(), k.joined
-	next := &state{up: true, since: old.since, census: now}
+	next := &state{up: true, here: old.here, away: old.away, joined: old.joined, told: old.told, used: old.used, census: now}
 	if !old.up {
-		next.since = answered
+		next.here = answered
 	}
 	if old.watch.fits(now.time, asked, answered) {
 		next.watch = old.watch
 	}
 	next.watch = next.watch.saw(now.time, asked, answered)
+	_, next.joins = next.watch.local(now.since)
+	if now.alone {
+		next.joins = next.joins.Add(joinBeats * k.config.Heartbeat)
+	}
+	join := !old.joined && next.shares(answered)
+	if join {
+		next.joined, next.told, next.used = true, false, true
+	}
 	k.state.Store(next)
 	k.mu.Unlock()
-	if old.up {
+	k.config.Counted(now.count, now.rank)
+	if !join {
 		return
 	}
 	k.config.Changed(true, nil)
@@ -78,28 +87,27 @@ func (k *Clock) here(now census, asked, answered time.Time) {
 // away notes that Redis does not answer. What is known of the gateways stays.
 func (k *Clock) away(why error) {
 	k.mu.Lock()
-	old := k.state.Load()
-	first := old.up || !old.told
+	old, now := k.state.Load(), time.Now()
 	next := *old
-	next.told = true
-	if old.up {
-		next.up, next.since = false, time.Now()
+	next.up, next.joined, next.told = false, false, true
+	if old.shares(now) {
+		next.away = now
 	}
 	k.state.Store(&next)
 	k.mu.Unlock()
-	if first {
+	if !old.told {
 		k.config.Changed(false, why)
 	}
 }
 
-// listen takes the blocks that other gateways tell.
+// listen takes the blocks and the late requests that other gateways tell.
 func (k *Clock) listen(ctx context.Context) {
 	pause := time.NewTicker(k.config.Heartbeat)
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		if c := k.connection(); c != nil {
 			// It ends with the connection, and always with an error.
-			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel()).Build(), k.heard)
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel(), k.lateChannel()).Build(), k.heard)
 		}
 		select {
 		case <-pause.C:
@@ -109,6 +117,10 @@ func (k *Clock) listen(ctx context.Context) {
 }
 
 func (k *Clock) heard(m rueidis.PubSubMessage) {
+	if m.Channel == k.lateChannel() {
+		k.heardLate(m.Message)
+		return
+	}
 	told, err := readMessage(m.Message)
 	if err != nil || told.from == k.config.Name {
 		return // not one of ours: only gateways write to the channel
@@ -118,5 +130,19 @@ func (k *Clock) heard(m rueidis.PubSubMessage) {
 	k.mu.Unlock()
 	if blocked != nil {
 		blocked(told.key, told.pause, told.strikes)
+	}
+}
+
+func (k *Clock) heardLate(text string) {
+	told, err := readLate(text)
+	if err != nil || told.from == k.config.Name {
+		return // as above
+	}
+	k.mu.Lock()
+	late := k.late
+	k.mu.Unlock()
+	if late != nil {
+		_, at := k.state.Load().watch.local(told.began)
+		late(told.key, at)
 	}
 }

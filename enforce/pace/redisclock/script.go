@@ -17,6 +17,8 @@ var (
 	reserveSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed late.lua
+	lateSource string
 	//go:embed block.lua
 	blockSource string
 	//go:embed heartbeat.lua
@@ -24,6 +26,7 @@ var (
 
 	reserveScript   = rueidis.NewLuaScript(reserveSource)
 	releaseScript   = rueidis.NewLuaScript(releaseSource)
+	lateScript      = rueidis.NewLuaScript(lateSource)
 	blockScript     = rueidis.NewLuaScript(blockSource)
 	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 )
@@ -80,19 +83,29 @@ func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Res
 type census struct {
 	time        time.Duration // of Redis, since 1970
 	count, rank int
+	since       time.Duration // at least one of them was always there
+	alone       bool          // one of those that came then had been on its own
 }
 
-func heartbeat(ctx context.Context, c rueidis.Client, key, name string, lease time.Duration) (census, error) {
-	answer, err := heartbeatScript.Exec(ctx, c, []string{key}, []string{name, micros(lease)}).AsIntSlice()
+func (k *Clock) heartbeat(ctx context.Context, c rueidis.Client) (census, error) {
+	beat := k.config.Heartbeat
+	keys := []string{k.gateways(), k.gateways() + ":since"}
+	args := []string{k.config.Name, micros(leaseBeats * beat), micros(aloneBeats * beat), micros(joinBeats * beat), "0"}
+	if s := k.state.Load(); !s.up && (s.used || time.Since(s.away) > (joinBeats+1)*beat) {
+		args[4] = "1"
+	}
+	answer, err := heartbeatScript.Exec(ctx, c, keys, args).AsIntSlice()
 	if err != nil {
 		return census{}, fmt.Errorf("sending a heartbeat to redis: %w", err)
 	}
-	if len(answer) != 3 {
-		return census{}, fmt.Errorf("sending a heartbeat to redis: script answered %d values, want 3", len(answer))
+	if len(answer) != 5 {
+		return census{}, fmt.Errorf("sending a heartbeat to redis: script answered %d values, want 5", len(answer))
 	}
 	return census{
 		time:  time.Duration(answer[0]) * time.Microsecond,
 		count: int(answer[1]),
 		rank:  int(answer[2]),
+		since: time.Duration(answer[3]) * time.Microsecond,
+		alone: answer[4] != 0,
 	}, nil
 }

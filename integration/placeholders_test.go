@@ -1,0 +1,67 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+const someDisallowed = "User-agent: *\nDisallow: /private/\n"
+
+// TestPlaceholders has Caddy's own directives use what was decided, on allowed and on refused requests.
+func TestPlaceholders(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(someDisallowed))
+	g := startGateway(t, gatewayConfig{
+		Around: `header >X-Why "{http.robots.decision} {http.robots.reason} {http.robots.agent} {http.robots.line}"
+	log_append state {http.robots.state}
+	log_append rule {http.robots.rule}`,
+		Site: "decision_header on",
+	})
+	for path, want := range map[string]struct{ why, decision string }{
+		"/page":      {"allow no_rule Tester 0", "allow; reason=no_rule"},
+		"/private/x": {"deny disallowed Tester 2", "deny; reason=disallowed; line=2"},
+	} {
+		a := g.mustFetch("Tester/1.0", site.URL(path))
+		if why := a.header.Get("X-Why"); why != want.why {
+			t.Errorf("%s: the placeholders are %q, want %q", path, why, want.why)
+		}
+		if d := a.header.Values("Crawlgate-Decision"); len(d) != 1 || d[0] != want.decision {
+			t.Errorf("%s: Crawlgate-Decision is %q, want %q", path, d, want.decision)
+		}
+	}
+	for _, line := range g.logs(2) {
+		path := strings.TrimPrefix(line.Request.URI, site.URL(""))
+		want := map[string]string{"/page": `,"rule":"","state":"rules"}`, "/private/x": `,"rule":"/private/","state":"rules"}`}[path]
+		if !strings.HasSuffix(line.raw, want) {
+			t.Errorf("%s: log_append has not added %s: %s", path, want, line.raw)
+		}
+	}
+}
+
+// TestErrorRoutes has the routes of handle_errors answer what the gateway refuses. Machines still see whose refusal it is.
+func TestErrorRoutes(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(someDisallowed))
+	g := startGateway(t, gatewayConfig{
+		Around: "handle_errors {\nheader X-House yes\nrespond \"house rules: {http.robots.message}, {err.status_code}\"\n}",
+	})
+	a := g.mustFetch("Tester/1.0", site.URL("/private/x"))
+	want := "house rules: Forbidden by robots.txt: Tester may not fetch " + site.URL("/private/x") + " (line 2), 403"
+	if a.status != http.StatusForbidden || a.body != want {
+		t.Errorf("got %d %q, want %q", a.status, a.body, want)
+	}
+	if d := a.header.Get("Crawlgate-Decision"); d != "deny; reason=disallowed; line=2" || a.header.Get("X-House") != "yes" || a.header.Get("Proxy-Status") == "" {
+		t.Errorf("header: %v", a.header)
+	}
+	if a := g.mustFetch("Tester/1.0", site.URL("/page")); a.header.Get("X-House") != "" || a.header.Get("Crawlgate-Decision") != "" {
+		t.Errorf("an allowed answer has %v", a.header)
+	}
+	if lines := g.logs(2); lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != "disallowed" {
+		t.Errorf("logged: %s", lines[0].raw)
+	}
+}
