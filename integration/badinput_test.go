@@ -89,6 +89,7 @@ func TestTLSToThePlainPort(t *testing.T) {
 // looks for the preface of HTTP/2; where they are a whole line, net/http refuses it without reading on, and reports the
 // connection as one that was never active: it gets its 400 but is not counted.
 func clientHello(t *testing.T) string {
+	t.Helper()
 	for {
 		client, server := net.Pipe()
 		go func() { _ = tls.Client(client, &tls.Config{ServerName: "example.com"}).HandshakeContext(t.Context()) }()
