@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -36,38 +38,41 @@ const caddyfile = `{
 		}
 		egress {
 			allow_private 127.0.0.0/8
+			trust_ca %[4]s
 		}
 	}
 }
 
-http://:%s {
+http://:%[1]s {
 	bind 127.0.0.1
-	%s
-	%s
+	%[2]s
+	%[3]s
 }
 `
 
 // gateway is a running process.
 type gateway struct {
-	name string
-	addr string
-	dir  string
-	cmd  *exec.Cmd
+	name  string
+	addr  string
+	dir   string
+	cmd   *exec.Cmd
+	roots *x509.CertPool // what clients trust inside tunnels
 }
 
-func startGateway(ctx context.Context, v variant, log bool) (*gateway, error) {
+// startGateway runs a gateway that trusts the certificate of the secure origin.
+func startGateway(ctx context.Context, v variant, secure *site, log bool) (*gateway, error) {
 	dir, err := os.MkdirTemp("", "overhead")
 	if err != nil {
 		return nil, err
 	}
 	g := &gateway{name: v.name, dir: dir}
-	if err := g.start(ctx, v, log); err != nil {
+	if err := g.start(ctx, v, secure, log); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return g, nil
 }
 
-func (g *gateway) start(ctx context.Context, v variant, log bool) error {
+func (g *gateway) start(ctx context.Context, v variant, secure *site, log bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -83,8 +88,12 @@ func (g *gateway) start(ctx context.Context, v variant, log bool) error {
 	if log {
 		logging = "log {\n\t\toutput file " + filepath.Join(g.dir, "access.log") + "\n\t}"
 	}
-	config := filepath.Join(g.dir, "Caddyfile")
-	if err := os.WriteFile(config, fmt.Appendf(nil, caddyfile, port, logging, v.directive), 0o600); err != nil {
+	trusted, config := filepath.Join(g.dir, "origins.pem"), filepath.Join(g.dir, "Caddyfile")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.server.Certificate().Raw})
+	if err := os.WriteFile(trusted, certificate, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(config, fmt.Appendf(nil, caddyfile, port, logging, v.directive, trusted), 0o600); err != nil {
 		return err
 	}
 	g.cmd = exec.CommandContext(ctx, self, "run", "--config", config, "--adapter", "caddyfile")

@@ -1,45 +1,58 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// site is the origin: pages of 1 KiB and a robots.txt with as many rules as a large shop has.
+// site is an origin: pages of 1 KiB and a robots.txt with as many rules as a large shop has.
 type site struct {
-	server *http.Server
+	server *httptest.Server
 	url    string
 }
 
-func startOrigin() (*site, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	page := []byte(strings.Repeat("0123456789abcde\n", 64))
-	rules := []byte(shopRules())
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// pageSize is the length of a page.
+const pageSize = 1 << 10
+
+// upstream is one of the protocols that origins speak.
+type upstream uint8
+
+const (
+	originHTTP  upstream = iota // without TLS
+	originTLS                   // HTTP/1.1 over TLS
+	originHTTP2                 // HTTP/2 over TLS
+)
+
+func startOrigin(u upstream) *site {
+	page, rules := []byte(strings.Repeat("0123456789abcde\n", pageSize/16)), []byte(shopRules())
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := page
 		if r.URL.Path == "/robots.txt" {
 			body = rules
 		}
 		_, _ = w.Write(body)
-	})
-	s := &site{server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, url: "http://" + listener.Addr().String()}
-	go func() { _ = s.server.Serve(listener) }()
-	return s, nil
+	}))
+	server.Config.ReadHeaderTimeout = time.Minute
+	server.EnableHTTP2 = u == originHTTP2
+	if u == originHTTP {
+		server.Start()
+	} else {
+		server.StartTLS()
+	}
+	return &site{server, server.URL}
 }
 
-func (s *site) close() { _ = s.server.Close() }
+func (s *site) close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
 
 // shopRules has 150 rules, some with wildcards.
 func shopRules() string {
@@ -58,16 +71,25 @@ func shopRules() string {
 	return b.String()
 }
 
-// load sends allowed requests over keep-alive connections, each waiting for its answer, and returns the CPU time that the
-// gateway used for them.
-func (g *gateway) load(ctx context.Context, s *site, connections, requests int) (time.Duration, error) {
+// way is how requests come to the gateway, and to whom they go.
+type way struct {
+	name  string
+	site  *site
+	dial  dialer
+	fresh bool // a connection for each request
+	mute  bool // and the request is left out
+}
+
+// load sends allowed requests, each waiting for the answer of the one before on its connection, and returns the CPU time
+// that the gateway used for them.
+func (g *gateway) load(ctx context.Context, w way, connections, requests int) (time.Duration, error) {
 	before, err := g.cpu()
 	if err != nil {
 		return 0, err
 	}
 	workers, ctx := errgroup.WithContext(ctx)
 	for i := range connections {
-		workers.Go(func() error { return g.drive(ctx, s, i, requests*(i+1)/connections-requests*i/connections) })
+		workers.Go(func() error { return g.drive(ctx, w, i, requests*(i+1)/connections-requests*i/connections) })
 	}
 	if err := workers.Wait(); err != nil {
 		return 0, err
@@ -76,33 +98,26 @@ func (g *gateway) load(ctx context.Context, s *site, connections, requests int) 
 	return after - before, err
 }
 
-// drive sends n requests over one connection.
-func (g *gateway) drive(ctx context.Context, s *site, worker, n int) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	answers := bufio.NewReader(conn)
-	host := strings.TrimPrefix(s.url, "http://")
+// drive sends n requests, one after the other.
+func (g *gateway) drive(ctx context.Context, w way, worker, n int) error {
+	var c client
 	for i := range n {
-		_, err := fmt.Fprintf(conn, "GET %s/catalogue/item/%d/%d?page=2 HTTP/1.1\r\nHost: %s\r\nUser-Agent: Bench/1.0\r\nAccept: */*\r\n\r\n",
-			s.url, worker, i, host)
-		if err != nil {
-			return err
+		if c == nil {
+			var err error
+			if c, err = w.dial(ctx, g, w.site); err != nil {
+				return err
+			}
 		}
-		resp, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			return err
+		var err error
+		if !w.mute {
+			err = read(c.get(fmt.Sprintf("/catalogue/item/%d/%d?page=2", worker, i)))
 		}
-		size, err := io.Copy(io.Discard, resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			return err
+		if w.fresh || i == n-1 || err != nil {
+			c.close()
+			c = nil
 		}
-		if resp.StatusCode != http.StatusOK || size != 1024 {
-			return fmt.Errorf("status %d with %d octets", resp.StatusCode, size)
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
 		}
 	}
 	return nil

@@ -5,7 +5,9 @@
 // in another order each round, and the CPU time that each used is read from /proc. The origin and the load run in this
 // process, so they are not counted.
 //
-//	go run ./bench/overhead [-requests 20000] [-rounds 6] [-connections 64] [-log]
+// With -https it measures interception instead: one gateway, and the ways to it and from it take turns.
+//
+//	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-connections 64] [-log]
 package main
 
 import (
@@ -29,6 +31,7 @@ type options struct {
 	rounds      int
 	connections int
 	log         bool
+	https       bool
 }
 
 func main() {
@@ -40,10 +43,11 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 20_000, "requests per gateway and round")
 	flag.IntVar(&o.rounds, "rounds", 6, "rounds")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
+	flag.BoolVar(&o.https, "https", false, "measure interception")
 	flag.BoolVar(&o.log, "log", false, "write the access log to a file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := measure(ctx, o)
+	err := run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,20 +55,29 @@ func main() {
 	}
 }
 
-// measure prints a line a round, and the medians.
-func measure(ctx context.Context, o options) error {
-	site, err := startOrigin()
-	if err != nil {
-		return err
+func run(ctx context.Context, o options) error {
+	sites := make(map[upstream]*site)
+	for _, kind := range []upstream{originHTTP, originTLS, originHTTP2} {
+		sites[kind] = startOrigin(kind)
+		defer sites[kind].close()
 	}
-	defer site.close()
+	if o.https {
+		return measureHTTPS(ctx, o, sites)
+	}
+	return measure(ctx, o, sites)
+}
+
+// measure prints a line a round, and the medians.
+func measure(ctx context.Context, o options, sites map[upstream]*site) error {
+	plain := way{site: sites[originHTTP], dial: absolute}
+	var err error
 	gateways := make([]*gateway, len(variants))
 	for i, v := range variants {
-		if gateways[i], err = startGateway(ctx, v, o.log); err != nil {
+		if gateways[i], err = startGateway(ctx, v, sites[originTLS], o.log); err != nil {
 			return fmt.Errorf("starting the gateway %q: %w", v.name, err)
 		}
 		defer gateways[i].stop()
-		if _, err := gateways[i].load(ctx, site, o.connections, o.requests/4); err != nil { // warm up
+		if _, err := gateways[i].load(ctx, plain, o.connections, o.requests/4); err != nil { // warm up
 			return fmt.Errorf("loading the gateway %q: %w", v.name, err)
 		}
 	}
@@ -77,7 +90,7 @@ func measure(ctx context.Context, o options) error {
 	for round := range o.rounds {
 		for turn := range gateways {
 			i := (round + turn) % len(gateways)
-			used, err := gateways[i].load(ctx, site, o.connections, o.requests)
+			used, err := gateways[i].load(ctx, plain, o.connections, o.requests)
 			if err != nil {
 				return fmt.Errorf("loading the gateway %q: %w", gateways[i].name, err)
 			}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// httpsWays compares interception with what is next to it: the plain way, and the same upstream protocol without
+// interception, as the origin's TLS costs something too. The first is the measure of the others.
+func httpsWays(sites map[upstream]*site) []way {
+	h1 := tunneled(&tls.Config{NextProtos: []string{"http/1.1"}})
+	usual := tunneled(&tls.Config{})
+	hybrid := tunneled(&tls.Config{CurvePreferences: []tls.CurveID{tls.X25519MLKEM768}}) // which the gateway uses only if it must
+	p256 := tunneled(&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP256}, MaxVersion: tls.VersionTLS12})
+	return []way{
+		{"plain", sites[originHTTP], absolute, false, false},
+		{"absolute https, h1 origin", sites[originTLS], absolute, false, false},
+		{"intercepted h1, h1 origin", sites[originTLS], h1, false, false},
+		{"intercepted h2, h1 origin", sites[originTLS], overHTTP2, false, false},
+		{"the same, in one tunnel", sites[originTLS], overOneHTTP2(), false, false},
+		{"absolute https, h2 origin", sites[originHTTP2], absolute, false, false},
+		{"intercepted h1, h2 origin", sites[originHTTP2], h1, false, false},
+		{"intercepted h2, h2 origin", sites[originHTTP2], overHTTP2, false, false},
+		{"the same, in one tunnel", sites[originHTTP2], overOneHTTP2(), false, false},
+		{"plain, new connection", sites[originHTTP], absolute, true, false},
+		{"new tunnel alone, TLS 1.3", sites[originTLS], usual, true, true},
+		{"new tunnel, TLS 1.3", sites[originTLS], usual, true, false},
+		{"new tunnel, TLS 1.3 hybrid", sites[originTLS], hybrid, true, false},
+		{"new tunnel, TLS 1.2 P-256", sites[originTLS], p256, true, false},
+	}
+}
+
+// freshShare is how many times fewer connections than requests are measured.
+const freshShare = 5
+
+// measureHTTPS prints a line a way: the rounds, their median, and its ratio to the first way's.
+func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) error {
+	g, err := startGateway(ctx, variants[len(variants)-1], sites[originTLS], o.log)
+	if err != nil {
+		return fmt.Errorf("starting the gateway: %w", err)
+	}
+	defer g.stop()
+	if g.roots, err = g.authority(ctx); err != nil {
+		return err
+	}
+	all := httpsWays(sites)
+	costs := make([][]float64, len(all))
+	for round := range o.rounds + 1 { // the first one warms up
+		for turn := range all {
+			i := (round + turn) % len(all)
+			requests := o.requests
+			if all[i].fresh {
+				requests /= freshShare
+			}
+			used, err := g.load(ctx, all[i], o.connections, requests)
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			if round > 0 {
+				costs[i] = append(costs[i], float64(used)/float64(time.Microsecond)/float64(requests))
+			}
+		}
+	}
+	fmt.Printf("%d requests a round over %d connections (or %d connections); CPU µs a request\n", o.requests, o.connections, o.requests/freshShare)
+	for i, w := range all {
+		fmt.Printf("%-28s", w.name)
+		for _, c := range costs[i] {
+			fmt.Printf("%8.1f", c)
+		}
+		fmt.Printf("  median%8.1f  ratio%6.2f\n", median(costs[i]), median(costs[i])/median(costs[0]))
+	}
+	return nil
+}
+
+// authority is what clients of the gateway trust, as it serves it.
+func (g *gateway) authority(ctx context.Context) (*x509.CertPool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.addr+"/ca.crt", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(body) {
+		return nil, fmt.Errorf("the gateway gives no certificate but %.100q", body)
+	}
+	return pool, nil
+}
