@@ -2,8 +2,6 @@ package crawlgate
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce/pace"
@@ -16,25 +14,37 @@ type clocksInfo struct {
 	Keys    int `json:"keys"`
 	Waiting int `json:"waiting"`
 	Blocked int `json:"blocked"`
-	// Blocks are a page of those, and of the ones that are not forgiven yet, in the order of their keys.
-	Blocks []blockInfo `json:"blocks"`
+	// Clocks are a page of them, in the order of their keys.
+	Clocks []clockInfo `json:"clocks"`
 	// Next is the parameter after of the next page, empty if there is none.
 	Next string `json:"next,omitempty"`
 }
 
-// blockInfo is the block of one clock: a host's, or that of a "site:" or "addr:" where the operator paces by these.
-type blockInfo struct {
-	Key   string    `json:"key"`
-	Until time.Time `json:"until"`
-	// LeftSeconds is how long that is, 0 for a block that is over.
-	LeftSeconds int64 `json:"left_s"`
+// clockInfo is one clock: a host's, or that of a "site:", an "addr:" or an "agent:" where the operator paces by these.
+type clockInfo struct {
+	Key string `json:"key"`
+	// NextRequest is when the next request may go, WaitSeconds how long that is: 0 where one may go now.
+	NextRequest time.Time `json:"next_request"`
+	WaitSeconds float64   `json:"wait_s"`
+	// DelaySeconds is the gap that the last request asked for: the Crawl-delay.
+	DelaySeconds float64 `json:"delay_s,omitempty"`
+	InFlight     int     `json:"in_flight"`
+	Queue        int     `json:"queue"`
+	// BlockedUntil is the end of the block, LeftSeconds how long that is: 0 for one that is over and not forgiven.
+	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
+	LeftSeconds  int64      `json:"left_s,omitempty"`
 	// Strikes is how often in a row the site blocked without saying for how long.
-	Strikes int `json:"strikes"`
+	Strikes int `json:"strikes,omitempty"`
+}
+
+// clockFilters are the values of the parameter state.
+var clockFilters = map[string]pace.Filter{
+	"": pace.AllClocks, "blocked": pace.BlockedClocks, "waiting": pace.WaitingClocks, "busy": pace.BusyClocks,
 }
 
 // adminClocks shows the clocks.
 func adminClocks(a *App, r *http.Request) (any, error) {
-	query, err := readQuery(r, "after", "limit", "key")
+	query, err := readQuery(r, "after", "limit", "state", "key")
 	if err != nil {
 		return nil, err
 	}
@@ -42,22 +52,44 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	filter, known := clockFilters[query.Get("state")]
+	if !known {
+		return nil, adminError(http.StatusBadRequest, "state %.20q: want blocked, waiting or busy", query.Get("state"))
+	}
 	pacer := a.clocks.pacer
+	rate := pace.Limit{Interval: a.cfg.pace.rate.Interval(), Burst: a.cfg.pace.burst}
 	stats := pacer.Stats()
-	info := clocksInfo{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Blocks: []blockInfo{}}
-	blocks := pacer.Blocks(blocksKept)
-	slices.SortFunc(blocks, func(x, y pace.Block) int { return strings.Compare(x.Key, y.Key) })
+	info := clocksInfo{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []clockInfo{}}
 	now := time.Now()
-	for _, b := range blocks {
-		if b.Key <= query.Get("after") || query.Has("key") && b.Key != query.Get("key") {
-			continue
+	if query.Has("key") {
+		if c, ok := pacer.Clock(query.Get("key"), rate); ok {
+			info.Clocks = append(info.Clocks, describeClock(c, now))
 		}
-		if len(info.Blocks) == limit {
-			info.Next = info.Blocks[limit-1].Key
-			break
-		}
-		left := max(b.Until.Sub(now), 0)
-		info.Blocks = append(info.Blocks, blockInfo{b.Key, b.Until.UTC(), int64((left + time.Second - 1) / time.Second), b.Strikes})
+		return info, nil
+	}
+	page := pacer.Clocks(query.Get("after"), limit+1, filter, rate)
+	if len(page) > limit {
+		page = page[:limit]
+		info.Next = page[limit-1].Key
+	}
+	for _, c := range page {
+		info.Clocks = append(info.Clocks, describeClock(c, now))
 	}
 	return info, nil
+}
+
+func describeClock(c pace.Clock, now time.Time) clockInfo {
+	info := clockInfo{
+		Key: c.Key, NextRequest: c.Next.UTC(), WaitSeconds: max(c.Next.Sub(now), 0).Seconds(), DelaySeconds: c.Delay.Seconds(),
+		InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
+	}
+	if info.WaitSeconds == 0 {
+		info.NextRequest = now.UTC()
+	}
+	if !c.BlockedUntil.IsZero() {
+		until := c.BlockedUntil.UTC()
+		info.BlockedUntil = &until
+		info.LeftSeconds = int64((max(until.Sub(now), 0) + time.Second - 1) / time.Second)
+	}
+	return info
 }

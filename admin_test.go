@@ -52,6 +52,7 @@ func TestAdminErrors(t *testing.T) {
 		{"query", "GET", "/robots/origins?%zz", nil, 400, "cannot be read"},
 		{"limit 0", "GET", "/robots/origins?limit=0", nil, 400, "from 1 to 1000"},
 		{"limit text", "GET", "/robots/clocks?limit=x", nil, 400, "from 1 to 1000"},
+		{"state of clocks", "GET", "/robots/clocks?state=rules", nil, 400, "want blocked, waiting or busy"},
 		{"limit too large", "GET", "/robots/origins?limit=1001", nil, 400, "from 1 to 1000"},
 		{"state", "GET", "/robots/origins?state=good", nil, 400, "want rules, absent, unreachable"},
 
@@ -357,17 +358,20 @@ func TestAdminClocks(t *testing.T) {
 		keys = append(keys, s.Origin().Host)
 	}
 	slices.Sort(keys)
-	info := ask[clocksInfo](g, "GET", "/robots/clocks", nil)
-	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Blocks) != 3 {
+	info := ask[clocksInfo](g, "GET", "/robots/clocks?state=blocked", nil)
+	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Clocks) != 3 {
 		t.Errorf("got %+v", info)
+	}
+	if busy := ask[clocksInfo](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
+		t.Errorf("busy: %+v", busy.Clocks)
 	}
 	var got []string
 	for after := ""; ; {
 		page := ask[clocksInfo](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
-		for _, b := range page.Blocks {
-			got = append(got, b.Key)
-			if b.LeftSeconds < 900 || b.LeftSeconds > 1000 {
-				t.Errorf("%+v", b)
+		for _, c := range page.Clocks {
+			got = append(got, c.Key)
+			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(*c.BlockedUntil) < 900*time.Second {
+				t.Errorf("%+v", c)
 			}
 		}
 		if after = page.Next; after == "" {
@@ -377,8 +381,11 @@ func TestAdminClocks(t *testing.T) {
 	if !slices.Equal(got, keys) {
 		t.Errorf("got %v, want %v", got, keys)
 	}
-	if one := ask[clocksInfo](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Blocks) != 1 || one.Blocks[0].Key != keys[1] {
+	if one := ask[clocksInfo](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
 		t.Errorf("by key: %+v", one)
+	}
+	if none := ask[clocksInfo](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
+		t.Errorf("by a key that nobody asked for: %+v", none)
 	}
 	// Who asks why is told that the host is blocked.
 	s := server.Sites()[0]

@@ -3,6 +3,7 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -24,13 +25,17 @@ type clocks struct {
 	book    notebook
 	logger  *zap.Logger
 
-	changed chan struct{} // holds one signal: a block was set
+	mu    sync.Mutex
+	tally redisclock.Tally // of the gateways, as last counted
+
+	changed chan struct{} // holds one signal: there is something to write down
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
 
 const (
-	blocksPage = "blocks.json"
+	blocksPage   = "blocks.json"
+	gatewaysPage = "gateways.json"
 	// blocksKept bounds the page. Blocks that last longest go first.
 	blocksKept = 100_000
 	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of as long.
@@ -61,17 +66,50 @@ func openClocks(a *App, key string) (*clocks, error) {
 		return nil, err
 	}
 	config := c.config(a)
-	if url := a.cfg.pace.shared; url != "" {
-		var err error
-		if c.shared, err = redisclock.New(redisclock.Config{URL: url, Changed: c.sharedChanged}); err != nil {
-			return nil, fmt.Errorf("sharing clocks: %w", err)
-		}
-		config.Shared = c.shared
+	if err := c.share(a, &config); err != nil {
+		return nil, err
 	}
 	c.pacer = pace.New(config)
 	c.pacer.Restore(blocks)
 	c.stopped.Go(c.keep)
 	return c, nil
+}
+
+// share connects the clocks with those of the other gateways, where that is wanted.
+func (c *clocks) share(a *App, config *pace.Config) error {
+	url := a.cfg.pace.shared
+	if url == "" {
+		return nil
+	}
+	if err := c.book.read(gatewaysPage, &c.tally); err != nil {
+		return err
+	}
+	// Should Redis be away now: the more gateways there may be, the less each of them takes.
+	gateways, rank := max(a.cfg.pace.gateways, c.tally.Gateways), c.tally.Rank
+	if c.tally.Gateways == 0 {
+		rank = rand.IntN(gateways) //nolint:gosec // any place will do
+	}
+	var err error
+	c.shared, err = redisclock.New(redisclock.Config{
+		URL: url, Gateways: gateways, Rank: rank, Changed: c.sharedChanged, Counted: c.counted,
+	})
+	if err != nil {
+		return fmt.Errorf("sharing clocks: %w", err)
+	}
+	config.Shared = c.shared
+	return nil
+}
+
+// counted notes how many gateways there are, for a start without Redis.
+func (c *clocks) counted(gateways, rank int) {
+	c.mu.Lock()
+	before := c.tally
+	c.tally = c.tally.Counted(gateways, rank, time.Now())
+	changed := !c.tally.Same(before)
+	c.mu.Unlock()
+	if changed {
+		note(c.changed)
+	}
 }
 
 func (c *clocks) config(a *App) pace.Config {
@@ -93,7 +131,7 @@ func (c *clocks) release(a *App) error {
 	return err
 }
 
-// keep writes the blocks down soon after one was set.
+// keep writes the blocks and the number of gateways down soon after they changed.
 func (c *clocks) keep() {
 	for {
 		select {
@@ -107,14 +145,23 @@ func (c *clocks) keep() {
 		case <-time.After(blocksDelay):
 		}
 		if err := c.write(); err != nil {
-			c.logger.Error("keeping the blocks of hosts", zap.Error(err))
+			c.logger.Error("keeping the blocks of hosts and the number of gateways", zap.Error(err))
 		}
 	}
 }
 
-func (c *clocks) write() error { return c.book.write(blocksPage, c.pacer.Blocks(blocksKept)) }
+func (c *clocks) write() error {
+	err := c.book.write(blocksPage, c.pacer.Blocks(blocksKept))
+	c.mu.Lock()
+	tally := c.tally
+	c.mu.Unlock()
+	if tally.Gateways > 0 {
+		err = errors.Join(err, c.book.write(gatewaysPage, tally))
+	}
+	return err
+}
 
-// Destruct writes the blocks down a last time.
+// Destruct writes them down a last time.
 func (c *clocks) Destruct() error {
 	close(c.stop)
 	c.stopped.Wait()
@@ -144,8 +191,13 @@ type clockObserver struct {
 // Blocked implements pace.Observer.
 func (o clockObserver) Blocked(explicit bool) {
 	o.metrics.Blocked(explicit)
+	note(o.changed)
+}
+
+// note leaves a signal.
+func note(changed chan<- struct{}) {
 	select {
-	case o.changed <- struct{}{}:
+	case changed <- struct{}{}:
 	default: // noted already
 	}
 }

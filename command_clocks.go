@@ -18,21 +18,23 @@ type clocksCommand struct {
 	remote
 	key   string
 	after string
+	state string
 	limit int
 }
 
 func (*clocksCommand) usage() cobra.Command {
 	return cobra.Command{
-		Use:   "clocks [--key KEY | --after KEY] [--limit N]",
-		Short: "Shows which hosts asked to be left alone, and how many requests wait",
-		Long: `Shows how many clocks there are, how many requests are held for their turn, and which hosts asked, by 429 or 503, to be left
-alone.`,
+		Use:   "clocks [--key KEY | --state STATE] [--after KEY] [--limit N]",
+		Short: "Shows when hosts may be asked again, and how many requests wait for them",
+		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests are under way and wait, and
+which hosts asked, by 429 or 503, to be left alone.`,
 	}
 }
 
 func (c *clocksCommand) flags(f *pflag.FlagSet) {
 	c.remote.flags(f)
 	f.StringVar(&c.key, "key", "", "only this clock: a host, or as listed")
+	f.StringVar(&c.state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
 	f.StringVar(&c.after, "after", "", "begin behind this clock")
 	f.IntVar(&c.limit, "limit", defaultPage, "list so many at most, up to "+strconv.Itoa(maxPage))
 }
@@ -48,6 +50,9 @@ func (c *clocksCommand) run(ctx context.Context, s streams, args []string) (int,
 	q := url.Values{"limit": {strconv.Itoa(c.limit)}}
 	if c.key != "" {
 		q.Set("key", c.key)
+	}
+	if c.state != "" {
+		q.Set("state", c.state)
 	}
 	if c.after != "" {
 		q.Set("after", c.after)
@@ -65,18 +70,33 @@ func (c *clocksCommand) run(ctx context.Context, s streams, args []string) (int,
 	}
 	t := newTable()
 	t.note(fmt.Sprintf("%d clocks, %d requests waiting, %d clocks blocked", info.Keys, info.Waiting, info.Blocked))
-	if len(info.Blocks) > 0 {
-		t.row("CLOCK", "BLOCKED UNTIL", "LEFT", "STRIKES")
+	if len(info.Clocks) > 0 {
+		t.row("CLOCK", "NEXT IN", "DELAY", "IN FLIGHT", "QUEUE", "BLOCKED FOR", "STRIKES")
 	}
-	for _, b := range info.Blocks {
-		left := "over"
-		if b.LeftSeconds > 0 {
-			left = (time.Duration(b.LeftSeconds) * time.Second).String()
-		}
-		t.row(b.Key, moment(b.Until), left, number(b.Strikes))
+	for _, k := range info.Clocks {
+		t.row(k.Key, inSeconds(k.WaitSeconds, "now"), inSeconds(k.DelaySeconds, "-"), number(k.InFlight), number(k.Queue), k.block(), number(k.Strikes))
 	}
 	if info.Next != "" {
 		t.note("There are more: --after " + info.Next)
 	}
 	return exitOK, t.print(s.out)
+}
+
+// inSeconds is a time in the table, to the tenth of a second.
+func inSeconds(s float64, none string) string {
+	if s <= 0 {
+		return none
+	}
+	return max(time.Duration(s*float64(time.Second)).Round(100*time.Millisecond), 100*time.Millisecond).String()
+}
+
+// block is how long the clock is blocked still.
+func (k clockInfo) block() string {
+	switch {
+	case k.BlockedUntil == nil:
+		return "-"
+	case k.LeftSeconds == 0:
+		return "over"
+	}
+	return (time.Duration(k.LeftSeconds) * time.Second).String()
 }

@@ -2,8 +2,10 @@ package crawlgate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -31,6 +33,7 @@ type exchange struct {
 	decision enforce.Decision
 	message  string // the refusal in a line, where there is one
 	clock    string // of the host, once it was asked for a slot
+	reached  bool   // a connection was made, and the request may go
 	sent     egress.Result
 }
 
@@ -222,15 +225,52 @@ func (h *Handler) maxWait() time.Duration {
 
 // forward sends the request out and the answer back.
 func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) error {
-	// What counts for the site is when the request reaches it: between its last octet and the answer's first.
+	// What counts for the site is when the request reaches it: between its last octet and the answer's first. And what
+	// counts for the slot is whether it is still this request's turn when the connection is there.
+	var missed error
 	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if missed = slot.Begin(x.ctx); missed != nil {
+				x.abandon(info.Conn, missed)
+				return
+			}
+			x.reached = true
+		},
 		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
-		GotFirstResponseByte: slot.Sent,
+		GotFirstResponseByte: slot.Answered,
 	}))
 	x.sent.Answered = func(status int, header http.Header) { h.heed(x, status, header) }
 	failure := h.forwarder.Forward(x.w, r, target.URL(), &x.sent)
-	if failure != nil {
-		return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+	if failure == nil {
+		return nil
+	}
+	if missed != nil || x.unnoticed(failure) {
+		slot.Cancel()
+	}
+	if _, late := errors.AsType[*pace.Refused](missed); late {
+		return x.refuse(x.late(missed))
+	}
+	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+}
+
+// abandon ends the exchange before an octet of its request has been written: net/http asks no hook for leave to write,
+// but does not write after its context has ended, or to a connection that is closed. One that speaks HTTP/2 serves others.
+func (x *exchange) abandon(conn net.Conn, why error) {
+	x.passage.cancel(why)
+	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		return
+	}
+	_ = conn.Close()
+}
+
+// unnoticed reports whether the site has not noticed anything of the request: its slot is free for the next. An attempt to
+// connect is noticed: without a turn of its own for each, a site that is down would be asked without end.
+func (x *exchange) unnoticed(failure *egress.Error) bool {
+	switch failure.Kind {
+	case egress.KindLoop, egress.KindForbidden, egress.KindForbiddenPort, egress.KindForbiddenOwn, egress.KindDNS, egress.KindDNSTimeout:
+		return !x.reached
+	default:
+		return false
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestPaceThreeGateways(t *testing.T) {
 		worst[i%2] = min(worst[i%2], shortest(times, 1))
 		// Over three requests what one of them was late on its way no longer shows; the shared clock does not hear of it.
 		if took := shortest(times, rate); took < rate*want {
-			t.Errorf("host %d saw %d requests within %v, want %v", i, rate+1, took, rate*want)
+			t.Errorf("host %d saw %d requests within %v, want %v: %v", i, rate+1, took, rate*want, around(times, rate, killed))
 		}
 		// Of the gateway that died at most the next slot was booked.
 		for after := between(times, died.Add(-2*want), ended); len(after) > 1; after = after[1:] {
@@ -184,4 +184,20 @@ func TestPaceThreeGateways(t *testing.T) {
 			t.Errorf("gateway %d said %d times that redis was away, want once: %s", i, n, said)
 		}
 	}
+}
+
+// around are the times, in seconds after the given one, of the requests that came closest together, with their neighbours.
+func around(times []time.Time, n int, zero time.Time) []string {
+	least := shortest(times, n)
+	for i := n; i < len(times); i++ {
+		if times[i].Sub(times[i-n]) != least {
+			continue
+		}
+		var all []string
+		for _, at := range times[max(i-n-1, 0):min(i+2, len(times))] {
+			all = append(all, fmt.Sprintf("%.3f", at.Sub(zero).Seconds()))
+		}
+		return all
+	}
+	return nil
 }

@@ -68,6 +68,10 @@ func (k *Clock) here(now census, asked, answered time.Time) {
 	if now.alone {
 		next.joins = next.joins.Add(joinBeats * k.config.Heartbeat)
 	}
+	if !next.shares(answered) && now.count <= old.census.count {
+		// The others may not have come back yet, and turns are dealt out still.
+		next.census.count, next.census.rank = old.census.count, old.census.rank
+	}
 	join := !old.joined && next.shares(answered)
 	if join {
 		next.joined, next.told, next.used = true, false, true

@@ -1,0 +1,85 @@
+package pace
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestClocksInPages(t *testing.T) {
+	t.Parallel()
+	p := New(Config{Random: noJitter})
+	var want []string
+	for i := range 1000 {
+		key := fmt.Sprintf("host-%03d", i)
+		granted(t, p, Request{Limit: Limit{Key: key}}).Done()
+		want = append(want, key)
+	}
+	for _, limit := range []int{1, 7, 999, 1000, 1001} {
+		var got []string
+		for after := ""; ; {
+			page := p.Clocks(after, limit, AllClocks, Limit{})
+			for _, c := range page {
+				got = append(got, c.Key)
+			}
+			if len(page) < limit {
+				break
+			}
+			after = page[len(page)-1].Key
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d hold %d keys, want all 1000 in their order", limit, len(got))
+		}
+	}
+	if got := p.Clocks("", 0, AllClocks, Limit{}); got != nil {
+		t.Errorf("a page of none holds %v", got)
+	}
+}
+
+func TestClocksTellHowTheyStand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		rate := Limit{Interval: time.Second, Burst: 2}
+		limit := func(key string, l Limit) Limit { l.Key = key; return l }
+		now := time.Now()
+		granted(t, p, Request{Limit: limit("burst", rate)}).Done()
+		granted(t, p, Request{Limit: limit("spent", rate)}).Done()
+		granted(t, p, Request{Limit: limit("spent", rate)}).Done()
+		busy := granted(t, p, Request{Limit: limit("busy", Limit{Delay: 5 * time.Second, Concurrency: 3})})
+		p.Blocked("struck", 0, false)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { granted(t, p, Request{Limit: limit("busy", Limit{Delay: 5 * time.Second}), MaxWait: time.Minute}).Done() })
+		}
+		synctest.Wait()
+		want := []Clock{
+			{Key: "burst", Next: now},
+			{Key: "busy", Next: now.Add(5 * time.Second), InFlight: 1, Waiting: 3, Delay: 5 * time.Second},
+			{Key: "spent", Next: now.Add(time.Second)},
+			{Key: "struck", Next: now.Add(time.Minute), BlockedUntil: now.Add(time.Minute), Strikes: 1},
+		}
+		for filter, keys := range map[Filter][]Clock{AllClocks: want, BlockedClocks: want[3:], WaitingClocks: want[1:2], BusyClocks: want[1:2]} {
+			if got := p.Clocks("", 10, filter, rate); !slices.EqualFunc(got, keys, equalClock) {
+				t.Errorf("filter %d: %+v, want %+v", filter, got, keys)
+			}
+		}
+		if c, ok := p.Clock("spent", rate); !ok || !equalClock(c, want[2]) {
+			t.Errorf("spent: %+v, %v", c, ok)
+		}
+		if _, ok := p.Clock("unknown", rate); ok {
+			t.Error("a clock is known that nobody asked for")
+		}
+		busy.Done()
+		wg.Wait()
+	})
+}
+
+func equalClock(a, b Clock) bool {
+	same := a.Next.Equal(b.Next) && a.BlockedUntil.Equal(b.BlockedUntil)
+	a.Next, a.BlockedUntil, b.Next, b.BlockedUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return same && a == b
+}
