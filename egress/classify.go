@@ -67,6 +67,18 @@ func classify(err error, at stage) *Error {
 	return out
 }
 
+// exhausted reports that this machine has nothing left to make a connection of. The resolver keeps only the text of such
+// an error.
+func exhausted(err error) bool {
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, lack) || isDNS && strings.Contains(dns.Err, lack.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
 func forbiddenKind(c Class) Kind {
 	switch c {
 	case ClassPort:
@@ -86,6 +98,9 @@ func ownKind(err error) (Kind, bool) {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return KindTLSCertificate, true
 	}
+	if exhausted(err) {
+		return KindExhausted, true
+	}
 	for _, e := range []struct {
 		err  error
 		kind Kind
@@ -97,9 +112,6 @@ func ownKind(err error) (Kind, bool) {
 		{errBadStatus, KindProtocol},
 		{errUnasked101, KindProtocol},
 		{errOrigin407, KindProtocol},
-		{syscall.EMFILE, KindInternal},
-		{syscall.ENFILE, KindInternal},
-		{syscall.ENOBUFS, KindInternal},
 	} {
 		if errors.Is(err, e.err) {
 			return e.kind, true
@@ -110,6 +122,8 @@ func ownKind(err error) (Kind, bool) {
 
 func dialKind(d *DialError) Kind {
 	switch {
+	case exhausted(d.Err):
+		return KindExhausted
 	case d.Phase == PhaseProxy:
 		return KindUpstream
 	case d.Phase == PhaseResolve && isTimeout(d.Err):
@@ -122,8 +136,6 @@ func dialKind(d *DialError) Kind {
 		return KindConnectTimeout
 	case !telling(d.Err):
 		return KindUnroutable
-	case errors.Is(d.Err, syscall.EMFILE), errors.Is(d.Err, syscall.ENFILE), errors.Is(d.Err, syscall.ENOBUFS):
-		return KindInternal
 	default:
 		return KindUnavailable
 	}

@@ -11,7 +11,8 @@ type Kind uint8
 
 // The kinds of failure.
 const (
-	KindInternal       Kind = iota // a fault of the gateway: no file descriptors, a writer that cannot be hijacked
+	KindInternal       Kind = iota // a fault of the gateway: a writer that cannot be hijacked
+	KindExhausted                  // the gateway has no file descriptors, ports or memory left
 	KindClientGone                 // the client left, or its body stopped coming
 	KindClientTimeout              // the client's body came too slowly
 	KindClientBody                 // the client's body was malformed
@@ -50,6 +51,7 @@ var kinds = [numKinds]struct {
 	status int
 }{
 	KindInternal:       {"internal", "proxy_internal_error", http.StatusInternalServerError},
+	KindExhausted:      {"exhausted", "connection_limit_reached", http.StatusBadGateway},
 	KindClientGone:     {"client_gone", "", statusClientGone},
 	KindClientTimeout:  {"client_timeout", "http_request_error", http.StatusRequestTimeout},
 	KindClientBody:     {"client_body", "http_request_error", http.StatusBadRequest},

@@ -34,7 +34,7 @@ func TestKindsRFC9209(t *testing.T) {
 		"connection_refused", "connection_terminated", "connection_timeout", "connection_read_timeout", "tls_protocol_error",
 		"tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied", "http_response_incomplete",
 		"http_response_header_section_size", "http_response_transfer_coding", "http_response_timeout", "http_upgrade_failed",
-		"http_protocol_error", "proxy_internal_error", "proxy_loop_detected",
+		"http_protocol_error", "proxy_internal_error", "proxy_loop_detected", "connection_limit_reached",
 	)
 	seen := make(map[string]Kind)
 	for k := range numKinds {

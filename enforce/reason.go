@@ -142,6 +142,9 @@ const (
 	ReasonUpgrade Reason = "upgrade"
 	// ReasonUpstreamProxy is an upstream proxy that refused or failed.
 	ReasonUpstreamProxy Reason = "upstream_proxy"
+	// ReasonExhausted is a gateway that has no file descriptors, ports or memory left for
+	// another connection.
+	ReasonExhausted Reason = "exhausted"
 	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
 	ReasonInternal Reason = "internal"
 )
@@ -336,6 +339,7 @@ var reasonTable = []reasonInfo{
 	{ReasonProtocol, classFailure, true, http.StatusBadGateway, "http_protocol_error", "The origin's answer breaks the protocol", hintOrigin},
 	{ReasonUpgrade, classFailure, true, http.StatusBadGateway, "http_upgrade_failed", "The upgrade failed", hintOrigin},
 	{ReasonUpstreamProxy, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", hintUpstream},
+	{ReasonExhausted, classFailure, true, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", hintExhausted},
 	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
 }
 
@@ -349,11 +353,12 @@ const (
 
 // Hints that several reasons share, or that are long.
 const (
-	hintClient   = "The failure is between the client and the gateway. Check what the client sends."
-	hintLoop     = "Check the proxy settings of the client, and those of proxies behind the gateway."
-	hintOrigin   = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
-	hintUpstream = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
-	hintInternal = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
+	hintClient    = "The failure is between the client and the gateway. Check what the client sends."
+	hintLoop      = "Check the proxy settings of the client, and those of proxies behind the gateway."
+	hintOrigin    = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
+	hintUpstream  = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
+	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back a little later; tell the operator of the gateway if it lasts."
+	hintInternal  = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
 )
 
 // reasonIndex finds the row of a reason.

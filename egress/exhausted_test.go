@@ -1,0 +1,30 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// TestClassifyExhausted: what this machine lacks is told from what an origin or a proxy does, in every phase of a dial.
+func TestClassifyExhausted(t *testing.T) {
+	t.Parallel()
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		socket := fmt.Errorf("socket: %w", lack)
+		resolver := &net.DNSError{Err: "dial udp 10.9.8.7:53: " + socket.Error(), Name: "a.example"}
+		for _, err := range []error{
+			&DialError{Phase: PhaseResolve, Host: "a.example", Err: resolver},
+			&DialError{Phase: PhaseConnect, Host: "a.example", Err: socket},
+			&DialError{Phase: PhaseProxy, Host: "proxy.example", Err: &DialError{Phase: PhaseConnect, Err: socket}},
+			fmt.Errorf("writing: %w", socket),
+		} {
+			if got := ClassifyDial(err); got.Kind != KindExhausted || got.Kind.Status() != 502 {
+				t.Errorf("%v is %s", err, got.Kind)
+			}
+		}
+	}
+	if got := ClassifyDial(&DialError{Phase: PhaseResolve, Err: &net.DNSError{Err: "no such host"}}); got.Kind != KindDNS {
+		t.Errorf("a name that does not exist is %s", got.Kind)
+	}
+}

@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestChaosDescriptors takes the gateway's file descriptors away under load. What cannot be judged, or cannot be sent, is
+// refused with a reason that says so, nothing is let through that rules forbid, and no site is blamed: when there are
+// descriptors again, every site is judged rightly at once.
+func TestChaosDescriptors(t *testing.T) {
+	const clients, rounds = 60, 6
+	prlimit := need(t, "prlimit")
+	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), clients*rounds, 100*time.Millisecond)
+	g := startGateway(t, gatewayConfig{Engine: paceOff})
+	callers := make([]*caller, clients)
+	for i := range callers {
+		callers[i] = &caller{addr: g.addr}
+		defer callers[i].close()
+		sites[0].check(t, callers[i]) // connects
+	}
+	limit := func(n int) {
+		t.Helper()
+		pid := strconv.Itoa(g.cmd.Process.Pid)
+		if out, err := exec.Command(prlimit, "--pid", pid, fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
+			t.Fatalf("prlimit: %v: %s", err, out)
+		}
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit(len(open) + clients/4)
+	var wg sync.WaitGroup
+	for i, c := range callers {
+		wg.Go(func() {
+			for round := range rounds {
+				crawlInNeed(t, c, &sites[i*rounds+round])
+			}
+		})
+	}
+	wg.Wait()
+	limit(4096)
+	time.Sleep(6 * time.Second) // the Retry-After that was given
+	for i, c := range callers {
+		wg.Go(func() {
+			for round := range rounds {
+				sites[i*rounds+round].check(t, c)
+			}
+		})
+	}
+	wg.Wait()
+	g.stop()
+
+	count := make(map[string]int)
+	for _, l := range g.readLogs() {
+		count[string(l.Robots.Reason)]++
+		if l.Robots.Cause == "local" {
+			count["for a cause of the machine"]++
+		}
+	}
+	t.Logf("reasons in the log: %v", count)
+	if count[string(enforce.ReasonExhausted)]+count["for a cause of the machine"] == 0 {
+		t.Error("the gateway never ran out of descriptors: the test shows nothing")
+	}
+	for _, s := range sites {
+		for _, e := range s.site.PageExchanges() {
+			if e.Target == privatePage && s.private != http.StatusOK || e.Target == openPage && s.open != http.StatusOK {
+				t.Errorf("%s reached %s", e.Target, s.site.Origin())
+			}
+		}
+	}
+}
+
+// crawlInNeed asks for both pages of a site. Besides the right answer a refusal for want of descriptors is one.
+func crawlInNeed(t *testing.T, c *caller, s *fixed) {
+	t.Helper()
+	for page, want := range map[string]int{openPage: s.open, privatePage: s.private} {
+		status, head, err := c.get(s.site.URL(page))
+		switch reason := head.Get("Crawlgate-Decision"); {
+		case err == nil && status == want:
+		case err == nil && status == http.StatusForbidden && strings.HasSuffix(reason, "reason=unreachable") && head.Get("Retry-After") != "":
+		case err == nil && status == http.StatusBadGateway && strings.HasSuffix(reason, "reason=exhausted") && want == http.StatusOK:
+		default:
+			t.Errorf("%s: status %d, want %d: %v, %v", s.site.URL(page), status, want, err, head)
+		}
+	}
+}
