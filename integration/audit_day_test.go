@@ -32,6 +32,7 @@ type day struct {
 
 	ordinary []*testorigin.Site // with real files
 	slow     []*testorigin.Site // with a Crawl-delay
+	dripping []*testorigin.Site // whose robots.txt takes long
 	special  map[string]*testorigin.Site
 	asked    atomic.Int64
 }
@@ -88,6 +89,9 @@ func newDay(t *testing.T) *day {
 		d.special[name] = d.site("https", testorigin.OK(tunnelRules))
 	}
 	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules))
+	for range 24 {
+		d.dripping = append(d.dripping, d.site("http", testorigin.Drip(rules+strings.Repeat("# and so on\n", 100), 100*time.Millisecond)))
+	}
 	d.special["alert"] = d.site("https", testorigin.HandshakeAlert())
 	d.special["plain"] = d.site("https", testorigin.HandshakePlain())
 	return d
@@ -109,6 +113,7 @@ func (d *day) config(agents string) gatewayConfig {
 			filepath.Join(d.logs, "access.log")),
 		Engine: `fetch {
 			timeout 4s
+			parallel 16
 			retry 1s 2s
 			unreachable_for 4s
 			forbidden disallow
@@ -214,18 +219,20 @@ func (d *day) bySite(c *http.Client) {
 // odd sends what cannot be answered as asked.
 func (d *day) odd() {
 	at := func(name string) string { return d.special[name].Origin().Authority() }
+	d.special["except"].SetPath("/upgrade", testorigin.Raw("another protocol",
+		[]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")))
 	for _, octets := range []string{
 		"GET http://user:password@127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"GET http://10.0.0.1/ HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://" + d.host("except") + ":22/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://" + d.g.addr + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET http://" + at("except") + "/upgrade HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 		"GET " + d.special["self-signed"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET " + d.special["alert"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET " + d.special["plain"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"POST http://" + at("except") + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
 		"GET http://" + at("absent") + "/ HTTP/1.1\r\nHost: x\r\n\r\n", // no User-Agent
-		"CONNECT " + at("shut") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 	} {
 		_, _ = d.g.dial().ask(strings.Fields(octets)[0], octets) // whatever it says
 		d.asked.Add(1)
@@ -265,6 +272,12 @@ func (d *day) crowded(c *http.Client) {
 // inTunnels asks through CONNECT.
 func (d *day) inTunnels() {
 	t := d.t
+	// It is accepted, as there may be plain HTTP in it, and refused when TLS comes.
+	shut := d.g.dial()
+	_ = shut.connect(t, d.special["shut"].Origin().Authority(), "AcmeBot/1.0").Body.Close()
+	_, _ = shut.Write([]byte(clientHello(t)))
+	_ = shut.Close()
+	d.asked.Add(1)
 	for _, tt := range []struct{ site, agent string }{{"secure", "AcmeBot/1.0"}, {"secure", "Free/1.0"}, {"tunnel", "Free/1.0"}, {"tunnel", "AcmeBot/1.0"}} {
 		w := d.g.dial()
 		authority := d.special[tt.site].Origin().Authority()
@@ -350,10 +363,12 @@ func (d *day) run() {
 		d.inTunnels()
 		d.stopped(c)
 		d.broken(c)
+		// More at once than may be fetched at once.
+		d.many(len(d.dripping), func(i int) { d.get(c, d.dripping[i].URL(openPage)) })
 	})
 	group.Wait()
 	d.crowded(c)
-	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right").Output()
+	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +385,7 @@ func (d *day) run() {
 var dayReasons = []enforce.Reason{
 	enforce.ReasonAllowedByRule, enforce.ReasonNoRule, enforce.ReasonRobotsTxt, enforce.ReasonAbsent, enforce.ReasonUnreachableExpired,
 	enforce.ReasonUnrestricted, enforce.ReasonIntercepted, enforce.ReasonException, enforce.ReasonRobotsOff,
-	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
+	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonPending, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
 	enforce.ReasonConnectDenied, enforce.ReasonKillSwitch, enforce.ReasonOperatorDeny, enforce.ReasonUnidentified,
 	enforce.ReasonCredentialsMissing, enforce.ReasonCredentialsWrong, enforce.ReasonAgentMismatch, enforce.ReasonUserAgentConflict,
 	enforce.ReasonAmbiguousAgent, enforce.ReasonForbiddenAddress, enforce.ReasonForbiddenPort, enforce.ReasonOwnListener,
@@ -378,5 +393,5 @@ var dayReasons = []enforce.Reason{
 	enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
 	enforce.ReasonCanceled, enforce.ReasonDNS, enforce.ReasonConnectionRefused, enforce.ReasonTLSCertificate, enforce.ReasonTLSAlert, enforce.ReasonTLS,
 	enforce.ReasonTimeout, enforce.ReasonReset, enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
-	enforce.ReasonProtocol,
+	enforce.ReasonProtocol, enforce.ReasonUpgrade, enforce.ReasonClientBody,
 }
