@@ -282,12 +282,11 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	}
 	conn, err := c.h.app.transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
-		slot.Done()
+		failure := egress.ClassifyDial(err)
 		if c.unnoticed(failure) {
 			slot.Cancel()
 		}
 		slot.Done()
-		failure := egress.ClassifyDial(err)
 		return c.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0), true
 	}
 	slot.Sent() // what counts for the site is when the connection reached it

@@ -272,7 +272,6 @@ func (x *exchange) unnoticed(failure *egress.Error) bool {
 	default:
 		return false
 	}
-	return nil
 }
 
 // heed keeps the site's wish to be left alone for a while, from the moment it is known.
