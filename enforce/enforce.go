@@ -258,7 +258,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v r
 		d.deny(ReasonInternal, "there is nowhere to look for rules")
 		return v, false
 	}
-	entry, source, err := e.rules.Lookup(ctx, d.Origin, userAgent)
+	entry, source, err := e.lookup(ctx, d.Origin, userAgent)
 	d.Source = source
 	switch {
 	case errors.Is(err, robotscache.ErrPending):
@@ -280,6 +280,16 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v r
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
 	return v, true
+}
+
+// lookup asks for the origin's entry. One whose time ended on the way here is asked for once
+// more: by itself it would refuse what the site allows.
+func (e *Enforcer) lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+	entry, source, err := e.rules.Lookup(ctx, o, userAgent)
+	if err != nil || entry.Fresh(e.clock()) {
+		return entry, source, err
+	}
+	return e.rules.Lookup(ctx, o, userAgent)
 }
 
 func (e *Enforcer) clock() time.Time {

@@ -98,6 +98,12 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
+// Fresh reports whether the entry may be acted on at the time now: see
+// fetch.Policy.Fresh. A nil Entry never is.
+func (e *Entry) Fresh(now time.Time) bool {
+	return e != nil && (e.calm(now) || e.reading.Policy.Fresh(e.record, now))
+}
+
 // View is what an Entry means for crawling at one moment. The zero value denies.
 type View struct {
 	// Access says whether the rules decide, or one answer for every path.

@@ -1,0 +1,49 @@
+package enforce
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// aging answers each look-up with the next of its entries, and then with the last again.
+type aging struct {
+	entries []*robotscache.Entry
+	lookups int
+}
+
+func (a *aging) Lookup(context.Context, origin.Origin, string) (*robotscache.Entry, robotscache.Source, error) {
+	a.lookups++
+	return a.entries[min(a.lookups, len(a.entries))-1], robotscache.SourceHot, nil
+}
+
+// TestEntryThatEndsOnTheWay: a ruleset whose time ends between its look-up and the decision refuses nothing that the site
+// allows (RFC 9309 section 2.4 limits its use, not the crawl): it is looked up once more, and once only.
+func TestEntryThatEndsOnTheWay(t *testing.T) {
+	t.Parallel()
+	until := func(end time.Duration) *robotscache.Entry {
+		r := rules("User-agent: *\nDisallow: /private/\n")
+		r.FreshUntil = now.Add(end)
+		return robotscache.NewEntry(r, robotscache.Reading{Policy: defaults})
+	}
+	ended, good := until(-time.Millisecond), until(time.Minute)
+	for name, tt := range map[string]struct {
+		entries []*robotscache.Entry
+		lookups int
+		reason  Reason
+	}{
+		"good":             {[]*robotscache.Entry{good}, 1, ReasonNoRule},
+		"ended, then good": {[]*robotscache.Entry{ended, good}, 2, ReasonNoRule},
+		"ended for good":   {[]*robotscache.Entry{ended}, 2, ReasonUnreachable},
+		"none":             {[]*robotscache.Entry{nil}, 2, ReasonUnreachable},
+	} {
+		a := &aging{entries: tt.entries}
+		d := newEnforcer(a, nil, nil).Decide(t.Context(), Request{origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
+		if d.Reason != tt.reason || a.lookups != tt.lookups {
+			t.Errorf("%s: %s after %d look-ups, want %s after %d", name, d.Reason, a.lookups, tt.reason, tt.lookups)
+		}
+	}
+}
