@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +96,32 @@ func (f *fleet) add(text string) {
 		f.http = append(f.http, testorigin.OK(text))
 		f.https = append(f.https, testorigin.OK(text))
 	}
+	for range 2 {
+		for _, name := range slices.Sorted(maps.Keys(promises)) { // the script is the same each time
+			p := promises[name]
+			b := testorigin.Respond(testorigin.Response{Status: p.status, Header: http.Header{p.field: {p.value}}, Body: []byte(text)})
+			b.Name = name
+			f.http, f.https = append(f.http, b), append(f.https, b)
+		}
+	}
+}
+
+// promise is what an answer says about the next one.
+type promise struct {
+	status       int
+	field, value string
+	ttl          time.Duration // of a good answer, before its bounds; 0: as configured
+	pause        time.Duration // that a failure asks for
+}
+
+// promises are those of the script, by the names of their behaviours.
+var promises = map[string]promise{
+	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2", ttl: 2 * time.Second},
+	"fresh for an hour":   {status: 200, field: "Cache-Control", value: "max-age=3600", ttl: time.Hour},
+	"stale at once":       {status: 200, field: "Cache-Control", value: "no-store", ttl: time.Nanosecond},
+	"absent for 3 s":      {status: 404, field: "Cache-Control", value: "s-maxage=3, max-age=60", ttl: 3 * time.Second},
+	"back in 3 s":         {status: 503, field: "Retry-After", value: "3", pause: 3 * time.Second},
+	"back before it said": {status: 429, field: "Retry-After", value: "Thu, 01 Jan 1970 00:00:00 GMT"},
 }
 
 // pick is the next behaviour of a site by the script.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 // timing is the configuration of a gateway under chaos, in the words of docs/status-table.md.
 type timing struct {
+	mode           string // of unreachable; empty: spec
 	ttl            time.Duration
 	retry          [2]time.Duration
 	timeout        time.Duration
@@ -26,9 +28,10 @@ func (c timing) engine(store string) string {
 	return fmt.Sprintf(`%s
 		cache {
 			ttl %s
-			min_ttl 1s
+			min_ttl %s
 		}
 		fetch {
+			unreachable %s
 			timeout %s
 			retry %s %s
 			unreachable_for %s
@@ -39,7 +42,18 @@ func (c timing) engine(store string) string {
 			concurrency 4000
 			queue 4000
 			wait 60s
-		}`, store, c.ttl, c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
+		}`, store, c.ttl, minTTL, cmp.Or(c.mode, "spec"), c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
+}
+
+// minTTL is the shortest life of a good answer.
+const minTTL = time.Second
+
+// lifetime is that of a good answer, by the name of the behaviour that gave it.
+func (c timing) lifetime(name string) time.Duration {
+	if p := promises[name]; p.ttl > 0 {
+		return min(max(p.ttl, minTTL), c.ttl)
+	}
+	return c.ttl
 }
 
 // leastPause is the shortest pause after a failure of a run, counted from 1.
@@ -67,6 +81,7 @@ type attempt struct {
 	latest time.Time // and, if it was noticed at all, is since then
 	ended  time.Time // when the origin was through with it
 	class  answerClass
+	ttl    time.Duration // of a good one
 	text   string
 	sha    string // empty: the text as the gateway kept it is not known to the octet
 	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
@@ -117,7 +132,7 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 
 func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
 	change := history[version]
-	a := attempt{name: change.Behaviour, start: e.Start, latest: e.End.Add(c.grace), ended: e.End}
+	a := attempt{name: change.Behaviour, start: e.Start, latest: e.End.Add(c.grace), ended: e.End, ttl: c.lifetime(change.Behaviour)}
 	if e.End.IsZero() {
 		a.ended = e.Start.Add(c.timeout)
 	}
@@ -216,8 +231,8 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	var since, expired time.Time
 	if i >= 0 {
 		good = h.attempts[i]
-		since, expired = good.start, good.start.Add(c.ttl)
-		if !v.from.After(good.latest.Add(c.ttl)) {
+		since, expired = good.start, good.start.Add(good.ttl)
+		if !v.from.After(good.latest.Add(good.ttl)) {
 			all = append(all, good.verdict("", v.page))
 		}
 	}
@@ -225,10 +240,11 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	if !ok || v.to.Before(expired) {
 		return all
 	}
-	if !later(v.from, first).After(certain.Add(c.unreachableFor)) {
+	stale := c.mode == "stale" && good.class == classText
+	if !stale && !later(v.from, first).After(certain.Add(c.unreachableFor)) {
 		all = append(all, verdict{state: "unreachable"})
 	}
-	if !v.to.Before(first.Add(c.unreachableFor)) {
+	if stale || !v.to.Before(first.Add(c.unreachableFor)) {
 		if good.class == classText {
 			all = append(all, good.verdict("unreachable", v.page))
 		} else {
@@ -329,16 +345,16 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		if i+1 == len(h.attempts) {
 			break
 		}
-		least := c.ttl / 10 * 8
+		least := a.ttl / 10 * 8
 		switch {
 		case a.lost:
 			failures = 0
 			continue
 		case a.class == classFailed:
 			failures++
-			least = c.leastPause(failures)
+			least = max(c.leastPause(failures), promises[a.name].pause)
 		case a.unsure:
-			failures, least = 0, c.leastPause(1)
+			failures, least = 0, min(least, c.leastPause(1))
 		default:
 			failures = 0
 		}

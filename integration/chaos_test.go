@@ -49,15 +49,21 @@ const chaosSites, chaosClients = 500, 32
 
 // TestChaos lets 500 origins change between all misbehaviours while 32 clients crawl them, and judges every answer by
 // what the origins themselves say they served.
-func TestChaos(t *testing.T) {
-	c := timing{ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
+func TestChaos(t *testing.T) { testChaos(t, "spec", 20*time.Second) }
+
+// TestChaosStale is TestChaos in another mode, where an origin that cannot be reached any more goes by its last good copy.
+func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
+
+func testChaos(t *testing.T, mode string, usual time.Duration) {
+	t.Helper()
+	c := timing{mode: mode, ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
 	script := rand.New(rand.NewPCG(seed, 0))
 	f := newFleet(t, chaosSites)
 	f.begin(script)
 	g := startGateway(t, gatewayConfig{Engine: c.engine(""), Egress: "trust_ca " + caFile(t, f.server)})
 
-	ctx, cancel := context.WithTimeout(t.Context(), chaosTime(t, 20*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), chaosTime(t, usual))
 	defer cancel()
 	var memory []int64
 	var side sync.WaitGroup
