@@ -267,7 +267,8 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 // connect is noticed: without a turn of its own for each, a site that is down would be asked without end.
 func (x *exchange) unnoticed(failure *egress.Error) bool {
 	switch failure.Kind {
-	case egress.KindLoop, egress.KindForbidden, egress.KindForbiddenPort, egress.KindForbiddenOwn, egress.KindDNS, egress.KindDNSTimeout:
+	case egress.KindLoop, egress.KindForbidden, egress.KindForbiddenPort, egress.KindForbiddenOwn, egress.KindDNS, egress.KindDNSTimeout,
+		egress.KindExhausted:
 		return !x.reached
 	default:
 		return false
