@@ -261,6 +261,7 @@ func auditSummary(t audit.Totals) *table {
 	s.row("lines", tally(t.Lines))
 	s.fact("  unreadable", tallyOrNone(t.Unreadable))
 	s.fact("  not ours", tallyOrNone(t.Foreign))
+	s.fact("    of these, requests through a proxy", tallyOrNone(t.Unjudged))
 	s.row("  checked", tally(t.Checked))
 	s.row("    replayed from a text", tally(t.Replayed))
 	s.row("    following from the state", tally(t.ByState))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -189,6 +190,9 @@ func (a *Auditor) count(b *batch) error {
 			err = a.fault(at, k.err)
 		case k.entry.Robots == nil:
 			c.Foreign++
+			if e := &k.entry; e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://") {
+				c.Unjudged++
+			}
 		default:
 			err = a.line(&k.entry, &k.verdict, at)
 		}
@@ -244,10 +248,13 @@ func (a *Auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error 
 	var err error
 	a.hosts.add(v.host, s, &a.counts.Gaps, func(host string, p pair) {
 		f := Finding{
-			Place: p.second.place, Kind: KindGap, Agent: p.second.agent, URL: p.second.url,
+			Place: p.second.place, Kind: KindGap, Agent: p.second.agent,
 			Message: fmt.Sprintf("sent at most %s after %s:%d, the Crawl-delay is %s",
 				p.most.Round(time.Millisecond), p.first.place.File, p.first.place.Line, p.delay),
 			Gap: &Gap{After: p.first.place, Host: host, Most: p.most.Seconds(), Delay: p.delay.Seconds()},
+		}
+		if f.Place == at {
+			f.URL = e.Request.URI
 		}
 		of := agent
 		if f.Agent != agent.Agent {

@@ -30,10 +30,12 @@ func TestTotals(t *testing.T) {
 	lines := sampleLines(t, store)
 	log := logOf(t, lines["allowed"], lines["by rule"].at(noon.Add(time.Minute)), lines["disallowed"], lines["report"], lines["off"],
 		lines["exception"], lines["absent"], lines["unreachable"], lines["operator"], lines["robots.txt"], lines["tunnel"],
-		lines["paced"], lines["failed"], object{"level": "info", "msg": "something else"}, object{"ts": "today", "msg": "so too"})
+		lines["paced"], lines["failed"], object{"level": "info", "msg": "something else"}, object{"ts": "today", "msg": "so too"},
+		object{"request": object{"method": "GET", "uri": "http://x.example/"}}, object{"request": object{"method": "CONNECT", "uri": "x.example:443"}},
+		object{"request": object{"method": "GET", "uri": "/"}})
 	r := auditLogs(t, Config{Texts: store}, log+"no JSON\n\n", log)
 	c := r.totals
-	if c.Files != 2 || c.Lines != 32 || c.Foreign != 5 || c.Unreadable != 1 || c.Errors != 1 || c.Checked != 26 || c.Replayed != 14 ||
+	if c.Files != 2 || c.Lines != 38 || c.Foreign != 11 || c.Unjudged != 4 || c.Unreadable != 1 || c.Errors != 1 || c.Checked != 26 || c.Replayed != 14 ||
 		c.ByState != 4 || c.AsRecorded != 8 || !c.First.Equal(noon) || !c.Last.Equal(noon.Add(time.Minute)) {
 		t.Errorf("%+v", c)
 	}
@@ -68,6 +70,10 @@ func TestCaps(t *testing.T) {
 		missing.with("sha256", strings.Repeat("a", 64)).at(at(7)), missing.with("sha256", strings.Repeat("b", 64)).at(at(8)),
 		missing.with("sha256", strings.Repeat("a", 64)).at(at(9)),
 	))
+	long := exception.with("agent", strings.Repeat("x", maxLabel+1)).with("exception", strings.Repeat("y", maxLabel+1))
+	if c := auditLogs(t, Config{Texts: store}, logOf(t, long)).totals; len(c.Agents) != 1 || c.Agents[0].Agent != Others || c.Agents[0].Exceptions[Others] != 1 {
+		t.Errorf("names that no log has: %+v", c.Agents)
+	}
 	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Exceptions: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
 		c.Agents[0].Checked != 2 || c.Agents[1].Exceptions[Others] != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
 		t.Errorf("%+v", c)

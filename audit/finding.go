@@ -63,7 +63,8 @@ type Finding struct {
 	// Message says what is wrong, for people; not to be parsed.
 	Message string `json:"message"`
 	Agent   string `json:"agent"`
-	// URL is the request's, empty where the line has none.
+	// URL is the request's, empty where the line has none, or is one that came before
+	// the line by which it is found.
 	URL string `json:"url,omitempty"`
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`

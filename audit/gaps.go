@@ -12,7 +12,6 @@ import (
 type sending struct {
 	place Place
 	agent string
-	url   string
 	// turn is the earliest time at which it can have left: its beginning and then the
 	// time for which it was held. end is the latest: that of its line.
 	turn, end time.Time
@@ -50,7 +49,7 @@ func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 		return s, false
 	}
 	r := e.Robots
-	s = sending{place: at, agent: r.Agent, url: e.Request.URI, end: e.TS.Time, delay: delay}
+	s = sending{place: at, agent: nameOf(r), end: e.TS.Time, delay: delay}
 	s.turn = s.end.Add(-e.Duration.Duration).Add(time.Duration(r.WaitMillis) * time.Millisecond)
 	if s.turn.After(s.end) {
 		s.turn = s.end
@@ -70,14 +69,23 @@ type hosts struct {
 }
 
 type host struct {
-	name  string
-	last  []sending // in the order of their turns, at most window
-	floor time.Time // the latest turn that was dropped from last
+	name    string
+	last    []sending // in the order of their turns, at most window
+	floor   time.Time // the latest turn that was dropped from last
+	delayed bool      // some agent has a delay
 }
 
 // window is how many requests to a host are remembered: a log has them in the order of
 // their ends, and so many may be under way when one began and ended.
 const window = 16
+
+// window is that of the host: where nobody has a delay there is nothing to compare yet.
+func (at *host) window() int {
+	if at.delayed {
+		return window
+	}
+	return 2
+}
 
 func newHosts(tolerance time.Duration, most int) *hosts {
 	return &hosts{tolerance: tolerance, most: most, byName: make(map[string]*list.Element), recent: list.New()}
@@ -93,6 +101,7 @@ type pair struct {
 // that were too close.
 func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string, p pair)) {
 	at := h.host(name)
+	at.delayed = at.delayed || s.delay > 0
 	i, _ := slices.BinarySearchFunc(at.last, s.turn, func(x sending, turn time.Time) int { return x.turn.Compare(turn) })
 	for i < len(at.last) && at.last[i].turn.Equal(s.turn) {
 		i++ // of two with one turn, the log's order counts
@@ -109,7 +118,7 @@ func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string
 			short(name, p)
 		}
 	}
-	if len(at.last) > window {
+	if len(at.last) > at.window() {
 		if turn := at.last[0].turn; turn.After(at.floor) {
 			at.floor = turn
 		}

@@ -12,9 +12,10 @@ import (
 type Totals struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
-	// Foreign are lines without a robots object, Unreadable those that could not be
-	// read.
+	// Foreign are lines without a robots object, of which Unjudged are about requests
+	// through a proxy; Unreadable are those that could not be read.
 	Foreign    int64 `json:"not_ours"`
+	Unjudged   int64 `json:"unjudged"`
 	Unreadable int64 `json:"unreadable"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
@@ -139,9 +140,20 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 			c.NotProvable[v.cause]++
 		}
 	}
-	a := c.agent(e.Robots.Agent)
+	a := c.agent(nameOf(e.Robots))
 	a.decided(e.Robots, c)
 	return a
+}
+
+// maxLabel is longer than any name or label in a log of ours.
+const maxLabel = 1 << 10
+
+// nameOf is the name of an agent, if it is one that a log can have.
+func nameOf(r *record) string {
+	if len(r.Agent) > maxLabel {
+		return Others
+	}
+	return r.Agent
 }
 
 func (c *counts) agent(name string) *AgentTotals {
@@ -185,7 +197,7 @@ func (a *AgentTotals) decided(r *record, c *counts) {
 }
 
 func (a *AgentTotals) exception(label string, c *counts) {
-	if _, ok := a.Exceptions[label]; !ok && len(a.Exceptions) >= c.limits.exceptions {
+	if _, ok := a.Exceptions[label]; !ok && (len(a.Exceptions) >= c.limits.exceptions || len(label) > maxLabel) {
 		c.Caps.Exceptions++
 		label = Others
 	}
