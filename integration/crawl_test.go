@@ -144,12 +144,12 @@ func checkGaps(t *testing.T, site *testorigin.Site, body []byte) {
 	}
 }
 
-// leastGap is the shortest time between the arrivals of two requests.
+// leastGap is the shortest time between the arrivals of two requests; see arrivals.
 func leastGap(exchanges []testorigin.Exchange) time.Duration {
-	slices.SortFunc(exchanges, func(a, b testorigin.Exchange) int { return a.Start.Compare(b.Start) })
+	slices.SortFunc(exchanges, func(a, b testorigin.Exchange) int { return a.Arrived.Compare(b.Arrived) })
 	least := time.Duration(1<<63 - 1)
 	for i := 1; i < len(exchanges); i++ {
-		least = min(least, exchanges[i].Start.Sub(exchanges[i-1].Start))
+		least = min(least, exchanges[i].Arrived.Sub(exchanges[i-1].Arrived))
 	}
 	return least
 }

@@ -43,12 +43,20 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// arrivals are the times at which requests for pages had arrived, by the origin's clock.
+// How gaps are measured. What the gateway can answer for is when octets leave it. It counts a gap from when a request was
+// written, or from the first octet of its answer, if that comes sooner than the next request is due; so on one gateway the
+// last segment of a request's head reaches the origin's kernel no later than the moment from which the next one is counted.
+// What an origin's process reads, and when, is another matter: it may sleep for as long as the whole gap. So requests are
+// timed by what the kernel says of their segments (testorigin.Exchange.Arrived), and then no error is permitted. Of
+// connections the kernel does not tell; tunnels are timed when the process accepts them, and the error permitted is how late
+// the same process was, at the worst, to wake from a sleep meanwhile (acceptTimes.late).
+
+// arrivals are the times at which requests for pages had arrived, by the clock of the origin's kernel.
 func arrivals(site *testorigin.Site) []time.Time {
 	exchanges := site.PageExchanges()
 	times := make([]time.Time, len(exchanges))
 	for i, e := range exchanges {
-		times[i] = e.Start
+		times[i] = e.Arrived
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times

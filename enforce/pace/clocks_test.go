@@ -53,7 +53,9 @@ func TestClocksTellHowTheyStand(t *testing.T) {
 		p.Blocked("struck", 0, false)
 		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() { granted(t, p, Request{Limit: limit("busy", Limit{Delay: 5 * time.Second}), MaxWait: time.Minute}).Done() })
+			wg.Go(func() {
+				granted(t, p, Request{Limit: limit("busy", Limit{Delay: 5 * time.Second}), MaxWait: time.Minute}).Done()
+			})
 		}
 		synctest.Wait()
 		want := []Clock{

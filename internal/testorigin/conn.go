@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 )
 
 // serve serves one connection to its end.
@@ -75,7 +76,7 @@ func (s *Site) exchange(x *session) bool {
 	x.request = req
 	behaviour, version := s.behaviourFor(req.path())
 	x.record = s.begin(Exchange{
-		Conn: x.number, Start: s.server.cfg.Now(), Behaviour: behaviour.Name, Version: version,
+		Conn: x.number, Start: s.server.cfg.Now(), Arrived: arrival(x.raw, time.Now()), Behaviour: behaviour.Name, Version: version,
 		Method: req.method, Target: req.target, Path: req.path(), Proto: req.proto,
 		Host: req.header.Get("Host"), Header: req.header,
 	})

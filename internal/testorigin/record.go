@@ -20,6 +20,10 @@ type Exchange struct {
 	// is zero until then: for a while after the client has the last octet. After
 	// Server.Close all have ended.
 	Start, End time.Time
+	// Arrived is when the last segment of the request's head came, on Linux as the
+	// kernel says: on a busy machine long before the process reads it, and Start
+	// with it. The gaps between requests are measured by it.
+	Arrived time.Time
 	// Method, Target and Proto are the request line's octets as they came.
 	Method, Target, Proto string
 	// Path is the target without query, and without authority if it had one.

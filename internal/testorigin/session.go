@@ -125,6 +125,8 @@ func reset(conn net.Conn) {
 	case *net.TCPConn:
 		_ = conn.SetLinger(0)
 		_ = conn.Close()
+	case *stampedConn:
+		reset(conn.TCPConn)
 	case *pipeEnd:
 		conn.reset()
 	default:

@@ -261,7 +261,7 @@ const (
 // that this one is just starting does so too: between fork and exec it has a copy
 // of every listener, also of one that is closed here meanwhile. That soon passes.
 func listenAgain(addr string) (listener net.Listener, err error) {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{Control: listenStamped}
 	for range listenTries {
 		listener, err = lc.Listen(context.Background(), "tcp", addr)
 		if !errors.Is(err, syscall.EADDRINUSE) {
@@ -280,7 +280,7 @@ func (s *Site) accept(listener net.Listener) {
 			return
 		}
 		s.server.slots <- struct{}{}
-		if !s.start(conn) {
+		if !s.start(stamped(conn)) {
 			<-s.server.slots
 		}
 	}

@@ -57,7 +57,7 @@ func (k *Clock) tellLates(ctx context.Context) {
 }
 
 func (k *Clock) lateArgs(l late) []string {
-	args := []string{micros(l.token.slot), micros(l.began), k.lateChannel()}
+	args := append(make([]string, 0, 3+len(l.token.keys)), micros(l.token.slot), micros(l.began), k.lateChannel())
 	for _, key := range l.token.keys {
 		m := lateMessage{from: k.config.Name, key: strings.TrimPrefix(key, k.key("")), began: l.began}
 		args = append(args, m.String())

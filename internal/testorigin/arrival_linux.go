@@ -1,0 +1,106 @@
+package testorigin
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// listenStamped makes a socket whose connections note when data arrives.
+func listenStamped(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_TIMESTAMPNS, 1)
+	}); e != nil {
+		return e
+	}
+	return os.NewSyscallError("setsockopt", err)
+}
+
+// stampedConn is a connection that knows when the kernel received the last octet
+// that was read of it. On a busy machine it may take long until a process reads
+// what has arrived; what reached an origin, and when, must not depend on that.
+type stampedConn struct {
+	*net.TCPConn
+	raw     syscall.RawConn
+	arrived atomic.Int64 // nanoseconds since 1970; 0: not known
+}
+
+// stamped wraps an accepted connection.
+func stamped(conn net.Conn) net.Conn {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return conn
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return conn
+	}
+	return &stampedConn{TCPConn: tcp, raw: raw}
+}
+
+// Read implements net.Conn.
+func (c *stampedConn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.TCPConn.Read(p)
+	}
+	var (
+		n, oobn int
+		oob     [64]byte
+		failed  error
+	)
+	err := c.raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, _, _, failed = syscall.Recvmsg(int(fd), p, oob[:], 0)
+			if failed != syscall.EINTR {
+				return failed != syscall.EAGAIN
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failed != nil:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("recvmsg", failed)}
+	case n == 0:
+		return 0, io.EOF
+	}
+	c.arrived.Store(stampOf(oob[:oobn]))
+	return n, nil
+}
+
+// stampOf reads the time out of a control message, 0 if there is none.
+func stampOf(oob []byte) int64 {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0
+	}
+	for _, m := range messages {
+		var ts syscall.Timespec
+		if m.Header.Level == syscall.SOL_SOCKET && m.Header.Type == syscall.SCM_TIMESTAMPNS && len(m.Data) >= int(unsafe.Sizeof(ts)) {
+			ts = *(*syscall.Timespec)(unsafe.Pointer(&m.Data[0]))
+			return ts.Nano()
+		}
+	}
+	return 0
+}
+
+// arrival is when the last octet read of a connection had arrived, given the
+// time now. Where that is not known it is now.
+func arrival(conn net.Conn, now time.Time) time.Time {
+	c, ok := conn.(*stampedConn)
+	if !ok {
+		return now
+	}
+	const credible = time.Minute // the wall clock may have been set meanwhile
+	stamp := c.arrived.Load()
+	age := time.Duration(now.UnixNano() - stamp)
+	if stamp == 0 || age < 0 || age > credible {
+		return now
+	}
+	return now.Add(-age)
+}
