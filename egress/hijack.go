@@ -19,10 +19,18 @@ func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
+// notedConn gives the connection that was noted for a request, conn if none was.
+func notedConn(r *http.Request, conn net.Conn) net.Conn {
+	if noted, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		return noted
+	}
+	return conn
+}
+
 // hijacked is a connection that was taken from its server.
 type hijacked struct {
 	net.Conn
-	half any // whose sending half closes
+	half net.Conn // whose sending half closes
 }
 
 func (c *hijacked) CloseWrite() error { return closeWrite(c.half) }
@@ -43,9 +51,5 @@ func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("taking over what the server has read: %w", err)
 	}
-	half := any(conn)
-	if noted := r.Context().Value(connKey{}); noted != nil {
-		half = noted
-	}
-	return replay(&hijacked{Conn: conn, half: half}, early), nil
+	return replay(&hijacked{Conn: conn, half: notedConn(r, conn)}, early), nil
 }

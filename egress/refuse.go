@@ -67,7 +67,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 		_ = conn.Close()
 		return
 	}
-	go linger(conn) // the refusal is over with its answer: it need not be logged later because the client stays
+	go linger(conn, notedConn(r, conn)) // the refusal is over with its answer: it need not be logged later because the client stays
 }
 
 func refusePlain(w http.ResponseWriter, a Refusal) {
@@ -89,13 +89,14 @@ func (a Refusal) complete(h http.Header) {
 }
 
 // linger waits for the client to read and close, no longer than lingerTime, and closes. To do so with octets of the
-// client unread would make the system reset the connection, and the client could lose the answer.
-func linger(conn net.Conn) {
+// client unread would make the system reset the connection, and the client could lose the answer. What still comes is
+// taken from below the server's wrapping: to the server the request is over, its octets are counted.
+func linger(conn, below net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if closeWrite(conn) != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, conn, lingerSize)
+	_, _ = io.CopyN(io.Discard, below, lingerSize)
 }
 
 // PrepareRefusal must be called before answering a request whose body has not been read and is not going to be. A client

@@ -22,6 +22,8 @@ type Tunnel struct {
 	ahead []byte // read ahead, not yet taken
 
 	in, out   atomic.Int64
+	reading   sync.Mutex // held while conn is read from
+	writing   sync.Mutex // and written to
 	closeOnce sync.Once
 	closeErr  error
 	closed    chan struct{}
@@ -71,6 +73,15 @@ func (t *Tunnel) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
+	return t.read(p)
+}
+
+func (t *Tunnel) read(p []byte) (int, error) {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	if t.isClosed() {
+		return 0, net.ErrClosed
+	}
 	n, err := t.conn.Read(p)
 	t.in.Add(int64(n))
 	return n, err
@@ -78,6 +89,11 @@ func (t *Tunnel) Read(p []byte) (int, error) {
 
 // Write sends octets to the client.
 func (t *Tunnel) Write(p []byte) (int, error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if t.isClosed() {
+		return 0, net.ErrClosed
+	}
 	n, err := t.conn.Write(p)
 	t.out.Add(int64(n))
 	return n, err
@@ -86,13 +102,27 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 // CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
 func (t *Tunnel) CloseWrite() error { return closeWrite(t.conn) }
 
-// Close ends the tunnel.
+// Close ends the tunnel, and whatever reads from it or writes to it. From then on the connection is not touched: its server
+// may have counted the octets, and writes the sum into a log when the handler returns.
 func (t *Tunnel) Close() error {
 	t.closeOnce.Do(func() {
 		t.closeErr = t.conn.Close()
+		t.reading.Lock()
+		defer t.reading.Unlock()
+		t.writing.Lock()
+		defer t.writing.Unlock()
 		close(t.closed)
 	})
 	return t.closeErr
+}
+
+func (t *Tunnel) isClosed() bool {
+	select {
+	case <-t.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // Done is closed when the tunnel has been.
@@ -201,8 +231,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	buf := getBuffer()
 	defer putBuffer(buf)
 	for len(t.ahead) < n {
-		m, err := t.conn.Read(buf[:])
-		t.in.Add(int64(m))
+		m, err := t.read(buf[:])
 		t.ahead = append(t.ahead, buf[:m]...)
 		if err != nil && len(t.ahead) < n {
 			return err
