@@ -28,8 +28,16 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*excha
 	ctx, cancel := context.WithCancelCause(ctx)
 	turn := TurnOf(ctx)
 	turn.Asked()
-	// The connection is not read from before the hook returns.
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { turn.Answered(ctx) }})
+	limit := newStopwatch(f.headerTimeout, func() { cancel(errHeaderTimeout) })
+	defer limit.end()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// The connection is not read from before the hook returns: that is no time of the server's.
+		GotFirstResponseByte: func() {
+			limit.pause()
+			turn.Answered(ctx)
+			limit.resume()
+		},
+	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		cancel(nil)
@@ -43,9 +51,7 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*excha
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 
-	timer := time.AfterFunc(f.headerTimeout, func() { cancel(errHeaderTimeout) })
 	resp, err := f.transport.RoundTrip(req) //nolint:bodyclose // exchange.close does
-	timer.Stop()
 	if err != nil {
 		fail := failed(ctx, err)
 		cancel(nil)

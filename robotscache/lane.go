@@ -139,8 +139,8 @@ func (s *schedule) restore(c class) {
 type turn struct {
 	cache  *Cache
 	flight *flight
-	timer  *time.Timer // of giveWay
-	waited atomic.Bool // an answer that had begun waited for its place in vain
+	timer  *time.Timer  // of giveWay
+	waited atomic.Int64 // to get a place again; nanoseconds
 }
 
 // begin starts the patience with a flight that has just got its place.
@@ -179,11 +179,7 @@ func (t *turn) Asked() {
 }
 
 // Answered implements fetch.Turn.
-func (t *turn) Answered(ctx context.Context) {
-	if !t.resume(ctx) {
-		t.waited.Store(true)
-	}
-}
+func (t *turn) Answered(ctx context.Context) { t.resume(ctx) }
 
 // resume waits until the flight has a place and reports whether it got one before
 // ctx ended.
@@ -193,10 +189,12 @@ func (t *turn) resume(ctx context.Context) bool {
 	placed := c.schedule.comeBack(f)
 	c.dispatchAndUnlock()
 	if placed != nil {
+		began := time.Now()
 		select {
 		case <-placed:
 		case <-ctx.Done():
 		}
+		t.waited.Add(int64(time.Since(began)))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,11 +206,14 @@ func (t *turn) resume(ctx context.Context) bool {
 	return f.spot == spotPlace || f.stage == stageSlow
 }
 
-// starved is the outcome of a retrieval that ran out of time for want of a place:
-// its server was heard, but not in time.
-func (*turn) starved() fetch.Outcome {
-	return fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many robots.txt files are being fetched"}
+// starved reports whether a retrieval that ran out of its time did so for want of a
+// place: if it waited for one for half of the time.
+func (t *turn) starved(out fetch.Outcome, budget time.Duration) bool {
+	return out.Cause == fetch.CauseTimeout && t.waited.Load() >= int64(budget/2)
 }
+
+// outcomeStarved says nothing about the origin.
+var outcomeStarved = fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many robots.txt files are being fetched"}
 
 // Interface guard.
 var _ fetch.Turn = (*turn)(nil)

@@ -68,12 +68,12 @@ func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
 	if !t.resume(ctx) { // the lease may have been long in coming
-		return t.starved()
+		return outcomeStarved
 	}
 	t.Asked()
 	out := c.cfg.Fetcher.Fetch(fetch.WithTurn(ctx, t), f.origin, f.agent)
-	if out.Cause == fetch.CauseTimeout && t.waited.Load() {
-		return t.starved()
+	if t.starved(out, budget) {
+		return outcomeStarved
 	}
 	return out
 }
