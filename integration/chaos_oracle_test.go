@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,44 @@ func exactText(name string) bool {
 		}
 	}
 	return true
+}
+
+// noteStarved marks attempts in whose time the gateway was starved, as it was slow to say what it had in memory: it may
+// have run out of time over an answer that came in time.
+func (h *chronicle) noteStarved(starved []span, c timing) {
+	for i := range h.attempts {
+		a := &h.attempts[i]
+		for _, s := range starved {
+			if a.class != classFailed && !s.from.After(a.start.Add(c.timeout+c.grace)) && !s.to.Before(a.start) {
+				a.unsure = true
+			}
+		}
+	}
+}
+
+// starvation is how long the gateway may take, at its slowest, to answer out of its memory while it gets its share of the
+// machine.
+const starvation = 250 * time.Millisecond
+
+// starvedIn returns the times in which the gateway did not get that.
+func (f *fleet) starvedIn(visits []visit, lines map[string]*enforce.Record) []span {
+	var all []span
+	for i := range visits {
+		v := &visits[i]
+		if line := lines[f.url(v)]; line != nil && line.Source == "hot" && v.to.Sub(v.from) > starvation {
+			all = append(all, span{v.from, v.to})
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	var merged []span
+	for _, s := range all {
+		if n := len(merged); n > 0 && !s.from.After(merged[n-1].to) {
+			merged[n-1].to = later(merged[n-1].to, s.to)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
 }
 
 // death is the end of a gateway by kill -9 and its restart, from the signal to the first answer.

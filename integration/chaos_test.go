@@ -82,11 +82,13 @@ func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*e
 	t.Helper()
 	chronicles := make([]chronicle, len(f.sites))
 	fetches, failed := 0, 0
+	starved := f.starvedIn(visits, lines)
 	for i, site := range f.sites {
 		if site.Dropped() > 0 {
 			t.Fatalf("%s: the record of the site is not complete", site.Origin())
 		}
 		chronicles[i] = chronicleOf(site, c, deaths)
+		chronicles[i].noteStarved(starved, c)
 		for _, fault := range chronicles[i].fetchFaults(c) {
 			t.Errorf("%s: %s", site.Origin(), fault)
 		}
@@ -128,7 +130,7 @@ func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*e
 			}
 		}
 	}
-	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed", len(visits), count, fetches, failed)
+	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed; starved %d times", len(visits), count, fetches, failed, len(starved))
 }
 
 func stamp(t time.Time) string { return t.Format("05.000") }
