@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -57,6 +59,8 @@ type App struct {
 	stops     *stops
 	emitter   *emitter // nil without an events app
 	sites     sites
+
+	retired atomic.Bool // another configuration is in force; the last requests of this one are under way
 
 	opening  sync.Mutex
 	rulesets *rulesets
@@ -232,10 +236,17 @@ func (a *App) Cleanup() error {
 	if a.stops != nil {
 		errs = append(errs, a.stops.release())
 	}
-	if a.transport != nil {
+	a.retired.Store(true)
+	a.letGo()
+	return errors.Join(errs...)
+}
+
+// letGo closes the connections that no request uses any more, once the configuration is out of force: each request that
+// was under way then leaves one behind.
+func (a *App) letGo() {
+	if a.transport != nil && a.retired.Load() {
 		a.transport.CloseIdleConnections()
 	}
-	return errors.Join(errs...)
 }
 
 // Lookup gives the record of an origin, fetching it if it must: the one thing that package enforce needs.
@@ -243,7 +254,10 @@ func (a *App) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*r
 	if err := a.open(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}
-	return a.rulesets.cache.Lookup(ctx, o, or(a.cfg.userAgent, userAgent))
+	began := time.Now()
+	entry, source, err := a.rulesets.cache.Lookup(ctx, o, or(a.cfg.userAgent, userAgent))
+	looked(ctx, began, o, source, err)
+	return entry, source, err
 }
 
 // pacer is the clocks of all hosts.

@@ -50,7 +50,9 @@ func (h *Handler) serveConnect(x *exchange) error {
 		return x.refuse(x.decision.Refuse(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0))
 	}
 	if h.operator.Connect(o) == enforce.ConnectIntercept {
+		_, step := startStep(x.ctx, spanDecide)
 		x.decision = h.enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.identifier), o)
+		step.decided(x.decision)
 		x.decision.UserAgent = userAgent(x.r)
 		if x.decision.Verdict != enforce.Allow {
 			return x.refuse(x.decision)
@@ -60,7 +62,9 @@ func (h *Handler) serveConnect(x *exchange) error {
 	// All that the client will show of itself is here.
 	x.identity = h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
 	x.enter(o)
-	x.decision = h.enforcer.DecideTunnel(x.ctx, x.identity, o)
+	ctx, step := startStep(x.ctx, spanDecide)
+	x.decision = h.enforcer.DecideTunnel(ctx, x.identity, o)
+	step.decided(x.decision)
 	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
 		return x.refuse(x.decision)
 	}
@@ -280,9 +284,11 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	if err != nil {
 		return c.late(err), true
 	}
+	_, step := startStep(c.ctx, spanDial)
 	conn, err := c.h.app.transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
 		failure := egress.ClassifyDial(err)
+		step.endFailed(reasonOf(failure), failure)
 		if c.unnoticed(failure) {
 			slot.Cancel()
 		}
@@ -292,6 +298,7 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	slot.Sent() // what counts for the site is when the connection reached it
 	c.dialed, c.granted = conn, slot
 	c.sent.Dialed, _ = egress.DialedOf(conn)
+	step.dialed(conn)
 	return enforce.Decision{}, false
 }
 

@@ -42,6 +42,7 @@ func (x *exchange) account() {
 	if x.own {
 		return
 	}
+	x.h.app.letGo()
 	if e := x.sent.Err; e != nil && x.decision.Verdict == enforce.Allow {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
 		x.decision = x.stopped(x.decision.Refuse(reasonOf(e), e.Err.Error(), 0))
@@ -91,7 +92,9 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	}
 	x.identity = h.identify(x.r)
 	x.enter(target.Origin)
-	x.decision = h.enforcer.Decide(x.ctx, enforce.Request{Target: target, Identity: x.identity})
+	ctx, step := startStep(x.ctx, spanDecide)
+	x.decision = h.enforcer.Decide(ctx, enforce.Request{Target: target, Identity: x.identity})
+	step.decided(x.decision)
 	if x.decision.Verdict != enforce.Allow {
 		return x.refuse(x.decision)
 	}
@@ -164,8 +167,10 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 		return pace.Slot{}, err
 	}
 	began := time.Now()
+	_, step := startStep(x.ctx, spanWait)
 	slot, err := pacer.Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
+	step.waited(*d, err)
 	return slot, err
 }
 
@@ -227,9 +232,14 @@ func (h *Handler) maxWait() time.Duration {
 func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) error {
 	// What counts for the site is when the request reaches it: between its last octet and the answer's first. And what
 	// counts for the slot is whether it is still this request's turn when the connection is there.
-	var missed error
+	var (
+		missed error
+		dial   step
+	)
 	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { _, dial = startStep(x.ctx, spanDial) },
 		GotConn: func(info httptrace.GotConnInfo) {
+			dial.dialed(info.Conn)
 			if missed = slot.Begin(x.ctx); missed != nil {
 				x.abandon(info.Conn, missed)
 				return
@@ -243,6 +253,9 @@ func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) err
 	failure := h.forwarder.Forward(x.w, r, target.URL(), &x.sent)
 	if failure == nil {
 		return nil
+	}
+	if !x.reached && missed == nil {
+		dial.endFailed(reasonOf(failure), failure)
 	}
 	if missed != nil || x.unnoticed(failure) {
 		slot.Cancel()

@@ -26,7 +26,7 @@ var inside = set(
 )
 
 // insidePrefixes are the families of such fields.
-var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-"}
+var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
 
 // named are fields that the Connection header may not take out: with them a client would be judged by a name that
 // the origin never sees.

@@ -90,6 +90,9 @@ type gatewayConfig struct {
 	Site   string // lines of the site's robots block
 	Around string // further directives of the site
 	Global string // further global options
+
+	Env    []string // further variables of the process
+	Stdout string   // a file for what it writes there
 }
 
 // caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
@@ -173,6 +176,15 @@ func (g *gateway) start(c gatewayConfig) error {
 	}
 	g.cmd = exec.Command(binary, "run", "--config", config, "--adapter", "caddyfile")
 	g.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.dir, "XDG_CONFIG_HOME="+g.dir, "GORACE=halt_on_error=1")
+	g.cmd.Env = append(g.cmd.Env, c.Env...)
+	if c.Stdout != "" {
+		out, err := os.Create(c.Stdout)
+		if err != nil {
+			return err
+		}
+		defer out.Close() // the process has its own
+		g.cmd.Stdout = out
+	}
 	g.stderr = new(tail)
 	g.cmd.Stderr = g.stderr
 	if err := g.cmd.Start(); err != nil {

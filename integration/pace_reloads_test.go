@@ -1,0 +1,154 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestManyReloads loads a configuration again and again under load: no request is lost, none is counted twice or not at
+// all, and nothing of the configurations before stays behind. CRAWLGATE_RELOADS sets how many.
+func TestManyReloads(t *testing.T) {
+	t.Parallel()
+	reloads := 10
+	if text := os.Getenv("CRAWLGATE_RELOADS"); text != "" {
+		var err error
+		if reloads, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("CRAWLGATE_RELOADS: %v", err)
+		}
+	}
+	server := testorigin.Start(t, testorigin.Config{RecordSize: 1 << 18})
+	sites := []*testorigin.Site{server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})}
+	config := func(version int) gatewayConfig {
+		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate 100/s\nburst 1\nwait 30s\n}", version)}
+	}
+	g := startGateway(t, config(0))
+	var asked, answered atomic.Int64
+	crawl := func(ctx context.Context, workers int) {
+		var all sync.WaitGroup
+		for w := range workers {
+			client := g.client(fmt.Sprintf("Crawler-%d/1.0", w))
+			all.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					asked.Add(1)
+					a, err := tryGet(t.Context(), client, sites[i%len(sites)].URL(fmt.Sprintf("/%d/%d", w, i)))
+					if err != nil || a.status != http.StatusOK {
+						t.Errorf("status %d, %v: %s", a.status, err, a.body)
+						return
+					}
+					answered.Add(1)
+				}
+				client.CloseIdleConnections()
+			})
+		}
+		all.Wait()
+	}
+	round := func(first, last int) {
+		t.Helper()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var load sync.WaitGroup
+		load.Go(func() { crawl(ctx, 8) })
+		for version := first; version <= last; version++ {
+			if err := g.reload(config(version)); err != nil {
+				t.Error(err)
+			}
+			if n := int64(g.metric("crawlgate_decisions_total")); n > asked.Load() {
+				t.Errorf("%d requests were counted, of %d", n, asked.Load())
+			}
+		}
+		stop()
+		load.Wait()
+	}
+
+	round(1, 3) // what is made once is made now
+	before := g.rests()
+	round(4, 3+reloads)
+	after := g.rests()
+	t.Logf("%d requests, %d reloads", answered.Load(), reloads)
+	t.Logf("before: %+v", before)
+	t.Logf("after:  %+v", after)
+
+	if n := int64(g.metric("crawlgate_decisions_total")); n != answered.Load() {
+		t.Errorf("%d requests were counted, %d were answered", n, answered.Load())
+	}
+	reached := 0
+	for _, site := range sites {
+		reached += len(site.PageExchanges())
+	}
+	if int64(reached) != answered.Load() {
+		t.Errorf("%d requests reached the origins, %d were answered", reached, answered.Load())
+	}
+	// A configuration that stayed would hold some goroutines and a megabyte for each reload.
+	if after.goroutines > before.goroutines+reloads/2+5 {
+		t.Errorf("%d goroutines after %d reloads, %d before: %s", after.goroutines, reloads, before.goroutines, g.pprof("goroutine?debug=1"))
+	}
+	if grown := after.heap - before.heap; grown > int64(reloads)<<17+8<<20 {
+		t.Errorf("%d KiB more heap after %d reloads", grown>>10, reloads)
+	}
+}
+
+// rest is what a gateway holds when nobody asks anything.
+type rest struct {
+	goroutines int
+	heap, rss  int64 // octets
+}
+
+// rests waits until the gateway is quiet: old servers close their last connections within a second or so.
+func (g *gateway) rests() rest {
+	g.t.Helper()
+	var r rest
+	least := 1 << 30
+	for quiet := 0; quiet < 10; quiet++ { // a second without a new low
+		time.Sleep(100 * time.Millisecond)
+		head, _, _ := strings.Cut(g.pprof("goroutine?debug=1"), "\n")
+		if _, err := fmt.Sscanf(head, "goroutine profile: total %d", &r.goroutines); err != nil {
+			g.t.Fatalf("%q: %v", head, err)
+		}
+		if r.goroutines < least {
+			least, quiet = r.goroutines, 0
+		}
+	}
+	r.goroutines = least
+	g.pprof("heap?gc=1")
+	g.pprof("heap?gc=1") // what finalizers and pools held until then
+	r.heap = int64(g.metric("go_memstats_heap_alloc_bytes"))
+	r.rss = int64(g.metric("process_resident_memory_bytes"))
+	return r
+}
+
+// pprof asks the admin endpoint for a profile.
+func (g *gateway) pprof(what string) string {
+	g.t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", g.adminSocket())
+		},
+	}}
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://localhost/debug/pprof/"+what, http.NoBody)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text strings.Builder
+	if _, err := bufio.NewReader(resp.Body).WriteTo(&text); err != nil {
+		g.t.Fatal(err)
+	}
+	return text.String()
+}

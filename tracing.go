@@ -1,0 +1,120 @@
+package crawlgate
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// The spans of a request, below that of Caddy's `tracing` handler. docs/tracing.md describes them.
+const (
+	spanDecide = "decide" // who asks, and may it: all steps up to the verdict
+	spanFetch  = "fetch"  // in it: the wait for a robots.txt that was not at hand
+	spanWait   = "wait"   // for the host's turn
+	spanDial   = "dial"   // for a connection
+)
+
+// attributePrefix begins the name of every attribute; the rest is the field's in the log.
+const attributePrefix = "robots."
+
+const tracerName = "github.com/crawlgate/crawlgate"
+
+// step is one step of a request, with its span. The zero step records nothing: where the request is not traced, none costs anything.
+type step struct{ otel trace.Span }
+
+// startStep begins a step in the span of the context, if that is recorded.
+func startStep(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, step) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, step{}
+	}
+	ctx, s := parent.TracerProvider().Tracer(tracerName).Start(ctx, name, options...)
+	return ctx, step{s}
+}
+
+func (s step) recorded() bool { return s.otel != nil }
+
+func (s step) end() {
+	if s.recorded() {
+		s.otel.End()
+	}
+}
+
+// endFailed ends the span of a step that failed, err nil if it did not. The text of an error may hold what a client or an
+// origin said: only the kind of failure is told.
+func (s step) endFailed(kind enforce.Reason, err error) {
+	if !s.recorded() {
+		return
+	}
+	if err != nil {
+		s.otel.SetStatus(codes.Error, string(kind))
+	}
+	s.otel.End()
+}
+
+// decided ends the span of a decision.
+func (s step) decided(d enforce.Decision) {
+	if !s.recorded() {
+		return
+	}
+	rec := d.Record()
+	attrs := []attribute.KeyValue{
+		attr(enforce.FieldDecision, d.Outcome()), attr(enforce.FieldReason, string(d.Reason)), attr(enforce.FieldOrigin, rec.Origin),
+		attr(enforce.FieldSource, d.Source.String()), attribute.Bool(attributePrefix+enforce.FieldWouldDeny, d.WouldDeny),
+	}
+	for field, value := range map[string]string{
+		enforce.FieldAgent: d.Agent, enforce.FieldState: rec.State, enforce.FieldCause: string(d.Cause),
+		enforce.FieldGroup: rec.Group, enforce.FieldRule: rec.Rule, enforce.FieldSHA256: rec.SHA256,
+	} {
+		if value != "" {
+			attrs = append(attrs, attr(field, value))
+		}
+	}
+	if d.Line > 0 {
+		attrs = append(attrs, attribute.Int(attributePrefix+enforce.FieldLine, d.Line))
+	}
+	s.otel.SetAttributes(attrs...)
+	s.otel.End()
+}
+
+// looked records the wait for a robots.txt that was not at hand, whoever caused its fetch: that runs on its own, as
+// others may wait for it too.
+func looked(ctx context.Context, began time.Time, o origin.Origin, source robotscache.Source, err error) {
+	if err == nil && source != robotscache.SourceFetch && source != robotscache.SourceWait {
+		return
+	}
+	_, s := startStep(ctx, spanFetch, trace.WithTimestamp(began))
+	if s.recorded() {
+		s.otel.SetAttributes(attr(enforce.FieldOrigin, o.String()), attr(enforce.FieldSource, source.String()))
+	}
+	s.endFailed(enforce.ReasonUnreachable, err)
+}
+
+// waited ends the span of a wait for the host's turn.
+func (s step) waited(d enforce.Decision, err error) {
+	if s.recorded() {
+		s.otel.SetAttributes(attribute.Int64(attributePrefix+enforce.FieldWait, d.Wait.Milliseconds()),
+			attribute.Float64(attributePrefix+enforce.FieldCrawlDelay, d.CrawlDelay.Seconds()))
+	}
+	s.endFailed(enforce.ReasonRateLimited, err)
+}
+
+// dialed ends the span of a connection.
+func (s step) dialed(conn net.Conn) {
+	if s.recorded() {
+		s.otel.SetAttributes(attr(enforce.FieldAddress, conn.RemoteAddr().String()))
+	}
+	s.end()
+}
+
+func attr(field, value string) attribute.KeyValue {
+	return attribute.String(attributePrefix+field, value)
+}
