@@ -145,12 +145,25 @@ func (c *streamConn) Close() error {
 		_ = c.body.Close()
 		<-c.pumped
 		if !c.writing.TryLock() {
-			_ = c.rc.SetWriteDeadline(time.Unix(1, 0)) // resets the stream, which frees the write
+			// It resets the stream, which frees the write. Around the server's own writer there may be some that are not for
+			// concurrent use, as Caddy's is that limits idle times.
+			_ = http.NewResponseController(innermost(c.w)).SetWriteDeadline(time.Unix(1, 0))
 			c.writing.Lock()
 		}
 		c.writing.Unlock()
 	})
 	return nil
+}
+
+// innermost unwraps a writer down to the server's own.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = outer.Unwrap()
+	}
 }
 
 func (c *streamConn) LocalAddr() net.Addr  { return textAddr("") }
