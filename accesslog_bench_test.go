@@ -1,0 +1,73 @@
+package crawlgate
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// atHand has one origin's rules in memory.
+type atHand struct{ entry *robotscache.Entry }
+
+// Lookup implements enforce.Lookup.
+func (a atHand) Lookup(context.Context, origin.Origin, string) (*robotscache.Entry, robotscache.Source, error) {
+	return a.entry, robotscache.SourceHot, nil
+}
+
+// BenchmarkDecisionAndLog is what the gateway adds to a request whose rules are in memory: who asks, may it, the object in
+// the access log, and its line. "line" is the line without the object; the difference is what is added.
+func BenchmarkDecisionAndLog(b *testing.B) {
+	body := []byte("User-agent: *\nDisallow: /private/\nAllow: /private/open/\nCrawl-delay: 1\n")
+	entry := robotscache.NewEntry(fetch.Record{
+		State: fetch.StateRules, Body: body, SHA256: sha256.Sum256(body), Status: http.StatusOK,
+		FetchedAt: time.Now(), FreshUntil: time.Now().Add(time.Hour),
+	}, robotscache.Reading{Policy: fetch.DefaultPolicy()})
+	enforcer := enforce.New(enforce.Config{Rules: atHand{entry}})
+	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "AcmeBot"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bm := range []struct {
+		name, path string
+		added      bool
+	}{{"line", "", false}, {"allowed", "/shop/item?id=12345&lang=en", true}, {"disallowed", "/private/x", true}} {
+		b.Run(bm.name, func(b *testing.B) {
+			encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
+			logger := zap.New(zapcore.NewCore(encoder, zapcore.AddSync(nowhere{}), zap.InfoLevel))
+			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "http://www.example.com"+bm.path, http.NoBody)
+			r.Header.Set("User-Agent", "AcmeBot/1.0 (+https://acme.example/bot)")
+			target, err := origin.NewTarget(r.URL)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				fields := make([]zap.Field, 0, 2)
+				fields = append(fields, zap.Int("status", http.StatusOK))
+				if bm.added {
+					id := identifier.Identify(r.Context(), evidence(r))
+					d := enforcer.Decide(r.Context(), enforce.Request{Target: target, Identity: id})
+					fields = append(fields, zap.Object(logKey, logObject(d.Record())))
+					instruments.decided(d)
+				}
+				logger.Info("handled request", fields...)
+			}
+		})
+	}
+}
+
+// nowhere takes what is logged.
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
