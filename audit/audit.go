@@ -156,7 +156,7 @@ func (a *Auditor) read(ctx context.Context, s Source, work, inOrder chan<- *batc
 	if c, ok := r.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // as above
 	}
-	readLines(s.Name, r, emit)
+	readLines(s.Name, r, batchSize, emit)
 }
 
 // look reads and judges the lines of a batch.

@@ -99,10 +99,10 @@ func FuzzReadEntry(f *testing.F) {
 
 // FuzzReadLines: lines are those of the file, with their numbers, however the file comes.
 func FuzzReadLines(f *testing.F) {
-	f.Add("a\nb\n\nc", uint8(1))
-	f.Add("\r\n\n", uint8(2))
-	f.Add(strings.Repeat("x", 300<<10)+"\ny\n", uint8(0))
-	f.Fuzz(func(t *testing.T, text string, way uint8) {
+	f.Add("a\nb\n\nc", uint8(1), uint8(0))
+	f.Add("\r\n\n", uint8(2), uint8(1))
+	f.Add(strings.Repeat("x", 100)+"\ny\n", uint8(0), uint8(16))
+	f.Fuzz(func(t *testing.T, text string, way, size uint8) {
 		var r io.Reader = strings.NewReader(text)
 		switch way % 3 {
 		case 1:
@@ -111,7 +111,7 @@ func FuzzReadLines(f *testing.F) {
 			r = iotest.DataErrReader(r)
 		}
 		var got []string
-		readLines("f", r, func(b *batch) bool {
+		readLines("f", r, int(size)+1, func(b *batch) bool {
 			for _, l := range b.lines {
 				if l.err != nil || l.number != int64(len(got)+1) {
 					t.Fatalf("line %d is %+v", len(got)+1, l)

@@ -44,7 +44,7 @@ func pathsOf(text string, r *rand.Rand) []string {
 			start = 0
 		}
 	}
-	return paths[:min(len(paths), 60)]
+	return paths[:min(len(paths), 25)]
 }
 
 // cleaned makes a path of a rule.

@@ -38,15 +38,15 @@ func (b *batch) octets(l rawLine) []byte { return b.data[l.start:l.end] }
 // errTooLong is a line of which no more is read.
 var errTooLong = fmt.Errorf("it is longer than %d octets", MaxLine)
 
-// readLines cuts what r has into batches. A line without octets is none. An error of r
+// readLines cuts what r has into batches of some size octets (at least 1). A line without octets is none. An error of r
 // is that of the line that it cut; what came before is whole. emit reports whether to
 // go on.
-func readLines(file string, r io.Reader, emit func(*batch) bool) {
-	in := bufio.NewReaderSize(r, batchSize)
+func readLines(file string, r io.Reader, size int, emit func(*batch) bool) {
+	in := bufio.NewReaderSize(r, size)
 	number := int64(0)
 	for {
-		b := &batch{file: file, data: make([]byte, 0, batchSize+batchSize/4), done: make(chan struct{})}
-		for !b.last && len(b.data) < batchSize {
+		b := &batch{file: file, data: make([]byte, 0, size+size/4), done: make(chan struct{})}
+		for !b.last && len(b.data) < size {
 			number++
 			b.last = b.readLine(in, number)
 		}
