@@ -129,10 +129,10 @@ func TestFaults(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	store := memory{}
-	log := strings.Repeat(logOf(t, sampleLines(t, store)["disallowed"].with("group", "b")), 5000)
+	log := strings.Repeat(logOf(t, sampleLines(t, store)["disallowed"].with("group", "b")), 3000)
 	stop := errors.New("stop")
 	source := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}
-	for range 20 {
+	for range 4 {
 		a, err := New(Config{Texts: store})
 		if err != nil {
 			t.Fatal(err)
