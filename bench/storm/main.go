@@ -97,8 +97,10 @@ func run(ctx context.Context, s settings) error {
 		return known(i)
 	}
 	phase := func(name string, length time.Duration) {
+		before := g.cpu()
 		first, rest, course := measure(ctx, g.addr, s.rate, length, known)
 		report(name, first, rest, course)
+		fmt.Printf("%s, CPU time of the gateway: %v in %v\n", name, g.cpu()-before, length)
 	}
 	phase("quiet", s.phase)
 	for _, next := range []struct {
