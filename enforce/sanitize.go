@@ -34,10 +34,23 @@ func ascii(s string, limit int) string {
 	return escape(s, limit, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
+// plain reports whether s is printable ASCII, which passes everywhere: the usual case.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // escape keeps the runes that pass and writes the octets of all others as \xNN. It cuts
 // between runes. A clean, short s is returned as it is.
 func escape(s string, limit int, pass func(rune) bool) string {
 	const hex = "0123456789abcdef"
+	if len(s) <= limit && plain(s) {
+		return s
+	}
 	if len(s) <= limit && strings.IndexFunc(s, func(r rune) bool { return !pass(r) }) < 0 {
 		return s
 	}
