@@ -260,7 +260,7 @@ func (d *day) broken(c *http.Client) {
 // crowded asks for more than politeness gives.
 func (d *day) crowded(c *http.Client) {
 	hang := fmt.Sprintf("/broken/%d", 5)
-	d.many(24, func(int) { d.get(c, d.special["hostile"].URL(hang)) }) // 8 have a place, 12 may wait for one
+	d.many(40, func(int) { d.get(c, d.special["hostile"].URL(hang)) }) // 8 have a place, 12 may wait for one
 	d.many(3, func(i int) { d.get(c, d.special["slower"].URL(fmt.Sprintf("/%d", i))) })
 	d.many(12, func(i int) { d.get(c, d.slow[0].URL(fmt.Sprintf("/crowd/%d", i))) })
 	site := d.special["hostile"]

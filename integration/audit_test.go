@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -182,6 +183,16 @@ func (l dayLine) robots() map[string]any { return l.object["robots"].(map[string
 
 func (l dayLine) reason() enforce.Reason { return enforce.Reason(l.robots()["reason"].(string)) }
 
+func (l dayLine) url() string { return l.object["request"].(map[string]any)["uri"].(string) }
+
+// rest is the time, in seconds, that the request took besides being held, and turn the time at which that ended.
+func (l dayLine) rest() float64 {
+	wait, _ := l.robots()["wait_ms"].(float64)
+	return l.object["duration"].(float64) - wait/1e3
+}
+
+func (l dayLine) turn() float64 { return l.object["ts"].(float64) - l.rest() }
+
 func logFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "access*"))
@@ -259,12 +270,9 @@ func (d *day) tamper() {
 	delete(flipped, "line")
 	d.wantFound("a flipped verdict", d.changed(refused, func(o map[string]any) { o["robots"] = flipped }), refused, "verdict")
 
-	held := pick("held for a Crawl-delay", func(l dayLine) bool {
-		wait, _ := l.robots()["wait_ms"].(float64)
-		return wait > 400 && l.robots()["crawl_delay_s"] == slowDelay.Seconds() && l.robots()["decision"] == "allow" &&
-			l.object["duration"].(float64) < 0.6 && strings.Contains(l.object["request"].(map[string]any)["uri"].(string), "/page/")
-	})
-	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["ts"] = o["ts"].(float64) - 0.45 }), held, "gap")
+	before, held := d.neighbours(lines)
+	soon := before.turn() + 0.02 + held.rest()
+	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["ts"] = soon }), held, "gap")
 
 	sha := refused.robots()["sha256"].(string)
 	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)
@@ -282,6 +290,28 @@ func (d *day) tamper() {
 	if r.status != 1 || len(r.findings) != want || want == 0 {
 		d.t.Errorf("an altered text: status %d, %d findings for %d lines", r.status, len(r.findings), want)
 	}
+}
+
+// neighbours are two requests of which the second was held for the Crawl-delay after the first, and both were answered soon.
+func (d *day) neighbours(lines []dayLine) (before, held dayLine) {
+	d.t.Helper()
+	byURL := map[string]dayLine{}
+	for _, l := range lines {
+		if l.robots()["crawl_delay_s"] == slowDelay.Seconds() && l.robots()["decision"] == "allow" && l.rest() < 0.1 {
+			byURL[l.url()] = l
+		}
+	}
+	for _, s := range d.slow {
+		for n := range 15 {
+			one, ok := byURL[s.URL(fmt.Sprintf("/page/%d", n))]
+			next, okNext := byURL[s.URL(fmt.Sprintf("/page/%d", n+1))]
+			if ok && okNext {
+				return one, next
+			}
+		}
+	}
+	d.t.Fatal("no two requests in a row were answered soon")
+	return before, held
 }
 
 // wantFound audits a folder of logs for one finding.
