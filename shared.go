@@ -108,7 +108,7 @@ func openRulesets(a *App, key string) (*rulesets, error) {
 }
 
 // silentShare is the part of the descriptors, one in so many, that fetches may hold which only wait for their servers.
-const silentShare = 8
+const silentShare = 4
 
 // cacheConfig is what of the cache's configuration may change while it runs.
 func (a *App) cacheConfig() robotscache.Config {
