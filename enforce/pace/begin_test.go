@@ -190,6 +190,8 @@ func TestLateRequestsAreToldToOtherGateways(t *testing.T) {
 		}
 		first.Sent()
 		first.Done()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if f.told != 1 {
 			t.Errorf("told %d times, want once", f.told)
 		}

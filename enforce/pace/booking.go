@@ -19,6 +19,8 @@ type booking struct {
 	// known is what the shared clock knew of when it gave the slot: when the last
 	// request went at any of its clocks, as far as this gateway had heard.
 	known instant
+	// shifted says that it waits for a late request.
+	shifted bool
 }
 
 // booking is the reservation of a slot under t in this gateway's time.
@@ -39,6 +41,7 @@ func (b *booking) keepApart(c *clock, t terms) {
 	if late := c.meter.last + max(c.meter.gap, apart) - b.at; late > 0 {
 		b.at += late
 		b.until += late
+		b.shifted = true
 	}
 }
 

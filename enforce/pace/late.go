@@ -35,7 +35,7 @@ func (w *waiter) late(until, now instant) *Refused {
 	switch {
 	case w.at < len(w.stops):
 		s = &w.stops[w.at]
-	case w.slot != nil && w.slot.at <= w.end(): // booked at the shared clock, in time
+	case w.slot != nil && (!w.slot.shifted || w.slot.at <= w.end()): // booked at the shared clock, in time
 		return nil
 	}
 	if s.clock == nil {
