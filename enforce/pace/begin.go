@@ -62,7 +62,7 @@ func (t *ticket) begin(ctx context.Context, number uint64) (instant, error) {
 	}
 	var until instant
 	for i := range t.holds {
-		at := t.holds[i].begin(now, t.booking)
+		at := t.holds[i].begin(now, t.end, t.booking)
 		if at > t.end {
 			return 0, t.refuse(&Refused{Key: t.holds[i].clock.key, Reason: ReasonWait, RetryAfter: at - now})
 		}
@@ -100,7 +100,7 @@ func (h *hold) blocked(now instant) *Refused {
 // begin returns zero if the request may go now, as far as this gateway's own
 // clock knows. Where another one went since the slot was granted, and the slot
 // is over, it takes the next one and returns when that is.
-func (h *hold) begin(now instant, b *booking) instant {
+func (h *hold) begin(now, end instant, b *booking) instant {
 	h.shard.mu.Lock()
 	defer h.shard.mu.Unlock()
 	apart := h.terms.apart()
@@ -122,6 +122,9 @@ func (h *hold) begin(now instant, b *booking) instant {
 	at := m.last + max(m.gap, apart)
 	if h.terms.tolerance == 0 {
 		at = max(at, m.tat)
+	}
+	if at > end {
+		return at // too late: nothing is charged for a request that is not sent
 	}
 	h.makeLatest()
 	h.at, h.until = max(at, now), max(at, now)+late
