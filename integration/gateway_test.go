@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -263,7 +264,27 @@ func (g *gateway) reload(c gatewayConfig) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("reload: %w: %s", err, out)
 	}
+	// The old configuration's listener closes a moment later. A connection that the kernel has put into its queue is lost,
+	// as with any server; tests that are not about that go on when it is gone.
+	eventually(g.t, "the old listener to close", func() bool { return g.listeners() <= 1 })
 	return nil
+}
+
+// listeners is how many sockets listen at the gateway's port; 0 where the system does not tell.
+func (g *gateway) listeners() (n int) {
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return 0
+	}
+	const listening = "0A"
+	addr := netip.MustParseAddrPort(g.addr)
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) > 3 && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", addr.Port())) && fields[3] == listening {
+			n++
+		}
+	}
+	return n
 }
 
 // metric reads the sum of a counter or gauge over its labels from the admin endpoint.

@@ -290,9 +290,8 @@ func TestStore_ServerHangs(t *testing.T) {
 	srv := startServer(t)
 	st := srv.open(t, redisstore.Config{Timeout: 200 * time.Millisecond})
 	r := storetest.Rules(example(1), "text", time.Now())
-	if err := st.Save(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	// So short a timeout may pass on a busy machine too.
+	eventually(t, "the record is saved", func() bool { return st.Save(t.Context(), r) == nil })
 	if err := srv.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -374,13 +373,17 @@ func wantAway(t *testing.T, st *redisstore.Store, r fetch.Record) {
 
 func wantBack(t *testing.T, st *redisstore.Store, r fetch.Record) {
 	t.Helper()
-	eventually(t, "the store works again", func() bool { return st.Save(t.Context(), r) == nil })
-	if got, err := st.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
-		t.Errorf("loaded %+v, %v", got, err)
-	}
-	if err := st.Flush(t.Context()); err != nil {
-		t.Error(err)
-	}
+	// Each connection of the client's may have to find out for itself that it is of before.
+	eventually(t, "all calls work again", func() bool {
+		if st.Save(t.Context(), r) != nil {
+			return false
+		}
+		got, err := st.Load(t.Context(), r.Origin)
+		if err == nil && !storetest.Equal(got, r) {
+			t.Errorf("loaded %+v", got)
+		}
+		return err == nil && st.Flush(t.Context()) == nil
+	})
 }
 
 // No password in any error.
