@@ -203,13 +203,13 @@ func egressWith(line string) string {
 // TestSiteWithHostName refuses a site address by which no proxied request would reach the gateway, and says why.
 func TestSiteWithHostName(t *testing.T) {
 	for address, names := range map[string]string{
-		"example.com":                          "example.com",
-		"http://example.com:3128":              "example.com",
-		"*.example.com":                        "*.example.com",
-		"localhost:3128":                       "localhost",
-		"http://127.0.0.1:3128":                "127.0.0.1",
-		"http://a.example:1, http://b.example": "a.example",
-		":3128, http://example.com":            "example.com",
+		"example.com":                            "example.com",
+		"http://example.com:3128":                "example.com",
+		"*.example.com":                          "*.example.com",
+		"localhost:3128":                         "localhost",
+		"http://127.0.0.1:3128":                  "127.0.0.1",
+		"http://a.example:1, http://b.example:1": "a.example, b.example",
+		":3128, http://example.com":              "example.com",
 	} {
 		config, _, err := adapt(address+" {\n\trobots\n}\n", "Caddyfile")
 		if err != nil {
