@@ -182,13 +182,21 @@ func (t *turn) Asked() {
 func (t *turn) Answered(ctx context.Context) { t.resume(ctx) }
 
 // resume waits until the flight has a place and reports whether it got one before
-// ctx ended.
+// ctx ended. The timer may take the place away again as long as the flight's time
+// has not begun anew, so that begins under the lock under which it is seen to have
+// the place.
 func (t *turn) resume(ctx context.Context) bool {
 	c, f := t.cache, t.flight
-	c.mu.Lock()
-	placed := c.schedule.comeBack(f)
-	c.dispatchAndUnlock()
-	if placed != nil {
+	for {
+		c.mu.Lock()
+		placed := c.schedule.comeBack(f)
+		if placed == nil || ctx.Err() != nil {
+			c.schedule.giveUp(f)
+			goesOn := t.goOn()
+			c.dispatchAndUnlock()
+			return goesOn
+		}
+		c.dispatchAndUnlock()
 		began := time.Now()
 		select {
 		case <-placed:
@@ -196,9 +204,12 @@ func (t *turn) resume(ctx context.Context) bool {
 		}
 		t.waited.Add(int64(time.Since(began)))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.schedule.giveUp(f)
+}
+
+// goOn begins the patience with the rest of an answer, and reports whether the
+// flight may read it. c.mu is held.
+func (t *turn) goOn() bool {
+	f := t.flight
 	if f.spot == spotPlace {
 		f.stage, f.since = stageSlow, time.Now()
 		t.timer.Reset(patience)

@@ -3,8 +3,11 @@ package robotscache
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 )
 
 // begun puts n flights with a name into the class and begins as many as may.
@@ -220,6 +223,32 @@ func checkCounts(t *testing.T, s *schedule, all []*flight, step int) {
 	for st, l := range lanes {
 		if n := l.First + l.Refresh + l.Retry; n > 40 {
 			t.Fatalf("step %d: %d in lane %d", step, n, st)
+		}
+	}
+}
+
+// A timer that comes late, on a busy machine, finds a flight that has just seen that it has a place. It takes it away
+// before the flight goes on, and is made good for, or not at all.
+func TestTurn_LateTimer(t *testing.T) {
+	t.Parallel()
+	for range 3000 {
+		c := &Cache{schedule: newSchedule(8, 100, 10)}
+		f := &flight{since: time.Now().Add(-2 * patience)}
+		c.schedule.give(f)
+		late := &turn{cache: c, flight: f, timer: time.AfterFunc(time.Hour, func() {})}
+		refused := false
+		var all sync.WaitGroup
+		c.mu.Lock() // so that they crowd upon it
+		all.Go(func() { refused = !late.resume(t.Context()) })
+		for range 8 {
+			all.Go(late.giveWay)
+		}
+		runtime.Gosched()
+		c.mu.Unlock()
+		all.Wait()
+		late.end()
+		if refused {
+			t.Fatal("a flight was refused its place")
 		}
 	}
 }
