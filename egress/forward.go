@@ -221,7 +221,17 @@ func (x *exchange) fail(ctx context.Context, err error) *Error {
 	if n, _ := x.body.state(); n == 0 {
 		PrepareRefusal(x.w, x.r)
 	}
+	x.closeBehindBody()
 	return x.res.Err
+}
+
+// closeBehindBody has the connection closed after a response that begins before the body was read to its end. net/http, told
+// to leave the body alone, would read the rest of it after the handler, take its end for a sign to watch the connection, and
+// panic when it goes on to read the next request.
+func (x *exchange) closeBehindBody() {
+	if x.r.ProtoMajor == 1 && x.body.left() {
+		x.w.Header()["Connection"] = []string{"close"}
+	}
 }
 
 // classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -886,6 +887,38 @@ func TestForwardClientBodyTooLarge(t *testing.T) {
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, bytes.NewReader(make([]byte, 200))))
 	if readAll(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("answered %d", resp.StatusCode)
+	}
+}
+
+// TestForwardUnreadBody: net/http panics when it reads the rest of a body itself, after a handler that has told it not to, and
+// then goes on to the next request. So it must not go on.
+func TestForwardUnreadBody(t *testing.T) {
+	t.Parallel()
+	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
+	g := startGateway(t, "h1", origin)
+	inner := g.Config.Handler
+	g.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// As Caddy does it: the reader is given no server's writer, so it cannot close the connection itself.
+		r.Body = http.MaxBytesReader(struct{ http.ResponseWriter }{w}, r.Body, 100)
+		inner.ServeHTTP(w, r)
+	})
+	var said bytes.Buffer
+	g.Config.ErrorLog = log.New(&said, "", 0)
+	c, br := g.raw(t)
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n200\r\n"+strings.Repeat("x", 0x200)+"\r\n0\r\n\r\n")
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if readAll(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
+		t.Errorf("answered %d, close %v", resp.StatusCode, resp.Close)
+	}
+	if _, err := br.Peek(1); err != io.EOF {
+		t.Errorf("the connection goes on: %v", err)
+	}
+	g.Close() // it waits for its connections
+	if said.Len() > 0 {
+		t.Errorf("the server says %s", said.String())
 	}
 }
 

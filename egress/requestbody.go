@@ -16,6 +16,7 @@ type requestBody struct {
 	mu       sync.Mutex
 	n        int64
 	failed   error
+	ended    bool // all of it was read
 	shut     bool
 	answered bool
 }
@@ -32,6 +33,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.n += int64(n)
+	b.ended = b.ended || err == io.EOF
 	b.watch.touch()
 	if !b.answered {
 		b.watch.release()
@@ -86,4 +88,14 @@ func (b *requestBody) state() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.n, b.failed
+}
+
+// left reports whether some of the body may not have been read.
+func (b *requestBody) left() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.ended
 }

@@ -20,6 +20,7 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 	if n, _ := x.body.state(); x.expecting && n == 0 && x.r.ProtoMajor == 1 {
 		h["Connection"] = []string{"close"} // the body was refused: the client may send it now or not, so end here
 	}
+	x.closeBehindBody()
 	x.res.Started = true
 	x.w.WriteHeader(resp.StatusCode)
 	if resp.Body == http.NoBody {

@@ -125,6 +125,7 @@ func (d *day) config(agents string) gatewayConfig {
 			wait 1s
 			crawl_delay 0s 5s refuse
 		}`,
+		Around: "request_body {\nmax_size 4KiB\n}",
 		Egress: "trust_ca " + caFile(d.t, d.server) + "\nresponse_header_timeout 4s",
 		Site: fmt.Sprintf("mode report %s\nmode off %s\nexcept %s *.invalid 10.0.0.1 127.0.0.1 {\nreason \"ticket 7\"\n}\ndeny %s\nconnect tunnel %s\nconnect deny %s\nconnect intercept\n%s",
 			d.host("report"), d.host("off"),
@@ -232,6 +233,8 @@ func (d *day) odd() {
 		"GET " + d.special["alert"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET " + d.special["plain"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"POST http://" + at("except") + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+		"POST http://" + at("except") + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n" +
+			strings.Repeat("x", 0x2000) + "\r\n0\r\n\r\n",
 		"GET http://" + at("absent") + "/ HTTP/1.1\r\nHost: x\r\n\r\n", // no User-Agent
 	} {
 		_, _ = d.g.dial().ask(strings.Fields(octets)[0], octets) // whatever it says
@@ -394,4 +397,5 @@ var dayReasons = []enforce.Reason{
 	enforce.ReasonCanceled, enforce.ReasonDNS, enforce.ReasonConnectionRefused, enforce.ReasonTLSCertificate, enforce.ReasonTLSAlert, enforce.ReasonTLS,
 	enforce.ReasonTimeout, enforce.ReasonReset, enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
 	enforce.ReasonProtocol, enforce.ReasonUpgrade, enforce.ReasonClientBody,
+	enforce.ReasonClientTooLarge,
 }
