@@ -251,7 +251,7 @@ func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
 		return false
 	}
 	id := h.identifier.Opaque(ctx, c.tunnel.evidence)
-	return killName(id) == killName(c.identity) && h.enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
+	return id.KillName() == c.identity.KillName() && h.enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
 }
 
 // named reports whether the server name of a handshake is the tunnel's host. An address has no server name, but some

@@ -63,16 +63,7 @@ func (x *exchange) account() {
 
 // enter registers the exchange with the kill switch, from before its decision on.
 func (x *exchange) enter(o origin.Origin) {
-	x.ctx = x.h.app.stops.underway.enter(x.ctx, &x.passage, o, killName(x.identity))
-}
-
-// killName is the name by which the kill switch knows a sender; as in package enforce, one without a name goes by its
-// product token.
-func killName(id enforce.Identity) string {
-	if id.Agent == "" && len(id.Robots.Tokens) > 0 {
-		return id.Robots.Tokens[0]
-	}
-	return id.Agent
+	x.ctx = x.h.app.stops.underway.enter(x.ctx, &x.passage, o, x.identity.KillName())
 }
 
 // stopped returns the decision with the reason why it really failed, where the kill switch ended the exchange.

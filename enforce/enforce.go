@@ -171,7 +171,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool
 			return d, true
 		}
 	}
-	if order, stopped := e.kills.Match(o, killName(id)); stopped {
+	if order, stopped := e.kills.Match(o, id.KillName()); stopped {
 		d.deny(ReasonKillSwitch, order.describe())
 		return d, true
 	}
@@ -180,15 +180,6 @@ func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool
 		return d, true
 	}
 	return d, false
-}
-
-// killName is the name by which the kill switch knows a sender: one without a name is known
-// by its token, so that it can be stopped too.
-func killName(id Identity) string {
-	if id.Agent == "" && len(id.Robots.Tokens) > 0 {
-		return id.Robots.Tokens[0]
-	}
-	return id.Agent
 }
 
 // lifted takes the steps by which the operator lets pass without asking for rules, and
@@ -258,7 +249,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v r
 		d.deny(ReasonInternal, "there is nowhere to look for rules")
 		return v, false
 	}
-	entry, source, err := e.lookup(ctx, d.Origin, userAgent)
+	entry, source, err := e.Lookup(ctx, d.Origin, userAgent)
 	d.Source = source
 	switch {
 	case errors.Is(err, robotscache.ErrPending):
@@ -282,9 +273,10 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v r
 	return v, true
 }
 
-// lookup asks for the origin's entry. One whose time ended on the way here is asked for once
-// more: by itself it would refuse what the site allows.
-func (e *Enforcer) lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+// Lookup asks for the origin's entry. One whose time ended on the way here is asked for once
+// more: by itself it would refuse what the site allows. Errors are those of the [Lookup] that
+// the Enforcer was made with, which must not be nil.
+func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.rules.Lookup(ctx, o, userAgent)
 	if err != nil || entry.Fresh(e.clock()) {
 		return entry, source, err

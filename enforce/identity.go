@@ -39,6 +39,15 @@ type Identity struct {
 	detail   string
 }
 
+// KillName is the name by which the kill switch knows the sender: one without a name is
+// known by its product token, so that it can be stopped too.
+func (i Identity) KillName() string {
+	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
+		return i.Robots.Tokens[0]
+	}
+	return i.Agent
+}
+
 // Refused returns the reason for which the sender is not accepted, with a detail for
 // people, and whether that is so.
 func (i Identity) Refused() (reason Reason, detail string, refused bool) {
