@@ -342,6 +342,15 @@ type originRequest struct {
 	Origin string `json:"origin"`
 }
 
+// readOriginRequest reads the origin that a request is about.
+func readOriginRequest(r *http.Request) (origin.Origin, error) {
+	var request originRequest
+	if err := readJSON(r, &request); err != nil {
+		return origin.Origin{}, err
+	}
+	return readOrigin(request.Origin)
+}
+
 // purged is the answer to a purge.
 type purged struct {
 	Origin string `json:"origin"`
@@ -351,11 +360,7 @@ type purged struct {
 
 // adminPurge forgets an origin.
 func adminPurge(a *App, r *http.Request) (any, error) {
-	var request originRequest
-	if err := readJSON(r, &request); err != nil {
-		return nil, err
-	}
-	o, err := readOrigin(request.Origin)
+	o, err := readOriginRequest(r)
 	if err != nil {
 		return nil, err
 	}
@@ -368,11 +373,7 @@ func adminPurge(a *App, r *http.Request) (any, error) {
 
 // adminRefresh fetches the robots.txt of an origin, and shows what is known then.
 func adminRefresh(a *App, r *http.Request) (any, error) {
-	var request originRequest
-	if err := readJSON(r, &request); err != nil {
-		return nil, err
-	}
-	o, err := readOrigin(request.Origin)
+	o, err := readOriginRequest(r)
 	if err != nil {
 		return nil, err
 	}
