@@ -74,6 +74,7 @@ func TestShared_OneFetchInTheCluster(t *testing.T) {
 		if n := s.count(); n != 1000 || s.twice {
 			t.Errorf("%d fetches of 1000 origins, at the same time: %v", n, s.twice)
 		}
+		synctest.Wait() // a worker gives its lease back after its waiters have their answers
 		if len(st.leases) != 0 {
 			t.Errorf("%d leases were not given back", len(st.leases))
 		}

@@ -21,12 +21,12 @@ func (s *Store) run() {
 		select {
 		case <-s.writes.wake:
 			s.linger()
-			s.commitAll()
+			s.commit()
 		case <-sweep.due():
 			s.sweepStep(sweep)
 		}
 		if s.writes.isClosed() {
-			s.commitAll()
+			s.commit()
 			return
 		}
 	}
@@ -42,9 +42,11 @@ func (s *Store) linger() {
 	}
 }
 
-// commitAll empties the queue. It gives up when a commit fails, and sees to it
-// that the next attempt comes after a pause.
-func (s *Store) commitAll() {
+// commit writes what is queued. What is queued meanwhile waits for others in its
+// turn, or a slow disk would have a commit for every few records; unless there
+// are many, or the store is about to close. It gives up when a commit fails, and
+// sees to it that the next attempt comes after a pause.
+func (s *Store) commit() {
 	for {
 		batch := s.writes.batch()
 		if len(batch) == 0 {
@@ -58,6 +60,9 @@ func (s *Store) commitAll() {
 			return
 		}
 		s.writes.committed(batch)
+		if len(batch) < commitAt && !s.writes.isClosed() {
+			return
+		}
 	}
 }
 
