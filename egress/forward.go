@@ -227,7 +227,8 @@ func (x *exchange) fail(ctx context.Context, err error) *Error {
 
 // closeBehindBody has the connection closed after a response that begins before the body was read to its end. net/http, told
 // to leave the body alone, would read the rest of it after the handler, take its end for a sign to watch the connection, and
-// panic when it goes on to read the next request.
+// panic when it goes on to read the next request. And of a body that the origin refused before 100 Continue nobody knows
+// whether the client sends it now or not.
 func (x *exchange) closeBehindBody() {
 	if x.r.ProtoMajor == 1 && x.body.left() {
 		x.w.Header()["Connection"] = []string{"close"}

@@ -39,6 +39,7 @@ type Interceptor struct {
 	classical *tls.Config // the same, for clients that do without a post-quantum key exchange
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
+	crew      *crew
 	served    chan struct{}
 }
 
@@ -47,6 +48,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 	s := &Interceptor{
 		listener:  newChanListener(),
 		handshake: c.HandshakeTimeout,
+		crew:      newCrew(c.Handler),
 		served:    make(chan struct{}),
 	}
 	if s.handshake <= 0 {
@@ -56,7 +58,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		c.ErrorLog = log.New(io.Discard, "", 0)
 	}
 	s.server = &http.Server{
-		Handler:           c.Handler,
+		Handler:           s.crew,
 		ReadHeaderTimeout: c.ReadHeaderTimeout,
 		IdleTimeout:       c.IdleTimeout,
 		MaxHeaderBytes:    c.MaxHeaderBytes,
@@ -115,26 +117,6 @@ var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tl
 
 func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
 
-// innerConn is a tunnel as the inner server sees it.
-type innerConn struct {
-	*Tunnel
-	passage    *Passage
-	serverName string
-	fronted    bool
-}
-
-// connContext gives each inner request its passage.
-func connContext(ctx context.Context, c net.Conn) context.Context {
-	ctx = WithConn(ctx, c)
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
-	}
-	if in, ok := c.(*innerConn); ok {
-		ctx = context.WithValue(ctx, passageKey{}, in.passage)
-	}
-	return ctx
-}
-
 // ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has ended. The end of ctx
 // closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) error {
@@ -151,6 +133,7 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error
 	}
 	p.Scheme = "https"
 	in := &innerConn{Tunnel: t, passage: p}
+	p.inner = in
 	secure := tls.Server(in, s.tls)
 	bounded, cancel := context.WithTimeout(ctx, s.handshake)
 	defer cancel()
@@ -186,6 +169,7 @@ func (s *Interceptor) Shutdown(ctx context.Context) error {
 		err = fmt.Errorf("ending intercepted connections: %w", err)
 	}
 	<-s.served
+	s.crew.close()
 	return err
 }
 

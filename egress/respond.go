@@ -17,11 +17,11 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // keeps the server from guessing one
 	}
-	if n, _ := x.body.state(); x.expecting && n == 0 && x.r.ProtoMajor == 1 {
-		h["Connection"] = []string{"close"} // the body was refused: the client may send it now or not, so end here
-	}
 	x.closeBehindBody()
 	x.res.Started = true
+	if x.r.ProtoMajor == 2 && resp.ContentLength > 0 && resp.Body != http.NoBody {
+		PassageOf(ctx).expectMore()
+	}
 	x.w.WriteHeader(resp.StatusCode)
 	if resp.Body == http.NoBody {
 		return

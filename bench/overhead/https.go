@@ -40,8 +40,8 @@ func httpsWays(sites map[upstream]*site) []way {
 // freshShare is how many times fewer connections than requests are measured.
 const freshShare = 5
 
-// measureHTTPS prints a line a way: the rounds, their median and the least of them, which other work on the machine has
-// disturbed least, each with its ratio to the first way's.
+// measureHTTPS prints a line a way: the median of its rounds, and that of their ratios to the first way's of the same round,
+// as the machine may be faster in one round than in the next by half; and the least, which other work has disturbed least.
 func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) error {
 	g, err := startGateway(ctx, variants[len(variants)-1], sites[originTLS], o.log)
 	if err != nil {
@@ -51,7 +51,7 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 	if g.roots, err = g.authority(ctx); err != nil {
 		return err
 	}
-	all := httpsWays(sites)
+	all := slices.DeleteFunc(httpsWays(sites), func(w way) bool { return !o.ways.MatchString(w.name) })
 	costs := make([][]float64, len(all))
 	for round := range o.rounds + 1 { // the first one warms up
 		for turn := range all {
@@ -71,12 +71,13 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 	}
 	fmt.Printf("%d requests a round over %d connections (or %d connections); CPU µs a request\n", o.requests, o.connections, o.requests/freshShare)
 	for i, w := range all {
-		fmt.Printf("%-28s", w.name)
-		for _, c := range costs[i] {
-			fmt.Printf("%8.1f", c)
+		ratios := make([]float64, len(costs[i]))
+		for round, c := range costs[i] {
+			ratios[round] = c / costs[0][round]
 		}
-		mid, least := median(costs[i]), slices.Min(costs[i])
-		fmt.Printf("  median%8.1f (%.2f)  least%8.1f (%.2f)\n", mid, mid/median(costs[0]), least, least/slices.Min(costs[0]))
+		least := slices.Min(costs[i])
+		fmt.Printf("%-28s median%8.1f (%.2f of the first in the same round)  least%8.1f (%.2f)\n",
+			w.name, median(costs[i]), median(ratios), least, least/slices.Min(costs[0]))
 	}
 	return nil
 }

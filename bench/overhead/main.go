@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ type options struct {
 	requests    int // per gateway and round
 	rounds      int
 	connections int
+	ways        *regexp.Regexp
 	log         bool
 	https       bool
 }
@@ -39,11 +41,15 @@ func main() {
 		caddycmd.Main()
 		return
 	}
-	var o options
+	o := options{ways: regexp.MustCompile("")}
 	flag.IntVar(&o.requests, "requests", 20_000, "requests per gateway and round")
 	flag.IntVar(&o.rounds, "rounds", 6, "rounds")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
 	flag.BoolVar(&o.https, "https", false, "measure interception")
+	flag.Func("ways", "with -https: those of this regular expression, the first of which the others are compared with", func(text string) (err error) {
+		o.ways, err = regexp.Compile(text)
+		return err
+	})
 	flag.BoolVar(&o.log, "log", false, "write the access log to a file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
