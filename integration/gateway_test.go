@@ -287,16 +287,21 @@ func (g *gateway) listeners() (n int) {
 	return n
 }
 
-// metric reads the sum of a counter or gauge over its labels from the admin endpoint.
-func (g *gateway) metric(name string) float64 {
+// admin asks the admin endpoint.
+func (g *gateway) admin(path string) answer {
 	g.t.Helper()
-	client := &http.Client{Transport: &http.Transport{
+	return get(g.t, &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", g.adminSocket())
 		},
-	}}
-	a := get(g.t, client, "http://localhost/metrics")
+	}}, "http://localhost"+path)
+}
+
+// metric reads the sum of a counter or gauge over its labels from the admin endpoint.
+func (g *gateway) metric(name string) float64 {
+	g.t.Helper()
+	a := g.admin("/metrics")
 	var sum float64
 	for line := range strings.Lines(a.body) {
 		rest, ok := strings.CutPrefix(line, name)
