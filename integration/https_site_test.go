@@ -170,6 +170,8 @@ func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 		s.mu.Unlock()
 		h.ServeHTTP(w, r)
 	}))
+	_ = s.Listener.Close()
+	s.Listener = listenAnew(t)
 	s.EnableHTTP2 = true
 	s.show(a.issue(t, []string{"localhost", "127.0.0.1"}, nil))
 	s.TLS = &tls.Config{
@@ -178,6 +180,25 @@ func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// portsOfSites holds the ports that listenAnew gave.
+var portsOfSites sync.Map
+
+// listenAnew listens at a port that no secure site of this run had: tests that share a gateway have sites that come and
+// go, and its cache and its log know a site by its port.
+func listenAnew(t *testing.T) net.Listener {
+	t.Helper()
+	for {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, had := portsOfSites.LoadOrStore(l.Addr().String(), true); !had {
+			return l
+		}
+		defer l.Close() // later, so that the same port is not given again
+	}
 }
 
 // show makes a certificate the site's.
