@@ -3,18 +3,16 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
-	httpcaddyfile.RegisterHandlerDirective("robots", parseDirective)
+	httpcaddyfile.RegisterDirective("robots", parseDirective)
 	// Before all that answers by itself: `respond` or `abort` beside the gateway must not take proxied requests from it.
 	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
@@ -33,13 +31,34 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 }
 
 // parseDirective reads the directive `robots`.
-func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next() // the directive's name
+	matchers, err := h.ExtractMatcherSet()
+	if err != nil {
+		return nil, err
+	}
+	h.Next() // again: the matcher has been taken out
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 		return nil, err
 	}
-	return handler, nil
+	values := h.NewRoute(matchers, handler)
+	if atTop(h) {
+		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(Turns)})
+	}
+	return values, nil
+}
+
+// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route` there, which take routes
+// only: within those the state of the block is a copy.
+func atTop(h httpcaddyfile.Helper) bool {
+	if h.BlockState == nil { // no Caddyfile
+		return false
+	}
+	const mark = "robots is at the top"
+	h.BlockState[mark] = true
+	defer delete(h.BlockState, mark)
+	return h.State[mark] == true
 }
 
 // UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values shown are the
@@ -237,7 +256,7 @@ func (p *PaceConfig) setShared(_ *caddyfile.Dispenser, args []string) error {
 	p.Shared = args[1]
 	if len(args) == 3 {
 		var err error
-		if p.Gateways, err = strconv.Atoi(args[2]); err != nil || p.Gateways < 1 || p.Gateways > maxGateways {
+		if p.Gateways, err = parseCount(args[2], 1, maxGateways); err != nil {
 			return fmt.Errorf("number of gateways %q: want 1 to %d", args[2], maxGateways)
 		}
 	}

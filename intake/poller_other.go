@@ -1,0 +1,11 @@
+//go:build !unix
+
+package intake
+
+import "runtime"
+
+// poller stands in where pipes are not pollable.
+type poller struct{}
+
+// ask lets all run that are runnable.
+func (*poller) ask() { runtime.Gosched() }
