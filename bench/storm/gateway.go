@@ -119,6 +119,17 @@ func (g *gateway) cpu() time.Duration {
 	return sum
 }
 
+// peak returns how much memory the gateway has had at most, as the kernel counts it.
+func (g *gateway) peak() string {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
+	if err != nil {
+		return "unknown"
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
+}
+
 // gatewayCPU is the one that the gateway has to itself with -pin.
 const gatewayCPU = 0
 

@@ -90,8 +90,40 @@ func (t tally) quantile(permille int) time.Duration {
 	return took[min(len(took)*permille/1000, len(took)-1)]
 }
 
-func report(phase string, first, rest tally, course string) {
-	fmt.Printf("%s, first %v: %v\n%s, then: %v\n%s, p99 of each second in ms:%s\n", phase, burst, first, phase, rest, phase, course)
+// seen is one request to a known origin.
+type seen struct {
+	Since  time.Duration // the beginning of the phase, when it was to be made
+	Took   time.Duration
+	Status int
+}
+
+// report prints what a phase was for the known origins: its burst, the rest, and each second.
+func report(phase string, length time.Duration, all []seen) {
+	var first, rest, whole tally
+	seconds := make([]tally, length/time.Second+1)
+	for _, s := range all {
+		part := &rest
+		if s.Since < burst {
+			part = &first
+		}
+		part.add(s.Status, s.Took)
+		whole.add(s.Status, s.Took)
+		seconds[min(int(s.Since/time.Second), len(seconds)-1)].add(s.Status, s.Took)
+	}
+	fmt.Printf("%s, first %v: %v\n%s, then: %v\n%s, p99 as a whole: %v; of each second in ms:",
+		phase, burst, first, phase, rest, phase, whole.quantile(990).Round(10*time.Microsecond))
+	for i := range seconds {
+		fmt.Printf(" %d", seconds[i].quantile(990).Milliseconds())
+	}
+	fmt.Println()
+}
+
+func (t *tally) add(status int, took time.Duration) {
+	if t.statuses == nil {
+		t.statuses = make(map[int]int)
+	}
+	t.statuses[status]++
+	t.took = append(t.took, took)
 }
 
 // collect adds up what clients report.
@@ -103,43 +135,33 @@ type collect struct {
 func (c *collect) add(status int, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.statuses == nil {
-		c.statuses = make(map[int]int)
-	}
-	c.statuses[status]++
-	c.took = append(c.took, took)
+	c.tally.add(status, took)
 }
 
 // burst is the time at the beginning of a phase that is counted by itself: the machine, which runs the clients too, has
 // to send and read a crowd's requests.
 const burst = 3 * time.Second
 
-// measure asks for URLs at a fixed rate, and tells the burst from the rest. Each time is counted from the moment at which
-// the request was to be made, so a gateway that stalls does not slow its own measurement down.
-func measure(ctx context.Context, addr string, rate int, length time.Duration, target func(int) string) (first, rest tally, course string) {
-	const clients = 128
+// measure asks for URLs at a fixed rate. Each time is counted from the moment at which the request was to be made, so a
+// gateway that stalls does not slow its own measurement down.
+func measure(ctx context.Context, kept crowd, rate int, length time.Duration, target func(int) string) []seen {
 	type job struct {
 		i  int
 		at time.Time
 	}
 	jobs := make(chan job, rate*int(length/time.Second+1))
-	var early, late collect
-	seconds := make([]collect, length/time.Second+1)
+	var mu sync.Mutex
+	var all []seen
 	var wg sync.WaitGroup
 	began := time.Now()
-	for range clients {
+	for _, cl := range kept {
 		wg.Go(func() {
-			cl := &client{addr: addr}
-			defer cl.close()
 			for j := range jobs {
 				status, _ := cl.get(ctx, target(j.i)) // no answer is status 0
-				took, since := time.Since(j.at), j.at.Sub(began)
-				if since < burst {
-					early.add(status, took)
-				} else {
-					late.add(status, took)
-				}
-				seconds[min(int(since/time.Second), len(seconds)-1)].add(status, took)
+				s := seen{j.at.Sub(began), time.Since(j.at), status}
+				mu.Lock()
+				all = append(all, s)
+				mu.Unlock()
 			}
 		})
 	}
@@ -151,10 +173,7 @@ func measure(ctx context.Context, addr string, rate int, length time.Duration, t
 	}
 	close(jobs)
 	wg.Wait()
-	for i := range seconds {
-		course += fmt.Sprintf(" %d", seconds[i].quantile(990).Milliseconds())
-	}
-	return early.tally, late.tally, course
+	return all
 }
 
 // crowd is a number of clients, each with its connection to the gateway, that will ask all at once.

@@ -7,6 +7,9 @@
 //     origins that hang: what their connections and requests alone cost.
 //   - storm: they ask for new origins.
 //
+// The known origins and their crawler are a process of their own. The crawler keeps its connections from the first phase
+// on, as crawlers do.
+//
 // With -pin the gateway has the machine's first CPU to itself, and clients and origins share the others: what is measured
 // then is the gateway's doing alone. With -over the clients come one after the other in that time.
 //
@@ -60,71 +63,112 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, s); err != nil {
+	do := run
+	if os.Getenv(bystanderEnv) != "" {
+		do = serveOrders
+	}
+	if err := do(ctx, s); err != nil {
 		log.Print(err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, s settings) error {
-	o, err := startOrigins(ctx, s)
+// storm is one run.
+type storm struct {
+	settings
+	to    *gateway
+	sites *origins
+	by    *bystanders
+
+	refreshes int // of the known origins
+}
+
+func run(ctx context.Context, set settings) error {
+	o, err := startOrigins(ctx, set)
 	if err != nil {
 		return fmt.Errorf("starting the origins: %w", err)
 	}
 	defer o.close()
-	g, err := startGateway(ctx, s)
+	by, err := startBystanders(ctx)
+	if err != nil {
+		return err
+	}
+	defer by.stop()
+	g, err := startGateway(ctx, set)
 	if err != nil {
 		return fmt.Errorf("starting the gateway: %w", err)
 	}
 	defer g.stop()
-	for i := range s.known { // now they are known
-		c := &client{addr: g.addr}
-		status, err := c.get(ctx, o.known(i))
-		c.close()
-		if status != 200 {
-			return fmt.Errorf("first request to %s: status %d: %w", o.known(i), status, err)
-		}
+	s := &storm{settings: set, to: g, sites: o, by: by}
+	if err := s.introduce(ctx); err != nil {
+		return err
 	}
-	fmt.Printf("%d known origins at %d requests/s; %d new ones within %v, of which %d %% hang; parallel %d, timeout %v; "+
+	fmt.Printf("%d known origins at %d requests/s, with priority: %v; %d new ones within %v, of which %d %% hang; parallel %d, timeout %v; "+
 		"gateway on a CPU of its own: %v; load before: %s\n",
-		s.known, s.rate, s.origins, s.over, s.hang, s.parallel, s.timeout, s.pin, load())
-	known := pick(s.known, o.known)
+		s.known, s.rate, by.first, s.origins, s.over, s.hang, s.parallel, s.timeout, s.pin, load())
+	if err := s.watch("quiet", s.phase); err != nil {
+		return err
+	}
 	mixed := func(i int) string { // refused where the storm's would hang
 		if o.hangs(i) {
 			return o.private(i % s.known)
 		}
-		return known(i)
+		return o.known(i % s.known)
 	}
-	phase := func(name string, length time.Duration) {
-		before := g.cpu()
-		first, rest, course := measure(ctx, g.addr, s.rate, length, known)
-		report(name, first, rest, course)
-		fmt.Printf("%s, CPU time of the gateway: %v in %v\n", name, g.cpu()-before, length)
+	if err := s.rush(ctx, "crowd", s.phase, mixed); err != nil {
+		return err
 	}
-	phase("quiet", s.phase)
-	for _, next := range []struct {
-		name   string
-		length time.Duration
-		target func(int) string
-	}{{"crowd", s.over + s.phase, mixed}, {"storm", s.over + s.timeout + 5*time.Second, o.fresh}} {
-		clients, err := gather(ctx, g.addr, s.origins)
-		if err != nil {
-			return fmt.Errorf("connecting the clients of the %s: %w", next.name, err)
-		}
-		done := make(chan tally, 1)
-		go func() { done <- clients.ask(ctx, s.over, next.target) }()
-		phase(next.name, next.length)
-		fmt.Printf("%s, the clients themselves: %v\n", next.name, <-done)
+	if err := s.rush(ctx, "storm", s.timeout+5*time.Second, o.fresh); err != nil {
+		return err
 	}
-	fresh, again := o.fetches()
-	fmt.Printf("robots.txt was fetched from %d of %d new origins, and %d times from the %d known ones\n", fresh, s.origins, again, s.known)
+	fresh, _ := o.fetches()
+	fmt.Printf("robots.txt was fetched from %d of %d new origins, and %d times from the %d known ones; at most the gateway held %s\n",
+		fresh, s.origins, s.refreshes, s.known, g.peak())
 	return ctx.Err()
 }
 
-// pick takes the i-th of n in turn.
-func pick(n int, url func(int) string) func(int) string {
-	return func(i int) string { return url(i % n) }
+// introduce makes the known origins known.
+func (s *storm) introduce(ctx context.Context) error {
+	for i := range s.known {
+		for _, page := range []string{s.by.known.known(i), s.sites.known(i)} {
+			c := &client{addr: s.to.addr}
+			status, err := c.get(ctx, page)
+			c.close()
+			if status != 200 {
+				return fmt.Errorf("first request to %s: status %d: %w", page, status, err)
+			}
+		}
+	}
+	return nil
+}
+
+// rush lets a crowd ask while the bystanders measure.
+func (s *storm) rush(ctx context.Context, name string, length time.Duration, target func(int) string) error {
+	clients, err := gather(ctx, s.to.addr, s.origins)
+	if err != nil {
+		return fmt.Errorf("connecting the clients of the %s: %w", name, err)
+	}
+	done := make(chan tally, 1)
+	go func() { done <- clients.ask(ctx, s.over, target) }()
+	if err := s.watch(name, s.over+length); err != nil {
+		return err
+	}
+	fmt.Printf("%s, the clients themselves: %v\n", name, <-done)
+	return nil
+}
+
+// watch measures a phase of the given length.
+func (s *storm) watch(name string, length time.Duration) error {
+	before := s.to.cpu()
+	saw, err := s.by.measure(s.to.addr, length)
+	if err != nil {
+		return fmt.Errorf("measuring the phase %s: %w", name, err)
+	}
+	report(name, length, saw.Took)
+	fmt.Printf("%s, CPU time of the gateway: %v in %v\n", name, s.to.cpu()-before, length)
+	s.refreshes = saw.Refreshes
+	return nil
 }
 
 // load is the machine's load average over a minute.
