@@ -21,6 +21,7 @@ type innerConn struct {
 	fronted    bool
 
 	more atomic.Bool // another write will follow the next one at once
+	late atomic.Bool // the timer is writing
 
 	mu     sync.Mutex
 	held   *holdBuffer // nil if nothing is held
@@ -87,8 +88,23 @@ func (in *innerConn) expire() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.held != nil {
+		in.late.Store(true)
+		defer in.late.Store(false)
 		_ = in.release() // the next write will tell
 	}
+}
+
+// SetWriteDeadline is part of [net.Conn]. A deadline is what [tls.Conn.Close] begins with when it knows of no write under way,
+// to say goodbye. That of the timer it does not know of: where the client takes nothing it would stand in the way for ever, so
+// it is broken as one that TLS knows of would be. And behind a goodbye nothing follows.
+func (in *innerConn) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() {
+		in.more.Store(false)
+		if in.late.Load() {
+			return in.Tunnel.Close()
+		}
+	}
+	return in.Tunnel.SetWriteDeadline(at)
 }
 
 // release writes what is held.

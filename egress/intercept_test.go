@@ -15,6 +15,8 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -536,6 +538,76 @@ func TestInterceptEndsWithOuter(t *testing.T) {
 		<-ended
 		<-g.ended
 	}
+}
+
+// stuckConn is a client's end that takes nothing more from some time on: a write then ends with the connection only, as one
+// does whose HTTP/2 stream has no window left. A deadline that comes later is none for it.
+type stuckConn struct {
+	net.Conn
+	shut    atomic.Bool
+	writing chan struct{} // told once when a write is stuck
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (c *stuckConn) Write(p []byte) (int, error) {
+	if !c.shut.Load() {
+		return c.Conn.Write(p)
+	}
+	select {
+	case c.writing <- struct{}{}:
+	default:
+	}
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *stuckConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestInterceptStuckClient: a client that takes nothing more and leaves, while the header of a response was held and then sent by
+// the timer, keeps neither its tunnel open nor the server from ending.
+func TestInterceptStuckClient(t *testing.T) {
+	t.Parallel()
+	client, server := net.Pipe()
+	conn := &stuckConn{Conn: server, writing: make(chan struct{}, 1), closed: make(chan struct{})}
+	g := startIntercepting(t, "h1", func(w http.ResponseWriter, r *http.Request) {
+		conn.shut.Store(true)
+		PassageOf(r.Context()).expectMore()
+		w.Header().Set("Content-Length", "4000")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	ended := make(chan error, 1)
+	go func() {
+		outer := httptest.NewRequest(http.MethodConnect, "http://site.example:443", http.NoBody)
+		ended <- g.ServeTLS(t.Context(), newTunnel(conn), &Passage{Host: "site.example", Port: 443, Outer: outer, Minter: g.minter})
+	}()
+	tr := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: g.authority.pool()}, ForceAttemptHTTP2: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil },
+	}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		resp, err := tr.RoundTrip(request(t, t.Context(), "GET", "https://site.example/", nil))
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("answered with %s", resp.Status)
+		}
+	}()
+	<-conn.writing
+	client.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the tunnel stays")
+		conn.Close()
+		<-ended
+	}
+	<-asked
 }
 
 func TestInterceptWithoutMinter(t *testing.T) {
