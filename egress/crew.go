@@ -68,16 +68,23 @@ func (c *crew) work(j *job) {
 	}
 }
 
-// do runs the handler. A panic of it belongs to the server's goroutine.
+// do runs the handler. A panic of it belongs to the server's goroutine. [runtime.Goexit] takes this one away; the response is
+// as broken off as by a panic.
 func (c *crew) do(j *job) {
 	defer close(j.done)
+	finished := false
 	defer func() {
 		j.panicked = recover()
-		if j.panicked != nil && j.panicked != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+		switch {
+		case finished:
+		case j.panicked == nil:
+			j.panicked = http.ErrAbortHandler
+		case j.panicked != http.ErrAbortHandler: //nolint:errorlint // net/http compares it so
 			j.panicked = fmt.Sprintf("%v\n\nof the handler's goroutine:\n%s", j.panicked, debug.Stack())
 		}
 	}()
 	c.handler.ServeHTTP(j.w, j.r)
+	finished = true
 }
 
 // close lets the idle ones go, and those at work when they have finished it. Requests may still come.

@@ -3,6 +3,7 @@ package egress
 import (
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,21 @@ func TestCrewPanics(t *testing.T) {
 		if !strings.HasPrefix(text, "a defect\n") || !strings.Contains(text, "panicHere") {
 			t.Errorf("panicked with %q", text)
 		}
+	}
+}
+
+// TestCrewExits: a handler that takes its goroutine away breaks its response off, and nothing else.
+func TestCrewExits(t *testing.T) {
+	t.Parallel()
+	c := newCrew(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))
+	defer c.close()
+	for range 2 {
+		if v := panicOf(c, "/"); v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+			t.Errorf("panicked with %v", v)
+		}
+	}
+	if n := c.idle.Load(); n != 0 {
+		t.Errorf("%d goroutines stay", n)
 	}
 }
 

@@ -261,6 +261,30 @@ func TestForwardHead(t *testing.T) {
 	}
 }
 
+// TestForwardNotModified: a 304 may say how long the page would be (RFC 9110 section 8.6).
+func TestForwardNotModified(t *testing.T) {
+	t.Parallel()
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1234")
+		w.Header().Set("Etag", `"page"`)
+		w.WriteHeader(http.StatusNotModified)
+	})
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			g, c := p.start(t, h)
+			// A client of net/http takes a 304 of HTTP/2 with a length for one that was broken off, once it reads the body.
+			resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
+			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("Etag") != `"page"` {
+				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
+			}
+			if res := g.result(t); res.Err != nil || res.BytesOut != 0 {
+				t.Errorf("result %+v", res)
+			}
+		})
+	}
+}
+
 func TestForwardStatuses(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 
 // writes is a connection that notes each write, and can be made to fail.
 type writes struct {
-	net.Conn // nil: only writes may come
+	net.Conn // nil: only writes may come, and deadlines for them
 
 	mu     sync.Mutex
 	all    []string
@@ -33,6 +33,8 @@ func (w *writes) Write(p []byte) (int, error) {
 	w.all = append(w.all, string(p))
 	return len(p), nil
 }
+
+func (w *writes) SetWriteDeadline(time.Time) error { return nil }
 
 func (w *writes) seen() []string {
 	w.mu.Lock()
@@ -122,18 +124,24 @@ func TestHoldFails(t *testing.T) {
 	})
 }
 
+// TestHoldGoodbye: what is written under a deadline is the last, and not held.
+func TestHoldGoodbye(t *testing.T) {
+	t.Parallel()
+	w := &writes{}
+	in := &innerConn{Tunnel: newTunnel(w)}
+	in.expectMore()
+	if err := in.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Error(err)
+	}
+	put(t, in, "close_notify")
+	if got := w.seen(); !slices.Equal(got, []string{"close_notify"}) {
+		t.Errorf("written: %q", got)
+	}
+}
+
 // TestForwardExpectsMore: Forward says that a body follows where one of a known length does, in HTTP/2, and nowhere else.
 func TestForwardExpectsMore(t *testing.T) {
 	t.Parallel()
-	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/stream" {
-			_ = http.NewResponseController(w).Flush()
-		}
-		if r.URL.Path != "/empty" {
-			io.WriteString(w, "body")
-		}
-	}), "h1")
-	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{}), Name: "gateway"}
 	tests := []struct {
 		method, path string
 		major        int
@@ -143,19 +151,43 @@ func TestForwardExpectsMore(t *testing.T) {
 		{"GET", "/", 1, false},
 		{"GET", "/stream", 2, false},
 		{"GET", "/empty", 2, false},
+		{"GET", "/unchanged", 2, false},
 		{"HEAD", "/", 2, false},
 	}
-	for _, tt := range tests {
-		in := &innerConn{}
-		ctx := context.WithValue(t.Context(), passageKey{}, &Passage{inner: in})
-		r := httptest.NewRequestWithContext(ctx, tt.method, origin.URL+tt.path, http.NoBody)
-		r.ProtoMajor = tt.major
-		var res Result
-		if err := f.Forward(httptest.NewRecorder(), r, r.URL, &res); err != nil || res.Status != http.StatusOK {
-			t.Errorf("%s %s: status %d, %v", tt.method, tt.path, res.Status, err)
-		}
-		if got := in.more.Load(); got != tt.want {
-			t.Errorf("%s %s over HTTP/%d: more is expected: %v", tt.method, tt.path, tt.major, got)
+	for _, proto := range []string{"h1", "h2"} {
+		origin := startServer(t, http.HandlerFunc(serveLengths), proto)
+		f := &Forwarder{Transport: newTestTransport(t, TransportConfig{RootCAs: certPool(origin)}), Name: "gateway"}
+		for _, tt := range tests {
+			in := &innerConn{}
+			ctx := context.WithValue(t.Context(), passageKey{}, &Passage{inner: in})
+			r := httptest.NewRequestWithContext(ctx, tt.method, origin.URL+tt.path, http.NoBody)
+			r.ProtoMajor = tt.major
+			var res Result
+			if err := f.Forward(httptest.NewRecorder(), r, r.URL, &res); err != nil || res.Status == 0 {
+				t.Errorf("%s: %s %s: status %d, %v", proto, tt.method, tt.path, res.Status, err)
+			}
+			if got := in.more.Load(); got != tt.want {
+				t.Errorf("%s: %s %s over HTTP/%d: more is expected: %v", proto, tt.method, tt.path, tt.major, got)
+			}
 		}
 	}
+}
+
+// serveLengths answers with a body and its length, with one of them, or with none.
+func serveLengths(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/stream":
+		_ = http.NewResponseController(w).Flush()
+	case "/empty":
+		return
+	case "/unchanged":
+		w.Header().Set("Content-Length", "4")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Length", "4")
+		return
+	}
+	io.WriteString(w, "body")
 }

@@ -19,15 +19,23 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 	}
 	x.closeBehindBody()
 	x.res.Started = true
-	if x.r.ProtoMajor == 2 && resp.ContentLength > 0 && resp.Body != http.NoBody {
+	empty := x.bodiless(resp)
+	if x.r.ProtoMajor == 2 && resp.ContentLength > 0 && !empty {
 		PassageOf(ctx).expectMore()
 	}
 	x.w.WriteHeader(resp.StatusCode)
-	if resp.Body == http.NoBody {
+	if empty {
 		return
 	}
 	x.copyBody(ctx, resp)
 	x.trailers(resp, announced)
+}
+
+// bodiless says that no body follows, whatever length is announced (RFC 9110 section 6.4.1). To net/http's HTTP/2 client a 304
+// that announces one seems to have been broken off.
+func (x *exchange) bodiless(resp *http.Response) bool {
+	return resp.Body == http.NoBody || x.r.Method == http.MethodHead ||
+		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
 // presets removes what the outer server has put into every response in its own name. Here the origin speaks.

@@ -46,18 +46,24 @@ func newStreamConn(w http.ResponseWriter, r *http.Request) *streamConn {
 
 func (c *streamConn) pump() {
 	defer close(c.pumped)
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf, lent := getBuffer(), false
+	defer func() {
+		if !lent { // or a Read beside Close may be copying out of it, which must not become another connection's octets
+			putBuffer(buf)
+		}
+	}()
 	for {
 		n, err := c.body.Read(buf[:])
 		if n > 0 {
 			select {
 			case c.reads <- buf[:n]:
+				lent = true
 			case <-c.closed:
 				return
 			}
 			select {
 			case <-c.taken:
+				lent = false
 			case <-c.closed:
 				return
 			}
@@ -73,6 +79,11 @@ func (c *streamConn) pump() {
 func (c *streamConn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
+	}
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
 	}
 	if len(c.left) == 0 {
 		if err := c.await(); err != nil {
