@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"golang.org/x/crypto/bcrypt"
@@ -20,8 +21,8 @@ import (
 //
 // A hash is slow on purpose, some 50 ms, and a crawler sends its credentials with every request: so the last password
 // of each user that was right is remembered, as a keyed digest that is worth nothing outside this process. Wrong
-// ones are not, and only as many hashes are computed at a time as there are processors: guessing costs the guesser
-// time, and the gateway no more than that.
+// ones are not; so few hashes are computed at a time that one processor, if there are several, is left for all else, and
+// after a wrong one there is a pause of the same length: guessing costs the guesser time, and others little.
 //
 // It is safe for concurrent use.
 type passwords struct {
@@ -39,7 +40,7 @@ type account struct {
 
 // verifier returns the check for the credentials of all agents, nil if there are none.
 func (h *Handler) verifier() func(ctx context.Context, user, password string) bool {
-	p := &passwords{accounts: make(map[string]*account), hashing: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	p := &passwords{accounts: make(map[string]*account), hashing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))}
 	rand.Read(p.key[:]) // never fails, by its contract
 	for _, a := range h.Agents {
 		for _, c := range a.Credentials {
@@ -105,18 +106,22 @@ func (p *passwords) verify(ctx context.Context, user, password string) bool {
 	}
 	select {
 	case p.hashing <- struct{}{}:
-		defer func() { <-p.hashing }()
 	case <-ctx.Done():
 		return false
 	}
+	release := func() { <-p.hashing }
 	if known && a.remembers(digest) { // found out while this request waited
+		release()
 		return true
 	}
+	began := time.Now()
 	right, err := a.comparer.Compare(a.hash, []byte(password))
 	if err != nil || !right || !known {
+		time.AfterFunc(time.Since(began), release)
 		return false
 	}
 	a.verified.Store(&digest)
+	release()
 	return true
 }
 
