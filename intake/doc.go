@@ -7,5 +7,7 @@
 // at once. The others wait until the poller has been asked who else is ready, and are then chosen by their [Class].
 // What runs at any moment is little, and what comes next is decided late.
 //
+// Work that takes no turns and keeps all CPUs busy makes the questions slow; there are more turns for each then.
+//
 // No work is lost or refused: all of it has its turn as fast as the CPUs get it done.
 package intake

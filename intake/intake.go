@@ -16,9 +16,10 @@ const perCPU = 4
 // Intake gives turns to the work of a process. A nil Intake gives them at once. It is safe for concurrent use. While
 // nothing waits it holds no goroutine.
 type Intake struct {
-	few  func() int // how many turns there are for each question, of which each class has one
-	ask  func()     // asks the poller: returns after all that were ready before have been made runnable
-	left atomic.Int64
+	few   func() int           // how many turns there are for each question, of which each class has one
+	ask   func()               // asks the poller: returns after all that were ready before have been made runnable
+	spent func() time.Duration // CPU time of the process so far
+	left  atomic.Int64
 
 	waited func(time.Duration) // is told of each wait
 
@@ -31,11 +32,11 @@ type Intake struct {
 // concurrent use, is told how long work had to wait, where it had to.
 func New(waited func(time.Duration)) *Intake {
 	var p poller
-	return newIntake(func() int { return perCPU * runtime.GOMAXPROCS(0) }, p.ask, waited)
+	return newIntake(func() int { return perCPU * runtime.GOMAXPROCS(0) }, p.ask, spent, waited)
 }
 
-func newIntake(few func() int, ask func(), waited func(time.Duration)) *Intake {
-	i := &Intake{few: few, ask: ask, waited: waited}
+func newIntake(few func() int, ask func(), spent func() time.Duration, waited func(time.Duration)) *Intake {
+	i := &Intake{few: few, ask: ask, spent: spent, waited: waited}
 	i.left.Store(int64(few()))
 	return i
 }
@@ -68,13 +69,17 @@ func (i *Intake) wait(ctx context.Context, c Class) {
 
 // pace gives turns until nobody waits.
 func (i *Intake) pace() {
-	few := i.few() // Caddy and the runtime fit it to a container's quota
+	given, before := 0, i.spent()
 	for rest := true; rest; {
 		i.ask()
+		now, few := i.spent(), i.few() // Caddy and the runtime fit it to a container's quota
+		others := now - before - time.Duration(given)*dear
+		before = now
 		i.mu.Lock()
-		ready := i.waiting.next(few)
+		ready := i.waiting.next(few + makeup(others, few))
+		given = len(ready)
 		if rest = !i.waiting.empty(); !rest {
-			i.left.Store(int64(few - len(ready)))
+			i.left.Store(int64(max(few-given, 0)))
 			i.pacing = false
 		}
 		i.mu.Unlock()
@@ -82,4 +87,21 @@ func (i *Intake) pace() {
 			close(t)
 		}
 	}
+}
+
+// dear is the CPU time that a piece of work takes at most, by and large, on a slow machine that collects garbage.
+const dear = time.Millisecond
+
+// makeup is how many turns there are beside the few after others, which take none, have had that much CPU time: handshakes of a port
+// without turns, say, or hashes of passwords. While they keep all CPUs busy the runtime asks the poller each 10 ms only, and the
+// few alone would leave nearly all of the CPUs to them.
+func makeup(others time.Duration, few int) int {
+	const (
+		notable = 5 * time.Millisecond // less is the garbage collector's
+		most    = 4                    // times the few, so that a rush does not make up for itself
+	)
+	if others < notable {
+		return 0
+	}
+	return min(perCPU*int(others/time.Millisecond), most*few)
 }

@@ -16,6 +16,9 @@ import (
 
 func ignore(time.Duration) {}
 
+// nothing is the CPU time of a process that does nothing beside.
+func nothing() time.Duration { return 0 }
+
 // turns is a fixed number of them.
 func turns(n int) func() int { return func() int { return n } }
 
@@ -25,7 +28,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
-		i := newIntake(turns(4), func() { <-answers }, ignore)
+		i := newIntake(turns(4), func() { <-answers }, nothing, ignore)
 		var mu sync.Mutex
 		var begun []Class
 		counts := func() (n [classes]int) {
@@ -75,13 +78,63 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// TestMakeup holds that work without turns, which delays each question, does not keep those who wait from the CPUs.
+func TestMakeup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const waiting, hogged = 200, 20 * time.Millisecond // on two CPUs, from one question to the next
+		var used time.Duration
+		questions := 0
+		begin := make(chan struct{})
+		i := newIntake(turns(8), func() { <-begin; questions++; used += hogged }, func() time.Duration { return used }, ignore)
+		var all sync.WaitGroup
+		for range waiting {
+			all.Go(func() { i.Enter(t.Context(), Regular) })
+		}
+		synctest.Wait()
+		close(begin)
+		all.Wait()
+		if questions > waiting/16 {
+			t.Errorf("%d questions for %d turns", questions, waiting)
+		}
+	})
+	for others, want := range map[time.Duration]int{
+		-time.Second: 0, 0: 0, 4 * time.Millisecond: 0, 5 * time.Millisecond: 20, time.Second: 32,
+	} {
+		if got := makeup(others, 8); got != want {
+			t.Errorf("%v: %d, want %d", others, got, want)
+		}
+	}
+}
+
+// TestPollerOpensAnew holds that a question that cannot be asked leaves nothing behind.
+func TestPollerOpensAnew(t *testing.T) {
+	t.Parallel()
+	var p poller
+	p.ask()
+	if p.w == nil {
+		t.Skip("no pipe here")
+	}
+	if err := p.r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.ask()
+	if p.w != nil {
+		t.Error("the pipe is still in use")
+	}
+	p.ask()
+	if p.w == nil {
+		t.Error("there is no new one")
+	}
+}
+
 // TestEnterEnds holds that work whose context ends waits no longer, and takes nobody's turn away for good.
 func TestEnterEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		var waits []time.Duration
-		i := newIntake(turns(3), func() { <-answers }, func(d time.Duration) { waits = append(waits, d) })
+		i := newIntake(turns(3), func() { <-answers }, nothing, func(d time.Duration) { waits = append(waits, d) })
 		for range 3 {
 			i.Enter(t.Context(), Regular)
 		}
@@ -191,7 +244,7 @@ func (i *Intake) busy() bool {
 // TestConnDeadline holds that a read that gets nothing does not wait for a turn.
 func TestConnDeadline(t *testing.T) {
 	t.Parallel()
-	i := newIntake(turns(3), func() { t.Error("the poller was asked") }, ignore)
+	i := newIntake(turns(3), func() { t.Error("the poller was asked") }, nothing, ignore)
 	c, _ := pair(t, i)
 	for range 10 {
 		if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {

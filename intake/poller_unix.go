@@ -7,13 +7,14 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // poller asks the runtime's network poller. It is not safe for concurrent use. The pipe stays open for as long as the
 // process runs.
 type poller struct {
-	w    *os.File
-	conn syscall.RawConn // the pipe's reading end
+	r, w *os.File // of a pipe; nil: none is open
+	conn syscall.RawConn
 }
 
 // ask makes a pipe readable and waits until the poller says so. The kernel reports what is ready in the order in which it
@@ -24,7 +25,7 @@ func (p *poller) ask() {
 		return
 	}
 	asked := false
-	_ = p.conn.Read(func(fd uintptr) bool {
+	err := p.conn.Read(func(fd uintptr) bool {
 		if !asked {
 			asked = true
 			_, err := p.w.Write([]byte{1})
@@ -37,18 +38,39 @@ func (p *poller) ask() {
 			}
 		}
 	})
+	if err != nil {
+		p.close()
+		runtime.Gosched()
+	}
 }
 
+// open reports whether there is a pipe now. One that epoll did not take (it has a limit of its own) is open too, but nobody would
+// be told of what is in it until it is full; that it refuses deadlines tells.
 func (p *poller) open() bool {
-	r, w, err := os.Pipe()
-	if err != nil {
+	var err error
+	if p.r, p.w, err = os.Pipe(); err != nil {
+		p.r, p.w = nil, nil
 		return false
 	}
-	if p.conn, err = r.SyscallConn(); err != nil {
-		_ = r.Close()
-		_ = w.Close()
+	p.conn, err = p.r.SyscallConn()
+	if errors.Join(err, p.r.SetReadDeadline(time.Time{}), p.w.SetWriteDeadline(time.Time{})) != nil {
+		p.close()
 		return false
 	}
-	p.w = w
 	return true
+}
+
+func (p *poller) close() {
+	_ = p.r.Close()
+	_ = p.w.Close()
+	*p = poller{}
+}
+
+// spent is the CPU time that the process has had so far; 0 if the system does not tell.
+func spent() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
