@@ -3,6 +3,7 @@ package crawlgate
 import (
 	"context"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -60,17 +61,49 @@ func (l turnsListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// watchTurns tells when a server's connections have none.
+// watchTurns tells when a server's connections have none, by the first one over TCP.
 func watchTurns(server *caddyhttp.Server, logger *zap.Logger) {
 	var once sync.Once
 	server.RegisterConnContext(func(ctx context.Context, c net.Conn) context.Context {
-		if _, without := c.(*net.TCPConn); without {
+		if _, tcp := c.LocalAddr().(*net.TCPAddr); tcp {
 			once.Do(func() {
-				logger.Warn("requests are not taken in by turns; name `robots` first in listener_wrappers of the global option servers")
+				if _, without := innermost(c).(*net.TCPConn); without {
+					logger.Warn("requests are not taken in by turns; name `robots` first in listener_wrappers of the global option servers, before `tls`")
+				}
 			})
 		}
 		return ctx
 	})
+}
+
+// innermost unwraps a connection as far as possible. What wraps it may be TLS, Caddy's check for HTTP/2, which has its inner one
+// in an embedded field, or the PROXY protocol.
+func innermost(c net.Conn) net.Conn {
+	for {
+		switch outer := c.(type) {
+		case *intake.Conn, *net.TCPConn:
+			return c
+		case interface{ NetConn() net.Conn }:
+			c = outer.NetConn()
+			continue
+		case interface{ Raw() net.Conn }:
+			c = outer.Raw()
+			continue
+		}
+		v := reflect.Indirect(reflect.ValueOf(c))
+		if v.Kind() != reflect.Struct {
+			return c
+		}
+		field := v.FieldByName("Conn")
+		if !field.IsValid() || !field.CanInterface() {
+			return c
+		}
+		inner, ok := reflect.TypeAssert[net.Conn](field)
+		if !ok || inner == nil {
+			return c
+		}
+		c = inner
+	}
 }
 
 // Interface guards.

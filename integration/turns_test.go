@@ -19,7 +19,11 @@ func TestTurns(t *testing.T) {
 	}{
 		"by the directive": {"", false},
 		"replaced":         {"servers {\ntimeouts {\nidle 1m\n}\n}", true},
+		"of one protocol":  {"servers {\nprotocols h1\n}", true},
 		"named":            {"servers {\nlistener_wrappers {\nrobots\ntls\n}\n}", false},
+		"and one protocol": {"servers {\nprotocols h1\nlistener_wrappers {\nrobots\n}\n}", false},
+		"before another":   {"servers {\nlistener_wrappers {\nrobots\nproxy_protocol\n}\n}", false},
+		"behind another":   {"servers {\nlistener_wrappers {\nproxy_protocol\nrobots\n}\n}", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,6 +37,23 @@ func TestTurns(t *testing.T) {
 				t.Errorf("warned: %v: %s", got, g.stderr)
 			}
 		})
+	}
+}
+
+// TestTurnsBehindTLS holds that the gateway says so too where the directive alone cannot see to it.
+func TestTurnsBehindTLS(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	for global, without := range map[string]bool{"": true, "servers {\nlistener_wrappers {\nrobots\ntls\n}\n}": false} {
+		c, port := gatewayConfig{Engine: unpaced, Global: global}.trusting(authority).withTLSPort(t, authority, "")
+		g := startGateway(t, c)
+		site := startSecureSite(t, authority, nil)
+		x := &secureCrawl{t: t, g: g, root: site.at("/"), ca: g.rootFile(), http: "1.1"}
+		checkSecureCrawl(t, site, x.byGoOverTLS(port))
+		g.stop()
+		if got := strings.Contains(g.stderr.String(), "not taken in by turns"); got != without {
+			t.Errorf("%q: warned: %v: %s", global, got, g.stderr)
+		}
 	}
 }
 
