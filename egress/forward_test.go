@@ -266,7 +266,7 @@ func TestForwardNotModified(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1234")
-		w.Header().Set("Etag", `"page"`)
+		w.Header().Set("ETag", `"page"`)
 		w.WriteHeader(http.StatusNotModified)
 	})
 	for _, p := range pairs {
@@ -275,7 +275,7 @@ func TestForwardNotModified(t *testing.T) {
 			g, c := p.start(t, h)
 			// A client of net/http takes a 304 of HTTP/2 with a length for one that was broken off, once it reads the body.
 			resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
-			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("Etag") != `"page"` {
+			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("ETag") != `"page"` {
 				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
 			}
 			if res := g.result(t); res.Err != nil || res.BytesOut != 0 {

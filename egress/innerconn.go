@@ -101,7 +101,7 @@ func (in *innerConn) SetWriteDeadline(at time.Time) error {
 	if !at.IsZero() {
 		in.more.Store(false)
 		if in.late.Load() {
-			return in.Tunnel.Close()
+			return in.Close()
 		}
 	}
 	return in.Tunnel.SetWriteDeadline(at)
