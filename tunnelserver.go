@@ -1,9 +1,11 @@
 package crawlgate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/egress"
 )
@@ -74,8 +77,22 @@ func newTunnelServer(limits innerLimits) *tunnelServer {
 		ReadHeaderTimeout: limits.readHeader,
 		IdleTimeout:       limits.idle,
 		MaxHeaderBytes:    limits.maxHeader,
+		ErrorLog:          log.New(innerLog{caddy.Log}, "", 0),
 	})
 	return s
+}
+
+// innerLog passes on what net/http says of the inside of tunnels: at level debug, as Caddy does for its servers, but for
+// panics. The logger is asked for each time, as the server outlives configurations.
+type innerLog struct{ logger func() *zap.Logger }
+
+func (l innerLog) Write(p []byte) (int, error) {
+	level := zap.DebugLevel
+	if bytes.Contains(p, []byte("panic serving")) {
+		level = zap.ErrorLevel
+	}
+	l.logger().Named("http.handlers.robots").Log(level, "net/http said something of the inside of a tunnel", zap.ByteString("text", bytes.TrimSpace(p)))
+	return len(p), nil
 }
 
 func (s *tunnelServer) release() error {

@@ -2,11 +2,17 @@ package crawlgate
 
 import (
 	"context"
+	"fmt"
+	"log"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing is left when the
@@ -69,5 +75,35 @@ func TestTunnelServerStop(t *testing.T) {
 	}
 	if ctx.Err() == nil {
 		t.Error("something was cut off that still had time")
+	}
+}
+
+// TestInnerLog holds that a defect inside tunnels shows in the log, in both versions of HTTP, and what clients do at level
+// debug only.
+func TestInnerLog(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.DebugLevel)
+	to := log.New(innerLog{func() *zap.Logger { return zap.New(core) }}, "", 0)
+	for _, h2 := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") }))
+		s.EnableHTTP2, s.Config.ErrorLog = h2, to
+		s.StartTLS()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := s.Client().Do(req); err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("status %s", resp.Status)
+		}
+		s.Close()
+		got := logs.TakeAll()
+		if len(got) != 1 || got[0].Level != zap.ErrorLevel || !strings.Contains(fmt.Sprint(got[0].ContextMap()), "a defect") {
+			t.Errorf("HTTP/2 %v: logged %+v", h2, got)
+		}
+	}
+	to.Print("http2: server: error reading preface from client")
+	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.DebugLevel {
+		t.Errorf("logged %+v", got)
 	}
 }
