@@ -61,15 +61,14 @@ func (l turnsListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// watchTurns tells when a server's connections have none, by the first one over TCP.
+// watchTurns tells when a server's connections have none, by the first one over TCP. It asks the outer connection nothing: under
+// the PROXY protocol that would wait for the client, and all others with it.
 func watchTurns(server *caddyhttp.Server, logger *zap.Logger) {
 	var once sync.Once
 	server.RegisterConnContext(func(ctx context.Context, c net.Conn) context.Context {
-		if _, tcp := c.LocalAddr().(*net.TCPAddr); tcp {
+		if _, without := innermost(c).(*net.TCPConn); without {
 			once.Do(func() {
-				if _, without := innermost(c).(*net.TCPConn); without {
-					logger.Warn("requests are not taken in by turns; name `robots` first in listener_wrappers of the global option servers, before `tls`")
-				}
+				logger.Warn("requests are not taken in by turns; name `robots` first in listener_wrappers of the global option servers, before `tls`")
 			})
 		}
 		return ctx

@@ -29,6 +29,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			site := server.Site(t, testorigin.SiteConfig{})
 			g := startGateway(t, gatewayConfig{Global: test.global})
+			g.dial() // who says nothing keeps nobody waiting
 			if a := g.mustFetch("Acme/1.0", site.URL("/")); a.status != http.StatusOK {
 				t.Errorf("status %d: %s", a.status, a.body)
 			}
