@@ -109,19 +109,18 @@ func (p *passwords) verify(ctx context.Context, user, password string) bool {
 	case <-ctx.Done():
 		return false
 	}
-	release := func() { <-p.hashing }
+	var pause time.Duration
+	defer func() { time.AfterFunc(pause, func() { <-p.hashing }) }()
 	if known && a.remembers(digest) { // found out while this request waited
-		release()
 		return true
 	}
 	began := time.Now()
 	right, err := a.comparer.Compare(a.hash, []byte(password))
 	if err != nil || !right || !known {
-		time.AfterFunc(time.Since(began), release)
+		pause = time.Since(began)
 		return false
 	}
 	a.verified.Store(&digest)
-	release()
 	return true
 }
 

@@ -160,7 +160,7 @@ func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 	if h == nil {
 		h = http.HandlerFunc(servePages)
 	}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			_, _ = io.WriteString(w, secureRules)
 			return
@@ -169,15 +169,15 @@ func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 		s.seen = append(s.seen, seen{r.URL.RequestURI(), r.Proto, r.Header.Clone()})
 		s.mu.Unlock()
 		h.ServeHTTP(w, r)
-	}))
-	_ = s.Listener.Close()
-	s.Listener = listenAnew(t)
-	s.EnableHTTP2 = true
+	}
+	s.Server = &httptest.Server{
+		Listener: listenAnew(t), EnableHTTP2: true,
+		Config: &http.Server{Handler: http.HandlerFunc(answer), ErrorLog: log.New(io.Discard, "", 0)},
+	}
 	s.show(a.issue(t, []string{"localhost", "127.0.0.1"}, nil))
 	s.TLS = &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls.Load(), nil },
 	}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
 }
