@@ -113,11 +113,10 @@ var ftpPort = egress.PortRange{First: 21, Last: 21}
 
 func (a *App) buildEgress() error {
 	a.guard = &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports}
-	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout, Intake: arrivals}
+	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout}
 	a.ftp = &egress.Dialer{
 		Guard:   &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: append(slices.Clone(a.cfg.egress.ports), ftpPort)},
 		Timeout: a.cfg.egress.dialTimeout,
-		Intake:  arrivals,
 	}
 	config := egress.TransportConfig{
 		Dialer:                a.dialer,

@@ -44,7 +44,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	values := h.NewRoute(matchers, handler)
 	if atTop(h) {
-		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(Turns)})
+		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(Listener)})
 	}
 	return values, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/intake"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -28,7 +27,6 @@ type liveFetcher struct{ atomic.Pointer[App] }
 // Fetch implements robotscache.Fetcher. Nothing is fetched from where the kill switch stands: the fetch counts as given
 // up, which says nothing about the site.
 func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome {
-	arrivals.Enter(ctx, intake.Retrieval)
 	a := f.Load()
 	var p passage
 	ctx = a.stops.underway.enter(ctx, &p, o, "")

@@ -40,7 +40,6 @@ type metrics struct {
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
 	unreadable   prometheus.Counter
-	turnWait     prometheus.Histogram
 }
 
 func newMetrics() *metrics {
@@ -70,7 +69,6 @@ func newMetrics() *metrics {
 		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
-		turnWait:     histogram("turn_wait_seconds", "Time that work waited for its turn on a CPU, where it had to.", .0001, .001, .01, .1, .5, 1, 5),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "crawlgate", Name: "unreadable_requests_total",
 			Help: "Requests that could not be read: malformed, too large, or TLS spoken to the plain port.",
@@ -85,7 +83,6 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.decisions, m.states, m.lookups, m.fetches, m.fetchSeconds, m.fetchQueue, m.dropped, m.storeErrors, m.storeUp,
 		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.unreadable,
-		m.turnWait,
 	}
 }
 

@@ -108,7 +108,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.app.avoid(h.server.Listen)
 		watchUnreadable(h.server, h.logger)
-		watchTurns(h.server, h.logger)
 		return h.provisionTunnels(ctx)
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"github.com/crawlgate/crawlgate/intake"
 )
 
 // DefaultDialTimeout bounds name resolution and connecting together.
@@ -30,9 +28,8 @@ type Resolver interface {
 // with the zero [Guard]. Safe for concurrent use; the fields are set before first use.
 type Dialer struct {
 	Guard    *Guard
-	Resolver Resolver       // nil: the system's
-	Timeout  time.Duration  // of resolution and connecting together; 0: DefaultDialTimeout
-	Intake   *intake.Intake // gives turns to what is read from connections; nil: at once
+	Resolver Resolver      // nil: the system's
+	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
 }
 
 // Dialed tells how a connection was made.
@@ -44,7 +41,7 @@ type Dialed struct {
 
 // Conn is a TCP connection that knows how it was made.
 type Conn struct {
-	*intake.Conn
+	*net.TCPConn
 	Dialed Dialed
 }
 
@@ -151,7 +148,7 @@ func (d *Dialer) dial(
 	if err != nil {
 		return nil, &DialError{Phase: PhaseConnect, Host: host, Dialed: dialed, Err: err}
 	}
-	return &Conn{Conn: d.Intake.Conn(conn), Dialed: dialed}, nil
+	return &Conn{TCPConn: conn, Dialed: dialed}, nil
 }
 
 // Check resolves host and puts every address to the guard, without dialing. Unlike a dial, which leaves refused
