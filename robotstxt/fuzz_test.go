@@ -137,18 +137,34 @@ func FuzzGrams(f *testing.F) {
 	})
 }
 
-// FuzzProductToken: a token is a part of the header, of few kinds of octets, and its own token.
+// FuzzProductToken: a token is one of the field's products; these stand in the field in their order, are names of up
+// to 128 octets, and each is its own token.
 func FuzzProductToken(f *testing.F) {
 	f.Add("Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)")
 	f.Add("ExampleBot/1.0 (x(y)")
 	f.Add("Mozilla (((;compatible;;")
-	f.Fuzz(func(t *testing.T, userAgent string) {
-		got := robotstxt.ProductToken(userAgent)
-		if !strings.Contains(userAgent, got) || strings.ContainsAny(got, "/ \t();") {
-			t.Errorf("%q: got %q", userAgent, got)
+	f.Add("Foo/1 Bar/2 (compatible; Baz; a@b) ; compatible; +http://x")
+	for _, table := range []string{"crawlers.tsv", "others.tsv"} {
+		for _, row := range readUserAgents(f, table) {
+			f.Add(row[len(row)-1])
 		}
-		if again := robotstxt.ProductToken(got); again != got {
-			t.Errorf("%q: got %q, whose token is %q", userAgent, got, again)
+	}
+	f.Fuzz(func(t *testing.T, userAgent string) {
+		token, found := robotstxt.ProductToken(userAgent), false
+		rest := userAgent
+		for name := range robotstxt.Products(userAgent) {
+			_, behind, ok := strings.Cut(rest, name)
+			if !ok || !robotstxt.IsProductName(name) || len(name) > 128 {
+				t.Errorf("%q: product %q", userAgent, name)
+			}
+			rest = behind
+			found = found || name == token
+		}
+		if token != "" && !found {
+			t.Errorf("%q: token %q is no product", userAgent, token)
+		}
+		if again := robotstxt.ProductToken(token); again != token {
+			t.Errorf("%q: got %q, whose token is %q", userAgent, token, again)
 		}
 	})
 }

@@ -1,73 +1,243 @@
 package robotstxt
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
-// ProductToken takes the product token from the value of a User-Agent field (RFC 9110 section 10.1.5): the name of its
-// first product. Where that is Mozilla, which all browsers and many crawlers say, it is the name behind "compatible;"
-// in a comment, as in
+// maxProduct bounds the octets of a product's name. A longer one names nobody.
+const maxProduct = 128
+
+// Products returns the names of the products in the value of a User-Agent field (RFC 9110 section
+// 10.1.5), without their versions and in the order of the field:
 //
+//   - each word outside of comments;
+//   - in a comment, whose items end at a semicolon or a comma, each item behind the word
+//     "compatible", and each item that is a name with a version before an address, or a name with a
+//     version that has "bot", "crawl" or "spider" in it. Words with which browsers fill their
+//     comments (Linux, Windows, MSIE, Trident, …) are left out.
+//
+// A name is made of letters, digits, hyphens, underscores and dots, is up to 128 octets long, and
+// ends at any other octet ([IsProductName]). An address is a word with "://" or "@": it is no product
+// in a comment, and outside a URL is none. A comment inside a comment is read as a part of it.
+func Products(userAgent string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		s := productScanner{rest: userAgent}
+		for p, ok := s.next(); ok; p, ok = s.next() {
+			if !yield(p.name) {
+				return
+			}
+		}
+	}
+}
+
+// ProductToken returns the product token of the value of a User-Agent field, or "" if it has none,
+// as with all browsers of today. It is the one of the field's [Products] that the field begins with.
+// Where that is Mozilla, which all browsers say and many crawlers too, it is the first item behind
+// "compatible;" in a comment or, without one, the first product that
+//
+//   - is behind "compatible;" outside of comments;
+//   - or stands in a comment, with its version, before an address;
+//   - or has "bot", "crawl" or "spider" in its name. In a comment it has to be a whole item, with a
+//     version: there are telephones called Cubot.
+//
+// These are ExampleBot:
+//
+//	ExampleBot/1.0 (+https://example.com/bot)
 //	Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)
+//	Mozilla/5.0 Gecko/20100101 (KHTML, like Gecko); compatible; ExampleBot/1.0; +https://example.com/bot
+//	Mozilla/5.0 (X11; Linux x86_64) Firefox/52.0 (ExampleBot/1.0; +https://example.com/bot)
+//	Mozilla/5.0 (X11; Linux x86_64; ExampleBot/1.0) Gecko/20100101 Firefox/52.0
+//	Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/52.0; ExampleBot
 //
-// The result is "" when there is neither, as with all browsers of today. It may hold digits and dots, which RFC 9309
-// section 2.2.1 does not allow in a product token, as in w3m: [Agent] says what becomes of such names.
+// The token may hold digits and dots, which RFC 9309 section 2.2.1 does not allow, as in w3m: [Agent]
+// says what becomes of such names.
 func ProductToken(userAgent string) string {
-	first := productName(strings.TrimLeft(userAgent, " \t"))
+	userAgent = strings.TrimLeft(userAgent, " \t")
+	word, _ := cutWord(userAgent)
+	first, _ := cutName(word)
 	if !equalFold(first, "mozilla") {
 		return first
 	}
-	for rest := userAgent; ; {
-		_, comment, found := strings.Cut(rest, "(")
-		if !found {
-			return ""
+	token := ""
+	s := productScanner{rest: userAgent}
+	for p, ok := s.next(); ok; p, ok = s.next() {
+		if p.place == announced {
+			return p.name
 		}
-		comment, rest = cutComment(comment)
-		if name := compatibleName(comment); name != "" {
-			return name
-		}
-	}
-}
-
-// productName returns the octets that s begins with and that names of products are made of.
-func productName(s string) string {
-	for i := range len(s) {
-		if c := s[i]; !isUnreserved(c) || c == '~' {
-			return s[:i]
+		if p.place == telling && token == "" {
+			token = p.name
 		}
 	}
-	return s
+	return token
 }
 
-// cutComment divides s behind the parenthesis that closes the comment it begins with.
-func cutComment(s string) (comment, rest string) {
-	depth := 1
+// IsProductName reports whether s may be the name of a product, as in [Products].
+func IsProductName(s string) bool {
+	name, version := cutName(s)
+	return name != "" && version == ""
+}
+
+// place says what the place of a product makes of it.
+type place uint8
+
+const (
+	anywhere  place = iota
+	telling         // only crawlers stand there
+	announced       // behind "compatible;" in a comment
+)
+
+// product is a product in a User-Agent field.
+type product struct {
+	name  string
+	place place
+}
+
+// productScanner walks over a User-Agent field once.
+type productScanner struct {
+	rest       string
+	depth      int  // of comments
+	compatible bool // the word was in this comment or, outside, since the last one
+	expected   bool // the word was the last item
+}
+
+// next returns the next product; ok is false behind the last one.
+func (s *productScanner) next() (p product, ok bool) {
+	for s.rest != "" && !ok {
+		c := s.rest[0]
+		if isNameOctet(c) {
+			p, ok = s.item()
+			continue
+		}
+		s.rest = s.rest[1:]
+		switch c {
+		case '(':
+			s.depth++
+		case ')':
+			s.depth = max(s.depth-1, 0)
+		default:
+			continue
+		}
+		s.expected = false
+		if s.depth == 0 || s.depth == 1 && c == '(' {
+			s.compatible = false
+		}
+	}
+	return p, ok
+}
+
+// item takes the word that begins here and, in a comment, the rest of its item.
+func (s *productScanner) item() (p product, ok bool) {
+	word, rest := cutWord(s.rest)
+	inside, alone := s.depth > 0, true
+	s.rest = rest
+	if inside {
+		var tail string
+		tail, s.rest = cutItem(rest)
+		alone = strings.TrimLeft(tail, " \t") == ""
+	}
+	name, version := cutName(word)
+	expected := s.expected
+	s.expected = false
+	if equalFold(name, "compatible") {
+		semicolon := strings.HasPrefix(strings.TrimLeft(rest, " \t"), ";")
+		s.expected = semicolon && version == "" && !s.compatible
+		s.compatible = true
+	}
+	colon := strings.HasPrefix(version, ":") || strings.HasPrefix(version, "@")
+	p.name = name
+	if !inside {
+		if !colon && (expected && !isPlatform(name) || isRobot(name)) {
+			p.place = telling
+		}
+		return p, name != ""
+	}
+	told := strings.HasPrefix(version, "/") && (alone && isRobot(name) || startsWithAddress(rest))
+	switch {
+	case expected:
+		p.place = announced
+	case told:
+		p.place = telling
+	}
+	return p, name != "" && !colon && (s.compatible || told) && !isPlatform(name)
+}
+
+// cutWord cuts s at the end of its first word: at a blank, a separator or a parenthesis.
+func cutWord(s string) (word, rest string) {
 	for i := range len(s) {
 		switch s[i] {
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
-				return s[:i], s[i+1:]
-			}
+		case ' ', '\t', ';', ',', '(', ')':
+			return s[:i], s[i:]
 		}
 	}
 	return s, ""
 }
 
-// compatibleName returns the product name in the item behind "compatible".
-func compatibleName(comment string) string {
-	for found := false; ; {
-		item, rest, more := strings.Cut(comment, ";")
-		item = strings.TrimSpace(item)
-		if found {
-			name := productName(item)
-			if equalFold(name, "msie") || equalFold(name, "mozilla") { // old browsers
-				return ""
-			}
-			return name
+// cutItem cuts s at the end of an item of a comment.
+func cutItem(s string) (item, rest string) {
+	for i := range len(s) {
+		switch s[i] {
+		case ';', ',', '(', ')':
+			return s[:i], s[i:]
 		}
-		if !more {
-			return ""
-		}
-		found, comment = equalFold(item, "compatible"), rest
 	}
+	return s, ""
+}
+
+// cutName cuts the name of a product off a word. It is "" if the word is none.
+func cutName(word string) (name, version string) {
+	end := 0
+	for end < len(word) && isNameOctet(word[end]) {
+		end++
+	}
+	name, version = word[:end], word[end:]
+	if end > maxProduct || strings.HasPrefix(version, "://") {
+		name = ""
+	}
+	return name, version
+}
+
+// isNameOctet reports whether c may be in the name of a product.
+func isNameOctet(c byte) bool { return isUnreserved(c) && c != '~' }
+
+// startsWithAddress reports whether the next word of the same comment, or outside of comments, is an
+// address.
+func startsWithAddress(s string) bool {
+	word, _ := cutWord(strings.TrimLeft(s, " \t;,"))
+	return strings.Contains(word, "://") || strings.Contains(word, "@")
+}
+
+// isPlatform reports whether name is a word for browsers, engines and systems: browsers fill their
+// comments with these.
+func isPlatform(name string) bool {
+	for _, w := range [...]string{
+		"compatible", "mozilla", "msie", "trident", "gecko", "khtml", "like", "u",
+		"linux", "x11", "windows", "win32", "win64", "macintosh", "android", "iphone", "ipad",
+	} {
+		if equalFold(name, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRobot reports whether name holds one of the words by which crawlers call themselves.
+func isRobot(name string) bool {
+	for i := range len(name) {
+		var word string
+		switch name[i] {
+		case 'b', 'B':
+			word = "bot"
+		case 'c', 'C':
+			word = "crawl"
+		case 's', 'S':
+			word = "spider"
+		default:
+			continue
+		}
+		if rest := name[i:]; len(rest) >= len(word) && equalFold(rest[:len(word)], word) {
+			return true
+		}
+	}
+	return false
 }

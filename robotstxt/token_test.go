@@ -1,7 +1,9 @@
 package robotstxt_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -80,7 +82,35 @@ func TestProductToken(t *testing.T) {
 		{"Mozilla/5.0 (compatible)", ""},
 		{"Mozilla/5.0 (compatible; )", ""},
 		{"Mozilla/5.0 (compatible; +http://example.com/)", ""},
-		{"Mozilla/5.0 (incompatible; FooBot/1.0)", ""},
+		{"Mozilla/5.0 (incompatible; Foo/1.0)", ""},
+		{"Mozilla/5.0 (incompatible; FooBot/1.0)", "FooBot"},
+		{"Mozilla/5.0 (compatible; compatible; Foo)", ""},
+		{"Mozilla/5.0 (compatible, Foo)", ""},
+		{"Mozilla/5.0 (compatible; MSIE 6.0; compatible; Foo)", ""},
+		{"Mozilla/5.0 (x; compatible; Foo (compatible; Bar))", "Foo"},
+		{"Mozilla/5.0 (compatible) Foo/1.0", ""},
+		{"Mozilla/5.0 (X11; rv:1.9) Gecko; compatible; Foo", "Foo"},
+		{"Mozilla/5.0 (X11; rv:1.9) Gecko compatible Foo", ""},
+		{"Mozilla/5.0 (compatible; rv:1.9)", ""},
+		{"Mozilla/5.0 (compatible; foo@example.com)", ""},
+		{"Mozilla/5.0 (X11; Foo/1.0; +https://example.com)", "Foo"},
+		{"Mozilla/5.0 (X11; Foo/1.0 foo@example.com)", "Foo"},
+		{"Mozilla/5.0 (X11; Foo/1.0; foo; +https://example.com)", ""},
+		{"Mozilla/5.0 (X11; Foo/1.0) (+https://example.com)", ""},
+		{"Mozilla/5.0 (X11; Foo; +https://example.com)", ""},
+		{"Mozilla/5.0 (Windows NT 5.1; Trident/4.0; http://example.com/)", ""},
+		{"Mozilla/5.0 (X11; Foo Build/MMB29P; +https://example.com)", ""},
+		{"Mozilla/5.0 (X11) Safari/537.36 (+https://example.com)", ""},
+		{"Mozilla/5.0 (X11) Safari/537.36 bot@example.com", ""},
+		{"Foo/1.0 (compatible; Bar/1.0; +https://example.com)", "Foo"},
+		{"Mozilla/5.0 (X11; FooBot/1.0; +https://example.com) BarBot; compatible; Baz (compatible; Qux)", "Qux"},
+		{"Mozilla/5.0 Foo/1; compatible; Bar; BazBot", "Bar"},
+		{"Foo/1.0 (X11; BarBot/1.0; +https://example.com) BazBot", "Foo"},
+		{strings.Repeat("a", 128), strings.Repeat("a", 128)},
+		{strings.Repeat("a", 129) + " b", ""},
+		{"Mozilla/5.0 (compatible; " + strings.Repeat("a", 129) + ")", ""},
+		{"https://example.com/bot", ""},
+		{"LWP::Simple/5.80", "LWP"},
 		{"Mozilla", ""},
 		{"Mozillabot/1.0", "Mozillabot"},
 		{"Baiduspider+(+http://www.baidu.com/search/spider.htm)", "Baiduspider"},
@@ -94,6 +124,151 @@ func TestProductToken(t *testing.T) {
 	} {
 		if got := robotstxt.ProductToken(c.userAgent); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.userAgent, got, c.want)
+		}
+	}
+}
+
+// readUserAgents returns the rows of a table of User-Agents, whose first column is the product token and whose last
+// the field.
+func readUserAgents(tb testing.TB, name string) (rows [][]string) {
+	tb.Helper()
+	table, err := os.ReadFile("testdata/useragents/" + name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return rows[1:]
+}
+
+// TestProductTokenOfKnownFields has what the documents of crawlers say that they send, and what browsers, telephones,
+// televisions, consoles and libraries send. The tables say where each was found.
+func TestProductTokenOfKnownFields(t *testing.T) {
+	t.Parallel()
+	for name, least := range map[string]int{"crawlers.tsv": 130, "others.tsv": 100} {
+		rows := readUserAgents(t, name)
+		if len(rows) < least {
+			t.Errorf("%s: %d rows", name, len(rows))
+		}
+		for _, row := range rows {
+			want, field := row[0], row[len(row)-1]
+			if got := robotstxt.ProductToken(field); got != want {
+				t.Errorf("%q: got %q, want %q", field, got, want)
+			}
+		}
+	}
+}
+
+// TestProductTokenLimits has fields of crawlers whose documented name the rules do not find.
+func TestProductTokenLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ userAgent, documented, got string }{
+		{"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Slurp", "Yahoo"},
+		{"Mozilla/5.0 (Windows NT 6.1; WOW64) AppleWebKit/534+ (KHTML, like Gecko) BingPreview/1.0b", "BingPreview", ""},
+		// Retired with these telephones. A field could hide its first product if a comment behind it counted more.
+		{"DoCoMo/2.0 N905i(c100;TB;W24H16) (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "DoCoMo"},
+		{"SAMSUNG-SGH-E250/1.0 Profile/MIDP-2.0 Configuration/CLDC-1.1 UP.Browser/6.2.3.3.c.1.101 (GUI) MMP/2.0 (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "SAMSUNG-SGH-E250"},
+	} {
+		if got := robotstxt.ProductToken(c.userAgent); got != c.got {
+			t.Errorf("%q: got %q, want %q (documented: %q)", c.userAgent, got, c.got, c.documented)
+		}
+	}
+}
+
+// TestProducts has the fields of RFC 9110 section 10.1.5, of real clients (clients, table 1) and of crawlers.
+func TestProducts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		userAgent string
+		want      []string
+	}{
+		{"", nil},
+		{"CERN-LineMode/2.15 libwww/2.17b3", []string{"CERN-LineMode", "libwww"}},
+		{"curl/7.88.1", []string{"curl"}},
+		{"Ruby", []string{"Ruby"}},
+		{"Python/3.11 aiohttp/3.8.4", []string{"Python", "aiohttp"}},
+		{"Lynx/2.9.0dev.12 libwww-FM/2.14 SSL-MM/1.4.1", []string{"Lynx", "libwww-FM", "SSL-MM"}},
+		{"w3m/0.5.3+git20230121", []string{"w3m"}},
+		{"Apache-HttpClient/4.5.14 (Java/17.0.15)", []string{"Apache-HttpClient"}},
+		{"Scrapy/2.8.0 (+https://scrapy.org)", []string{"Scrapy"}},
+		{"Mojolicious (Perl)", []string{"Mojolicious"}},
+		{"colly - https://github.com/gocolly/colly", []string{"colly", "-"}},
+		{"Node/simplecrawler 1.1.9 (git+https://example.org)", []string{"Node", "1.1.9"}},
+		{"Mozilla/4.5 (compatible; HTTrack 3.0x; Windows 98)", []string{"Mozilla", "HTTrack"}},
+		{"Mozilla/5.0 (compatible; LinkChecker/10.2.1; +https://example.org)", []string{"Mozilla", "LinkChecker"}},
+		{
+			"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Googlebot/2.1; +http://www.google.com/bot.html) Chrome/1.2.3.4 Safari/537.36",
+			[]string{"Mozilla", "AppleWebKit", "Googlebot", "Chrome", "Safari"},
+		},
+		{
+			"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; GPTBot/1.1; +https://openai.com/gptbot",
+			[]string{"Mozilla", "AppleWebKit", "compatible", "GPTBot"},
+		},
+		{"Mozilla/5.0 (X11; Linux x86_64; AcmeBot/1.0) Gecko/20100101", []string{"Mozilla", "AcmeBot", "Gecko"}},
+		{"Mozilla/5.0 (X11; Acme/1.0; +http://x) Gecko", []string{"Mozilla", "Acme", "Gecko"}},
+		{"Mozilla/5.0 (X11; Acme/1.0 http://x) Gecko", []string{"Mozilla", "Acme", "Gecko"}},
+		{"Mozilla/5.0 (X11; Acme/1.0 x; Acme; Nexus Build/1; rv:11.0; Trident/7.0) Gecko", []string{"Mozilla", "Gecko"}},
+		{"Mozilla/5.0 (COMPATIBLE;AcmeBot)", []string{"Mozilla", "AcmeBot"}},
+		{"Mozilla/5.0 (compatible foo, AcmeBot 1, Linux)", []string{"Mozilla", "AcmeBot"}},
+		{"A/1 (compatible; B/1 (x; C/1); D/1) E/1", []string{"A", "B", "x", "C", "D", "E"}},
+		{"A/1 (compatible; B/1) (C/1) (DBot/1) (EBot)", []string{"A", "B", "DBot"}},
+		{"A/1 (compatible; B", []string{"A", "B"}},
+		{"A/1 )B/1", []string{"A", "B"}},
+		{"https://example.org/bot", nil},
+		{"(compatible; B/1)", []string{"B"}},
+		{"A,B/1;C", []string{"A", "B", "C"}},
+		{"Baiduspider+(+http://www.baidu.com)", []string{"Baiduspider"}},
+		{"LWP::Simple/1 a@b", []string{"LWP", "a"}},
+		{strings.Repeat("a", 129) + " b", []string{"b"}},
+		{"\x00\xff A", []string{"A"}},
+	} {
+		if got := slices.Collect(robotstxt.Products(c.userAgent)); !slices.Equal(got, c.want) {
+			t.Errorf("%q: got %q, want %q", c.userAgent, got, c.want)
+		}
+		for name := range robotstxt.Products(c.userAgent) { // the first alone
+			if name != c.want[0] {
+				t.Errorf("%q: got %q first", c.userAgent, name)
+			}
+			break
+		}
+	}
+}
+
+func TestIsProductName(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]bool{
+		"": false, "*": false, "Foo Bar": false, "Foo/1.0": false, "foo+bar": false, "\u30c4": false, "foo:": false,
+		"Foo_Bar.baz-2": true, "Mozilla": true, strings.Repeat("a", 128): true, strings.Repeat("a", 129): false,
+	} {
+		if got := robotstxt.IsProductName(s); got != want {
+			t.Errorf("%.20q: got %v", s, got)
+		}
+	}
+}
+
+// TestProductTokenCost: a field is walked over once, without allocations, whatever it is made of. A walk that took
+// the square of these lengths would not end within the time of a test.
+func TestProductTokenCost(t *testing.T) {
+	const size = 1 << 20
+	for _, part := range []string{"(", ")", "()", "a", "a ", "a;", "a/1;", "(a/1;", "compatible;", "(compatible; a/1;", "; ", "bo", "a@", "://", "\xff"} {
+		field := "Mozilla/5.0 " + strings.Repeat(part, size/len(part))
+		if got := robotstxt.ProductToken(field); len(got) > 128 {
+			t.Errorf("%q: got %d octets", part, len(got))
+		}
+		for range robotstxt.Products(field) {
+		}
+	}
+	for _, table := range []string{"crawlers.tsv", "others.tsv"} {
+		for _, row := range readUserAgents(t, table) {
+			field := row[len(row)-1]
+			if n := testing.AllocsPerRun(1, func() {
+				_ = robotstxt.ProductToken(field)
+				for range robotstxt.Products(field) {
+				}
+			}); n > 0 {
+				t.Errorf("%q: %v allocations", field, n)
+			}
 		}
 	}
 }
