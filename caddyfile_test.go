@@ -124,8 +124,8 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of client_certificate, contact, credential, from, ` +
 			`ignore_wildcard_group, mode, owner, rate, token, user_agent`},
 		{"agent A\nagent a", 5, `robots: agent "a" is given twice (names are compared ignoring case)`},
-		{"agent A {\ntoken \"not a token\"\n}", 5, `option "agent" of robots: agent "A": token "not a token" is no product token ` +
-			`(RFC 9110 section 5.6.2): want a single word without version`},
+		{"agent A {\ntoken \"not a token\"\n}", 5, `option "agent" of robots: agent "A": token "not a token" is no product token: ` +
+			`want a single word without version, of letters, digits, "-", "_" and "."`},
 		{"agent A {\ncredential user password\n}", 5, `option "agent" of robots: agent "A": credential of "user": ` +
 			`the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password`},
 		{"agent A {\ncredential user\n}", 4, `option "credential" of agent A takes 2 arguments, found 1`},

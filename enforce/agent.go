@@ -29,11 +29,10 @@ type Agent struct {
 	// the agent. Well-known names that do so (AdsBot-Google) need not be told.
 	IgnoreWildcard bool
 
-	// UserAgents are patterns for User-Agent. One that is a token (RFC 9110 section 5.6.2)
-	// without * is a product: it is compared with every product in the field and in its
-	// "(compatible; …)" comment, as a whole, ignoring case. Any other is compared with the
-	// whole field, ignoring case; * stands for any octets. A missing User-Agent satisfies
-	// no pattern.
+	// UserAgents are patterns for User-Agent. One that is a product's name
+	// ([robotstxt.IsProductName]) is compared with every product of the field
+	// ([robotstxt.Products]), as a whole, ignoring case. Any other is compared with the whole
+	// field, ignoring case; * stands for any octets. A missing User-Agent satisfies no pattern.
 	UserAgents []string
 	// Credentials are the user names of its proxy credentials.
 	Credentials []string
@@ -52,6 +51,7 @@ type Agent struct {
 // Limits of an Agent's texts.
 const (
 	maxName    = 64
+	maxToken   = 128
 	maxPattern = 256
 	maxText    = 200
 )
@@ -141,7 +141,7 @@ func checkName(name string) error {
 func (a *agent) compileTokens() (warnings []string, err error) {
 	a.robots = robotstxt.Agent{Tokens: slices.Clone(a.Tokens), IgnoreWildcard: a.IgnoreWildcard}
 	if len(a.Tokens) == 0 {
-		if !isToken(a.Name) {
+		if !robotstxt.IsProductName(a.Name) {
 			return nil, errors.New("its name is no product token: give it a token")
 		}
 		a.robots = robotstxt.Family(a.Name)
@@ -153,8 +153,8 @@ func (a *agent) compileTokens() (warnings []string, err error) {
 			return nil, errors.New(`token "*" is no product token: an agent without a group of its own gets * by itself`)
 		case len(token) > maxToken:
 			return nil, fmt.Errorf("token %q is longer than %d octets", token[:maxToken]+"...", maxToken)
-		case !isToken(token):
-			return nil, fmt.Errorf("token %q is no product token (RFC 9110 section 5.6.2): want a single word without version", token)
+		case !robotstxt.IsProductName(token):
+			return nil, fmt.Errorf(`token %q is no product token: want a single word without version, of letters, digits, "-", "_" and "."`, token)
 		case containsFold(a.robots.Tokens[:i], token):
 			return nil, fmt.Errorf("token %q is given twice", token)
 		case strings.EqualFold(token, "Mozilla"):
@@ -189,7 +189,7 @@ func (a *agent) compileUserAgents() error {
 			return fmt.Errorf("user_agent pattern %q is longer than %d octets", pattern[:maxPattern]+"...", maxPattern)
 		case hasControl(pattern):
 			return fmt.Errorf("user_agent pattern %q has a control octet", pattern)
-		case isToken(pattern) && !strings.Contains(pattern, "*") && len(pattern) <= maxToken:
+		case robotstxt.IsProductName(pattern):
 			a.products = append(a.products, lowerASCII(pattern))
 		default:
 			a.globs = append(a.globs, newGlob(pattern))

@@ -23,6 +23,7 @@ func TestNewIdentifierRefuses(t *testing.T) {
 		"token empty":          {[]Agent{{Name: "a", Tokens: []string{""}}}, []string{`""`}},
 		"token with version":   {[]Agent{{Name: "a", Tokens: []string{"A/1.0"}}}, []string{`"A/1.0"`, "without version"}},
 		"token with blank":     {[]Agent{{Name: "a", Tokens: []string{"A B"}}}, []string{"single word"}},
+		"token with other":     {[]Agent{{Name: "a", Tokens: []string{"A+B"}}}, []string{`"A+B"`, "letters, digits"}},
 		"token long":           {[]Agent{{Name: "a", Tokens: []string{long}}}, []string{"longer than 128"}},
 		"token twice":          {[]Agent{{Name: "a", Tokens: []string{"A", "B", "a"}}}, []string{`"a" is given twice`}},
 		"name as bad token":    {[]Agent{{Name: "a/b"}}, []string{`agent "a/b"`, "give it a token"}},

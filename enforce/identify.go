@@ -41,10 +41,10 @@ const maxUserAgent = 4096
 //
 // # Who is named by a User-Agent
 //
-// The first product in the field that is an agent's first token, or a product among its
-// patterns, names that agent and no other, whatever follows. Only if no product names
-// anyone, patterns for the whole field are tried. An agent satisfies its own User-Agent
-// condition only if the field names it.
+// The first product in the field ([robotstxt.Products]) that is an agent's first token, or a
+// product among its patterns, names that agent and no other, whatever follows. Only if no
+// product names anyone, patterns for the whole field are tried. An agent satisfies its own
+// User-Agent condition only if the field names it.
 //
 // # Who is matched
 //
@@ -182,7 +182,7 @@ func (id *Identifier) Inner(t Tunnel, userAgent string) Identity {
 // agent. IdentifiedBy is empty.
 func (id *Identifier) Named(name string) (Identity, bool) {
 	if id.tokenOnly {
-		if !isToken(name) {
+		if !robotstxt.IsProductName(name) {
 			return Identity{}, false
 		}
 		return Identity{Agent: name, Robots: robotstxt.Family(name), accepted: true}, true

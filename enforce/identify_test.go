@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 func basic(user, password string) string {
@@ -87,6 +89,8 @@ var identityCases = []struct {
 	{name: "credential, other's product second", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8 OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
 	{name: "credential, other's product before own", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1 alpha/2"}, agent: "alpha", reason: ReasonUserAgentConflict},
 	{name: "credential, other in comment", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (compatible; BetaBot/1.0; +x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other in comment of a system", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (X11; BetaBot/1.0) Gecko/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other before its address", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (BetaBot/1.0; +http://x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
 	{name: "credential, other's pattern", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "A Special Crawler!"}, agent: "alpha", reason: ReasonUserAgentConflict},
 	{name: "credential, other's fallback token", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Open/1"}, agent: "alpha", by: "credential"},
 
@@ -142,6 +146,10 @@ var identityCases = []struct {
 
 	// User-Agents alone: whole tokens, never parts (features.md pitfall 9).
 	{name: "product", e: Evidence{UserAgent: "OpenBot/1.0 (+https://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product in comment of a system", e: Evidence{UserAgent: "Mozilla/5.0 (X11; Linux; openbot/1.0) Gecko/1"}, agent: "Open", by: "user_agent"},
+	{name: "product before its address", e: Evidence{UserAgent: "Mozilla/5.0 Safari/1 (OpenBot/0.1; +http://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product behind a comment", e: Evidence{UserAgent: "Mozilla/5.0 (KHTML, like Gecko); compatible; OpenBot/1.1; +http://x"}, agent: "Open", by: "user_agent"},
+	{name: "product before other octets", e: Evidence{UserAgent: "OpenBot+(+http://x)"}, agent: "Open", by: "user_agent"},
 	{name: "product in comment", e: Evidence{UserAgent: "Mozilla/5.0 (compatible; openbot/1.0)"}, agent: "Open", by: "user_agent"},
 	{name: "second product", e: Evidence{UserAgent: "curl/8 mybot"}, agent: "mybot", by: "user_agent"},
 	{name: "first of two wins", e: Evidence{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},
@@ -159,6 +167,7 @@ var identityCases = []struct {
 	{name: "nothing", e: Evidence{}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "browser", e: Evidence{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
 	// A name that needs a credential is never had for nothing.
+	{name: "other's name in comment without credential", e: Evidence{UserAgent: "Mozilla/5.0 (X11; BetaBot/1) Gecko/1"}, agent: "beta", reason: ReasonCredentialsMissing},
 	{name: "other's name without credential", e: Evidence{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "told by its credentials"},
 	{name: "token without credential", e: Evidence{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
 }
@@ -418,10 +427,8 @@ func TestIdentityInvariants(t *testing.T) {
 // FuzzIdentify holds the same for whatever stands in a User-Agent, and that the inside of a
 // tunnel is judged as a request is.
 func FuzzIdentify(f *testing.F) {
-	for _, tt := range productCases {
-		f.Add(tt.field, "")
-		f.Add(tt.field+" OpenBot/1", basic("al", "pw-al"))
-	}
+	f.Add("A/1 (compatible; B/1 (x; C/1); OpenBot/1); compatible; mybot", "")
+	f.Add("Mozilla/5.0 (X11; mybot/1; +https://example.org) OpenBot/1", basic("al", "pw-al"))
 	for _, tt := range identityCases {
 		f.Add(tt.e.UserAgent, tt.e.ProxyAuthorization)
 	}
@@ -460,7 +467,7 @@ func naive(id *Identifier, policy Unidentified, e Evidence, i Identity) string {
 	}
 	// Whom does the header name, as a product? The first counts.
 	var owners []string
-	products(e.UserAgent, func(p string) bool {
+	for p := range robotstxt.Products(e.UserAgent) {
 		for _, a := range id.agents {
 			own := append([]string{a.Name}, a.UserAgents...)
 			if len(a.Tokens) > 0 {
@@ -470,8 +477,10 @@ func naive(id *Identifier, policy Unidentified, e Evidence, i Identity) string {
 				owners = append(owners, a.Name)
 			}
 		}
-		return len(owners) == 0
-	})
+		if len(owners) > 0 {
+			break
+		}
+	}
 	if !refused && len(owners) > 0 && !slices.Contains(owners, i.Agent) {
 		return fmt.Sprintf("accepted with the User-Agent of %q", owners)
 	}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // ranking keeps the agent with the strongest evidence, and another one that has the same.
@@ -105,15 +107,11 @@ func (id *Identifier) named(userAgent string) (n named) {
 	if len(id.withGlobs) > 0 {
 		n.folded = lowerASCII(userAgent)
 	}
-	products(userAgent, func(product string) bool {
-		agents, ok := lookupFold(id.byClaim, product)
-		if ok {
+	for product := range robotstxt.Products(userAgent) {
+		if agents, ok := lookupFold(id.byClaim, product); ok {
 			n.agents, n.product = agents, product
+			return n
 		}
-		return !ok
-	})
-	if len(n.agents) > 0 {
-		return n
 	}
 	for _, a := range id.withGlobs {
 		if a.globMatches(n.folded) {
