@@ -88,7 +88,7 @@ func appendTarget(dst []byte, t string) []byte {
 type form uint8
 
 const (
-	formSpecial form = 1 << iota // %24 and %2A, everywhere (section 2.2.3)
+	formSpecial form = 1 << iota // %24 and %2A, everywhere (sections 2.2.2 and 2.2.3)
 	formQuery                    // %3A %2F %3F %40 %5B %5D, behind the first ? (figure in section 2.2.2)
 	forms                        // the number of forms
 )
@@ -135,9 +135,12 @@ func looseForm[T ~string | ~[]byte](s T) form {
 		if octet == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
 			octet = unhex(s[i+1])<<4 | unhex(s[i+2])
 			i += 2
-			if octet == '$' || octet == '*' {
+			if octet == '*' {
 				f |= formSpecial
 			}
+		}
+		if octet == '$' {
+			f |= formSpecial
 		}
 		if octetClass[octet]&(octetQuery|octetReserved) == 0 {
 			continue

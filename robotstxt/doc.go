@@ -5,7 +5,8 @@
 //
 //   - escapes of unreserved octets are resolved, hex digits of escapes are compared in capitals, and octets that no
 //     URI may hold are escaped, in rules and in targets (section 2.2.2);
-//   - %24 and %2A in a rule are a literal $ and *, raw or escaped in the target (section 2.2.3);
+//   - %24 and %2A in a rule are a literal $ and *, raw or escaped in the target (section 2.2.3); so is a raw $ that
+//     does not close the rule (section 2.2.2);
 //   - behind the first literal ? of a rule, the octets : / ? @ [ ] and their escapes are the same (the figure in
 //     section 2.2.2);
 //   - /robots.txt itself is always allowed (section 2.2.2);

@@ -51,7 +51,7 @@ func (p *parser) addDraft(path, key []byte, length int, r rank) {
 			p.octets += len(key)
 		}
 	}
-	if classes&(octetPercent|octetQuery) != 0 {
+	if classes&(octetPercent|octetQuery|octetDollar) != 0 {
 		if d.form = looseForm(key); d.form != 0 {
 			p.octets += len(key)
 		}

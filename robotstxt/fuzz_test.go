@@ -104,6 +104,7 @@ func FuzzPattern(f *testing.F) {
 	f.Add("a*a*b", "aabab", false)
 	f.Add("**a%2A*?:", "a*?%3A", true)
 	f.Add("%24*$*/?%2F", "$x$/?/", true)
+	f.Add("a$b*$", "a%24bc$", true)
 	f.Fuzz(func(t *testing.T, path, target string, end bool) {
 		if len(path) > 60 || len(target) > 200 || strings.ContainsAny(path, "\r\n#\x00") {
 			t.Skip()

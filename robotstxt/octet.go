@@ -7,6 +7,7 @@ const (
 	octetIllegal              // must be escaped in a URI (RFC 3986 section 2)
 	octetQuery                // ? : the first one begins the query
 	octetReserved             // : / @ [ ] : the same raw and escaped in a query, as is ?
+	octetDollar               // $ : the same raw and escaped everywhere; at the end of a rule it is the end
 	octetFragment             // # : ends a target
 	octetBlank                // space, tab, vertical tab, form feed
 	octetHex                  // hex digit
@@ -30,6 +31,7 @@ var octetClass = func() [256]uint16 {
 	set("*", octetStar)
 	set("%", octetPercent)
 	set("?", octetQuery)
+	set("$", octetDollar)
 	set(":/@[]", octetReserved)
 	set("#", octetFragment)
 	set(" \t\v\f", octetBlank)

@@ -343,7 +343,16 @@ func TestRFC9309_2_2_3_LiteralSpecials(t *testing.T) {
 		{"%2A and a wildcard", file("/*%2A*c"), "a", "/x*yc", "deny 2"},
 		{"%2A and a wildcard, negative", file("/*%2A*c"), "a", "/xyc", "allow -"},
 		{"both spellings at once", file("/%24%24%2A"), "a", "/$%24*", "deny 2"},
-		{"a raw $ inside a rule is raw in the target", file("/a$b"), "a", "/a%24b", "allow -"},
+		{"a raw $ inside a rule", file("/a$b"), "a", "/a$b", "deny 2"},
+		{"a raw $ inside a rule, escaped target", file("/a$b"), "a", "/a%24b", "deny 2"},
+		{"a raw $ inside a rule, both spellings in the target", file("/$a$b"), "a", "/%24a$b", "deny 2"},
+		{"a raw $ inside a rule counts one", file("/a$b\nAllow: /a%24"), "a", "/a%24b", "allow 3"},
+		{"a raw $ inside a rule and an end", file("/a$b$"), "a", "/a%24b", "deny 2"},
+		{"a raw $ inside a rule and an end, negative", file("/a$b$"), "a", "/a%24bc", "allow -"},
+		{"a raw $ before $", file("/a$$"), "a", "/a%24", "deny 2"},
+		{"a raw $ before *", file("/a$*"), "a", "/a%24b", "deny 2"},
+		{"a raw $ behind a wildcard", file("/*.$b"), "a", "/x.%24b", "deny 2"},
+		{"a closing $ is no octet", file("/a$"), "a", "/a%24", "allow -"},
 		{"together with a query", file("/%24?u=/"), "a", "/$?u=%2F", "deny 2"},
 	})
 }

@@ -126,6 +126,11 @@ func worstCases() []worst {
 			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*?*%%3A%04d\n", i) }),
 			"/?" + strings.Repeat("%3A999x", longTarget/7),
 		},
+		{
+			"second chances of a dollar",
+			fill(star, func(i int) string { return fmt.Sprintf("Disallow:*$*$%04d\n", i) }),
+			"/" + strings.Repeat("%24999x", longTarget/7),
+		},
 		{"no line end", strings.Repeat("a", robotstxt.MaxSize), "/"},
 		{"carriage returns", strings.Repeat("\r", robotstxt.MaxSize), "/"},
 		{"colons", strings.Repeat("d:\r", robotstxt.MaxSize/3), "/"},

@@ -83,7 +83,7 @@ func read(path string) pattern {
 		for _, e := range escapes(part) {
 			p.plain = octets(p.plain, e)
 			switch d := unescape(e); {
-			case e == "%24" || e == "%2A":
+			case d == "$" || e == "%2A":
 				p.special = true
 				p.loose = octets(p.loose, d)
 			case seenQuery && strings.Contains(":/?@[]", d):
