@@ -59,7 +59,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 				fields = append(fields, zap.Int("status", http.StatusOK))
 				if bm.added {
 					id := identifier.Identify(r.Context(), evidence(r))
-					d := enforcer.Decide(r.Context(), enforce.Request{Target: target, Identity: id})
+					d := enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: id})
 					fields = append(fields, zap.Object(logKey, logObject(d.Record())))
 					instruments.decided(d)
 				}

@@ -46,7 +46,7 @@ func adminExplain(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := h.enforcer.Decide(r.Context(), enforce.Request{Target: target, Identity: identity})
+	d := h.enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
 	e := explanation{Site: h.name(), URL: target.String(), Robots: d.Record(), BlockedUntil: a.blockedUntil(target.Origin)}
 	if d.Verdict != enforce.Allow {
 		problem := enforce.NewProblem(d, enforce.Asked{Method: http.MethodGet, URL: target.String()})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -127,7 +128,7 @@ func judgeBy(r rules, agent string) (judge, error) {
 		if err != nil {
 			return judgement{}, err
 		}
-		d := enforcer.Decide(ctx, enforce.Request{Target: target, Identity: identity})
+		d := enforcer.Decide(ctx, enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
 		if err := ctx.Err(); err != nil {
 			return judgement{}, err
 		}

@@ -84,7 +84,7 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	x.identity = h.identify(x.r)
 	x.enter(target.Origin)
 	ctx, step := startStep(x.ctx, spanDecide)
-	x.decision = h.enforcer.Decide(ctx, enforce.Request{Target: target, Identity: x.identity})
+	x.decision = h.enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
 	step.decided(x.decision)
 	if x.decision.Verdict != enforce.Allow {
 		return x.refuse(x.decision)
@@ -92,7 +92,7 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	if h.DecisionHeader {
 		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
 	}
-	if x.decision.Reason == enforce.ReasonRobotsTxt && isRead(x.r.Method) {
+	if x.decision.Reason == enforce.ReasonRobotsTxt {
 		return h.serveRobotsTxt(x, target)
 	}
 	slot, err := h.pace(x, target.Origin)
@@ -322,6 +322,3 @@ func reasonOf(e *egress.Error) enforce.Reason {
 	}
 	return enforce.Reason(e.Kind.String())
 }
-
-// isRead reports whether the method only asks for the resource.
-func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }

@@ -43,7 +43,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *Handler) selfAnswer(r *http.Request) selfAnswer {
-	if !isRead(r.Method) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return selfAnswer{
 			http.StatusMethodNotAllowed, plainText,
 			[]byte("This is Crawlgate, a forward proxy. Send it absolute URLs or CONNECT.\n"),

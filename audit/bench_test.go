@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func BenchmarkRun(b *testing.B) {
 	for host, site := range hosts {
 		for _, path := range pathsOf(string(site.Body), script) {
 			to := target(b, "https://"+host+path)
-			d := e.Decide(b.Context(), enforce.Request{Target: to, Identity: crawler(b, "AcmeBot")})
+			d := e.Decide(b.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: crawler(b, "AcmeBot")})
 			lines = append(lines, lineOf(b, d.Record(), "GET", to.String(), noon.Add(time.Duration(len(lines))*time.Minute)))
 		}
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,7 +89,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 			paths := pathsOf(string(site.Body), script)
 			for _, path := range paths {
 				to := target(t, "https://"+host+path)
-				d := e.Decide(t.Context(), enforce.Request{Target: to, Identity: id})
+				d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: id})
 				seen[d.Reason] = true
 				add(d, "GET", to.String())
 			}
@@ -99,7 +100,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 		}
 		for _, host := range []string{"down.example", "down2.example"} { // a site that is not there is unreachable
 			to := target(t, "https://"+host+"/x")
-			d := e.Decide(t.Context(), enforce.Request{Target: to, Identity: id})
+			d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: id})
 			seen[d.Reason] = true
 			add(d, "GET", to.String())
 		}
@@ -129,7 +130,7 @@ func TestUnreachableExpired(t *testing.T) {
 	p := fetch.DefaultPolicy()
 	p.UnreachableFor = 1
 	e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{}, p)})
-	d := e.Decide(t.Context(), enforce.Request{Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})
+	d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})
 	if d.Reason != enforce.ReasonUnreachableExpired {
 		t.Fatalf("reason %s", d.Reason)
 	}

@@ -67,8 +67,8 @@ func (j *judge) look(e *entry) (v verdict) {
 	}
 	v.host = target.Origin.Host
 	on := bases[r.Reason]
-	if isSelf := r.PathVisible && target.Path == "/robots.txt"; isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
-		v.add(KindVerdict, e, "reason robots_txt_itself is for the path /robots.txt, and for no other")
+	if isSelf := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path); isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
+		v.add(KindVerdict, e, "reason robots_txt_itself is for GET and HEAD of the path /robots.txt, and for no other request")
 		return v
 	}
 	switch {
@@ -142,9 +142,9 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		path = before + "?"
 	}
 	v.how = replayed
-	got := j.compute(t.rules, r, path)
+	got := j.compute(t.rules, e, path)
 	if t.cut != nil && !agrees(r, got) {
-		if second := j.compute(t.cut, r, path); agrees(r, second) {
+		if second := j.compute(t.cut, e, path); agrees(r, second) {
 			got = second
 		}
 	}
@@ -162,7 +162,8 @@ func (j *judge) isRedacted(path string) bool {
 }
 
 // compute is what the rules say, in the words of the log.
-func (j *judge) compute(rules *robotstxt.Ruleset, r *record, path string) Evidence {
+func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidence {
+	r := e.Robots
 	group := rules.Select(j.agent(r))
 	delay, _ := group.CrawlDelay()
 	if !r.PathVisible {
@@ -172,7 +173,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, r *record, path string) Eviden
 		}
 		return shown(r, Evidence{string(reason), group.Name(), "", 0, delay.Seconds()})
 	}
-	m := group.Match(path)
+	m := enforce.MatchPath(group, e.Request.Method, path)
 	reason := enforce.ReasonNoRule
 	switch {
 	case !m.Allowed:

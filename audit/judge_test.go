@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\nCrawl-delay: 2\n\nUser-agent: Loner\nDisallow: /*?secret=\nDisallow: /end$\nDisallow: /plain\n"
+const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\nCrawl-delay: 2\n\nUser-agent: Loner\nDisallow: /*?secret=\nDisallow: /end$\nDisallow: /plain\n\nUser-agent: Shut\nDisallow: /\n"
 
 // sampleLines are honest lines about a site with that file, and one without.
 func sampleLines(tb testing.TB, store memory) map[string]object {
@@ -45,9 +46,11 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		"operator":    {"AcmeBot", "http://never.example/x"},
 		"robots.txt":  {"AcmeBot", "http://site.example/robots.txt"},
 		"loner":       {"Loner", "http://site.example/page"},
+		"posted":      {"Shut", "http://site.example/robots.txt"},
 	} {
-		d := e.Decide(tb.Context(), enforce.Request{Target: target(tb, c.url), Identity: crawler(tb, c.agent)})
-		lines[name] = lineOf(tb, d.Record(), "GET", c.url, noon)
+		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[name == "posted"]
+		d := e.Decide(tb.Context(), enforce.Request{Method: method, Target: target(tb, c.url), Identity: crawler(tb, c.agent)})
+		lines[name] = lineOf(tb, d.Record(), method, c.url, noon)
 		if name == "allowed" {
 			lines["paced"] = lineOf(tb, d.Refuse(enforce.ReasonRateLimited, "", 0).Record(), "GET", c.url, noon)
 			lines["failed"] = lineOf(tb, d.Refuse(enforce.ReasonReset, "", 0).Record(), "GET", c.url, noon)
@@ -131,6 +134,8 @@ func TestTampering(t *testing.T) {
 		{"failed", changes{"decision": "deny"}, KindImpossible},
 		{"tunnel", changes{"decision": "allow", "reason": "unrestricted"}, KindVerdict},
 		{"robots.txt", changes{"reason": "no_rule"}, KindImpossible},
+		{"posted", changes{"reason": "robots_txt_itself", "decision": "allow", "rule": nil, "line": nil}, KindVerdict},
+		{"posted", changes{"reason": "no_rule", "rule": nil, "line": nil, "decision": "allow"}, KindVerdict},
 	} {
 		l, ok := lines[tt.line]
 		if !ok {
@@ -229,7 +234,7 @@ func TestCutText(t *testing.T) {
 		out := goodText(text)
 		out.Truncated = truncated
 		e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())})
-		d := e.Decide(t.Context(), enforce.Request{Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
+		d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
 		if (d.Verdict == enforce.Allow) != truncated {
 			t.Fatalf("truncated %t: %+v", truncated, d)
 		}

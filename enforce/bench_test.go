@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"testing"
 
@@ -49,7 +50,7 @@ func BenchmarkDecide(b *testing.B) {
 			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.kills)
 			b.ReportAllocs()
 			for b.Loop() {
-				if d := e.Decide(b.Context(), Request{target, id}); d.Reason != bm.want {
+				if d := e.Decide(b.Context(), Request{http.MethodGet, target, id}); d.Reason != bm.want {
 					b.Fatal(d.Reason)
 				}
 			}

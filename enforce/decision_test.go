@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestZeroValuesDeny(t *testing.T) {
 	}
 	target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
 	for name, d := range map[string]Decision{
-		"enforcer": new(Enforcer).Decide(t.Context(), Request{target, crawler(t, "Bot/1.0")}),
+		"enforcer": new(Enforcer).Decide(t.Context(), Request{http.MethodGet, target, crawler(t, "Bot/1.0")}),
 		"request":  newEnforcer(siteOf(absent(404), defaults), nil, nil).Decide(t.Context(), Request{}),
 		"tunnel":   newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideTunnel(t.Context(), crawler(t, "Bot/1.0"), target.Origin),
 		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Tunnel{}, target.Origin),

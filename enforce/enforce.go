@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -51,9 +52,27 @@ func New(cfg Config) *Enforcer {
 
 // Request is what is asked.
 type Request struct {
+	// Method is that of the request. Without one, the request is taken to do more than to read.
+	Method   string
 	Target   origin.Target
 	Identity Identity
 }
+
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is always allowed. RFC
+// 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a query makes another one, and an encoded letter
+// is for the rules to judge. So is a request that could change the file.
+func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
+
+// MatchPath is what the rules of a group say about a request for a path and query.
+func MatchPath(g robotstxt.Group, method, path string) robotstxt.Match {
+	if isRead(method) {
+		return g.Match(path)
+	}
+	return g.MatchRules(path)
+}
+
+// isRead reports whether the method only asks for the resource.
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // What is told to come back after, where nothing better is known.
 const (
@@ -78,9 +97,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if decided {
 		return d
 	}
-	// RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a query makes
-	// another one, and an encoded letter is for the rules to judge.
-	if r.Target.Path == "/robots.txt" {
+	if FetchesRobotsTxt(r.Method, r.Target.Path) {
 		d.unpaced = true
 		d.allow(ReasonRobotsTxt)
 		return d
@@ -92,7 +109,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if !ok {
 		return d
 	}
-	m := group.Match(r.Target.Path)
+	m := MatchPath(group, r.Method, r.Target.Path)
 	d.Group, d.Rule, d.Line = m.Group, m.Rule, m.Line
 	switch {
 	case !m.Allowed && m.Line == 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func ask(t *testing.T, e *Enforcer, id Identity, url string) Decision {
 	t.Helper()
 	scheme, rest, _ := strings.Cut(url, "://")
 	host, path, _ := strings.Cut(rest, "/")
-	return e.Decide(t.Context(), Request{origin.Target{Origin: mustOrigin(t, scheme+"://"+host), Path: "/" + path}, id})
+	return e.Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, scheme+"://"+host), Path: "/" + path}, id})
 }
 
 func TestDecideByRules(t *testing.T) {
@@ -133,7 +134,7 @@ func TestDecideLookupFails(t *testing.T) {
 			e := newEnforcer(&site{err: tt.err}, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
 			target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
 			for kind, d := range map[string]Decision{
-				"request": e.Decide(tt.ctx, Request{target, crawler(t, "A")}),
+				"request": e.Decide(tt.ctx, Request{http.MethodGet, target, crawler(t, "A")}),
 				"tunnel": newEnforcer(&site{err: tt.err}, mustPolicy(t, PolicyConfig{Mode: mode, ConnectDefault: ConnectTunnel}), nil).
 					DecideTunnel(tt.ctx, crawler(t, "A"), target.Origin),
 			} {
@@ -165,6 +166,22 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		// An equivalent spelling (RFC 3986 section 6.2.2.2) is left to the rules, which allow it too.
 		if want := itself || path == "/robots%2Etxt"; want != (d.Verdict == Allow) {
 			t.Errorf("%s: %s", path, d.Verdict)
+		}
+	}
+	// It is allowed to be read. The rules judge what else a request does.
+	for method, want := range map[string]Reason{
+		"GET": ReasonRobotsTxt, "HEAD": ReasonRobotsTxt, "POST": ReasonDisallowed, "DELETE": ReasonDisallowed,
+		"OPTIONS": ReasonDisallowed, "get": ReasonDisallowed, "": ReasonDisallowed,
+	} {
+		target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/robots.txt"}
+		d := newEnforcer(siteOf(closed, defaults), nil, nil).Decide(t.Context(), Request{method, target, crawler(t, "A")})
+		if d.Reason != want || d.Paced() {
+			t.Errorf("%q: %s, paced %t", method, d.Reason, d.Paced())
+		}
+		target.Path = "/robots%2Etxt"
+		d = newEnforcer(siteOf(closed, defaults), nil, nil).Decide(t.Context(), Request{method, target, crawler(t, "A")})
+		if (d.Verdict == Allow) != (want == ReasonRobotsTxt) {
+			t.Errorf("%q of %s: %s", method, target.Path, d.Reason)
 		}
 	}
 	// It needs neither a reachable site nor mode; but who is denied the host is denied this too.

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestEntryThatEndsOnTheWay(t *testing.T) {
 		"none":             {[]*robotscache.Entry{nil}, 2, ReasonUnreachable},
 	} {
 		a := &aging{entries: tt.entries}
-		d := newEnforcer(a, nil, nil).Decide(t.Context(), Request{origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
+		d := newEnforcer(a, nil, nil).Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
 		if d.Reason != tt.reason || a.lookups != tt.lookups {
 			t.Errorf("%s: %s after %d look-ups, want %s after %d", name, d.Reason, a.lookups, tt.reason, tt.lookups)
 		}

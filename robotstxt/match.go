@@ -13,7 +13,16 @@ var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 // Match answers for a target: path and query of the request, as they will be sent. A fragment is ignored, a missing
 // leading slash supplied. It does not allocate.
-func (g Group) Match(target string) Match {
+//
+// To fetch /robots.txt is always allowed (RFC 9309 section 2.2.2). For a request that does anything else to it, ask
+// [Group.MatchRules].
+func (g Group) Match(target string) Match { return g.match(target, true) }
+
+// MatchRules is Match by the rules alone: they hold for /robots.txt as for any other target.
+func (g Group) MatchRules(target string) Match { return g.match(target, false) }
+
+// match answers for a target. With implied, /robots.txt is allowed whatever the rules say.
+func (g Group) match(target string, implied bool) Match {
 	if g.rs == nil {
 		return Match{}
 	}
@@ -23,9 +32,9 @@ func (g Group) Match(target string) Match {
 	}
 	var i int32
 	if isCanonical(target) {
-		i = g.decide(target)
+		i = g.decide(target, implied)
 	} else {
-		i = g.rewriteAndDecide(target)
+		i = g.rewriteAndDecide(target, implied)
 	}
 	if i != none {
 		r := &g.rs.rules[i]
@@ -34,16 +43,16 @@ func (g Group) Match(target string) Match {
 	return m
 }
 
-func (g Group) rewriteAndDecide(target string) int32 {
+func (g Group) rewriteAndDecide(target string, implied bool) int32 {
 	w := workspaces.Get().(*workspace)
 	defer workspaces.Put(w)
 	w[0] = appendTarget(w[0][:0], target)
-	return g.decide(view(w[0]))
+	return g.decide(view(w[0]), implied)
 }
 
 // decide returns the rule that decides on a canonical target, or none.
-func (g Group) decide(t string) int32 {
-	if t == "/robots.txt" { // RFC 9309 section 2.2.2: implicitly allowed
+func (g Group) decide(t string, implied bool) int32 {
+	if implied && t == "/robots.txt" {
 		return none
 	}
 	s := subject{forms: [forms]string{t, t, t, t}}

@@ -23,6 +23,13 @@ func disagreement(rs *robotstxt.Ruleset, f *naive.File, q question) error {
 	if (got.Group != "") != want.Found {
 		return fmt.Errorf("%+v: group %q, naive found one: %v", q, got.Group, want.Found)
 	}
+	rules := group.MatchRules(q.target)
+	if naive.Canonical(q.target) == "/robots.txt" {
+		want = f.CheckRules(q.tokens, q.ignoreWildcard, q.target)
+	}
+	if rules.Allowed != want.Allowed || rules.Rule != want.Rule || rules.Line != want.Line {
+		return fmt.Errorf("%+v: by the rules alone %+v, naive %+v", q, rules, want)
+	}
 	gotPause, gotOK := group.CrawlDelay()
 	wantPause, wantOK := f.Delay(q.tokens, q.ignoreWildcard)
 	if gotPause != wantPause || gotOK != wantOK {

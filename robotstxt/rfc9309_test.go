@@ -206,6 +206,15 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		{"elsewhere", file, "a", "/x/robots.txt", "deny 2"},
 		{"other case", file, "a", "/Robots.txt", "deny 2"},
 	})
+	rs := robotstxt.Parse([]byte(file))
+	for _, target := range []string{"/robots.txt", "/robots%2Etxt", "/robots.txt#x"} {
+		if got := verdict(rs.Select(robotstxt.Agent{}).MatchRules(target)); got != "deny 3" {
+			t.Errorf("%s by the rules alone: %s", target, got)
+		}
+	}
+	if m := (robotstxt.Group{}).MatchRules("/x"); m.Allowed {
+		t.Errorf("the zero Group: %+v", m)
+	}
 }
 
 // RFC 9309 section 2.2.2: values without path have no effect but to end the list of names (S2, S4).

@@ -180,14 +180,20 @@ func asciiLower(s string) string {
 	return string(b)
 }
 
-// Check is the verdict on a target (path and query).
+// Check is the verdict on a target (path and query) that is to be fetched.
 func (f *File) Check(tokens []string, ignoreWildcard bool, target string) Result {
+	if Canonical(target) == "/robots.txt" {
+		members, specific := f.choose(tokens, ignoreWildcard)
+		return Result{Allowed: true, Specific: specific, Found: len(members) > 0}
+	}
+	return f.CheckRules(tokens, ignoreWildcard, target)
+}
+
+// CheckRules is the verdict of the rules alone.
+func (f *File) CheckRules(tokens []string, ignoreWildcard bool, target string) Result {
 	members, specific := f.choose(tokens, ignoreWildcard)
 	result := Result{Allowed: true, Specific: specific, Found: len(members) > 0}
 	t := Canonical(target)
-	if t == "/robots.txt" {
-		return result
-	}
 	best := 0
 	for _, m := range members {
 		for _, r := range m.group.rules {
