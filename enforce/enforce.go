@@ -85,19 +85,21 @@ const (
 )
 
 // Decide decides a request whose path is visible. This is the order of all steps:
-// who asks, kill switch, operator's deny list, robots.txt itself, mode off, exceptions,
-// rules. Politeness follows and is the caller's, see [Decision.Paced].
+// who asks (for robots.txt itself only by credentials), kill switch, operator's deny list,
+// robots.txt itself, mode off, exceptions, rules. Politeness follows and is the caller's, see
+// [Decision.Paced].
 //
 // ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are
 // there in full, but the first refusal is kept. Decide never fails: a failure is a Decision
 // that denies.
 func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
-	d, decided := e.start(r.Identity, r.Target.Origin)
+	robotsTxt := FetchesRobotsTxt(r.Method, r.Target.Path)
+	d, decided := e.start(r.Identity, r.Target.Origin, robotsTxt)
 	d.PathVisible = true
 	if decided {
 		return d
 	}
-	if FetchesRobotsTxt(r.Method, r.Target.Path) {
+	if robotsTxt {
 		d.unpaced = true
 		d.allow(ReasonRobotsTxt)
 		return d
@@ -132,7 +134,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 // here is refused without a fetch of its own: from what the operator said, or from the
 // same record as before.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
-	d, decided := e.start(id, o)
+	d, decided := e.start(id, o, false)
 	if decided {
 		return d
 	}
@@ -171,8 +173,9 @@ func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
 }
 
 // start takes the steps before the rules that hold in every mode, and reports whether they
-// decided.
-func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool) {
+// decided. A request for robots.txt is refused for credentials only, whoever asks:
+// robots.txt libraries send a User-Agent of their own, and take 403 for "all is disallowed".
+func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
 	d = Decision{
 		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
@@ -182,7 +185,8 @@ func (e *Enforcer) start(id Identity, o origin.Origin) (d Decision, decided bool
 		return d, true
 	}
 	d.RobotsURL = o.RobotsURL()
-	if reason, detail, refused := id.Refused(); refused {
+	reason, detail, refused := id.Refused()
+	if refused && (!robotsTxt || reason.Status() == http.StatusProxyAuthRequired) {
 		d.deny(reason, detail)
 		if d.Verdict == Deny {
 			return d, true

@@ -193,7 +193,8 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		"unreachable": {newEnforcer(siteOf(unreachable(time.Hour, ""), defaults), nil, nil), crawler(t, "A"), ReasonRobotsTxt},
 		"off":         {newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), nil), crawler(t, "A"), ReasonRobotsTxt},
 		"denied":      {newEnforcer(nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), nil), crawler(t, "A"), ReasonOperatorDeny},
-		"nobody":      {newEnforcer(nil, nil, nil), Identity{}, ReasonUnidentified},
+		"nobody":      {newEnforcer(nil, nil, nil), Identity{}, ReasonRobotsTxt},
+		"killed":      {newEnforcer(nil, nil, killAll(t)), Identity{}, ReasonKillSwitch},
 	} {
 		if d := ask(t, tt.e, tt.id, "http://example.com/robots.txt"); d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() {
 			t.Errorf("%s: %s %s", name, d.Verdict, d.Reason)
@@ -201,8 +202,37 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	}
 	// Spared in report mode, it is still not paced.
 	report := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeReport}), nil)
-	if d := ask(t, report, Identity{}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
+	if d := ask(t, report, Identity{refusal: ReasonCredentialsMissing}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
 		t.Errorf("report: %+v", d)
+	}
+}
+
+// robots.txt is refused for credentials only, whoever asks. All else is refused as before.
+func TestRobotsTxtForWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	for _, r := range Reasons() {
+		identity := Identity{refusal: r}
+		want := ReasonRobotsTxt
+		switch r {
+		case ReasonCredentialsMissing, ReasonCredentialsWrong:
+			want = r
+		case ReasonUnidentified, ReasonAgentMismatch, ReasonUserAgentConflict, ReasonAmbiguousAgent:
+		default:
+			continue // no identity is refused for it
+		}
+		e := newEnforcer(siteOf(rules(robots), defaults), nil, nil)
+		if d := ask(t, e, identity, "http://example.com/robots.txt"); d.Reason != want || d.Paced() {
+			t.Errorf("%s: %s, paced %t", r, d.Reason, d.Paced())
+		}
+		for _, refused := range []Request{
+			{http.MethodPost, origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/robots.txt"}, identity},
+			{http.MethodGet, origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/robots%2Etxt"}, identity},
+			{http.MethodGet, origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}, identity},
+		} {
+			if d := e.Decide(t.Context(), refused); d.Reason != r {
+				t.Errorf("%s of %s: %s, want %s", refused.Method, refused.Target.Path, d.Reason, r)
+			}
+		}
 	}
 }
 

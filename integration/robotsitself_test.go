@@ -1,7 +1,13 @@
 package integration
 
 import (
+	"context"
+	"encoding/base64"
+	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -76,4 +82,102 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	}
 	g.stop()
 	audit(t, "--store", g.store(), g.accessLog()).clean(t, "methods at /robots.txt")
+}
+
+// whoAgents are agents of which a request on loopback is one by source only; the others are refused for who asks.
+const whoAgents = "unidentified deny\nagent AlphaBot {\nuser_agent AlphaBot\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}"
+
+// TestRobotsTxtForWhoeverAsks has robots.txt read under User-Agents that everything else is refused to: the robots
+// libraries of crawlers send a User-Agent of their own, and read 403 as "all is disallowed".
+func TestRobotsTxtForWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	const rules = "User-agent: *\nDisallow: /private\n"
+	authority := newTestAuthority(t)
+	secure := startSecureSite(t, authority, nil)
+	server := testorigin.Start(t, testorigin.Config{})
+	site, denied := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{Host: "127.0.0.9"})
+	site.SetRobots(testorigin.OK(rules))
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: whoAgents + "\ndeny 127.0.0.9"}.trusting(authority))
+	house := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent AlphaBot {\nuser_agent AlphaBot\n}\nagent House {\nfrom 127.0.0.0/8\n}"})
+	for _, tt := range []struct {
+		gateway   *gateway
+		userAgent string
+		reason    enforce.Reason // for a page
+	}{
+		{g, "Python-urllib/3.11", enforce.ReasonUnidentified},
+		{g, "", enforce.ReasonUnidentified},
+		{g, strings.Repeat("x", 5000), enforce.ReasonUnidentified},
+		{g, "FarBot/1.0", enforce.ReasonAgentMismatch},
+		{house, "AlphaBot/1.0", enforce.ReasonUserAgentConflict},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a := tt.gateway.send(method, site.URL("/robots.txt"), tt.userAgent)
+			if want := map[string]string{http.MethodGet: rules}[method]; a.status != http.StatusOK || a.body != want {
+				t.Errorf("%s robots.txt as %.20q: status %d: %s", method, tt.userAgent, a.status, a.body)
+			}
+		}
+		for _, refused := range []struct{ method, path string }{{"GET", openPage}, {"POST", "/robots.txt"}, {"GET", "/robots.txt?x"}} {
+			a := tt.gateway.send(refused.method, site.URL(refused.path), tt.userAgent)
+			if want := "deny; reason=" + string(tt.reason); a.status != http.StatusForbidden || a.header.Get(enforce.HeaderDecision) != want {
+				t.Errorf("%s %s as %.20q: status %d, %s, want %s", refused.method, refused.path, tt.userAgent, a.status, a.header.Get(enforce.HeaderDecision), want)
+			}
+		}
+	}
+	if a := get(t, g.secureClient("Python-urllib/3.11", 1), secure.at("/robots.txt")); a.status != http.StatusOK || a.body != secureRules {
+		t.Errorf("inside a tunnel: status %d: %s", a.status, a.body)
+	}
+	if a := get(t, g.secureClient("Python-urllib/3.11", 1), secure.at("/")); a.status != http.StatusForbidden {
+		t.Errorf("a page inside a tunnel: status %d", a.status)
+	}
+	// What the operator denies stays denied.
+	if a := g.send(http.MethodGet, denied.URL("/robots.txt"), "Python-urllib/3.11"); a.header.Get(enforce.HeaderDecision) != "deny; reason=operator_deny" {
+		t.Errorf("a denied host: %d %v", a.status, a.header)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "robots", "deny", "all", "--address", "unix/"+g.adminSocket()).CombinedOutput()
+	if err != nil {
+		t.Fatalf("deny all: %v: %s", err, out)
+	}
+	if a := g.send(http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11"); a.header.Get(enforce.HeaderDecision) != "deny; reason=kill_switch" {
+		t.Errorf("after deny all: %d %v", a.status, a.header)
+	}
+}
+
+// TestRobotsTxtNeedsCredentials holds that robots.txt asks for credentials too, where agents are named by them.
+func TestRobotsTxtNeedsCredentials(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(someDisallowed))
+	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent CredBot {\ncredential cred " + strings.TrimSpace(string(hash)) + "\n}"})
+	for password, want := range map[string]int{"": http.StatusProxyAuthRequired, "wrong": http.StatusProxyAuthRequired, "right": http.StatusOK} {
+		var fields []string
+		if password != "" {
+			fields = append(fields, "Proxy-Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte("cred:"+password)))
+		}
+		if a := g.send(http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11", fields...); a.status != want {
+			t.Errorf("password %q: status %d, want %d", password, a.status, want)
+		}
+	}
+}
+
+// TestRobotsTxtForPython asks Python's own urllib.robotparser, which sends "Python-urllib/3.x" and takes 403 for a refusal
+// of everything, what an agent may fetch.
+func TestRobotsTxtForPython(t *testing.T) {
+	t.Parallel()
+	python := need(t, "python3")
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: AlphaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"))
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: whoAgents})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, filepath.Join("testdata", "robotparser.py"), site.URL("/robots.txt"), "AlphaBot",
+		site.URL(openPage), site.URL(privatePage))
+	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.addr, "no_proxy=", "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if want := fmt.Sprintf("%s True\n%s False\n", site.URL(openPage), site.URL(privatePage)); err != nil || string(out) != want {
+		t.Errorf("robotparser says %q, %v, want %q", out, err, want)
+	}
 }
