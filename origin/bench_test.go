@@ -89,3 +89,19 @@ func mustURL(tb testing.TB, rawURL string) *url.URL {
 	}
 	return u
 }
+
+func BenchmarkResolve(b *testing.B) {
+	for _, bm := range []struct{ name, path string }{
+		{"ordinary", "/shop/item-1042.html?ref=list&page=2"},
+		{"long", "/articles/2026/11/21/what-a-robots-txt-may-say-and-what-it-may-not-say.html"},
+		{"escapes", "/wiki/%E3%83%AD%E3%83%9C%E3%83%83%E3%83%88/caf%C3%A9?ref=%20list"},
+		{"dot segments", "/shop/../private/item-1042.html?ref=list&page=2"},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				origin.Resolve(bm.path)
+			}
+		})
+	}
+}

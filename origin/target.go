@@ -86,15 +86,10 @@ func decodesTo(raw, decoded string) bool {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		if c == '%' {
-			if i+2 >= len(raw) {
+			var ok bool
+			if c, ok = unescape(raw[i:]); !ok {
 				return false
 			}
-			high, ok1 := unhex(raw[i+1])
-			low, ok2 := unhex(raw[i+2])
-			if !ok1 || !ok2 {
-				return false
-			}
-			c = high<<4 | low
 			i += 2
 		}
 		if decoded == "" || decoded[0] != c {
@@ -103,6 +98,16 @@ func decodesTo(raw, decoded string) bool {
 		decoded = decoded[1:]
 	}
 	return decoded == ""
+}
+
+// unescape returns the octet of the escape that s begins with, if it does.
+func unescape(s string) (octet byte, ok bool) {
+	if len(s) < 3 || s[0] != '%' {
+		return 0, false
+	}
+	high, ok1 := unhex(s[1])
+	low, ok2 := unhex(s[2])
+	return high<<4 | low, ok1 && ok2
 }
 
 func unhex(c byte) (byte, bool) {
