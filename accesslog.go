@@ -41,6 +41,7 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	addString(enc, enforce.FieldGroup, o.Group)
 	addString(enc, enforce.FieldRule, o.Rule)
 	addInt(enc, enforce.FieldLine, int64(o.Line))
+	addString(enc, enforce.FieldForm, string(o.Form))
 	addString(enc, enforce.FieldSHA256, o.SHA256)
 	addInt(enc, enforce.FieldAge, o.AgeSeconds)
 	enc.AddString(enforce.FieldSource, o.Source)

@@ -293,6 +293,14 @@ func TestAdminExplain(t *testing.T) {
 		t.Errorf("unknown agent: %d %s", a.status, a.body)
 	}
 
+	if e := explain("Alpha", s.URL("/x/../private/x")); e.Refusal == nil || e.Refusal.JudgedAs != "/private/x" || e.Robots.Form != enforce.PathResolved ||
+		e.URL != s.URL("/x/../private/x") {
+		t.Errorf("resolved: %+v", e)
+	}
+	if e := explain("Alpha", s.URL("//page")); e.Refusal != nil || e.Robots.Form != enforce.PathBoth {
+		t.Errorf("both: %+v", e)
+	}
+
 	e := explain("Alpha", s.URL("/private/x?q=1"))
 	if e.Refusal == nil || e.Refusal.Status != 403 || e.Refusal.URL != s.URL("/private/x?q=1") || e.URL != e.Refusal.URL {
 		t.Fatalf("refused: %+v", e)

@@ -305,6 +305,7 @@ func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error 
 //			until <date>
 //			reason <text>
 //		}
+//		paths strict|as_sent
 //		deny <host-pattern>...
 //		max_wait <duration>
 //		egress off
@@ -320,6 +321,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"unidentified": choice(&h.Unidentified, "deny", "allow"),
 		"connect":      {min: 1, max: -1, repeat: true, set: h.addConnect},
 		"except":       {min: 1, max: -1, repeat: true, nested: true, set: h.addException},
+		"paths":        choice(&h.Paths, "strict", "as_sent"),
 		"deny":         list(&h.Deny),
 		"max_wait":     {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setSpan(&h.MaxWait, args[0]) }},
 		"egress":       {min: 1, max: 1, set: h.setEgress},

@@ -114,7 +114,7 @@ const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, decision_header, deny, egress, except, max_wait, mode, unidentified`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, decision_header, deny, egress, except, max_wait, mode, paths, unidentified`},
 		{"mode strict", 3, `option "mode" of robots: mode "strict": want enforce, report, off`},
 		{"mode report\nmode off", 4, `option "mode" of robots: the mode of the gateway is given twice`},
 		{"mode off bad..pattern", 3, `option "mode" of robots: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},
@@ -139,6 +139,9 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nrate 5\n}", 4, `option "rate" of agent A: parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
 		{"agent A {\nmode on\n}", 4, `option "mode" of agent A: unknown value "on": want enforce, report, off`},
 
+		{"paths both", 3, `option "paths" of robots: unknown value "both": want strict, as_sent`},
+		{"paths strict\npaths strict", 4, `option "paths" of robots is given twice`},
+		{"except a.example {\npath /a;x\n}", 5, `option "except" of robots: except a.example: path "/a;x" covers nothing: servers resolve it to "/a"`},
 		{"unidentified ask", 3, `option "unidentified" of robots: unknown value "ask": want deny, allow`},
 		{"connect", 3, `option "connect" of robots takes at least 1 argument, found 0`},
 		{"connect open", 3, `option "connect" of robots: unknown value "open": want intercept, tunnel, deny`},

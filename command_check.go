@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
@@ -27,6 +28,7 @@ type checkCommand struct {
 	json         bool
 	jsonl        bool
 	indexHTML    bool
+	paths        string
 }
 
 func (*checkCommand) usage() cobra.Command {
@@ -40,13 +42,17 @@ does in a gateway: a site that cannot be reached may not be crawled.
 
 Exit status: 0 all are allowed, 1 some are disallowed, 2 something could not be decided.
 
+Without --gateway a path is judged as it is written (RFC 9309). With --paths strict it is judged as servers resolve it,
+too, as a gateway does by default: /x/../private is /private. Where the two differ, the form that decided stands behind
+the reason.
+
 With --jsonl it answers questions, one JSON object a line, from the file or from standard input:
   {"id":1,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
   {"id":2,"robots_file":"path","agents":["A","B"],"url":"/path"}
 with, in the same order, a line for each:
   {"id":1,"allowed":true,"rule":"/path","line":12,"group":"A"}
   {"id":2,"error":"..."}
-Exit status: 0, or 2 at the end if a line was answered with an error.`,
+and with --paths strict a field "form". Exit status: 0, or 2 at the end if a line was answered with an error.`,
 		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
   crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
   crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/`,
@@ -60,6 +66,7 @@ func (c *checkCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")
+	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them, as a gateway does by default")
 	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
 }
@@ -77,6 +84,8 @@ func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, errors.New("--robots, --gateway and --allow-private exclude each other")
 	case c.indexHTML && c.gateway != "":
 		return exitError, errors.New("--index-html does not go with --gateway, which reads the files as it is configured to")
+	case c.paths != "" && c.gateway != "":
+		return exitError, errors.New("--paths does not go with --gateway, which judges paths as it is configured to")
 	case c.site != "" && c.gateway == "":
 		return exitError, errors.New("--site goes with --gateway")
 	}
@@ -90,7 +99,11 @@ func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, 
 // answer is --jsonl.
 func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
-		return exitError, errors.New("--jsonl takes no other flag but --index-html: each line says what it needs")
+		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
+	}
+	paths, err := parsePaths(or(c.paths, defaultCheckPaths))
+	if err != nil {
+		return exitError, fmt.Errorf("--%w", err)
 	}
 	in := s.in
 	switch {
@@ -104,12 +117,22 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
-	failed, err := query.Run(ctx, in, s.out, query.Options{IndexHTML: c.indexHTML})
+	options := query.Options{IndexHTML: c.indexHTML}
+	if paths == enforce.PathsStrict {
+		options.Match = func(g robotstxt.Group, target string) (robotstxt.Match, string) {
+			m, form := enforce.MatchPath(g, http.MethodGet, target, paths)
+			return m, string(form)
+		}
+	}
+	failed, err := query.Run(ctx, in, s.out, options)
 	if err != nil || failed {
 		return exitError, err
 	}
 	return exitOK, nil
 }
+
+// defaultCheckPaths is the reading of RFC 9309: `check` tells what a file says.
+const defaultCheckPaths = "as_sent"
 
 // judge decides about one URL.
 type judge func(ctx context.Context, rawURL string) (judgement, error)
@@ -126,19 +149,23 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
 	}
+	paths, err := parsePaths(or(c.paths, defaultCheckPaths))
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
 	if c.robots == "" {
 		l, err := newLive(c.allowPrivate, agentToken(c.agent))
 		if err != nil {
 			return nil, err
 		}
 		l.reading.IndexHTML = c.indexHTML
-		return judgeBy(l, c.agent)
+		return judgeBy(l, c.agent, paths)
 	}
 	text, err := readRobots(c.robots, s.in)
 	if err != nil {
 		return nil, err
 	}
-	return judgeBy(fileRules{text, c.indexHTML}, c.agent)
+	return judgeBy(fileRules{text, c.indexHTML}, c.agent, paths)
 }
 
 // askGateway has a gateway decide.
@@ -180,7 +207,7 @@ func (c *checkCommand) report(ctx context.Context, s streams, urls []string, dec
 			}
 			continue
 		}
-		t.row(verdictOf(j.Record), string(j.Reason), number(j.Line), j.Rule, j.Group, stateAndCause(j.State, j.Cause), u)
+		t.row(verdictOf(j.Record), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
 		if j.fetched != "" && !slices.Contains(notes, j.fetched) {
 			notes = append(notes, j.fetched)
 		}

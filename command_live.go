@@ -71,7 +71,7 @@ func (l *live) came(o origin.Origin) string {
 	if r.State == fetch.StateUnknown || r.State == fetch.StateRules {
 		return ""
 	}
-	s := fmt.Sprintf("%s: %s", o.RobotsURL(), stateAndCause(r.State.String(), string(r.Cause)))
+	s := fmt.Sprintf("%s: %s", o.RobotsURL(), withNote(r.State.String(), string(r.Cause)))
 	if r.Status != 0 {
 		s += fmt.Sprintf(", status %d", r.Status)
 	}
@@ -109,12 +109,16 @@ type rules interface {
 }
 
 // judgeBy decides by rules for the tokens of an agent.
-func judgeBy(r rules, agent string) (judge, error) {
+func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
 	identity, err := identityOf(agent)
 	if err != nil {
 		return nil, fmt.Errorf("--agent: %w", err)
 	}
-	enforcer := enforce.New(enforce.Config{Rules: r})
+	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{Paths: paths}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	enforcer := enforce.New(enforce.Config{Rules: r, Policy: policy})
 	_, isFile := r.(fileRules)
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		if isFile && strings.HasPrefix(rawURL, "/") {

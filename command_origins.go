@@ -100,7 +100,7 @@ func (c *originsCommand) print(w io.Writer, page originList, headings bool) erro
 
 // origin is a row of the list.
 func (t *table) origin(o originInfo) {
-	t.row(o.Origin, stateAndCause(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil))
+	t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil))
 }
 
 // showCommand shows one origin.
@@ -158,7 +158,7 @@ func printOrigin(w io.Writer, data []byte) error {
 	t, r := newTable(), d.Record
 	t.fact("origin", r.Origin)
 	t.fact("robots.txt", r.RobotsURL)
-	t.fact("state", stateAndCause(r.State, r.Cause))
+	t.fact("state", withNote(r.State, r.Cause))
 	t.fact("access", d.View.Access)
 	t.fact("status", number(r.Status))
 	t.fact("detail", r.Detail)
@@ -183,7 +183,7 @@ func printOrigin(w io.Writer, data []byte) error {
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
-		h.row(moment(v.FirstSeen), moment(v.LastSeen), stateAndCause(v.State, v.Cause), number(v.Status), number(v.Size), v.SHA256)
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State, v.Cause), number(v.Status), number(v.Size), v.SHA256)
 	}
 	if err := printRaw(w, []byte("\n")); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int
 			return err
 		}
 		r := d.Record
-		line := r.Origin + " " + stateAndCause(r.State, r.Cause)
+		line := r.Origin + " " + withNote(r.State, r.Cause)
 		if f := r.LastFailure; f != nil {
 			line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
 		}

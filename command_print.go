@@ -94,10 +94,10 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// stateAndCause is a state with what explains it.
-func stateAndCause(state, cause string) string {
-	if cause == "" {
-		return state
+// withNote is a word with what explains it.
+func withNote(word, note string) string {
+	if note == "" {
+		return word
 	}
-	return state + " (" + cause + ")"
+	return word + " (" + note + ")"
 }

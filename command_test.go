@@ -304,6 +304,39 @@ func TestCheckIndexHTML(t *testing.T) {
 	runCommand(t.Context(), t, "", "check", "--gateway", "x", "--agent", "a", "--index-html", "/x/").check(t, 2, "", "--index-html does not go with")
 }
 
+// TestCheckPaths judges a path as it is written and, if asked to, as servers resolve it.
+func TestCheckPaths(t *testing.T) {
+	t.Parallel()
+	robots := file(t, sample)
+	const head = "VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"
+	args := []string{"check", "--agent", "a", "--robots", robots}
+	runCommand(t.Context(), t, "", append(args, "/x/../private/x", "/page")...).check(t, 0,
+		head+"allow  no_rule (as_sent)  *  rules  /x/../private/x\nallow  no_rule  *  rules  /page\n", "")
+	runCommand(t.Context(), t, "", append(args, "--paths", "strict", "/x/../private/x", "//page", "/private/../x")...).check(t, 1,
+		head+"deny  disallowed (resolved)  2  /private/  *  rules  /x/../private/x\nallow  no_rule (both)  *  rules  //page\n"+
+			"deny  disallowed (as_sent)  2  /private/  *  rules  /private/../x\n", "")
+	runCommand(t.Context(), t, "", append(args, "--paths", "both", "/")...).check(t, 2, "", `--paths "both": want strict, as_sent`)
+	runCommand(t.Context(), t, "", "check", "--gateway", "x", "--agent", "a", "--paths", "strict", "/").check(t, 2, "", "--paths does not go with")
+
+	var questions, asSent, strict strings.Builder
+	for url, answers := range map[string][2]string{
+		"/x/../private/x":                     {`"allowed":true,"rule":"","line":0,"group":"*"`, `"allowed":false,"rule":"/private/","line":2,"group":"*","form":"resolved"`},
+		"https://example.com//private/x#y/..": {`"allowed":true,"rule":"","line":0,"group":"*"`, `"allowed":false,"rule":"/private/","line":2,"group":"*","form":"resolved"`},
+		"https://example.com":                 {`"allowed":true,"rule":"","line":0,"group":"*"`, `"allowed":true,"rule":"","line":0,"group":"*","form":""`},
+		"https://example.com?q=//":            {`"allowed":true,"rule":"","line":0,"group":"*"`, `"allowed":true,"rule":"","line":0,"group":"*","form":""`},
+		"/private/../x":                       {`"allowed":false,"rule":"/private/","line":2,"group":"*"`, `"allowed":false,"rule":"/private/","line":2,"group":"*","form":"as_sent"`},
+		"/x;y":                                {`"allowed":true,"rule":"","line":0,"group":"*"`, `"allowed":true,"rule":"","line":0,"group":"*","form":"both"`},
+	} {
+		fmt.Fprintf(&questions, `{"id":1,"robots_file":%q,"agent":"a","url":%q}`+"\n", robots, url)
+		fmt.Fprintf(&asSent, "{\"id\":1,%s}\n", answers[0])
+		fmt.Fprintf(&strict, "{\"id\":1,%s}\n", answers[1])
+	}
+	runCommand(t.Context(), t, questions.String(), "check", "--jsonl").check(t, 0, asSent.String(), "")
+	runCommand(t.Context(), t, questions.String(), "check", "--jsonl", "--paths", "as_sent").check(t, 0, asSent.String(), "")
+	runCommand(t.Context(), t, questions.String(), "check", "--jsonl", "--paths", "strict").check(t, 0, strict.String(), "")
+	runCommand(t.Context(), t, "", "check", "--jsonl", "--paths", "x").check(t, 2, "", `--paths "x"`)
+}
+
 func TestLint(t *testing.T) {
 	t.Parallel()
 	good, bad := file(t, "User-agent: *\nDisallow: /a\n"), file(t, "User-agent: *\nDisallow: a\nfoo\x1b[2J: bar\n")

@@ -48,6 +48,9 @@ type Handler struct {
 	Connect []ConnectRule `json:"connect,omitempty"`
 	// Exceptions let requests pass that robots.txt refuses.
 	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
+	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is refused if one of the two
+	// is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
+	Paths string `json:"paths,omitempty"`
 	// Deny lists hosts to which nothing goes, in every mode.
 	Deny []string `json:"deny,omitempty"`
 	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's wait.

@@ -54,6 +54,8 @@ func (x *exchange) placeholder(key string) (any, bool) {
 		return rec.Rule, true
 	case enforce.FieldLine:
 		return rec.Line, true
+	case enforce.FieldForm:
+		return string(rec.Form), true
 	case enforce.FieldSHA256:
 		return rec.SHA256, true
 	}

@@ -25,6 +25,9 @@ var (
 	unidentifieds = map[string]enforce.Unidentified{
 		"": enforce.UnidentifiedDefault, "deny": enforce.UnidentifiedDeny, "allow": enforce.UnidentifiedAllow,
 	}
+	pathsChoices = map[string]enforce.Paths{
+		"": enforce.PathsStrict, "strict": enforce.PathsStrict, "as_sent": enforce.PathsAsSent,
+	}
 	connects = map[string]enforce.Connect{
 		"intercept": enforce.ConnectIntercept, "tunnel": enforce.ConnectTunnel, "deny": enforce.ConnectDeny,
 	}
@@ -114,6 +117,9 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 	if config.Mode, err = parseMode(h.Mode); err != nil {
 		return config, err
 	}
+	if config.Paths, err = parsePaths(h.Paths); err != nil {
+		return config, err
+	}
 	for _, rule := range h.HostModes {
 		mode, err := parseMode(rule.Mode)
 		if err != nil {
@@ -148,6 +154,10 @@ func parseMode(s string) (enforce.Mode, error) {
 		return mode, oneOf("mode", s, "enforce", "report", "off")
 	}
 	return mode, nil
+}
+
+func parsePaths(s string) (enforce.Paths, error) {
+	return pathsChoices[s], oneOf("paths", s, "strict", "as_sent")
 }
 
 func (c *ConnectRule) check() error {

@@ -43,6 +43,14 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", bytes.TrimRight(example, "\n"))
+	if r != enforce.ReasonDisallowed {
+		return b.Bytes()
+	}
+	if example, err = os.ReadFile(filepath.Join("enforce", "testdata", "golden", "disallowed_resolved.txt")); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile.md#paths)). "+
+		"The answer\nthen says `judged as`, and the log has `form: resolved`:\n\n```\n%s\n```\n", bytes.TrimRight(example, "\n"))
 	return b.Bytes()
 }
 

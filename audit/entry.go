@@ -25,27 +25,28 @@ type entry struct {
 
 // record is what it reads of the robots object: see [enforce.Record].
 type record struct {
-	Schema      int            `json:"schema"`
-	Decision    string         `json:"decision"`
-	Reason      enforce.Reason `json:"reason"`
-	Mode        string         `json:"mode"`
-	WouldDeny   bool           `json:"would_deny"`
-	Agent       string         `json:"agent"`
-	Tokens      []string       `json:"tokens"`
-	Origin      string         `json:"origin"`
-	RobotsURL   string         `json:"robots_url"`
-	State       string         `json:"state"`
-	Group       string         `json:"group"`
-	Rule        string         `json:"rule"`
-	Line        int            `json:"line"`
-	SHA256      string         `json:"sha256"`
-	Source      string         `json:"source"`
-	PathVisible bool           `json:"path_visible"`
-	WaitMillis  int64          `json:"wait_ms"`
-	CrawlDelay  float64        `json:"crawl_delay_s"`
-	DialMillis  int64          `json:"dial_ms"`
-	Address     string         `json:"address"`
-	Exception   string         `json:"exception"`
+	Schema      int              `json:"schema"`
+	Decision    string           `json:"decision"`
+	Reason      enforce.Reason   `json:"reason"`
+	Mode        string           `json:"mode"`
+	WouldDeny   bool             `json:"would_deny"`
+	Agent       string           `json:"agent"`
+	Tokens      []string         `json:"tokens"`
+	Origin      string           `json:"origin"`
+	RobotsURL   string           `json:"robots_url"`
+	State       string           `json:"state"`
+	Group       string           `json:"group"`
+	Rule        string           `json:"rule"`
+	Line        int              `json:"line"`
+	Form        enforce.PathForm `json:"form"`
+	SHA256      string           `json:"sha256"`
+	Source      string           `json:"source"`
+	PathVisible bool             `json:"path_visible"`
+	WaitMillis  int64            `json:"wait_ms"`
+	CrawlDelay  float64          `json:"crawl_delay_s"`
+	DialMillis  int64            `json:"dial_ms"`
+	Address     string           `json:"address"`
+	Exception   string           `json:"exception"`
 }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
@@ -71,7 +72,7 @@ func readEntry(line []byte) (e entry, err error) {
 
 // evidence is what the line says of the rules.
 func (r *record) evidence() Evidence {
-	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay}
+	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }
 
 // stamp is the time of a line: a number of seconds (Caddy's default), milliseconds

@@ -1,5 +1,7 @@
 package audit
 
+import "github.com/crawlgate/crawlgate/enforce"
+
 // Kind says what is wrong with a line. The set is closed and its spellings are
 // stable; docs/audit.md has a row for each.
 type Kind string
@@ -82,6 +84,8 @@ type Evidence struct {
 	Rule       string  `json:"rule"`
 	Line       int     `json:"line"`
 	CrawlDelay float64 `json:"crawl_delay_s"`
+	// Form is which form of the path decided.
+	Form enforce.PathForm `json:"form,omitempty"`
 }
 
 // Gap is the time between two requests to a host.

@@ -33,19 +33,19 @@ func wild(tb testing.TB) (texts []string) {
 
 // pathsOf are targets that the rules of a text care about, and some that no rule does.
 func pathsOf(text string, r *rand.Rand) []string {
-	paths := []string{"/", "/robots.txt", "/robots.txt?x", "/a/b?c=d", "/%7Euser/\u00e9?q=%2F"}
+	paths := []string{"/", "/robots.txt", "/robots.txt?x", "/a/b?c=d", "/%7Euser/\u00e9?q=%2F", "//a;b/../c"}
 	for i, start := 0, 0; i < len(text); i++ {
 		switch {
 		case text[i] == '/':
 			start = i
 		case (text[i] == '\n' || text[i] == '\r') && start > 0:
 			if p := cleaned(text[start:i]); r.IntN(4) == 0 && len(p) < 200 {
-				paths = append(paths, p, p+"x", p+"?x=1")
+				paths = append(paths, p, p+"x", p+"?x=1", "/x/.."+p, p+"/..;/")
 			}
 			start = 0
 		}
 	}
-	return paths[:min(len(paths), 25)]
+	return paths[:min(len(paths), 30)]
 }
 
 // cleaned makes a path of a rule.

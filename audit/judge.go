@@ -135,7 +135,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		return
 	case r.PathVisible && j.isRedacted(path):
 		before, _, _ := strings.Cut(path, "?")
-		if a := t.asks.Match(nil, before); !a.Allowed {
+		if !t.asks.Match(nil, before).Allowed || !t.asks.Match(nil, origin.Resolve(before)).Allowed {
 			v.cause = CauseQuery
 			return
 		}
@@ -171,9 +171,16 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 		if group.Unrestricted() {
 			reason = enforce.ReasonUnrestricted
 		}
-		return shown(r, Evidence{string(reason), group.Name(), "", 0, delay.Seconds()})
+		return shown(r, Evidence{Reason: string(reason), Group: group.Name(), CrawlDelay: delay.Seconds()})
 	}
-	m := enforce.MatchPath(group, e.Request.Method, path)
+	paths := enforce.PathsAsSent
+	if r.Form == enforce.PathBoth || r.Form == enforce.PathResolved {
+		paths = enforce.PathsStrict
+	}
+	m, form := enforce.MatchPath(group, e.Request.Method, path, paths)
+	if r.Form == "" && form == enforce.PathAsSent {
+		form = "" // a line of a release that judged paths as sent, and did not say so
+	}
 	reason := enforce.ReasonNoRule
 	switch {
 	case !m.Allowed:
@@ -181,7 +188,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 	case m.Line > 0:
 		reason = enforce.ReasonAllowedByRule
 	}
-	return shown(r, Evidence{string(reason), m.Group, m.Rule, m.Line, delay.Seconds()})
+	return shown(r, Evidence{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form})
 }
 
 // shown is the evidence as the log would show it: cut and escaped.
@@ -254,11 +261,15 @@ func (j *judge) compare(e *entry, got Evidence, v *verdict) {
 
 // String is the evidence for people.
 func (e Evidence) String() string {
+	form := ""
+	if e.Form != "" {
+		form = fmt.Sprintf(", form %q of the path", e.Form)
+	}
 	switch {
 	case e.Line > 0:
-		return fmt.Sprintf("%s by line %d, %q of group %q", e.Reason, e.Line, e.Rule, e.Group)
+		return fmt.Sprintf("%s by line %d, %q of group %q%s", e.Reason, e.Line, e.Rule, e.Group, form)
 	case e.Group == "":
-		return e.Reason + " without a group"
+		return e.Reason + " without a group" + form
 	}
-	return fmt.Sprintf("%s of group %q", e.Reason, e.Group)
+	return fmt.Sprintf("%s of group %q%s", e.Reason, e.Group, form)
 }

@@ -47,6 +47,9 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		"robots.txt":  {"AcmeBot", "http://site.example/robots.txt"},
 		"loner":       {"Loner", "http://site.example/page"},
 		"posted":      {"Shut", "http://site.example/robots.txt"},
+		"resolved":    {"AcmeBot", "http://site.example/x/../private/x"},
+		"both":        {"AcmeBot", "http://site.example/x/../page"},
+		"as sent":     {"AcmeBot", "http://site.example/private/../page"},
 	} {
 		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[name == "posted"]
 		d := e.Decide(tb.Context(), enforce.Request{Method: method, Target: target(tb, c.url), Identity: crawler(tb, c.agent)})
@@ -134,6 +137,25 @@ func TestTampering(t *testing.T) {
 		{"failed", changes{"decision": "deny"}, KindImpossible},
 		{"tunnel", changes{"decision": "allow", "reason": "unrestricted"}, KindVerdict},
 		{"robots.txt", changes{"reason": "no_rule"}, KindImpossible},
+		{"disallowed", changes{"form": "resolved"}, KindEvidence},
+		{"disallowed", changes{"form": "as_sent"}, KindEvidence},
+		{"disallowed", changes{"form": "both"}, KindImpossible},
+		{"disallowed", changes{"form": "half"}, KindImpossible},
+		{"allowed", changes{"form": "both"}, KindEvidence},
+		{"allowed", changes{"form": "as_sent"}, KindEvidence},
+		{"allowed", changes{"form": "resolved"}, KindImpossible},
+		{"absent", changes{"form": "both"}, KindImpossible},
+		{"tunnel", changes{"form": "as_sent"}, KindImpossible},
+		{"robots.txt", changes{"form": "as_sent"}, KindImpossible},
+		{"paced", changes{"form": "both"}, KindEvidence},
+		{"resolved", changes{"form": "both"}, KindImpossible},
+		{"resolved", changes{"form": "as_sent"}, KindVerdict},
+		{"resolved", changes{"form": nil}, KindVerdict},
+		{"resolved", changes{"decision": "allow", "reason": "no_rule", "rule": nil, "line": nil, "form": "both"}, KindVerdict},
+		{"resolved", changes{"rule": "/", "line": 1}, KindEvidence},
+		{"both", changes{"form": "resolved"}, KindImpossible},
+		{"both", changes{"form": "resolved", "decision": "deny", "reason": "disallowed", "rule": "/private/", "line": 2}, KindVerdict},
+		{"as sent", changes{"form": "resolved"}, KindEvidence},
 		{"posted", changes{"reason": "robots_txt_itself", "decision": "allow", "rule": nil, "line": nil}, KindVerdict},
 		{"posted", changes{"reason": "no_rule", "rule": nil, "line": nil, "decision": "allow"}, KindVerdict},
 	} {
@@ -152,6 +174,29 @@ func TestTampering(t *testing.T) {
 		if want := fmt.Sprintf("a:2 %s\n", tt.want); r.brief() != want || r.totals.Findings[tt.want] != 1 {
 			t.Errorf("%s: found %q, want %q: %+v", name, r.brief(), want, r.findings)
 		}
+	}
+}
+
+// TestFormsOfOtherConfigurations: with "paths as_sent", and before there was such an option, a path was judged as sent.
+func TestFormsOfOtherConfigurations(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	for name, l := range map[string]object{
+		"paths as_sent":                 lines["allowed"].asked("http://site.example/x/../private/x").with("form", "as_sent"),
+		"allowed, without a form":       lines["allowed"].asked("http://site.example/x/../private/x"),
+		"disallowed, without a form":    lines["as sent"].with("form", nil),
+		"both forms, without a form":    lines["both"].with("form", nil),
+		"both, and only one was judged": lines["both"].with("form", "as_sent"),
+	} {
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings) > 0 || r.totals.Replayed != 1 {
+			t.Errorf("%s: %+v", name, r.findings)
+		}
+	}
+	// The message says which form.
+	r := auditLogs(t, Config{Texts: store}, logOf(t, lines["both"].asked("http://site.example/page")))
+	if want := `logged with no_rule of group "*", form "both" of the path, the rules say no_rule of group "*"`; len(r.findings) != 1 || r.findings[0].Message != want {
+		t.Errorf("%+v", r.findings)
 	}
 }
 
@@ -183,8 +228,8 @@ func TestFinding(t *testing.T) {
 	r := auditLogs(t, Config{Texts: store}, logOf(t, l))
 	f := r.findings[0]
 	if f.Message != `logged as no_rule, the rules say disallowed by line 2, "/private/" of group "*"` || f.Agent != "AcmeBot" ||
-		f.URL != "http://site.example/private/x" || *f.Computed != (Evidence{"disallowed", "*", "/private/", 2, 2}) ||
-		*f.Recorded != (Evidence{"no_rule", "*", "", 0, 2}) || f.SHA256 != store.keep(sample) {
+		f.URL != "http://site.example/private/x" || *f.Computed != (Evidence{"disallowed", "*", "/private/", 2, 2, ""}) ||
+		*f.Recorded != (Evidence{"no_rule", "*", "", 0, 2, ""}) || f.SHA256 != store.keep(sample) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -272,6 +317,9 @@ func TestRedactedQueries(t *testing.T) {
 		{plain, "http://plain.example/private/?REDACTED", "a:1 verdict\n", false},
 		{plain, "http://plain.example/xyz?REDACTED", "", true},
 		{plain, "http://plain.example/page/REDACTED", "", false},
+		{plain.with("form", "both"), "http://plain.example//page?REDACTED", "", false},
+		{plain.with("form", "both"), "http://plain.example/a/../xyz?REDACTED", "", true},
+		{plain.with("form", "both"), "http://plain.example/a/../private/?REDACTED", "a:1 verdict\n", false},
 	} {
 		r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, tt.line.asked(tt.url)))
 		if got := r.totals.NotProvable[CauseQuery] > 0; r.brief() != tt.want || got != tt.notSure {

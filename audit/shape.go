@@ -99,6 +99,11 @@ func badWord(r *record) string {
 	default:
 		return fmt.Sprintf("state %q does not exist", r.State)
 	}
+	switch r.Form {
+	case "", enforce.PathAsSent, enforce.PathResolved, enforce.PathBoth:
+	default:
+		return fmt.Sprintf("form %q does not exist", r.Form)
+	}
 	if !r.Reason.Valid() {
 		return fmt.Sprintf("reason %q does not exist", r.Reason)
 	}
@@ -151,8 +156,8 @@ func badEvidence(r *record) string {
 		return fmt.Sprintf("reason %s comes of state %s, not of %s", r.Reason, want, r.State)
 	case hasText && r.State != stateRules && r.State != stateUnreachable:
 		return fmt.Sprintf("there is a sha256, but state %s has no text", r.State)
-	case !hasText && (r.Group != "" || hasRule || r.CrawlDelay > 0):
-		return "there is a group, a rule or a Crawl-delay, but no sha256 of the text that has them"
+	case !hasText && (r.Group != "" || hasRule || r.CrawlDelay > 0 || r.Form != ""):
+		return "there is a group, a rule, a form or a Crawl-delay, but no sha256 of the text that has them"
 	case !hasText && r.State == stateRules:
 		return "state rules has a text, but there is no sha256"
 	case !hasText && (on == onRules || on == onTunnel):
@@ -160,13 +165,16 @@ func badEvidence(r *record) string {
 	case hasText && (on == onState || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
 		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
 		return fmt.Sprintf("reason %s comes of no text, but there is a sha256", r.Reason)
-	case hasRule && r.Line == 0, !r.PathVisible && hasRule:
-		return "there is a rule, but no line or no path that it could match"
+	case hasRule && r.Line == 0, !r.PathVisible && (hasRule || r.Form != ""):
+		return "there is a rule or a form, but no line or no path that it could match"
 	case on == onRules && !r.PathVisible, on == onTunnel && r.PathVisible:
 		return fmt.Sprintf("reason %s cannot be with path_visible %t", r.Reason, r.PathVisible)
 	case r.Reason == enforce.ReasonNoRule && r.Line != 0,
 		(r.Reason == enforce.ReasonAllowedByRule || r.Reason == enforce.ReasonDisallowed) && r.Line == 0:
 		return fmt.Sprintf("reason %s cannot be with line %d", r.Reason, r.Line)
+	case r.Reason == enforce.ReasonDisallowed && r.Form == enforce.PathBoth, r.Reason.Allows() && r.Form == enforce.PathResolved,
+		on == onSelf && r.Form != "":
+		return fmt.Sprintf("reason %s cannot be with form %s", r.Reason, r.Form)
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ import (
 // tells them apart; 0 agents is the product token alone.
 
 func BenchmarkDecide(b *testing.B) {
-	target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: "/shop/item?id=12345&lang=en"}
+	const page = "/shop/item?id=12345&lang=en"
 	kills := new(KillSwitch)
 	for i := range 100 {
 		if err := kills.Set(Kill{Scope: KillHost, Value: fmt.Sprintf("*.h%d.example", i)}); err != nil {
@@ -36,18 +36,21 @@ func BenchmarkDecide(b *testing.B) {
 		Identify(b.Context(), Evidence{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
 	for _, bm := range []struct {
 		name   string
+		path   string
 		record fetch.Record
 		policy *Policy
 		kills  *KillSwitch
 		want   Reason
 	}{
-		{"allowed/bare", rules(robots), nil, nil, ReasonNoRule},
-		{"allowed/policy", rules(robots), policy, kills, ReasonNoRule},
-		{"disallowed", rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, ReasonDisallowed},
-		{"absent", absent(404), policy, kills, ReasonAbsent},
+		{"allowed/bare", page, rules(robots), nil, nil, ReasonNoRule},
+		{"allowed/policy", page, rules(robots), policy, kills, ReasonNoRule},
+		{"allowed/both forms", "/a/.." + page, rules(robots), policy, kills, ReasonNoRule},
+		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, ReasonDisallowed},
+		{"absent", page, absent(404), policy, kills, ReasonAbsent},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.kills)
+			target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: bm.path}
 			b.ReportAllocs()
 			for b.Loop() {
 				if d := e.Decide(b.Context(), Request{http.MethodGet, target, id}); d.Reason != bm.want {

@@ -98,6 +98,10 @@ type Decision struct {
 	Group string
 	Rule  string
 	Line  int
+	// Form says which form of the path decided, and Judged is that path where it is
+	// not the one that was asked for.
+	Form   PathForm
+	Judged string
 	// State and Cause are those of the origin's record; SHA256 is that of the text
 	// that decided, zero if none did.
 	State  fetch.State

@@ -58,22 +58,6 @@ type Request struct {
 	Identity Identity
 }
 
-// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is always allowed. RFC
-// 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a query makes another one, and an encoded letter
-// is for the rules to judge. So is a request that could change the file.
-func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
-
-// MatchPath is what the rules of a group say about a request for a path and query.
-func MatchPath(g robotstxt.Group, method, path string) robotstxt.Match {
-	if isRead(method) {
-		return g.Match(path)
-	}
-	return g.MatchRules(path)
-}
-
-// isRead reports whether the method only asks for the resource.
-func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
-
 // What is told to come back after, where nothing better is known.
 const (
 	// retryPending is for a fetch that goes on.
@@ -111,8 +95,11 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if !ok {
 		return d
 	}
-	m := MatchPath(group, r.Method, r.Target.Path)
-	d.Group, d.Rule, d.Line = m.Group, m.Rule, m.Line
+	m, form := MatchPath(group, r.Method, r.Target.Path, e.policy.Paths())
+	d.Group, d.Rule, d.Line, d.Form = m.Group, m.Rule, m.Line, form
+	if form == PathResolved {
+		d.Judged = origin.Resolve(r.Target.Path)
+	}
 	switch {
 	case !m.Allowed && m.Line == 0:
 		d.deny(ReasonInternal, "the rules give no answer")

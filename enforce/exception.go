@@ -16,8 +16,8 @@ type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string
 	// Paths are prefixes of the path and query in the octets that are sent; none means
-	// every path. A path with a dot segment (RFC 3986 section 3.3), encoded or not, has no
-	// prefix: origins may resolve it to another place.
+	// every path. The form that servers resolve a path to ([origin.Resolve]) must have the
+	// prefix too, or an exception would open another place.
 	Paths []string
 	// Agents are names of agents; none means every one.
 	Agents []string
@@ -100,8 +100,8 @@ func pathPrefix(s string) (string, error) {
 		return "", fmt.Errorf("path %q is longer than %d octets", cut(s, maxText), maxPattern)
 	case strings.ContainsAny(s, "*#"):
 		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
-	case hasDotSegment(s):
-		return "", fmt.Errorf("path %q has a dot segment", s)
+	case origin.Resolve(s) != s:
+		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, origin.Resolve(s))
 	}
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(s))
@@ -140,36 +140,7 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 	if len(x.paths) == 0 {
 		return true
 	}
-	hasPrefix := func(prefix string) bool { return strings.HasPrefix(path, prefix) }
-	return slices.ContainsFunc(x.paths, hasPrefix) && !hasDotSegment(path)
-}
-
-// hasDotSegment reports whether the path, up to its query, has a segment . or .., also with
-// its dots or slashes percent-encoded, or with backslashes that some servers take for slashes.
-func hasDotSegment(path string) bool {
-	path, _, _ = strings.Cut(path, "?")
-	dots, others := 0, true // of the segment so far; what is before the first slash is none
-	for i := 0; i < len(path); i++ {
-		c := path[i]
-		if c == '%' && i+2 < len(path) {
-			switch strings.ToLower(path[i+1 : i+3]) {
-			case "2e":
-				c, i = '.', i+2
-			case "2f", "5c":
-				c, i = '/', i+2
-			}
-		}
-		switch c {
-		case '/', '\\':
-			if !others && (dots == 1 || dots == 2) {
-				return true
-			}
-			dots, others = 0, false
-		case '.':
-			dots++
-		default:
-			others = true
-		}
-	}
-	return !others && (dots == 1 || dots == 2)
+	return slices.ContainsFunc(x.paths, func(prefix string) bool {
+		return strings.HasPrefix(path, prefix) && strings.HasPrefix(origin.Resolve(path), prefix)
+	})
 }

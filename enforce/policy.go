@@ -26,6 +26,8 @@ type PolicyConfig struct {
 	// ConnectDefault if none does.
 	Connect        []ConnectRule
 	ConnectDefault Connect
+	// Paths says in which forms a path is held against the rules.
+	Paths Paths
 	// Agents are the names of the agents. Where there are some, the policy may refer to
 	// no others; where there are none, every product token is an agent.
 	Agents []string
@@ -38,8 +40,8 @@ type HostMode struct {
 }
 
 // Policy is what the operator says, ready for use. It never changes and is safe for
-// concurrent use. The zero Policy enforces everywhere, denies no host, makes no exception
-// and opens no tunnel.
+// concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
+// makes no exception and opens no tunnel.
 type Policy struct {
 	mode       Mode
 	agentModes map[string]Mode // by name in lower case
@@ -47,13 +49,14 @@ type Policy struct {
 	deny       hostIndex[struct{}]
 	exceptions hostIndex[*exception]
 	connect    connectPolicy
+	paths      Paths
 }
 
 // NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
 // exceptions that are over at the time now or lack what an auditor asks for.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
-	p = &Policy{mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes))}
-	if err := p.addModes(cfg); err != nil {
+	p = &Policy{mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths}
+	if err := errors.Join(cfg.Paths.check(), p.addModes(cfg)); err != nil {
 		return nil, nil, err
 	}
 	for _, s := range cfg.Deny {
@@ -142,6 +145,14 @@ func (p *Policy) Mode(o origin.Origin, agent string) Mode {
 		return false
 	})
 	return mode
+}
+
+// Paths returns in which forms a path is held against the rules.
+func (p *Policy) Paths() Paths {
+	if p == nil {
+		return PathsStrict
+	}
+	return p.paths
 }
 
 // Denied returns the pattern of the deny list that the origin matches, if any.

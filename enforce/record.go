@@ -27,6 +27,7 @@ const (
 	FieldGroup        = "group"
 	FieldRule         = "rule"
 	FieldLine         = "line"
+	FieldForm         = "form"
 	FieldSHA256       = "sha256"
 	FieldAge          = "age_s"
 	FieldSource       = "source"
@@ -44,7 +45,7 @@ func Fields() []string {
 		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode,
 		FieldWouldDeny, FieldAgent, FieldTokens, FieldIdentifiedBy, FieldUserAgent,
 		FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup,
-		FieldRule, FieldLine, FieldSHA256, FieldAge, FieldSource,
+		FieldRule, FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource,
 		FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial, FieldAddress,
 		FieldException,
 	}
@@ -79,6 +80,7 @@ type Record struct {
 	Group        string   `json:"group,omitempty"`
 	Rule         string   `json:"rule,omitempty"`
 	Line         int      `json:"line,omitempty"`
+	Form         PathForm `json:"form,omitempty"`
 	SHA256       string   `json:"sha256,omitempty"`
 	AgeSeconds   int64    `json:"age_s,omitempty"`
 	Source       string   `json:"source"`
@@ -112,6 +114,7 @@ func (d Decision) Record() Record {
 		Group:        printable(d.Group, maxToken),
 		Rule:         printable(d.Rule, maxShown),
 		Line:         d.Line,
+		Form:         d.Form,
 		AgeSeconds:   int64(d.Age / time.Second),
 		Source:       d.Source.String(),
 		PathVisible:  d.PathVisible,

@@ -19,7 +19,7 @@ func fullDecision(tb testing.TB) Decision {
 		Verdict: Allow, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
 		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
 		Origin: mustOrigin(tb, "https://example.com:8443"), RobotsURL: "https://example.com:8443/robots.txt", PathVisible: true,
-		Group: "Acme", Rule: "/private/", Line: 12, State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
+		Group: "Acme", Rule: "/private/", Line: 12, Form: PathBoth, State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
 		SHA256: [32]byte{0xab, 31: 0xcd}, Source: robotscache.SourceWait, FetchedAt: now.Add(-90 * time.Second), Age: 90 * time.Second,
 		FreshUntil: now.Add(time.Hour), RetryAfter: 1500 * time.Millisecond, CrawlDelay: 2500 * time.Millisecond,
 		Wait: 1234 * time.Millisecond, Exception: "example.com: contract",
@@ -38,7 +38,7 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 	const want = `{"schema":1,"decision":"allow","reason":"disallowed","detail":"a detail","mode":"report","would_deny":true,` +
 		`"agent":"news","tokens":["AcmeNews","Acme"],"identified_by":"credential+user_agent","user_agent":"AcmeNews/1.0",` +
 		`"origin":"https://example.com:8443","robots_url":"https://example.com:8443/robots.txt","state":"unreachable",` +
-		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,` +
+		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
 		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract"}`
 	if string(got) != want {
@@ -56,7 +56,7 @@ func TestFieldNamesAreThoseOfTheRecord(t *testing.T) {
 	names := []string{
 		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode, FieldWouldDeny, FieldAgent, FieldTokens,
 		FieldIdentifiedBy, FieldUserAgent, FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup, FieldRule,
-		FieldLine, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
+		FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
 		FieldAddress, FieldException,
 	}
 	var tags []string

@@ -83,6 +83,9 @@ type Problem struct {
 	// Method and URL are what was asked for.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
+	// JudgedAs is the path and query that servers resolve the URL to, where that is what the
+	// rules disallow.
+	JudgedAs string `json:"judged_as,omitempty"`
 	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not
 	// answer, when it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).
 	FetchedAt string `json:"fetched_at,omitempty"`
@@ -116,6 +119,7 @@ func NewProblem(d Decision, asked Asked) Problem {
 		Hint:       d.Reason.Hint(),
 		Method:     ascii(asked.Method, maxWho),
 		URL:        url,
+		JudgedAs:   ascii(d.Judged, maxShown),
 		FetchedAt:  stamp(d.FetchedAt),
 		ExpiresAt:  stamp(d.FreshUntil),
 		RetryAfter: wholeSeconds(d.RetryAfter),
@@ -210,6 +214,7 @@ func (p Problem) facts() []fact {
 	}
 	all := []fact{
 		{"asked", strings.TrimSpace(p.Method + " " + p.URL)},
+		{"judged as", p.JudgedAs},
 		{"agent", describeAgent(r)},
 		{"robots.txt", r.RobotsURL},
 		{"line", number(int64(r.Line), "")},

@@ -109,11 +109,17 @@ func refusing(tb testing.TB) (list []Reason) {
 func TestRefusalGolden(t *testing.T) {
 	t.Parallel()
 	wanted := make(map[string]bool)
-	for _, r := range refusing(t) {
+	const resolved = ReasonDisallowed + "_resolved" // disallowed in the form that servers resolve it to
+	for _, r := range append(refusing(t), resolved) {
 		for ext, accept := range forms {
 			name := filepath.Join("testdata", "golden", string(r)+"."+ext)
 			wanted[name] = true
 			d, asked := sample(t, r)
+			if r == resolved {
+				d, asked = sample(t, ReasonDisallowed)
+				asked.URL = "https://example.com/public/..;/private/report?id=7"
+				d.Form, d.Judged = PathResolved, "/private/report?id=7"
+			}
 			asked.Accept = accept
 			got := dump(Render(d, asked))
 			if *update {
@@ -232,6 +238,8 @@ func TestRefusalOfEveryReason(t *testing.T) {
 				d, asked := hostile(t, r, text)
 				asked.Accept = accept
 				checkRefusal(t, Render(d, asked))
+				d.Form, d.Judged = PathResolved, text
+				checkRefusal(t, Render(d, asked))
 			}
 		}
 	}
@@ -245,6 +253,8 @@ func FuzzRefusal(f *testing.F) {
 		d, asked := hostile(t, ReasonDisallowed, text)
 		d.Reason, d.RetryAfter, d.Age, d.Line = Reason(reason), time.Duration(nanos), time.Duration(nanos), int(nanos)
 		asked.Accept = accept
+		checkRefusal(t, Render(d, asked))
+		d.Form, d.Judged = PathResolved, text
 		checkRefusal(t, Render(d, asked))
 	})
 }

@@ -37,7 +37,11 @@ func sentenceFor(d Decision, url string) sentence {
 	host := d.host()
 	switch d.Reason {
 	case ReasonDisallowed:
-		return sentence{"Forbidden by robots.txt: " + who + " may not fetch ", url, " (line " + strconv.Itoa(d.Line) + ")"}
+		after := " (line " + strconv.Itoa(d.Line) + ")"
+		if d.Form == PathResolved {
+			url, after = withoutQuery(d.Origin.String()+ascii(d.Judged, maxShown)), " (resolved path, line "+strconv.Itoa(d.Line)+")"
+		}
+		return sentence{"Forbidden by robots.txt: " + who + " may not fetch ", url, after}
 	case ReasonUnreachable:
 		return sentence{"Forbidden: robots.txt of ", host, " is unreachable" + cause(d) + retry(d)}
 	case ReasonRobotsForbidden:

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -60,7 +61,8 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 		sites, bodies[site.Origin().String()] = append(sites, site), body
 		rules := robotstxt.Parse(body)
 		for _, page := range append(pages, "/") {
-			planned[site.URL(page)] = rules.Match([]string{crawlAgent}, page).Allowed
+			m, _ := judged(rules, []string{crawlAgent}, page)
+			planned[site.URL(page)] = m.Allowed
 		}
 	}
 	checkPlan(t, planned)
@@ -167,11 +169,11 @@ func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planne
 			t.Errorf("logged for origin %q: %s", r.Origin, l.raw)
 			continue
 		}
-		m := robotstxt.Parse(body).Match(r.Tokens, path)
+		m, form := judged(robotstxt.Parse(body), r.Tokens, path)
 		want := map[bool]string{true: "allow", false: "deny"}[m.Allowed]
-		if r.Decision != want || r.Rule != m.Rule || r.Line != m.Line || r.Group != m.Group {
-			t.Errorf("%s: logged as %s by %q (line %d, group %q), replays to %s by %q (line %d, group %q)", path,
-				r.Decision, r.Rule, r.Line, r.Group, want, m.Rule, m.Line, m.Group)
+		if r.Decision != want || r.Rule != m.Rule || r.Line != m.Line || r.Group != m.Group || r.Form != form {
+			t.Errorf("%s: logged as %s by %q (line %d, group %q, form %q), replays to %s by %q (line %d, group %q, form %q)", path,
+				r.Decision, r.Rule, r.Line, r.Group, r.Form, want, m.Rule, m.Line, m.Group, form)
 		}
 		if r.Agent != crawlAgent || !slices.Equal(r.Tokens, []string{crawlAgent}) || r.SHA256 != sum(body) || !r.PathVisible {
 			t.Errorf("%s: evidence in the log: %+v", path, r)
@@ -188,6 +190,11 @@ func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planne
 	if len(logged) != len(planned) {
 		t.Errorf("%d URLs are logged, want %d", len(logged), len(planned))
 	}
+}
+
+// judged is what the rules say about a page, as a gateway asks them by default.
+func judged(rules *robotstxt.Ruleset, tokens []string, page string) (robotstxt.Match, enforce.PathForm) {
+	return enforce.MatchPath(rules.Select(robotstxt.Agent{Tokens: tokens}), http.MethodGet, page, enforce.PathsStrict)
 }
 
 func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }

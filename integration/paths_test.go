@@ -1,11 +1,195 @@
 package integration
 
 import (
+	"crypto/tls"
+	"fmt"
 	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/origin"
 )
+
+// spelling is a row of testdata/paths.tsv.
+type spelling struct {
+	path string // as a client writes it
+	deny bool
+}
+
+// sent is the path as it is sent: a URL holds no raw backslash (RFC 3986 section 2).
+func (s spelling) sent() string { return strings.ReplaceAll(s.path, `\`, "%5C") }
+
+// readSpellings reads the table, and makes sure that it is worth its name.
+func readSpellings(t *testing.T) (all []spelling) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "paths.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := 0
+	for line := range strings.Lines(string(text)) {
+		verdict, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok {
+			continue // a comment
+		}
+		s := spelling{rest, verdict == "deny"}
+		if reaches := reachesPrivate(s.sent()); reaches != s.deny || strings.HasPrefix(s.path, "/private") {
+			t.Errorf("%s: some server serves what is private: %t; the row does not belong there", s.path, reaches)
+		}
+		if s.deny {
+			denied++
+		}
+		all = append(all, s)
+	}
+	if denied < 120 || len(all)-denied < denied {
+		t.Errorf("the table has %d rows to deny and %d to pass", denied, len(all)-denied)
+	}
+	return all
+}
+
+// servers are how servers find what a request target is for. They share nothing with what is tested.
+var servers = map[string]func(target string) string{
+	"nginx": func(target string) string {
+		decoded, _ := url.PathUnescape(beforeQuery(target))
+		return path.Clean("/" + decoded)
+	},
+	"Tomcat": func(target string) string { return asTomcat(beforeQuery(target)) },
+	"Tomcat behind nginx": func(target string) string { // which sends on what it has decoded, with its percent signs encoded
+		decoded, _ := url.PathUnescape(beforeQuery(target))
+		return asTomcat(strings.ReplaceAll(path.Clean("/"+decoded), "%", "%25"))
+	},
+	"Windows, with a lenient decoder of UTF-8": func(target string) string {
+		decoded, _ := url.PathUnescape(beforeQuery(target))
+		return path.Clean("/" + strings.NewReplacer(`\`, "/", "\xc0\xae", ".", "\xc0\xaf", "/", "\xc1\x9c", "/", "\xe0\x80\xae", ".",
+			"\xe0\x80\xaf", "/", "\xf0\x80\x80\xae", ".").Replace(decoded))
+	},
+}
+
+// asTomcat cuts parameters before it decodes, and takes encoded slashes and backslashes, as it can be told to.
+func asTomcat(target string) string {
+	var segments []string
+	for segment := range strings.SplitSeq(target, "/") {
+		name, _, _ := strings.Cut(segment, ";")
+		segments = append(segments, name)
+	}
+	decoded, _ := url.PathUnescape(strings.Join(segments, "/"))
+	return path.Clean("/" + strings.ReplaceAll(decoded, `\`, "/"))
+}
+
+func beforeQuery(target string) string {
+	before, _, _ := strings.Cut(target, "?")
+	return before
+}
+
+// reachesPrivate reports whether some server would serve what is below /private.
+func reachesPrivate(target string) bool {
+	for _, resolve := range servers {
+		if p := resolve(target); p == "/private" || strings.HasPrefix(p, "/private/") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestPathSpellings asks for a page that is disallowed in all spellings that some server resolves to it, and for others in
+// the same spellings. What is disallowed does not reach the origin; all else does, octet by octet.
+func TestPathSpellings(t *testing.T) {
+	t.Parallel()
+	all := readSpellings(t)
+	server := testorigin.Start(t, testorigin.Config{})
+	for _, paths := range []string{"strict", "as_sent"} {
+		site := server.Site(t, testorigin.SiteConfig{})
+		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
+		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: map[string]string{"as_sent": "paths as_sent"}[paths]})
+		var want []string
+		forms := make(map[string]enforce.PathForm) // by the URI as the client wrote it
+		for _, s := range all {
+			resolved := origin.Resolve(s.sent())
+			status, form := http.StatusOK, enforce.PathForm("")
+			switch {
+			case resolved != s.sent() && paths == "as_sent":
+				form = enforce.PathAsSent
+			case s.deny:
+				status, form = http.StatusForbidden, enforce.PathResolved
+			case resolved != s.sent():
+				form = enforce.PathBoth
+			}
+			a := g.mustFetch("Tester/1.0", site.URL(s.path))
+			if a.status != status {
+				t.Errorf("%s: %s: status %d, want %d", paths, s.path, a.status, status)
+			}
+			if judged := "\njudged as:   " + resolved + "\n"; status == http.StatusForbidden && !strings.Contains(a.body, judged) {
+				t.Errorf("%s: %s: the refusal does not say %q: %s", paths, s.path, judged, a.body)
+			}
+			forms[site.URL(s.path)] = form
+			if status == http.StatusOK {
+				want = append(want, s.sent())
+			}
+		}
+		var got []string
+		for _, e := range site.PageExchanges() {
+			if got = append(got, e.Target); paths == "strict" && reachesPrivate(e.Target) {
+				t.Errorf("%s reached the origin, and some server serves what is private for it", e.Target)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the origin got\n%q\nwant\n%q", paths, got, want)
+		}
+		g.stop()
+		checkForms(t, g, forms)
+		audit(t, "--store", g.store(), g.accessLog()).clean(t, paths)
+	}
+}
+
+// checkForms compares the log with the forms that are to decide, by URI.
+func checkForms(t *testing.T, g *gateway, forms map[string]enforce.PathForm) {
+	t.Helper()
+	for _, l := range g.readLogs() {
+		want, ok := forms[l.Request.URI]
+		if !ok || l.Robots.Form != want {
+			t.Errorf("%s: logged with form %q, want %q; asked for: %t", l.Request.URI, l.Robots.Form, want, ok)
+		}
+		delete(forms, l.Request.URI)
+	}
+	if len(forms) > 0 {
+		t.Errorf("not logged: %v", forms)
+	}
+}
+
+// TestPathSpellingsInATunnel asks inside TLS.
+func TestPathSpellingsInATunnel(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	tunnel := g.tunnel(site.authority())
+	inner, err := tunnel.over(t, &tls.Config{RootCAs: g.authority(), ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]int{
+		"/x/../private/page.html": http.StatusForbidden, "//private/page.html": http.StatusForbidden,
+		"/x/..%2fprivate/page.html": http.StatusForbidden, "/x/..;/private/page.html": http.StatusForbidden,
+		"/x/../private/open.html": http.StatusOK, "/x/../news/a.html": http.StatusOK,
+	} {
+		a, err := inner.ask(http.MethodGet, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.authority()))
+		if err != nil || a.status != want {
+			t.Errorf("%s: status %d, %v, want %d", target, a.status, err, want)
+		}
+	}
+	got := site.targets()
+	slices.Sort(got)
+	if want := []string{"/x/../news/a.html", "/x/../private/open.html"}; !slices.Equal(got, want) {
+		t.Errorf("the site got %q, want %q", got, want)
+	}
+}
 
 // TestDollarInsideARule holds RFC 9309 section 2.2.2 for the octet $: raw and as %24 it is the same in a rule and in a
 // target, but for a $ that closes the rule (section 2.2.3).

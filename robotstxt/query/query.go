@@ -38,6 +38,11 @@ type Options struct {
 
 	// IndexHTML is that of robotstxt.Options.
 	IndexHTML bool
+
+	// Match decides about a target, which begins with a slash and has no fragment, and names the form of it that decided: the
+	// field "form" that each answer then has. Without it the rules are asked about the target as it stands, and there is no
+	// such field.
+	Match func(g robotstxt.Group, target string) (m robotstxt.Match, form string)
 }
 
 const (
@@ -59,6 +64,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed
 		in:    lineReader{r: bufio.NewReaderSize(in, 1<<16), most: opts.MaxLine},
 		out:   bufio.NewWriterSize(out, 1<<16),
 		files: newCache(opts.CacheBytes, robotstxt.Options{IndexHTML: opts.IndexHTML}),
+		judge: opts.Match,
 	}
 	err = r.run(ctx)
 	if flushErr := r.out.Flush(); err == nil && flushErr != nil {
@@ -71,6 +77,7 @@ type runner struct {
 	in     lineReader
 	out    *bufio.Writer
 	files  *cache
+	judge  func(robotstxt.Group, string) (robotstxt.Match, string) // nil: as the target stands
 	failed bool
 	answer []byte
 }
@@ -109,8 +116,9 @@ func (r *runner) one(line []byte, whole bool) {
 		err = fmt.Errorf("the line has more than %d octets", r.in.most)
 	}
 	var m robotstxt.Match
+	var form string
 	if err == nil {
-		m, err = r.match(q)
+		m, form, err = r.match(q)
 	}
 	b := append(r.answer[:0], `{"id":`...)
 	if q.id == nil {
@@ -125,14 +133,17 @@ func (r *runner) one(line []byte, whole bool) {
 		b = appendString(append(b, `,"rule":`...), m.Rule)
 		b = strconv.AppendInt(append(b, `,"line":`...), int64(m.Line), 10)
 		b = appendString(append(b, `,"group":`...), m.Group)
+		if r.judge != nil {
+			b = appendString(append(b, `,"form":`...), form)
+		}
 	}
 	r.answer = append(b, "}\n"...)
 }
 
-func (r *runner) match(q question) (robotstxt.Match, error) {
+func (r *runner) match(q question) (m robotstxt.Match, form string, err error) {
 	target, err := targetOf(q.url)
 	if err != nil {
-		return robotstxt.Match{}, err
+		return m, "", err
 	}
 	var rs *robotstxt.Ruleset
 	if q.has&(1<<fieldRobots) != 0 {
@@ -141,9 +152,18 @@ func (r *runner) match(q question) (robotstxt.Match, error) {
 		rs, err = r.files.file(q.robotsFile)
 	}
 	if err != nil {
-		return robotstxt.Match{}, err
+		return m, "", err
 	}
-	return rs.Match(q.agents, target), nil
+	g := rs.Select(robotstxt.Agent{Tokens: q.agents})
+	if r.judge == nil {
+		return g.Match(target), "", nil
+	}
+	target, _, _ = strings.Cut(target, "#")
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	m, form = r.judge(g, target)
+	return m, form, nil
 }
 
 // targetOf returns what is matched of a URL: the octets between its authority and its fragment. Unlike a URL on its way

@@ -1,0 +1,78 @@
+package enforce
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Paths says in which forms a path is held against the rules. The zero value is PathsStrict.
+type Paths uint8
+
+const (
+	// PathsStrict judges the octets as sent, and the form that servers resolve them to
+	// ([origin.Resolve]): what is disallowed in one of the two is refused.
+	PathsStrict Paths = iota
+	// PathsAsSent judges the octets as sent alone, as RFC 9309 section 2.2.2 has it.
+	PathsAsSent
+)
+
+// String returns "strict" or "as_sent".
+func (p Paths) String() string {
+	if p == PathsAsSent {
+		return "as_sent"
+	}
+	return "strict"
+}
+
+func (p Paths) check() error {
+	if p > PathsAsSent {
+		return fmt.Errorf("paths %d does not exist", p)
+	}
+	return nil
+}
+
+// PathForm says by which form of a path the rules decided. It is empty where servers resolve
+// the path to itself, and where no rules were asked.
+type PathForm string
+
+const (
+	// PathAsSent is the octets as sent: they are disallowed, or were alone to be judged.
+	PathAsSent PathForm = "as_sent"
+	// PathResolved is the resolved form, which is disallowed while the octets as sent are not.
+	PathResolved PathForm = "resolved"
+	// PathBoth is both forms, of which neither is disallowed.
+	PathBoth PathForm = "both"
+)
+
+// MatchPath is what the rules of a group say about a request for a path and query, and about
+// which form of it. Where both forms are allowed, the match is that of the octets as sent.
+func MatchPath(g robotstxt.Group, method, path string, paths Paths) (robotstxt.Match, PathForm) {
+	match := g.MatchRules
+	if isRead(method) {
+		match = g.Match
+	}
+	m := match(path)
+	resolved := origin.Resolve(path)
+	if resolved == path {
+		return m, ""
+	}
+	if !m.Allowed || paths == PathsAsSent {
+		return m, PathAsSent
+	}
+	if r := match(resolved); !r.Allowed {
+		return r, PathResolved
+	}
+	return m, PathBoth
+}
+
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which
+// is always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a
+// query makes another one, and an encoded letter is for the rules to judge. So is a request that
+// could change the file.
+func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
+
+// isRead reports whether the method only asks for the resource.
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }

@@ -1,0 +1,139 @@
+package enforce
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+const pathRules = `User-agent: *
+Disallow: /private
+Allow: /private/open
+Disallow: /search?
+Disallow: /*;session
+Disallow: /a//b
+
+User-agent: Shut
+Disallow: /
+Allow: /open
+`
+
+// What is disallowed in one form is refused, by the rule that says so; where no rule speaks of the resolved form, nothing
+// changes.
+func TestMatchPath(t *testing.T) {
+	t.Parallel()
+	rs := robotstxt.Parse([]byte(pathRules))
+	for _, tt := range []struct {
+		agent, path string
+		line        int // that decides with strict, 0 if none
+		allowed     bool
+		form        PathForm
+	}{
+		{"", "/public", 0, true, ""},
+		{"", "/private/x", 2, false, ""},
+		{"", "/private/open/x", 3, true, ""},
+		{"", "/priv%61te", 2, false, ""},
+		{"", "/x%2ehtml?q=../private", 0, true, ""},
+		{"", "/x/../private/s", 2, false, PathResolved},
+		{"", "//private", 2, false, PathResolved},
+		{"", "/x/..;/private?q", 2, false, PathResolved},
+		{"", "/%c0%ae/private", 2, false, PathResolved},
+		{"", "/x/../search?q", 4, false, PathResolved},
+		{"", "/x/../search", 0, true, PathBoth},
+		{"", "/x/../private/open", 0, true, PathBoth},
+		{"", "/private/open/../x", 2, false, PathResolved},
+		{"", "/private/../public", 2, false, PathAsSent},
+		{"", "/private//open", 2, false, PathAsSent},
+		{"", "/x;session=1", 5, false, PathAsSent},
+		{"", "/a//b", 6, false, PathAsSent},
+		{"", "/a/b", 0, true, ""},
+		{"", "/x//y/./z;v=1", 0, true, PathBoth},
+		{"", "//robots.txt", 0, true, PathBoth},
+		{"Shut", "//robots.txt", 9, false, PathAsSent},
+		{"Shut", "/open/../robots.txt", 10, true, PathBoth}, // which may be fetched
+		{"Shut", "/open/../x", 9, false, PathResolved},
+		{"Shut", "/open//x;v=1", 10, true, PathBoth},
+		{"Shut", "/x/../open", 9, false, PathAsSent},
+	} {
+		g := rs.Select(robotstxt.Agent{Tokens: []string{tt.agent}})
+		m, form := MatchPath(g, http.MethodGet, tt.path, PathsStrict)
+		if m.Allowed != tt.allowed || m.Line != tt.line || form != tt.form {
+			t.Errorf("%s: allowed %t by line %d, form %q, want %t by line %d, form %q", tt.path, m.Allowed, m.Line, form, tt.allowed, tt.line, tt.form)
+		}
+		m, form = MatchPath(g, http.MethodGet, tt.path, PathsAsSent)
+		if want := g.Match(tt.path); m != want || form != "" && form != PathAsSent || (form == "") != (tt.form == "") {
+			t.Errorf("%s as sent: %+v, form %q, want %+v", tt.path, m, form, want)
+		}
+	}
+	shut := rs.Select(robotstxt.Agent{Tokens: []string{"Shut"}})
+	if m, form := MatchPath(shut, http.MethodPost, "/open/../robots.txt", PathsStrict); m.Allowed || form != PathResolved {
+		t.Errorf("POST: %+v, form %q", m, form)
+	}
+	if m, form := MatchPath(robotstxt.Group{}, http.MethodGet, "//x", PathsStrict); m.Allowed || form != PathAsSent {
+		t.Errorf("the zero Group: %+v, form %q", m, form)
+	}
+}
+
+// FuzzMatchPath: strict refuses what the octets as sent or the resolved form are refused for, and nothing else.
+func FuzzMatchPath(f *testing.F) {
+	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
+		f.Add(pathRules, path, true)
+	}
+	f.Fuzz(func(t *testing.T, file, path string, read bool) {
+		g := robotstxt.Parse([]byte(file)).Select(robotstxt.Agent{Tokens: []string{"Shut"}})
+		method, match := http.MethodPost, g.MatchRules
+		if read {
+			method, match = http.MethodGet, g.Match
+		}
+		m, form := MatchPath(g, method, path, PathsStrict)
+		resolved := origin.Resolve(path)
+		sent, second := match(path), match(resolved)
+		if m.Allowed != (sent.Allowed && second.Allowed) {
+			t.Errorf("%q: %+v; as sent %+v, as %q %+v", path, m, sent, resolved, second)
+		}
+		if want := map[bool]robotstxt.Match{true: second, false: sent}[form == PathResolved]; m != want {
+			t.Errorf("%q: %+v by form %q, want %+v", path, m, form, want)
+		}
+		if (form == "") != (resolved == path) || (form == PathBoth) != (m.Allowed && resolved != path) {
+			t.Errorf("%q: form %q, allowed %t", path, form, m.Allowed)
+		}
+	})
+}
+
+// The evidence of a decision names the form; it is empty where the rules were not asked.
+func TestDecideByForms(t *testing.T) {
+	t.Parallel()
+	asSent := mustPolicy(t, PolicyConfig{Paths: PathsAsSent})
+	exempt := mustPolicy(t, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"example.com"}, Paths: []string{"/pub"}, Reason: "why"}}})
+	for _, tt := range []struct {
+		name   string
+		lookup Lookup
+		policy *Policy
+		path   string
+		want   Decision // the fields that are compared below
+	}{
+		{"nil policy", siteOf(rules(pathRules), defaults), nil, "/x/../private/s?q", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private/s?q"}},
+		{"zero policy", siteOf(rules(pathRules), defaults), new(Policy), "//private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"as sent", siteOf(rules(pathRules), defaults), asSent, "/x/../private/s", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathAsSent}},
+		{"both", siteOf(rules(pathRules), defaults), nil, "/x/../y", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathBoth}},
+		{"one form", siteOf(rules(pathRules), defaults), nil, "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed}},
+		{"report", siteOf(rules(pathRules), defaults), mustPolicy(t, PolicyConfig{Mode: ModeReport}), "//private", Decision{Verdict: Allow, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"off", nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), "//private", Decision{Verdict: Allow, Reason: ReasonRobotsOff}},
+		{"absent", siteOf(absent(404), defaults), nil, "//private", Decision{Verdict: Allow, Reason: ReasonAbsent}},
+		{"unreachable", siteOf(unreachable(0, ""), defaults), nil, "//private", Decision{Verdict: Deny, Reason: ReasonUnreachable}},
+		{"operator", nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), "//private", Decision{Verdict: Deny, Reason: ReasonOperatorDeny}},
+		{"exception", nil, exempt, "/pub/../pub/x", Decision{Verdict: Allow, Reason: ReasonException}},
+		{"no exception", siteOf(rules(pathRules), defaults), exempt, "/pub/..;/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"no exception to climb", siteOf(rules(pathRules), defaults), exempt, "/pub/%2e%2e;x/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+	} {
+		got := ask(t, newEnforcer(tt.lookup, tt.policy, nil), crawler(t, "AnyBot"), "http://example.com"+tt.path)
+		if w := tt.want; got.Verdict != w.Verdict || got.Reason != w.Reason || got.Form != w.Form || got.Judged != w.Judged {
+			t.Errorf("%s: %s %s, form %q, judged %q", tt.name, got.Verdict, got.Reason, got.Form, got.Judged)
+		}
+	}
+	if PathsStrict.String() != "strict" || PathsAsSent.String() != "as_sent" || Paths(9).String() != "strict" {
+		t.Error("the names of Paths")
+	}
+}
