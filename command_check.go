@@ -120,7 +120,7 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 	options := query.Options{IndexHTML: c.indexHTML}
 	if paths == enforce.PathsStrict {
 		options.Match = func(g robotstxt.Group, target string) (robotstxt.Match, string) {
-			m, form := enforce.MatchPath(g, http.MethodGet, target, paths)
+			m, form, _ := enforce.MatchPath(g, http.MethodGet, target, paths)
 			return m, string(form)
 		}
 	}

@@ -135,7 +135,8 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		return
 	case r.PathVisible && j.isRedacted(path):
 		before, _, _ := strings.Cut(path, "?")
-		if !t.asks.Match(nil, before).Allowed || !t.asks.Match(nil, origin.Resolve(before)).Allowed {
+		disallowed := func(form string) bool { return !t.asks.Match(nil, form).Allowed }
+		if forms, ok := origin.Resolve(before); !ok || disallowed(before) || slices.ContainsFunc(forms, disallowed) {
 			v.cause = CauseQuery
 			return
 		}
@@ -177,7 +178,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 	if r.Form == enforce.PathBoth || r.Form == enforce.PathResolved {
 		paths = enforce.PathsStrict
 	}
-	m, form := enforce.MatchPath(group, e.Request.Method, path, paths)
+	m, form, _ := enforce.MatchPath(group, e.Request.Method, path, paths)
 	if r.Form == "" && form == enforce.PathAsSent {
 		form = "" // a line of a release that judged paths as sent, and did not say so
 	}

@@ -95,12 +95,11 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if !ok {
 		return d
 	}
-	m, form := MatchPath(group, r.Method, r.Target.Path, e.policy.Paths())
-	d.Group, d.Rule, d.Line, d.Form = m.Group, m.Rule, m.Line, form
-	if form == PathResolved {
-		d.Judged = origin.Resolve(r.Target.Path)
-	}
+	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy.Paths())
+	d.Group, d.Rule, d.Line, d.Form, d.Judged = m.Group, m.Rule, m.Line, form, judged
 	switch {
+	case !m.Allowed && m.Line == 0 && form == PathResolved:
+		d.deny(ReasonBadTarget, "servers could take its path for too many others")
 	case !m.Allowed && m.Line == 0:
 		d.deny(ReasonInternal, "the rules give no answer")
 	case !m.Allowed:

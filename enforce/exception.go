@@ -16,7 +16,7 @@ type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string
 	// Paths are prefixes of the path and query in the octets that are sent; none means
-	// every path. The form that servers resolve a path to ([origin.Resolve]) must have the
+	// every path. All forms that servers resolve a path to ([origin.Resolve]) must have the
 	// prefix too, or an exception would open another place.
 	Paths []string
 	// Agents are names of agents; none means every one.
@@ -100,8 +100,11 @@ func pathPrefix(s string) (string, error) {
 		return "", fmt.Errorf("path %q is longer than %d octets", cut(s, maxText), maxPattern)
 	case strings.ContainsAny(s, "*#"):
 		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
-	case origin.Resolve(s) != s:
-		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, origin.Resolve(s))
+	}
+	if forms, ok := origin.Resolve(s); !ok {
+		return "", fmt.Errorf("path %q covers nothing: servers could resolve it to too many others", s)
+	} else if len(forms) > 0 {
+		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, forms[0])
 	}
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(s))
@@ -140,7 +143,9 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 	if len(x.paths) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(x.paths, func(prefix string) bool {
-		return strings.HasPrefix(path, prefix) && strings.HasPrefix(origin.Resolve(path), prefix)
+	resolved, ok := origin.Resolve(path)
+	return ok && slices.ContainsFunc(x.paths, func(prefix string) bool {
+		elsewhere := func(form string) bool { return !strings.HasPrefix(form, prefix) }
+		return !elsewhere(path) && !slices.ContainsFunc(resolved, elsewhere)
 	})
 }

@@ -12,8 +12,8 @@ import (
 type Paths uint8
 
 const (
-	// PathsStrict judges the octets as sent, and the form that servers resolve them to
-	// ([origin.Resolve]): what is disallowed in one of the two is refused.
+	// PathsStrict judges the octets as sent, and the forms that servers resolve them to
+	// ([origin.Resolve]): what is disallowed in one of them is refused.
 	PathsStrict Paths = iota
 	// PathsAsSent judges the octets as sent alone, as RFC 9309 section 2.2.2 has it.
 	PathsAsSent
@@ -41,31 +41,37 @@ type PathForm string
 const (
 	// PathAsSent is the octets as sent: they are disallowed, or were alone to be judged.
 	PathAsSent PathForm = "as_sent"
-	// PathResolved is the resolved form, which is disallowed while the octets as sent are not.
+	// PathResolved is a resolved form, which is disallowed while the octets as sent are not.
 	PathResolved PathForm = "resolved"
-	// PathBoth is both forms, of which neither is disallowed.
+	// PathBoth is the octets as sent and all resolved forms, none of which is disallowed.
 	PathBoth PathForm = "both"
 )
 
-// MatchPath is what the rules of a group say about a request for a path and query, and about
-// which form of it. Where both forms are allowed, the match is that of the octets as sent.
-func MatchPath(g robotstxt.Group, method, path string, paths Paths) (robotstxt.Match, PathForm) {
+// MatchPath returns what the rules of a group say about a request for a path and query, and about
+// which form of it. judged is the resolved form that is disallowed, where one is. Where all forms
+// are allowed, the match is the one of the octets as sent. A path of too many forms is not allowed
+// by any rule: its form is PathResolved, and the line is 0.
+func MatchPath(g robotstxt.Group, method, path string, paths Paths) (m robotstxt.Match, form PathForm, judged string) {
 	match := g.MatchRules
 	if isRead(method) {
 		match = g.Match
 	}
-	m := match(path)
-	resolved := origin.Resolve(path)
-	if resolved == path {
-		return m, ""
+	m = match(path)
+	resolved, ok := origin.Resolve(path)
+	switch {
+	case ok && len(resolved) == 0:
+		return m, "", ""
+	case !m.Allowed || paths == PathsAsSent:
+		return m, PathAsSent, ""
+	case !ok:
+		return robotstxt.Match{}, PathResolved, ""
 	}
-	if !m.Allowed || paths == PathsAsSent {
-		return m, PathAsSent
+	for _, judged := range resolved {
+		if r := match(judged); !r.Allowed {
+			return r, PathResolved, judged
+		}
 	}
-	if r := match(resolved); !r.Allowed {
-		return r, PathResolved
-	}
-	return m, PathBoth
+	return m, PathBoth, ""
 }
 
 // FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which

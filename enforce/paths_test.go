@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -58,25 +59,25 @@ func TestMatchPath(t *testing.T) {
 		{"Shut", "/x/../open", 9, false, PathAsSent},
 	} {
 		g := rs.Select(robotstxt.Agent{Tokens: []string{tt.agent}})
-		m, form := MatchPath(g, http.MethodGet, tt.path, PathsStrict)
+		m, form, _ := MatchPath(g, http.MethodGet, tt.path, PathsStrict)
 		if m.Allowed != tt.allowed || m.Line != tt.line || form != tt.form {
 			t.Errorf("%s: allowed %t by line %d, form %q, want %t by line %d, form %q", tt.path, m.Allowed, m.Line, form, tt.allowed, tt.line, tt.form)
 		}
-		m, form = MatchPath(g, http.MethodGet, tt.path, PathsAsSent)
+		m, form, _ = MatchPath(g, http.MethodGet, tt.path, PathsAsSent)
 		if want := g.Match(tt.path); m != want || form != "" && form != PathAsSent || (form == "") != (tt.form == "") {
 			t.Errorf("%s as sent: %+v, form %q, want %+v", tt.path, m, form, want)
 		}
 	}
 	shut := rs.Select(robotstxt.Agent{Tokens: []string{"Shut"}})
-	if m, form := MatchPath(shut, http.MethodPost, "/open/../robots.txt", PathsStrict); m.Allowed || form != PathResolved {
+	if m, form, _ := MatchPath(shut, http.MethodPost, "/open/../robots.txt", PathsStrict); m.Allowed || form != PathResolved {
 		t.Errorf("POST: %+v, form %q", m, form)
 	}
-	if m, form := MatchPath(robotstxt.Group{}, http.MethodGet, "//x", PathsStrict); m.Allowed || form != PathAsSent {
+	if m, form, _ := MatchPath(robotstxt.Group{}, http.MethodGet, "//x", PathsStrict); m.Allowed || form != PathAsSent {
 		t.Errorf("the zero Group: %+v, form %q", m, form)
 	}
 }
 
-// FuzzMatchPath: strict refuses what the octets as sent or the resolved form are refused for, and nothing else.
+// FuzzMatchPath: strict refuses what the octets as sent or a resolved form are refused for, and nothing else.
 func FuzzMatchPath(f *testing.F) {
 	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
 		f.Add(pathRules, path, true)
@@ -87,16 +88,25 @@ func FuzzMatchPath(f *testing.F) {
 		if read {
 			method, match = http.MethodGet, g.Match
 		}
-		m, form := MatchPath(g, method, path, PathsStrict)
-		resolved := origin.Resolve(path)
-		sent, second := match(path), match(resolved)
-		if m.Allowed != (sent.Allowed && second.Allowed) {
-			t.Errorf("%q: %+v; as sent %+v, as %q %+v", path, m, sent, resolved, second)
+		m, form, judged := MatchPath(g, method, path, PathsStrict)
+		sent := match(path)
+		resolved, ok := origin.Resolve(path)
+		want, by := sent, ""
+		for _, form := range slices.Backward(resolved) {
+			if second := match(form); sent.Allowed && !second.Allowed {
+				want, by = second, form
+			}
 		}
-		if want := map[bool]robotstxt.Match{true: second, false: sent}[form == PathResolved]; m != want {
-			t.Errorf("%q: %+v by form %q, want %+v", path, m, form, want)
+		if !ok {
+			if m.Allowed || sent.Allowed && form != PathResolved {
+				t.Errorf("%q: %+v by form %q", path, m, form)
+			}
+			return
 		}
-		if (form == "") != (resolved == path) || (form == PathBoth) != (m.Allowed && resolved != path) {
+		if m != want || judged != by || (judged != "") != (form == PathResolved) {
+			t.Errorf("%q: %+v by form %q (%q), want %+v by %q", path, m, form, judged, want, by)
+		}
+		if (form == "") != (len(resolved) == 0) || (form == PathBoth) != (m.Allowed && len(resolved) > 0) {
 			t.Errorf("%q: form %q, allowed %t", path, form, m.Allowed)
 		}
 	})
@@ -118,6 +128,7 @@ func TestDecideByForms(t *testing.T) {
 		{"zero policy", siteOf(rules(pathRules), defaults), new(Policy), "//private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
 		{"as sent", siteOf(rules(pathRules), defaults), asSent, "/x/../private/s", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathAsSent}},
 		{"both", siteOf(rules(pathRules), defaults), nil, "/x/../y", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathBoth}},
+		{"too many forms", siteOf(rules(pathRules), defaults), nil, "/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", Decision{Verdict: Deny, Reason: ReasonBadTarget, Form: PathResolved}},
 		{"one form", siteOf(rules(pathRules), defaults), nil, "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed}},
 		{"report", siteOf(rules(pathRules), defaults), mustPolicy(t, PolicyConfig{Mode: ModeReport}), "//private", Decision{Verdict: Allow, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
 		{"off", nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), "//private", Decision{Verdict: Allow, Reason: ReasonRobotsOff}},

@@ -194,7 +194,8 @@ func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planne
 
 // judged is what the rules say about a page, as a gateway asks them by default.
 func judged(rules *robotstxt.Ruleset, tokens []string, page string) (robotstxt.Match, enforce.PathForm) {
-	return enforce.MatchPath(rules.Select(robotstxt.Agent{Tokens: tokens}), http.MethodGet, page, enforce.PathsStrict)
+	m, form, _ := enforce.MatchPath(rules.Select(robotstxt.Agent{Tokens: tokens}), http.MethodGet, page, enforce.PathsStrict)
+	return m, form
 }
 
 func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }

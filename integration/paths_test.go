@@ -3,6 +3,7 @@ package integration
 import (
 	"crypto/tls"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // spelling is a row of testdata/paths.tsv.
@@ -65,6 +67,10 @@ var servers = map[string]func(target string) string{
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return asTomcat(strings.ReplaceAll(path.Clean("/"+decoded), "%", "%25"))
 	},
+	"RFC 3986": func(target string) string { // keeps runs of slashes
+		u := (&url.URL{Path: "/"}).ResolveReference(&url.URL{Path: strings.ReplaceAll(beforeQuery(target), "%2e", ".")})
+		return u.Path
+	},
 	"Windows, with a lenient decoder of UTF-8": func(target string) string {
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return path.Clean("/" + strings.NewReplacer(`\`, "/", "\xc0\xae", ".", "\xc0\xaf", "/", "\xc1\x9c", "/", "\xe0\x80\xae", ".",
@@ -111,22 +117,23 @@ func TestPathSpellings(t *testing.T) {
 		var want []string
 		forms := make(map[string]enforce.PathForm) // by the URI as the client wrote it
 		for _, s := range all {
-			resolved := origin.Resolve(s.sent())
+			resolved, _ := origin.Resolve(s.sent())
 			status, form := http.StatusOK, enforce.PathForm("")
 			switch {
-			case resolved != s.sent() && paths == "as_sent":
+			case len(resolved) > 0 && paths == "as_sent":
 				form = enforce.PathAsSent
 			case s.deny:
 				status, form = http.StatusForbidden, enforce.PathResolved
-			case resolved != s.sent():
+			case len(resolved) > 0:
 				form = enforce.PathBoth
 			}
 			a := g.mustFetch("Tester/1.0", site.URL(s.path))
 			if a.status != status {
 				t.Errorf("%s: %s: status %d, want %d", paths, s.path, a.status, status)
 			}
-			if judged := "\njudged as:   " + resolved + "\n"; status == http.StatusForbidden && !strings.Contains(a.body, judged) {
-				t.Errorf("%s: %s: the refusal does not say %q: %s", paths, s.path, judged, a.body)
+			said := func(form string) bool { return strings.Contains(a.body, "\njudged as:   "+form+"\n") }
+			if status == http.StatusForbidden && !slices.ContainsFunc(resolved, said) {
+				t.Errorf("%s: %s: the refusal names none of %q: %s", paths, s.path, resolved, a.body)
 			}
 			forms[site.URL(s.path)] = form
 			if status == http.StatusOK {
@@ -206,5 +213,37 @@ func TestDollarInsideARule(t *testing.T) {
 		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != want {
 			t.Errorf("%s: status %d, want %d: %s", path, a.status, want, a.body)
 		}
+	}
+}
+
+// TestPathsOfPieces holds that no path is allowed which some server takes for a private one: of all paths of up to four
+// pieces, and of many longer ones.
+func TestPathsOfPieces(t *testing.T) {
+	t.Parallel()
+	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e"}
+	group := robotstxt.Parse([]byte("User-agent: *\nDisallow: /private\n")).Select(robotstxt.Agent{})
+	check := func(path string) {
+		m, _, _ := enforce.MatchPath(group, http.MethodGet, path, enforce.PathsStrict)
+		if m.Allowed && reachesPrivate(path) {
+			t.Errorf("%s is allowed, and some server takes it for a private one", path)
+		}
+	}
+	var build func(path string, left int)
+	build = func(path string, left int) {
+		check(path)
+		for _, piece := range pieces {
+			if left > 0 {
+				build(path+piece, left-1)
+			}
+		}
+	}
+	build("/", 4)
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 50_000 {
+		path := "/"
+		for range 5 + n%4 {
+			path += pieces[random.IntN(len(pieces))]
+		}
+		check(path)
 	}
 }

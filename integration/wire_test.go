@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -27,7 +26,7 @@ func TestWire(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	g := startGateway(t, gatewayConfig{})
-	judged := make(map[string]robotstxt.Match) // by the URI as the client wrote it
+	verdicts := make(map[string]robotstxt.Match) // by the URI as the client wrote it
 	for _, tt := range []struct {
 		name   string
 		client string // what stands in the request line behind the authority
@@ -68,16 +67,12 @@ func TestWire(t *testing.T) {
 		site.SetRobots(testorigin.OK(wireRules))
 		uri := site.Origin().String() + tt.client
 		a := g.mustFetch("Tester/1.0", uri)
-		match := robotstxt.Parse([]byte(wireRules)).Match
-		m := match([]string{"Tester"}, tt.client)
-		if resolved := match([]string{"Tester"}, origin.Resolve(tt.client)); m.Allowed && !resolved.Allowed {
-			m = resolved
-		}
-		judged[strings.ToValidUTF8(uri, "\ufffd")] = m
+		rules := robotstxt.Parse([]byte(wireRules))
+		verdicts[strings.ToValidUTF8(uri, "\ufffd")], _ = judged(rules, []string{"Tester"}, tt.client)
 		var got []string
 		for _, e := range site.PageExchanges() {
 			got = append(got, e.Target)
-			if m := match([]string{"Tester"}, e.Target); !m.Allowed {
+			if m := rules.Match([]string{"Tester"}, e.Target); !m.Allowed {
 				t.Errorf("%s: %q reached the origin, disallowed by %q", tt.name, e.Target, m.Rule)
 			}
 		}
@@ -94,13 +89,13 @@ func TestWire(t *testing.T) {
 	}
 	g.stop()
 	for _, l := range g.readLogs() {
-		want, ok := judged[l.Request.URI]
+		want, ok := verdicts[l.Request.URI]
 		if !ok || l.Robots.Rule != want.Rule || l.Robots.Line != want.Line {
 			t.Errorf("logged: %s by %q (line %d), want %q (line %d); asked for: %t", l.Request.URI, l.Robots.Rule, l.Robots.Line, want.Rule, want.Line, ok)
 		}
-		delete(judged, l.Request.URI)
+		delete(verdicts, l.Request.URI)
 	}
-	for uri := range judged {
+	for uri := range verdicts {
 		t.Errorf("not logged: %s", uri)
 	}
 }

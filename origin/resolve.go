@@ -2,41 +2,116 @@ package origin
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
-// Resolve returns the path that servers resolve a path[?query] to. Rules are about the octets that are sent (RFC 9309
-// section 2.2.2), but most origins serve /private/s for /x/../private/s or //private/s: a rule about it can be evaded unless
-// both forms are held against it. The form is that of a server that does all of what follows, which no single server does.
-// So a path that is made for servers to disagree about can still evade a rule: of //private;%2f../s the form is /s, and
-// Tomcat serves /private/s.
+// reading is a set of things that some servers do to a path before they serve it.
+type reading uint8
+
+const (
+	// mergeSlashes makes one slash of several (nginx, Apache, Go).
+	mergeSlashes reading = 1 << iota
+	// decodeSlashes takes %2f for a slash (nginx, IIS).
+	decodeSlashes
+	// backslashes takes the backslash and %5c for a slash (IIS, URL parsers of browsers).
+	backslashes
+	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes anything (Tomcat, Jetty).
+	cutParameters
+	// cutDecoded does so after that, also from %3b on (a proxy that decodes in front of one of these).
+	cutDecoded
+)
+
+// Resolve returns the paths, other than path itself, that servers resolve a path[?query] to; none where there is nothing
+// to resolve, as in nearly all. Rules are about the octets that are sent (RFC 9309 section 2.2.2), but most origins serve
+// /private/s for /x/../private/s or //private/s: a rule can be evaded unless these forms are held against it too.
 //
-//   - The backslash, %2f and %5c are slashes (nginx, IIS). A run of slashes is one.
-//   - The parameters of a segment, from a raw semicolon on, are cut (Tomcat, Jetty), so ..;x is a dot segment.
+// Servers disagree about what they do: of //private;%2f../s Tomcat makes /private/s, and a server that decodes first makes
+// /s. So there is a form for every set of readings of which each is some server's; those that give the same are one.
+//
+//   - A run of slashes is one, or is not.
+//   - %2f is a slash, or is not. So are the backslash and %5c.
+//   - The parameters of a segment, from a semicolon on, are cut, before or after decoding, or are not.
 //   - Dot segments, also with %2e for a dot, are removed as in RFC 3986 section 5.2.4: none climbs above the root, and one
 //     at the end leaves its slash, so that /a/b/.. is /a/.
 //   - Escapes of a dot or a slash in overlong UTF-8, such as %c0%ae or %e0%80%af, count as these octets. RFC 3629 section 10
 //     tells of decoders that take them; URLs that are meant well do not hold them.
 //
-// Escapes are decoded once: %252e%252e is no dot segment. Their hex digits may be of either case. All other octets and
-// escapes stay as they are, a final slash is kept, and the query, from the first ?, is not looked at. The result begins
-// with a slash, also where the path is empty, and is its own resolved form. It is path itself, without an allocation,
-// where there is nothing to resolve.
-func Resolve(path string) string {
-	if isResolved(path) {
-		return path
+// A proxy may resolve a path before its server does, so the forms of forms are among them. Escapes are decoded once:
+// %252e%252e is no dot segment. Their hex digits may be of either case. All other octets and escapes stay as they are, a
+// final slash is kept, and the query, from the first ?, is not looked at. Every form begins with a slash, also where the
+// path is empty. The first is the one of a server that does all of it. Without forms, nothing is allocated.
+//
+// ok is false for a path of more than 64 forms, which has no use but to evade rules.
+func Resolve(path string) (forms []string, ok bool) {
+	forms = appendForms(nil, path, path)
+	for i := 0; i < len(forms) && len(forms) <= maxForms; i++ {
+		forms = appendForms(forms, forms[i], path)
 	}
+	if len(forms) > maxForms {
+		return nil, false
+	}
+	return forms, true
+}
+
+// maxForms bounds the work that one path can make.
+const maxForms = 64
+
+// appendForms appends the forms of a path that are not there yet, and are not the path asked for.
+func appendForms(forms []string, path, asked string) []string {
+	if isResolved(path) {
+		return forms
+	}
+	all := relevant(path)
+	for r := all; ; r = (r - 1) & all { // every subset, the whole set first
+		if form := r.resolve(path); form != asked && !slices.Contains(forms, form) {
+			forms = append(forms, form)
+		}
+		if r == 0 {
+			return forms
+		}
+	}
+}
+
+// relevant returns the readings that can make a difference to a path.
+func relevant(path string) reading {
+	r := mergeSlashes
+	for i := 0; i < len(path) && path[i] != '?'; i++ {
+		switch c, _ := octet(path[i:]); {
+		case c == '/' && path[i] == '%':
+			r |= decodeSlashes
+		case c == '\\':
+			r |= backslashes
+		case c == ';' && path[i] == '%':
+			r |= cutDecoded
+		case c == ';':
+			r |= cutParameters | cutDecoded
+		}
+	}
+	return r
+}
+
+// resolve returns the form of a path by one set of readings.
+func (r reading) resolve(path string) string {
 	rest, query := path, ""
 	if i := strings.IndexByte(path, '?'); i >= 0 {
 		rest, query = path[:i], path[i:]
 	}
+	if r&cutParameters != 0 {
+		rest = withoutParameters(rest)
+	}
 	b := append(make([]byte, 0, len(path)+1), '/') // ends with a slash whenever a segment is to follow
-	for more := true; more; {
-		var segment string
-		segment, rest, more = cutSegment(rest)
-		segment, _, _ = strings.Cut(segment, ";")
-		switch dots, others := countDots(segment); {
-		case segment == "", !others && dots == 1:
+	segment, rest, more := r.cutSegment(rest)      // what is before the first slash
+	if more && segment == "" {
+		segment, rest, more = r.cutSegment(rest)
+	}
+	for ; ; segment, rest, more = r.cutSegment(rest) {
+		if r&cutDecoded != 0 {
+			segment = withoutParameter(segment)
+		}
+		dots, others := countDots(segment)
+		switch {
+		case segment == "" && (r&mergeSlashes != 0 || !more), !others && dots == 1:
 		case !others && dots == 2:
 			b = b[:max(bytes.LastIndexByte(b[:len(b)-1], '/'), 0)+1]
 		default:
@@ -45,8 +120,33 @@ func Resolve(path string) string {
 				b = append(b, '/')
 			}
 		}
+		if !more {
+			return string(append(b, query...))
+		}
 	}
-	return string(append(b, query...))
+}
+
+// withoutParameters cuts the parameters of each segment of a path that is not decoded.
+func withoutParameters(path string) string {
+	var b strings.Builder
+	for segment := range strings.SplitAfterSeq(path, "/") {
+		name, parameters, found := strings.Cut(segment, ";")
+		b.WriteString(name)
+		if found && strings.HasSuffix(parameters, "/") {
+			b.WriteByte('/')
+		}
+	}
+	return b.String()
+}
+
+// withoutParameter cuts the parameters of one segment, also behind %3b.
+func withoutParameter(segment string) string {
+	for i := range len(segment) {
+		if c, _ := octet(segment[i:]); c == ';' {
+			return segment[:i]
+		}
+	}
+	return segment
 }
 
 // isResolved reports whether Resolve has nothing to do, as for nearly all paths.
@@ -56,22 +156,20 @@ func isResolved(path string) bool {
 	}
 	dots, others := 0, false // of the segment so far
 	for i := 1; i < len(path); i++ {
-		c := path[i]
+		c, n := path[i], 1
 		if c == '%' {
-			var n int
-			if c, n = dotOrSlash(path[i:]); c == '/' {
-				return false
-			}
-			i += n - 1
+			c, n = octet(path[i:])
 		}
+		switch {
+		case c == '\\', c == ';', c == '/' && n > 1:
+			return false
+		case c == '/' && !others && dots <= 2: // an empty segment, or a dot segment
+			return false
+		}
+		i += n - 1
 		switch c {
 		case '/':
-			if !others && dots <= 2 {
-				return false // empty, or a dot segment
-			}
 			dots, others = 0, false
-		case '\\', ';':
-			return false
 		case '?':
 			return others || dots == 0 || dots > 2
 		case '.':
@@ -84,13 +182,10 @@ func isResolved(path string) bool {
 }
 
 // cutSegment cuts a path behind its first segment, and reports whether there was a slash.
-func cutSegment(path string) (segment, rest string, found bool) {
+func (r reading) cutSegment(path string) (segment, rest string, found bool) {
 	for i := 0; i < len(path); i++ {
-		c, n := path[i], 1
-		if c == '%' {
-			c, n = dotOrSlash(path[i:])
-		}
-		if c == '/' || c == '\\' {
+		c, n := octet(path[i:])
+		if c == '/' && (n == 1 || r&decodeSlashes != 0) || c == '\\' && r&backslashes != 0 {
 			return path[:i], path[i+n:], true
 		}
 		i += n - 1
@@ -101,10 +196,7 @@ func cutSegment(path string) (segment, rest string, found bool) {
 // countDots returns how many dots a segment has, and whether it has anything else.
 func countDots(segment string) (dots int, others bool) {
 	for i := 0; i < len(segment); i++ {
-		c, n := segment[i], 1
-		if c == '%' {
-			c, n = dotOrSlash(segment[i:])
-		}
+		c, n := octet(segment[i:])
 		if c != '.' {
 			return dots, true
 		}
@@ -114,9 +206,12 @@ func countDots(segment string) (dots int, others bool) {
 	return dots, false
 }
 
-// dotOrSlash returns the dot or the slash that the escapes at the beginning of s stand for, and of how many octets of s
-// they are; a percent sign of one octet where it is neither.
-func dotOrSlash(s string) (c byte, n int) {
+// octet returns the first octet of s, which is not empty, and of how many octets of s it is. Where escapes stand for a
+// dot, a slash, a backslash or a semicolon, it is that octet.
+func octet(s string) (c byte, n int) {
+	if s[0] != '%' {
+		return s[0], 1
+	}
 	first, ok := unescape(s)
 	if !ok {
 		return '%', 1
@@ -139,10 +234,8 @@ func dotOrSlash(s string) (c byte, n int) {
 		n += 3
 	}
 	switch r {
-	case '.':
-		return '.', n
-	case '/', '\\':
-		return '/', n
+	case '.', '/', '\\', ';':
+		return byte(r), n
 	}
 	return '%', 1
 }

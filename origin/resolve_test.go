@@ -2,13 +2,14 @@ package origin_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// resolvedPaths are paths and what they resolve to; empty is the path itself.
+// resolvedPaths are paths and the first of their forms; empty for paths without another form.
 var resolvedPaths = []struct{ path, want string }{
 	{"/", ""},
 	{"/a/b.html?c=../d;e//f\\g", ""},
@@ -22,7 +23,7 @@ var resolvedPaths = []struct{ path, want string }{
 	{"/%2", ""},
 	{"/%zz/%%32e", ""},
 	{"/%252e%252e/%255c/%252f", ""},
-	{"/a%3bb/%3f..", ""},
+	{"/a%3cb/%3f..", ""},
 	{"/a?", ""},
 	{"/?/../", ""},
 	{"/a#/b", ""},
@@ -69,7 +70,9 @@ var resolvedPaths = []struct{ path, want string }{
 	{"/x/%2e%2e;y/a;z", "/a"},
 	{"/a/;x", "/a/"},
 	{"/a;x/", "/a/"},
-	{"/x;%2f..%2fa", "/a"},
+	{"/x;%2f..%2fa", "/x"},
+	{"/a%3bb", "/a"},
+	{"/x/..%3b/a", "/a"},
 	{"/a;..", "/a"},
 
 	// What begins with no slash.
@@ -82,14 +85,48 @@ var resolvedPaths = []struct{ path, want string }{
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for _, tt := range resolvedPaths {
-		want := tt.want
-		if want == "" {
-			want = tt.path
-		}
-		if got := origin.Resolve(tt.path); got != want {
-			t.Errorf("Resolve(%q) = %q, want %q", tt.path, got, want)
+		forms, _ := origin.Resolve(tt.path)
+		if tt.want == "" && len(forms) > 0 || tt.want != "" && (len(forms) == 0 || forms[0] != tt.want) {
+			t.Errorf("Resolve(%q) = %q, want %q first", tt.path, forms, tt.want)
 		}
 		checkResolved(t, tt.path)
+	}
+}
+
+// TestResolveForEveryServer has paths that servers disagree about: each has to be among the forms.
+func TestResolveForEveryServer(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path string
+		want []string
+	}{
+		{"//private;%2f../s", []string{"/s", "/private/s"}},                           // decoding first, Tomcat
+		{"//private/..;/s", []string{"/s", "/private/..;/s"}},                         // Tomcat, nginx
+		{"/x/../private//../s", []string{"/s", "/private/s"}},                         // with and without merging slashes
+		{"/pub/../private/..;/pub/x", []string{"/pub/x", "/private/..;/pub/x"}},       // Tomcat, nginx
+		{"/x/..%3b/private/s", []string{"/private/s"}},                                // Tomcat behind a proxy that decodes
+		{`/x/..%5cprivate/s`, []string{"/private/s"}},                                 // IIS
+		{"/x%2f..%2fprivate/..%2fs", []string{"/s", "/x%2f..%2fprivate/..%2fs"}},      // with and without decoding
+		{"/a/%2e%2e%5cprivate;x/..;y/s", []string{"/s", "/a/s", "/private;x/..;y/s"}}, // and so on
+	} {
+		forms, _ := origin.Resolve(tt.path)
+		forms = append(forms, tt.path)
+		for _, want := range tt.want {
+			if !slices.Contains(forms, want) {
+				t.Errorf("Resolve(%q) = %q lacks %q", tt.path, forms, want)
+			}
+		}
+	}
+}
+
+// TestResolveOfTooManyForms holds that the forms are bounded.
+func TestResolveOfTooManyForms(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", "//b/b%3b..%2f%5c/..%5c../b%2f%3b..%3b%5c/b;..%5c.."} {
+		if forms, ok := origin.Resolve(path); ok || forms != nil {
+			t.Errorf("Resolve(%q): %d forms, %t", path, len(forms), ok)
+		}
+		checkResolved(t, path)
 	}
 }
 
@@ -97,28 +134,48 @@ func TestResolve(t *testing.T) {
 func TestResolveDoesNotAllocate(t *testing.T) {
 	for _, tt := range resolvedPaths {
 		path := tt.path + strings.Repeat("/.long", 100)
-		if path == origin.Resolve(path) && testing.AllocsPerRun(10, func() { origin.Resolve(path) }) != 0 {
+		if forms, _ := origin.Resolve(path); len(forms) == 0 && testing.AllocsPerRun(10, func() { origin.Resolve(path) }) != 0 {
 			t.Errorf("Resolve(%q) allocates", path)
 		}
 	}
 }
 
 var (
-	slashSpellings = regexp.MustCompile(`(?i)\\|%2f|%5c|%c0%af|%c1%9c|%e0%80%af|%e0%81%9c|%f0%80%80%af|%f0%80%81%9c`)
-	dotSpellings   = regexp.MustCompile(`(?i)%2e|%c0%ae|%e0%80%ae|%f0%80%80%ae`)
+	escapedSlash = regexp.MustCompile(`(?i)%2f|%c0%af|%e0%80%af|%f0%80%80%af`)
+	backslash    = regexp.MustCompile(`(?i)\\|%5c|%c1%9c|%e0%81%9c|%f0%80%81%9c`)
+	semicolon    = regexp.MustCompile(`(?i);|%3b|%c0%bb|%e0%80%bb|%f0%80%80%bb`)
+	dotSpellings = regexp.MustCompile(`(?i)%2e|%c0%ae|%e0%80%ae|%f0%80%80%ae`)
 )
 
-// resolveSlowly is Resolve as its documentation tells, and nothing else.
-func resolveSlowly(path string) string {
+// server is what one server does, as the documentation of Resolve tells.
+type server struct{ merges, decodes, backslashes, cutsRaw, cuts bool }
+
+func (s server) resolve(path string) string {
 	path, query, hasQuery := strings.Cut(path, "?")
+	if s.cutsRaw {
+		path = regexp.MustCompile(`;[^/]*`).ReplaceAllString(path, "")
+	}
+	if s.decodes {
+		path = escapedSlash.ReplaceAllString(path, "/")
+	}
+	if s.backslashes {
+		path = backslash.ReplaceAllString(path, "/")
+	}
+	segments := strings.Split(path, "/")
+	if len(segments) > 1 && segments[0] == "" {
+		segments = segments[1:]
+	}
 	var kept []string
 	slash := false // at the end
-	for segment := range strings.SplitSeq(slashSpellings.ReplaceAllString(path, "/"), "/") {
-		name, _, _ := strings.Cut(segment, ";")
-		switch dotSpellings.ReplaceAllString(name, ".") {
-		case "", ".":
+	for i, name := range segments {
+		if s.cuts {
+			name = semicolon.Split(name, 2)[0]
+		}
+		dots := dotSpellings.ReplaceAllString(name, ".")
+		switch {
+		case dots == ".", dots == "" && (s.merges || i == len(segments)-1):
 			slash = true
-		case "..":
+		case dots == "..":
 			kept, slash = kept[:max(len(kept)-1, 0)], true
 		default:
 			kept, slash = append(kept, name), false
@@ -134,34 +191,38 @@ func resolveSlowly(path string) string {
 	return resolved
 }
 
-// checkResolved holds what the doc of Resolve promises.
+// checkResolved holds Resolve against all servers that there are, behind any number of proxies.
 func checkResolved(t *testing.T, path string) {
 	t.Helper()
-	got := origin.Resolve(path)
-	if want := resolveSlowly(path); got != want {
-		t.Errorf("Resolve(%q) = %q, the model says %q", path, got, want)
-	}
-	if again := origin.Resolve(got); again != got {
-		t.Errorf("Resolve(%q) = %q, which resolves to %q", path, got, again)
-	}
-	before, query, _ := strings.Cut(got, "?")
-	if _, asSent, _ := strings.Cut(path, "?"); query != asSent {
-		t.Errorf("Resolve(%q) = %q has another query", path, got)
-	}
-	switch {
-	case !strings.HasPrefix(before, "/"):
-		t.Errorf("Resolve(%q) = %q does not begin with a slash", path, got)
-	case strings.Contains(before, "//"), strings.ContainsAny(before, `\;`), slashSpellings.MatchString(before):
-		t.Errorf("Resolve(%q) = %q has something left to resolve", path, got)
-	}
-	for segment := range strings.SplitSeq(before, "/") {
-		if dots := dotSpellings.ReplaceAllString(segment, "."); dots == "." || dots == ".." {
-			t.Errorf("Resolve(%q) = %q has the dot segment %q", path, got, segment)
+	want, hops := make(map[string]bool), []string{path}
+	for i := 0; i < len(hops) && len(want) <= 64; i++ {
+		for n := range 1 << 5 {
+			form := server{n&1 != 0, n&2 != 0, n&4 != 0, n&8 != 0, n&16 != 0}.resolve(hops[i])
+			if form != path && !want[form] {
+				want[form] = true
+				hops = append(hops, form)
+			}
 		}
+	}
+	got, ok := origin.Resolve(path)
+	if !ok || len(want) > 64 {
+		if ok || len(want) <= 64 {
+			t.Errorf("Resolve(%q) = %q, %t, where there are %d forms", path, got, ok, len(want))
+		}
+		return
+	}
+	for _, form := range got {
+		if !want[form] {
+			t.Errorf("Resolve(%q): no server makes %q, or it is there twice", path, form)
+		}
+		delete(want, form)
+	}
+	for form := range want {
+		t.Errorf("Resolve(%q) = %q lacks %q", path, got, form)
 	}
 }
 
-// FuzzResolve holds Resolve against a model of it.
+// FuzzResolve holds Resolve against a model of servers.
 func FuzzResolve(f *testing.F) {
 	for _, tt := range resolvedPaths {
 		f.Add(tt.path)
