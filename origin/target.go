@@ -15,7 +15,8 @@ type Target struct {
 	Origin Origin
 	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It
 	// starts with a slash, has no fragment, and is what rules are matched against
-	// (RFC 9309 section 2.2.2).
+	// (RFC 9309 section 2.2.2). That of an ftp origin has no query, and its octets,
+	// decoded, are the absolute name of one file or directory.
 	Path string
 }
 
@@ -43,6 +44,11 @@ func NewTarget(u *url.URL) (Target, error) {
 		return Target{}, refuse(PartPath, path, "does not start with a slash")
 	}
 	path = escapeIllegal(path, legalInPath)
+	if o.Scheme == schemeFTP {
+		if err := checkFTP(path, hasQuery); err != nil {
+			return Target{}, err
+		}
+	}
 	if hasQuery {
 		path += "?" + escapeIllegal(query, legalInQuery)
 	}

@@ -1,0 +1,111 @@
+package origin_test
+
+import (
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// ftpPaths are paths of ftp URLs and the name of the file that a server gets (RFC 1738 section 3.2.2), or why there is none.
+var ftpPaths = []struct{ path, file, refused string }{
+	{"", "/", ""},
+	{"/", "/", ""},
+	{"/pub", "/pub", ""},
+	{"/pub/", "/pub/", ""},
+	{"/pub/a%20b.txt", "/pub/a b.txt", ""},
+	{"/pub/a b.txt", "/pub/a b.txt", ""},
+	{"/pub/%61", "/pub/a", ""},
+	{"/pub/caf%C3%A9", "/pub/café", ""},
+	{"/pub/caf%E9", "/pub/caf\xe9", ""},
+	{"/pub/c++/a%2Bb", "/pub/c++/a+b", ""},
+	{"/pub/100%25", "/pub/100%", ""},
+	{"/pub/a%23b", "/pub/a#b", ""},
+	{"/pub/*", "/pub/*", ""},
+	{"/~user/.hidden", "/~user/.hidden", ""},
+	{"/..a/...b", "/..a/...b", ""},
+	{"/pub%2fa", "", "slash"},
+	{"/%2Fetc/motd", "", "slash"},
+	{"/pub%2F..%2Fprivate", "", "slash"},
+	{"//private/s", "", "slash"},
+	{"/pub//s", "", "slash"},
+	{"//", "", "slash"},
+	{"/pub/../private/s", "", "dot"},
+	{"/pub/%2e%2E/private/s", "", "dot"},
+	{"/./private/s", "", "dot"},
+	{"/private/.", "", "dot"},
+	{"/pub/..", "", "dot"},
+	{"/pub/%c0%ae%c0%ae/private", "", "dot"},
+	{"/pub%e0%80%afprivate", "", "slash"},
+	{"/...", "", "dot"},
+	{"/private./s", "", "dot"},
+	{"/private%20/s", "", "space"},
+	{"/private/s%20", "", "space"},
+	{"/pub%5Cprivate", "", "slash"},
+	{"/pub\\private", "", "slash"},
+	{"/a%0d%0aDELE%20b", "", "octet"},
+	{"/a%0A", "", "octet"},
+	{"/a%0d", "", "octet"},
+	{"/a%00b", "", "octet"},
+	{"/a%09b", "", "octet"},
+	{"/a%7Fb", "", "octet"},
+	{"/pri%FF%F1vate", "", "octet"},
+	{"/a%3Fb", "", "octet"},
+	{"/a?b", "", "query"},
+	{"/a?", "", "query"},
+	{"/a;type=i", "", "type"},
+	{"/a;type=d", "", "type"},
+	{"/a;TYPE=A", "", "type"},
+	{"/a%3Btype=i", "", "type"},
+	{"/a;1", "", "type"},
+	{"/" + strings.Repeat("a", 5000), "", "long"},
+}
+
+func TestRFC1738_3_2_2_Targets(t *testing.T) {
+	t.Parallel()
+	for _, tt := range ftpPaths {
+		target, err := origin.NewTarget(mustURL(t, "ftp://example.com"+tt.path))
+		if tt.refused != "" {
+			checkRefused(t, target.Origin, err, origin.PartPath, tt.refused)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.path, err)
+			continue
+		}
+		if got := target.URL().Path; got != tt.file {
+			t.Errorf("%s: file %q, want %q", tt.path, got, tt.file)
+		}
+	}
+}
+
+// FuzzFTPTarget holds what no path may do that passes: end a command, or be resolved to another name.
+func FuzzFTPTarget(f *testing.F) {
+	for _, tt := range ftpPaths {
+		if len(tt.path) < 1000 {
+			f.Add(tt.path)
+		}
+	}
+	f.Fuzz(func(t *testing.T, rawPath string) {
+		u, err := url.Parse("ftp://example.com/" + rawPath)
+		if err != nil {
+			return
+		}
+		target, err := origin.NewTarget(u)
+		if err != nil {
+			return
+		}
+		file := target.URL().Path
+		if strings.ContainsAny(file, "\r\n\x00\\;?") || strings.IndexByte(file, 0xff) >= 0 {
+			t.Errorf("%q: octets of %q", rawPath, file)
+		}
+		if trimmed := strings.TrimSuffix(file, "/"); trimmed != "" && path.Clean(trimmed) != trimmed {
+			t.Errorf("%q: %q is resolved to %q", rawPath, file, path.Clean(trimmed))
+		}
+		if again, err := origin.NewTarget(target.URL()); err != nil || again != target {
+			t.Errorf("%q: NewTarget(URL()) = %+v, %v, want %+v", rawPath, again, err, target)
+		}
+	})
+}
