@@ -184,7 +184,7 @@ func TestBadProvision(t *testing.T) {
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
 		{egressWith("trust_ca /dev/null"), "egress: trust_ca [/dev/null]: adding trusted authority 1: no certificate in PEM form"},
 		{egressWith("upstream http://user:secret@proxy.example:x"), "egress: upstream: url cannot be parsed"},
-		{egressWith("upstream ftp://proxy.example"), `egress: building transport: upstream proxy ftp://proxy.example: scheme "ftp" has no default port`},
+		{egressWith("upstream ftp://proxy.example"), `egress: building transport: upstream proxy ftp://proxy.example: the scheme must be http, https or socks5`},
 		{egressWith("upstream http://proxy.example *.*"), `egress: upstream: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
 		{egressWith("upstream http://proxy.example a.example:80"), `egress: upstream: host pattern "a.example:80": an upstream takes hosts without a port`},
 	} {

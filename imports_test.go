@@ -17,7 +17,7 @@ var importRules = map[string][]string{
 	"origin":                  {"golang.org/x/"},
 	"robotstxt":               {"golang.org/x/"},
 	"robotstxt/query":         {"origin", "robotstxt"},
-	"egress":                  {"golang.org/x/"},
+	"egress":                  {"golang.org/x/", "github.com/jlaffaye/ftp"},
 	"fetch":                   {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/", "github.com/jlaffaye/ftp"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},

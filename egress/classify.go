@@ -112,6 +112,9 @@ func ownKind(err error) (Kind, bool) {
 		{errBadStatus, KindProtocol},
 		{errUnasked101, KindProtocol},
 		{errOrigin407, KindProtocol},
+		{errFTPReplies, KindHeaderSize},
+		{errFTPListing, KindHeaderSize},
+		{errFTPSize, KindProtocol},
 	} {
 		if errors.Is(err, e.err) {
 			return e.kind, true

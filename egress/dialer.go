@@ -155,6 +155,15 @@ func (d *Dialer) dial(
 // addresses out, it fails when any address is refused: it serves where another party dials (an upstream proxy),
 // which may pick any of them. What that party resolves may still differ from what was checked here.
 func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
+	return d.check(ctx, host, port, d.Guard.Allow)
+}
+
+// CheckFTP is Check for connections to FTP servers, for which their port is open too.
+func (d *Dialer) CheckFTP(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
+	return d.check(ctx, host, port, d.Guard.allowFTP)
+}
+
+func (d *Dialer) check(ctx context.Context, host string, port uint16, allow func(netip.AddrPort) error) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	addrs, _, err := d.lookup(ctx, "tcp", host)
@@ -164,7 +173,7 @@ func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.A
 	checked := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
 		checked[i] = netip.AddrPortFrom(a, port)
-		if err := d.Guard.Allow(checked[i]); err != nil {
+		if err := allow(checked[i]); err != nil {
 			return nil, fmt.Errorf("checking %s: %w", host, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -87,6 +88,19 @@ func (g *Guard) Allow(ap netip.AddrPort) error {
 		return nil
 	}
 	return &ForbiddenError{Addr: ap, Class: class}
+}
+
+// ftpPort is the port of FTP's control connections.
+const ftpPort = 21
+
+// allowFTP is Allow for connections to FTP servers, for which their port is open too.
+func (g *Guard) allowFTP(ap netip.AddrPort) error {
+	err := g.Allow(ap)
+	// The port is what is looked at last.
+	if f, ok := errors.AsType[*ForbiddenError](err); ok && f.Class == ClassPort && ap.Port() == ftpPort {
+		return nil
+	}
+	return err
 }
 
 // notOwn refuses the gateway's own listeners only. It guards connections to upstream proxies, whose addresses the

@@ -58,8 +58,8 @@ type TransportConfig struct {
 	Fresh bool
 }
 
-// Transport sends requests to origins over HTTP/1.1 and HTTP/2, directly or through upstream proxies, always past
-// the dialer's guard. It changes nothing about a message: no compression is asked for, no redirect followed.
+// Transport sends requests to origins over HTTP/1.1 and HTTP/2, and reads from FTP servers, directly or through upstream
+// proxies, always past the dialer's guard. It changes nothing about a message: no compression is asked for, no redirect followed.
 // Certificates are verified; there is no switch to turn that off. Safe for concurrent use.
 //
 // Via is sent to upstream proxies only. RFC 9110 section 7.6.3 wants it towards origins too, but widespread servers
@@ -144,8 +144,11 @@ func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// RoundTrip sends one request, see [http.RoundTripper].
+// RoundTrip sends one request, see [http.RoundTripper]. One for an ftp URL must be GET or HEAD.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "ftp" {
+		return t.roundTripFTP(r)
+	}
 	up := t.upstream(r.URL.Hostname())
 	if up == nil {
 		return t.direct.RoundTrip(r)
@@ -161,7 +164,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // for the host. The connection supports CloseWrite.
 func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
-		return up.dialTunnel(ctx, host, port)
+		return up.dialTunnel(ctx, host, port, t.dialer.Guard.Allow)
 	}
 	conn, err := t.dialer.Dial(ctx, host, port)
 	if err != nil {
@@ -208,6 +211,8 @@ func effectivePort(u *url.URL) (uint16, error) {
 		return 80, nil
 	case "https":
 		return 443, nil
+	case "ftp":
+		return ftpPort, nil
 	case "socks5", "socks5h":
 		return 1080, nil
 	default:

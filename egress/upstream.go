@@ -142,9 +142,9 @@ func (u *upstream) failed(addr netip.AddrPort, err error) error {
 	return &DialError{Phase: PhaseProxy, Host: u.name(), Dialed: Dialed{Addr: addr}, Err: err}
 }
 
-// dialTunnel opens a tunnel to a checked target.
-func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	if _, err := u.dialer.Check(ctx, host, port); err != nil {
+// dialTunnel opens a tunnel to a target whose addresses allow passes.
+func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, allow func(netip.AddrPort) error) (net.Conn, error) {
+	if _, err := u.dialer.check(ctx, host, port, allow); err != nil {
 		return nil, err
 	}
 	target := net.JoinHostPort(host, strconv.Itoa(int(port)))

@@ -1,0 +1,229 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/textproto"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jlaffaye/ftp"
+)
+
+// ftpSession is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It
+// logs in as anonymous, transfers octets as they are, in passive mode, and sends no command that
+// writes. The library that speaks the protocol has neither contexts nor limits: the connections
+// made here bring both.
+type ftpSession struct {
+	// dial connects to a port of the server; for data, to the peer of the control connection.
+	dial    func(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error)
+	timeout time.Duration // for all replies up to a transfer, for a listing, for the last reply
+	request *http.Request
+
+	ctx     context.Context
+	end     context.CancelFunc // closes the connections
+	client  *ftp.ServerConn
+	control *ftpControl // nil before it is connected
+	listing bool        // the next data connection is for a listing
+}
+
+// roundTripFTP answers a request for an ftp URL as an HTTP origin would (RFC 1738 section 3.2.2).
+// The path begins at the server's root, as /robots.txt does, whatever folder a login leads to. A
+// path that ends in a slash is a directory. Replies become statuses: 550 about a path is 404, a
+// refused login is 403, 421 is 503 and every other refusal is 502.
+//
+// A path that can be spelled in another way, and a directory without its slash, are redirected to
+// their one URL. So the rules have judged the name of whatever is read.
+func (t *Transport) roundTripFTP(r *http.Request) (*http.Response, error) {
+	s := &ftpSession{dial: t.dialFTP, timeout: t.direct.ResponseHeaderTimeout, request: r}
+	return s.roundTrip()
+}
+
+// dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
+// host. A data connection goes to the address that its control connection has: the one in the
+// server's answer to PASV is ignored.
+func (t *Transport) dialFTP(
+	ctx context.Context, host string, port uint16, control net.Conn,
+) (net.Conn, error) {
+	if up := t.upstream(host); up != nil {
+		return up.dialTunnel(ctx, host, port, t.dialer.Guard.allowFTP)
+	}
+	if control != nil {
+		dialed, _ := DialedOf(control)
+		host = dialed.Addr.Addr().String()
+	}
+	conn, err := t.dialer.dial(ctx, "tcp", host, port, t.dialer.Guard.allowFTP)
+	if err != nil {
+		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
+	}
+	return conn, nil
+}
+
+func (s *ftpSession) roundTrip() (*http.Response, error) {
+	if s.request.Body != nil {
+		_ = s.request.Body.Close() // the contract of RoundTripper
+	}
+	if s.request.Method != http.MethodGet && s.request.Method != http.MethodHead {
+		return nil, fmt.Errorf("method %q is not possible with FTP", s.request.Method)
+	}
+	s.ctx, s.end = context.WithCancel(s.request.Context())
+	escaped := s.request.URL.EscapedPath()
+	if one := ftpSpelling.Replace(escaped); one != escaped {
+		return s.redirect(one), nil
+	}
+	resp, err := s.converse()
+	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code >= 400 {
+		return s.refused(reply), nil
+	}
+	if _, ok := errors.AsType[textproto.ProtocolError](err); ok && s.control.failed != nil {
+		err = s.control.failed // it cut the line that the library has taken for a whole one
+	}
+	if err != nil {
+		s.end()
+	}
+	return resp, err
+}
+
+// ftpSpelling resolves the escapes of octets that a path may hold as they are (RFC 3986 section
+// 3.3). Rules tell such an octet from its escape (RFC 9309 section 2.2.2); an FTP server gets the
+// octet in both cases. RFC 1738 reserves the semicolon, so it is none of them.
+var ftpSpelling = strings.NewReplacer(
+	"%21", "!", "%24", "$", "%26", "&", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2a", "*",
+	"%2B", "+", "%2b", "+", "%2C", ",", "%2c", ",", "%3A", ":", "%3a", ":", "%3D", "=", "%3d", "=",
+	"%40", "@", "%5B", "[", "%5b", "[", "%5D", "]", "%5d", "]",
+)
+
+// converse logs in and asks for the path.
+func (s *ftpSession) converse() (resp *http.Response, err error) {
+	defer func() {
+		// The library trusts in the form of some replies, such as the brackets of that to PASV.
+		if p := recover(); p != nil {
+			resp, err = nil, fmt.Errorf("reading what an FTP server said: %v", p)
+		}
+	}()
+	port, err := effectivePort(s.request.URL)
+	if err != nil {
+		return nil, err
+	}
+	s.client, err = ftp.Dial(net.JoinHostPort(s.request.URL.Hostname(), strconv.Itoa(int(port))),
+		ftp.DialWithDialFunc(s.connect), ftp.DialWithDisabledUTF8(true), ftp.DialWithShutTimeout(s.timeout))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.client.Login("anonymous", "anonymous@"); err != nil {
+		// The library drops the code of a refused USER.
+		if code, _ := strconv.Atoi(string(s.control.reply)); s.control.command == "USER" && code >= 400 {
+			return nil, &textproto.Error{Code: code, Msg: err.Error()}
+		}
+		return nil, err
+	}
+	if strings.HasSuffix(s.request.URL.Path, "/") {
+		return s.directory()
+	}
+	return s.file()
+}
+
+// file answers with a file; HEAD by SIZE and MDTM (RFC 3659), without a transfer.
+func (s *ftpSession) file() (*http.Response, error) {
+	name := s.request.URL.Path
+	size, sizeErr := s.client.FileSize(name)
+	modified, timeErr := s.client.GetTime(name)
+	if sizeErr != nil || size < 0 || size == 0 && s.request.Method == http.MethodGet {
+		size = -1 // servers say 0 of files that they make on demand
+	}
+	header := make(http.Header)
+	if timeErr == nil {
+		header.Set("Last-Modified", modified.UTC().Format(http.TimeFormat))
+	}
+	contentType := mime.TypeByExtension(path.Ext(name))
+	if contentType == "" {
+		contentType = "application/octet-stream"
+	}
+	header.Set("Content-Type", contentType)
+
+	var body io.ReadCloser
+	err := sizeErr
+	if s.request.Method == http.MethodGet {
+		body, err = s.transfer(size)
+	} else if timeErr == nil {
+		err = nil
+	}
+	_, refused := errors.AsType[*textproto.Error](err)
+	if refused && s.control.aboutPath() && s.client.ChangeDir(name) == nil {
+		return s.redirect(s.request.URL.EscapedPath() + "/"), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.respond(http.StatusOK, header, size, body), nil
+}
+
+// directory answers with the entries of a directory.
+func (s *ftpSession) directory() (*http.Response, error) {
+	name := strings.TrimSuffix(s.request.URL.Path, "/")
+	if name == "" {
+		name = "/"
+	}
+	// As an argument of LIST, servers would take it for a pattern, or for options.
+	if err := s.client.ChangeDir(name); err != nil {
+		return nil, err
+	}
+	header, write := ftpPageFor(s.request.Header)
+	if s.request.Method == http.MethodHead {
+		return s.respond(http.StatusOK, header, -1, nil), nil
+	}
+	entries, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	_ = s.client.Quit() // a courtesy
+	return s.page(http.StatusOK, header, write(s.request.URL.Path, entries)), nil
+}
+
+// refused answers for a server that has refused a command.
+func (s *ftpSession) refused(reply *textproto.Error) *http.Response {
+	status := http.StatusBadGateway
+	switch {
+	case reply.Code == ftp.StatusNotAvailable:
+		status = http.StatusServiceUnavailable
+	case reply.Code == ftp.StatusNotLoggedIn:
+		status = http.StatusForbidden
+	case reply.Code == ftp.StatusFileUnavailable && s.control.aboutPath():
+		status = http.StatusNotFound
+	}
+	text := fmt.Sprintf("The FTP server answers: %d %s\n", reply.Code, reply.Msg)
+	header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+	return s.page(status, header, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+func (s *ftpSession) redirect(escaped string) *http.Response {
+	return s.page(http.StatusMovedPermanently, http.Header{"Location": {escaped}}, "")
+}
+
+// page answers with a text and ends the session.
+func (s *ftpSession) page(status int, header http.Header, text string) *http.Response {
+	s.end()
+	return s.respond(status, header, int64(len(text)), io.NopCloser(strings.NewReader(text)))
+}
+
+// respond answers with a body of the given length, -1 where it is not known. To HEAD there is no
+// body, and the session ends.
+func (s *ftpSession) respond(status int, header http.Header, length int64, body io.ReadCloser) *http.Response {
+	if length >= 0 {
+		header.Set("Content-Length", strconv.FormatInt(length, 10))
+	}
+	if s.request.Method == http.MethodHead {
+		s.end()
+		body = http.NoBody
+	}
+	return &http.Response{
+		StatusCode: status, Proto: "FTP", Header: header, Body: body, ContentLength: length, Request: s.request,
+	}
+}

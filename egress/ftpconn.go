@@ -1,0 +1,232 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jlaffaye/ftp"
+)
+
+// Limits on what an FTP server may send besides files. The replies of a session need a few hundred
+// octets, greetings some thousand. A listing is held in memory as a whole.
+const (
+	maxFTPReplies = 64 << 10
+	maxFTPListing = 2 << 20
+	maxFTPEntries = 20_000
+)
+
+// Errors of servers that go over a limit.
+var (
+	errFTPReplies = fmt.Errorf("FTP server sent more than %d octets of replies", maxFTPReplies)
+	errFTPListing = fmt.Errorf("FTP server sent a listing of more than %d octets or %d lines",
+		maxFTPListing, maxFTPEntries)
+	errFTPSize = errors.New("FTP server sent more octets than it had announced")
+)
+
+// connect makes the control connection first, then those for data. The host that the library names
+// for these is ignored, see dialFTP.
+func (s *ftpSession) connect(_, address string) (net.Conn, error) {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("dialing an FTP server: %w", err)
+	}
+	port, err := parsePort(text)
+	if err != nil {
+		return nil, fmt.Errorf("dialing an FTP server: %w", err)
+	}
+	if s.control == nil {
+		return s.connectControl(address, port)
+	}
+	conn, err := s.open(port, s.control.Conn)
+	if err != nil {
+		return nil, err
+	}
+	if s.listing {
+		return &ftpListing{Conn: conn, end: s.end}, nil
+	}
+	return conn, nil
+}
+
+func (s *ftpSession) connectControl(address string, port uint16) (net.Conn, error) {
+	trace := ftpTrace(s.ctx)
+	trace.GetConn(address)
+	conn, err := s.open(port, nil)
+	if err != nil {
+		return nil, err
+	}
+	trace.GotConn(httptrace.GotConnInfo{Conn: conn})
+	trace.WroteRequest(httptrace.WroteRequestInfo{}) // the server is at work from now on
+	s.control = &ftpControl{Conn: conn, answered: trace.GotFirstResponseByte}
+	return s.control, conn.SetDeadline(time.Now().Add(s.timeout)) // afresh: GotConn may wait
+}
+
+// open makes a connection that ends with the session.
+func (s *ftpSession) open(port uint16, control net.Conn) (net.Conn, error) {
+	conn, err := s.dial(s.ctx, s.request.URL.Hostname(), port, control)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	return conn, conn.SetDeadline(time.Now().Add(s.timeout))
+}
+
+// ftpTrace is the trace of a context, with all the hooks that a session calls.
+func ftpTrace(ctx context.Context) *httptrace.ClientTrace {
+	return httptrace.ContextClientTrace(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:              func(string) {},
+		GotConn:              func(httptrace.GotConnInfo) {},
+		WroteRequest:         func(httptrace.WroteRequestInfo) {},
+		GotFirstResponseByte: func() {},
+	}))
+}
+
+// ftpControl is a control connection.
+type ftpControl struct {
+	net.Conn
+
+	answered func() // called at the first octet of the greeting
+	read     int
+	failed   error  // what ended the reading
+	command  string // the word of the last command
+	reply    []byte // the first three octets of the reply to it
+}
+
+// RemoteAddr gives the library the TCP address that it insists on. Nothing is done with it.
+func (*ftpControl) RemoteAddr() net.Addr { return new(net.TCPAddr) }
+
+// Read implements io.Reader.
+func (c *ftpControl) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.read+n > maxFTPReplies {
+		err = errFTPReplies
+	}
+	if c.read == 0 && n > 0 {
+		c.answered()
+	}
+	c.failed = err
+	c.read += n
+	c.reply = append(c.reply, p[:min(n, 3-len(c.reply))]...)
+	return n, err
+}
+
+// Write implements io.Writer. The library writes each command at once.
+func (c *ftpControl) Write(p []byte) (int, error) {
+	c.command, _, _ = strings.Cut(strings.TrimSpace(string(p)), " ")
+	c.reply = c.reply[:0]
+	return c.Conn.Write(p)
+}
+
+// aboutPath reports whether the last command was about the path: no other 550 says that nothing is
+// there.
+func (c *ftpControl) aboutPath() bool {
+	return slices.Contains([]string{"SIZE", "MDTM", "RETR", "CWD", "LIST", "MLSD", "NLST"}, c.command)
+}
+
+// ftpListing is a data connection for a listing.
+type ftpListing struct {
+	net.Conn
+
+	end           context.CancelFunc // of the session
+	octets, lines int
+}
+
+// Read implements io.Reader.
+func (l *ftpListing) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.octets += n
+	l.lines += bytes.Count(p[:n], []byte{'\n'})
+	if l.octets > maxFTPListing || l.lines > maxFTPEntries {
+		n, err = 0, errFTPListing
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.end() // or the library would wait for the reply to what has broken off
+	}
+	return n, err
+}
+
+// transfer begins to read the file.
+func (s *ftpSession) transfer(size int64) (io.ReadCloser, error) {
+	file, err := s.client.Retr(s.request.URL.Path)
+	if err != nil {
+		return nil, err
+	}
+	data := bufio.NewReaderSize(file, copyBufferSize)
+	// From here on the caller looks after transfers that stall.
+	return &ftpBody{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
+}
+
+// ftpBody is the file that a session reads. Only the reply that follows a transfer tells a whole
+// file from one that broke off. The last octet is held back until that reply has come.
+type ftpBody struct {
+	session *ftpSession
+	file    *ftp.Response
+	data    *bufio.Reader
+	size    int64 // -1 where it is not known
+	read    int64
+	whole   bool
+}
+
+// Read implements io.Reader.
+func (b *ftpBody) Read(p []byte) (int, error) {
+	held := 1
+	if !b.whole {
+		_, err := b.data.Peek(2)
+		if errors.Is(err, io.EOF) {
+			err = b.finish()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if b.whole {
+		held = 0
+	}
+	switch buffered := b.data.Buffered(); {
+	case b.size >= 0 && b.read+int64(buffered) > b.size:
+		return 0, errFTPSize
+	case buffered == held:
+		return 0, io.EOF
+	default:
+		n, err := b.data.Read(p[:min(len(p), buffered-held)])
+		b.read += int64(n)
+		return n, err
+	}
+}
+
+// finish waits for the reply that follows the transfer.
+func (b *ftpBody) finish() error {
+	if err := ftpDone(b.file.Close()); err != nil {
+		return err
+	}
+	if b.read+int64(b.data.Buffered()) < b.size {
+		return io.ErrUnexpectedEOF
+	}
+	b.whole = true
+	_ = b.session.client.Quit() // a courtesy
+	return nil
+}
+
+// Close implements io.Closer. It ends the session, however far it is.
+func (b *ftpBody) Close() error {
+	b.session.end()
+	return nil
+}
+
+// ftpDone takes 250 for the end of a transfer too, as RFC 959 section 5.4 has it. The library takes
+// 226 only.
+func ftpDone(err error) error {
+	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code == ftp.StatusRequestedFileActionOK {
+		return nil
+	}
+	return err
+}
