@@ -200,7 +200,11 @@ func (h *Handler) addressFor(x *exchange, scope pace.Scope, o origin.Origin) net
 	if scope != pace.PerAddress {
 		return netip.Addr{}
 	}
-	addrs, err := h.app.dialer.Check(x.ctx, o.Host, o.Port)
+	check := h.app.dialer.Check
+	if o.Scheme == "ftp" {
+		check = h.app.dialer.CheckFTP
+	}
+	addrs, err := check(x.ctx, o.Host, o.Port)
 	if err != nil || len(addrs) == 0 {
 		return netip.Addr{}
 	}

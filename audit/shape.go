@@ -33,7 +33,7 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonUnidentified: onIdentity, enforce.ReasonCredentialsMissing: onIdentity,
 	enforce.ReasonCredentialsWrong: onIdentity, enforce.ReasonAgentMismatch: onIdentity,
 	enforce.ReasonUserAgentConflict: onIdentity, enforce.ReasonAmbiguousAgent: onIdentity,
-	enforce.ReasonBadTarget: onRequest, enforce.ReasonMisdirected: onRequest,
+	enforce.ReasonBadTarget: onRequest, enforce.ReasonMethod: onRequest, enforce.ReasonMisdirected: onRequest,
 	enforce.ReasonForbiddenAddress: onLater, enforce.ReasonForbiddenPort: onLater, enforce.ReasonOwnListener: onLater,
 	enforce.ReasonRateLimited: onLater, enforce.ReasonConcurrency: onLater, enforce.ReasonQueueFull: onLater,
 	enforce.ReasonOverloaded: onLater, enforce.ReasonBackoff: onLater, enforce.ReasonCrawlDelay: onLater,

@@ -70,7 +70,7 @@ const (
 
 // Decide decides a request whose path is visible. This is the order of all steps:
 // who asks (for robots.txt itself only by credentials), kill switch, operator's deny list,
-// robots.txt itself, mode off, exceptions, rules. Politeness follows and is the caller's, see
+// robots.txt itself, the method (of ftp), mode off, exceptions, rules. Politeness follows and is the caller's, see
 // [Decision.Paced].
 //
 // ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are
@@ -86,6 +86,10 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if robotsTxt {
 		d.unpaced = true
 		d.allow(ReasonRobotsTxt)
+		return d
+	}
+	if r.Target.Origin.Scheme == "ftp" && !isRead(r.Method) {
+		d.deny(ReasonMethod, "")
 		return d
 	}
 	if e.lifted(&d, r.Target.Path) {

@@ -280,6 +280,22 @@ func TestDESIGN4OrderOfSteps(t *testing.T) {
 	}
 }
 
+// RFC 1738 section 3.2.2 has ways to read only, in every mode.
+func TestMethodsOfFTP(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {
+		for method, want := range map[string]bool{"GET": true, "HEAD": true, "PUT": false, "POST": false, "OPTIONS": false, "": false} {
+			s := siteOf(rules("User-agent: *\nDisallow:\n"), defaults)
+			e := newEnforcer(s, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
+			target := origin.Target{Origin: mustOrigin(t, "ftp://example.com"), Path: "/x"}
+			d := e.Decide(t.Context(), Request{Method: method, Target: target, Identity: crawler(t, "A")})
+			if (d.Verdict == Allow) != want || !want && (d.Reason != ReasonMethod || s.lookups > 0) {
+				t.Errorf("%s %q: %s %s, %d look-ups", mode, method, d.Verdict, d.Reason, s.lookups)
+			}
+		}
+	}
+}
+
 // ModeReport keeps the first refusal and the evidence, and lets pass what is not hard.
 func TestModeReport(t *testing.T) {
 	t.Parallel()

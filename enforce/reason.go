@@ -77,6 +77,8 @@ const (
 	ReasonOwnListener Reason = "own_listener"
 	// ReasonBadTarget is a target that is not canonical or not understood.
 	ReasonBadTarget Reason = "bad_target"
+	// ReasonMethod is a request that would do more to an ftp resource than read it.
+	ReasonMethod Reason = "method"
 	// ReasonMisdirected is a request in a tunnel for another host than the tunnel's.
 	ReasonMisdirected Reason = "misdirected"
 	// ReasonRateLimited is a host whose turn comes later than the request may wait.
@@ -279,6 +281,11 @@ var reasonTable = []reasonInfo{
 		ReasonBadTarget, classDeny, true, http.StatusBadRequest, proxyErrRequest,
 		"The target is not understood",
 		"Send an absolute URL with the scheme http, https or ftp, a host in its canonical form and no user information.",
+	},
+	{
+		ReasonMethod, classDeny, true, http.StatusMethodNotAllowed, proxyErrRequest,
+		"ftp resources can only be read",
+		"Send GET or HEAD.",
 	},
 	{
 		ReasonMisdirected, classDeny, true, http.StatusMisdirectedRequest, proxyErrRequest,

@@ -49,6 +49,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 			ReasonUserAgentConflict, ReasonAmbiguousAgent, ReasonForbiddenAddress, ReasonForbiddenPort,
 			ReasonOwnListener, ReasonCrawlDelay,
 		},
+		405: {ReasonMethod},
 		407: {ReasonCredentialsMissing, ReasonCredentialsWrong},
 		408: {ReasonClientTimeout},
 		413: {ReasonClientTooLarge},

@@ -67,6 +67,9 @@ func Render(d Decision, asked Asked) Refusal {
 	if p.Status == http.StatusProxyAuthRequired {
 		r.Header.Set("Proxy-Authenticate", `Basic realm="`+Name+`", charset="UTF-8"`)
 	}
+	if p.Status == http.StatusMethodNotAllowed {
+		r.Header.Set("Allow", http.MethodGet+", "+http.MethodHead)
+	}
 	return r
 }
 

@@ -77,6 +77,9 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		d = Decision{}
 		asked.URL = "http://user:secret@exa mple.com/"
 		detail = `origin: userinfo "...@exa mple.com" is not allowed`
+	case ReasonMethod:
+		d.Origin, d.RobotsURL = mustOrigin(tb, "ftp://example.com"), "ftp://example.com/robots.txt"
+		asked = Asked{Method: http.MethodPut, URL: "ftp://example.com/pub/report.txt"}
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff:
 		known()
 		retry = 12300 * time.Millisecond

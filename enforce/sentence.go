@@ -70,7 +70,7 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
 	case ReasonBackoff:
 		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
-	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget:
+	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod:
 		return sentence{d.Reason.Title() + ": ", url, ""}
 	default:
 		return sentence{d.Reason.Title() + ": ", host, retry(d)}

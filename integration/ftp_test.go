@@ -1,0 +1,390 @@
+package integration
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+const ftpRules = "User-agent: *\nDisallow: /private\nDisallow: /pub/c++/\nDisallow: /pub/list/$\n"
+
+// ftpOrigin is a scripted FTP server with rules, and what they are about.
+func ftpOrigin() *testorigin.FTPSite {
+	return &testorigin.FTPSite{
+		Files: map[string]string{
+			"/robots.txt": ftpRules, "/pub/a.txt": "some text\n", "/pub/a+b": "plus", "/private/s": "a secret",
+			"/pub/big": strings.Repeat("0123456789", 1_000_000),
+		},
+		Dirs: map[string]string{"/": "", "/pub": "a.txt\r\n", "/pub/list": "secret\r\n", "/private": "s\r\n", "/pub/c++": "secret\r\n"},
+	}
+}
+
+// realFTP serves a folder with pyftpdlib, and returns its URL.
+func realFTP(t *testing.T, files map[string]string) string {
+	t.Helper()
+	need(t, systemPython)
+	if err := exec.Command(systemPython, "-c", "import pyftpdlib").Run(); err != nil {
+		missing(t, "Python's pyftpdlib")
+	}
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(systemPython, filepath.Join("testdata", "ftpd.py"), dir)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill() // it has nothing to lose
+		_ = cmd.Wait()
+	})
+	port, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the FTP server does not start: %v", err)
+	}
+	return "ftp://127.0.0.1:" + strings.TrimSpace(port)
+}
+
+// TestFTPByCurl has curl read from a real FTP server.
+func TestFTPByCurl(t *testing.T) {
+	t.Parallel()
+	curl := need(t, "curl")
+	site := realFTP(t, map[string]string{
+		"robots.txt": ftpRules, "pub/a.txt": "some text\n", "pub/a & b (1).html": "<p>", "private/s": "a secret",
+		"pub/big.bin": strings.Repeat("0123456789", 1_000_000),
+	})
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"})
+	ask := func(path string, args ...string) (status, body string) {
+		t.Helper()
+		args = append(args, "--disable", "--silent", "--noproxy", "", "--proxy", "http://"+g.addr, "--globoff", "--path-as-is",
+			"--write-out", "\n%{http_code} %header{content-length} %header{content-type}", site+path)
+		out, err := exec.CommandContext(t.Context(), curl, args...).Output()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", path, err, out)
+		}
+		end := strings.LastIndexByte(string(out), '\n')
+		return string(out[end+1:]), string(out[:end])
+	}
+	for _, tt := range []struct {
+		path   string
+		args   []string
+		status string
+		body   string // a part
+	}{
+		{"/pub/a.txt", nil, "200 10 text/plain; charset=utf-8", "some text\n"},
+		{"/pub/big.bin", nil, "200 10000000 application/octet-stream", strings.Repeat("0123456789", 1_000_000)},
+		{"/pub/big.bin", []string{"--head"}, "200 10000000 application/octet-stream", "Last-Modified: "},
+		{"/pub/", nil, "200 278 text/html; charset=utf-8", `<a href="./a%20&amp;%20b%20(1).html">a &amp; b (1).html</a>`},
+		{"/pub", nil, "301 0 ", ""},
+		{"/pub", []string{"--location"}, "200 278 text/html; charset=utf-8", `<a href="./big.bin">big.bin</a>`},
+		{"/pub/", []string{"--header", "Accept: text/plain"}, "200 29 text/plain; charset=utf-8", "a & b (1).html\n"},
+		{"/pub/a%20%26%20b%20%281%29.html", []string{"--location"}, "200 3 text/html; charset=utf-8", "<p>"},
+		{"/nothing", nil, "404 55 text/plain; charset=utf-8", "550"},
+		{"/robots.txt", nil, fmt.Sprintf("200 %d text/plain; charset=utf-8", len(ftpRules)), ftpRules},
+	} {
+		if status, body := ask(tt.path, tt.args...); status != tt.status || !strings.Contains(body, tt.body) {
+			t.Errorf("%s %q: %s, %.300q", tt.path, tt.args, status, body)
+		}
+	}
+	if status, body := ask("/private/s"); !strings.HasPrefix(status, "403 ") || !strings.Contains(body, "(line 2)") {
+		t.Errorf("/private/s: %s, %.300q", status, body)
+	}
+	for _, method := range []string{"PUT", "POST", "DELETE", "OPTIONS"} {
+		if status, body := ask("/pub/a.txt", "--request", method, "--include"); !strings.HasPrefix(status, "405 ") || !strings.Contains(body, "\nAllow: GET, HEAD\r\n") {
+			t.Errorf("%s: %s, %.300q", method, status, body)
+		}
+	}
+	g.stop()
+	for _, l := range g.readLogs() {
+		reached := l.Status == 200 && !strings.HasSuffix(l.Request.URI, "/robots.txt")
+		if l.Robots.Origin != site || reached && (l.Robots.Decision != "allow" || l.Robots.Address != strings.TrimPrefix(site, "ftp://")) {
+			t.Errorf("logged: %s", l.raw)
+		}
+	}
+}
+
+// TestFTPSpellings: whatever the spelling, nothing that robots.txt disallows is asked of the server, also where paths are
+// judged as sent, and nothing that it allows is refused where it names one file.
+func TestFTPSpellings(t *testing.T) {
+	t.Parallel()
+	origin := ftpOrigin()
+	site := "ftp://" + testorigin.StartFTP(t, origin)
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}", Site: "paths as_sent"})
+	for path, want := range map[string]int{
+		"/pub/a.txt": 200, "/pub/%61.txt": 200, "/pub/a+b": 200, "/pub/a%2Bb": 301, "/pub/a%2bb": 301, "/pub/": 200, "/pub": 301,
+		"/": 200, "": 200, "/pub/list": 301, "/pub/list%20x": 404, "/pub/*": 404, "/p*b/": 404, "/[p]rivate/": 404, "/%5Bp%5Drivate/": 301,
+		"/-R": 404, "/~root": 404, "/pub/caf%C3%A9": 404, "/pub/caf%E9": 404, "/pub/a:b": 404, "/pub/c%2B%2B/": 301, "/pub/c%2b%2b/secret": 301,
+
+		"/private": 403, "/private/": 403, "/private/s": 403, "/priv%61te/s": 403, "/%70rivate/s": 403, "/%50rivate/s": 404,
+		"/pub/c++/": 403, "/pub/c++/secret": 403, "/pub/c%2b+/": 301, "/pub/list/": 403,
+
+		"//private/s": 400, "///private/s": 400, "/pub//private": 400, "/pub/../private/s": 400, "/./private/s": 400,
+		"/%2e/private/s": 400, "/pub/%2e%2e/private/s": 400, "/pub/%2E./private/s": 400, "/pub/.%2e/private/s": 400,
+		"/%2Fprivate/s": 400, "/%2fprivate/s": 400, "/pub%2F..%2Fprivate%2Fs": 400, "/pub/..%2fprivate/s": 400, "/x%2f../private/s": 400,
+		"/%5Cprivate/s": 400, "/pub%5C..%5Cprivate": 400, "/pub\\..\\private": 400, "/pub/..;/private/s": 400, "/;x/private/s": 400,
+		"/private/..": 400, "/private.": 400, "/private%20": 400, "/private%2e/s": 400, "/private%20/s": 400,
+		"/pri%FF%F1vate/s": 400, "/pri%00vate/s": 400, "/a%0d%0aRETR%20/private/s": 400, "/a%0aCWD%20/private": 400, "/a%0dRETR%20/private/s": 400,
+		"/pub/a.txt;type=i": 400, "/pub/a.txt;type=a": 400, "/pub/;type=d": 400, "/pub/a.txt;TYPE=I": 400, "/pub/a.txt%3Btype=i": 400,
+		"/pub/a.txt?x": 400, "/pub/a.txt?": 400, "/pub/a.txt%3Fx": 400, "/private;type=d": 400, "/private?": 400,
+		"/" + strings.Repeat("a/", 3000): 400,
+	} {
+		a, err := g.fetch("Tester/1.0", site+path)
+		if err != nil || a.status != want {
+			t.Errorf("%q: status %d, %v, want %d: %.200s", path, a.status, err, want, a.body)
+		}
+		if a.status == http.StatusMovedPermanently {
+			location := a.header.Get("Location")
+			if next := g.mustFetch("Tester/1.0", site+location); next.status == http.StatusMovedPermanently {
+				t.Errorf("%q leads to %q, and that to %q", path, location, next.header.Get("Location"))
+			}
+		}
+	}
+	for _, s := range readSpellings(t) {
+		if !s.deny {
+			continue
+		}
+		if a, err := g.fetch("Tester/1.0", site+s.sent()); err != nil || a.status != http.StatusBadRequest {
+			t.Errorf("%q: status %d, %v", s.path, a.status, err)
+		}
+	}
+	for _, command := range origin.Commands() {
+		for _, secret := range []string{"/private", "/pub/c++", "/pub/list/", "\\", "..", "\xff", ";"} {
+			if strings.Contains(command, secret) {
+				t.Errorf("the server was sent %q", command)
+			}
+		}
+	}
+}
+
+// TestFTPUserinfo: there is one login, the anonymous one.
+func TestFTPUserinfo(t *testing.T) {
+	t.Parallel()
+	origin := ftpOrigin()
+	addr := testorigin.StartFTP(t, origin)
+	g := startGateway(t, gatewayConfig{})
+	for _, user := range []string{"u:p@", "anonymous@", "anonymous:x@", "@"} {
+		if a := g.mustFetch("Tester/1.0", "ftp://"+user+addr+"/pub/a.txt"); a.status != http.StatusBadRequest && user != "@" {
+			t.Errorf("%s: status %d", user, a.status)
+		}
+	}
+	for _, c := range origin.Commands() {
+		if strings.HasPrefix(c, "USER ") && c != "USER anonymous" {
+			t.Errorf("the server was sent %q", c)
+		}
+	}
+}
+
+// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads nowhere but to the server itself.
+func TestFTPPorts(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port := other.Addr().(*net.TCPAddr).Port
+	elsewhere := ftpOrigin()
+	elsewhere.Replies = map[string]string{"EPSV": "502 no", "PASV": fmt.Sprintf("227 (127,0,0,2,%d,%d)", port>>8, port&255)}
+	mail := ftpOrigin()
+	mail.Replies = map[string]string{"EPSV": "229 (|||25|)"}
+	lies := ftpOrigin()
+	lies.Replies = map[string]string{"EPSV": "502 no"} // its PASV names 10.0.0.1
+
+	g := startGateway(t, gatewayConfig{Site: "mode off"})
+	_, own, _ := net.SplitHostPort(g.addr)
+	for _, tt := range []struct {
+		url    string
+		status int
+		reason enforce.Reason
+	}{
+		{"ftp://127.0.0.1/a", 502, enforce.ReasonConnectionRefused},
+		{"ftp://127.0.0.1:21/a", 502, enforce.ReasonConnectionRefused},
+		{"http://127.0.0.1:21/a", 403, enforce.ReasonForbiddenPort},
+		{"https://127.0.0.1:21/a", 403, enforce.ReasonForbiddenPort},
+		{"ftp://127.0.0.1:25/a", 403, enforce.ReasonForbiddenPort},
+		{"ftp://10.0.0.1/a", 403, enforce.ReasonForbiddenAddress},
+		{"ftp://127.0.0.1:" + own + "/a", 403, enforce.ReasonOwnListener},
+		{"ftp://" + testorigin.StartFTP(t, elsewhere) + "/pub/a.txt", 502, enforce.ReasonConnectionRefused},
+		{"ftp://" + testorigin.StartFTP(t, mail) + "/pub/a.txt", 403, enforce.ReasonForbiddenPort},
+		{"ftp://" + testorigin.StartFTP(t, lies) + "/pub/a.txt", 200, enforce.ReasonRobotsOff},
+	} {
+		a := g.mustFetch("Tester/1.0", tt.url)
+		if a.status != tt.status {
+			t.Errorf("%s: status %d: %s", tt.url, a.status, a.body)
+		}
+		logs := g.logs(1)
+		eventually(t, tt.url+" in the log", func() bool {
+			logs = g.readLogs()
+			return slices.ContainsFunc(logs, func(l logLine) bool { return l.Request.URI == tt.url })
+		})
+		if last := logs[len(logs)-1]; last.Robots.Reason != tt.reason {
+			t.Errorf("%s: logged %s", tt.url, last.raw)
+		}
+	}
+	_ = other.(*net.TCPListener).SetDeadline(time.Now())
+	if conn, err := other.Accept(); err == nil {
+		t.Errorf("somebody was led to %s", conn.LocalAddr())
+	}
+}
+
+// TestFTPHostile: what a server does wrong is seen by the client and told in the log.
+func TestFTPHostile(t *testing.T) {
+	t.Parallel()
+	half := func(_, data net.Conn, content string) {
+		_, _ = io.WriteString(data, content[:len(content)/2])
+	}
+	endless := func(_, data net.Conn, _ string) {
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(data, strings.Repeat("type=file; a\r\n", 100))
+		}
+	}
+	mute := func(control, _ net.Conn, _ string) { _, _ = io.Copy(io.Discard, control) }
+	g := startGateway(t, gatewayConfig{Site: "mode off", Egress: "response_header_timeout 1s", Engine: "pace {\nrate off\nconcurrency 64\nbackoff off\n}"})
+	for _, tt := range []struct {
+		name     string
+		path     string
+		replies  map[string]string
+		transfer func(control, data net.Conn, content string)
+		status   int // 0: the answer breaks off
+		reason   enforce.Reason
+	}{
+		{"no FTP", "/pub/a.txt", map[string]string{"": "HTTP/1.1 400 Bad Request"}, nil, 502, enforce.ReasonProtocol},
+		{"no greeting", "/pub/a.txt", map[string]string{"": ""}, nil, 504, enforce.ReasonTimeout},
+		{"endless banner", "/pub/a.txt", map[string]string{"": strings.Repeat("220-hello\r\n", 1<<16)}, nil, 502, enforce.ReasonHeaderSize},
+		{"NUL", "/pub/a.txt", map[string]string{"PASS": "23\x000 hello"}, nil, 502, enforce.ReasonProtocol},
+		{"replies in the wrong order", "/pub/a.txt", map[string]string{"": "226 done"}, nil, 502, enforce.ReasonProtocol},
+		{"endless listing", "/pub/", map[string]string{"FEAT": "211-has\r\n MLST type;\r\n211 end"}, endless, 502, enforce.ReasonHeaderSize},
+		{"mute listing", "/pub/", nil, mute, 504, enforce.ReasonTimeout},
+		{"half a listing", "/pub/", map[string]string{"226": "426 aborted"}, half, 502, enforce.ReasonRobotsOff},
+		{"half a file", "/pub/a.txt", nil, half, 0, enforce.ReasonIncomplete},
+		{"half a file of unknown size", "/pub/a.txt", map[string]string{"SIZE": "502 no", "226": "426 aborted"}, half, 0, enforce.ReasonIncomplete},
+		{"never a 226", "/pub/a.txt", map[string]string{"226": ""}, nil, 0, enforce.ReasonStalled},
+		{"a whole file, said to be aborted", "/pub/a.txt", map[string]string{"226": "426 aborted"}, nil, 0, enforce.ReasonIncomplete},
+		{"login refused", "/pub/a.txt", map[string]string{"PASS": "530 no"}, nil, 403, enforce.ReasonRobotsOff},
+	} {
+		origin := ftpOrigin()
+		origin.Replies, origin.Transfer = tt.replies, tt.transfer
+		url := "ftp://" + testorigin.StartFTP(t, origin) + tt.path
+		a, err := g.fetch("Tester/1.0", url)
+		if tt.status == 0 && !errors.Is(err, io.ErrUnexpectedEOF) || tt.status != 0 && (err != nil || a.status != tt.status) {
+			t.Errorf("%s: status %d, %v: %.200s", tt.name, a.status, err, a.body)
+		}
+		var line logLine
+		eventually(t, tt.name+" in the log", func() bool {
+			logs := g.readLogs()
+			i := slices.IndexFunc(logs, func(l logLine) bool { return l.Request.URI == url })
+			if i >= 0 {
+				line = logs[i]
+			}
+			return i >= 0
+		})
+		if line.Robots.Reason != tt.reason || line.Robots.Address == "" {
+			t.Errorf("%s: logged %s", tt.name, line.raw)
+		}
+	}
+}
+
+// TestFTPBackoff: 421 is what 503 is with HTTP.
+func TestFTPBackoff(t *testing.T) {
+	t.Parallel()
+	origin := ftpOrigin()
+	origin.Replies = map[string]string{"": "421 too many users"}
+	url := "ftp://" + testorigin.StartFTP(t, origin) + "/pub/a.txt"
+	g := startGateway(t, gatewayConfig{Site: "mode off", Engine: "pace {\nwait 0s\nbackoff 60s 24h\n}"})
+	if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "421 too many users") {
+		t.Errorf("first: %d %s", a.status, a.body)
+	}
+	if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+		t.Errorf("second: %d %s", a.status, a.body)
+	}
+	if logs := g.logs(2); logs[0].Robots.Reason != enforce.ReasonRobotsOff || logs[1].Robots.Reason != enforce.ReasonBackoff {
+		t.Errorf("logged %s, then %s", logs[0].raw, logs[1].raw)
+	}
+}
+
+// TestFTPPaced: one clock a host, for ftp too.
+func TestFTPPaced(t *testing.T) {
+	t.Parallel()
+	url := "ftp://" + testorigin.StartFTP(t, ftpOrigin()) + "/pub/a.txt"
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 2/s\nburst 1\n}"})
+	for range 3 {
+		if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusOK {
+			t.Errorf("status %d: %s", a.status, a.body)
+		}
+	}
+	for i, l := range g.logs(3) {
+		if waited := l.Robots.WaitMillis >= 300; waited != (i > 0) {
+			t.Errorf("request %d: %s", i, l.raw)
+		}
+	}
+}
+
+// TestFTPKillSwitch: an order ends a transfer in its middle, and the server sees its end.
+func TestFTPKillSwitch(t *testing.T) {
+	t.Parallel()
+	origin := ftpOrigin()
+	ended := make(chan struct{})
+	origin.Transfer = func(control, data net.Conn, content string) {
+		if len(content) < 1000 {
+			_, _ = io.WriteString(data, content)
+			return
+		}
+		_, _ = io.WriteString(data, content[:1000])
+		_, _ = io.Copy(io.Discard, data)
+		_, _ = io.Copy(io.Discard, control)
+		close(ended)
+	}
+	url := "ftp://" + testorigin.StartFTP(t, origin) + "/pub/big"
+	g := startGateway(t, gatewayConfig{})
+	w := g.dial()
+	if _, err := fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n", url); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 999)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "robots", "deny", "host", "127.0.0.1", "--reason", "a complaint",
+		"--address", "unix/"+g.adminSocket()).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the client sees %v", err)
+	}
+	<-ended
+	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonKillSwitch || l.Robots.Address == "" {
+		t.Errorf("logged %s", l.raw)
+	}
+}
