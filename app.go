@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +49,6 @@ type App struct {
 	logger    *zap.Logger
 	guard     *egress.Guard
 	dialer    *egress.Dialer
-	ftp       *egress.Dialer // for robots.txt of ftp origins
-	ftpWay    *ftpWay
 	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
 	fetching  *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
@@ -99,7 +96,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.fetcher = fetch.New(fetch.Config{
 		Transport:    robotsTransport{a.fetching, a.stops},
-		DialFTP:      a.ftpWay.DialContext,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
 		MaxSize:      a.cfg.fetch.maxSize,
@@ -108,16 +104,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return instruments.register(ctx.GetMetricsRegistry())
 }
 
-// ftpPort is open for the robots.txt of ftp origins only.
-var ftpPort = egress.PortRange{First: 21, Last: 21}
-
 func (a *App) buildEgress() error {
 	a.guard = &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports}
 	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout}
-	a.ftp = &egress.Dialer{
-		Guard:   &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: append(slices.Clone(a.cfg.egress.ports), ftpPort)},
-		Timeout: a.cfg.egress.dialTimeout,
-	}
 	config := egress.TransportConfig{
 		Dialer:                a.dialer,
 		ResponseHeaderTimeout: a.cfg.egress.responseHeaderTimeout,
@@ -148,11 +137,7 @@ func (a *App) buildEgress() error {
 		return err
 	}
 	config.Fresh = true
-	if a.fetching, err = egress.NewTransport(config); err != nil {
-		return err
-	}
-	config.Dialer = a.ftp
-	a.ftpWay, err = newFTPWay(config)
+	a.fetching, err = egress.NewTransport(config)
 	return err
 }
 
@@ -175,7 +160,6 @@ func (a *App) avoid(listen []string) {
 		}
 	}
 	a.guard.SetOwn(a.own...)
-	a.ftp.Guard.SetOwn(a.own...)
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.

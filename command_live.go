@@ -42,7 +42,7 @@ func newLive(allowPrivate []string, userAgent string) (*live, error) {
 	}
 	return &live{
 		fetcher: fetch.New(fetch.Config{
-			Transport: transport, DialFTP: dialer.DialContext, Timeout: defaultFetchTimeout, Soft404: true,
+			Transport: transport, Timeout: defaultFetchTimeout, Soft404: true,
 			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 		}),
 		userAgent: userAgent,

@@ -2,15 +2,10 @@ package crawlgate
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"net/http"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -84,50 +79,6 @@ type stoppedHopError struct{ *stoppedError }
 
 // ForbiddenAddress makes the fetcher take the order for what it is: a refusal of our own.
 func (stoppedHopError) ForbiddenAddress() bool { return true }
-
-// ftpWay connects to FTP servers for their robots.txt: through the upstream proxy, where one is configured for the host.
-type ftpWay struct {
-	transport *egress.Transport
-	upstreams []egress.Upstream
-}
-
-func newFTPWay(config egress.TransportConfig) (*ftpWay, error) {
-	t, err := egress.NewTransport(config)
-	if err != nil {
-		return nil, err
-	}
-	return &ftpWay{t, config.Upstreams}, nil
-}
-
-// DialContext has the form that fetch.Config wants.
-func (w *ftpWay) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
-	host, portText, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("dialing %q: %w", addr, err)
-	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("dialing %q: %w", addr, err)
-	}
-	conn, err := w.transport.DialTunnel(ctx, host, uint16(port))
-	if err != nil || !w.indirect(host) {
-		return conn, err
-	}
-	return indirectConn{conn}, nil
-}
-
-// indirect reports whether an upstream proxy is the way to a host.
-func (w *ftpWay) indirect(host string) bool {
-	return slices.ContainsFunc(w.upstreams, func(u egress.Upstream) bool { return u.Match == nil || u.Match(host) })
-}
-
-// indirectConn is a connection through a proxy. Its peer is the proxy, which is not where the data connection has to go.
-type indirectConn struct{ net.Conn }
-
-// RemoteAddr tells that the peer is not known: the host is dialed by its name again.
-func (indirectConn) RemoteAddr() net.Addr {
-	return &net.UnixAddr{Name: "behind an upstream proxy", Net: "proxy"}
-}
 
 // Interface guards.
 var (

@@ -1,18 +1,16 @@
 package crawlgate
 
 import (
-	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -69,39 +67,6 @@ func (p *connectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(in, out)
 }
 
-// ftpSite is an FTP server with one file.
-func ftpSite(t *testing.T, file string) string {
-	t.Helper()
-	control, data := listenLocal(t), listenLocal(t)
-	go func() {
-		conn, err := control.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, port, _ := net.SplitHostPort(data.Addr().String())
-		fmt.Fprint(conn, "220 ready\r\n")
-		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			switch word, _, _ := strings.Cut(lines.Text(), " "); word {
-			case "USER", "PASS":
-				fmt.Fprint(conn, "230 welcome\r\n")
-			case "EPSV":
-				fmt.Fprintf(conn, "229 here (|||%s|)\r\n", port)
-			case "RETR":
-				fmt.Fprint(conn, "150 coming\r\n")
-				if c, err := data.Accept(); err == nil {
-					_, _ = io.WriteString(c, file)
-					_ = c.Close()
-				}
-				fmt.Fprint(conn, "226 done\r\n")
-			default:
-				fmt.Fprint(conn, "200 ok\r\n")
-			}
-		}
-	}()
-	return control.Addr().String()
-}
-
 func listenLocal(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +82,7 @@ func listenLocal(t *testing.T) net.Listener {
 func TestFTPKeepsToTheUpstream(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\n"
-	site := ftpSite(t, text)
+	site := testorigin.StartFTP(t, &testorigin.FTPSite{Files: map[string]string{"/robots.txt": text}})
 	o, err := origin.Parse("ftp://" + site)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +98,7 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 		if err := a.buildEgress(); err != nil {
 			t.Fatal(err)
 		}
-		return fetch.New(fetch.Config{Transport: a.fetching, DialFTP: a.ftpWay.DialContext}).Fetch(t.Context(), o, "")
+		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o, "")
 	}
 
 	closed := listenLocal(t)

@@ -18,7 +18,7 @@ var importRules = map[string][]string{
 	"robotstxt":               {"golang.org/x/"},
 	"robotstxt/query":         {"origin", "robotstxt"},
 	"egress":                  {"golang.org/x/", "github.com/jlaffaye/ftp"},
-	"fetch":                   {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/", "github.com/jlaffaye/ftp"},
+	"fetch":                   {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
 	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "github.com/redis/rueidis"},

@@ -28,7 +28,11 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*excha
 	ctx, cancel := context.WithCancelCause(ctx)
 	turn := TurnOf(ctx)
 	turn.Asked()
-	limit := newStopwatch(f.headerTimeout, func() { cancel(errHeaderTimeout) })
+	headerTimeout := f.headerTimeout
+	if u.Scheme == "ftp" {
+		headerTimeout = f.timeout // some servers look us up before they greet, and six replies follow
+	}
+	limit := newStopwatch(headerTimeout, func() { cancel(errHeaderTimeout) })
 	defer limit.end()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// The connection is not read from before the hook returns: that is no time of the server's.

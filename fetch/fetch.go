@@ -12,7 +12,6 @@ package fetch
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"time"
 
@@ -38,15 +37,12 @@ const maxDecoders = 4
 // Config is what a [Fetcher] needs. Durations and counts that are zero take
 // their default.
 type Config struct {
-	// Transport makes single exchanges; required. Every address that it dials
+	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
 	// must have passed the address guard, whose refusal is an error with a method
 	// ForbiddenAddress() bool that returns true. It must honour the context of a
 	// request in all its phases, bound the size of response headers, and leave
 	// bodies coded (DisableCompression).
 	Transport http.RoundTripper
-	// DialFTP opens the connections to FTP servers under the same guard. Without
-	// it all FTP origins are unreachable.
-	DialFTP func(ctx context.Context, network, address string) (net.Conn, error)
 	// Timeout bounds a retrieval as a whole, redirects included; default 20 s.
 	Timeout time.Duration
 	// HeaderTimeout bounds each hop from dialing to the end of the response
@@ -72,7 +68,6 @@ type Config struct {
 // nothing between retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	transport     http.RoundTripper
-	dialFTP       func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout       time.Duration
 	headerTimeout time.Duration
 	stallTimeout  time.Duration
@@ -90,7 +85,6 @@ func New(cfg Config) *Fetcher {
 	}
 	f := &Fetcher{
 		transport:     cfg.Transport,
-		dialFTP:       cfg.DialFTP,
 		timeout:       orDefault(cfg.Timeout, defaultTimeout),
 		headerTimeout: orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
 		stallTimeout:  orDefault(cfg.StallTimeout, defaultStallTimeout),
@@ -119,19 +113,14 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) 
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTotalTimeout)
 	defer cancel()
 
-	var out Outcome
-	if o.Scheme == "ftp" {
-		out = f.fetchFTP(ctx, o)
-	} else {
-		out = f.fetchHTTP(ctx, o, userAgent)
-	}
+	out := f.follow(ctx, o, userAgent)
 	out.Started, out.Duration = started, f.now().Sub(started)
 	return out
 }
 
-// fetchHTTP follows redirects to an answer. Whatever that is, it belongs to the
+// follow follows redirects to an answer. Whatever that is, it belongs to the
 // origin that was asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) fetchHTTP(ctx context.Context, o origin.Origin, userAgent string) Outcome {
+func (f *Fetcher) follow(ctx context.Context, o origin.Origin, userAgent string) Outcome {
 	t, err := newTrail(o)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
@@ -154,6 +143,9 @@ func (f *Fetcher) hop(ctx context.Context, t *trail, userAgent string) (out Outc
 	}
 	defer x.close()
 
+	if t.at.Scheme == "ftp" {
+		return x.ftpFile(f.maxSize), false
+	}
 	switch classify(x.StatusCode) {
 	case classRedirect:
 		fail := t.follow(x.Header.Get("Location"), f.maxRedirects)

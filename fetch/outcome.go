@@ -67,7 +67,7 @@ const (
 	// CauseForbiddenAddress is a refusal by our own address guard, at the first
 	// hop or at a later one.
 	CauseForbiddenAddress Cause = "forbidden_address"
-	// CauseFTP is a reply of an FTP server: 550 to RETR for absent, any other
+	// CauseFTP is a reply of an FTP server: no such file for absent, any other
 	// refusal for unreachable.
 	CauseFTP Cause = "ftp"
 	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no

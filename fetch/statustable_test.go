@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // TestStatusTable keeps docs/status-table.md equal to what the code does: every
@@ -150,15 +152,15 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 func writeFTP(t *testing.T, b *strings.Builder) {
 	t.Helper()
 	for _, c := range []struct {
-		label  string
-		server *ftpServer
+		label string
+		site  *testorigin.FTPSite
 	}{
-		{"FTP: file", &ftpServer{file: []byte(rules)}},
-		{"FTP: 550 to RETR", &ftpServer{replies: map[string]string{"RETR": "550 no such file"}}},
-		{"FTP: any other refusal, of the login too", &ftpServer{replies: map[string]string{"PASS": "530 no"}}},
-		{"FTP: transfer aborted", &ftpServer{file: []byte(rules), replies: map[string]string{"226": "426 aborted"}}},
+		{"FTP: file", ftpSite(rules)},
+		{"FTP: 550 to RETR", ftpSite("", "RETR", "550 no such file")},
+		{"FTP: any other refusal, of the login too", ftpSite(rules, "PASS", "530 no")},
+		{"FTP: transfer aborted", ftpSite(rules, "226", "426 aborted")},
 	} {
-		fmt.Fprintf(b, "| %s %s\n", c.label, answerCells(fetchFTPFrom(t, c.server, &dialLog{})))
+		fmt.Fprintf(b, "| %s %s\n", c.label, answerCells(fetchFTPFrom(t, c.site)))
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // turnLog is a Turn that notes what it is told, and may hold answers back.
@@ -127,10 +129,10 @@ func TestExt_TurnHoldsTheAnswerBack(t *testing.T) {
 func TestExt_TurnOfFTP(t *testing.T) {
 	t.Parallel()
 	l := &turnLog{}
-	addr := rawServer(t, (&ftpServer{file: []byte(rules)}).serve)
-	f := New(Config{Transport: noTransport(t), DialFTP: new(dialLog).dial})
+	addr := testorigin.StartFTP(t, ftpSite(rules))
+	f := New(Config{Transport: ftpTransport(t)})
 	want{KindRules, ""}.check(t, f.Fetch(WithTurn(t.Context(), l), mustOrigin(t, "ftp://"+addr), testAgent))
-	l.want(t, "answered")
+	l.want(t, "asked", "answered")
 }
 
 // TestExt_FaultsOfOurOwn: what the machine lacks is no failure of the site's.
