@@ -34,8 +34,9 @@ func init() {
 // What costs something to lose outlives a reload: the rulesets as long as the configuration names the same
 // store, the clocks always.
 type App struct {
-	// UserAgent is sent with every fetch of robots.txt. Default: the User-Agent of the crawler whose request
-	// caused the fetch.
+	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should name a page or an
+	// address by which a site can reach the operator. Default: crawlgate/VERSION (+https://github.com/crawlgate/crawlgate),
+	// with a warning at each start.
 	UserAgent string        `json:"user_agent,omitempty"`
 	Store     *StoreConfig  `json:"store,omitempty"`
 	Cache     *CacheConfig  `json:"cache,omitempty"`
@@ -96,6 +97,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.fetcher = fetch.New(fetch.Config{
 		Transport:    robotsTransport{a.fetching, a.stops},
+		UserAgent:    a.cfg.userAgent,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,
 		MaxSize:      a.cfg.fetch.maxSize,
@@ -202,7 +204,13 @@ func (a *App) open() error {
 }
 
 // Start opens the store and makes this configuration the one in force.
-func (a *App) Start() error { return a.open() }
+func (a *App) Start() error {
+	if a.UserAgent == "" {
+		a.logger.Warn("sites are not told whom to contact about the fetches of robots.txt: set user_agent",
+			zap.String("user_agent", a.cfg.userAgent))
+	}
+	return a.open()
+}
 
 // Stop gives way to the configuration that was in force before or comes after.
 func (a *App) Stop() error { return nil }
@@ -234,12 +242,12 @@ func (a *App) letGo() {
 }
 
 // Lookup gives the record of an origin, fetching it if it must: the one thing that package enforce needs.
-func (a *App) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+func (a *App) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	if err := a.open(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}
 	began := time.Now()
-	entry, source, err := a.rulesets.cache.Lookup(ctx, o, or(a.cfg.userAgent, userAgent))
+	entry, source, err := a.rulesets.cache.Lookup(ctx, o)
 	looked(ctx, began, o, source, err)
 	return entry, source, err
 }

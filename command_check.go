@@ -154,7 +154,7 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if c.robots == "" {
-		l, err := newLive(c.allowPrivate, agentToken(c.agent))
+		l, err := newLive(c.allowPrivate)
 		if err != nil {
 			return nil, err
 		}

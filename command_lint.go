@@ -80,11 +80,11 @@ func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLive(c.allowPrivate, defaultUserAgent)
+	l, err := newLive(c.allowPrivate)
 	if err != nil {
 		return nil, err
 	}
-	entry, source, err := l.Lookup(ctx, o, "")
+	entry, source, err := l.Lookup(ctx, o)
 	if err != nil || source == robotscache.SourceNone {
 		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}

@@ -22,14 +22,13 @@ import (
 // live fetches robots.txt as a gateway with its default settings does, past the same guard, and remembers what it found.
 // It is not safe for concurrent use.
 type live struct {
-	fetcher   *fetch.Fetcher
-	userAgent string
-	reading   robotscache.Reading
-	entries   map[origin.Origin]*robotscache.Entry
+	fetcher *fetch.Fetcher
+	reading robotscache.Reading
+	entries map[origin.Origin]*robotscache.Entry
 }
 
-// newLive makes one that fetches as the given User-Agent.
-func newLive(allowPrivate []string, userAgent string) (*live, error) {
+// newLive makes one that may fetch from the given address ranges besides the public ones.
+func newLive(allowPrivate []string) (*live, error) {
 	ranges, err := parsePrefixes("--allow-private", allowPrivate)
 	if err != nil {
 		return nil, err
@@ -42,21 +41,20 @@ func newLive(allowPrivate []string, userAgent string) (*live, error) {
 	}
 	return &live{
 		fetcher: fetch.New(fetch.Config{
-			Transport: transport, Timeout: defaultFetchTimeout, Soft404: true,
+			Transport: transport, UserAgent: defaultUserAgent(), Timeout: defaultFetchTimeout, Soft404: true,
 			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 		}),
-		userAgent: userAgent,
-		reading:   robotscache.Reading{Policy: fetch.DefaultPolicy()},
-		entries:   make(map[origin.Origin]*robotscache.Entry),
+		reading: robotscache.Reading{Policy: fetch.DefaultPolicy()},
+		entries: make(map[origin.Origin]*robotscache.Entry),
 	}, nil
 }
 
 // Lookup implements enforce.Lookup.
-func (l *live) Lookup(ctx context.Context, o origin.Origin, _ string) (*robotscache.Entry, robotscache.Source, error) {
+func (l *live) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	if e := l.entries[o]; e != nil {
 		return e, robotscache.SourceHot, nil
 	}
-	out := l.fetcher.Fetch(ctx, o, l.userAgent)
+	out := l.fetcher.Fetch(ctx, o)
 	if err := ctx.Err(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}
@@ -91,7 +89,7 @@ type fileRules struct {
 }
 
 // Lookup implements enforce.Lookup.
-func (f fileRules) Lookup(_ context.Context, o origin.Origin, _ string) (*robotscache.Entry, robotscache.Source, error) {
+func (f fileRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	as := robotscache.Reading{Policy: fetch.DefaultPolicy(), IndexHTML: f.indexHTML}
 	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: f.text[:min(len(f.text), robotstxt.MaxSize)], Truncated: len(f.text) > robotstxt.MaxSize}
 	now := time.Now()

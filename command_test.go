@@ -237,7 +237,7 @@ func TestCheckLive(t *testing.T) {
 				t.Errorf("robots.txt was fetched %d times", len(exchanges))
 			}
 			for _, x := range exchanges {
-				if got := x.Header.Get("User-Agent"); got != "AcmeBot" {
+				if got := x.Header.Get("User-Agent"); got != defaultUserAgent() {
 					t.Errorf("fetched as %q", got)
 				}
 			}

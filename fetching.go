@@ -3,17 +3,21 @@ package crawlgate
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// defaultUserAgent is sent with a fetch that no crawler's request caused, such as a refresh by the admin API. Many sites
-// answer a request without any with 403, which for robots.txt would mean that all is allowed.
-const defaultUserAgent = "Crawlgate (+https://github.com/crawlgate/crawlgate)"
+// defaultUserAgent names the program, and the project where nobody has configured a contact. Many sites answer a request
+// without a User-Agent with 403, which for robots.txt would mean that all is allowed.
+func defaultUserAgent() string {
+	return "crawlgate/" + strings.TrimPrefix(version.Read().Version, "v") + " (+https://github.com/crawlgate/crawlgate)"
+}
 
 // liveFetcher fetches by the configuration in force: a refresh that begins after a reload follows the new configuration,
 // whoever asked for it.
@@ -21,7 +25,7 @@ type liveFetcher struct{ atomic.Pointer[App] }
 
 // Fetch implements robotscache.Fetcher. Nothing is fetched from where the kill switch stands: the fetch counts as given
 // up, which says nothing about the site.
-func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome {
+func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	a := f.Load()
 	var p passage
 	ctx = a.stops.underway.enter(ctx, &p, o, "")
@@ -31,7 +35,7 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, userAgent stri
 	}
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
 	if ctx.Err() == nil {
-		out = a.fetcher.Fetch(ctx, o, or(userAgent, or(a.cfg.userAgent, defaultUserAgent)))
+		out = a.fetcher.Fetch(ctx, o)
 	}
 	if stop := stopOf(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}

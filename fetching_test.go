@@ -98,7 +98,7 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 		if err := a.buildEgress(); err != nil {
 			t.Fatal(err)
 		}
-		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o, "")
+		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o)
 	}
 
 	closed := listenLocal(t)

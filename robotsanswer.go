@@ -15,7 +15,7 @@ import (
 // with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
 func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	ctx := x.ctx
-	entry, source, err := h.enforcer.Lookup(ctx, target.Origin, userAgent(x.r))
+	entry, source, err := h.enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
 		if ctx.Err() != nil {
 			return x.refuse(x.decision.Refuse(enforce.ReasonCanceled, "the client left while robots.txt was fetched", 0))

@@ -83,7 +83,7 @@ const (
 
 // settings checks the configuration and fills in the defaults.
 func (a *App) settings() (settings, error) {
-	s := settings{userAgent: a.UserAgent, store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
+	s := settings{userAgent: or(a.UserAgent, defaultUserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}

@@ -15,10 +15,9 @@ import (
 
 // Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
 // than ctx allows. Its errors are [robotscache.ErrPending], that of ctx, and faults of the
-// gateway's own: a site that does not answer is an entry. The user agent is that of the
-// requester, for a fetch under its name.
+// gateway's own: a site that does not answer is an entry.
 type Lookup interface {
-	Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error)
+	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }
 
 // Config is what an [Enforcer] is made of.
@@ -211,7 +210,7 @@ func (e *Enforcer) lifted(d *Decision, path string) bool {
 // group finds the group that binds the sender and its Crawl-delay. It reports false if the
 // rules are not what decides; then d is decided.
 func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotstxt.Group, bool) {
-	v, ok := e.view(ctx, d, id.UserAgent)
+	v, ok := e.view(ctx, d)
 	if !ok {
 		return robotstxt.Group{}, false
 	}
@@ -255,12 +254,12 @@ func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 
 // view asks for the origin's entry and notes its facts. It reports false if there is none;
 // then d is decided.
-func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v robotscache.View, ok bool) {
+func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
 	if e.rules == nil {
 		d.deny(ReasonInternal, "there is nowhere to look for rules")
 		return v, false
 	}
-	entry, source, err := e.Lookup(ctx, d.Origin, userAgent)
+	entry, source, err := e.Lookup(ctx, d.Origin)
 	d.Source = source
 	switch {
 	case errors.Is(err, robotscache.ErrPending):
@@ -287,12 +286,12 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, userAgent string) (v r
 // Lookup asks for the origin's entry. One whose time ended on the way here is asked for once
 // more: by itself it would refuse what the site allows. Errors are those of the [Lookup] that
 // the Enforcer was made with, which must not be nil.
-func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
-	entry, source, err := e.rules.Lookup(ctx, o, userAgent)
+func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	entry, source, err := e.rules.Lookup(ctx, o)
 	if err != nil || entry.Fresh(e.clock()) {
 		return entry, source, err
 	}
-	return e.rules.Lookup(ctx, o, userAgent)
+	return e.rules.Lookup(ctx, o)
 }
 
 func (e *Enforcer) clock() time.Time {

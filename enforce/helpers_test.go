@@ -96,12 +96,11 @@ type site struct {
 	err     error
 	lookups int
 	origin  origin.Origin
-	agent   string
 }
 
-func (s *site) Lookup(_ context.Context, o origin.Origin, userAgent string) (*robotscache.Entry, robotscache.Source, error) {
+func (s *site) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	s.lookups++
-	s.origin, s.agent = o, userAgent
+	s.origin = o
 	return s.entry, s.source, s.err
 }
 

@@ -7,8 +7,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // exchange is one request and the header of its answer. Each of its phases has
@@ -24,7 +22,7 @@ type exchange struct {
 
 // get sends a non-conditional GET (seed 000) and waits for the header of the
 // answer. The caller must close the exchange.
-func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*exchange, *failure) {
+func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	turn := TurnOf(ctx)
 	turn.Asked()
@@ -47,11 +45,8 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL, userAgent string) (*excha
 		cancel(nil)
 		return nil, failf(CauseProtocol, "making the request: %s", reason(err))
 	}
-	if !httpguts.ValidHeaderFieldValue(userAgent) {
-		userAgent = ""
-	}
 	// An empty value keeps net/http from naming itself.
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", f.userAgent)
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 

@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -43,6 +45,9 @@ type Config struct {
 	// request in all its phases, bound the size of response headers, and leave
 	// bodies coded (DisableCompression).
 	Transport http.RoundTripper
+	// UserAgent is sent with every request; none is sent if it is empty or cannot be
+	// sent. It is one for all retrievals, because an answer holds for every crawler.
+	UserAgent string
 	// Timeout bounds a retrieval as a whole, redirects included; default 20 s.
 	Timeout time.Duration
 	// HeaderTimeout bounds each hop from dialing to the end of the response
@@ -68,6 +73,7 @@ type Config struct {
 // nothing between retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	transport     http.RoundTripper
+	userAgent     string
 	timeout       time.Duration
 	headerTimeout time.Duration
 	stallTimeout  time.Duration
@@ -85,6 +91,7 @@ func New(cfg Config) *Fetcher {
 	}
 	f := &Fetcher{
 		transport:     cfg.Transport,
+		userAgent:     cfg.UserAgent,
 		timeout:       orDefault(cfg.Timeout, defaultTimeout),
 		headerTimeout: orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
 		stallTimeout:  orDefault(cfg.StallTimeout, defaultStallTimeout),
@@ -100,33 +107,35 @@ func New(cfg Config) *Fetcher {
 	if f.now == nil {
 		f.now = time.Now
 	}
+	if !httpguts.ValidHeaderFieldValue(f.userAgent) {
+		f.userAgent = ""
+	}
 	return f
 }
 
-// Fetch makes one retrieval of the robots.txt of o, with the given User-Agent
-// (none if it is empty or cannot be sent). It never fails: what goes wrong is an
+// Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
 // unreachable [Outcome]. It returns within Config.Timeout, having kept at most
 // Config.MaxSize octets, and leaves no goroutine behind; a caller who ends ctx
 // gets CauseCanceled, or CauseTimeout at a deadline.
-func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, userAgent string) Outcome {
+func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin) Outcome {
 	started := f.now()
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTotalTimeout)
 	defer cancel()
 
-	out := f.follow(ctx, o, userAgent)
+	out := f.follow(ctx, o)
 	out.Started, out.Duration = started, f.now().Sub(started)
 	return out
 }
 
 // follow follows redirects to an answer. Whatever that is, it belongs to the
 // origin that was asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) follow(ctx context.Context, o origin.Origin, userAgent string) Outcome {
+func (f *Fetcher) follow(ctx context.Context, o origin.Origin) Outcome {
 	t, err := newTrail(o)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
 	}
 	for {
-		out, again := f.hop(ctx, t, userAgent)
+		out, again := f.hop(ctx, t)
 		if !again {
 			out.Hops, out.Final = t.hops(), t.final()
 			return out
@@ -136,8 +145,8 @@ func (f *Fetcher) follow(ctx context.Context, o origin.Origin, userAgent string)
 
 // hop asks for the URL at which t stands. If the answer is a redirect that can be
 // followed it moves t on and returns true.
-func (f *Fetcher) hop(ctx context.Context, t *trail, userAgent string) (out Outcome, again bool) {
-	x, fail := f.get(ctx, t.at, userAgent)
+func (f *Fetcher) hop(ctx context.Context, t *trail) (out Outcome, again bool) {
+	x, fail := f.get(ctx, t.at)
 	if fail != nil {
 		return fail.outcome(0), false
 	}
@@ -160,7 +169,7 @@ func (f *Fetcher) hop(ctx context.Context, t *trail, userAgent string) (out Outc
 	case classRules:
 		return x.rules(f.maxSize), false
 	case classUnreachable:
-		if f.soft404 && f.isSoft404(ctx, x, t.at, userAgent) {
+		if f.soft404 && f.isSoft404(ctx, x, t.at) {
 			return x.absent(CauseSoft404, "error page that says not found"), false
 		}
 		out := failf(CauseStatus, "").outcome(x.StatusCode)

@@ -39,7 +39,7 @@ func ftpTransport(tb testing.TB) *egress.Transport {
 // fetchFTPFrom runs one retrieval from s.
 func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	t.Helper()
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)), testAgent)
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)))
 	checkOutcome(t, out)
 	return out
 }
@@ -109,7 +109,7 @@ func TestSeed000_FTP(t *testing.T) {
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})
-	want{KindUnreachable, CauseForbiddenAddress}.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"), testAgent))
+	want{KindUnreachable, CauseForbiddenAddress}.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1")))
 	want{KindUnreachable, CauseForbiddenAddress}.check(t, fetchFTPFrom(t, ftpSite(rules, "EPSV", "229 (|||25|)")))
 }
 
@@ -129,7 +129,7 @@ func TestExt_FTPLimits(t *testing.T) {
 				}
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(rules)), ContentLength: -1}, nil
 			})})
-			want.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://a.example"), testAgent))
+			want.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://a.example")))
 		})
 	}
 }
@@ -142,6 +142,6 @@ func TestExt_FTPCallerLeaves(t *testing.T) {
 		cancel()
 		listen(conn)
 	})
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustOrigin(t, "ftp://"+addr), testAgent)
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustOrigin(t, "ftp://"+addr))
 	want{KindUnreachable, CauseCanceled}.check(t, out)
 }

@@ -188,7 +188,7 @@ func TestExt_GuardedHop(t *testing.T) {
 				errs["http://a.example/robots.txt"] = wrapped
 			}
 			f := New(Config{Transport: &script{tb: t, answers: answers, errs: errs}})
-			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"))
 			want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 			if strings.Contains(out.Detail, "10.0.0.1") {
 				t.Errorf("detail %q tells an inside address", out.Detail)

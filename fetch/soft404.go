@@ -24,7 +24,7 @@ const maxErrorPage = 64 << 10
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one
 // request that Crawlgate makes so, and it asks for nothing that exists.
-func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL, userAgent string) bool {
+func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL) bool {
 	switch x.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
@@ -39,7 +39,7 @@ func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL, userAg
 	}
 
 	madeUp := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.ToLower(rand.Text()) + ".txt"}
-	probe, fail := f.get(ctx, madeUp, userAgent)
+	probe, fail := f.get(ctx, madeUp)
 	if fail != nil {
 		return false
 	}

@@ -75,7 +75,7 @@ func TestSeed000_Soft404(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := tt.server
-			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), testAgent)
+			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"))
 			w := want{KindUnreachable, CauseStatus}
 			if tt.absent {
 				w = want{KindAbsent, CauseSoft404}
@@ -86,7 +86,7 @@ func TestSeed000_Soft404(t *testing.T) {
 			}
 
 			server.probes = nil
-			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), testAgent)
+			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"))
 			want{KindUnreachable, CauseStatus}.check(t, off)
 			if server.probes != nil {
 				t.Errorf("probed %q although it is off", server.probes)
@@ -100,7 +100,7 @@ func TestSeed000_Soft404(t *testing.T) {
 func TestExt_Soft404Probe(t *testing.T) {
 	t.Parallel()
 	server := &soft{status: 500, probeStatus: 500, page: pageNotFound, probePage: pageNotFound}
-	f := New(Config{Soft404: true, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+	f := New(Config{UserAgent: testAgent, Soft404: true, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.URL.Host == "a.example" {
 			h := http.Header{"Location": {"https://b.example:8443/robots.txt"}}
 			return &http.Response{StatusCode: 301, Header: h, Body: http.NoBody, Request: req}, nil
@@ -113,7 +113,7 @@ func TestExt_Soft404Probe(t *testing.T) {
 	})})
 	seen := map[string]bool{}
 	for range 3 {
-		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"))
 		want{KindAbsent, CauseSoft404}.check(t, out)
 		if _, _, ok := out.Shared(); ok {
 			t.Error("a soft 404 is shared")

@@ -54,10 +54,10 @@ func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 			say(conn, fmt.Sprintf("HTTP/1.1 %03d Reason\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body))
 		}
 	})
-	f := New(Config{Transport: realTransport(t), Soft404: true})
+	tr := realTransport(t)
 	o := mustOrigin(t, "http://"+addr)
 	for status := range 1000 {
-		out := f.Fetch(t.Context(), o, fmt.Sprintf("status/%d", status))
+		out := New(Config{Transport: tr, Soft404: true, UserAgent: fmt.Sprintf("status/%d", status)}).Fetch(t.Context(), o)
 		w := statusWant(status)
 		wantStatus, wantBody := status, body
 		switch {

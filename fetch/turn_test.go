@@ -66,7 +66,7 @@ func TestExt_TurnIsToldOfEachHop(t *testing.T) {
 	l := &turnLog{}
 	tr := realTransport(t)
 	tr.DisableKeepAlives = true
-	out := New(Config{Transport: tr, Soft404: true}).Fetch(WithTurn(t.Context(), l), mustOrigin(t, "http://"+addr), testAgent)
+	out := New(Config{Transport: tr, Soft404: true}).Fetch(WithTurn(t.Context(), l), mustOrigin(t, "http://"+addr))
 	want{KindAbsent, CauseSoft404}.check(t, out)
 	l.want(t, "asked", "answered", "asked", "answered", "asked", "answered")
 }
@@ -77,7 +77,7 @@ func TestExt_TurnOfAHangingServer(t *testing.T) {
 	addr := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	l := &turnLog{}
 	out := New(Config{Transport: realTransport(t), HeaderTimeout: 50 * time.Millisecond}).
-		Fetch(WithTurn(t.Context(), l), mustOrigin(t, "http://"+addr), testAgent)
+		Fetch(WithTurn(t.Context(), l), mustOrigin(t, "http://"+addr))
 	want{KindUnreachable, CauseTimeout}.check(t, out)
 	l.want(t, "asked")
 }
@@ -117,7 +117,7 @@ func TestExt_TurnHoldsTheAnswerBack(t *testing.T) {
 	}
 	tr := realTransport(t)
 	tr.DialContext = dial
-	out := New(Config{Transport: tr}).Fetch(WithTurn(ctx, l), mustOrigin(t, "http://"+addr), testAgent)
+	out := New(Config{Transport: tr}).Fetch(WithTurn(ctx, l), mustOrigin(t, "http://"+addr))
 	want{KindUnreachable, CauseCanceled}.check(t, out)
 	// The buffers of the two kernels, and one of net/http, are all that is filled.
 	if n := sent.Load(); n > 400<<10 {
@@ -131,7 +131,7 @@ func TestExt_TurnOfFTP(t *testing.T) {
 	l := &turnLog{}
 	addr := testorigin.StartFTP(t, ftpSite(rules))
 	f := New(Config{Transport: ftpTransport(t)})
-	want{KindRules, ""}.check(t, f.Fetch(WithTurn(t.Context(), l), mustOrigin(t, "ftp://"+addr), testAgent))
+	want{KindRules, ""}.check(t, f.Fetch(WithTurn(t.Context(), l), mustOrigin(t, "ftp://"+addr)))
 	l.want(t, "asked", "answered")
 }
 
@@ -140,7 +140,7 @@ func TestExt_FaultsOfOurOwn(t *testing.T) {
 	t.Parallel()
 	fetchWith := func(err error) Outcome {
 		rt := roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })
-		return New(Config{Transport: rt}).Fetch(t.Context(), mustOrigin(t, "http://a.example"), testAgent)
+		return New(Config{Transport: rt}).Fetch(t.Context(), mustOrigin(t, "http://a.example"))
 	}
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	for _, err := range []error{

@@ -338,8 +338,7 @@ func (d *day) byAgent() {
 // robots runs a command for the running gateway.
 func (d *day) robots(args ...string) {
 	d.t.Helper()
-	cmd := exec.CommandContext(d.t.Context(), binary, append([]string{"robots"}, append(args, "--address", "unix/"+d.g.adminSocket())...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := d.g.robots(args[0], args[1:]...); err != nil {
 		d.t.Fatalf("robots %q: %v: %s", args, err, out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -132,6 +133,14 @@ func hostOf(rawURL string) string {
 		return ""
 	}
 	return u.Host
+}
+
+// robots runs a command of `crawlgate robots` against the gateway, and returns what it printed.
+func (g *gateway) robots(command string, args ...string) (string, error) {
+	g.t.Helper()
+	cmd := exec.CommandContext(g.t.Context(), binary, append([]string{"robots", command, "--address", "unix/" + g.adminSocket()}, args...)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // mustFetch is fetch for a test that cannot go on without an answer.

@@ -81,7 +81,7 @@ func record(i int, texts [][]byte) fetch.Record {
 // noFetch is a fetcher for benchmarks that must not fetch.
 type noFetch struct{ testing.TB }
 
-func (f noFetch) Fetch(_ context.Context, o origin.Origin, _ string) fetch.Outcome {
+func (f noFetch) Fetch(_ context.Context, o origin.Origin) fetch.Outcome {
 	f.Errorf("%s was fetched", o)
 	return fetch.Outcome{}
 }
@@ -107,7 +107,7 @@ func BenchmarkLookup_Hot(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			_, s, err := c.Lookup(ctx, all[i%n], "Bot/1.0")
+			_, s, err := c.Lookup(ctx, all[i%n])
 			if err != nil || s != robotscache.SourceHot {
 				b.Errorf("%v, %v", s, err)
 			}

@@ -65,8 +65,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 }
 
 // Lookup returns what is known of o, waiting for a retrieval only if nothing is
-// known that may be acted on: see fetch.Policy.Fresh. The retrieval is made with
-// the given User-Agent (unless the fetcher has one of its own); it is shared by
+// known that may be acted on: see fetch.Policy.Fresh. The retrieval is shared by
 // all who wait for o, and goes on when they leave.
 //
 // With an answer that will soon be too old, or that is a failure due for a retry,
@@ -74,15 +73,15 @@ func newCache(cfg Config, hot hotTier) *Cache {
 //
 // Errors: ErrPending, ErrClosed, or the error of ctx. The request must then be
 // refused. A hot hit takes no lock of the cache and allocates nothing.
-func (c *Cache) Lookup(ctx context.Context, o origin.Origin, userAgent string) (*Entry, Source, error) {
+func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	now := time.Now()
 	as := c.reading()
 	if e := c.hot.get(o); e != nil && e.reading == *as && (e.calm(now) || as.Policy.Fresh(e.record, now)) {
-		c.note(e, userAgent, now)
+		c.note(e, now)
 		c.cfg.Observer.Looked(SourceHot, nil)
 		return e, SourceHot, nil
 	}
-	e, s, err := c.lookupSlow(ctx, o, userAgent, false)
+	e, s, err := c.lookupSlow(ctx, o, false)
 	c.cfg.Observer.Looked(s, err)
 	return e, s, err
 }
@@ -90,17 +89,17 @@ func (c *Cache) Lookup(ctx context.Context, o origin.Origin, userAgent string) (
 // Refresh fetches o even if what is known is fresh, and returns the result. It
 // may share a retrieval that is under way. Errors are those of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
-	e, _, err := c.lookupSlow(ctx, o, "", true)
+	e, _, err := c.lookupSlow(ctx, o, true)
 	return e, err
 }
 
 var errNoOrigin = errors.New("looking up robots.txt: no origin")
 
-func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, forced bool) (*Entry, Source, error) {
+func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*Entry, Source, error) {
 	if o.IsZero() {
 		return nil, SourceNone, errNoOrigin
 	}
-	f, leads, err := c.join(o, agent, forced)
+	f, leads, err := c.join(o, forced)
 	if err != nil {
 		return nil, SourceNone, err
 	}
@@ -109,7 +108,7 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, f
 		c.lead(f)
 	} else {
 		if e := c.inForce(f); e != nil && !forced {
-			c.note(e, agent, time.Now())
+			c.note(e, time.Now())
 			return e, SourceStore, nil
 		}
 		c.hurry(f)
@@ -121,7 +120,7 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, f
 	// Who caused a good answer has not asked about it since. Who got a failure
 	// will be back, and should find it retried.
 	if f.source == SourceStore || failing(e.record) {
-		c.note(e, agent, time.Now())
+		c.note(e, time.Now())
 	}
 	if !leads {
 		return e, SourceWait, nil
@@ -134,9 +133,9 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, agent string, f
 const refreshPause = time.Second
 
 // note records that e was asked for, and has it refreshed if it is due.
-func (c *Cache) note(e *Entry, agent string, now time.Time) {
+func (c *Cache) note(e *Entry, now time.Time) {
 	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
-		c.due.add(e.record, agent)
+		c.due.add(e.record)
 	}
 	if e.calm(now) {
 		return
@@ -150,23 +149,23 @@ func (c *Cache) note(e *Entry, agent string, now time.Time) {
 	if n < hold || !e.holdTo.CompareAndSwap(hold, n+int64(refreshPause)) {
 		return
 	}
-	if !c.refresh(e.record.Origin, agent, failing(e.record)) {
+	if !c.refresh(e.record.Origin, failing(e.record)) {
 		c.cfg.Observer.Dropped(DropRefresh)
 	}
 }
 
 // refreshDue is what the due list fires.
-func (c *Cache) refreshDue(it dueItem) bool { return c.refresh(it.origin, it.agent, it.retry) }
+func (c *Cache) refreshDue(it dueItem) bool { return c.refresh(it.origin, it.retry) }
 
 // refresh queues a retrieval that nobody waits for, unless there is a flight. It
 // reports whether o is taken care of: not if the queue is full.
-func (c *Cache) refresh(o origin.Origin, agent string, retry bool) bool {
+func (c *Cache) refresh(o origin.Origin, retry bool) bool {
 	c.mu.Lock()
 	if c.closed || c.flights[o] != nil {
 		c.mu.Unlock()
 		return true
 	}
-	f, cl := c.addFlight(o, agent), classRefresh
+	f, cl := c.addFlight(o), classRefresh
 	f.behind = true
 	if retry {
 		cl = classRetry

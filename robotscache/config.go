@@ -15,7 +15,7 @@ import (
 // that it reads, and should heed the fetch.Turn of ctx: one that does not counts
 // as waiting for its server all the time.
 type Fetcher interface {
-	Fetch(ctx context.Context, o origin.Origin, userAgent string) fetch.Outcome
+	Fetch(ctx context.Context, o origin.Origin) fetch.Outcome
 }
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required:
@@ -84,9 +84,6 @@ const (
 	// save the record. A gateway that dies keeps its origins from the others for
 	// no longer than Budget + leaseMargin.
 	leaseMargin = 5 * time.Second
-	// maxAgent cuts the User-Agent that is kept for a retrieval. It is the
-	// client's to choose, and tens of thousands may be queued.
-	maxAgent = 512
 	// maxDue bounds the origins that are on the list for their next refresh, some
 	// 300 bytes each. Those beyond are refreshed when a request asks for them.
 	maxDue = 65536

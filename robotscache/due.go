@@ -32,7 +32,6 @@ type dueList struct {
 
 type dueItem struct {
 	origin origin.Origin
-	agent  string
 	at     time.Time
 	retry  bool // its last attempt failed
 	index  int  // in the heap
@@ -56,7 +55,7 @@ func dueAt(r fetch.Record) time.Time {
 func failing(r fetch.Record) bool { return !r.UnreachableSince.IsZero() }
 
 // add puts the origin of r on the list, or moves it to its new time.
-func (l *dueList) add(r fetch.Record, agent string) {
+func (l *dueList) add(r fetch.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
@@ -67,7 +66,7 @@ func (l *dueList) add(r fetch.Record, agent string) {
 	case it == nil && len(l.heap) >= l.limit:
 		return
 	case it == nil:
-		it = &dueItem{origin: r.Origin, agent: cutAgent(agent)}
+		it = &dueItem{origin: r.Origin}
 		l.byOrigin[r.Origin] = it
 		it.at, it.retry = dueAt(r), failing(r)
 		heap.Push(&l.heap, it)

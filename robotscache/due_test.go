@@ -36,10 +36,10 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 		})
 		defer l.stop()
 		for _, n := range []int{5, 2, 9, 1, 7, 3} {
-			l.add(dueIn(n, time.Duration(n)*time.Minute), "")
+			l.add(dueIn(n, time.Duration(n)*time.Minute))
 		}
-		l.add(dueIn(9, time.Hour), "")
-		l.add(dueIn(9, 9*time.Minute), "") // it moves, there and back
+		l.add(dueIn(9, time.Hour))
+		l.add(dueIn(9, 9*time.Minute)) // it moves, there and back
 		l.remove(portOrigin(7))
 		l.remove(portOrigin(7))
 		time.Sleep(time.Hour)
@@ -64,7 +64,7 @@ func TestDueList_Bounds(t *testing.T) {
 			return true
 		})
 		for n := range 20 {
-			l.add(dueIn(n+1, time.Minute), "")
+			l.add(dueIn(n+1, time.Minute))
 		}
 		if l.len() != 10 {
 			t.Errorf("%d on the list", l.len())
@@ -84,7 +84,7 @@ func TestDueList_Bounds(t *testing.T) {
 		room.Store(100)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		l.add(dueIn(99, time.Minute), "")
+		l.add(dueIn(99, time.Minute))
 		if fired.Load() != 4 || l.len() != 0 {
 			t.Errorf("%d fired after the stop, %d left", fired.Load(), l.len())
 		}

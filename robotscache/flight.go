@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -16,7 +15,6 @@ import (
 // none of its waiters, and none of them can end it by leaving.
 type flight struct {
 	origin origin.Origin
-	agent  string
 	born   time.Time
 
 	// Guarded by Cache.mu.
@@ -45,10 +43,9 @@ type flight struct {
 }
 
 // addFlight registers a flight for o. c.mu is held.
-func (c *Cache) addFlight(o origin.Origin, agent string) *flight {
+func (c *Cache) addFlight(o origin.Origin) *flight {
 	f := &flight{
 		origin: o,
-		agent:  cutAgent(agent),
 		born:   time.Now(),
 		done:   make(chan struct{}),
 	}
@@ -56,15 +53,9 @@ func (c *Cache) addFlight(o origin.Origin, agent string) *flight {
 	return f
 }
 
-// cutAgent returns a User-Agent for keeping: of bounded length, and with nothing
-// of the request's memory attached.
-func cutAgent(agent string) string {
-	return strings.Clone(agent[:min(len(agent), maxAgent)])
-}
-
 // join makes the caller a waiter of the flight of o. If leads is true the flight
 // is new, and the caller must call lead.
-func (c *Cache) join(o origin.Origin, agent string, forced bool) (f *flight, leads bool, err error) {
+func (c *Cache) join(o origin.Origin, forced bool) (f *flight, leads bool, err error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -77,7 +68,7 @@ func (c *Cache) join(o origin.Origin, agent string, forced bool) (f *flight, lea
 		return nil, false, ErrPending
 	}
 	if f == nil {
-		f, leads = c.addFlight(o, agent), true
+		f, leads = c.addFlight(o), true
 		c.work.Add(1)
 	}
 	f.waiters++

@@ -68,7 +68,7 @@ func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
-			if e, source, err := c.Lookup(ctx, example(1), ""); !errors.Is(err, context.DeadlineExceeded) || e != nil {
+			if e, source, err := c.Lookup(ctx, example(1)); !errors.Is(err, context.DeadlineExceeded) || e != nil {
 				t.Errorf("a request that left: %v, %v, %v", e, source, err)
 			}
 			if took := time.Since(began); took != time.Second {
@@ -100,7 +100,7 @@ func TestLookup_FetchGoesOnForNobody(t *testing.T) {
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := c.Lookup(ctx, example(1), ""); !errors.Is(err, context.Canceled) {
+		if _, _, err := c.Lookup(ctx, example(1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("lookup: %v", err)
 		}
 		time.Sleep(6 * time.Second)
@@ -143,7 +143,7 @@ func TestLookup_PendingInQueue(t *testing.T) {
 		for i := range 4 {
 			wg.Go(func() {
 				began := time.Now()
-				e, _, err := c.Lookup(t.Context(), example(i), "")
+				e, _, err := c.Lookup(t.Context(), example(i))
 				switch {
 				case i < 2 && err == nil: // one in the lane, one in the place
 					wantAccess(t, e, fetch.AccessRules)
@@ -181,7 +181,7 @@ func TestLookup_WaitersAreBounded(t *testing.T) {
 		ask := func(o origin.Origin) {
 			wg.Go(func() {
 				began := time.Now()
-				_, _, err := c.Lookup(t.Context(), o, "")
+				_, _, err := c.Lookup(t.Context(), o)
 				switch {
 				case err == nil:
 					answered.Add(1)
@@ -226,7 +226,7 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				if _, _, err := c.Lookup(t.Context(), example(i), ""); errors.Is(err, robotscache.ErrPending) {
+				if _, _, err := c.Lookup(t.Context(), example(i)); errors.Is(err, robotscache.ErrPending) {
 					refused.Add(1)
 				}
 			})
@@ -278,7 +278,7 @@ func TestLookup_PanicIsContained(t *testing.T) {
 		c := newCache(t, robotscache.Config{Fetcher: s, Observer: ev}, hot)
 		defer c.Close()
 		for range 2 {
-			if _, _, err := c.Lookup(t.Context(), example(1), ""); !errors.Is(err, robotscache.ErrPending) {
+			if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
 				t.Errorf("lookup: %v", err)
 			}
 		}
@@ -294,7 +294,7 @@ func TestLookup_NoOrigin(t *testing.T) {
 	s := &site{}
 	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
 	defer c.Close()
-	if _, _, err := c.Lookup(t.Context(), origin.Origin{}, ""); err == nil || s.count() != 0 {
+	if _, _, err := c.Lookup(t.Context(), origin.Origin{}); err == nil || s.count() != 0 {
 		t.Errorf("lookup of nothing: %v", err)
 	}
 }
@@ -303,27 +303,6 @@ func TestNew_NeedsStoreAndFetcher(t *testing.T) {
 	t.Parallel()
 	if _, err := robotscache.New(robotscache.Config{}); err == nil {
 		t.Error("no error")
-	}
-}
-
-// The User-Agent is the first requester's, of bounded length.
-func TestLookup_Agent(t *testing.T) {
-	t.Parallel()
-	s := &site{}
-	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
-	defer c.Close()
-	long := make([]byte, 70000)
-	for i := range long {
-		long[i] = 'a'
-	}
-	for _, agent := range []string{"First/1.0", string(long)} {
-		if _, _, err := c.Lookup(t.Context(), example(len(agent)), agent); err != nil {
-			t.Fatal(err)
-		}
-		got := s.of(example(len(agent)))[0].agent
-		if want := agent[:min(len(agent), 512)]; got != want {
-			t.Errorf("agent %.20q… of %d octets", got, len(got))
-		}
 	}
 }
 
@@ -338,7 +317,7 @@ func TestClose_EndsFlights(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				if _, _, err := c.Lookup(t.Context(), example(i/2), ""); !errors.Is(err, robotscache.ErrClosed) {
+				if _, _, err := c.Lookup(t.Context(), example(i/2)); !errors.Is(err, robotscache.ErrClosed) {
 					t.Errorf("lookup: %v", err)
 				}
 			})
@@ -351,7 +330,7 @@ func TestClose_EndsFlights(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 		wg.Wait()
-		if _, _, err := c.Lookup(t.Context(), example(99), ""); !errors.Is(err, robotscache.ErrClosed) {
+		if _, _, err := c.Lookup(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
 			t.Errorf("lookup after Close: %v", err)
 		}
 		if _, err := c.Refresh(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
@@ -382,7 +361,7 @@ func TestClose_DuringLookups(t *testing.T) {
 				if i%100 == 0 {
 					o = example(g*1000 + i)
 				}
-				if _, _, err := c.Lookup(t.Context(), o, ""); err != nil && !errors.Is(err, robotscache.ErrClosed) {
+				if _, _, err := c.Lookup(t.Context(), o); err != nil && !errors.Is(err, robotscache.ErrClosed) {
 					t.Error(err)
 				}
 				if i == 5000 && g == 0 {

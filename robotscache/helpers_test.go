@@ -37,7 +37,6 @@ type site struct {
 
 type fetched struct {
 	origin origin.Origin
-	agent  string
 	at     time.Time
 }
 
@@ -51,8 +50,8 @@ func failure() fetch.Outcome {
 	return fetch.Outcome{Cause: fetch.CauseStatus, Status: 503}
 }
 
-func (s *site) Fetch(ctx context.Context, o origin.Origin, agent string) fetch.Outcome {
-	took, hang, answer := s.begin(o, agent)
+func (s *site) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
+	took, hang, answer := s.begin(o)
 	defer s.end(o)
 	if hang != nil && hang(o) {
 		took = time.Hour
@@ -71,10 +70,10 @@ func (s *site) Fetch(ctx context.Context, o origin.Origin, agent string) fetch.O
 	return rulesOutcome(someRules)
 }
 
-func (s *site) begin(o origin.Origin, agent string) (time.Duration, func(origin.Origin) bool, func(origin.Origin) fetch.Outcome) {
+func (s *site) begin(o origin.Origin) (time.Duration, func(origin.Origin) bool, func(origin.Origin) fetch.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fetches = append(s.fetches, fetched{o, agent, time.Now()})
+	s.fetches = append(s.fetches, fetched{o, time.Now()})
 	if s.running == nil {
 		s.running = make(map[origin.Origin]int)
 	}
@@ -265,7 +264,7 @@ func example(i int) origin.Origin {
 
 func lookup(tb testing.TB, c *robotscache.Cache, o origin.Origin) (*robotscache.Entry, robotscache.Source) {
 	tb.Helper()
-	e, s, err := c.Lookup(tb.Context(), o, "TestBot/1.0")
+	e, s, err := c.Lookup(tb.Context(), o)
 	if err != nil {
 		tb.Fatalf("looking up %s: %v", o, err)
 	}

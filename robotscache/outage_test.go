@@ -133,7 +133,7 @@ type shadow struct {
 	fetches int
 }
 
-func (s *shadow) Fetch(ctx context.Context, o origin.Origin, _ string) fetch.Outcome {
+func (s *shadow) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	select {
 	case <-time.After(s.took):
 	case <-ctx.Done():
@@ -202,7 +202,7 @@ func testAgreement(t *testing.T, seed uint64, hot robotscache.HotTier) {
 			}
 		default:
 			before := s.access(o)
-			e, _, err := c.Lookup(t.Context(), o, "")
+			e, _, err := c.Lookup(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}

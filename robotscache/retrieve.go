@@ -71,7 +71,7 @@ func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
 		return outcomeStarved
 	}
 	t.Asked()
-	out := c.cfg.Fetcher.Fetch(fetch.WithTurn(ctx, t), f.origin, f.agent)
+	out := c.cfg.Fetcher.Fetch(fetch.WithTurn(ctx, t), f.origin)
 	if t.starved(out, budget) {
 		return outcomeStarved
 	}
@@ -183,7 +183,7 @@ func (c *Cache) share(out fetch.Outcome) {
 		c.mu.Unlock()
 		return
 	}
-	f := c.addFlight(o, "")
+	f := c.addFlight(o)
 	c.mu.Unlock()
 
 	defer c.landIfPanicking(f)

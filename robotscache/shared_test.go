@@ -114,7 +114,7 @@ func TestShared_TakesOverFromTheDead(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		began := time.Now()
-		if _, _, err := c.Lookup(t.Context(), example(1), ""); !errors.Is(err, robotscache.ErrPending) {
+		if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
 			t.Errorf("while the lease is held: %v", err)
 		}
 		if s.count() != 0 {
@@ -182,7 +182,7 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 			}
 			wg.Go(func() {
 				for ctx.Err() == nil { // the crawlers are stubborn
-					switch e, _, err := c.Lookup(ctx, o, ""); {
+					switch e, _, err := c.Lookup(ctx, o); {
 					case err == nil && e.Record().State == fetch.StateRules:
 						answered.Add(1)
 						last.Store(int64(time.Since(began)))
@@ -245,7 +245,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 		for i := range 10 {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, _, err := c.Lookup(ctx, example(i), ""); !errors.Is(err, context.Canceled) {
+			if _, _, err := c.Lookup(ctx, example(i)); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		}

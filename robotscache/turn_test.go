@@ -23,7 +23,7 @@ type asking struct {
 	most    int // reading at once
 }
 
-func (a *asking) Fetch(ctx context.Context, o origin.Origin, _ string) fetch.Outcome {
+func (a *asking) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	turn := fetch.TurnOf(ctx)
 	turn.Asked()
 	if !sleepUntil(ctx, a.silent(o)) {

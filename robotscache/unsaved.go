@@ -120,7 +120,7 @@ func (c *Cache) saveUnsaved() {
 			c.saveLater()
 			return
 		}
-		f := c.addFlight(e.record.Origin, "")
+		f := c.addFlight(e.record.Origin)
 		c.mu.Unlock()
 		saved := c.save(e)
 		c.land(f, e, SourceStore, nil)

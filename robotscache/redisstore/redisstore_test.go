@@ -418,7 +418,7 @@ type slowSite struct {
 	took    time.Duration
 }
 
-func (s *slowSite) Fetch(ctx context.Context, o origin.Origin, _ string) fetch.Outcome {
+func (s *slowSite) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	s.mu.Lock()
 	if s.fetches == nil {
 		s.fetches = make(map[origin.Origin]int)
@@ -463,7 +463,7 @@ func TestCluster_OneFetch(t *testing.T) {
 	for i := range 1000 {
 		for _, c := range caches {
 			wg.Go(func() {
-				e, _, err := c.Lookup(t.Context(), example(i), "")
+				e, _, err := c.Lookup(t.Context(), example(i))
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
 					t.Errorf("origin %d: %v", i, err)
 				}
@@ -495,7 +495,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 		t.Helper()
 		for i := from; i < to; i++ {
 			for _, c := range caches {
-				e, _, err := c.Lookup(t.Context(), example(i), "")
+				e, _, err := c.Lookup(t.Context(), example(i))
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
 					t.Errorf("origin %d: %v", i, err)
 				}

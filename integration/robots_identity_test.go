@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// moodySite answers its robots.txt by the name of the client: 403 for attack tools, rules for all others. It notes who
+// asked for robots.txt.
+type moodySite struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (s *moodySite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/robots.txt" {
+		_, _ = io.WriteString(w, "page\n")
+		return
+	}
+	agent := r.Header.Get("User-Agent")
+	s.mu.Lock()
+	s.asked = append(s.asked, agent)
+	s.mu.Unlock()
+	if strings.Contains(agent, "sqlmap") {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	_, _ = io.WriteString(w, rules)
+}
+
+func (s *moodySite) agents() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.asked...)
+}
+
+// TestRobotsTxtIsFetchedAsTheEngine: what a site answers to one client must not bind the others. RFC 9309 section 2.3.1.3
+// makes a 403 an absent file, so one client with a bad name would have lifted the rules for all.
+func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
+	t.Parallel()
+	site := new(moodySite)
+	server := httptest.NewServer(site)
+	defer server.Close()
+	g := startGateway(t, gatewayConfig{})
+	for _, agent := range []string{"sqlmap/1.9", "AcmeBot/1.0"} {
+		if a := g.mustFetch(agent, server.URL+privatePage); a.status != http.StatusForbidden || !strings.Contains(a.body, "(line 2)") {
+			t.Errorf("%s: %d %s", agent, a.status, a.body)
+		}
+	}
+	agents := site.agents()
+	if len(agents) != 1 || !strings.HasPrefix(agents[0], "crawlgate/") || !strings.HasSuffix(agents[0], " (+https://github.com/crawlgate/crawlgate)") {
+		t.Errorf("robots.txt was asked for by %q", agents)
+	}
+	if log := g.stderr.String(); !strings.Contains(log, "set user_agent") {
+		t.Errorf("nothing warns that a contact is missing: %s", log)
+	}
+}
+
+// TestRobotsTxtIsFetchedAsConfigured: the operator's user_agent is sent with first fetches, refreshes and probes.
+func TestRobotsTxtIsFetchedAsConfigured(t *testing.T) {
+	t.Parallel()
+	const engine = "AcmeCrawl/1.0 (+https://acme.example/bot)"
+	site := new(moodySite)
+	server := httptest.NewServer(site)
+	defer server.Close()
+	g := startGateway(t, gatewayConfig{Engine: `user_agent "` + engine + `"`})
+	g.mustFetch("AcmeBot/1.0", server.URL+openPage)
+	if out, err := g.robots("refresh", server.URL); err != nil {
+		t.Errorf("refresh: %v: %s", err, out)
+	}
+	agents := site.agents()
+	if len(agents) != 2 || agents[0] != engine || agents[1] != engine {
+		t.Errorf("robots.txt was asked for by %q, want %q twice", agents, engine)
+	}
+	if log := g.stderr.String(); strings.Contains(log, "set user_agent") {
+		t.Errorf("a warning that a contact is missing: %s", log)
+	}
+}
