@@ -377,8 +377,8 @@ func adminRefresh(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if order, stopped := a.kills().Match(o, ""); stopped {
-		return nil, adminError(http.StatusConflict, "%s is not asked, by an order of the kill switch: %s", o, describeOrder(order))
+	if err := a.stopsFetch(o); err != nil {
+		return nil, adminError(http.StatusConflict, "%s is not asked, %w", o, err)
 	}
 	entry, err := a.rulesets.cache.Refresh(r.Context(), o)
 	if err != nil {

@@ -96,7 +96,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.fetcher = fetch.New(fetch.Config{
-		Transport:    robotsTransport{a.fetching, a.stops},
+		Transport:    robotsTransport{a.fetching, a.stopsFetch},
 		UserAgent:    a.cfg.userAgent,
 		Timeout:      a.cfg.fetch.timeout,
 		MaxRedirects: redirects,

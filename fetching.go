@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -23,17 +24,18 @@ func defaultUserAgent() string {
 // whoever asked for it.
 type liveFetcher struct{ atomic.Pointer[App] }
 
-// Fetch implements robotscache.Fetcher. Nothing is fetched from where the kill switch stands: the fetch counts as given
-// up, which says nothing about the site.
+// Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which says nothing about the
+// site.
 func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	a := f.Load()
 	var p passage
 	ctx = a.stops.underway.enter(ctx, &p, o, "")
 	defer p.leave()
-	if order, stopped := a.stops.switches.Match(o, ""); stopped {
-		p.cancel(&stoppedError{order})
-	}
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
+	if err := a.stopsFetch(o); err != nil {
+		out.Detail = err.Error()
+		return out
+	}
 	if ctx.Err() == nil {
 		out = a.fetcher.Fetch(ctx, o)
 	}
@@ -41,6 +43,18 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome 
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}
 	}
 	return out
+}
+
+// stopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: an order of the kill switch, or a
+// deny list at every gateway. All gateways share a record, and one that may crawl the origin needs it.
+func (a *App) stopsFetch(o origin.Origin) error {
+	if order, stopped := a.stops.switches.Match(o, ""); stopped {
+		return fmt.Errorf("by an order of the kill switch: %s", describeOrder(order))
+	}
+	if pattern, denied := a.sites.deny(o); denied {
+		return fmt.Errorf("by the configuration: deny %s", pattern)
+	}
+	return nil
 }
 
 // Recorded implements robotscache.Observer: it tells of what a fetch has changed, as the configuration in force wants it.
@@ -60,10 +74,10 @@ func (t *throttle) open(now time.Time) bool {
 	return n >= next && t.next.CompareAndSwap(next, n+int64(complaintPause))
 }
 
-// robotsTransport keeps redirects of robots.txt from leading to a host that the kill switch stops.
+// robotsTransport keeps redirects of robots.txt from leading to a host that the operator stops.
 type robotsTransport struct {
 	http.RoundTripper
-	stops *stops
+	stops func(origin.Origin) error
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -72,14 +86,14 @@ func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if order, stopped := t.stops.switches.Match(o, ""); stopped {
-		return nil, stoppedHopError{&stoppedError{order}}
+	if err := t.stops(o); err != nil {
+		return nil, stoppedHopError{err}
 	}
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// stoppedHopError is the refusal of a redirect by the kill switch.
-type stoppedHopError struct{ *stoppedError }
+// stoppedHopError is the operator's refusal of a redirect.
+type stoppedHopError struct{ error }
 
 // ForbiddenAddress makes the fetcher take the order for what it is: a refusal of our own.
 func (stoppedHopError) ForbiddenAddress() bool { return true }

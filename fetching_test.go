@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
@@ -26,6 +27,41 @@ func TestThrottle(t *testing.T) {
 	} {
 		if got := th.open(start.Add(tt.after)); got != tt.want {
 			t.Errorf("after %v: %v, want %v", tt.after, got, tt.want)
+		}
+	}
+}
+
+// TestDenyOfAllGateways: a record is for every gateway of the configuration, so its fetch is off only where none of them
+// may crawl the origin.
+func TestDenyOfAllGateways(t *testing.T) {
+	t.Parallel()
+	gateway := func(deny ...string) *Handler {
+		p, _, err := enforce.NewPolicy(enforce.PolicyConfig{Deny: deny}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Handler{operator: p}
+	}
+	o, err := origin.Parse("https://www.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		gateways []*Handler
+		pattern  string
+	}{
+		{"no gateway", nil, ""},
+		{"one that denies nothing", []*Handler{gateway()}, ""},
+		{"one that denies another host", []*Handler{gateway("example.com")}, ""},
+		{"one that denies it", []*Handler{gateway("www.example.com")}, "www.example.com"},
+		{"one of two", []*Handler{gateway("*.example.com"), gateway()}, ""},
+		{"the other of two", []*Handler{gateway(), gateway("*.example.com")}, ""},
+		{"both", []*Handler{gateway("www.example.com"), gateway("*.example.com")}, "*.example.com"},
+	} {
+		s := sites{handlers: tt.gateways}
+		if pattern, denied := s.deny(o); pattern.String() != tt.pattern || denied != (tt.pattern != "") {
+			t.Errorf("%s: denied by %q: %v, want by %q", tt.name, pattern, denied, tt.pattern)
 		}
 	}
 }

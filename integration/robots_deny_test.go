@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestDenyHoldsForRobotsFetches: what the operator's deny list names is asked for nothing, not even for its robots.txt:
+// neither by a redirect of another site, nor by a refresh, be it ordered or in the background.
+func TestDenyHoldsForRobotsFetches(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := func() *testorigin.Site {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetRobots(testorigin.OK(rules))
+		return s
+	}
+	denied, leading, known, control := site(), site(), site(), site()
+	leading.SetRobots(testorigin.Redirect(http.StatusFound, denied.URL("/robots.txt")))
+	leading.SetPath("/open", testorigin.OK("page"))
+	config := gatewayConfig{Engine: "cache {\nttl 6s\n}", Site: "deny " + denied.Origin().Host}
+	g := startGateway(t, config)
+
+	if a := g.mustFetch("AcmeBot/1.0", denied.URL("/robots.txt")); a.status != http.StatusForbidden || !strings.Contains(a.body, "operator_deny") {
+		t.Errorf("robots.txt of a denied host: %d %s", a.status, a.body)
+	}
+	if a := g.mustFetch("AcmeBot/1.0", leading.URL(openPage)); a.status != http.StatusForbidden {
+		t.Errorf("a site whose robots.txt is at a denied host: %d %s", a.status, a.body)
+	}
+	out, err := g.robots("refresh", denied.Origin().String())
+	if err == nil || !strings.Contains(out, "deny "+denied.Origin().Host) {
+		t.Errorf("a refresh of a denied host: %v: %s", err, out)
+	}
+
+	// Both are asked about after their fetch, and so have a refresh to come.
+	for range 2 {
+		for _, s := range []*testorigin.Site{known, control} {
+			g.mustFetch("AcmeBot/1.0", s.URL(openPage))
+		}
+	}
+	config.Site += " " + known.Origin().Host
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refresh of another site", func() bool { return len(control.RobotsExchanges()) > 1 })
+	if n := len(known.RobotsExchanges()); n != 1 {
+		t.Errorf("robots.txt of a host that a reload denied was fetched %d times, want once, before", n)
+	}
+	if all := denied.Exchanges(); len(all) != 0 {
+		t.Errorf("the denied host was asked: %+v", all)
+	}
+}
