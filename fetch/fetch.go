@@ -157,11 +157,15 @@ func (f *Fetcher) hop(ctx context.Context, t *trail) (out Outcome, again bool) {
 	}
 	switch classify(x.StatusCode) {
 	case classRedirect:
-		fail := t.follow(x.Header.Get("Location"), f.maxRedirects)
-		if fail == nil {
+		kind, fail := t.follow(x.Header.Get("Location"), f.maxRedirects)
+		switch {
+		case fail == nil:
 			return Outcome{}, true
+		case kind == KindAbsent:
+			return x.absent(fail.cause, fail.detail), false
+		default:
+			return fail.outcome(x.StatusCode), false
 		}
-		return x.absent(fail.cause, fail.detail), false
 	case classDeadEnd:
 		return x.absent(CauseRedirects, "redirect to a proxy"), false
 	case classAbsent:

@@ -42,8 +42,9 @@ type Cause string
 const (
 	// CauseStatus is a status code: 4xx for absent, 429 and 5xx for unreachable.
 	CauseStatus Cause = "status"
-	// CauseRedirects is a redirect that cannot be followed to an end: one too
-	// many, a loop, no Location, or a Location that is no http or https URL. Absent.
+	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too
+	// many, a loop, no Location, or one with another scheme than http and https.
+	// Unreachable: a Location that is no URL, or whose authority is refused.
 	CauseRedirects Cause = "redirects"
 	// CauseSoft404 is a 5xx that was proven to be the site's "not found" page. Absent.
 	CauseSoft404 Cause = "soft_404"

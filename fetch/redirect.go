@@ -23,26 +23,29 @@ func newTrail(o origin.Origin) (*trail, error) {
 }
 
 // follow moves on to the URL that a Location field names (RFC 9110 section
-// 10.2.2). It returns why that is not possible, which makes the file absent.
+// 10.2.2), in its canonical spelling. It returns why that is not possible, and
+// what the redirect came to.
 //
-// The scheme must be http or https and the authority one that [origin.FromURL]
-// takes: without credentials, in a spelling that leaves no doubt. The request
-// goes to the canonical spelling of it.
-func (t *trail) follow(location string, limit int) *failure {
+// A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2):
+// no Location, another scheme than http and https, a loop, one more than limit.
+// A Location that we do not understand, or refuse for its authority (see
+// [origin.FromURL]: credentials, an address in an odd spelling), may well lead
+// somewhere: it says nothing, so the file is unreachable.
+func (t *trail) follow(location string, limit int) (Kind, *failure) {
 	if location == "" {
-		return failf(CauseRedirects, "redirect without Location")
+		return KindAbsent, failf(CauseRedirects, "redirect without Location")
 	}
 	next, err := t.at.Parse(location)
 	if err != nil {
 		// The error would repeat the Location, credentials included.
-		return failf(CauseRedirects, "Location that is not a URL")
+		return KindUnreachable, failf(CauseRedirects, "Location that is not a URL")
 	}
 	if next.Scheme != "http" && next.Scheme != "https" {
-		return failf(CauseRedirects, "redirect to scheme %q", next.Scheme)
+		return KindAbsent, failf(CauseRedirects, "redirect to scheme %q", next.Scheme)
 	}
 	o, err := origin.FromURL(next)
 	if err != nil {
-		return failf(CauseRedirects, "Location not usable: %s", err)
+		return KindUnreachable, failf(CauseRedirects, "Location not usable: %s", err)
 	}
 	next.Host, next.Fragment, next.RawFragment = o.Authority(), "", ""
 	if next.Path == "" {
@@ -50,13 +53,13 @@ func (t *trail) follow(location string, limit int) *failure {
 	}
 	s := next.String()
 	if slices.Contains(t.seen, s) {
-		return failf(CauseRedirects, "redirect loop")
+		return KindAbsent, failf(CauseRedirects, "redirect loop")
 	}
 	if len(t.seen) > limit {
-		return failf(CauseRedirects, "more than %d redirects", limit)
+		return KindAbsent, failf(CauseRedirects, "more than %d redirects", limit)
 	}
 	t.seen, t.at = append(t.seen, s), next
-	return nil
+	return KindUnreachable, nil
 }
 
 // hops returns the URLs that redirects led to, in the form of [Outcome].

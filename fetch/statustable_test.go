@@ -193,6 +193,7 @@ func answerCases() []answerCase {
 		{label: "6 redirects", answers: chain(6, answer(200, rules))},
 		{label: "redirect loop", answers: only(to("/x"))},
 		{label: "redirect to `ftp:`, `file:`, `javascript:` or any other scheme", answers: only(to("file:///etc/passwd"))},
+		{label: "redirect to a Location that is no URL", answers: only(to("http://b.example/%zz"))},
 		{label: "redirect to a URL with credentials or a host that is not canonical", answers: only(to("http://u:p@0x7f.1/"))},
 		{label: "redirect to a forbidden address", err: guardError{}},
 		{label: "200, empty", answers: only(answer(200, ""))},

@@ -83,7 +83,14 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 		to("an empty Location", "", testorigin.MeansAbsent, fetch.CauseRedirects),
 		to("a file", "file:///etc/passwd", testorigin.MeansAbsent, fetch.CauseRedirects),
 		to("a script", "javascript:alert(1)", testorigin.MeansAbsent, fetch.CauseRedirects),
-		to("credentials", "http://user:password@127.0.0.1/robots.txt", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("mail", "mailto:bots@example.com", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("ftp", "ftp://127.0.0.1/robots.txt", testorigin.MeansAbsent, fetch.CauseRedirects),
+		to("credentials", "http://user:password@127.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("an address as one number", "http://2130706433/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("an octal address", "http://0177.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("a control octet", "http://127.0.0.1/\trobots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("no URL", "http://127.0.0.1/%zz", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("no host", "http:///robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		// 10.0.0.0/8 is not among the addresses that these gateways may reach.
 		to("a forbidden address", "http://10.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseForbiddenAddress),
 	}

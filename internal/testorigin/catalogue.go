@@ -68,12 +68,14 @@ func statuses() []Behaviour {
 func redirects() []Behaviour {
 	toPage := Redirect(http.StatusMovedPermanently, "/")
 	toPage.Meaning = MeansRules
+	toNoHost := Redirect(http.StatusMovedPermanently, "http://")
+	toNoHost.Meaning = MeansUnreachable
 	return []Behaviour{
-		toPage, RedirectLoop(),
-		redirectNowhere("http://"), redirectNowhere("file:///etc/passwd"), redirectNowhere("mailto:bots@example.com"),
+		toPage, toNoHost, RedirectLoop(), redirectNowhere("file:///etc/passwd"), redirectNowhere("mailto:bots@example.com"),
 	}
 }
 
+// redirectNowhere is one to a scheme that no robots.txt has.
 func redirectNowhere(location string) Behaviour {
 	b := Redirect(http.StatusMovedPermanently, location)
 	b.Meaning = MeansAbsent

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -154,16 +153,17 @@ func follow(ctx context.Context, transport http.RoundTripper, at string) (*http.
 		}
 		_ = resp.Body.Close()
 		next, err := req.URL.Parse(location)
-		if err != nil || !usable(next) {
+		switch {
+		case err != nil:
+			return nil, err
+		case next.Scheme != "http" && next.Scheme != "https":
 			return nil, errAbsent
+		case next.Host == "":
+			return nil, errors.New("redirect without a host")
 		}
 		at = next.String()
 	}
 	return nil, errAbsent
-}
-
-func usable(u *url.URL) bool {
-	return (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func decode(resp *http.Response) ([]byte, error) {
