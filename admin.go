@@ -134,9 +134,12 @@ func adminFault(err error) error {
 		return fault
 	}
 	status := http.StatusInternalServerError
+	_, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
 		status = http.StatusNotFound
+	case isForbidden:
+		status = http.StatusConflict
 	case errors.Is(err, robotscache.ErrUnavailable), errors.Is(err, robotscache.ErrClosed), errors.Is(err, robotscache.ErrPending):
 		status = http.StatusServiceUnavailable
 	}

@@ -310,6 +310,7 @@ func auditReasons(t audit.Totals) *table {
 		addCounts(s, a.Agent, "denied", a.Denied)
 		addCounts(s, a.Agent, "failed", a.Failed)
 		addCounts(s, a.Agent, "would deny", a.WouldDeny)
+		addCounts(s, a.Agent, "unreachable", a.Unreachable)
 		addCounts(s, a.Agent, "exception", a.Exceptions)
 	}
 	return s

@@ -58,6 +58,9 @@ func (l *live) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry,
 	if err := ctx.Err(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}
+	if out.Refused() {
+		return nil, robotscache.SourceNone, &robotscache.ForbiddenError{Cause: out.Cause, Detail: out.Detail}
+	}
 	e := robotscache.NewEntry(l.reading.Policy.Next(fetch.Record{Origin: o}, out, time.Now()), l.reading)
 	l.entries[o] = e
 	return e, robotscache.SourceFetch, nil
@@ -133,6 +136,9 @@ func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
 		d := enforcer.Decide(ctx, enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
 		if err := ctx.Err(); err != nil {
 			return judgement{}, err
+		}
+		if d.Reason.Hard() { // refused for the address, and so not fetched
+			return judgement{d.Record(), rawURL + ": " + d.Detail}, nil
 		}
 		return judgement{d.Record(), r.came(target.Origin)}, nil
 	}, nil

@@ -225,7 +225,7 @@ func TestCheckLive(t *testing.T) {
 		{
 			testorigin.Refuse(), 1,
 			head + "deny  unreachable  unreachable (connect)  http://<HOST>/a\ndeny  unreachable  unreachable (connect)  http://<HOST>/b\n" +
-				"http://<HOST>/robots.txt: unreachable (connect), dial: connect: connection refused\n",
+				"http://<HOST>/robots.txt: unreachable (connect), connection refused\n",
 		},
 	} {
 		t.Run(tt.behaviour.Name, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestCheckLive(t *testing.T) {
 	}
 	t.Run("the guard", func(t *testing.T) {
 		run := runCommand(t.Context(), t, "", "check", "--agent", "a", s.URL("/a"))
-		run.check(t, 1, head+"deny  unreachable  unreachable (forbidden_address)  http://<HOST>/a\n"+
-			"http://<HOST>/robots.txt: unreachable (forbidden_address), refused by our own guard of addresses and ports\n", "")
+		run.check(t, 1, head+"deny  forbidden_address  unknown  http://<HOST>/a\n"+
+			"http://<HOST>/a: address <HOST> is not public (loopback)\n", "")
 	})
 	t.Run("ended", func(t *testing.T) {
 		s.SetRobots(testorigin.HangBeforeHead())

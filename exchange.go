@@ -301,12 +301,24 @@ func (x *exchange) late(err error) enforce.Decision {
 	case errors.As(err, &late):
 		return x.decision.Refuse(paceReasons[late.Reason], "", time.Duration(late.Seconds())*time.Second)
 	case errors.Is(err, errDelayTooLong):
-		return x.decision.Refuse(enforce.ReasonCrawlDelay, fmt.Sprintf("Crawl-delay: %s", x.decision.CrawlDelay), 0)
+		detail := fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(x.decision.CrawlDelay), brief(x.h.app.cfg.pace.crawlDelay.Max))
+		return x.decision.Refuse(enforce.ReasonCrawlDelay, detail, 0)
 	case x.ctx.Err() != nil:
 		return x.decision.Refuse(enforce.ReasonCanceled, "the client left while it was held", 0)
 	default:
 		return x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0)
 	}
+}
+
+// brief is a duration without the units that are zero at its end: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-len("0s")]
+		}
+	}
+	return s
 }
 
 var paceReasons = map[pace.Reason]enforce.Reason{

@@ -95,8 +95,8 @@ func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // stoppedHopError is the operator's refusal of a redirect.
 type stoppedHopError struct{ error }
 
-// ForbiddenAddress makes the fetcher take the order for what it is: a refusal of our own.
-func (stoppedHopError) ForbiddenAddress() bool { return true }
+// Forbidden makes the fetcher take the order for what it is: a refusal of our own.
+func (stoppedHopError) Forbidden() string { return string(fetch.CauseForbiddenAddress) }
 
 // Interface guards.
 var (

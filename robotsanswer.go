@@ -17,10 +17,7 @@ func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	ctx := x.ctx
 	entry, source, err := h.enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
-		if ctx.Err() != nil {
-			return x.refuse(x.decision.Refuse(enforce.ReasonCanceled, "the client left while robots.txt was fetched", 0))
-		}
-		return x.refuse(x.decision.Refuse(enforce.ReasonPending, "", pendingRetry))
+		return x.refuse(x.decision.Refuse(enforce.LookupFailure(ctx, err)))
 	}
 	now := time.Now()
 	record, view := entry.Record(), entry.View(now)
@@ -42,7 +39,8 @@ func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	case fetch.AccessAllow:
 		status, body = http.StatusNotFound, []byte("The site has no robots.txt.\n")
 	default:
-		status, body = http.StatusServiceUnavailable, []byte("The site's robots.txt is unreachable.\n")
+		x.decision.Detail = view.Why()
+		status, body = http.StatusServiceUnavailable, []byte("The site's robots.txt is unreachable: "+view.Why()+"\n")
 		header.Set("Retry-After", strconv.FormatInt(int64(max(view.RetryAt.Sub(now), pendingRetry)/time.Second), 10))
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))

@@ -35,6 +35,7 @@ type record struct {
 	Origin      string           `json:"origin"`
 	RobotsURL   string           `json:"robots_url"`
 	State       string           `json:"state"`
+	Cause       string           `json:"cause"`
 	Group       string           `json:"group"`
 	Rule        string           `json:"rule"`
 	Line        int              `json:"line"`

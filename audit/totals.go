@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // Totals are what an audit came to.
@@ -68,6 +69,9 @@ type AgentTotals struct {
 	Denied    map[enforce.Reason]int64 `json:"denied"`
 	Failed    map[enforce.Reason]int64 `json:"failed"`
 	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
+	// Unreachable are the refusals for want of robots.txt by the cause that the lines
+	// give, among Denied and WouldDeny.
+	Unreachable map[string]int64 `json:"unreachable"`
 	// Exceptions are the uses of exceptions by their labels, among Allowed.
 	Exceptions map[string]int64 `json:"exceptions"`
 	Findings   int64            `json:"findings"`
@@ -166,7 +170,7 @@ func (c *counts) agent(name string) *AgentTotals {
 	if !ok {
 		a = &AgentTotals{
 			Agent: name, Denied: make(map[enforce.Reason]int64), Failed: make(map[enforce.Reason]int64),
-			WouldDeny: make(map[enforce.Reason]int64), Exceptions: make(map[string]int64),
+			WouldDeny: make(map[enforce.Reason]int64), Unreachable: make(map[string]int64), Exceptions: make(map[string]int64),
 		}
 		c.agents[name] = a
 	}
@@ -179,6 +183,13 @@ func (a *AgentTotals) decided(r *record, c *counts) {
 	a.Checked++
 	if !r.Reason.Valid() {
 		return
+	}
+	if r.Reason == enforce.ReasonUnreachable {
+		cause := r.Cause
+		if !slices.Contains(fetch.Causes(), fetch.Cause(cause)) {
+			cause = Others
+		}
+		a.Unreachable[cause]++
 	}
 	switch r.Decision {
 	case decisionAllow:

@@ -129,9 +129,9 @@ func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: ClassPrivate}}
 	marked, ok := errors.AsType[interface {
 		error
-		ForbiddenAddress() bool
+		Forbidden() string
 	}](wrapped)
-	if !ok || !marked.ForbiddenAddress() {
+	if !ok || marked.Forbidden() != KindForbidden.String() {
 		t.Errorf("%v is not known as a refused address", wrapped)
 	}
 }

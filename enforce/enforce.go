@@ -14,8 +14,8 @@ import (
 )
 
 // Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
-// than ctx allows. Its errors are [robotscache.ErrPending], that of ctx, and faults of the
-// gateway's own: a site that does not answer is an entry.
+// than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
+// that of ctx, and faults of the gateway's own: a site that does not answer is an entry.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }
@@ -237,11 +237,11 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 	now := e.clock()
 	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
-		d.deny(ReasonRobotsForbidden, "") // fetch.Policy.ForbiddenDisallow
+		d.deny(ReasonRobotsForbidden, v.Why()) // fetch.Policy.ForbiddenDisallow
 		d.RetryAfter = max(v.FreshUntil.Sub(now), retryLeast)
 		return
 	}
-	d.deny(ReasonUnreachable, "")
+	d.deny(ReasonUnreachable, v.Why())
 	switch wait := v.RetryAt.Sub(now); {
 	case v.RetryAt.IsZero():
 		d.RetryAfter = retryUnknown
@@ -261,16 +261,10 @@ func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, o
 	}
 	entry, source, err := e.Lookup(ctx, d.Origin)
 	d.Source = source
-	switch {
-	case errors.Is(err, robotscache.ErrPending):
-		d.deny(ReasonPending, "")
-		d.RetryAfter = retryPending
-		return v, false
-	case err != nil && ctx.Err() != nil:
-		d.deny(ReasonCanceled, "the client left while robots.txt was waited for")
-		return v, false
-	case err != nil:
-		d.deny(ReasonInternal, fmt.Sprintf("looking up the rules: %v", err))
+	if err != nil {
+		reason, detail, retryAfter := LookupFailure(ctx, err)
+		d.deny(reason, detail)
+		d.RetryAfter = retryAfter
 		return v, false
 	}
 	now := e.clock()
@@ -281,6 +275,22 @@ func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, o
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
 	return v, true
+}
+
+// LookupFailure returns the reason to refuse a request because of an error of
+// [Enforcer.Lookup], and when to come back, 0 if waiting does not help. ctx is the request's.
+func LookupFailure(ctx context.Context, err error) (reason Reason, detail string, retryAfter time.Duration) {
+	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
+	switch {
+	case isForbidden:
+		return Reason(forbidden.Cause), forbidden.Detail, 0 // spelled alike
+	case errors.Is(err, robotscache.ErrPending):
+		return ReasonPending, "", retryPending
+	case ctx.Err() != nil:
+		return ReasonCanceled, "the client left while robots.txt was waited for", 0
+	default:
+		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err), 0
+	}
 }
 
 // Lookup asks for the origin's entry. One whose time ended on the way here is asked for once

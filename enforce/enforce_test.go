@@ -124,6 +124,12 @@ func TestDecideLookupFails(t *testing.T) {
 		retry   time.Duration
 	}{
 		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", retryPending},
+		{
+			"forbidden", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenAddress, Detail: "address 10.0.0.1:80 is not public"},
+			ReasonForbiddenAddress, "deny", 0,
+		},
+		{"forbidden port", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenPort}, ReasonForbiddenPort, "deny", 0},
+		{"own listener", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseOwnListener}, ReasonOwnListener, "deny", 0},
 		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", retryPending},
 		{"gone", gone, context.Canceled, ReasonCanceled, "error", 0},
 		{"someone else's cancel", t.Context(), context.Canceled, ReasonInternal, "error", 0},

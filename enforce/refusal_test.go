@@ -51,9 +51,11 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 	case ReasonUnreachable:
 		d.State, d.Cause, d.Source = fetch.StateUnreachable, fetch.CauseTimeout, robotscache.SourceFetch
 		d.FetchedAt, d.Age, retry = now.Add(-time.Minute), time.Minute, 90*time.Second
+		detail = "no response header within the limit"
 	case ReasonRobotsForbidden:
 		d.State, d.Cause, d.Source = fetch.StateAbsent, fetch.CauseStatus, robotscache.SourceStore
 		d.FetchedAt, d.FreshUntil, retry = now.Add(-time.Minute), now.Add(time.Hour), time.Hour
+		detail = "status 403"
 	case ReasonPending:
 		retry = 5 * time.Second
 	case ReasonKillSwitch:
@@ -86,6 +88,7 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 	case ReasonCrawlDelay:
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour
+		detail = "Crawl-delay 1h is above the limit of 30s"
 	case ReasonForbiddenAddress:
 		detail = "169.254.169.254 is a metadata address"
 	case ReasonInternal:

@@ -43,9 +43,9 @@ func sentenceFor(d Decision, url string) sentence {
 		}
 		return sentence{"Forbidden by robots.txt: " + who + " may not fetch ", url, after}
 	case ReasonUnreachable:
-		return sentence{"Forbidden: robots.txt of ", host, " is unreachable" + cause(d) + retry(d)}
+		return unreachableSentence(d, host)
 	case ReasonRobotsForbidden:
-		return sentence{"Forbidden: ", host, " does not show its robots.txt (401 or 403)"}
+		return sentence{"Forbidden: ", host, " does not show its robots.txt" + detail(d)}
 	case ReasonPending:
 		return sentence{"Forbidden: robots.txt of ", host, " is still being fetched" + retry(d)}
 	case ReasonTunnelRestricted:
@@ -70,11 +70,22 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
 	case ReasonBackoff:
 		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
+	case ReasonCrawlDelay:
+		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
 	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod:
 		return sentence{d.Reason.Title() + ": ", url, ""}
 	default:
 		return sentence{d.Reason.Title() + ": ", host, retry(d)}
 	}
+}
+
+// unreachableSentence names the cause. Where that takes too many octets, the field Retry-After has to do.
+func unreachableSentence(d Decision, host string) sentence {
+	s := sentence{"Forbidden: robots.txt of ", host, " is unreachable" + detail(d)}
+	if more := retry(d); len(s.before+s.subject+s.after+more) <= maxPhrase {
+		s.after += more
+	}
+	return s
 }
 
 // host is the authority that was asked for, for people.
@@ -92,11 +103,14 @@ func shownUserAgent(d Decision) string {
 	return strconv.Quote(ascii(d.UserAgent, maxSentence))
 }
 
-func cause(d Decision) string {
-	if d.Cause == "" {
+// maxWhy bounds the octets of a detail in a sentence.
+const maxWhy = 44
+
+func detail(d Decision) string {
+	if d.Detail == "" {
 		return ""
 	}
-	return " (" + ascii(string(d.Cause), maxWho) + ")"
+	return " (" + ascii(d.Detail, maxWhy) + ")"
 }
 
 func retry(d Decision) string {

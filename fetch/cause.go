@@ -9,11 +9,29 @@ import (
 	"net"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// forbiddenAddress is implemented by the errors of an address guard, anywhere in
-// their chain.
-type forbiddenAddress interface{ ForbiddenAddress() bool }
+// forbiddenError is implemented by the errors of an address guard, anywhere in
+// their chain. Forbidden returns the cause.
+type forbiddenError interface {
+	error
+	Forbidden() string
+}
+
+// forbiddenBy returns the refusal by a guard that is behind an error, nil if there
+// is none. A cause that is not known counts as CauseForbiddenAddress.
+func forbiddenBy(err error) *failure {
+	guard, ok := errors.AsType[forbiddenError](err)
+	if !ok {
+		return nil
+	}
+	cause := Cause(guard.Forbidden())
+	if !cause.forbidden() {
+		cause = CauseForbiddenAddress
+	}
+	return failf(cause, "%s", guard)
+}
 
 // The limits of a retrieval, as causes of canceled contexts.
 var (
@@ -50,17 +68,19 @@ func failed(ctx context.Context, err error) *failure {
 	var dns *net.DNSError
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return failf(CauseDNS, "no such host")
 	case errors.As(err, &dns):
 		// Only its reason: the error also names our resolver.
 		return failf(CauseDNS, "%s", dns.Err)
 	case isTLS(err):
-		return failf(CauseTLS, "%s", reason(err))
+		return failf(CauseTLS, "%s", tlsReason(err))
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return failf(CauseTimeout, "%s", reason(err))
 	case isConnect(err):
 		return failf(CauseConnect, "%s", reason(err))
 	case isReset(err):
-		return failf(CauseReset, "connection closed before the response header ended")
+		return failf(CauseReset, "connection closed before the header ended")
 	default:
 		return failf(CauseProtocol, "%s", reason(err))
 	}
@@ -80,9 +100,8 @@ func brokenBody(ctx context.Context, err error) *failure {
 
 // ownDoing returns the failure that our side caused, nil if it did not.
 func ownDoing(ctx context.Context, err error) *failure {
-	var guard forbiddenAddress
-	if errors.As(err, &guard) && guard.ForbiddenAddress() {
-		return failf(CauseForbiddenAddress, "refused by our own guard of addresses and ports")
+	if f := forbiddenBy(err); f != nil {
+		return f
 	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -157,9 +176,31 @@ func isReset(err error) bool {
 		strings.Contains(text, "server closed idle connection")
 }
 
+// tlsReason is reason for a failed handshake. What people ask most often about a
+// certificate is said in few words, without the time by our clock.
+func tlsReason(err error) string {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
+		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
+			return "certificate is not valid before " + from.UTC().Format(time.DateOnly)
+		}
+		return "certificate has expired on " + invalid.Cert.NotAfter.UTC().Format(time.DateOnly)
+	}
+	if wrong, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "certificate is not valid for " + wrong.Host
+	}
+	text := reason(err)
+	for _, prefix := range []string{"tls: failed to verify certificate: ", "x509: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return text
+}
+
 // reason returns the innermost text that is worth showing: of a network error
 // what happened, without the addresses of our side of the connection.
 func reason(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		return op.Op + ": " + withoutUserinfo(op.Err.Error())

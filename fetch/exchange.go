@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,9 +33,11 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
 	}
 	limit := newStopwatch(headerTimeout, func() { cancel(errHeaderTimeout) })
 	defer limit.end()
+	var answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// The connection is not read from before the hook returns: that is no time of the server's.
 		GotFirstResponseByte: func() {
+			answered.Store(true)
 			limit.pause()
 			turn.Answered(ctx)
 			limit.resume()
@@ -54,6 +57,10 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
 	if err != nil {
 		fail := failed(ctx, err)
 		cancel(nil)
+		if fail.cause.forbidden() && answered.Load() {
+			// An FTP server that was reached names a data connection that the guard refuses.
+			fail = failf(CauseFTP, "data connection: %s", fail.detail)
+		}
 		return nil, fail
 	}
 	return &exchange{Response: resp, ctx: ctx, cancel: cancel, stall: f.stallTimeout, slots: f.decoders}, nil

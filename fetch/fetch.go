@@ -41,8 +41,8 @@ const maxDecoders = 4
 type Config struct {
 	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
 	// must have passed the address guard, whose refusal is an error with a method
-	// ForbiddenAddress() bool that returns true. It must honour the context of a
-	// request in all its phases, bound the size of response headers, and leave
+	// Forbidden() string that returns one of the causes for it, such as
+	// CauseForbiddenPort. It must honour the context of a request in all its phases, bound the size of response headers, and leave
 	// bodies coded (DisableCompression).
 	Transport http.RoundTripper
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be

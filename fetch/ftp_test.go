@@ -105,12 +105,21 @@ func TestSeed000_FTP(t *testing.T) {
 	}
 }
 
-// TestExt_FTPGuard: both connections pass the guard, and it is what refuses them.
+// TestExt_FTPGuard: both connections pass the guard. Where it refuses the server, that says nothing about the server;
+// where it refuses a data connection, the server has named a bad port.
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})
-	want{KindUnreachable, CauseForbiddenAddress}.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1")))
-	want{KindUnreachable, CauseForbiddenAddress}.check(t, fetchFTPFrom(t, ftpSite(rules, "EPSV", "229 (|||25|)")))
+	out := f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"))
+	want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
+	if !out.Refused() {
+		t.Errorf("a server at a private address: %+v", out)
+	}
+	out = fetchFTPFrom(t, ftpSite(rules, "EPSV", "229 (|||25|)"))
+	want{KindUnreachable, CauseFTP}.check(t, out)
+	if out.Refused() || !strings.Contains(out.Detail, "data connection: ") {
+		t.Errorf("a data connection to port 25: %+v", out)
+	}
 }
 
 // TestExt_FTPLimits: a server may take as long over its replies as a whole retrieval may.

@@ -19,7 +19,8 @@ import (
 //     for TTL if it does not say.
 //   - A failure starts a run or continues it. A good answer inside its TTL stays
 //     in force; once that has ended the record is unreachable.
-//   - An attempt that was canceled, or that failed on our own side, changes nothing.
+//   - An attempt that was canceled, that failed on our own side or that our guard
+//     refused (see [Outcome.Refused]) changes nothing.
 //
 // Pauses between attempts double from RetryMin to RetryMax with a jitter that
 // follows from the origin, the run and the attempt. Retry-After, up to a day,
@@ -30,7 +31,7 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Origin, out, now)
 	default:
-		if out.Cause == CauseCanceled || out.Cause == CauseLocal {
+		if out.Cause == CauseCanceled || out.Cause == CauseLocal || out.Refused() {
 			return r
 		}
 		return p.afterFailure(r, out, now)

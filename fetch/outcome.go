@@ -65,9 +65,13 @@ const (
 	// CauseProtocol is an answer that HTTP does not allow here: malformed, a
 	// final 1xx, 206 or 304 unasked for, a status outside 100 to 599.
 	CauseProtocol Cause = "protocol"
-	// CauseForbiddenAddress is a refusal by our own address guard, at the first
-	// hop or at a later one.
+	// CauseForbiddenAddress is a refusal by our own address guard: of the origin
+	// itself (see [Outcome.Refused]), or of where a redirect of it led.
 	CauseForbiddenAddress Cause = "forbidden_address"
+	// CauseForbiddenPort is the same for a port.
+	CauseForbiddenPort Cause = "forbidden_port"
+	// CauseOwnListener is the same for a listener of our own process.
+	CauseOwnListener Cause = "own_listener"
 	// CauseFTP is a reply of an FTP server: no such file for absent, any other
 	// refusal for unreachable.
 	CauseFTP Cause = "ftp"
@@ -86,8 +90,13 @@ func Causes() []Cause {
 	return []Cause{
 		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
 		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
-		CauseForbiddenAddress, CauseFTP, CauseLocal, CauseCanceled,
+		CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener, CauseFTP, CauseLocal, CauseCanceled,
 	}
+}
+
+// forbidden reports whether c is a refusal by our own address guard.
+func (c Cause) forbidden() bool {
+	return c == CauseForbiddenAddress || c == CauseForbiddenPort || c == CauseOwnListener
 }
 
 // Outcome is the result of one retrieval. A failure is an Outcome too: the zero
@@ -97,7 +106,7 @@ type Outcome struct {
 	Kind  Kind
 	Cause Cause
 	// Detail is one short line of printable ASCII for people: no credentials, no
-	// addresses of our own network, at most 200 octets. Not to be parsed.
+	// addresses of our side of a connection, at most 200 octets. Not to be parsed.
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
@@ -125,6 +134,11 @@ type Outcome struct {
 	Started  time.Time
 	Duration time.Duration
 }
+
+// Refused reports whether our own guard does not let us reach the origin itself,
+// which says nothing about the origin: [Policy.Next] ignores it. A redirect to where
+// the guard forbids is the origin's doing, and a failure like any other.
+func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops) == 0 }
 
 // Shared returns the outcome as the one of the origin at which the redirects
 // ended, for a record of its own, and whether there is such a thing: only a good

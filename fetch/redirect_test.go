@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -175,10 +176,11 @@ func TestRFC9309_2_3_1_2_Loops(t *testing.T) {
 // guardError is what egress' dialer returns for a refused address.
 type guardError struct{}
 
-func (guardError) Error() string          { return "address 10.0.0.1 is private" }
-func (guardError) ForbiddenAddress() bool { return true }
+func (guardError) Error() string     { return "address 10.0.0.1 is private" }
+func (guardError) Forbidden() string { return "forbidden_address" }
 
-// TestExt_GuardedHop: a hop to an address of ours is no answer of the site.
+// TestExt_GuardedHop: a hop to an address of ours is no answer of the site. That the site itself is at one says nothing
+// about the site.
 func TestExt_GuardedHop(t *testing.T) {
 	t.Parallel()
 	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError{})}
@@ -195,8 +197,13 @@ func TestExt_GuardedHop(t *testing.T) {
 			f := New(Config{Transport: &script{tb: t, answers: answers, errs: errs}})
 			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"))
 			want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
-			if strings.Contains(out.Detail, "10.0.0.1") {
-				t.Errorf("detail %q tells an inside address", out.Detail)
+			if out.Detail != "address 10.0.0.1 is private" || out.Refused() != (len(answers) == 0) {
+				t.Errorf("detail %q, refused %v", out.Detail, out.Refused())
+			}
+			before := after(Policy{}, 0*hour, Outcome{Kind: KindRules, Body: []byte(rules)})
+			now := before.FreshUntil.Add(time.Hour)
+			if r := (Policy{}).Next(before, out, now); reflect.DeepEqual(r, before) != out.Refused() {
+				t.Errorf("the record becomes %+v", r)
 			}
 		})
 	}

@@ -105,6 +105,10 @@ Retry-After can make a pause longer, to a day at most. After a first failure:
 A fault of the gateway's own machine (cause `+"`local`"+`) says nothing about the site. It is not recorded: it neither begins a
 run of failures nor counts in one. Requests that need the file meanwhile are refused as for an unreachable origin, and the
 next one after %s, at the latest, tries again.
+
+The gateway's address guard says nothing about a site either. Where it refuses the site's own address nothing is recorded.
+Requests are refused for that reason (`+"`forbidden_address`, `forbidden_port`, `own_listener`"+`), and the next one tries again. A
+redirect to such an address is the site's doing.
 `, short(Policy{}.Meanwhile(Record{}, Outcome{}, t0).NextAttempt.Sub(t0)))
 	return b.String()
 }
@@ -139,7 +143,7 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "| any other status %s\n", cells)
 	for _, c := range answerCases() {
-		var rt http.RoundTripper = &script{tb: tb, answers: c.answers}
+		var rt http.RoundTripper = &script{tb: tb, answers: c.answers, errs: map[string]error{"http://10.0.0.1/": guardError{}}}
 		if c.err != nil {
 			rt = roundTripper(func(*http.Request) (*http.Response, error) { return nil, c.err })
 		}
@@ -195,7 +199,8 @@ func answerCases() []answerCase {
 		{label: "redirect to `ftp:`, `file:`, `javascript:` or any other scheme", answers: only(to("file:///etc/passwd"))},
 		{label: "redirect to a Location that is no URL", answers: only(to("http://b.example/%zz"))},
 		{label: "redirect to a URL with credentials or a host that is not canonical", answers: only(to("http://u:p@0x7f.1/"))},
-		{label: "redirect to a forbidden address", err: guardError{}},
+		{label: "redirect to a forbidden address or port, or to the gateway itself", answers: only(to("http://10.0.0.1/"))},
+		{label: "the origin's own address is forbidden (likewise its port, cause `forbidden_port`, and the gateway's own listeners, `own_listener`)", err: guardError{}},
 		{label: "200, empty", answers: only(answer(200, ""))},
 		{label: "200, an HTML page", answers: only(answer(200, "<html>", "Content-Type: text/html"))},
 		{label: "200, larger than 500 KiB (the first 500 KiB count)", answers: only(answer(200, strings.Repeat("#", MinSize+1)))},

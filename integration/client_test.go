@@ -138,8 +138,13 @@ func hostOf(rawURL string) string {
 // robots runs a command of `crawlgate robots` against the gateway, and returns what it printed.
 func (g *gateway) robots(command string, args ...string) (string, error) {
 	g.t.Helper()
-	cmd := exec.CommandContext(g.t.Context(), binary, append([]string{"robots", command, "--address", "unix/" + g.adminSocket()}, args...)...)
-	out, err := cmd.CombinedOutput()
+	return runBinary(g.t, append([]string{"robots", command, "--address", "unix/" + g.adminSocket()}, args...)...)
+}
+
+// runBinary runs the binary to its end, and returns what it printed.
+func runBinary(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 	return string(out), err
 }
 

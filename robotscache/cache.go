@@ -71,8 +71,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 // With an answer that will soon be too old, or that is a failure due for a retry,
 // Lookup has a retrieval made in the background.
 //
-// Errors: ErrPending, ErrClosed, or the error of ctx. The request must then be
-// refused. A hot hit takes no lock of the cache and allocates nothing.
+// Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The
+// request must then be refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	now := time.Now()
 	as := c.reading()

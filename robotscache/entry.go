@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,6 +118,9 @@ type View struct {
 	// rules.
 	State fetch.State
 	Cause fetch.Cause
+	// Status and Detail explain Cause, as in [fetch.Outcome].
+	Status int
+	Detail string
 	// SHA256 is that of the text that decides, zero where none does.
 	SHA256 [32]byte
 	// FetchedAt is when the text that decides was fetched or, where none does,
@@ -130,6 +134,18 @@ type View struct {
 	RetryAt time.Time
 }
 
+// Why says in a few words why State is not rules: "status 503", "no such host".
+func (v View) Why() string {
+	switch {
+	case v.Cause == fetch.CauseStatus:
+		return "status " + strconv.Itoa(v.Status)
+	case v.Detail == "":
+		return string(v.Cause)
+	default:
+		return v.Detail
+	}
+}
+
 // View judges the entry at the time now. It allocates nothing, except that the
 // first call which falls back on a last good copy compiles it.
 func (e *Entry) View(now time.Time) View {
@@ -141,6 +157,8 @@ func (e *Entry) View(now time.Time) View {
 		Access:     e.reading.Policy.Access(r, now),
 		State:      r.State,
 		Cause:      r.Cause,
+		Status:     r.Status,
+		Detail:     r.Detail,
 		FetchedAt:  r.FetchedAt,
 		FreshUntil: r.FreshUntil,
 		RetryAt:    r.NextAttempt,

@@ -1,6 +1,10 @@
 package robotscache
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/crawlgate/crawlgate/fetch"
+)
 
 // Errors of [Cache.Lookup] and [Cache.Refresh], besides those of the context.
 var (
@@ -12,6 +16,19 @@ var (
 	// ErrClosed means that the cache is closed.
 	ErrClosed = errors.New("robots.txt cache is closed")
 )
+
+// ForbiddenError is the answer of [Cache.Lookup] and [Cache.Refresh] for an origin
+// to which the gateway itself may not connect. It says nothing about the origin, so
+// nothing is kept, and the next request for it tries again.
+type ForbiddenError struct {
+	// Cause is that of fetch.Outcome.Refused: address, port or own listener.
+	Cause fetch.Cause
+	// Detail is what the guard says, for people.
+	Detail string
+}
+
+// Error implements error.
+func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
 // Errors of a [Store], to be found with errors.Is.
 var (

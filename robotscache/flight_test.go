@@ -263,6 +263,60 @@ func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
 	})
 }
 
+// Where our own guard refuses an origin the requests are told so. Nothing is kept of it: what is known of the origin stays as
+// it was, and as soon as the guard permits, the next request is answered. A flood is one look at a time.
+func TestLookup_ForbiddenIsNotKept(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 100 * time.Millisecond}
+		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenPort, Detail: "port 25 is not open"})
+		st := &flakyStore{Store: newMemory()}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond) // a second of it
+				_, _, err := c.Lookup(t.Context(), example(1))
+				if refused, ok := errors.AsType[*robotscache.ForbiddenError](err); !ok || refused.Cause != fetch.CauseForbiddenPort {
+					t.Errorf("lookup: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.count(); s.most != 1 || n > 11 {
+			t.Errorf("%d looks, %d at once; want one after the other, some 10", n, s.most)
+		}
+		n := s.count()
+		time.Sleep(time.Hour)
+		if s.count() != n {
+			t.Error("it was looked at again although nobody asked")
+		}
+		if _, known := c.Peek(example(1)); known || st.saves != 0 {
+			t.Errorf("something is known of the origin; %d saves", st.saves)
+		}
+
+		s.always(rulesOutcome(someRules))
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessRules)
+		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress})
+		if _, err := c.Refresh(t.Context(), example(1)); err == nil {
+			t.Error("a refresh of a forbidden origin: no error")
+		}
+		if e, source := lookup(t, c, example(1)); source == robotscache.SourceFetch || e.Record().Attempts != 0 {
+			t.Errorf("from %s: %+v", source, e.Record())
+		}
+
+		// A redirect to where the guard forbids is the site's doing.
+		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress, Hops: []string{"http://10.0.0.1/"}})
+		e, _ = lookup(t, c, example(2))
+		wantAccess(t, e, fetch.AccessDeny)
+		if r := e.Record(); r.Attempts != 1 || r.Cause != fetch.CauseForbiddenAddress {
+			t.Errorf("record %+v", r)
+		}
+	})
+}
+
 // A defect that hostile bytes bring out costs one answer.
 func TestLookup_PanicIsContained(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,8 @@ func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
 
 // follow makes the entry that follows known, nil for none, by an outcome; kept says
 // that it is one to be kept. What failed because the cache was closed says nothing
-// about the origin, and nor does what failed for want of our own means.
+// about the origin, and nor does what failed for want of our own means, or what our
+// own guard refused.
 func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
 	before := fetch.Record{Origin: o}
 	if known != nil {
@@ -93,6 +94,8 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Ent
 		return nil, false, ErrClosed
 	case unreachable && out.Cause == fetch.CauseCanceled:
 		return nil, false, ErrPending
+	case unreachable && out.Refused():
+		return nil, false, &ForbiddenError{out.Cause, out.Detail}
 	case unreachable && out.Cause == fetch.CauseLocal:
 		return newEntry(as.Policy.Meanwhile(before, out, now), as, known), false, nil
 	default:

@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestRefusalsNameTheCause: a refusal for want of robots.txt says what went wrong, in its first line, its header and the log,
+// and the audit counts it.
+func TestRefusalsNameTheCause(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := func(scheme string, b testorigin.Behaviour) string {
+		s := server.Site(t, testorigin.SiteConfig{Scheme: scheme})
+		s.SetRobots(b)
+		return s.URL(openPage)
+	}
+	expired := time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)
+	cases := []struct{ url, cause, want string }{
+		{site("http", testorigin.Status(503)), "status", "status 503"},
+		{site("http", testorigin.Status(429)), "status", "status 429"},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateExpired, rules)), "tls", "certificate has expired on " + expired},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules)), "tls", "certificate signed by unknown authority"},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateWrongHost, rules)), "tls", "certificate is not valid for 127.0."},
+		{site("http", testorigin.Refuse()), "connect", "connection refused"},
+		{site("http", testorigin.CloseAtOnce()), "reset", "connection closed before the header ended"},
+		{site("http", testorigin.Redirect(302, "http://2130706433/")), "redirects", "Location not usable"},
+		{site("http", testorigin.Redirect(302, "http://10.0.0.1/")), "forbidden_address", "address 10.0.0.1:80 is not public"},
+		{"http://crawlgate.onion/", "dns", "no such host"},
+	}
+	g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
+	for _, c := range cases {
+		a := g.mustFetch("AcmeBot/1.0", c.url)
+		first, _, _ := strings.Cut(a.body, "\n")
+		if a.status != http.StatusForbidden || !strings.Contains(first, c.want) || !strings.Contains(a.header.Get("Proxy-Status"), c.want) {
+			t.Errorf("%s: %d %q, Proxy-Status %q, want %q", c.want, a.status, first, a.header.Get("Proxy-Status"), c.want)
+		}
+		if len(first) > 120 || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d octets, Retry-After %q", first, len(first), a.header.Get("Retry-After"))
+		}
+	}
+	g.stop()
+	logged := map[string]enforce.Record{}
+	for _, l := range g.readLogs() {
+		logged[l.Request.URI] = l.Robots
+	}
+	for _, c := range cases {
+		if r := logged[c.url]; r.Reason != enforce.ReasonUnreachable || r.Cause != c.cause || !strings.Contains(r.Detail, c.want) {
+			t.Errorf("%s logged as reason %s, cause %q, detail %q", c.want, r.Reason, r.Cause, r.Detail)
+		}
+	}
+	out, err := robotsAudit(t, g)
+	if err != nil || !strings.Contains(out, `"unreachable":{"connect":1,"dns":1,"forbidden_address":1,"redirects":1,"reset":1,"status":2,"tls":3}`) {
+		t.Errorf("the audit: %v: %s", err, out)
+	}
+}
+
+// robotsAudit audits the log of a gateway that was stopped.
+func robotsAudit(t *testing.T, g *gateway) (string, error) {
+	t.Helper()
+	return runBinary(t, "robots", "audit", "--json", "--store", g.store(), g.accessLog())
+}
+
+// TestCrawlDelayRefusalNamesTheLimit: whoever is refused for a long Crawl-delay is told both numbers.
+func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3600\n"))
+	g := startGateway(t, gatewayConfig{Engine: "pace {\ncrawl_delay 0s 30s refuse\n}"})
+	a := g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+	const want = "Crawl-delay 1h is above the limit of 30s"
+	first, _, _ := strings.Cut(a.body, "\n")
+	if a.status != http.StatusForbidden || !strings.Contains(first, want) || a.header.Get("Retry-After") != "" {
+		t.Errorf("%d %q", a.status, first)
+	}
+	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonCrawlDelay || l.Robots.Detail != want {
+		t.Errorf("logged as %+v", l.Robots)
+	}
+}
+
+// TestForbiddenOriginIsNoOutage: where the gateway itself may not connect, the refusal says so. It is not the site's outage, so
+// nothing is kept of it, and a reload that opens the way is all that is needed.
+func TestForbiddenOriginIsNoOutage(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rules))
+	config := gatewayConfig{Egress: "ports 80 443"}
+	g := startGateway(t, config)
+	_, own, _ := strings.Cut(g.addr, ":")
+	cases := []struct {
+		origin string
+		reason enforce.Reason
+	}{
+		{"http://10.0.0.1", enforce.ReasonForbiddenAddress},
+		{"http://169.254.169.254", enforce.ReasonForbiddenAddress},
+		{"http://127.0.0.1:25", enforce.ReasonForbiddenPort},
+		{site.Origin().String(), enforce.ReasonForbiddenPort},
+		{"http://127.0.0.1:" + own, enforce.ReasonOwnListener},
+	}
+	for _, c := range cases {
+		for _, page := range []string{c.origin + openPage, c.origin + "/robots.txt"} {
+			a := g.mustFetch("AcmeBot/1.0", page)
+			decision := fmt.Sprintf("deny; reason=%s", c.reason)
+			if a.status != http.StatusForbidden || a.header.Get("Crawlgate-Decision") != decision || a.header.Get("Retry-After") != "" {
+				t.Errorf("%s: %d %q, Retry-After %q, want %s: %s", page, a.status, a.header.Get("Crawlgate-Decision"), a.header.Get("Retry-After"), decision, a.body)
+			}
+		}
+	}
+	if out, err := g.robots("origins"); err != nil || out != "" {
+		t.Errorf("kept of forbidden origins: %v %s", err, out)
+	}
+	if out, err := g.robots("refresh", site.Origin().String()); err == nil || !strings.Contains(out, "is not open for egress") {
+		t.Errorf("a refresh: %v %s", err, out)
+	}
+	config.Egress = fmt.Sprintf("ports 80 443 %d", site.Origin().Port)
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); a.status != http.StatusOK {
+		t.Errorf("after the reload: %d %s", a.status, a.body)
+	}
+	for _, l := range g.logs(2*len(cases) + 1)[:2*len(cases)] {
+		if l.Robots.State != "unknown" || l.Robots.Detail == "" {
+			t.Errorf("logged as %+v", l.Robots)
+		}
+	}
+}
