@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -28,6 +29,10 @@ type originInfo struct {
 	// SHA256 and Truncated describe its text.
 	SHA256    string `json:"sha256,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
+	// Flags say why the text may be something else than a robots.txt: flagHTML, which a list does not have, and flag202.
+	Flags []string `json:"flags,omitempty"`
+	// Sitemaps are those of the text that decides, which a list does not have.
+	Sitemaps []string `json:"sitemaps,omitempty"`
 
 	FetchedAt        time.Time    `json:"fetched_at,omitzero"`
 	FreshUntil       time.Time    `json:"fresh_until,omitzero"`
@@ -76,12 +81,37 @@ type versionInfo struct {
 	LastSeen  time.Time `json:"last_seen"`
 }
 
+// The flags of a text. It decides with what parses all the same.
+const (
+	flagHTML = "html"       // it is an HTML page
+	flag202  = "status_202" // it came with 202 (Accepted), perhaps in place of what is still being made
+)
+
+func flagsOf(r fetch.Record) (flags []string) {
+	if text, ok := r.Text(); ok && robotstxt.IsHTML(text.Body) {
+		flags = append(flags, flagHTML)
+	}
+	if r.State == fetch.StateRules && r.Status == http.StatusAccepted {
+		flags = append(flags, flag202)
+	}
+	return flags
+}
+
+// sitemapsOf are the sitemaps of a ruleset, nil for none, fit to be shown.
+func sitemapsOf(rules *robotstxt.Ruleset) []string {
+	urls := rules.Sitemaps()
+	for i, u := range urls {
+		urls[i] = visible(u)
+	}
+	return urls
+}
+
 func infoOf(r fetch.Record, p fetch.Policy, now time.Time) originInfo {
 	r = p.Settle(r, now)
 	i := originInfo{
 		Origin: r.Origin.String(), RobotsURL: r.Origin.RobotsURL(),
 		State: r.State.String(), Cause: string(r.Cause), Detail: r.Detail, Status: r.Status, Hops: r.Hops,
-		SHA256: hexOf(r.SHA256), Truncated: r.Truncated,
+		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: flagsOf(r),
 		FetchedAt: r.FetchedAt.UTC(), FreshUntil: r.FreshUntil.UTC(), UnreachableSince: r.UnreachableSince.UTC(),
 		Attempts: r.Attempts, NextAttempt: r.NextAttempt.UTC(),
 	}
@@ -122,13 +152,19 @@ const maxScanned = 10_000
 
 // adminOrigins lists origins in the order of their URLs.
 func adminOrigins(a *App, r *http.Request) (any, error) {
-	query, err := readQuery(r, "after", "limit", "state")
+	query, err := readQuery(r, "after", "host", "limit", "state")
 	if err != nil {
 		return nil, err
 	}
 	limit, err := pageSize(query)
 	if err != nil {
 		return nil, err
+	}
+	list := a.rulesets.store.List
+	if query.Has("host") {
+		if list, err = a.listHost(query.Get("host")); err != nil {
+			return nil, err
+		}
 	}
 	state := query.Get("state")
 	if err := oneOf("state", state, "rules", "absent", "unreachable"); err != nil {
@@ -140,7 +176,7 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 		if state == "" {
 			batch = limit - len(page.Origins)
 		}
-		records, err := a.rulesets.store.List(r.Context(), page.Next, batch)
+		records, err := list(r.Context(), page.Next, batch)
 		if err != nil {
 			return nil, fmt.Errorf("listing origins: %w", err)
 		}
@@ -160,6 +196,45 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 		scanned += len(records)
 	}
 	return page, nil
+}
+
+// listHost returns a function like [robotscache.Store.List] for the origins of one host: those at any port of it, or at the
+// port that is given.
+func (a *App) listHost(host string) (func(ctx context.Context, after string, limit int) ([]fetch.Record, error), error) {
+	var origins []origin.Origin
+	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
+		o, err := origin.FromAuthority(scheme, host)
+		if err != nil {
+			return nil, adminError(http.StatusBadRequest, "host: %w", err)
+		}
+		origins = append(origins, o)
+	}
+	anyPort := origins[0].Port != origins[1].Port // no port was given
+	return func(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
+		for _, o := range origins {
+			name := o.String()
+			if entry, ok := a.rulesets.cache.Peek(o); ok && name > after {
+				records = append(records, entry.Record())
+			}
+			for from := max(name+":", after); anyPort && len(records) < limit; {
+				batch, err := a.rulesets.store.List(ctx, from, limit-len(records))
+				if err != nil {
+					return nil, err
+				}
+				for _, r := range batch {
+					if from = r.Origin.String(); !strings.HasPrefix(from, name+":") {
+						batch = nil
+						break
+					}
+					records = append(records, r)
+				}
+				if len(batch) == 0 {
+					break
+				}
+			}
+		}
+		return records[:min(len(records), limit)], nil
+	}, nil
 }
 
 // originDetail is all that is known of one origin.
@@ -189,6 +264,7 @@ func adminOrigin(a *App, r *http.Request) (any, error) {
 func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.Entry) (originDetail, error) {
 	now := time.Now()
 	d := originDetail{Record: infoOf(entry.Record(), a.cfg.policy, now), View: viewOf(entry, now)}
+	d.Record.Sitemaps = sitemapsOf(entry.View(now).Rules)
 	history, err := a.history(ctx, o)
 	for _, v := range history {
 		d.History = append(d.History, versionOf(v))

@@ -46,7 +46,7 @@ func TestAdminErrors(t *testing.T) {
 		{"method of three", "PUT", "/robots/deny", nil, 405, "want DELETE, GET, HEAD, POST"},
 		{"get purges nothing", "GET", "/robots/purge", nil, 405, "want POST"},
 
-		{"unknown parameter", "GET", "/robots/origins?page=2", nil, 400, `unknown parameter "page": want after, limit, state`},
+		{"unknown parameter", "GET", "/robots/origins?page=2", nil, 400, `unknown parameter "page": want after, host, limit, state`},
 		{"parameter where there is none", "GET", "/robots/deny?x=1", nil, 400, "want none"},
 		{"parameter twice", "GET", "/robots/origins?limit=1&limit=2", nil, 400, "given 2 times"},
 		{"query", "GET", "/robots/origins?%zz", nil, 400, "cannot be read"},
@@ -54,6 +54,7 @@ func TestAdminErrors(t *testing.T) {
 		{"limit text", "GET", "/robots/clocks?limit=x", nil, 400, "from 1 to 1000"},
 		{"state of clocks", "GET", "/robots/clocks?state=rules", nil, 400, "want blocked, waiting or busy"},
 		{"limit too large", "GET", "/robots/origins?limit=1001", nil, 400, "from 1 to 1000"},
+		{"host", "GET", "/robots/origins?host=https://example.com", nil, 400, "host"},
 		{"state", "GET", "/robots/origins?state=good", nil, 400, "want rules, absent, unreachable"},
 
 		{"origin missing", "GET", "/robots/origin", nil, 400, "origin is missing"},

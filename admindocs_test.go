@@ -123,7 +123,7 @@ func TestAdminDocs(t *testing.T) {
 			}
 		}
 	}
-	inCode := setOf("after", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
+	inCode := setOf("after", "host", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
 		originList{}, originDetail{}, textDiff{}, explanation{}, purged{}, orders{}, orderGiven{}, orderLifted{}, clocksInfo{},
 	} {

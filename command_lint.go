@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,12 +51,12 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if len(args) != 1 {
 		return exitError, errors.New("want one file or URL")
 	}
-	text, err := c.read(ctx, s, args[0])
+	text, warnings, err := c.read(ctx, s, args[0])
 	if err != nil {
 		return exitError, err
 	}
 	status := exitOK
-	for _, w := range robotstxt.Lint(text) {
+	for _, w := range append(warnings, robotstxt.Lint(text)...) {
 		status = exitNo
 		if c.json {
 			err = printJSON(s.out, warning{args[0], w.Line, w.Code, w.Message})
@@ -69,27 +70,36 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 	return status, nil
 }
 
-func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte, error) {
+// read returns the text, and what there is to say of the answer that brought it.
+func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
 	if !strings.Contains(name, "://") {
 		if len(c.allowPrivate) > 0 {
-			return nil, errors.New("--allow-private goes with a URL")
+			return nil, nil, errors.New("--allow-private goes with a URL")
 		}
-		return readRobots(name, s.in)
+		text, err := readRobots(name, s.in)
+		return text, nil, err
 	}
 	o, err := readOrigin(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l, err := newLive(c.allowPrivate)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	entry, source, err := l.Lookup(ctx, o)
 	if err != nil || source == robotscache.SourceNone {
-		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
+		return nil, nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
 	if came := l.came(o); came != "" {
-		return nil, errors.New(came)
+		return nil, nil, errors.New(came)
 	}
-	return entry.Record().Body, nil
+	var warnings []robotstxt.Warning
+	if slices.Contains(flagsOf(entry.Record()), flag202) {
+		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[flag202]})
+	}
+	return entry.Record().Body, warnings, nil
 }
+
+// lintStatus202 is the code of a warning about an answer, not a line of the text.
+const lintStatus202 = "status-202"

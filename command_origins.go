@@ -81,7 +81,7 @@ func (c *originsCommand) page(ctx context.Context, client *adminClient, left int
 func (c *originsCommand) print(w io.Writer, page originList, headings bool) error {
 	t := new(table)
 	if headings && len(page.Origins) > 0 {
-		t = newTable("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL")
+		t = newTable("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
 	for _, o := range page.Origins {
 		if c.json {
@@ -100,7 +100,8 @@ func (c *originsCommand) print(w io.Writer, page originList, headings bool) erro
 
 // origin is a row of the list.
 func (t *table) origin(o originInfo) {
-	t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil))
+	t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
+		moment(o.UnreachableSince), moment(o.NextAttempt))
 }
 
 // showCommand shows one origin.
@@ -116,7 +117,7 @@ func (*showCommand) usage() cobra.Command {
 		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
 the newest version first. With --diff it shows what changed from the version before the last one to the last.
 
-An origin without a scheme is taken for https.`,
+A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
 	}
 }
@@ -138,7 +139,11 @@ func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if c.diff {
 		path = "diff"
 	}
-	data, err := client.raw(ctx, http.MethodGet, path, url.Values{"origin": {originArgument(args[0])}}, nil)
+	site, err := knownOrigin(ctx, client, args[0])
+	if err != nil {
+		return exitError, err
+	}
+	data, err := client.raw(ctx, http.MethodGet, path, url.Values{"origin": {site}}, nil)
 	switch {
 	case err != nil:
 		return exitError, err
@@ -148,6 +153,41 @@ func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, e
 		return exitOK, printDiff(s.out, data)
 	}
 	return exitOK, printOrigin(s.out, data)
+}
+
+// maxNamed bounds the origins that a question names.
+const maxNamed = 20
+
+// knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where it has a scheme.
+func knownOrigin(ctx context.Context, client *adminClient, arg string) (string, error) {
+	if strings.Contains(arg, "://") {
+		return arg, nil
+	}
+	var page originList
+	q := url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}}
+	if err := client.call(ctx, http.MethodGet, "origins", q, nil, &page); err != nil {
+		return "", err
+	}
+	names := make([]string, 0, len(page.Origins))
+	for _, o := range page.Origins {
+		names = append(names, o.Origin)
+	}
+	if page.Next != "" {
+		names = append(names, "…")
+	}
+	switch len(names) {
+	case 0:
+		return "", fmt.Errorf("nothing is known of %s: no request has asked for it", arg)
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("say which one is meant: %s", strings.Join(names, ", "))
+}
+
+// flagTexts are the flags of a text in words.
+var flagTexts = map[string]string{
+	flagHTML: "the text is an HTML page: what parses of it decides",
+	flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
 }
 
 func printOrigin(w io.Writer, data []byte) error {
@@ -166,6 +206,16 @@ func printOrigin(w io.Writer, data []byte) error {
 	t.fact("sha256", r.SHA256)
 	if r.Truncated {
 		t.fact("truncated", "the file goes on")
+	}
+	for _, flag := range r.Flags {
+		t.fact("flag", or(flagTexts[flag], flag))
+	}
+	for i, u := range r.Sitemaps {
+		if i == maxNamed {
+			t.fact("sitemap", fmt.Sprintf("and %d more: see --json", len(r.Sitemaps)-i))
+			break
+		}
+		t.fact("sitemap", u)
 	}
 	t.fact("fetched", moment(r.FetchedAt))
 	t.fact("fresh until", moment(r.FreshUntil))

@@ -401,7 +401,7 @@ func TestGatewayCommands(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 
-	run("origins").check(t, 0, "ORIGIN  STATE  STATUS  FETCHED  FRESH UNTIL\nhttp://<HOST>  rules  200  <TIME>  <TIME>\n", "")
+	run("origins").check(t, 0, "ORIGIN  STATE  STATUS  FETCHED  FRESH UNTIL  UNREACHABLE SINCE  NEXT ATTEMPT\nhttp://<HOST>  rules  200  <TIME>  <TIME>\n", "")
 	run("origins", "--state", "absent").check(t, 0, "", "")
 	run("origins", "--state", "none").check(t, 2, "", "want rules, absent, unreachable")
 	if r := run("origins", "--json"); r.status != 0 || !strings.Contains(r.out, `"state":"rules"`) {

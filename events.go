@@ -18,6 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // The names of the events that go to Caddy's events app, from module "robots". docs/events.md lists them with their data.
@@ -169,16 +170,16 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	after := p.Next(before, out, now)
 	before = p.Settle(before, now)
 	if before.State != after.State {
-		list = append(list, change{eventStateChanged, map[string]any{
+		list = append(list, change{eventStateChanged, withText(after, map[string]any{
 			"from": before.State.String(), "to": after.State.String(), "cause": string(after.Cause),
 			"status": after.Status, "detail": after.Detail,
-		}})
+		})})
 	}
 	old, hadText := before.Text()
 	if hadText && after.State == fetch.StateRules && old.SHA256 != after.SHA256 {
-		list = append(list, change{eventRulesChanged, map[string]any{
+		list = append(list, change{eventRulesChanged, withText(after, map[string]any{
 			"from": hex.EncodeToString(old.SHA256[:]), "to": hex.EncodeToString(after.SHA256[:]),
-		}})
+		})})
 	}
 	since := after.UnreachableSince
 	told := before.UnreachableSince.Equal(since) && alarmed(before)
@@ -190,6 +191,22 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 		}})
 	}
 	return list
+}
+
+// Bounds on the sitemaps that an event holds. A longer URL is none that a search engine would read (sitemaps.org).
+const (
+	maxEventSitemaps = 50
+	maxSitemapURL    = 2048
+)
+
+// withText adds the sitemaps of the text in force to the data of an event, and the flags.
+func withText(r fetch.Record, data map[string]any) map[string]any {
+	sitemaps, flags := []string{}, flagsOf(r)
+	if r.State == fetch.StateRules {
+		sitemaps = slices.DeleteFunc(sitemapsOf(robotstxt.Parse(r.Body)), func(u string) bool { return len(u) > maxSitemapURL })
+	}
+	data["sitemaps"], data["flags"] = sitemaps[:min(len(sitemaps), maxEventSitemaps)], append([]string{}, flags...)
+	return data
 }
 
 // alarmed reports whether the run of failures was as long as the alarm at the latest of them.

@@ -3,9 +3,11 @@ package crawlgate
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -106,6 +108,7 @@ func TestEvents(t *testing.T) {
 	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
 	want := map[string]any{
 		"origin": o, "robots_url": o + "/robots.txt", "from": "rules", "to": "absent", "cause": "status", "status": 410, "detail": "",
+		"sitemaps": []string{}, "flags": []string{},
 	}
 	if e := catch(t, 1)[0]; e.Name() != eventStateChanged || !reflect.DeepEqual(e.Data, want) {
 		t.Errorf("%s %v", e.Name(), e.Data)
@@ -113,9 +116,12 @@ func TestEvents(t *testing.T) {
 
 	// A reload changes nothing about that.
 	g.load("max_wait 5s", catchAll)
-	s.SetRobots(testorigin.OK(rulesA))
+	s.SetRobots(testorigin.Respond(testorigin.Response{
+		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + rulesA + "Sitemap: https://example.com/map.xml\n"),
+	}))
 	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
-	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" {
+	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" ||
+		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{flagHTML, flag202}) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
 }
@@ -239,6 +245,21 @@ func TestChanges(t *testing.T) {
 	texts := changes(p, known, other, start.Add(time.Hour))
 	if a := known.SHA256; texts[0].data["from"] != hex.EncodeToString(a[:]) {
 		t.Errorf("got %v", texts[0].data)
+	}
+}
+
+// TestEventSitemapsAreBounded: what a site lists must not fill the queue of events.
+func TestEventSitemapsAreBounded(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("Sitemap: https://example.com/" + strings.Repeat("x", maxSitemapURL) + "\n")
+	for i := range 2 * maxEventSitemaps {
+		fmt.Fprintf(&text, "Sitemap: https://example.com/%d\x1b\n", i)
+	}
+	data := withText(fetch.Record{State: fetch.StateRules, Body: []byte(text.String())}, map[string]any{})
+	got, _ := data["sitemaps"].([]string)
+	if len(got) != maxEventSitemaps || got[0] != `https://example.com/0\x1b` {
+		t.Errorf("%d sitemaps: %q", len(got), got[:min(len(got), 2)])
 	}
 }
 

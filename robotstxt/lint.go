@@ -62,7 +62,7 @@ func Lint(data []byte) []Warning {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
 	}
 	l := linter{s: newScanner(data, false), names: map[string]int{}, rules: map[ruleKey]lintedRule{}}
-	l.html = isHTML(l.s.data)
+	l.html = IsHTML(l.s.data)
 	if l.s.hasBOM {
 		l.warnAt(1, LintBOM, "the file begins with a byte order mark, which is skipped")
 	}
@@ -95,9 +95,14 @@ func IsUTF16(data []byte) bool {
 		data[0] == 0 && data[1] != 0 && data[2] == 0 && data[3] != 0
 }
 
-func isHTML(data []byte) bool {
-	head := bytes.ToLower(bytes.TrimLeft(data[:min(len(data), 1024)], " \t\v\f\r\n"))
-	return bytes.HasPrefix(head, []byte("<!doctype")) || bytes.Contains(head, []byte("<html"))
+// IsHTML reports whether data is an HTML page, which many sites answer with that have no robots.txt: behind blanks and a
+// byte order mark it begins with a tag, and its first 1,024 octets name the document type or the root element. The lines of
+// it that read like robots.txt lines are used all the same (RFC 9309 section 2.2.4).
+func IsHTML(data []byte) bool {
+	head := bytes.TrimPrefix(data[:min(len(data), 1024)], []byte("\xEF\xBB\xBF"))
+	head = bytes.ToLower(bytes.TrimLeft(head, " \t\v\f\r\n"))
+	return bytes.HasPrefix(head, []byte("<")) &&
+		(bytes.Contains(head, []byte("<!doctype html")) || bytes.Contains(head, []byte("<html")))
 }
 
 // linter is the second reader of lines; the parser that makes Rulesets knows nothing of it.

@@ -31,7 +31,7 @@ type Filter uint8
 const (
 	// AllClocks are all.
 	AllClocks Filter = iota
-	// BlockedClocks are those with a block in force, or one that is not forgiven.
+	// BlockedClocks are those whose block has not ended.
 	BlockedClocks
 	// WaitingClocks are those at which requests wait.
 	WaitingClocks
@@ -103,7 +103,7 @@ func (l *lister) look(key string, c *clock) {
 func (l *lister) wants(c *clock) bool {
 	switch l.filter {
 	case BlockedClocks:
-		return c.block != nil && !c.block.forgotten(l.backoff, l.now)
+		return c.blockedUntil() > l.now
 	case WaitingClocks:
 		return c.line != nil && c.line.waiting() > 0
 	case BusyClocks:

@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestShowSitemapsAndFlags: show and the API give the sitemaps, and say of a text that it is an HTML page or came with 202,
+// which both stand for something else than a robots.txt. What decides stays what parses (RFC 9309 section 2.2.4).
+func TestShowSitemapsAndFlags(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := func(b testorigin.Behaviour) *testorigin.Site {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetRobots(b)
+		return s
+	}
+	const page = "<!DOCTYPE html>\n<html><body>\nUser-agent: *\nDisallow: /private\n</body></html>\n"
+	good := site(testorigin.OK("Sitemap: https://example.com/one.xml\n" + rules + "Sitemap: https://example.com/two.xml\n"))
+	html := site(testorigin.OK(page))
+	accepted := site(testorigin.Respond(testorigin.Response{Status: http.StatusAccepted, Body: []byte(rules)}))
+	g := startGateway(t, gatewayConfig{})
+	for _, tt := range []struct {
+		site     *testorigin.Site
+		sitemaps []string
+		flags    []string
+		shown    []string
+	}{
+		{good, []string{"https://example.com/one.xml", "https://example.com/two.xml"}, nil, []string{"sitemap", "https://example.com/one.xml", "https://example.com/two.xml"}},
+		{html, nil, []string{"html"}, []string{"the text is an HTML page"}},
+		{accepted, nil, []string{"status_202"}, []string{"the answer was 202 (Accepted)"}},
+	} {
+		if a := g.mustFetch("AcmeBot/1.0", tt.site.URL(privatePage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "(line ") {
+			t.Errorf("%s: %d %s", tt.site.Origin(), a.status, a.body)
+		}
+		var d struct {
+			Record struct {
+				Sitemaps []string `json:"sitemaps"`
+				Flags    []string `json:"flags"`
+			} `json:"record"`
+		}
+		a := g.admin("/robots/origin?origin=" + tt.site.Origin().String())
+		if err := json.Unmarshal([]byte(a.body), &d); err != nil || !slices.Equal(d.Record.Sitemaps, tt.sitemaps) || !slices.Equal(d.Record.Flags, tt.flags) {
+			t.Errorf("the API: %v %+v, want %q and %q", err, d, tt.sitemaps, tt.flags)
+		}
+		out, err := g.robots("show", tt.site.Origin().String())
+		for _, want := range tt.shown {
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("show: %v: %s; want %q", err, out, want)
+			}
+		}
+	}
+	file := filepath.Join(tempDir(t), "robots.txt")
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := runBinary(t, "robots", "lint", file); !strings.Contains(out, ":1: html: ") {
+		t.Errorf("lint of an HTML page: %s", out)
+	}
+	if out, _ := runBinary(t, "robots", "lint", "--allow-private", "127.0.0.0/8", accepted.URL("/robots.txt")); !strings.Contains(out, ":1: status-202: ") {
+		t.Errorf("lint of an answer with 202: %s", out)
+	}
+}
+
+// TestOriginsShowTheOutage: the list says since when an origin is unreachable and when it is asked again.
+func TestOriginsShowTheOutage(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.Status(503))
+	g := startGateway(t, gatewayConfig{})
+	g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+	out, err := g.robots("origins")
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) < 2 || !strings.Contains(lines[0], "UNREACHABLE SINCE") || !strings.Contains(lines[0], "NEXT ATTEMPT") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if since := strings.Index(lines[0], "UNREACHABLE SINCE"); strings.Count(lines[1][since:], "T") != 2 {
+		t.Errorf("no two times behind column %d: %s", since, out)
+	}
+}
+
+// TestShowHost: a host without a scheme is what is known of it, and not a guess.
+func TestShowHost(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	one := server.Site(t, testorigin.SiteConfig{})
+	g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
+	g.mustFetch("AcmeBot/1.0", one.URL(openPage))
+
+	out, err := g.robots("show", one.Origin().Host)
+	if err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
+		t.Errorf("the only origin of a host: %v: %s", err, out)
+	}
+	if out, err := g.robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known of 127.9.9.9") {
+		t.Errorf("an unknown host: %v: %s", err, out)
+	}
+	// Sites of testorigin have a host each, so the second one is a redirect's target at another port of the same host.
+	other := strings.Replace(one.Origin().String(), strconv.Itoa(int(one.Origin().Port)), "1024", 1)
+	g.mustFetch("AcmeBot/1.0", other+openPage)
+	g.mustFetch("AcmeBot/1.0", "http://"+one.Origin().Host+".example.onion"+openPage)
+	out, err = g.robots("show", one.Origin().Host)
+	if err == nil || !strings.Contains(out, one.Origin().String()) || !strings.Contains(out, other) || strings.Contains(out, "onion") ||
+		!strings.Contains(out, "say which one is meant") {
+		t.Errorf("two origins of a host: %v: %s", err, out)
+	}
+	if out, err := g.robots("show", one.Origin().HostPort()); err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
+		t.Errorf("a host with a port: %v: %s", err, out)
+	}
+	var page struct {
+		Origins []struct {
+			Origin string `json:"origin"`
+		} `json:"origins"`
+	}
+	a := g.admin("/robots/origins?host=" + one.Origin().Host)
+	if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(page.Origins) != 2 || page.Origins[0].Origin != other {
+		t.Errorf("the API: %d %s", a.status, a.body)
+	}
+}
+
+// TestClocksBlockedAreBlocked: a clock whose block is over is not among the blocked ones, although its strikes count on.
+func TestClocksBlockedAreBlocked(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := func(status int, retryAfter string) *testorigin.Site {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetPages(testorigin.Respond(testorigin.Response{Status: status, Header: http.Header{"Retry-After": {retryAfter}}}))
+		return s
+	}
+	long, over, free := site(429, "1000"), site(503, "never"), server.Site(t, testorigin.SiteConfig{})
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nbackoff 1s 1h\n}"})
+	for _, s := range []*testorigin.Site{long, over, free} {
+		g.mustFetch("AcmeBot/1.0", s.URL(openPage))
+	}
+	var out string
+	eventually(t, "the end of a block", func() bool {
+		out, _ = g.robots("clocks", "--state", "blocked")
+		return strings.Contains(out, "1 clocks blocked")
+	})
+	if !strings.Contains(out, long.Origin().Host+" ") || strings.Contains(out, over.Origin().Host+" ") || strings.Contains(out, free.Origin().Host+" ") {
+		t.Errorf("blocked: %s", out)
+	}
+	if out, _ := g.robots("clocks"); !strings.Contains(out, "over") {
+		t.Errorf("all: %s", out)
+	}
+}
