@@ -48,6 +48,7 @@ var adminRoutes = map[string]map[string]adminMethod{
 	"refresh": {http.MethodPost: adminRefresh},
 	"deny":    {http.MethodGet: adminOrders, http.MethodPost: adminDeny, http.MethodDelete: adminUndeny},
 	"clocks":  {http.MethodGet: adminClocks},
+	"unblock": {http.MethodPost: adminUnblock},
 }
 
 // Routes implements caddy.AdminRouter.

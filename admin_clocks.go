@@ -1,10 +1,16 @@
 package crawlgate
 
 import (
+	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // clocksInfo is how the clocks of the hosts stand.
@@ -92,4 +98,63 @@ func describeClock(c pace.Clock, now time.Time) clockInfo {
 		info.LeftSeconds = int64((max(until.Sub(now), 0) + time.Second - 1) / time.Second)
 	}
 	return info
+}
+
+// unblockRequest is the body of unblock.
+type unblockRequest struct {
+	// Key is a host, or the key of a clock as they are listed.
+	Key string `json:"key"`
+}
+
+// unblocked is the answer to it: the blocks that were ended.
+type unblocked struct {
+	Ended []endedBlock `json:"ended"`
+}
+
+// endedBlock is one of them. Of a block that only other gateways knew no more is told than its key.
+type endedBlock struct {
+	Key          string    `json:"key"`
+	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+	Strikes      int       `json:"strikes,omitempty"`
+}
+
+// adminUnblock ends the back-off of a host, by all clocks that stand for it.
+func adminUnblock(a *App, r *http.Request) (any, error) {
+	var request unblockRequest
+	if err := readJSON(r, &request); err != nil {
+		return nil, err
+	}
+	answer := unblocked{Ended: []endedBlock{}}
+	for _, key := range a.clockKeys(request.Key) {
+		b, found, err := a.clocks.pacer.Unblock(key)
+		if err != nil {
+			return nil, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
+		}
+		if found {
+			note(a.clocks.changed)
+			a.logger.Info("back-off lifted by the operator",
+				zap.String("clock", key), zap.Time("blocked_until", b.Until), zap.Int("strikes", b.Strikes))
+			answer.Ended = append(answer.Ended, endedBlock{key, b.Until.UTC(), b.Strikes})
+		}
+	}
+	if len(answer.Ended) == 0 {
+		return nil, adminError(http.StatusNotFound, "%.200q is not blocked", request.Key)
+	}
+	return answer, nil
+}
+
+// clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as the operator paces by
+// them.
+func (a *App) clockKeys(name string) []string {
+	keys := []string{name}
+	o, err := origin.FromAuthority("http", name)
+	if err != nil {
+		return keys
+	}
+	for _, scope := range a.cfg.pace.per {
+		if key := scope.Key(o.Host, netip.Addr{}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

@@ -125,7 +125,7 @@ func TestAdminDocs(t *testing.T) {
 	}
 	inCode := setOf("after", "host", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
-		originList{}, originDetail{}, textDiff{}, explanation{}, purged{}, orders{}, orderGiven{}, orderLifted{}, clocksInfo{},
+		originList{}, originDetail{}, textDiff{}, explanation{}, purged{}, orders{}, orderGiven{}, orderLifted{}, clocksInfo{}, unblocked{},
 	} {
 		answerFields(inCode, reflect.TypeOf(answer))
 	}

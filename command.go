@@ -42,7 +42,7 @@ func robotsCommand(cmd *cobra.Command) {
 	}
 	for _, c := range []command{
 		new(checkCommand), new(lintCommand), new(originsCommand), new(showCommand), new(purgeCommand), new(refreshCommand),
-		new(denyCommand), new(undenyCommand), new(clocksCommand), new(auditCommand),
+		new(denyCommand), new(undenyCommand), new(clocksCommand), new(unblockCommand), new(auditCommand),
 	} {
 		cmd.AddCommand(build(c))
 	}

@@ -100,3 +100,37 @@ func (k clockInfo) block() string {
 	}
 	return (time.Duration(k.LeftSeconds) * time.Second).String()
 }
+
+// unblockCommand ends the back-off of hosts.
+type unblockCommand struct{ remote }
+
+func (*unblockCommand) usage() cobra.Command {
+	return cobra.Command{
+		Use:   "unblock HOST...",
+		Short: "Ends the time for which hosts are left alone",
+		Long: `Ends the time for which each host is left alone, because it answered 429 or 503, and forgets how often in a row it did. Requests
+go at the operator's rate again. Gateways that share their clocks are told.
+
+A clock that is no host's is named as "clocks --state blocked" lists it.`,
+	}
+}
+
+func (c *unblockCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+	body := func(arg string) any { return unblockRequest{arg} }
+	return c.each(ctx, s, args, "unblock", body, func(data []byte) error {
+		var done unblocked
+		if err := decode(data, &done); err != nil {
+			return err
+		}
+		for _, b := range done.Ended {
+			line := b.Key + " was blocked until " + or(moment(b.BlockedUntil), "a time that other gateways know")
+			if b.Strikes > 0 {
+				line += ", strikes: " + number(b.Strikes)
+			}
+			if err := printLine(s.out, line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

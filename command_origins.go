@@ -273,7 +273,7 @@ An origin without a scheme is taken for https.`,
 }
 
 func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return c.each(ctx, s, args, "purge", func(data []byte) error {
+	return c.each(ctx, s, args, "purge", originBody, func(data []byte) error {
 		var p purged
 		if err := decode(data, &p); err != nil {
 			return err
@@ -286,10 +286,15 @@ func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, 
 	})
 }
 
-// each has something done for each origin. What fails for one does not keep it from being done for the others.
-func (r *remote) each(ctx context.Context, s streams, args []string, path string, show func(data []byte) error) (int, error) {
+// originBody is the body of a request about an origin.
+func originBody(arg string) any { return originRequest{originArgument(arg)} }
+
+// each has something done for each argument. What fails for one does not keep it from being done for the others.
+func (r *remote) each(
+	ctx context.Context, s streams, args []string, path string, body func(arg string) any, show func(data []byte) error,
+) (int, error) {
 	if len(args) == 0 {
-		return exitError, errors.New("no origin is given")
+		return exitError, errors.New("want one argument at least")
 	}
 	client, err := newAdminClient(r.address)
 	if err != nil {
@@ -300,7 +305,7 @@ func (r *remote) each(ctx context.Context, s streams, args []string, path string
 	}
 	status := exitOK
 	for _, arg := range args {
-		data, err := client.raw(ctx, http.MethodPost, path, nil, originRequest{originArgument(arg)})
+		data, err := client.raw(ctx, http.MethodPost, path, nil, body(arg))
 		if err != nil {
 			s.complain("%s: %v", arg, err)
 			status = exitError
@@ -327,7 +332,7 @@ An origin without a scheme is taken for https.`,
 }
 
 func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return c.each(ctx, s, args, "refresh", func(data []byte) error {
+	return c.each(ctx, s, args, "refresh", originBody, func(data []byte) error {
 		var d originDetail
 		if err := decode(data, &d); err != nil {
 			return err

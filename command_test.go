@@ -492,8 +492,8 @@ func TestCommandUsage(t *testing.T) {
 		{"origins --address udp/localhost:1", "want host:port"},
 		{"show", "want one origin"},
 		{"show a b", "want one origin"},
-		{"purge", "no origin is given"},
-		{"refresh", "no origin is given"},
+		{"purge", "want one argument"},
+		{"refresh", "want one argument"},
 		{"clocks x", "takes no argument"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

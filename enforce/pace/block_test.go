@@ -148,6 +148,61 @@ func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
 	})
 }
 
+// The operator may end a block: those who wait go at once, at the rate and without a burst, and the count of strikes begins
+// again.
+func TestUnblock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		limit := Limit{Key: "h", Interval: time.Second, Burst: 5}
+		p.Blocked("h", 0, false)
+		time.Sleep(2 * time.Minute)
+		p.Blocked("h", 0, false)
+		until := time.Now().Add(2 * time.Minute)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { granted(t, p, Request{Limit: limit, MaxWait: time.Hour}) })
+		}
+		time.Sleep(time.Second)
+		ended, found, err := p.Unblock("h")
+		if err != nil || !found || ended.Key != "h" || !ended.Until.Equal(until) || ended.Strikes != 2 {
+			t.Errorf("Unblock = %+v, %v, %v", ended, found, err)
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("three that waited went within %s, want 3 s: at the rate from the end of the block", took)
+		}
+		if s := p.Stats(); s.Blocked != 0 || len(p.Blocks(10)) != 0 {
+			t.Errorf("left: %+v, %v", s, p.Blocks(10))
+		}
+		for _, key := range []string{"h", "unknown"} {
+			if _, found, err := p.Unblock(key); found || err != nil {
+				t.Errorf("Unblock(%q) = %v, %v; want nothing to end", key, found, err)
+			}
+		}
+		p.Blocked("h", 0, false)
+		if b := p.Blocks(1)[0]; b.Strikes != 1 {
+			t.Errorf("after Unblock: %+v, want a first strike", b)
+		}
+	})
+}
+
+// A block that is over is forgotten too, with its strikes, and other gateways are told.
+func TestUnblockForAllGateways(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := New(Config{Random: noJitter}), New(Config{Random: noJitter})
+		other.Blocked("h", 0, false)
+		time.Sleep(2 * time.Minute)
+		one.blockedElsewhere("h", time.Hour, 1)
+		other.blockedElsewhere("h", 0, 0)
+		if len(other.Blocks(1)) != 0 || len(one.Blocks(1)) != 1 {
+			t.Errorf("blocks %v and %v", other.Blocks(1), one.Blocks(1))
+		}
+	})
+}
+
 func TestBlockedOff(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Backoff: Backoff{Off: true}})

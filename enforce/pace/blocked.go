@@ -105,6 +105,35 @@ func (c *clock) dismiss(now instant) {
 	c.settle()
 }
 
+// Unblock ends the block of a key, as the operator orders, also at the other
+// gateways that share the clock, and forgets its strikes. Requests then go at the
+// rate, without a burst. It returns what it has ended and reports whether there
+// was anything, here or elsewhere. With an error, the other gateways could not be
+// told.
+func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
+	elsewhere := false
+	if p.shared != nil {
+		elsewhere, err = p.shared.Unblock(key)
+	}
+	ended, found = p.endBlock(key, p.config.Load())
+	return ended, found || elsewhere, err
+}
+
+func (p *Pacer) endBlock(key string, cfg *Config) (ended Block, found bool) {
+	s := p.table.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := p.now()
+	c := s.clocks[key]
+	if c == nil || c.block == nil || c.block.forgotten(cfg.Backoff, now) {
+		return Block{Key: key}, false
+	}
+	ended = Block{Key: key, Until: time.Now().Add(c.block.until - now), Strikes: c.block.strikes}
+	c.block = &block{until: min(c.block.until, now), fresh: c.block.fresh}
+	c.rouse()
+	return ended, true
+}
+
 func (s *shard) countBlocked(now instant) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

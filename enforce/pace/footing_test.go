@@ -115,6 +115,8 @@ func (g *fakeGateway) Release(r Reservation) error {
 	return nil
 }
 
+func (g *fakeGateway) Unblock(key string) (bool, error) { return false, g.Block(key, 0, 0) }
+
 func (g *fakeGateway) Block(key string, pause time.Duration, strikes int) error {
 	g.mu.Lock()
 	up, all := g.up, g.blocked

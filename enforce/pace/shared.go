@@ -29,8 +29,11 @@ type Shared interface {
 	// Block sets the second clock of a key for all gateways and tells them. It
 	// outlives the request that brought it, so it takes no context.
 	Block(key string, pause time.Duration, strikes int) error
-	// Watch sets the functions to call when another gateway blocked a key, when
-	// a request of another one begins late, and when the shared clock can be
+	// Unblock ends the block of a key for all gateways and tells them. It reports
+	// whether there was one.
+	Unblock(key string) (found bool, err error)
+	// Watch sets the functions to call when another gateway blocked a key (with a
+	// pause of 0, ended the block of one), when a request of another one begins late, and when the shared clock can be
 	// reached again. It is called once, first.
 	Watch(blocked func(key string, pause time.Duration, strikes int), late func(key string, at time.Time), joined func())
 	// Peers tells about the gateways, without asking anybody.
@@ -99,9 +102,13 @@ type Peers struct {
 	Time, Error time.Duration
 }
 
-// blockedElsewhere notes that another gateway blocked the key.
+// blockedElsewhere notes that another gateway blocked the key, or ended its block.
 func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	cfg := p.config.Load()
+	if pause <= 0 {
+		p.endBlock(key, cfg)
+		return
+	}
 	if cfg.Backoff.Off {
 		return
 	}

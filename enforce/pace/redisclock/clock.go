@@ -265,6 +265,20 @@ func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	return nil
 }
 
+// Unblock implements pace.Shared.
+func (k *Clock) Unblock(key string) (found bool, err error) {
+	told := message{from: k.config.Name, key: key}
+	err = k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
+		n, err := unblockScript.Exec(ctx, c, []string{k.key(key)}, []string{k.channel(), told.String()}).AsInt64()
+		found = n == 1
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("unblocking a key in redis: %w", err)
+	}
+	return found, nil
+}
+
 // Peers implements pace.Shared.
 func (k *Clock) Peers() pace.Peers {
 	s, now := k.state.Load(), time.Now()
@@ -321,7 +335,7 @@ func (k *Clock) channel() string { return k.config.Prefix + ":{pace}:blocks" }
 
 func (k *Clock) lateChannel() string { return k.config.Prefix + ":{pace}:lates" }
 
-// message tells other gateways of a block.
+// message tells other gateways of a block, or without a pause of its end.
 type message struct {
 	from, key string
 	pause     time.Duration
@@ -340,7 +354,7 @@ func readMessage(s string) (message, error) {
 		return message{}, fmt.Errorf("reading a block: %d parts, want 4", len(parts))
 	}
 	pause, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || pause <= 0 || pause > int64(maxPause/time.Microsecond) {
+	if err != nil || pause < 0 || pause > int64(maxPause/time.Microsecond) {
 		return message{}, fmt.Errorf("reading a block: pause %q is no number of microseconds within a year", parts[1])
 	}
 	strikes, err := strconv.Atoi(parts[2])

@@ -229,6 +229,39 @@ func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	}
 }
 
+func TestUnblockHoldsForAllGatewaysAndIsTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, other := clockAt(t, s, Config{Name: "one"}), clockAt(t, s, Config{Name: "other"})
+	told := make(chan message, 8)
+	other.Watch(func(key string, pause time.Duration, strikes int) {
+		told <- message{key: key, pause: pause, strikes: strikes}
+	}, func(string, time.Time) {}, func() {})
+	redistest.Eventually(t, "both listen", func() bool {
+		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
+	})
+	if err := one.Block("h e:1", time.Hour, 3); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	for _, want := range []bool{true, false} {
+		if found, err := one.Unblock("h e:1"); err != nil || found != want {
+			t.Errorf("Unblock = %v, %v; want %v", found, err, want)
+		}
+		if got := <-told; got != (message{key: "h e:1"}) {
+			t.Errorf("told %+v", got)
+		}
+	}
+	d := demand("h e:1", time.Second)
+	d.Tolerance = 4 * time.Second
+	if r := book(t, other, d); r.Wait != 0 {
+		t.Errorf("the slot after Unblock is in %s", r.Wait)
+	}
+	if r := book(t, other, d); r.Wait < 900*time.Millisecond {
+		t.Errorf("the second slot is in %s: a burst", r.Wait)
+	}
+}
+
 func TestBlockEndsWithoutABurst(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
@@ -353,14 +386,15 @@ func TestNewRefusesABadConfiguration(t *testing.T) {
 func FuzzReadMessage(f *testing.F) {
 	f.Add("one", "example.com", int64(60_000_000), 2)
 	f.Add("one", "agent:a b@h", int64(1), 0)
+	f.Add("one", "unblocked.example", int64(0), 0)
 	f.Fuzz(func(t *testing.T, from, key string, us int64, strikes int) {
 		m := message{from: from, key: key, pause: time.Duration(us) * time.Microsecond, strikes: strikes}
 		got, err := readMessage(m.String())
-		valid := !strings.Contains(from, " ") && us > 0 && us <= int64(maxPause/time.Microsecond) && strikes >= 0
+		valid := !strings.Contains(from, " ") && us >= 0 && us <= int64(maxPause/time.Microsecond) && strikes >= 0
 		if valid && (err != nil || got != m) {
 			t.Errorf("read %+v, %v; want %+v", got, err, m)
 		}
-		if err == nil && (got.pause <= 0 || got.pause > maxPause || got.strikes < 0) {
+		if err == nil && (got.pause < 0 || got.pause > maxPause || got.strikes < 0) {
 			t.Errorf("accepted %+v", got)
 		}
 	})

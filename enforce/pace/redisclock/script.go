@@ -21,6 +21,8 @@ var (
 	lateSource string
 	//go:embed block.lua
 	blockSource string
+	//go:embed unblock.lua
+	unblockSource string
 	//go:embed heartbeat.lua
 	heartbeatSource string
 
@@ -28,6 +30,7 @@ var (
 	releaseScript   = rueidis.NewLuaScript(releaseSource)
 	lateScript      = rueidis.NewLuaScript(lateSource)
 	blockScript     = rueidis.NewLuaScript(blockSource)
+	unblockScript   = rueidis.NewLuaScript(unblockSource)
 	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 )
 
