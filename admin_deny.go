@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -32,6 +34,8 @@ type orderRequest struct {
 	Value  string            `json:"value"`
 	By     string            `json:"by"`
 	Reason string            `json:"reason"`
+	// Force gives the order also where no agent has the name.
+	Force bool `json:"force"`
 }
 
 // orderGiven is the answer to an order.
@@ -60,14 +64,78 @@ func adminDeny(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if order.Scope == enforce.KillAgent && !request.Force {
+		if err := a.knowsAgent(order.Value); err != nil {
+			return nil, err
+		}
+	}
 	ended, err := a.stops.set(order)
 	switch {
 	case errors.Is(err, enforce.ErrTooManyKills):
 		return nil, adminError(http.StatusConflict, "%w", err)
 	case err != nil:
-		return nil, fmt.Errorf("the order is in force, but a restart will forget it: %w", err)
+		return nil, fmt.Errorf("the order is in force, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
 	return orderGiven{order, ended}, nil
+}
+
+// knowsAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
+func (a *App) knowsAgent(name string) error {
+	var names []string
+	for _, h := range a.sites.all() {
+		if h.identifier.Knows(name) {
+			return nil
+		}
+		names = append(names, h.identifier.Agents()...)
+	}
+	if len(names) == 0 {
+		return adminError(http.StatusBadRequest, "agent %.100q is no product token: want a single word without version", name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	hint := "there is "
+	if near := nearNames(names, name); len(near) > 0 {
+		names, hint = near, "near it is "
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed:maxNamed], "…")
+	}
+	return adminError(http.StatusBadRequest, "no agent %.100q is configured: %s%s; with force the order is given all the same",
+		name, hint, strings.Join(names, ", "))
+}
+
+// nearNames returns the names that a slip of the finger makes of another one: those at most a third of whose letters differ,
+// or that begin with it.
+func nearNames(names []string, name string) (near []string) {
+	name = strings.ToLower(name)
+	for _, n := range names {
+		lower := strings.ToLower(n)
+		if strings.HasPrefix(lower, name) || strings.HasPrefix(name, lower) || edits(lower, name) <= max(len(name), len(n))/3 {
+			near = append(near, n)
+		}
+	}
+	return near
+}
+
+// edits is the Levenshtein distance of two texts in octets: the fewest insertions, deletions and replacements.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1) // from the beginning of a to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // canonicalOrder checks an order by trying it where it does no harm.
@@ -92,7 +160,7 @@ func adminUndeny(a *App, r *http.Request) (any, error) {
 	lifted, found, err := a.stops.lift(order.Scope, order.Value)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the order is lifted, but a restart will bring it back: %w", err)
+		return nil, fmt.Errorf("the order is still in force, as it cannot be written down that it is lifted: %w; make room on the disk, and lift it again", err)
 	case !found:
 		return nil, adminError(http.StatusNotFound, "there is no such order: %s", describeOrder(order))
 	}

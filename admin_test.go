@@ -95,6 +95,9 @@ func TestAdminErrors(t *testing.T) {
 		{"order all with value", "POST", "/robots/deny", `{"scope":"all","value":"x"}`, 400, "takes no value"},
 		{"order reason", "POST", "/robots/deny", `{"scope":"all","reason":"a\nb"}`, 400, "lines of up to"},
 		{"order dated", "POST", "/robots/deny", `{"scope":"all","at":"2020-01-01T00:00:00Z"}`, 400, `unknown field "at"`},
+		{"order agent", "POST", "/robots/deny", `{"scope":"agent","value":"a b"}`, 400, "no product token"},
+		{"unblock nothing", "POST", "/robots/unblock", `{"key":"example.com"}`, 404, "is not blocked"},
+		{"unblock without a key", "POST", "/robots/unblock", `{}`, 404, "is not blocked"},
 		{"lift nothing", "DELETE", "/robots/deny?scope=all", nil, 404, "no such order"},
 		{"lift scope", "DELETE", "/robots/deny?value=x", nil, 400, "not one of all, host, agent"},
 	} {
@@ -401,5 +404,31 @@ func TestAdminClocks(t *testing.T) {
 	e := ask[explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
 	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {
 		t.Errorf("explain: blocked until %v", e.BlockedUntil)
+	}
+}
+
+func TestNearNames(t *testing.T) {
+	t.Parallel()
+	names := []string{"AcmeBot", "AcmeNews", "Crawler-2", "X"}
+	for name, want := range map[string][]string{
+		"acmebto":   {"AcmeBot"},
+		"AcmeBots":  {"AcmeBot"},
+		"acme":      {"AcmeBot", "AcmeNews"},
+		"crawler2":  {"Crawler-2"},
+		"Crawler-3": {"Crawler-2"},
+		"Googlebot": nil,
+		"y":         nil,
+	} {
+		if got := nearNames(names, name); !slices.Equal(got, want) {
+			t.Errorf("near %q: %q, want %q", name, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"same", "same", 0}} {
+		if got := edits(tt.a, tt.b); got != tt.want {
+			t.Errorf("edits(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
 	}
 }

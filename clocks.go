@@ -33,9 +33,18 @@ type clocks struct {
 	stopped sync.WaitGroup
 }
 
+var (
+	blocksPage = notePage{
+		"blocks.json", "the hosts that asked to be left alone",
+		"to begin without: they are asked again at once, and may ask for another pause",
+	}
+	gatewaysPage = notePage{
+		"gateways.json", "the number of gateways that share the clocks, and the place of this one,",
+		"to begin without: the gateways are counted again as soon as Redis answers",
+	}
+)
+
 const (
-	blocksPage   = "blocks.json"
-	gatewaysPage = "gateways.json"
 	// blocksKept bounds the page. Blocks that last longest go first.
 	blocksKept = 100_000
 	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of as long.

@@ -20,16 +20,18 @@ type denyCommand struct {
 	remote
 	by     string
 	reason string
+	force  bool
 }
 
 func (*denyCommand) usage() cobra.Command {
 	return cobra.Command{
-		Use:   "deny [all | host PATTERN | agent NAME] [--by WHO] [--reason TEXT]",
+		Use:   "deny [all | host PATTERN | agent NAME] [--by WHO] [--reason TEXT] [--force]",
 		Short: "Stops everything, a host or an agent at once, and lists what is stopped",
 		Long: `Stops all requests, those to a host or those of an agent, in every mode of the gateway, until undeny. What is under way is
 cut off too. Orders outlive reloads and restarts.
 
-A host is a pattern: example.com, *.example.com (every name below it), either with a port.
+A host is a pattern: example.com, *.example.com (every name below it), either with a port. An agent has to be one that is
+configured or, where any is let in, a product token; --force gives the order all the same.
 
 Without an argument it lists the orders in force.`,
 		Example: `  crawlgate robots deny host example.com --reason "complaint 4711"
@@ -41,6 +43,7 @@ func (c *denyCommand) flags(f *pflag.FlagSet) {
 	c.remote.flags(f)
 	f.StringVar(&c.by, "by", "", "who gives the order; default: the user of this command")
 	f.StringVar(&c.reason, "reason", "", "why")
+	f.BoolVar(&c.force, "force", false, "give the order also where no agent has the name")
 }
 
 func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, error) {
@@ -58,7 +61,7 @@ func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if c.by == "" {
 		c.by = thisUser()
 	}
-	data, err := client.raw(ctx, http.MethodPost, "deny", nil, orderRequest{scope, value, c.by, c.reason})
+	data, err := client.raw(ctx, http.MethodPost, "deny", nil, orderRequest{scope, value, c.by, c.reason, c.force})
 	if err != nil {
 		return exitError, err
 	}
@@ -73,8 +76,8 @@ func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, e
 }
 
 func (c *denyCommand) list(ctx context.Context, s streams, client *adminClient) error {
-	if c.by != "" || c.reason != "" {
-		return errors.New("--by and --reason go with an order")
+	if c.by != "" || c.reason != "" || c.force {
+		return errors.New("--by, --reason and --force go with an order")
 	}
 	data, err := client.raw(ctx, http.MethodGet, "deny", nil, nil)
 	if err != nil {

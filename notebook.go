@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,13 @@ type notebook struct {
 	folder string
 }
 
+// notePage is one file of a notebook.
+type notePage struct {
+	file   string
+	holds  string // what stands in it, for people
+	remedy string // what to do besides removing a file that cannot be read
+}
+
 // folderOf is where a store's notebook lies, empty if there is none.
 func folderOf(c StoreConfig) string {
 	switch c.Kind {
@@ -30,14 +38,15 @@ func folderOf(c StoreConfig) string {
 	return filepath.Dir(c.Path)
 }
 
-// read fills v from the page, and leaves it as it is where there is no such page.
-func (n *notebook) read(page string, v any) error {
+// read fills v from the page, and leaves it as it is where there is no such page. Its errors are for the operator: they say
+// what is lost and how to go on.
+func (n *notebook) read(p notePage, v any) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.folder == "" {
 		return nil
 	}
-	path := filepath.Join(n.folder, page)
+	path := filepath.Join(n.folder, p.file)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -45,37 +54,42 @@ func (n *notebook) read(page string, v any) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
+	if len(bytes.Trim(data, "\x00")) == 0 { // some file systems leave zeros
+		return fmt.Errorf("%s are not known: %s is empty (%d octets), as a crash of the machine may leave it; "+
+			"put back a copy of the file, or remove it %s", p.holds, path, len(data), p.remedy)
+	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
+		return fmt.Errorf("%s are not known: %s is damaged (%w); put back a copy of the file, or remove it %s", p.holds, path, err, p.remedy)
 	}
 	return nil
 }
 
 // write replaces the page. When it returns nil the page is on the disk, whole; a crash leaves the old one or the new.
-func (n *notebook) write(page string, v any) error {
+func (n *notebook) write(p notePage, v any) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.folder == "" {
 		return nil
 	}
+	path := filepath.Join(n.folder, p.file)
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", page, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := os.MkdirAll(n.folder, 0o700); err != nil {
-		return fmt.Errorf("writing %s: %w", page, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(n.folder, "."+page+"-")
+	f, err := os.CreateTemp(n.folder, "."+p.file+"-")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", page, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // nothing is left of it once it has been renamed
 	_, err = f.Write(append(data, '\n'))
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", page, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := os.Rename(f.Name(), filepath.Join(n.folder, page)); err != nil {
-		return fmt.Errorf("writing %s: %w", page, err)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

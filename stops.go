@@ -19,10 +19,12 @@ type stops struct {
 	book   notebook
 }
 
-const (
-	stopsKey  = "kill switch"
-	stopsPage = "kills.json"
-)
+const stopsKey = "kill switch"
+
+var stopsPage = notePage{
+	"kills.json", "the orders of the kill switch",
+	"and give the orders again that should hold (crawlgate robots deny)",
+}
 
 func acquireStops() (*stops, error) {
 	value, _, err := pool.LoadOrNew(stopsKey, func() (caddy.Destructor, error) { return new(stops), nil })
@@ -66,24 +68,26 @@ func (s *stops) set(order enforce.Kill) (ended int, err error) {
 		return 0, err
 	}
 	ended = s.underway.stop(&s.switches) // before the disk is waited for
-	return ended, s.keep()
+	return ended, s.book.write(stopsPage, &s.switches)
 }
 
-// lift takes an order out of force.
+// lift takes an order out of force, once that has been written down: where it cannot be, the order stays, as it would be in
+// force again after a restart.
 func (s *stops) lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if order, found = s.switches.Lift(scope, value); !found {
+	var after enforce.KillSwitch
+	for _, other := range s.switches.List() {
+		_ = after.Set(other) // it was taken before
+	}
+	if order, found = after.Lift(scope, value); !found {
 		return order, false, nil
 	}
-	return order, true, s.keep()
-}
-
-func (s *stops) keep() error {
-	if err := s.book.write(stopsPage, &s.switches); err != nil {
-		return fmt.Errorf("in force, but not kept over a restart: %w", err)
+	if err := s.book.write(stopsPage, &after); err != nil {
+		return order, true, err
 	}
-	return nil
+	order, found = s.switches.Lift(scope, value)
+	return order, found, nil
 }
 
 // Destruct has nothing to close.

@@ -197,6 +197,14 @@ func (id *Identifier) Named(name string) (Identity, bool) {
 	return Identity{}, false
 }
 
+// Knows reports whether a sender may have the name: that of an agent in any case, and any
+// product token where there are no agents, or where unidentified requests are allowed. See
+// [Identity.KillName].
+func (id *Identifier) Knows(name string) bool {
+	_, named := id.Named(name)
+	return named || id.allowUnknown && robotstxt.IsProductName(name)
+}
+
 // Agents returns the names of the agents, in the order of their configuration.
 func (id *Identifier) Agents() []string {
 	names := make([]string, len(id.agents))

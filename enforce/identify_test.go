@@ -505,3 +505,28 @@ func naive(id *Identifier, policy Unidentified, e Evidence, i Identity) string {
 	}
 	return ""
 }
+
+func TestIdentifierKnows(t *testing.T) {
+	t.Parallel()
+	agents := []Agent{{Name: "Acme"}}
+	for _, tt := range []struct {
+		cfg  IdentifierConfig
+		name string
+		want bool
+	}{
+		{IdentifierConfig{Agents: agents}, "acme", true},
+		{IdentifierConfig{Agents: agents}, "other", false},
+		{IdentifierConfig{Agents: agents, Unidentified: UnidentifiedAllow}, "other", true},
+		{IdentifierConfig{Agents: agents, Unidentified: UnidentifiedAllow}, "no token", false},
+		{IdentifierConfig{}, "other", true},
+		{IdentifierConfig{}, "no token", false},
+		{IdentifierConfig{}, "", false},
+	} {
+		if got := mustIdentifier(t, tt.cfg).Knows(tt.name); got != tt.want {
+			t.Errorf("%+v: Knows(%q) = %v", tt.cfg, tt.name, got)
+		}
+	}
+	if new(Identifier).Knows("acme") {
+		t.Error("the zero Identifier knows a name")
+	}
+}

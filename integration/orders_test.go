@@ -1,0 +1,129 @@
+package integration
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestDenyAgentOfAnotherName: an order on a name that no agent has would stop nobody, and whoever gives it in a hurry would not
+// notice. It is an error that names the near ones.
+func TestDenyAgentOfAnotherName(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, gatewayConfig{Site: "agent AcmeBot\nagent AcmeNews\nagent Zeta"})
+	out, err := g.robots("deny", "agent", "AcmeBto")
+	if err == nil || !strings.Contains(out, `no agent "AcmeBto" is configured`) || !strings.Contains(out, "AcmeBot") || strings.Contains(out, "Zeta") {
+		t.Errorf("a slip of the finger: %v: %s", err, out)
+	}
+	if out, err := g.robots("deny", "agent", "Quux"); err == nil || !strings.Contains(out, "AcmeBot, AcmeNews, Zeta") {
+		t.Errorf("another name: %v: %s", err, out)
+	}
+	if out, err := g.robots("deny"); err != nil || !strings.Contains(out, "nothing is stopped") {
+		t.Errorf("a refused order: %v: %s", err, out)
+	}
+	for _, order := range [][]string{{"agent", "acmebot"}, {"agent", "Quux", "--force"}} {
+		if out, err := g.robots("deny", order...); err != nil {
+			t.Errorf("deny %q: %v: %s", order, err, out)
+		}
+	}
+	if a := g.mustFetch("AcmeBot/1.0", "http://127.0.0.1:1024/"); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+
+	// Where every product token is a name there is no such error.
+	g = startGateway(t, gatewayConfig{})
+	if out, err := g.robots("deny", "agent", "Quux"); err != nil {
+		t.Errorf("without agents: %v: %s", err, out)
+	}
+	g = startGateway(t, gatewayConfig{Site: "agent AcmeBot\nunidentified allow"})
+	if out, err := g.robots("deny", "agent", "Quux"); err != nil {
+		t.Errorf("unidentified allow: %v: %s", err, out)
+	}
+}
+
+// TestUndenyOnAFullDisk: where it cannot be written down that an order is lifted it stays in force, so that a restart changes
+// nothing; and the same command works as soon as there is room. A folder in the place of the file stands for the disk.
+func TestUndenyOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	g := startGateway(t, gatewayConfig{})
+	page := filepath.Join(filepath.Dir(g.store()), "kills.json")
+	full := func() {
+		t.Helper()
+		if err := os.RemoveAll(page); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(page, "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := func(want bool) {
+		t.Helper()
+		if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); (a.status == http.StatusForbidden) != want {
+			t.Errorf("%d %s, want it stopped: %v", a.status, a.body, want)
+		}
+	}
+	full()
+	out, err := g.robots("deny", "host", site.Origin().Host)
+	if err == nil || !strings.Contains(out, "the order is in force, but a restart will forget it") || !strings.Contains(out, "give it again") {
+		t.Errorf("deny: %v: %s", err, out)
+	}
+	stopped(true)
+	out, err = g.robots("undeny", "host", site.Origin().Host)
+	if err == nil || !strings.Contains(out, "the order is still in force") || !strings.Contains(out, "kills.json") || strings.Contains(out, "in force, but not kept") {
+		t.Errorf("undeny: %v: %s", err, out)
+	}
+	stopped(true)
+	if err := os.RemoveAll(page); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := g.robots("undeny", "host", site.Origin().Host); err != nil {
+		t.Errorf("undeny with room: %v: %s", err, out)
+	}
+	stopped(false)
+}
+
+// TestDamagedStateFiles: a gateway that cannot read what it kept does not start, and says what is damaged and how to go on. An
+// empty file is told apart.
+func TestDamagedStateFiles(t *testing.T) {
+	t.Parallel()
+	const shared = "pace {\nshared redis redis://127.0.0.1:1/0\n}"
+	for _, tt := range []struct {
+		file, text, engine string
+		want               []string
+	}{
+		{"kills.json", "", "", []string{"the orders of the kill switch", "is empty (0 octets)", "crash of the machine", "crawlgate robots deny"}},
+		{"kills.json", `{"version":1,"kills":[{"sco`, "", []string{"the orders of the kill switch", "is damaged", "crawlgate robots deny"}},
+		{"kills.json", `{"version":9,"kills":[]}`, "", []string{"version 9 is not 1"}},
+		{"blocks.json", "", "", []string{"the hosts that asked to be left alone", "is empty (0 octets)", "remove it"}},
+		{"blocks.json", "[[", "", []string{"the hosts that asked to be left alone", "is damaged", "remove it"}},
+		{"gateways.json", "x", shared, []string{"the number of gateways", "is damaged", "remove it"}},
+		{"gateways.json", "", shared, []string{"the number of gateways", "is empty (0 octets)", "remove it"}},
+	} {
+		g := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
+		path := filepath.Join(filepath.Dir(g.store()), tt.file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = g.start(gatewayConfig{Engine: tt.engine}) // Caddy may have begun to listen before it ends
+		select {
+		case <-g.exited:
+		case <-time.After(patience):
+			t.Fatalf("%s %q: it runs", tt.file, tt.text)
+		}
+		log := g.stderr.String()
+		for _, want := range append(tt.want, path) {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s %q: %s; want %q", tt.file, tt.text, log, want)
+			}
+		}
+	}
+}
