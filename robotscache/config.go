@@ -80,9 +80,13 @@ const (
 	// storeTimeout bounds each call of the store. Stores have tighter bounds of
 	// their own; this one is for a disk that hangs.
 	storeTimeout = 2 * time.Second
-	// leaseMargin is how much longer than its retrieval a lease lasts: the time to
-	// save the record. A gateway that dies keeps its origins from the others for
-	// no longer than Budget + leaseMargin.
+	// leaseTTL is how long a lease lasts that is not renewed: a gateway that dies
+	// keeps its origins from the others for no longer. leaseRenewal is the time
+	// between renewals, so that two may be lost and a third be late.
+	leaseTTL     = 4 * time.Second
+	leaseRenewal = time.Second
+	// leaseMargin is how much longer than a retrieval may take a gateway waits for
+	// another that holds the lease: the time to save the record.
 	leaseMargin = 5 * time.Second
 	// maxDue bounds the origins that are on the list for their next refresh, some
 	// 300 bytes each. Those beyond are refreshed when a request asks for them.

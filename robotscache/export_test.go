@@ -79,8 +79,12 @@ func (c *Cache) WaitHot() {
 // Cost returns what the entry counts for in the hot tier.
 func (e *Entry) Cost() int64 { return e.cost() }
 
-// LeaseTTL is for how long a cache with the default budget takes a lease.
-const LeaseTTL = defaultBudget + leaseMargin
+// LeaseTTL is how long a lease lasts that is not renewed, LeaseWait how long a cache
+// with the default budget waits for another's.
+const (
+	LeaseTTL  = leaseTTL
+	LeaseWait = defaultBudget + leaseMargin
+)
 
 // Patience is for how long a retrieval that waits keeps its place.
 const Patience = patience

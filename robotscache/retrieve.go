@@ -3,6 +3,7 @@ package robotscache
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -21,13 +22,9 @@ func (c *Cache) fly(f *flight) {
 	defer t.end()
 
 	budget := c.budget() // one for both, whatever is configured meanwhile
-	known, release := c.takeLease(f, budget)
+	known, lease := c.takeLease(f, budget)
 	keep := false
-	defer func() {
-		if !keep {
-			release()
-		}
-	}()
+	defer func() { lease.end(keep) }()
 	if c.settled(f, known) {
 		c.land(f, known, SourceStore, nil)
 		return
@@ -123,43 +120,90 @@ const (
 	// firstPoll and lastPoll are the pauses between two looks for the record that
 	// another gateway is about to save.
 	firstPoll = 50 * time.Millisecond
-	lastPoll  = time.Second
+	lastPoll  = 500 * time.Millisecond
 )
 
 // takeLease returns the newest entry that is known, nil if there is none, once
 // the caller may fetch, or once that entry needs no fetch. Where the store is
 // shared this means to hold the lease, or to see the record of who holds it, or
-// to have waited until any lease must have ended. release must be called.
+// to have waited until any lease must have ended. The lease must be ended; it is nil
+// if there is none.
 //
 // Without the store every gateway fetches for itself: that is impolite by the
 // number of gateways, but it lets no request through that rules forbid.
-func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, release func()) {
-	release = func() {}
+func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease *heldLease) {
 	if c.leaser == nil {
-		return c.look(f), release
+		return c.look(f), nil
 	}
-	ttl := budget + leaseMargin
-	ctx, cancel := context.WithTimeout(c.base, ttl)
+	ctx, cancel := context.WithTimeout(c.base, budget+leaseMargin)
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
-		give, acquired, err := c.lease(ctx, f.origin, ttl)
+		l, acquired, err := c.lease(ctx, f.origin)
 		// Only now: who held the lease before saved its record before it let go.
 		known = c.recall(f.origin)
 		switch {
 		case acquired:
-			return known, give
+			return known, c.hold(l)
 		case err != nil, c.settled(f, known), !sleep(ctx, pause):
-			return known, release
+			return known, nil
 		}
 	}
 }
 
-func (c *Cache) lease(ctx context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
+func (c *Cache) lease(ctx context.Context, o origin.Origin) (Lease, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
 	defer cancel()
-	give, acquired, err := c.leaser.Lease(ctx, o, ttl)
+	l, acquired, err := c.leaser.Lease(ctx, o, leaseTTL)
 	c.noteStore("lease", err)
-	return give, acquired && err == nil, err
+	return l, acquired && err == nil, err
+}
+
+// heldLease is a lease that is renewed until it is ended. It costs a timer, and no
+// goroutine while nothing is due.
+type heldLease struct {
+	cache *Cache
+	lease Lease
+
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool
+}
+
+// hold begins to renew a lease.
+func (c *Cache) hold(l Lease) *heldLease {
+	h := &heldLease{cache: c, lease: l}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(leaseRenewal, h.renew)
+	return h
+}
+
+// renew is what the timer calls. A lease that was lost is not renewed any more:
+// the fetch goes on, perhaps beside another gateway's.
+func (h *heldLease) renew() {
+	ctx, cancel := context.WithTimeout(h.cache.base, storeTimeout)
+	defer cancel()
+	held, err := h.lease.Renew(ctx)
+	h.cache.noteStore("lease", err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ended && (held || err != nil) {
+		h.timer.Reset(leaseRenewal)
+	}
+}
+
+// end stops the renewal and gives the lease back, or with keep leaves it to run out.
+func (h *heldLease) end(keep bool) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	h.ended = true
+	h.timer.Stop()
+	h.mu.Unlock()
+	if !keep {
+		h.lease.Release()
+	}
 }
 
 // sleep waits for d and reports whether it did: it does not once ctx ends.

@@ -31,7 +31,7 @@ func newSharedStore() *sharedStore {
 	}
 }
 
-func (s *sharedStore) Lease(_ context.Context, o origin.Origin, ttl time.Duration) (func(), bool, error) {
+func (s *sharedStore) Lease(_ context.Context, o origin.Origin, ttl time.Duration) (robotscache.Lease, bool, error) {
 	if err := errors.Join(s.leaseErr, s.failing()); err != nil {
 		return nil, false, err
 	}
@@ -42,13 +42,35 @@ func (s *sharedStore) Lease(_ context.Context, o origin.Origin, ttl time.Duratio
 	}
 	mine := time.Now().Add(ttl)
 	s.leases[o] = &mine
-	return func() {
-		s.leaseMu.Lock()
-		defer s.leaseMu.Unlock()
-		if s.leases[o] == &mine {
-			delete(s.leases, o)
-		}
-	}, true, nil
+	return &sharedLease{s, o, ttl, &mine}, true, nil
+}
+
+type sharedLease struct {
+	store  *sharedStore
+	origin origin.Origin
+	ttl    time.Duration
+	until  *time.Time
+}
+
+func (l *sharedLease) Renew(context.Context) (bool, error) {
+	if err := l.store.failing(); err != nil {
+		return false, err
+	}
+	l.store.leaseMu.Lock()
+	defer l.store.leaseMu.Unlock()
+	if l.store.leases[l.origin] != l.until || !time.Now().Before(*l.until) {
+		return false, nil
+	}
+	*l.until = time.Now().Add(l.ttl)
+	return true, nil
+}
+
+func (l *sharedLease) Release() {
+	l.store.leaseMu.Lock()
+	defer l.store.leaseMu.Unlock()
+	if l.store.leases[l.origin] == l.until {
+		delete(l.store.leases, l.origin)
+	}
 }
 
 // Two gateways with one store fetch each origin once between them.
@@ -102,7 +124,8 @@ func TestShared_RefreshInTheCluster(t *testing.T) {
 	})
 }
 
-// A gateway that died holds its origins for the time of its lease and no longer.
+// A gateway that died holds its origins for the time of its lease and no longer: the
+// first request that comes to another one is answered.
 func TestShared_TakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -114,17 +137,67 @@ func TestShared_TakesOverFromTheDead(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		began := time.Now()
+		e, _ := lookup(t, c, example(1))
+		wantAccess(t, e, fetch.AccessRules)
+		if took := time.Since(began); took < robotscache.LeaseTTL || took > robotscache.LeaseTTL+2*time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+		wantFetches(t, s, example(1), 1)
+	})
+}
+
+// A lease lasts for as long as its fetch takes, and no longer than a few seconds at a
+// time. The others wait.
+func TestShared_LeaseOfASlowFetch(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{took: 18 * time.Second}
+		st := newSharedStore()
+		a := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		b := newCache(t, robotscache.Config{Fetcher: s, Store: st}, nil)
+		defer a.Close()
+		defer b.Close()
+		var wg sync.WaitGroup
+		for _, c := range []*robotscache.Cache{a, b} {
+			wg.Go(func() {
+				e, _ := lookup(t, c, example(1))
+				wantAccess(t, e, fetch.AccessRules)
+			})
+		}
+		time.Sleep(9500 * time.Millisecond)
+		st.leaseMu.Lock()
+		left := time.Until(*st.leases[example(1)])
+		st.leaseMu.Unlock()
+		if left > robotscache.LeaseTTL {
+			t.Errorf("in the middle of the fetch the lease has %v left", left)
+		}
+		wg.Wait()
+		wantFetches(t, s, example(1), 1)
+		synctest.Wait()
+		if len(st.leases) != 0 {
+			t.Errorf("%d leases were not given back", len(st.leases))
+		}
+	})
+}
+
+// However long another gateway renews its lease, no fetch waits for it for longer than one may take.
+func TestShared_LeaseWithoutEnd(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		s := &site{}
+		st := newSharedStore()
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		if _, ok, err := st.Lease(t.Context(), example(1), time.Hour); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
 		if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
 			t.Errorf("while the lease is held: %v", err)
 		}
 		if s.count() != 0 {
 			t.Error("fetched under the lease of another")
 		}
-		e, _ := lookup(t, c, example(1))
-		wantAccess(t, e, fetch.AccessRules)
-		if took := time.Since(began); took > robotscache.LeaseTTL+2*time.Second {
-			t.Errorf("taken over after %v", took)
-		}
+		time.Sleep(robotscache.LeaseWait)
 		wantFetches(t, s, example(1), 1)
 	})
 }

@@ -77,9 +77,18 @@ type Store interface {
 // one of them fetch an origin while the others wait for its record.
 type Leaser interface {
 	// Lease asks for the right to fetch o. If acquired is false another gateway
-	// has it, for at most the ttl that it asked for. Otherwise the caller has it
-	// until it calls release or the ttl is over, whatever comes first; release
-	// gives back only this lease, is never nil then, does not block for long and
-	// may be called once. With an error nothing is known and no lease is held.
-	Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (release func(), acquired bool, err error)
+	// has it. Otherwise the caller has it, and l is set: for ttl, and for as long
+	// again from each renewal. With an error nothing is known and no lease is held.
+	Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (l Lease, acquired bool, err error)
+}
+
+// Lease is the right to fetch one origin. Its methods may be called at once.
+type Lease interface {
+	// Renew makes the lease last for its ttl from now on, and reports whether it is
+	// still the caller's. One that ran out or was given back is not taken again.
+	// With an error it is not known.
+	Renew(ctx context.Context) (held bool, err error)
+	// Release gives the lease back, and never that of another. It does not block for
+	// long and may be called once.
+	Release()
 }

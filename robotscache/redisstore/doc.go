@@ -9,7 +9,7 @@
 //	r:<origin>  string  the record, after the time of its last attempt
 //	h:<origin>  list    its history, newest first
 //	t:<sha256>  string  a text, once for all origins
-//	l:<origin>  string  a lease, while somebody fetches the origin
+//	l:<origin>  string  a lease, while somebody fetches the origin and renews it
 //	index       zset    the origins by name
 //	seen        zset    the origins by the time of their last save
 //

@@ -319,14 +319,14 @@ func TestLease_SlowServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(6*time.Second, func() { _ = srv.cmd.Process.Signal(syscall.SIGCONT) })
-	release, acquired, err := impatient.Lease(t.Context(), example(1), time.Minute)
+	lease, acquired, err := impatient.Lease(t.Context(), example(1), time.Minute)
 	if err != nil || !acquired {
 		t.Fatalf("lease: %v, %v", acquired, err)
 	}
 	if _, other, err := st.Lease(t.Context(), example(1), time.Minute); other || err != nil {
 		t.Errorf("another gateway's lease: %v, %v", other, err)
 	}
-	release()
+	lease.Release()
 	if _, other, err := st.Lease(t.Context(), example(1), time.Minute); !other || err != nil {
 		t.Errorf("another gateway's lease after the release: %v, %v", other, err)
 	}

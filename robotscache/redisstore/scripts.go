@@ -63,6 +63,16 @@ end
 return 0
 `)
 
+// renewScript makes a lease last if it is still the caller's.
+//
+// KEYS: lease. ARGV: the caller's token, time to live in ms.
+var renewScript = rueidis.NewLuaScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 0
+`)
+
 // releaseScript gives back a lease if it is still the caller's.
 //
 // KEYS: lease. ARGV: the caller's token.

@@ -527,42 +527,81 @@ func testLease(t *testing.T, m Medium) {
 		return
 	}
 	o, other := Origin(t, "https://lease.example"), Origin(t, "https://lease2.example")
-	lease := func(o origin.Origin, ttl time.Duration) (func(), bool) {
+	lease := func(o origin.Origin, ttl time.Duration) (robotscache.Lease, bool) {
 		t.Helper()
-		release, acquired, err := l.Lease(t.Context(), o, ttl)
+		held, acquired, err := l.Lease(t.Context(), o, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return release, acquired
+		return held, acquired
 	}
-	release, acquired := lease(o, time.Minute)
+	first, acquired := lease(o, time.Minute)
 	if !acquired {
 		t.Fatal("the first lease was not given")
 	}
 	if _, again := lease(o, time.Minute); again {
 		t.Error("two leases for one origin")
 	}
-	if releaseOther, acquired := lease(other, time.Minute); !acquired {
+	if held, acquired := lease(other, time.Minute); !acquired {
 		t.Error("a lease kept another origin from being leased")
 	} else {
-		releaseOther()
+		held.Release()
 	}
-	release()
+	wantHeld(t, first, true)
+	first.Release()
+	wantHeld(t, first, false) // and does not take it again
 
-	// A lease that ran out is not given back over the head of its next holder.
+	// A lease that ran out is neither renewed nor given back over the head of its
+	// next holder.
 	expired, acquired := lease(o, 50*time.Millisecond)
 	if !acquired {
 		t.Fatal("a lease that was given back is still held")
 	}
-	release, acquired = lease(o, time.Minute)
-	for deadline := time.Now().Add(10 * time.Second); !acquired; release, acquired = lease(o, time.Minute) {
+	next := leaseSoon(t, lease, o, time.Minute)
+	wantHeld(t, expired, false)
+	expired.Release()
+	if _, again := lease(o, time.Minute); again {
+		t.Error("an expired lease gave back that of another")
+	}
+	next.Release()
+	testRenewal(t, lease, o)
+}
+
+// testRenewal: a lease that is renewed lasts for longer than its ttl, and no longer
+// than that from the last renewal.
+func testRenewal(t *testing.T, lease func(origin.Origin, time.Duration) (robotscache.Lease, bool), o origin.Origin) {
+	t.Helper()
+	const ttl = 2 * time.Second
+	held, acquired := lease(o, ttl)
+	if !acquired {
+		t.Fatal("a lease that was given back is still held")
+	}
+	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 10) {
+		wantHeld(t, held, true)
+		if _, again := lease(o, ttl); again {
+			t.Fatal("two leases for one origin, although the first is renewed")
+		}
+	}
+	leaseSoon(t, lease, o, time.Minute).Release()
+}
+
+// leaseSoon waits for a lease until the one before has run out.
+func leaseSoon(
+	t *testing.T, lease func(origin.Origin, time.Duration) (robotscache.Lease, bool), o origin.Origin, ttl time.Duration,
+) robotscache.Lease {
+	t.Helper()
+	held, acquired := lease(o, ttl)
+	for deadline := time.Now().Add(10 * time.Second); !acquired; held, acquired = lease(o, ttl) {
 		if time.Now().After(deadline) {
 			t.Fatal("a lease did not run out")
 		}
 	}
-	expired()
-	if _, again := lease(o, time.Minute); again {
-		t.Error("an expired lease gave back that of another")
+	return held
+}
+
+func wantHeld(t *testing.T, l robotscache.Lease, want bool) {
+	t.Helper()
+	if held, err := l.Renew(t.Context()); err != nil || held != want {
+		t.Errorf("renewing: held %v, %v; want %v", held, err, want)
 	}
-	release()
 }
