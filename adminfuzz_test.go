@@ -1,0 +1,129 @@
+package crawlgate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
+)
+
+// oneFile is a fetcher that finds the same rules everywhere.
+type oneFile struct{}
+
+func (oneFile) Fetch(context.Context, origin.Origin) fetch.Outcome {
+	return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
+}
+
+// adminApp is an engine without listeners and files, with one gateway.
+func adminApp(tb testing.TB) *App {
+	tb.Helper()
+	a := &App{logger: zap.NewNop(), stops: new(stops)}
+	var err error
+	if a.cfg, err = a.settings(); err != nil {
+		tb.Fatal(err)
+	}
+	store := memstore.New(memstore.Config{})
+	cache, err := robotscache.New(robotscache.Config{Store: store, Fetcher: oneFile{}, MaxSize: 1 << 20})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = cache.Close() })
+	a.rulesets = &rulesets{cache: cache, store: store}
+	a.clocks = &clocks{pacer: pace.New(pace.Config{}), changed: make(chan struct{}, 1)}
+	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "Acme"}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{Deny: []string{"denied.example"}}, time.Now())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h := &Handler{app: a, identifier: identifier, operator: policy}
+	h.enforcer = enforce.New(enforce.Config{Rules: cache, Policy: policy, Kills: a.kills()})
+	a.sites.add(h)
+	return a
+}
+
+// FuzzAdmin holds that no query and no body makes the admin API panic, fail on its own side, or say something that is no JSON;
+// and that an order which was taken is listed as it was answered, and can be lifted by that.
+func FuzzAdmin(f *testing.F) {
+	paths := make([]string, 0, len(adminRoutes))
+	for path := range adminRoutes {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	at := func(path string) byte { return byte(slices.Index(paths, path)) }
+	f.Add(at("origins"), uint8(0), "limit=1&state=rules&host=example.com", "")
+	f.Add(at("origin"), uint8(0), "origin=https%3A%2F%2Fexample.com", "")
+	f.Add(at("body"), uint8(0), "sha256="+strings.Repeat("ab", 32), "")
+	f.Add(at("diff"), uint8(0), "origin=https://example.com&from=x&to=y", "")
+	f.Add(at("explain"), uint8(0), "agent=acme&url=https://example.com/private/%zz?x=1", "")
+	f.Add(at("purge"), uint8(1), "", `{"origin":"https://example.com"}`)
+	f.Add(at("refresh"), uint8(1), "", `{"origin":"http://denied.example"}`)
+	f.Add(at("refresh"), uint8(1), "", `{"origin":"http://[::1]:8080"}`)
+	f.Add(at("deny"), uint8(1), "", `{"scope":"host","value":"*.example.com","by":"dora","reason":"x","force":true}`)
+	f.Add(at("deny"), uint8(1), "", `{"scope":"agent","value":"acmee"}`)
+	f.Add(at("deny"), uint8(2), "scope=all", "")
+	f.Add(at("clocks"), uint8(0), "key=example.com&state=blocked&after=a", "")
+	f.Add(at("unblock"), uint8(1), "", `{"key":"EXAMPLE.com:80"}`)
+	f.Add(at("unblock"), uint8(1), "", `{"key":"addr:192.0.2.1"}{}`)
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodHead, "\x00"}
+	a := adminApp(f)
+	engines.enter(a, func(*App) {})
+	f.Cleanup(func() { engines.leave(a, func(*App) {}) })
+	f.Fuzz(func(t *testing.T, path, method uint8, query, body string) {
+		route := paths[int(path)%len(paths)]
+		a.clocks.pacer.Blocked("example.com", 0, false)
+		answer, err := askAdmin(route, methods[int(method)%len(methods)], query, body)
+		if err != nil {
+			fault, ok := errors.AsType[caddy.APIError](err)
+			if !ok || !slices.Contains([]int{400, 404, 405, 409}, fault.HTTPStatus) || fault.Error() == "" {
+				t.Fatalf("%s ?%s %s: %v", route, query, body, err)
+			}
+			return
+		}
+		if !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain") && !json.Valid(answer.Body.Bytes()) {
+			t.Fatalf("%s ?%s: no JSON: %s", route, query, answer.Body)
+		}
+		var given orderGiven
+		if route != "deny" || methods[int(method)%len(methods)] != http.MethodPost {
+			return
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &given); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(a.kills().List(), given.Order) {
+			t.Fatalf("%+v is not listed: %+v", given.Order, a.kills().List())
+		}
+		q := url.Values{"scope": {string(given.Order.Scope)}}
+		if given.Order.Value != "" {
+			q.Set("value", given.Order.Value)
+		}
+		if _, err := askAdmin("deny", http.MethodDelete, q.Encode(), ""); err != nil {
+			t.Fatalf("%+v cannot be lifted: %v", given.Order, err)
+		}
+	})
+}
+
+func askAdmin(route, method, query, body string) (*httptest.ResponseRecorder, error) {
+	r := httptest.NewRequest(http.MethodPost, adminPrefix+route, strings.NewReader(body))
+	r.Method, r.URL.RawQuery = method, query
+	w := httptest.NewRecorder()
+	return w, adminHandler(adminRoutes[route])(w, r)
+}

@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// FuzzRecordValue holds that no octets in Redis make reading a record panic, that what is damaged says so, and that what is
+// read is written again with the same time of its attempt, by which gateways tell which record is newer. Half of the inputs get
+// a right checksum.
+func FuzzRecordValue(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0).UTC()
+	o := origin.Origin{Scheme: "https", Host: "example.com", Port: 443}
+	var p fetch.Policy
+	rules := p.Next(fetch.Record{Origin: o}, fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\n")}, now)
+	for _, r := range []fetch.Record{rules, p.Next(rules, fetch.Outcome{Cause: fetch.CauseDNS}, now.Add(time.Hour))} {
+		value, err := encodeRecord(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(value, false)
+		f.Add(value[:orderDigits], false)
+		f.Add(value[orderDigits:], false)
+		f.Add(value[:len(value)-crc32.Size], true)
+	}
+	f.Fuzz(func(t *testing.T, value []byte, sum bool) {
+		if sum {
+			record := value[min(len(value), orderDigits):]
+			value = binary.BigEndian.AppendUint32(bytes.Clone(value), crc32.Checksum(record, crc32.MakeTable(crc32.Castagnoli)))
+		}
+		r, err := decodeRecord(value)
+		if err != nil {
+			if !errors.Is(err, robotscache.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := encodeRecord(r)
+		if err != nil {
+			return // attempted beyond the year 2286, by a clock that is wrong
+		}
+		order := again[:orderDigits]
+		if bytes.ContainsFunc(order, func(c rune) bool { return c < '0' || c > '9' }) {
+			t.Fatalf("the time of the attempt is %q", order)
+		}
+		next, err := decodeRecord(again)
+		if err != nil || !next.FetchedAt.Equal(r.FetchedAt) || next.Origin != r.Origin || next.State != r.State {
+			t.Fatalf("%+v became %+v, %v", r, next, err)
+		}
+	})
+}
