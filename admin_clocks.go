@@ -143,8 +143,8 @@ func adminUnblock(a *App, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as the operator paces by
-// them.
+// clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as
+// the operator paces by them.
 func (a *App) clockKeys(name string) []string {
 	keys := []string{name}
 	o, err := origin.FromAuthority("http", name)

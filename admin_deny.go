@@ -74,7 +74,7 @@ func adminDeny(a *App, r *http.Request) (any, error) {
 	case errors.Is(err, enforce.ErrTooManyKills):
 		return nil, adminError(http.StatusConflict, "%w", err)
 	case err != nil:
-		return nil, fmt.Errorf("the order is in force, but a restart will forget it: %w; make room on the disk, and give it again", err)
+		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
 	return orderGiven{order, ended}, nil
 }
@@ -104,8 +104,8 @@ func (a *App) knowsAgent(name string) error {
 		name, hint, strings.Join(names, ", "))
 }
 
-// nearNames returns the names that a slip of the finger makes of another one: those at most a third of whose letters differ,
-// or that begin with it.
+// nearNames returns the names that a slip of the finger makes of another one: those at most a third
+// of whose letters differ, or that begin with it.
 func nearNames(names []string, name string) (near []string) {
 	name = strings.ToLower(name)
 	for _, n := range names {
@@ -117,7 +117,8 @@ func nearNames(names []string, name string) (near []string) {
 	return near
 }
 
-// edits is the Levenshtein distance of two texts in octets: the fewest insertions, deletions and replacements.
+// edits is the Levenshtein distance of two texts in octets: the fewest insertions, deletions and
+// replacements.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1) // from the beginning of a to each beginning of b
 	for j := range row {
@@ -160,7 +161,7 @@ func adminUndeny(a *App, r *http.Request) (any, error) {
 	lifted, found, err := a.stops.lift(order.Scope, order.Value)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the order is still in force, as it cannot be written down that it is lifted: %w; make room on the disk, and lift it again", err)
+		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; make room on the disk, and lift it again", err)
 	case !found:
 		return nil, adminError(http.StatusNotFound, "there is no such order: %s", describeOrder(order))
 	}

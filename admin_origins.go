@@ -29,7 +29,8 @@ type originInfo struct {
 	// SHA256 and Truncated describe its text.
 	SHA256    string `json:"sha256,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
-	// Flags say why the text may be something else than a robots.txt: flagHTML, which a list does not have, and flag202.
+	// Flags say why the text may be something else than a robots.txt: flagHTML, which a list does
+	// not have, and flag202.
 	Flags []string `json:"flags,omitempty"`
 	// Sitemaps are those of the text that decides, which a list does not have.
 	Sitemaps []string `json:"sitemaps,omitempty"`
@@ -198,8 +199,8 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 	return page, nil
 }
 
-// listHost returns a function like [robotscache.Store.List] for the origins of one host: those at any port of it, or at the
-// port that is given.
+// listHost returns a function like [robotscache.Store.List] for the origins of one host: those at
+// any port of it, or at the port that is given.
 func (a *App) listHost(host string) (func(ctx context.Context, after string, limit int) ([]fetch.Record, error), error) {
 	var origins []origin.Origin
 	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs

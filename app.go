@@ -34,9 +34,9 @@ func init() {
 // What costs something to lose outlives a reload: the rulesets as long as the configuration names the same
 // store, the clocks always.
 type App struct {
-	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should name a page or an
-	// address by which a site can reach the operator. Default: crawlgate/VERSION (+https://github.com/crawlgate/crawlgate),
-	// with a warning at each start.
+	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should
+	// name a page or an address by which a site can reach the operator. Default: crawlgate/VERSION
+	// (+https://github.com/crawlgate/crawlgate), with a warning at each start.
 	UserAgent string        `json:"user_agent,omitempty"`
 	Store     *StoreConfig  `json:"store,omitempty"`
 	Cache     *CacheConfig  `json:"cache,omitempty"`

@@ -158,7 +158,8 @@ func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, e
 // maxNamed bounds the origins that a question names.
 const maxNamed = 20
 
-// knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where it has a scheme.
+// knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where
+// it has a scheme.
 func knownOrigin(ctx context.Context, client *adminClient, arg string) (string, error) {
 	if strings.Contains(arg, "://") {
 		return arg, nil
@@ -289,7 +290,8 @@ func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, 
 // originBody is the body of a request about an origin.
 func originBody(arg string) any { return originRequest{originArgument(arg)} }
 
-// each has something done for each argument. What fails for one does not keep it from being done for the others.
+// each has something done for each argument. What fails for one does not keep it from being done
+// for the others.
 func (r *remote) each(
 	ctx context.Context, s streams, args []string, path string, body func(arg string) any, show func(data []byte) error,
 ) (int, error) {

@@ -193,13 +193,14 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	return list
 }
 
-// Bounds on the sitemaps that an event holds. A longer URL is none that a search engine would read (sitemaps.org).
+// Bounds on the sitemaps that an event holds. A longer URL is none that a search engine would read
+// (sitemaps.org).
 const (
 	maxEventSitemaps = 50
 	maxSitemapURL    = 2048
 )
 
-// withText adds the sitemaps of the text in force to the data of an event, and the flags.
+// withText adds the sitemaps of the current text to the data of an event, and the flags.
 func withText(r fetch.Record, data map[string]any) map[string]any {
 	sitemaps, flags := []string{}, flagsOf(r)
 	if r.State == fetch.StateRules {

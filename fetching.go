@@ -14,8 +14,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// defaultUserAgent names the program, and the project where nobody has configured a contact. Many sites answer a request
-// without a User-Agent with 403, which for robots.txt would mean that all is allowed.
+// defaultUserAgent names the program, and the project where nobody has configured a contact. Many
+// sites answer a request without a User-Agent with 403, which for robots.txt would mean that all is
+// allowed.
 func defaultUserAgent() string {
 	return "crawlgate/" + strings.TrimPrefix(version.Read().Version, "v") + " (+https://github.com/crawlgate/crawlgate)"
 }
@@ -24,8 +25,8 @@ func defaultUserAgent() string {
 // whoever asked for it.
 type liveFetcher struct{ atomic.Pointer[App] }
 
-// Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which says nothing about the
-// site.
+// Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which
+// says nothing about the site.
 func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
 	a := f.Load()
 	var p passage
@@ -45,8 +46,9 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome 
 	return out
 }
 
-// stopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: an order of the kill switch, or a
-// deny list at every gateway. All gateways share a record, and one that may crawl the origin needs it.
+// stopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: an order
+// of the kill switch, or a deny list at every gateway. All gateways share a record, and one that
+// may crawl the origin needs it.
 func (a *App) stopsFetch(o origin.Origin) error {
 	if order, stopped := a.stops.switches.Match(o, ""); stopped {
 		return fmt.Errorf("by an order of the kill switch: %s", describeOrder(order))

@@ -31,8 +31,8 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// TestDenyOfAllGateways: a record is for every gateway of the configuration, so its fetch is off only where none of them
-// may crawl the origin.
+// TestDenyOfAllGateways: a record is for every gateway of the configuration, so its fetch is off
+// only where none of them may crawl the origin.
 func TestDenyOfAllGateways(t *testing.T) {
 	t.Parallel()
 	gateway := func(deny ...string) *Handler {

@@ -38,8 +38,8 @@ func folderOf(c StoreConfig) string {
 	return filepath.Dir(c.Path)
 }
 
-// read fills v from the page, and leaves it as it is where there is no such page. Its errors are for the operator: they say
-// what is lost and how to go on.
+// read fills v from the page, and leaves it as it is where there is no such page. Its errors are
+// for the operator: they name the loss and the way on.
 func (n *notebook) read(p notePage, v any) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,7 +27,8 @@ func (s *sites) all() []*Handler {
 	return slices.Clone(s.handlers)
 }
 
-// deny reports whether the deny list of every gateway names the origin, and the pattern of the last one.
+// deny reports whether the deny list of every gateway names the origin, and the pattern of the last
+// one.
 func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
 	for _, h := range s.all() {
 		if pattern, denied = h.operator.Denied(o); !denied {

@@ -71,8 +71,8 @@ func (s *stops) set(order enforce.Kill) (ended int, err error) {
 	return ended, s.book.write(stopsPage, &s.switches)
 }
 
-// lift takes an order out of force, once that has been written down: where it cannot be, the order stays, as it would be in
-// force again after a restart.
+// lift ends an order once its end has been written down. Where that fails the order holds on: a
+// restart would bring it back.
 func (s *stops) lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

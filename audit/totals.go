@@ -69,8 +69,8 @@ type AgentTotals struct {
 	Denied    map[enforce.Reason]int64 `json:"denied"`
 	Failed    map[enforce.Reason]int64 `json:"failed"`
 	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
-	// Unreachable are the refusals for want of robots.txt by the cause that the lines
-	// give, among Denied and WouldDeny.
+	// Unreachable are the refusals because of an unreachable robots.txt by the cause that
+	// the lines give, among Denied and WouldDeny.
 	Unreachable map[string]int64 `json:"unreachable"`
 	// Exceptions are the uses of exceptions by their labels, among Allowed.
 	Exceptions map[string]int64 `json:"exceptions"`

@@ -203,7 +203,7 @@ func (e *ForbiddenError) Error() string {
 	return fmt.Sprintf("address %s is not public (%s)", e.Addr, e.Class)
 }
 
-// Forbidden marks the error for consumers that do not import this package: an error with this method is the gateway's own
-// refusal of an address, not a failure of the network. It returns the name of the error's [Kind]: "forbidden_address",
-// "forbidden_port" or "own_listener".
+// Forbidden marks the error for consumers that do not import this package: an error with this
+// method is the gateway's own refusal of an address, not a failure of the network. It returns the
+// name of the error's [Kind]: "forbidden_address", "forbidden_port" or "own_listener".
 func (e *ForbiddenError) Forbidden() string { return forbiddenKind(e.Class).String() }

@@ -79,7 +79,8 @@ func sentenceFor(d Decision, url string) sentence {
 	}
 }
 
-// unreachableSentence names the cause. Where that takes too many octets, the field Retry-After has to do.
+// unreachableSentence names the cause. Where that takes too many octets, the field Retry-After has
+// to do.
 func unreachableSentence(d Decision, host string) sentence {
 	s := sentence{"Forbidden: robots.txt of ", host, " is unreachable" + detail(d)}
 	if more := retry(d); len(s.before+s.subject+s.after+more) <= maxPhrase {

@@ -40,10 +40,10 @@ const maxDecoders = 4
 // their default.
 type Config struct {
 	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
-	// must have passed the address guard, whose refusal is an error with a method
-	// Forbidden() string that returns one of the causes for it, such as
-	// CauseForbiddenPort. It must honour the context of a request in all its phases, bound the size of response headers, and leave
-	// bodies coded (DisableCompression).
+	// must have passed the address guard, whose refusal is an error with a method Forbidden()
+	// string that returns one of the causes for it, such as CauseForbiddenPort. It must honour the
+	// context of a request in all its phases, bound the size of response headers, and leave bodies
+	// coded (DisableCompression).
 	Transport http.RoundTripper
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be
 	// sent. It is one for all retrievals, because an answer holds for every crawler.

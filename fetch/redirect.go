@@ -24,7 +24,7 @@ func newTrail(o origin.Origin) (*trail, error) {
 
 // follow moves on to the URL that a Location field names (RFC 9110 section
 // 10.2.2), in its canonical spelling. It returns why that is not possible, and
-// what the redirect came to.
+// the kind of outcome.
 //
 // A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2):
 // no Location, another scheme than http and https, a loop, one more than limit.

@@ -179,8 +179,8 @@ type guardError struct{}
 func (guardError) Error() string     { return "address 10.0.0.1 is private" }
 func (guardError) Forbidden() string { return "forbidden_address" }
 
-// TestExt_GuardedHop: a hop to an address of ours is no answer of the site. That the site itself is at one says nothing
-// about the site.
+// TestExt_GuardedHop: a hop to an address of ours is no answer of the site. That the site itself is
+// at one says nothing about the site.
 func TestExt_GuardedHop(t *testing.T) {
 	t.Parallel()
 	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError{})}

@@ -152,8 +152,9 @@ func TestChaosRedisOneFetch(t *testing.T) {
 	}
 }
 
-// TestChaosRedisDeathMidLease kills a gateway while it fetches. The first request for one of its origins at the other gateway
-// is answered within about 5 s: a lease lasts for 4 s when nobody renews it.
+// TestChaosRedisDeathMidLease kills a gateway while it fetches. The first request for one of its
+// origins at the other gateway is answered within about 5 s: a lease lasts for 4 s when nobody
+// renews it.
 func TestChaosRedisDeathMidLease(t *testing.T) {
 	const origins, lease, limit = 40, 4 * time.Second, 6 * time.Second
 	redis := startRedis(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestHostileOrigins holds what the gateway makes of the answers for robots.txt of some 120 origins that err, lie, stall or
-// attack. None of them may lift rules that it does not lift itself, keep others waiting, or bring the gateway down.
+// TestHostileOrigins holds what the gateway makes of the answers for robots.txt of some 120 origins
+// that err, lie, stall or attack. None of them may lift rules that it does not lift itself, keep
+// others waiting, or bring the gateway down.
 func TestHostileOrigins(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -275,7 +276,8 @@ func hostileTLS() []robotsCase {
 	return cases
 }
 
-// TestHostileRetryAfter: no site decides for longer than a day when it is asked again, and none is asked at once.
+// TestHostileRetryAfter: no site decides for longer than a day when it is asked again, and none is
+// asked at once.
 func TestHostileRetryAfter(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -294,7 +296,8 @@ func TestHostileRetryAfter(t *testing.T) {
 	}
 }
 
-// TestHostilePages: an answer for a page that breaks HTTP is refused with the reason, and the next one passes.
+// TestHostilePages: an answer for a page that breaks HTTP is refused with the reason, and the next
+// one passes.
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

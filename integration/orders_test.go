@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestDenyAgentOfAnotherName: an order on a name that no agent has would stop nobody, and whoever gives it in a hurry would not
-// notice. It is an error that names the near ones.
+// TestDenyAgentOfAnotherName: an order on a name that no agent has would stop nobody, and an operator
+// in a hurry would not notice. It is an error that names the near ones.
 func TestDenyAgentOfAnotherName(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, gatewayConfig{Site: "agent AcmeBot\nagent AcmeNews\nagent Zeta"})
@@ -46,8 +46,9 @@ func TestDenyAgentOfAnotherName(t *testing.T) {
 	}
 }
 
-// TestUndenyOnAFullDisk: where it cannot be written down that an order is lifted it stays in force, so that a restart changes
-// nothing; and the same command works as soon as there is room. A folder in the place of the file stands for the disk.
+// TestUndenyOnAFullDisk: where the end of an order cannot be written down the order holds on, so that
+// a restart changes nothing; and the same command works as soon as there is room. A folder in the
+// place of the file stands for the disk.
 func TestUndenyOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -70,12 +71,12 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	}
 	full()
 	out, err := g.robots("deny", "host", site.Origin().Host)
-	if err == nil || !strings.Contains(out, "the order is in force, but a restart will forget it") || !strings.Contains(out, "give it again") {
+	if err == nil || !strings.Contains(out, "the order holds, but a restart will forget it") || !strings.Contains(out, "give it again") {
 		t.Errorf("deny: %v: %s", err, out)
 	}
 	stopped(true)
 	out, err = g.robots("undeny", "host", site.Origin().Host)
-	if err == nil || !strings.Contains(out, "the order is still in force") || !strings.Contains(out, "kills.json") || strings.Contains(out, "in force, but not kept") {
+	if err == nil || !strings.Contains(out, "the order still holds") || !strings.Contains(out, "kills.json") || strings.Contains(out, "in force, but not kept") {
 		t.Errorf("undeny: %v: %s", err, out)
 	}
 	stopped(true)
@@ -88,8 +89,8 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	stopped(false)
 }
 
-// TestDamagedStateFiles: a gateway that cannot read what it kept does not start, and says what is damaged and how to go on. An
-// empty file is told apart.
+// TestDamagedStateFiles: a gateway that cannot read its state files does not start. It names the file
+// and its contents, tells an empty file from a damaged one, and says how to go on.
 func TestDamagedStateFiles(t *testing.T) {
 	t.Parallel()
 	const shared = "pace {\nshared redis redis://127.0.0.1:1/0\n}"

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestRefusalsNameTheCause: a refusal for want of robots.txt says what went wrong, in its first line, its header and the log,
-// and the audit counts it.
+// TestRefusalsNameTheCause: a refusal because of an unreachable robots.txt names the cause, in its
+// first line, its header and the log, and the audit counts it.
 func TestRefusalsNameTheCause(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -67,7 +67,7 @@ func robotsAudit(t *testing.T, g *gateway) (string, error) {
 	return runBinary(t, "robots", "audit", "--json", "--store", g.store(), g.accessLog())
 }
 
-// TestCrawlDelayRefusalNamesTheLimit: whoever is refused for a long Crawl-delay is told both numbers.
+// TestCrawlDelayRefusalNamesTheLimit: a refusal for a long Crawl-delay tells both numbers.
 func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -84,8 +84,9 @@ func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	}
 }
 
-// TestForbiddenOriginIsNoOutage: where the gateway itself may not connect, the refusal says so. It is not the site's outage, so
-// nothing is kept of it, and a reload that opens the way is all that is needed.
+// TestForbiddenOriginIsNoOutage: where the gateway itself may not connect, the refusal says so. It
+// is not the site's outage, so nothing is kept of it, and a reload that opens the way is all that
+// is needed.
 func TestForbiddenOriginIsNoOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

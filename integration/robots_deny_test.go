@@ -8,8 +8,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestDenyHoldsForRobotsFetches: what the operator's deny list names is asked for nothing, not even for its robots.txt:
-// neither by a redirect of another site, nor by a refresh, be it ordered or in the background.
+// TestDenyHoldsForRobotsFetches: what the operator's deny list names is asked for nothing, not even
+// for its robots.txt: neither by a redirect of another site, nor by a refresh, be it ordered or in
+// the background.
 func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// moodySite answers its robots.txt by the name of the client: 403 for attack tools, rules for all others. It notes who
-// asked for robots.txt.
+// moodySite answers its robots.txt by the name of the client: 403 for attack tools, rules for all
+// others. It notes who asked for robots.txt.
 type moodySite struct {
 	mu    sync.Mutex
 	asked []string
@@ -38,8 +38,9 @@ func (s *moodySite) agents() []string {
 	return append([]string(nil), s.asked...)
 }
 
-// TestRobotsTxtIsFetchedAsTheEngine: what a site answers to one client must not bind the others. RFC 9309 section 2.3.1.3
-// makes a 403 an absent file, so one client with a bad name would have lifted the rules for all.
+// TestRobotsTxtIsFetchedAsTheEngine: what a site answers to one client must not bind the others.
+// RFC 9309 section 2.3.1.3 makes a 403 an absent file, so one client with a bad name would have
+// lifted the rules for all.
 func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
 	t.Parallel()
 	site := new(moodySite)
@@ -60,7 +61,8 @@ func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
 	}
 }
 
-// TestRobotsTxtIsFetchedAsConfigured: the operator's user_agent is sent with first fetches, refreshes and probes.
+// TestRobotsTxtIsFetchedAsConfigured: the operator's user_agent is sent with first fetches,
+// refreshes and probes.
 func TestRobotsTxtIsFetchedAsConfigured(t *testing.T) {
 	t.Parallel()
 	const engine = "AcmeCrawl/1.0 (+https://acme.example/bot)"

@@ -13,8 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestShowSitemapsAndFlags: show and the API give the sitemaps, and say of a text that it is an HTML page or came with 202,
-// which both stand for something else than a robots.txt. What decides stays what parses (RFC 9309 section 2.2.4).
+// TestShowSitemapsAndFlags: show and the API give the sitemaps, and say of a text that it is an
+// HTML page or came with 202, which both stand for something else than a robots.txt. What decides
+// stays what parses (RFC 9309 section 2.2.4).
 func TestShowSitemapsAndFlags(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -70,7 +71,8 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 	}
 }
 
-// TestOriginsShowTheOutage: the list says since when an origin is unreachable and when it is asked again.
+// TestOriginsShowTheOutage: the list says since when an origin is unreachable and when it is asked
+// again.
 func TestOriginsShowTheOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -102,7 +104,8 @@ func TestShowHost(t *testing.T) {
 	if out, err := g.robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known of 127.9.9.9") {
 		t.Errorf("an unknown host: %v: %s", err, out)
 	}
-	// Sites of testorigin have a host each, so the second one is a redirect's target at another port of the same host.
+	// Sites of testorigin have a host each, so the second one is a redirect's target at another
+	// port of the same host.
 	other := strings.Replace(one.Origin().String(), strconv.Itoa(int(one.Origin().Port)), "1024", 1)
 	g.mustFetch("AcmeBot/1.0", other+openPage)
 	g.mustFetch("AcmeBot/1.0", "http://"+one.Origin().Host+".example.onion"+openPage)
@@ -125,7 +128,8 @@ func TestShowHost(t *testing.T) {
 	}
 }
 
-// TestClocksBlockedAreBlocked: a clock whose block is over is not among the blocked ones, although its strikes count on.
+// TestClocksBlockedAreBlocked: a clock whose block is over is not among the blocked ones, although
+// its strikes count on.
 func TestClocksBlockedAreBlocked(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

@@ -8,7 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestUnblock: an operator who has talked to the site lifts its back-off, also for the time after a restart.
+// TestUnblock: an operator who has talked to the site lifts its back-off, also for the time after a
+// restart.
 func TestUnblock(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

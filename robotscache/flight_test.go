@@ -263,8 +263,9 @@ func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
 	})
 }
 
-// Where our own guard refuses an origin the requests are told so. Nothing is kept of it: what is known of the origin stays as
-// it was, and as soon as the guard permits, the next request is answered. A flood is one look at a time.
+// Where our own guard refuses an origin the requests are told so. Nothing is kept of it: what is
+// known of the origin stays as it was, and as soon as the guard permits, the next request is
+// answered. A flood is one look at a time.
 func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

@@ -76,9 +76,8 @@ func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
 }
 
 // follow makes the entry that follows known, nil for none, by an outcome; kept says
-// that it is one to be kept. What failed because the cache was closed says nothing
-// about the origin, and nor does what failed for want of our own means, or what our
-// own guard refused.
+// that it is one to be kept. A failure because the cache was closed says nothing
+// about the origin; nor does one of our own machine, or a refusal by our own guard.
 func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
 	before := fetch.Record{Origin: o}
 	if known != nil {

@@ -180,7 +180,8 @@ func TestShared_LeaseOfASlowFetch(t *testing.T) {
 	})
 }
 
-// However long another gateway renews its lease, no fetch waits for it for longer than one may take.
+// However long another gateway renews its lease, no fetch waits for it for longer than one may
+// take.
 func TestShared_LeaseWithoutEnd(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

@@ -7,11 +7,12 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// corpusHTML is how many of the 1,500 real files are HTML pages, found by hand: see reference/conformance.md.
+// corpusHTML is how many of the 1,500 real files are HTML pages, found by hand: see
+// reference/conformance.md.
 const corpusHTML = 132
 
-// TestExt_IsHTML holds the heuristic against real files: no file that is flagged has a rule, and of the whole corpus all
-// pages are found.
+// TestExt_IsHTML holds the heuristic against real files: no file that is flagged has a rule, and of
+// the whole corpus all pages are found.
 func TestExt_IsHTML(t *testing.T) {
 	t.Parallel()
 	flagged := 0

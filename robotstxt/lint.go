@@ -95,9 +95,10 @@ func IsUTF16(data []byte) bool {
 		data[0] == 0 && data[1] != 0 && data[2] == 0 && data[3] != 0
 }
 
-// IsHTML reports whether data is an HTML page, which many sites answer with that have no robots.txt: behind blanks and a
-// byte order mark it begins with a tag, and its first 1,024 octets name the document type or the root element. The lines of
-// it that read like robots.txt lines are used all the same (RFC 9309 section 2.2.4).
+// IsHTML reports whether data is an HTML page, which many sites answer with that have no
+// robots.txt: behind blanks and a byte order mark it begins with a tag, and its first 1,024 octets
+// name the document type or the root element. The lines of it that read like robots.txt lines are
+// used all the same (RFC 9309 section 2.2.4).
 func IsHTML(data []byte) bool {
 	head := bytes.TrimPrefix(data[:min(len(data), 1024)], []byte("\xEF\xBB\xBF"))
 	head = bytes.ToLower(bytes.TrimLeft(head, " \t\v\f\r\n"))

@@ -148,8 +148,8 @@ func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
 	})
 }
 
-// The operator may end a block: those who wait go at once, at the rate and without a burst, and the count of strikes begins
-// again.
+// The operator may end a block: those who wait go at once, at the rate and without a burst, and the
+// count of strikes begins again.
 func TestUnblock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,9 +32,9 @@ type Shared interface {
 	// Unblock ends the block of a key for all gateways and tells them. It reports
 	// whether there was one.
 	Unblock(key string) (found bool, err error)
-	// Watch sets the functions to call when another gateway blocked a key (with a
-	// pause of 0, ended the block of one), when a request of another one begins late, and when the shared clock can be
-	// reached again. It is called once, first.
+	// Watch sets the functions to call when another gateway blocked a key (with a pause of 0, ended
+	// the block of one), when a request of another one begins late, and when the shared clock can
+	// be reached again. It is called once, first.
 	Watch(blocked func(key string, pause time.Duration, strikes int), late func(key string, at time.Time), joined func())
 	// Peers tells about the gateways, without asking anybody.
 	Peers() Peers

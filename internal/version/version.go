@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// modulePath is that of Crawlgate, which is the main module of its own binary and a dependency of one that xcaddy built.
+// modulePath is that of Crawlgate, which is the main module of its own binary and a dependency of
+// one that xcaddy built.
 const modulePath = "github.com/crawlgate/crawlgate"
 
 // unknown is the version of a build that carries none.
@@ -14,9 +15,11 @@ const unknown = "devel"
 
 // Info tells one build from another.
 type Info struct {
-	// Version is that of the module, such as v1.2.3 or a pseudo-version; "devel" where the build has none.
+	// Version is that of the module, such as v1.2.3 or a pseudo-version; "devel" where the build
+	// has none.
 	Version string
-	// Commit is the revision that was built, empty where the build does not tell. A build by xcaddy never does.
+	// Commit is the revision that was built, empty where the build does not tell. A build by xcaddy
+	// never does.
 	Commit string
 	// Modified says that the working tree had changes beside the commit.
 	Modified bool
@@ -28,7 +31,8 @@ var Read = sync.OnceValue(func() Info {
 	return of(build)
 })
 
-// of reads the build information that the Go toolchain leaves in a binary; nil is a binary without any.
+// of reads the build information that the Go toolchain leaves in a binary; nil is a binary without
+// any.
 func of(build *debug.BuildInfo) Info {
 	info := Info{Version: unknown}
 	if build == nil {

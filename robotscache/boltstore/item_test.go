@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzItem holds that no octets in the file make reading an origin panic, that what is damaged says so, and that what is read
-// is written again as it was. Half of the inputs get a right checksum.
+// FuzzItem holds that no octets in the file make reading an origin panic, that what is damaged says
+// so, and that what is read is written again as it was. Half of the inputs get a right checksum.
 func FuzzItem(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	r := fetch.Policy{}.Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},

@@ -13,9 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzRecordValue holds that no octets in Redis make reading a record panic, that what is damaged says so, and that what is
-// read is written again with the same time of its attempt, by which gateways tell which record is newer. Half of the inputs get
-// a right checksum.
+// FuzzRecordValue holds that no octets in Redis make reading a record panic, that what is damaged
+// says so, and that what is read is written again with the same time of its attempt, by which
+// gateways tell which record is newer. Half of the inputs get a right checksum.
 func FuzzRecordValue(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	o := origin.Origin{Scheme: "https", Host: "example.com", Port: 443}
