@@ -39,7 +39,7 @@ type connect struct {
 // What comes is known from the first octet only: plain HTTP, which several clients send this way too (clients.md 5),
 // is enforced like any other request, whatever the policy for CONNECT.
 func (h *Handler) serveConnect(x *exchange) error {
-	x.decision.UserAgent = userAgent(x.r)
+	x.decision.UserAgent = x.r.UserAgent()
 	o, err := connectOrigin(x.r)
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
@@ -53,7 +53,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 		_, step := startStep(x.ctx, spanDecide)
 		x.decision = h.enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.identifier), o)
 		step.decided(x.decision)
-		x.decision.UserAgent = userAgent(x.r)
+		x.decision.UserAgent = x.r.UserAgent()
 		if x.decision.Verdict != enforce.Allow {
 			return x.refuse(x.decision)
 		}

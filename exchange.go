@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -78,7 +79,7 @@ func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
 func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
-		x.decision.UserAgent = userAgent(x.r)
+		x.decision.UserAgent = x.r.UserAgent()
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
 	x.identity = h.identify(x.r)
@@ -109,24 +110,28 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 // identify tells who sends the request.
 func (h *Handler) identify(r *http.Request) enforce.Identity {
 	if t := tunnelOf(r); t != nil {
-		return h.identifier.Inner(t.sentBy(r.Context(), h.identifier), userAgent(r))
+		return h.identifier.Inner(t.sentBy(r.Context(), h.identifier), r.UserAgent())
 	}
 	return h.identifier.Identify(r.Context(), evidence(r))
 }
 
-// userAgent is all that the request says of its agent: with several fields, what the origin would make of them, so
-// that no name can hide in the second.
-func userAgent(r *http.Request) string {
-	fields := r.Header["User-Agent"]
-	if len(fields) == 1 {
-		return fields[0]
+// ambiguity says what makes a request one that two readers could understand in two ways; empty for nothing. Of two fields
+// the gateway would judge one and the site could see the other. HTTP/2 lets any octets be a method.
+func ambiguity(r *http.Request) string {
+	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
+		return "the method is no token"
 	}
-	return strings.Join(fields, " ")
+	for _, name := range []string{"User-Agent", "Proxy-Authorization"} {
+		if len(r.Header[name]) > 1 {
+			return "more than one field " + name
+		}
+	}
+	return ""
 }
 
 // evidence is what a request shows of its sender.
 func evidence(r *http.Request) enforce.Evidence {
-	e := enforce.Evidence{UserAgent: userAgent(r), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
+	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
 	// The address that Caddy takes for the client's, which is another than the connection's where trusted_proxies says so.
 	if ip, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
 		e.Source, _ = netip.ParseAddr(ip)

@@ -22,7 +22,7 @@ func (x *exchange) astray() (error, bool) {
 	if !ok {
 		return nil, false
 	}
-	x.decision.UserAgent = userAgent(x.r)
+	x.decision.UserAgent = x.r.UserAgent()
 	if errors.Is(err, egress.ErrMisdirected) {
 		return x.refuse(x.decision.Refuse(enforce.ReasonMisdirected, err.Error(), 0)), true
 	}

@@ -141,17 +141,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	noteReadable(r)
 	x.placeholders()
 	err, astray := x.astray()
+	connect := r.Method == http.MethodConnect
 	switch {
 	case astray:
 		return err
-	case r.Method == http.MethodConnect:
-		return h.serveConnect(x)
-	case !r.URL.IsAbs():
+	case !connect && !r.URL.IsAbs():
 		x.own = true
 		return h.serveSelf(w, r)
-	default:
-		return h.serveProxied(x, next)
 	}
+	if what := ambiguity(r); what != "" {
+		x.decision.UserAgent = r.UserAgent()
+		return x.refuse(x.decision.Refuse(enforce.ReasonBadRequest, what, 0))
+	}
+	if connect {
+		return h.serveConnect(x)
+	}
+	return h.serveProxied(x, next)
 }
 
 // Cleanup lets go of what the handler holds. Requests of this configuration may still run.

@@ -26,6 +26,9 @@ func (x *exchange) refuse(d enforce.Decision) error {
 	}
 	refusal := enforce.Render(d, x.asked())
 	x.message = refusal.Reason
+	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
+		x.w.Header().Set("Connection", "close") // what follows may be understood in two ways too
+	}
 	if x.h.server != nil && x.h.server.Errors != nil {
 		return x.refuseByRoutes(refusal)
 	}

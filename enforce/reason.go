@@ -79,6 +79,9 @@ const (
 	ReasonBadTarget Reason = "bad_target"
 	// ReasonMethod is a request that would do more to an ftp resource than read it.
 	ReasonMethod Reason = "method"
+	// ReasonBadRequest is a request that two readers could understand in two ways: two fields
+	// where one may stand, or a method that is no token (RFC 9110 sections 5.3 and 9.1).
+	ReasonBadRequest Reason = "bad_request"
 	// ReasonMisdirected is a request in a tunnel for another host than the tunnel's.
 	ReasonMisdirected Reason = "misdirected"
 	// ReasonRateLimited is a host whose turn comes later than the request may wait.
@@ -286,6 +289,11 @@ var reasonTable = []reasonInfo{
 		ReasonMethod, classDeny, true, http.StatusMethodNotAllowed, proxyErrRequest,
 		"ftp resources can only be read",
 		"Send GET or HEAD.",
+	},
+	{
+		ReasonBadRequest, classDeny, true, http.StatusBadRequest, proxyErrRequest,
+		"The request is not understood",
+		"Send each of User-Agent and Proxy-Authorization once, and a method that HTTP knows. The connection is closed after this answer.",
 	},
 	{
 		ReasonMisdirected, classDeny, true, http.StatusMisdirectedRequest, proxyErrRequest,

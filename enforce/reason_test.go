@@ -42,7 +42,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 func TestDESIGN4StatusOfEachReason(t *testing.T) {
 	t.Parallel()
 	want := map[int][]Reason{
-		400: {ReasonBadTarget, ReasonClientBody},
+		400: {ReasonBadTarget, ReasonBadRequest, ReasonClientBody},
 		403: {
 			ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,

@@ -82,6 +82,9 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 	case ReasonMethod:
 		d.Origin, d.RobotsURL = mustOrigin(tb, "ftp://example.com"), "ftp://example.com/robots.txt"
 		asked = Asked{Method: http.MethodPut, URL: "ftp://example.com/pub/report.txt"}
+	case ReasonBadRequest:
+		d = Decision{}
+		detail = "more than one field User-Agent"
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff:
 		known()
 		retry = 12300 * time.Millisecond

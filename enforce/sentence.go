@@ -72,7 +72,7 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
 	case ReasonCrawlDelay:
 		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
-	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod:
+	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest:
 		return sentence{d.Reason.Title() + ": ", url, ""}
 	default:
 		return sentence{d.Reason.Title() + ": ", host, retry(d)}
