@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"golang.org/x/time/rate"
+
+	"github.com/crawlgate/crawlgate/egress"
 )
 
 func init() { caddy.RegisterModule(new(Listener)) }
@@ -29,7 +31,7 @@ const (
 var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), coldBurst)
 
 // Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway before it has read a
-// request: how many connections begin in a second. The directive `robots` sets it by itself, unless the global option
+// request: how many connections begin in a second. It also refuses requests whose length can be understood in two ways. The directive `robots` sets it by itself, unless the global option
 // `servers` has been given: that replaces all wrappers, and has to name it among its own.
 // It comes after `tls`, where that is named.
 //
@@ -65,7 +67,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &boundedConn{Conn: c}, nil
+	return egress.Strict(&boundedConn{Conn: c}), nil
 }
 
 // boundedConn is a client's connection whose first read, and each after a pause, waits for coldReads.

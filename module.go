@@ -128,6 +128,7 @@ func (h *Handler) provisionTunnels(ctx caddy.Context) error {
 		}
 	}
 	h.server.RegisterConnContext(egress.WithConn)
+	h.server.RegisterConnState(egress.Unfollow)
 	stopWith(h.server, ctx)
 	h.tunnels, err = acquireTunnelServer(limitsOf(h.server))
 	return err

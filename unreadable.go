@@ -2,7 +2,6 @@ package crawlgate
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
+
+	"github.com/crawlgate/crawlgate/egress"
 )
 
 // A request that cannot be read (malformed, too large, or TLS spoken to a plain port) is answered by net/http with a 4xx
@@ -72,7 +73,7 @@ func (w *unreadableWatch) changed(c net.Conn, state http.ConnState) {
 		w.conns.Delete(c)
 	case http.StateClosed:
 		w.conns.Delete(c)
-		if t, isTLS := c.(*tls.Conn); isTLS && t.ConnectionState().NegotiatedProtocol == "h2" {
+		if egress.IsHTTP2(c) {
 			return // its frames are counted otherwise
 		}
 		if s.active.Load() > s.readable.Load() {

@@ -16,6 +16,9 @@ type connKey struct{}
 // its halves can be closed alone. Only a connection noted here lets tunnels and upgraded connections of HTTP/1.1 end one
 // direction before the other then.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
+	if strict := strictOf(conn); strict != nil {
+		conn = strict // the server's wrapping hides what is within
+	}
 	return context.WithValue(ctx, connKey{}, conn)
 }
 

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -119,11 +118,10 @@ func (in *innerConn) release() error {
 // connContext gives each inner request its passage.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = WithConn(ctx, c)
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
-	}
-	if in, ok := c.(*innerConn); ok {
-		ctx = context.WithValue(ctx, passageKey{}, in.passage)
+	for ; c != nil; c = within(c) {
+		if in, ok := c.(*innerConn); ok {
+			return context.WithValue(ctx, passageKey{}, in.passage)
+		}
 	}
 	return ctx
 }

@@ -64,6 +64,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		MaxHeaderBytes:    c.MaxHeaderBytes,
 		ErrorLog:          c.ErrorLog,
 		ConnContext:       connContext,
+		ConnState:         Unfollow,
 		// net/http would answer OPTIONS * in the origin's name.
 		DisableGeneralOptionsHandler: true,
 	}
@@ -121,7 +122,7 @@ func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g
 // closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) error {
 	p.Scheme = "http"
-	return s.serve(ctx, t, &innerConn{Tunnel: t, passage: p})
+	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, passage: p}))
 }
 
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has ended. The client must ask
@@ -141,7 +142,10 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error
 		_ = t.Close()
 		return &HandshakeError{Reason: handshakeReason(in, err), ServerName: in.serverName, Err: err}
 	}
-	return s.serve(ctx, t, secure)
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return s.serve(ctx, t, secure) // net/http speaks it over a [tls.Conn] only
+	}
+	return s.serve(ctx, t, Strict(secure))
 }
 
 func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error {

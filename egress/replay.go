@@ -37,10 +37,15 @@ func (c *replayConn) Read(p []byte) (int, error) {
 // CloseWrite closes the sending half.
 func (c *replayConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes the sending half of a connection, if it has one.
+// closeWrite closes the sending half of a connection, or of the one that it holds, if it has one.
 func closeWrite(c any) error {
 	if cw, ok := c.(closeWriter); ok {
 		return cw.CloseWrite()
+	}
+	if outer, ok := c.(net.Conn); ok {
+		if inner := within(outer); inner != nil {
+			return closeWrite(inner)
+		}
 	}
 	return fmt.Errorf("closing the sending half of %T: %w", c, errNoHalfClose)
 }

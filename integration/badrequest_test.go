@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"bufio"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // ambiguous are fields of which a request may have one of each.
@@ -107,4 +110,82 @@ func TestMethodThatIsNoToken(t *testing.T) {
 	if n := site.arrived(); len(n) > 0 {
 		t.Errorf("the site was asked for %+v", n)
 	}
+}
+
+// bothLengths are heads whose length can be understood in two ways (RFC 9112 section 6.1). TARGET is what they ask for.
+var bothLengths = []struct{ name, octets string }{
+	{"length, then coding", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"coding, then length", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
+	{"in odd cases", "POST TARGET HTTP/1.1\r\nHost: HOST\r\ntRANSFER-eNCODING: Chunked\r\ncONTENT-lENGTH: 0\r\n\r\n0\r\n\r\n"},
+	{"GET", "GET TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 0\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"HTTP/1.0", "POST TARGET HTTP/1.0\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"HTTP/1.0 with the coding alone", "POST TARGET HTTP/1.0\r\nHost: HOST\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"behind a body", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 4\r\n\r\nbodyPOST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+	{"behind chunks", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\nPOST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+}
+
+// TestLengthInTwoWays sends Content-Length together with Transfer-Encoding everywhere that HTTP/1 is spoken: 400, closed, and
+// of what follows nothing is read.
+func TestLengthInTwoWays(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	secure := startSecureSite(t, authority, nil)
+	plain := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
+	g := startGateway(t, c)
+	const smuggled = "GET TARGETsmuggled HTTP/1.1\r\nHost: HOST\r\n\r\n"
+	for _, way := range []struct {
+		name, target, host string
+		open               func() *wire
+	}{
+		{"absolute form", plain.URL("/"), plain.Origin().Authority(), g.dial},
+		{"absolute form by TLS", plain.URL("/"), plain.Origin().Authority(), func() *wire { return port.dial(t) }},
+		{"https in absolute form", secure.at("/"), secure.authority(), g.dial},
+		{"inside a tunnel", "/", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+		{"plain HTTP inside a tunnel", "/", plain.Origin().Authority(), func() *wire { return g.tunnel(plain.Origin().Authority()) }},
+		{"for the gateway itself", "/", "gateway", g.dial},
+	} {
+		for _, tt := range bothLengths {
+			w := way.open()
+			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
+			octets := strings.NewReplacer("TARGET", way.target, "HOST", way.host).Replace(tt.octets + smuggled)
+			if strings.HasPrefix(tt.name, "behind") {
+				if a, err := w.ask(http.MethodPost, octets); err != nil || a.status == http.StatusBadRequest {
+					t.Errorf("%s, %s: the request before: %d, %v", way.name, tt.name, a.status, err)
+				}
+				octets = ""
+			}
+			a, err := w.ask(http.MethodPost, octets)
+			if err != nil || a.status != http.StatusBadRequest {
+				t.Errorf("%s, %s: %d, %v: %.80q", way.name, tt.name, a.status, err, a.body)
+			}
+			if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
+				t.Errorf("%s, %s: the connection goes on: %.80q, %v", way.name, tt.name, rest, err)
+			}
+		}
+	}
+	for _, e := range plain.PageExchanges() {
+		if e.Target != "/" || e.Method != http.MethodPost {
+			t.Errorf("the site was asked for %s %s", e.Method, e.Target)
+		}
+	}
+	for _, target := range secure.targets() {
+		if target != "/" {
+			t.Errorf("the https site was asked for %s", target)
+		}
+	}
+}
+
+// dial connects to the port by TLS, to speak HTTP/1.1.
+func (p *tlsPort) dial(t *testing.T) *wire {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(p.authority.cert)
+	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}}}
+	conn, err := d.DialContext(t.Context(), "tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &wire{conn, bufio.NewReader(conn)}
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -92,6 +93,52 @@ func TestHTTPSProxyPort(t *testing.T) {
 				return false
 			})
 		})
+	}
+}
+
+// TestTLSPortKnowsItsClients tells agents by the certificates that clients show to a TLS port, over HTTP/1.1 and HTTP/2, and
+// takes no HTTP/2 connection for a request that could not be read.
+func TestTLSPortKnowsItsClients(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	c, port := gatewayConfig{
+		Engine: unpaced, Site: "agent certified {\nclient_certificate crawler.example\n}",
+		Global: "servers {\nstrict_sni_host insecure_off\nlistener_wrappers {\nrobots\n}\n}",
+	}.trusting(authority).withTLSPort(t, authority, "client_auth {\nmode require_and_verify\ntrust_pool file "+authority.file+"\n}")
+	g := startGateway(t, c)
+	site := startSecureSite(t, authority, nil)
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.cert)
+	asClient := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{*authority.issue(t, []string{"crawler.example"}, asClient)}}
+	for proto, ask := range map[string]func(net.Conn) (answer, error){
+		"http/1.1": func(c net.Conn) (answer, error) {
+			return (&wire{c, bufio.NewReader(c)}).ask(http.MethodGet, "GET "+site.at("/news/a.html")+" HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
+		},
+		"h2": func(c net.Conn) (answer, error) {
+			// What follows the 200 is the tunnel, which stays open.
+			h := newRawH2(t, c)
+			return h.open(":method", "CONNECT", ":authority", site.authority())
+		},
+	} {
+		config.NextProtos = []string{proto}
+		conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", port.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if a, err := ask(conn); err != nil || a.status != http.StatusOK {
+			t.Errorf("%s: %d, %v: %s", proto, a.status, err, a.body)
+		}
+		_ = conn.Close()
+	}
+	for _, l := range g.logs(2) {
+		if s := l.secure(t); s.Request.TLS.Proto == "" || l.Status != http.StatusOK || l.Request.Method == http.MethodGet && l.Robots.Agent != "certified" {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+	if n := g.metric("crawlgate_unreadable_requests_total"); n != 0 {
+		t.Errorf("%v requests are said to be unreadable", n)
 	}
 }
 

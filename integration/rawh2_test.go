@@ -54,7 +54,12 @@ func (p *tlsPort) rawH2(t *testing.T) *rawH2 {
 }
 
 // ask sends a request without a body, as names and values in turn, and reads its answer.
-func (h *rawH2) ask(fields ...string) (answer, error) {
+func (h *rawH2) ask(fields ...string) (answer, error) { return h.send(true, fields) }
+
+// open sends the head of a request that goes on, and reads its answer or, if that goes on as well, the head of it.
+func (h *rawH2) open(fields ...string) (answer, error) { return h.send(false, fields) }
+
+func (h *rawH2) send(whole bool, fields []string) (answer, error) {
 	h.block.Reset()
 	for i := 0; i+1 < len(fields); i += 2 {
 		if err := h.encode.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
@@ -64,15 +69,15 @@ func (h *rawH2) ask(fields ...string) (answer, error) {
 	id := h.stream
 	h.stream += 2
 	err := h.framer.WriteHeaders(http2.HeadersFrameParam{
-		StreamID: id, BlockFragment: h.block.Bytes(), EndStream: true, EndHeaders: true,
+		StreamID: id, BlockFragment: h.block.Bytes(), EndStream: whole, EndHeaders: true,
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	return h.answerOf(id)
+	return h.answerOf(id, whole)
 }
 
-func (h *rawH2) answerOf(id uint32) (answer, error) {
+func (h *rawH2) answerOf(id uint32, whole bool) (answer, error) {
 	a := answer{header: make(http.Header)}
 	for {
 		frame, err := h.framer.ReadFrame()
@@ -102,8 +107,13 @@ func (h *rawH2) answerOf(id uint32) (answer, error) {
 		if err != nil {
 			return a, err
 		}
-		if ends := frame.Header(); ends.StreamID == id && ends.Flags.Has(http2.FlagDataEndStream) {
-			if _, ok := frame.(*http2.WindowUpdateFrame); !ok {
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			if f.StreamEnded() || !whole && a.status == http.StatusOK {
+				return a, nil
+			}
+		case *http2.DataFrame:
+			if f.StreamEnded() {
 				return a, nil
 			}
 		}

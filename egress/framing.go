@@ -1,0 +1,295 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/tls"
+	"math"
+	"net"
+	"net/http"
+)
+
+// Strict returns c for a server of HTTP/1 that refuses a request with Content-Length and Transfer-Encoding, or with
+// Transfer-Encoding in HTTP/1.0: its length can be understood in two ways (RFC 9112 section 6.1). net/http settles the
+// doubt, and takes Content-Length away, before any handler runs. So the fields are looked for here, where they arrive, and
+// such a head is made unreadable by one octet: net/http answers 400 and closes, as it does to all that it cannot read.
+//
+// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. Of a connection that is hijacked
+// [Unfollow] must be told.
+//
+// Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
+func Strict(c net.Conn) net.Conn {
+	s := &strictConn{Conn: c, scan: scanner{step: (*scanner).start}}
+	for inner := c; inner != nil; inner = within(inner) {
+		if secure, ok := inner.(*tls.Conn); ok {
+			return &strictTLSConn{strictConn: s, secure: secure}
+		}
+	}
+	return s
+}
+
+// Unfollow has the form of [http.Server]'s ConnState. It lets a connection from [Strict] be when it is hijacked, as what
+// follows then need not be HTTP.
+func Unfollow(c net.Conn, state http.ConnState) {
+	if state != http.StateHijacked {
+		return
+	}
+	if s := strictOf(c); s != nil {
+		s.scan.step = nil
+	}
+}
+
+// strictConn is a connection whose requests are followed as they are read.
+type strictConn struct {
+	net.Conn
+	scan scanner
+}
+
+// Read implements net.Conn.
+func (c *strictConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.scan.follow(p[:n])
+	return n, err
+}
+
+// NetConn returns the connection within, as that of crypto/tls does.
+func (c *strictConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite closes the sending half.
+func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy wraps around it.
+func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c.Conn.LocalAddr(), c} }
+
+type strictAddr struct {
+	net.Addr
+	conn *strictConn
+}
+
+// strictOf returns the connection from [Strict] that c is or wraps, nil if there is none.
+func strictOf(c net.Conn) *strictConn {
+	if a, ok := c.LocalAddr().(strictAddr); ok {
+		return a.conn
+	}
+	return nil
+}
+
+// within returns the connection that c holds, nil if it does not tell.
+func within(c net.Conn) net.Conn {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return outer.NetConn()
+	}
+	return nil
+}
+
+// strictTLSConn is one over TLS: net/http and Caddy ask for its state.
+type strictTLSConn struct {
+	*strictConn
+	secure *tls.Conn
+}
+
+// ConnectionState is that of [tls.Conn].
+func (c *strictTLSConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
+
+// scanner follows the requests in a stream. It need not notice what net/http refuses, as nothing is read behind that.
+type scanner struct {
+	// step reads a part of p, which is not empty, and returns the rest. It is nil when nothing is followed any more.
+	step func(s *scanner, p []byte) []byte
+
+	last      byte                              // the last octet of the request line so far
+	name      [17]byte                          // the beginning of the field's name in lower case
+	n         int                               // octets in the name
+	value     func(s *scanner, p []byte) []byte // reads the value of the field
+	old       bool                              // HTTP/1.0
+	sized     bool                              // Content-Length was there
+	chunked   bool                              // Transfer-Encoding was there
+	trailer   bool                              // the fields are trailers
+	extension bool                              // the size of the chunk has ended
+	left      uint64                            // octets of the body, or of the chunk with its line break
+}
+
+func (s *scanner) follow(p []byte) {
+	for len(p) > 0 && s.step != nil {
+		p = s.step(s, p)
+	}
+}
+
+// start awaits a request line. net/http takes line breaks in front of it for nothing, or refuses them.
+func (s *scanner) start(p []byte) []byte {
+	switch c := p[0]; {
+	case c == '\r' || c == '\n':
+		return p[1:]
+	case c <= ' ' || c >= 0x7f:
+		return s.end() // a TLS record in a tunnel, a frame of HTTP/2 or WebSocket
+	}
+	*s = scanner{step: (*scanner).requestLine}
+	return p
+}
+
+// end follows no further.
+func (s *scanner) end() []byte {
+	s.step = nil
+	return nil
+}
+
+func (s *scanner) requestLine(p []byte) []byte {
+	line, rest, ended := bytes.Cut(p, lineFeed)
+	if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
+		s.last = line[len(line)-1]
+	}
+	if ended {
+		s.old, s.step = s.last == '0', (*scanner).fieldLine
+	}
+	return rest
+}
+
+var lineFeed = []byte{'\n'}
+
+// fieldLine begins a line of the head, or of the trailers.
+func (s *scanner) fieldLine(p []byte) []byte {
+	switch p[0] {
+	case '\r':
+		return p[1:] // its line feed follows
+	case '\n':
+		s.headEnd()
+		return p[1:]
+	case ' ', '\t': // the value before goes on (RFC 9112 section 5.2)
+		if s.value == nil {
+			return s.end()
+		}
+		s.step = s.value
+		return p[1:]
+	default:
+		s.n, s.step = 0, (*scanner).fieldName
+		return p
+	}
+}
+
+func (s *scanner) fieldName(p []byte) []byte {
+	for i, c := range p {
+		switch {
+		case c == ':':
+			return s.field(p, i)
+		case c == '\n':
+			return s.end() // net/http refuses it
+		case s.n < len(s.name):
+			s.name[s.n] = c | 0x20 // lower case; what else it changes is refused in a name
+		}
+		s.n++
+	}
+	return nil
+}
+
+// field notes a field whose name ends with the colon p[colon].
+func (s *scanner) field(p []byte, colon int) []byte {
+	s.step, s.value = (*scanner).otherValue, (*scanner).otherValue
+	if s.trailer || s.n > len(s.name) {
+		return p[colon+1:]
+	}
+	switch string(s.name[:s.n]) {
+	case "transfer-encoding":
+		s.chunked = true
+	case "content-length":
+		s.sized, s.left = true, 0
+		s.step, s.value = (*scanner).length, (*scanner).length
+	}
+	if s.chunked && (s.sized || s.old) {
+		p[colon] = 0 // no name, and no other colon on the line ends one
+		return s.end()
+	}
+	return p[colon+1:]
+}
+
+func (s *scanner) otherValue(p []byte) []byte {
+	_, rest, ended := bytes.Cut(p, lineFeed)
+	if ended {
+		s.step = (*scanner).fieldLine
+	}
+	return rest
+}
+
+// length reads the value of Content-Length.
+func (s *scanner) length(p []byte) []byte {
+	for i, c := range p {
+		switch {
+		case c == '\n':
+			s.step = (*scanner).fieldLine
+			return p[i+1:]
+		case s.left > math.MaxInt64/10-1:
+			return s.end() // it is too large for net/http, or for a body that ends
+		case '0' <= c && c <= '9':
+			s.left = s.left*10 + uint64(c-'0')
+		}
+	}
+	return nil
+}
+
+// headEnd is behind the empty line.
+func (s *scanner) headEnd() {
+	switch {
+	case s.trailer:
+		s.step = (*scanner).start
+	case s.chunked:
+		s.step = (*scanner).chunkSize
+	case s.left > 0:
+		s.step = (*scanner).body
+	default:
+		s.step = (*scanner).start
+	}
+}
+
+// body passes over a body, or a chunk.
+func (s *scanner) body(p []byte) []byte {
+	n := min(uint64(len(p)), s.left)
+	if s.left -= n; s.left == 0 {
+		s.step = (*scanner).start
+		if s.chunked {
+			s.step, s.extension = (*scanner).chunkSize, false
+		}
+	}
+	return p[n:]
+}
+
+func (s *scanner) chunkSize(p []byte) []byte {
+	for i, c := range p {
+		digit, isDigit := unhex(c)
+		switch {
+		case c == '\n' && s.left == 0:
+			s.trailer, s.value, s.step = true, nil, (*scanner).fieldLine
+			return p[i+1:]
+		case c == '\n':
+			s.left, s.step = s.left+uint64(len("\r\n")), (*scanner).body
+			return p[i+1:]
+		case !isDigit:
+			s.extension = true
+		case !s.extension && s.left >= 1<<58:
+			return s.end() // no chunk of this size ends
+		case !s.extension:
+			s.left = s.left<<4 | uint64(digit)
+		}
+	}
+	return nil
+}
+
+func unhex(c byte) (digit byte, ok bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	default:
+		return 0, false
+	}
+}
+
+// IsHTTP2 reports whether a connection, or the one from [Strict] within it, has agreed on HTTP/2 by TLS.
+func IsHTTP2(c net.Conn) bool {
+	if s := strictOf(c); s != nil {
+		c = s
+	}
+	for ; c != nil; c = within(c) {
+		if secure, ok := c.(*tls.Conn); ok {
+			return secure.ConnectionState().NegotiatedProtocol == "h2"
+		}
+	}
+	return false
+}

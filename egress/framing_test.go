@@ -1,0 +1,314 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// pieces is a connection that gives a stream in reads of the sizes given, in turn, and each size more than once.
+type pieces struct {
+	net.Conn // nil: it is only read from
+	rest     []byte
+	sizes    []byte
+	reads    int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := len(p.rest)
+	if len(p.sizes) > 0 {
+		n = 1 + int(p.sizes[p.reads%len(p.sizes)])
+		p.reads++
+	}
+	n = copy(b, p.rest[:min(n, len(p.rest))])
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+func (p *pieces) LocalAddr() net.Addr { return textAddr("pieces") }
+
+// counted tells how much of a stream has been read.
+type counted struct {
+	io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
+// heard is one request as a server hears it.
+type heard struct {
+	method, uri, proto, body string
+	header, trailer          http.Header
+}
+
+// hear reads requests as net/http's server does, up to the first that it would refuse; whole tells that there was none. The
+// first whose length can be understood in two ways is all[doubtful], where there is one.
+func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool) {
+	source := &counted{Reader: conn}
+	br := bufio.NewReader(source)
+	doubtful = -1
+	for last := ""; ; {
+		if last == http.MethodPost { // RFC 9112 section 2.2, and net/http's conn.readRequest
+			peek, _ := br.Peek(4)
+			_, _ = br.Discard(len(peek) - len(bytes.TrimLeft(peek, "\r\n")))
+		}
+		begin := source.n - br.Buffered()
+		r, err := http.ReadRequest(br)
+		if err != nil || r.ProtoMajor != 1 {
+			whole = errors.Is(err, io.EOF)
+			break
+		}
+		if doubtful < 0 && isDoubtful(stream[begin:source.n-br.Buffered()], r.ProtoMinor) {
+			doubtful = len(all)
+		}
+		last = r.Method
+		body, err := io.ReadAll(r.Body)
+		all = append(all, heard{r.Method, r.RequestURI, r.Proto, string(body), r.Header, r.Trailer})
+		if err != nil {
+			break
+		}
+	}
+	if doubtful < 0 {
+		doubtful = len(all)
+	}
+	return all, doubtful, whole
+}
+
+// isDoubtful looks at a head that net/http has accepted, in another way than [Strict] does.
+func isDoubtful(head []byte, minor int) bool {
+	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
+	_, _ = r.ReadLine()
+	h, _ := r.ReadMIMEHeader()
+	_, sized := h["Content-Length"]
+	_, coded := h["Transfer-Encoding"]
+	return coded && (sized || minor == 0)
+}
+
+var streams = []struct {
+	name, octets string
+	want         int // requests that are heard
+	spoilt       bool
+}{
+	{"one", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 1, false},
+	{"bare line feeds", "GET / HTTP/1.1\nHost: h\n\nGET /2 HTTP/1.1\nHost: h\n\n", 2, false},
+	{"two with bodies", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbodyPUT /2 HTTP/1.1\r\nHost: h\r\ncontent-length:0003 \r\n\r\n\r\n\rGET /3 HTTP/1.1\r\nHost: h\r\n\r\n", 3, false},
+	{"line breaks behind POST", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nb\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"chunks", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\n\r\n5;x=\"y\"\r\nhello\r\n00A \r\n0123456789\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"trailers", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n1\r\nx\r\n0\r\nA: b\r\nContent-Length: 3\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx", 2, false},
+	{"a body that looks like a head", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 59\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"chunks that look like a head", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3B\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"such a chunk behind another", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n3D\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"a value that goes on", "POST / HTTP/1.1\r\nHost: h\r\nX: a\r\n Transfer-Encoding: chunked\r\n\t\r\nContent-Length:\r\n 2\r\n\r\nxyGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"a length twice", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nxyGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"names that only begin so", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding-X: chunked\r\nContent-Lengt: 9\r\nContent-Length: 1\r\n\r\nxGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"a path with both", "GET /Content-Length:1\u00a0Transfer-Encoding: HTTP/1.1\r\nHost: h\r\n\r\n", 1, false},
+
+	{"length, then coding", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 0, true},
+	{"coding, then length", "POST / HTTP/1.1\r\nHost: h\r\nTRANSFER-ENCODING: chunked\r\nCONTENT-LENGTH: 4\r\n\r\n0\r\n\r\n", 0, true},
+	{"fields between them, with colons", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nX: http://a:b\r\nTransfer-Encoding: x:chunked\r\n\r\n", 0, true},
+	{"both, behind a request with a body", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nxyPOST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 1, true},
+	{"both, behind chunks with a trailer", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\nPOST /2 HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\nContent-Length: 4\n\n", 1, true},
+	{"both, behind a length twice", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\nContent-Length: 12\r\n\r\ntwelve octetPOST /second HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n", 1, true},
+	{"both, behind two chunks", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n2\r\nyz\r\n0\r\n\r\nPOST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n", 1, true},
+	{"coding in HTTP/1.0", "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 0, true},
+	{"both in HTTP/1.0", "POST / HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: identity\r\n\r\nabcde", 0, true},
+
+	{"a TLS record", "\x16\x03\x01\x00\x40\n\nContent-Length: 1\nTransfer-Encoding: chunked\n\n", 0, false},
+	{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\nContent-Length: 1\nTransfer-Encoding: x\n\n", 0, false},
+}
+
+// TestStrict holds RFC 9112 section 6.1 in streams read at once and octet by octet.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	for _, tt := range streams {
+		for _, sizes := range []string{"", "\x00", "\x00\x06\x02"} {
+			read := checkStrict(t, []byte(tt.octets), []byte(sizes))
+			if len(read) != tt.want {
+				t.Errorf("%s: %d requests are read, want %d: %+v", tt.name, len(read), tt.want, read)
+			}
+			through, _ := io.ReadAll(Strict(&pieces{rest: []byte(tt.octets), sizes: []byte(sizes)}))
+			if spoilt := string(through) != tt.octets; spoilt != tt.spoilt {
+				t.Errorf("%s: %q, want it spoilt: %t", tt.name, through, tt.spoilt)
+			}
+		}
+	}
+}
+
+// checkStrict holds that the requests read through Strict are those that are read without it, up to the first whose length
+// can be understood in two ways, and that octets which are no request pass as they are.
+func checkStrict(t *testing.T, stream, sizes []byte) []heard {
+	t.Helper()
+	plain, doubtful, whole := hear(&pieces{rest: stream, sizes: sizes}, stream)
+	read, _, _ := hear(Strict(&pieces{rest: bytes.Clone(stream), sizes: sizes}), stream)
+	if want := plain[:doubtful]; len(read) != len(want) || len(want) > 0 && !reflect.DeepEqual(read, want) {
+		t.Errorf("stream %q in reads of %v:\nread   %+v\nwithout %+v\ndoubtful from %d", stream, sizes, read, plain, doubtful)
+	}
+	through, err := io.ReadAll(Strict(&pieces{rest: bytes.Clone(stream), sizes: sizes}))
+	changed := changes(through, stream)
+	if err != nil || len(through) != len(stream) || changed > 1 || changed > 0 && whole && doubtful == len(plain) {
+		t.Errorf("stream %q in reads of %v: %q, %v", stream, sizes, through, err)
+	}
+	return read
+}
+
+func changes(a, b []byte) (n int) {
+	for i := range a {
+		if a[i] != b[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// FuzzStrict holds checkStrict for any stream, in reads of any sizes.
+func FuzzStrict(f *testing.F) {
+	for _, s := range streams {
+		f.Add([]byte(s.octets), []byte{})
+		f.Add([]byte(s.octets), []byte{0, 5, 17})
+	}
+	f.Add([]byte{0, 3, 8, 9, 12, 2, 3, 8, 5}, []byte{})
+	f.Fuzz(func(t *testing.T, stream, sizes []byte) {
+		checkStrict(t, stream, sizes)
+		checkStrict(t, spell(stream), sizes)
+	})
+}
+
+// parts are what requests are made of, and what they are spoilt with.
+var parts = []string{
+	"POST / HTTP/1.1\r\n", "GET /?Content-Length:1 HTTP/1.1\n", "PUT / HTTP/1.0\r\n", "Host: h\r\n", "Connection: keep-alive\r\n",
+	"Content-Length: 3\r\n", "content-length:0\n", "Content-Length:\r\n\t03 \r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "\n", "abc",
+	"3\r\nabc\r\n", "1;a=b\r\nx\r\n", "0\r\n", "Trailer: A\r\n", "A: b\r\n", " Transfer-Encoding: chunked\r\n", "\r", ":", "0", "5",
+	"X: \xff\r\n", "Content-Length : 3\r\n", "Transfer-Encodin: chunked\r\n", "TRANSFER-ENCODING:chunked\n", "\x00", "\x16\x03\x01", "A\r\n",
+}
+
+// spell makes a stream of parts, one for each octet: chance alone finds few that net/http accepts.
+func spell(choice []byte) []byte {
+	var stream []byte
+	for _, c := range choice[:min(len(choice), 100)] {
+		stream = append(stream, parts[int(c)%len(parts)]...)
+	}
+	return stream
+}
+
+// TestStrictAtRandom holds checkStrict for streams of parts.
+func TestStrictAtRandom(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	read := 0
+	for range 20_000 {
+		choice, sizes := make([]byte, random.IntN(24)), make([]byte, random.IntN(4))
+		for i := range choice {
+			choice[i] = byte(random.Uint32())
+		}
+		for i := range sizes {
+			sizes[i] = byte(random.Uint32() >> 26)
+		}
+		read += len(checkStrict(t, append(spell([]byte{0}), spell(choice)...), sizes))
+	}
+	t.Logf("%d requests are read", read)
+}
+
+// TestStrictServer has a server of net/http refuse what Strict finds: 400, closed, and no handler runs.
+func TestStrictServer(t *testing.T) {
+	t.Parallel()
+	var served []string
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served = append(served, r.RequestURI)
+		_, _ = io.Copy(w, r.Body)
+	}))
+	s.Listener = strictListener{s.Listener}
+	s.Config.ConnState = Unfollow
+	s.Start()
+	defer s.Close()
+	c, br := rawConn(t, s)
+	io.WriteString(c, "POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nxy"+
+		"POST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+		"GET /3 HTTP/1.1\r\nHost: h\r\n\r\n")
+	for _, want := range []int{200, 400} {
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("%+v, %v, want %d", resp, err, want)
+		}
+		readAll(t, resp)
+	}
+	if n, err := br.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d octets behind the 400", n)
+	}
+	if strings.Join(served, " ") != "/1" {
+		t.Errorf("served are %q", served)
+	}
+}
+
+type strictListener struct{ net.Listener }
+
+func (l strictListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return Strict(c), nil
+}
+
+// TestStrictLetsHijackedBe: what follows a hijack is not HTTP, whatever it looks like.
+func TestStrictLetsHijackedBe(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := hijack(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = writeHead(conn, "200 OK", nil)
+		all, err := io.ReadAll(conn)
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		got <- string(all)
+	}))
+	s.Listener = strictListener{s.Listener}
+	s.Config.ConnState, s.Config.ConnContext = Unfollow, WithConn
+	s.Start()
+	defer s.Close()
+	c, br := rawConn(t, s)
+	io.WriteString(c, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n")
+	if err := skipHead(br); err != nil {
+		t.Fatal(err)
+	}
+	const said = "A line\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+	io.WriteString(c, said)
+	_ = c.(*net.TCPConn).CloseWrite()
+	if s := <-got; s != said {
+		t.Errorf("%q came through, want %q", s, said)
+	}
+}
+
+// BenchmarkStrict is what one request costs.
+func BenchmarkStrict(b *testing.B) {
+	const request = "GET http://www.example.com/some/path/to/a/page.html?with=a&query=1 HTTP/1.1\r\nHost: www.example.com\r\n" +
+		"User-Agent: ExampleBot/1.0 (+https://example.com/bot)\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n" +
+		"Accept-Encoding: gzip, deflate\r\nAccept-Language: en\r\nProxy-Connection: keep-alive\r\nCookie: session=0123456789abcdef\r\n\r\n"
+	s := scanner{step: (*scanner).start}
+	p := []byte(request)
+	b.SetBytes(int64(len(p)))
+	for b.Loop() {
+		s.follow(p)
+	}
+}
