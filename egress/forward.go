@@ -158,7 +158,7 @@ func (x *exchange) attachBody(out *http.Request) {
 func (x *exchange) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
-		if leaves(name, x.f.HeaderPrefix) {
+		if mayTrail(name) && leaves(name, x.f.HeaderPrefix) {
 			out.Trailer[name] = nil
 		}
 	}
@@ -168,7 +168,7 @@ func (x *exchange) attachTrailer(out *http.Request) {
 	}
 	x.body.trailer = func() {
 		for name, values := range x.r.Trailer {
-			if leaves(name, x.f.HeaderPrefix) {
+			if mayTrail(name) && leaves(name, x.f.HeaderPrefix) {
 				out.Trailer[name] = values
 			}
 		}

@@ -42,7 +42,7 @@ type ftpSession struct {
 // A path that can be spelled in another way, and a directory without its slash, are redirected to
 // their one URL. So the rules have judged the name of whatever is read.
 func (t *Transport) roundTripFTP(r *http.Request) (*http.Response, error) {
-	s := &ftpSession{dial: t.dialFTP, timeout: t.direct.ResponseHeaderTimeout, request: r}
+	s := &ftpSession{dial: t.dialFTP, timeout: t.direct.shared.ResponseHeaderTimeout, request: r}
 	return s.roundTrip()
 }
 

@@ -32,6 +32,15 @@ var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-",
 // the origin never sees.
 var named = set("User-Agent", "From")
 
+// untrailed are fields that must not be trailers, beside those that [httpguts.ValidTrailerHeader] knows: they control the
+// message or authenticate (RFC 9110 section 6.5.1), or name the client.
+var untrailed = set(
+	"Cookie", "Set-Cookie", "Age", "Date", "Expires", "Location", "Retry-After", "Vary", "Warning", "User-Agent", "From",
+)
+
+// mayTrail tells whether a field may be in a trailer section.
+func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !has(untrailed, name) }
+
 func set(names ...string) map[string]struct{} {
 	s := make(map[string]struct{}, len(names))
 	for _, n := range names {

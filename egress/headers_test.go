@@ -137,3 +137,18 @@ func TestIsWebSocket(t *testing.T) {
 		}
 	}
 }
+
+// TestMayTrail holds RFC 9110 section 6.5.1.
+func TestMayTrail(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"X-Checksum": true, "Etag": true, "Digest": true, "Server-Timing": true, "Proxy-Status": true, "Authentication-Info": true,
+		"Content-Length": false, "Transfer-Encoding": false, "Trailer": false, "Host": false, "If-None-Match": false, "Cache-Control": false,
+		"Authorization": false, "Content-Type": false, "Cookie": false, "Set-Cookie": false, "Location": false, "Vary": false, "From": false,
+		"User-Agent": false,
+	} {
+		if got := mayTrail(name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

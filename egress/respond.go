@@ -53,7 +53,7 @@ func (x *exchange) announce(h http.Header, resp *http.Response) map[string]struc
 	announced := make(map[string]struct{}, len(resp.Trailer))
 	names := make([]string, 0, len(resp.Trailer))
 	for name := range resp.Trailer {
-		if !has(hopByHop, name) && !hasOwnPrefix(name, x.f.HeaderPrefix) {
+		if mayTrail(name) && !has(hopByHop, name) && !hasOwnPrefix(name, x.f.HeaderPrefix) {
 			announced[name] = struct{}{}
 			names = append(names, name)
 		}
@@ -82,6 +82,7 @@ func (x *exchange) trailers(resp *http.Response, announced map[string]struct{}) 
 	late := make(http.Header)
 	for name, values := range resp.Trailer {
 		switch {
+		case !mayTrail(name):
 		case has(announced, name):
 			responseFields(h, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
 		case len(values) > 0:

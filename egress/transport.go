@@ -67,7 +67,7 @@ type TransportConfig struct {
 // directly cannot come back, as the guard refuses the gateway's own listeners.
 type Transport struct {
 	dialer    *Dialer
-	direct    *http.Transport
+	direct    ways
 	upstreams []*upstream
 	tls       *tls.Config
 	via       string
@@ -89,13 +89,15 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 		RootCAs:            c.RootCAs,
 		ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
 	}
-	t.direct = t.httpTransport(c)
-	t.direct.DialContext = c.Dialer.DialContext
+	direct := t.httpTransport(c)
+	direct.DialContext = c.Dialer.DialContext
+	t.direct = waysOf(direct)
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)
 		if err != nil {
 			return nil, fmt.Errorf("building transport: %w", err)
 		}
+		up.ways = waysOf(up.http)
 		t.upstreams = append(t.upstreams, up)
 	}
 	return t, nil
@@ -129,6 +131,33 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 	}
 }
 
+// ways are two transports to the same places.
+type ways struct {
+	shared *http.Transport
+	alone  *http.Transport // has a connection of HTTP/1.1 for each request
+}
+
+func waysOf(shared *http.Transport) ways {
+	alone := shared.Clone()
+	alone.DisableKeepAlives = true
+	alone.Protocols = new(http.Protocols)
+	alone.Protocols.SetHTTP1(true)
+	alone.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	return ways{shared, alone}
+}
+
+// of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the request (RFC 4559 section
+// 6): whoever came over it later would be taken for the same client.
+func (w ways) of(r *http.Request) *http.Transport {
+	for _, v := range r.Header["Authorization"] {
+		scheme, _, _ := strings.Cut(strings.TrimLeft(v, " \t"), " ")
+		if strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate") {
+			return w.alone
+		}
+	}
+	return w.shared
+}
+
 // TrustedRoots gives the system's authorities with those of the PEM files' contents added. Contents without any
 // certificate are an error.
 func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
@@ -151,7 +180,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	up := t.upstream(r.URL.Hostname())
 	if up == nil {
-		return t.direct.RoundTrip(r)
+		return t.direct.of(r).RoundTrip(r)
 	}
 	resp, err := up.roundTrip(r)
 	if err != nil && r.Body != nil {
@@ -187,7 +216,7 @@ func (t *Transport) Looped(h http.Header) bool {
 
 // CloseIdleConnections closes the connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
-	t.direct.CloseIdleConnections()
+	t.direct.shared.CloseIdleConnections()
 	for _, u := range t.upstreams {
 		u.http.CloseIdleConnections()
 	}

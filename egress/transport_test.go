@@ -341,3 +341,18 @@ func TestTrustedRoots(t *testing.T) {
 		t.Errorf("TrustedRoots() = %v, %v", pool, err)
 	}
 }
+
+// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own, direct and through upstreams.
+func TestWays(t *testing.T) {
+	t.Parallel()
+	w := waysOf(new(http.Transport))
+	for field, alone := range map[string]bool{
+		"": false, "Basic dTpw": false, "Bearer Negotiate": false, "NTLMv2 x": false, "Negotiated x": false,
+		"NTLM": true, "ntlm x": true, "NEGOTIATE x": true, " Negotiate x": true,
+	} {
+		r := &http.Request{Header: http.Header{"Authorization": {"Basic x", field}}}
+		if got := w.of(r) == w.alone; got != alone {
+			t.Errorf("%q: alone is %t", field, got)
+		}
+	}
+}

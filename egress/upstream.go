@@ -52,6 +52,7 @@ type upstream struct {
 	tls    *tls.Config // towards the proxy; nil for plain
 	via    string
 	http   *http.Transport
+	ways   ways // http, and a like one
 }
 
 func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error) {
@@ -116,7 +117,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 		out.Header.Set("Via", u.via)
 		r = &out
 	}
-	return u.http.RoundTrip(r)
+	return u.ways.of(r).RoundTrip(r)
 }
 
 // dialProxy connects to the proxy itself, TLS included.
