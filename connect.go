@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -209,6 +210,9 @@ func (c *connect) relay() {
 	case err != nil:
 		c.decision = c.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
 		return
+	case hello.ServerName == "" && !c.toAddress():
+		c.decision = c.decision.Refuse(enforce.ReasonMisdirected, "the TLS handshake names no host", 0)
+		return
 	case hello.ServerName != "" && !c.named(hello.ServerName):
 		c.decision = c.decision.Refuse(enforce.ReasonMisdirected, "the TLS handshake names another host than the tunnel", 0)
 		return
@@ -259,6 +263,12 @@ func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
 func (c *connect) named(serverName string) bool {
 	o, err := origin.FromAuthority("https", strings.TrimSuffix(serverName, "."))
 	return err == nil && o.Host == c.origin.Host
+}
+
+// toAddress reports whether the tunnel is to an address, for which a handshake has no server name (RFC 6066 section 3).
+func (c *connect) toAddress() bool {
+	_, err := netip.ParseAddr(c.origin.Host)
+	return err == nil
 }
 
 // ended reports whether a context of the tunnel ended by the gateway's doing.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -263,6 +264,36 @@ func TestTunnelToAnotherName(t *testing.T) {
 		if !e.Robots() {
 			t.Errorf("the origin saw %+v", e)
 		}
+	}
+}
+
+// TestBlindTunnelWithoutServerName has handshakes name no host. A server of several sites would show one that nobody judged,
+// so in a tunnel to a name they are refused; an address has no server name (RFC 6066 section 3).
+func TestBlindTunnelWithoutServerName(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	site := startSecureSite(t, authority, nil)
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect tunnel\nmode off"}.trusting(authority))
+	for target, opens := range map[string]bool{site.authority(): false, "127.0.0.1:" + site.port: true} {
+		w := g.tunnel(target)
+		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
+		inner, err := w.over(t, &tls.Config{InsecureSkipVerify: true}) // without a name, no SNI is sent
+		if opened := err == nil; opened != opens {
+			t.Errorf("%s: %v", target, err)
+		}
+		if err == nil {
+			if a, err := inner.ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+target+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
+				t.Errorf("%s: %d, %v", target, a.status, err)
+			}
+		}
+		_ = w.Close()
+		if l := g.closedTunnel(target); l.Status != http.StatusOK || !opens && (l.Robots.Decision != "deny" ||
+			l.Robots.Reason != enforce.ReasonMisdirected || l.Robots.Detail != "the TLS handshake names no host") {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+	if n := len(site.arrived()); n != 1 {
+		t.Errorf("%d requests reached the site, want 1", n)
 	}
 }
 
