@@ -63,9 +63,13 @@ func (h *Handler) serveConnect(x *exchange) error {
 	// All that the client will show of itself is here.
 	x.identity = h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
 	x.enter(o)
-	ctx, step := startStep(x.ctx, spanDecide)
-	x.decision = h.enforcer.DecideTunnel(ctx, x.identity, o)
-	step.decided(x.decision)
+	handleTLS := c.relay
+	if o.Port == httpPort {
+		// A plain server would keep a fetch by https waiting for its part of the handshake.
+		x.decision, handleTLS = h.enforcer.DecideOpening(x.identity, o), c.decideAndRelay
+	} else {
+		c.decide(x.ctx)
+	}
 	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
 		return x.refuse(x.decision)
 	}
@@ -75,7 +79,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 			return x.refuse(d)
 		}
 	}
-	return c.open(c.relay)
+	return c.open(handleTLS)
 }
 
 const (
@@ -103,7 +107,7 @@ func mayBePlain(d enforce.Decision) bool {
 		return port != httpsPort
 	}
 	noTLS := d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset
-	return d.Reason == enforce.ReasonUnreachable && (port == httpPort || port != httpsPort && noTLS)
+	return d.Reason == enforce.ReasonUnreachable && port != httpsPort && noTLS
 }
 
 // open answers 200, looks at the first octet, and has TLS handled by the given function.
@@ -192,6 +196,22 @@ func (c *connect) intercept() {
 		return
 	}
 	c.decision.Detail = detail
+}
+
+// decide asks for the rules that hold for the tunnel if TLS comes.
+func (c *connect) decide(ctx context.Context) {
+	ctx, step := startStep(ctx, spanDecide)
+	c.decision = c.h.enforcer.DecideTunnel(ctx, c.identity, c.origin)
+	step.decided(c.decision)
+}
+
+// decideAndRelay is relay for a tunnel that was opened without the rules.
+func (c *connect) decideAndRelay() {
+	ctx, done := endingWith(c.ctx, c.server.cut)
+	defer done()
+	c.decide(ctx)
+	c.decision = c.stopped(c.decision)
+	c.relay()
 }
 
 // relay passes TLS through unseen. The name that the client asks for inside must be the one that was judged: else a

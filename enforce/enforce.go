@@ -123,15 +123,8 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 // here is refused without a fetch of its own: from what the operator said, or from the
 // same record as before.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
-	d, decided := e.start(id, o, false)
+	d, decided := e.startTunnel(id, o)
 	if decided {
-		return d
-	}
-	if e.policy.Connect(o) == ConnectDeny {
-		d.deny(ReasonConnectDenied, "")
-		return d
-	}
-	if e.lifted(&d, "") {
 		return d
 	}
 	group, ok := e.group(ctx, &d, id)
@@ -145,6 +138,31 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 		d.deny(ReasonTunnelRestricted, "")
 	}
 	return d
+}
+
+// DecideOpening decides the same CONNECT without the rules, for a port where TLS is not expected:
+// [Enforcer.DecideTunnel] has to follow if TLS comes. What else comes is decided by itself.
+func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
+	d, decided := e.startTunnel(id, o)
+	if !decided {
+		d.PathVisible = true
+		d.allow(ReasonIntercepted)
+	}
+	return d
+}
+
+// startTunnel takes the steps before the rules for a CONNECT that will not be looked into, and
+// reports whether they decided.
+func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decided bool) {
+	d, decided = e.start(id, o, false)
+	if decided {
+		return d, true
+	}
+	if e.policy.Connect(o) == ConnectDeny {
+		d.deny(ReasonConnectDenied, "")
+		return d, true
+	}
+	return d, e.lifted(&d, "")
 }
 
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse

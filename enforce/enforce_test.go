@@ -372,6 +372,14 @@ func TestDecideTunnel(t *testing.T) {
 		if d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() || d.PathVisible || d.Group != tt.group || s.lookups != tt.asks {
 			t.Errorf("%s: %d look-ups, %+v", tt.name, s.lookups, d)
 		}
+		opening := tt.want // where no rules are asked for, it is decided
+		if tt.asks > 0 {
+			opening = ReasonIntercepted
+		}
+		d = newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideOpening(crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
+		if d.Reason != opening || (d.Verdict == Allow) != opening.Allows() || d.PathVisible != (tt.asks > 0) || s.lookups != tt.asks {
+			t.Errorf("%s: opening: %d look-ups, %+v", tt.name, s.lookups, d)
+		}
 	}
 	report := PolicyConfig{Mode: ModeReport, ConnectDefault: ConnectTunnel}
 	d := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, report), nil).

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,6 +296,55 @@ func TestBlindTunnelWithoutServerName(t *testing.T) {
 	}
 	if n := len(site.arrived()); n != 1 {
 		t.Errorf("%d requests reached the site, want 1", n)
+	}
+}
+
+// TestTunnelToPort80 opens tunnels to the port of plain HTTP. What speaks TLS there is asked for its rules only when TLS comes:
+// a plain server would leave the gateway waiting for its part of a handshake.
+func TestTunnelToPort80(t *testing.T) {
+	t.Parallel()
+	const target = "127.0.0.1:80" // only the upstream knows it
+	for _, policy := range []string{"tunnel", "deny"} {
+		var handshakes atomic.Int64
+		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodConnect:
+				handshakes.Add(1)
+				w.WriteHeader(http.StatusBadGateway)
+			case r.URL.Path == "/robots.txt":
+				_, _ = io.WriteString(w, tunnelRules)
+			default:
+				_, _ = io.WriteString(w, "page")
+			}
+		}))
+		defer upstream.Close()
+		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect " + policy, Egress: "upstream " + upstream.URL})
+		w := g.tunnel(target)
+		for path, status := range map[string]int{openPage: http.StatusOK, privatePage: http.StatusForbidden} {
+			a, err := w.ask(http.MethodGet, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			if err != nil || a.status != status {
+				t.Errorf("%s: %s: %d, %v, want %d", policy, path, a.status, err, status)
+			}
+		}
+		_ = w.Close()
+		if n := handshakes.Load(); n > 0 {
+			t.Errorf("%s: %d attempts at TLS before the client spoke any", policy, n)
+		}
+		if l := g.closedTunnel(target); l.Status != http.StatusOK || policy == "tunnel" && l.Robots.Reason != enforce.ReasonIntercepted {
+			t.Errorf("%s: logged as %s", policy, l.raw)
+		}
+
+		reason := map[string]enforce.Reason{"tunnel": enforce.ReasonUnreachable, "deny": enforce.ReasonConnectDenied}[policy]
+		w = g.tunnel(target)
+		if _, err := w.over(t, &tls.Config{InsecureSkipVerify: true}); err == nil {
+			t.Errorf("%s: the handshake went through", policy)
+		}
+		eventually(t, "the line of the tunnel with TLS", func() bool {
+			return slices.ContainsFunc(g.readLogs(), func(l logLine) bool { return l.Request.Method == http.MethodConnect && l.Robots.Reason == reason })
+		})
+		if n := handshakes.Load(); n > 0 != (policy == "tunnel") {
+			t.Errorf("%s: %d attempts at TLS when the client spoke it", policy, n)
+		}
 	}
 }
 
