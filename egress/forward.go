@@ -241,6 +241,12 @@ func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
 	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
 		return &Error{Kind: KindStalled, Err: cause}
 	} else if errors.Is(ctx.Err(), context.Canceled) { // by the server: nobody else has ended it yet
+		if errors.Is(cause, context.Canceled) {
+			x.body.settle()
+		}
+		if _, failed := x.body.state(); failed != nil && clientKind(failed) == KindClientTimeout {
+			return &Error{Kind: KindClientTimeout, Err: failed}
+		}
 		return &Error{Kind: KindClientGone, Err: cause}
 	}
 	if _, failed := x.body.state(); failed != nil {

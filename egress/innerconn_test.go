@@ -35,6 +35,8 @@ func (w *writes) Write(p []byte) (int, error) {
 }
 
 func (w *writes) SetWriteDeadline(time.Time) error { return nil }
+func (w *writes) SetDeadline(time.Time) error      { return nil }
+func (w *writes) Close() error                     { return nil }
 
 func (w *writes) seen() []string {
 	w.mu.Lock()

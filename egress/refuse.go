@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"io"
 	"maps"
 	"net"
@@ -58,10 +59,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	a.complete(h)
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	h["Connection"] = []string{"close"}
-	err = writeHead(conn, strconv.Itoa(a.Status)+" "+reason, h)
-	if err == nil {
-		_, err = conn.Write(a.Body)
-	}
+	var answer bytes.Buffer // some clients look at no more than the first segment
+	_ = writeHead(&answer, strconv.Itoa(a.Status)+" "+reason, h)
+	_, _ = answer.Write(a.Body) // a buffer takes everything
+	_, err = conn.Write(answer.Bytes())
 	w.WriteHeader(a.Status)
 	if err != nil {
 		_ = conn.Close()

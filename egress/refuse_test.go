@@ -1,9 +1,12 @@
 package egress
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -161,4 +164,29 @@ func TestPrepareRefusal(t *testing.T) {
 		}
 		readAll(t, resp)
 	}
+}
+
+// TestRefuseIsOneWrite: some clients look at no more than the first segment of the answer.
+func TestRefuseIsOneWrite(t *testing.T) {
+	t.Parallel()
+	w := new(writes)
+	conn := &notedWrites{writes: w, hijacked: w}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodConnect, "http://site:443", http.NoBody)
+	Refuse(conn, r, Refusal{Status: http.StatusForbidden, Reason: "Forbidden", Body: []byte(strings.Repeat("why\n", 2000))})
+	if all := w.seen(); len(all) != 1 || !strings.HasPrefix(all[0], "HTTP/1.1 403 Forbidden\r\n") || !strings.HasSuffix(all[0], "\r\n\r\n"+strings.Repeat("why\n", 2000)) {
+		t.Errorf("%d writes: %.300q", len(all), all)
+	}
+}
+
+// notedWrites is a response whose connection notes its writes.
+type notedWrites struct {
+	*writes
+	hijacked net.Conn
+}
+
+func (w *notedWrites) Header() http.Header { return make(http.Header) }
+func (w *notedWrites) WriteHeader(int)     {}
+
+func (w *notedWrites) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return w.hijacked, bufio.NewReadWriter(bufio.NewReader(strings.NewReader("")), nil), nil
 }

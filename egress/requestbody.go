@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // requestBody is the client's body on its way to the origin. It counts, remembers why reading failed, hands the
@@ -19,6 +20,8 @@ type requestBody struct {
 	ended    bool // all of it was read
 	shut     bool
 	answered bool
+	reading  bool
+	settled  chan struct{} // closed when the read that is under way returns; nil if nobody waits
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -32,6 +35,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.reading = false; b.settled != nil {
+		close(b.settled)
+		b.settled = nil
+	}
 	b.n += int64(n)
 	b.ended = b.ended || err == io.EOF
 	b.watch.touch()
@@ -41,7 +48,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 			b.watch.stop()
 		}
 	}
-	if err != nil && err != io.EOF && !b.shut {
+	// A transport that learns first that the context has ended shuts the body while the read that ran out of time returns.
+	if err != nil && err != io.EOF && (!b.shut || isTimeout(err)) {
 		b.failed = err
 	}
 	return n, err
@@ -54,7 +62,35 @@ func (b *requestBody) begin() bool {
 	if !b.shut && !b.answered {
 		b.watch.hold()
 	}
+	b.reading = !b.shut
 	return !b.shut
+}
+
+// settleTime bounds the wait for a read that has failed already.
+const settleTime = time.Second
+
+// settle waits for the read that is under way, if one is. It is for when the server has ended the request's context: it
+// does so from within the read that fails, so that the transport may give up before the body knows why.
+func (b *requestBody) settle() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	if !b.reading {
+		b.mu.Unlock()
+		return
+	}
+	if b.settled == nil {
+		b.settled = make(chan struct{})
+	}
+	settled := b.settled
+	b.mu.Unlock()
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
+	}
 }
 
 // Close ends the reading. It leaves the client's body alone: closing that reads what is left of it, which would

@@ -156,14 +156,18 @@ func (c *streamConn) Close() error {
 		_ = c.body.Close()
 		<-c.pumped
 		if !c.writing.TryLock() {
-			// It resets the stream, which frees the write. Around the server's own writer there may be some that are not for
-			// concurrent use, as Caddy's is that limits idle times.
-			_ = http.NewResponseController(innermost(c.w)).SetWriteDeadline(time.Unix(1, 0))
+			c.reset() // frees the write
 			c.writing.Lock()
 		}
 		c.writing.Unlock()
 	})
 	return nil
+}
+
+// reset ends the stream by RST_STREAM. Around the server's own writer there may be some that are not for concurrent use, as
+// Caddy's is that limits idle times.
+func (c *streamConn) reset() {
+	_ = http.NewResponseController(innermost(c.w)).SetWriteDeadline(time.Unix(1, 0))
 }
 
 // innermost unwraps a writer down to the server's own.

@@ -1,0 +1,184 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestConnectRefusalIsOneSegment reads refusals of CONNECT in one go: some clients look at no more than what comes first.
+func TestConnectRefusalIsOneSegment(t *testing.T) {
+	t.Parallel()
+	g := startTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
+	for range 50 { // two segments may still come as one
+		w := g.dial()
+		if _, err := io.WriteString(w, "CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, 64<<10)
+		n, err := w.Conn.Read(first)
+		rest, _ := io.ReadAll(w.Conn)
+		if head, body, _ := strings.Cut(string(first[:n]), "\r\n\r\n"); err != nil || body == "" || !strings.HasPrefix(head, "HTTP/1.1 403 ") || len(rest) > 0 {
+			t.Fatalf("first came %q, then %q, %v", first[:n], rest, err)
+		}
+		_ = w.Close()
+	}
+}
+
+// TestTruncationOfHTTP10 breaks answers off whose end is that of the connection, everywhere that HTTP/1.0 is spoken. The
+// client must not take the part for the whole.
+func TestTruncationOfHTTP10(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	breakOff := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, "the first part")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	secure := startSecureSite(t, authority, breakOff)
+	plain := httptest.NewServer(breakOff)
+	defer plain.Close()
+	host := strings.TrimPrefix(plain.URL, "http://")
+	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
+	g := startGateway(t, c)
+	overH2 := func(authority string) *wire {
+		conn, err := connectOver(t.Context(), port.h2(t), authority)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newWire(conn)
+	}
+	for _, tt := range []struct {
+		name, target, host string
+		open               func() *wire
+	}{
+		{"absolute form", plain.URL + "/page", host, g.dial},
+		{"absolute form by TLS", plain.URL + "/page", host, func() *wire { return port.dial(t) }},
+		{"https in absolute form", secure.at("/page"), secure.authority(), g.dial},
+		{"plain HTTP in a tunnel", "/page", host, func() *wire { return g.tunnel(host) }},
+		{"inside a tunnel", "/page", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+		{"plain HTTP in a tunnel by HTTP/2", "/page", host, func() *wire { return overH2(host) }},
+		{"inside a tunnel by HTTP/2", "/page", secure.authority(), func() *wire { return inside(t, overH2(secure.authority())) }},
+	} {
+		w := tt.open()
+		if _, err := io.WriteString(w, "GET "+tt.target+" HTTP/1.0\r\nHost: "+tt.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(w)
+		stream, isStream := errors.AsType[http2.StreamError](err)
+		if !strings.HasPrefix(string(all), "HTTP/1.0 200 ") || err == nil ||
+			!errors.Is(err, syscall.ECONNRESET) && !isStream && !strings.Contains(err.Error(), "INTERNAL_ERROR") {
+			t.Errorf("%s: the client sees %v %v behind %.300q", tt.name, err, stream, all)
+		}
+		_ = w.Close()
+	}
+	for _, l := range g.logs(7) {
+		if l.Request.Method == http.MethodGet && (l.Status != http.StatusOK || l.Robots.Decision != "error") {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+}
+
+// TestStalledUpload has clients stop in the middle of a body.
+func TestStalledUpload(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	swallow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/robots.txt" {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	})
+	secure := startSecureSite(t, authority, swallow)
+	plain := httptest.NewServer(swallow)
+	defer plain.Close()
+	g := startGateway(t, gatewayConfig{
+		Engine: unpaced, Global: "servers {\ntimeouts {\nread_body_idle 500ms\n}\nlistener_wrappers {\nrobots\n}\n}",
+	}.trusting(authority))
+	host := strings.TrimPrefix(plain.URL, "http://")
+	sent := 0
+	for _, way := range []struct {
+		name, target, host string
+		open               func() *wire
+	}{
+		{"absolute form", plain.URL + "/page", host, g.dial},
+		{"https in absolute form", secure.at("/page"), secure.authority(), g.dial},
+		{"plain HTTP in a tunnel", "/page", host, func() *wire { return g.tunnel(host) }},
+		{"inside a tunnel", "/page", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+	} {
+		for _, upload := range []string{
+			"Content-Length: 100\r\n\r\nsome", "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n", "Content-Length: 100\r\n\r\n",
+			"Transfer-Encoding: chunked\r\n\r\n5\r\nsom", "Expect: 100-continue\r\nContent-Length: 100\r\n\r\n",
+		} {
+			w := way.open()
+			_ = w.SetDeadline(time.Now().Add(20 * time.Second))
+			began := time.Now()
+			sent++
+			a, err := w.upload("POST " + way.target + " HTTP/1.1\r\nHost: " + way.host + "\r\nUser-Agent: Tester/1.0\r\n" + upload)
+			if err != nil || a.status != http.StatusRequestTimeout || !strings.Contains(a.header.Get("Crawlgate-Decision"), "client_timeout") {
+				t.Errorf("%s, %q: %d, %v after %v: %v %.100s", way.name, upload, a.status, err, time.Since(began), a.header, a.body)
+			}
+			_ = w.Close()
+		}
+	}
+	for _, expect := range []bool{false, true} {
+		conn, err := g.tunnel(secure.authority()).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := []string{":method", "POST", ":scheme", "https", ":authority", secure.authority(), ":path", "/page", "user-agent", "Tester/1.0"}
+		if expect {
+			fields = append(fields, "expect", "100-continue")
+		}
+		sent++
+		a, err := newRawH2(t, conn).open(fields...)
+		for err == nil && a.status == http.StatusContinue {
+			a, err = answer{}, errors.New("only 100")
+		}
+		if err != nil || a.status != http.StatusRequestTimeout {
+			t.Errorf("HTTP/2, Expect %t: %d, %v: %v", expect, a.status, err, a.header)
+		}
+	}
+	lines := make(map[enforce.Reason]int)
+	eventually(t, fmt.Sprint("the lines of the uploads: ", lines), func() bool {
+		clear(lines)
+		for _, l := range g.readLogs() {
+			if l.Request.Method == http.MethodPost {
+				lines[l.Robots.Reason]++
+			}
+		}
+		return lines[enforce.ReasonClientTimeout] == sent
+	})
+}
+
+// upload sends octets and reads the answer behind 100 Continue.
+func (w *wire) upload(octets string) (answer, error) {
+	a, err := w.ask(http.MethodPost, octets)
+	if err == nil && a.status == http.StatusContinue {
+		a, err = w.ask(http.MethodPost, "")
+	}
+	return a, err
+}
+
+func newWire(conn net.Conn) *wire {
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	return &wire{conn, bufio.NewReader(conn)}
+}
