@@ -2,8 +2,6 @@ package crawlgate
 
 import (
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -85,45 +83,6 @@ func logRecord(r *http.Request, rec enforce.Record) {
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
 		extra.Set(zap.Object(logKey, logObject(rec)))
 	}
-}
-
-// userinfo finds the user and password in the target of a request line, if it has some: target[start:end]. Such a
-// request is refused.
-func userinfo(method, target string) (start, end int, found bool) {
-	if i := strings.Index(target, "://"); i >= 0 {
-		start = i + len("://")
-	} else if method != http.MethodConnect {
-		return 0, 0, false // no authority
-	}
-	end = len(target)
-	if i := strings.IndexAny(target[start:], "/?#"); i >= 0 {
-		end = start + i
-	}
-	at := strings.LastIndexByte(target[start:end], '@')
-	return start, start + at, at > 0
-}
-
-// logWithoutUserinfo writes the access-log line of a request whose URL holds a password. Caddy has taken its copy of the
-// request before any handler runs, so its own line is left out and this one stands for it, in the same log.
-func (x *exchange) logWithoutUserinfo(rec enforce.Record) {
-	caddyhttp.SetVar(x.r.Context(), caddyhttp.LogSkipVar, true)
-	if x.h.server == nil || x.h.server.Logs == nil {
-		return // no access log is wanted
-	}
-	logger := x.h.accessLog
-	if name := x.h.server.Logs.DefaultLoggerName; name != "" {
-		logger = logger.Named(name)
-	}
-	shown := x.r.Clone(x.r.Context())
-	shown.Host = shown.Host[strings.LastIndexByte(shown.Host, '@')+1:]
-	if start, end, found := userinfo(shown.Method, shown.RequestURI); found {
-		shown.RequestURI = shown.RequestURI[:start] + "REDACTED" + shown.RequestURI[end:]
-	}
-	logger.Info("handled request",
-		zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: shown}),
-		zap.Duration("duration", time.Since(x.began)),
-		zap.Int("status", x.decision.Reason.Status()),
-		zap.Object(logKey, logObject(rec)))
 }
 
 var (

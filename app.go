@@ -45,6 +45,10 @@ type App struct {
 	Egress    *EgressConfig `json:"egress,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`
+	// Redact lists the fields of proxied requests and their answers whose values are not logged; "off" alone stands for
+	// none. Default: those by which common APIs take and give keys. Authorization, Proxy-Authorization, Cookie and
+	// Set-Cookie are left to Caddy, which does not log them without log_credentials.
+	Redact []string `json:"redact,omitempty"`
 
 	cfg       settings
 	logger    *zap.Logger

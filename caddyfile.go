@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 func init() {
@@ -68,6 +70,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		user_agent <text>
 //		store file [<path>] | redis <url> | none
 //		index_html on|off
+//		redact <field>... | off
 //		cache {
 //			max_size 256MiB
 //			ttl 24h
@@ -112,6 +115,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user_agent": text(&a.UserAgent),
 		"store":      {min: 1, max: 2, set: a.setStore},
 		"index_html": onOff(&a.IndexHTML),
+		"redact":     {min: 1, max: -1, repeat: true, set: a.addRedact},
 		"cache":      nested(a.readCache),
 		"fetch":      nested(a.readFetch),
 		"pace":       nested(a.readPace),
@@ -139,6 +143,12 @@ func (a *App) setStore(_ *caddyfile.Dispenser, args []string) error {
 		return fmt.Errorf(`"none" takes no argument, found %q`, args[1])
 	}
 	return a.Store.check()
+}
+
+func (a *App) addRedact(_ *caddyfile.Dispenser, args []string) error {
+	a.Redact = append(a.Redact, args...)
+	_, err := redact.New(a.Redact)
+	return err
 }
 
 func (a *App) readCache(d *caddyfile.Dispenser) error {

@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, pace, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, pace, redact, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -79,6 +79,10 @@ func TestBadEngine(t *testing.T) {
 		{"fetch {\nforbidden deny\n}", 4, `option "forbidden" of fetch: unknown value "deny": want allow, disallow`},
 		{"index_html yes", 3, `option "index_html" of robots: unknown value "yes": want on, off`},
 		{"index_html", 3, `option "index_html" of robots takes 1 argument, found 0`},
+		{"redact", 3, `option "redact" of robots takes at least 1 argument, found 0`},
+		{"redact X-Key off", 3, `option "redact" of robots: "off" is no name of a field`},
+		{"redact X-Key\nredact x-key", 4, `option "redact" of robots: X-Key is given twice`},
+		{"redact X:Key", 3, `option "redact" of robots: "X:Key" is no name of a field`},
 		{"fetch {\nsoft_404 on\n}", 4, `option "soft_404" of fetch: unknown value "on": want detect, off`},
 		{"fetch {\nparallel 0\n}", 4, `option "parallel" of fetch: "0" is not a whole number from 1 to 100000`},
 

@@ -87,16 +87,13 @@ const (
 	httpsPort = 443
 )
 
-// connectOrigin reads the target of a CONNECT as an https origin. It is a host and a port and nothing else (RFC 9112
-// section 3.2.3); net/http is content with less, and finds the rest in Host.
+// connectOrigin reads the target of a CONNECT as an https origin.
 func connectOrigin(r *http.Request) (origin.Origin, error) {
-	if _, port, err := net.SplitHostPort(r.Host); err != nil || port == "" {
-		return origin.Origin{}, errors.New("CONNECT needs a host and a port")
+	authority, err := egress.ConnectAuthority(r)
+	if err != nil {
+		return origin.Origin{}, err
 	}
-	if u := r.URL; u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery {
-		return origin.Origin{}, errors.New("CONNECT takes a host and a port, and nothing else")
-	}
-	return origin.FromAuthority("https", r.Host)
+	return origin.FromAuthority("https", authority)
 }
 
 // mayBePlain reports whether a CONNECT whose TLS is refused should be accepted all the same, because what comes may be

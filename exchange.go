@@ -53,10 +53,9 @@ func (x *exchange) account() {
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
-	if _, _, secret := userinfo(x.r.Method, x.r.RequestURI); secret {
-		x.logWithoutUserinfo(rec)
-	} else {
-		logRecord(x.r, rec)
+	logRecord(x.r, rec)
+	if x.sent.Started {
+		x.h.app.cfg.redact.HideSent(x.w.Header())
 	}
 	instruments.decided(x.decision)
 	x.h.app.emitter.denied(rec, x)

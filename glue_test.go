@@ -1,18 +1,25 @@
 package crawlgate
 
 import (
+	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -22,6 +29,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -255,4 +263,62 @@ func recordFields() (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+func TestWithoutHTTP3(t *testing.T) {
+	t.Parallel()
+	s := &caddyhttp.Server{Protocols: []string{"h1", "h2", "h3"}, ListenProtocols: [][]string{nil, {"h3", "h1"}}}
+	if err := withoutHTTP3(s, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.Protocols, []string{"h1", "h2"}) || s.ListenProtocols[0] != nil || !slices.Equal(s.ListenProtocols[1], []string{"h1"}) {
+		t.Errorf("%v, %v", s.Protocols, s.ListenProtocols)
+	}
+	if err := withoutHTTP3(&caddyhttp.Server{Protocols: []string{"h3"}}, zap.NewNop()); err == nil {
+		t.Error("a gateway of HTTP/3 alone is accepted")
+	}
+}
+
+// TestRedactFirst opens connections to two listeners of a server at once: whichever is the first, no request is served before
+// the redaction stands in front. It is for the race detector too.
+func TestRedactFirst(t *testing.T) {
+	t.Parallel()
+	fields, err := redact.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := redactFirst(fields), redactFirst(fields) // two gateways at one port
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("X-Api-Key"))
+			redact.PutBack(r)
+			_, _ = io.WriteString(w, " "+r.Header.Get("X-Api-Key"))
+		}),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return second(first(ctx, c), c) },
+	}
+	var clients, servers sync.WaitGroup
+	for range 2 {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers.Go(func() { _ = s.Serve(l) })
+		for range 20 {
+			clients.Go(func() {
+				conn, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				_, _ = io.WriteString(conn, "GET http://u:p@h/ HTTP/1.0\r\nX-Api-Key: k\r\n\r\n")
+				if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "\nhttp://REDACTED@h/ REDACTED k") {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+	}
+	clients.Wait()
+	_ = s.Close()
+	servers.Wait()
 }

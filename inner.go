@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 )
@@ -22,11 +20,10 @@ func (x *exchange) astray() (error, bool) {
 	if !ok {
 		return nil, false
 	}
-	x.decision.UserAgent = x.r.UserAgent()
 	if errors.Is(err, egress.ErrMisdirected) {
-		return x.refuse(x.decision.Refuse(enforce.ReasonMisdirected, err.Error(), 0)), true
+		return x.refuseRequest(enforce.ReasonMisdirected, err.Error()), true
 	}
-	return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0)), true
+	return x.refuseRequest(enforce.ReasonBadTarget, err.Error()), true
 }
 
 // tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
@@ -60,14 +57,14 @@ func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.
 	return t.sender
 }
 
-// server gives the server that the next request of the tunnel is for, nil if there is none: what comes inside after a
+// gateway gives the gateway that the next request of the tunnel is for, nil if there is none: what comes inside after a
 // reload is for the configuration in force, as it would be over a connection of its own.
-func (t *tunnel) server() *caddyhttp.Server {
+func (t *tunnel) gateway() *Handler {
 	if t.home.inForce() {
-		return t.home.server
+		return t.home
 	}
 	if heirs := t.home.heirs(); len(heirs) > 0 {
-		return heirs[0].server
+		return heirs[0]
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 func init() {
@@ -63,7 +64,6 @@ type Handler struct {
 	app        *App
 	life       context.Context // ends when the configuration gives way to another
 	logger     *zap.Logger
-	accessLog  *zap.Logger // the server's own, for lines that it must not write itself
 	server     *caddyhttp.Server
 	identifier *enforce.Identifier
 	enforcer   *enforce.Enforcer
@@ -85,7 +85,6 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision checks the configuration and connects the handler with the engine.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.life, h.logger = ctx, ctx.Logger()
-	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	p, err := h.policy()
 	if err != nil {
 		return err
@@ -110,6 +109,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 		h.app.avoid(h.server.Listen)
+		if err := withoutHTTP3(h.server, h.logger); err != nil {
+			return err
+		}
+		h.server.RegisterConnContext(redactFirst(h.app.cfg.redact))
 		watchUnreadable(h.server, h.logger)
 		return h.provisionTunnels(ctx)
 	}
@@ -141,6 +144,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	defer x.passage.leave()
 	noteReadable(r)
 	x.placeholders()
+	if redact.PutBack(r) {
+		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
+	}
 	err, astray := x.astray()
 	connect := r.Method == http.MethodConnect
 	switch {
@@ -151,8 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.serveSelf(w, r)
 	}
 	if what := ambiguity(r); what != "" {
-		x.decision.UserAgent = r.UserAgent()
-		return x.refuse(x.decision.Refuse(enforce.ReasonBadRequest, what, 0))
+		return x.refuseRequest(enforce.ReasonBadRequest, what)
 	}
 	if connect {
 		return h.serveConnect(x)

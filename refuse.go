@@ -49,6 +49,12 @@ func (x *exchange) refuse(d enforce.Decision) error {
 	return nil
 }
 
+// refuseRequest answers a request for which nothing was decided, because of what it is itself.
+func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
+	x.decision.UserAgent = x.r.UserAgent()
+	return x.refuse(x.decision.Refuse(reason, detail, 0))
+}
+
 // refuseByRoutes leaves the answer to the server's error routes. The fields that make it recognisable as the gateway's
 // stay; the body is theirs.
 func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {

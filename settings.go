@@ -14,6 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 // settings is the App's configuration with every default filled in and every text parsed: what the engine runs
@@ -24,6 +25,7 @@ type settings struct {
 	maxSize   int64
 	policy    fetch.Policy
 	indexHTML bool
+	redact    redact.Fields
 	fetch     fetchSettings
 	pace      paceSettings
 	egress    egressSettings
@@ -87,6 +89,10 @@ func (a *App) settings() (settings, error) {
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}
+	var err error
+	if s.redact, err = redact.New(a.Redact); err != nil {
+		return settings{}, fmt.Errorf("redact: %w", err)
+	}
 	if a.Store != nil {
 		if err := a.Store.check(); err != nil {
 			return settings{}, fmt.Errorf("store: %w", err)
@@ -105,7 +111,6 @@ func (a *App) settings() (settings, error) {
 		fetching = *a.Fetch
 	}
 	s.maxSize = or(cache.MaxSize, defaultHotSize)
-	var err error
 	if s.policy, err = fetchPolicy(cache, fetching); err != nil {
 		return settings{}, err
 	}

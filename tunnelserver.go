@@ -132,17 +132,17 @@ func enterTunnelServer(limits innerLimits, r *http.Request) (s *tunnelServer, le
 func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
-	err := egress.PassageOf(r.Context()).Resolve(r)
-	if err != nil {
-		r = r.WithContext(context.WithValue(r.Context(), astrayKey{}, err))
-	}
-	server := tunnelOf(r).server()
-	if server == nil {
+	h := tunnelOf(r).gateway()
+	if h == nil {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "The configuration in force has no gateway at the port of this tunnel.", http.StatusServiceUnavailable)
 		return
 	}
-	server.ServeHTTP(w, r)
+	h.app.cfg.redact.Withhold(r, true)
+	if err := egress.PassageOf(r.Context()).Resolve(r); err != nil {
+		r = r.WithContext(context.WithValue(r.Context(), astrayKey{}, err))
+	}
+	h.server.ServeHTTP(w, r)
 }
 
 // stop ends what is inside: what is idle at once, running requests and blind tunnels in their own time, and whatever is left

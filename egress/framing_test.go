@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // pieces is a connection that gives a stream in reads of the sizes given, in turn, and each size more than once.
@@ -37,7 +38,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *pieces) LocalAddr() net.Addr { return textAddr("pieces") }
+func (p *pieces) LocalAddr() net.Addr             { return textAddr("pieces") }
+func (p *pieces) SetReadDeadline(time.Time) error { return nil }
 
 // counted tells how much of a stream has been read.
 type counted struct {

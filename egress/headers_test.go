@@ -152,3 +152,36 @@ func TestMayTrail(t *testing.T) {
 		}
 	}
 }
+
+// FuzzResponseFields: nothing that belongs to the hop or speaks in the gateway's name reaches the client, whatever Connection
+// says; the input is not changed.
+func FuzzResponseFields(f *testing.F) {
+	f.Add("Connection: X-A\r\nX-A: 1\r\nX-B: 2\r\nAlt-Svc: h3=\":1\"\r\n")
+	f.Add("Proxy-Status: crawlgate; error=x, cdn\r\nCache-Status: \"crawlgate\"; hit\r\nCrawlgate-Decision: allow\r\n")
+	f.Add("Transfer-Encoding: chunked\r\nTrailer: X\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nSet-Cookie: a\r\nSet-Cookie: b\r\n")
+	f.Fuzz(func(t *testing.T, head string) {
+		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
+		if err != nil {
+			t.Skip()
+		}
+		in, out := http.Header(mime), make(http.Header)
+		before := in.Clone()
+		responseFields(out, in, "crawlgate", "Crawlgate-")
+		if !maps.EqualFunc(in, before, slices.Equal) {
+			t.Fatalf("%q became %q", before, in)
+		}
+		listed := options(in)
+		for name, values := range out {
+			if has(hopByHop, name) || has(listed, name) || name == "Alt-Svc" || strings.HasPrefix(name, "Crawlgate-") {
+				t.Errorf("%s reaches the client", name)
+			}
+			if name == "Proxy-Status" || name == "Cache-Status" {
+				if again := withoutMembers(values, "crawlgate"); !slices.Equal(again, values) {
+					t.Errorf("%s: %q reaches the client", name, values)
+				}
+			} else if !slices.Equal(values, in[name]) {
+				t.Errorf("%s: %q became %q", name, in[name], values)
+			}
+		}
+	})
+}

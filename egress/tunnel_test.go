@@ -408,3 +408,55 @@ func TestAcceptOnUnsupportedWriter(t *testing.T) {
 		t.Error("accepted")
 	}
 }
+
+// FuzzTunnel: whatever a client says in a tunnel, looking ahead takes nothing of it away, and waits for no more than came.
+func FuzzTunnel(f *testing.F) {
+	for _, s := range []string{"", "G", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "SSH-2.0-x\r\n", "\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
+		f.Add([]byte(s), []byte{})
+	}
+	f.Add(captureHello(f, &tls.Config{ServerName: "site.example"}), []byte{0, 3, 200})
+	f.Fuzz(func(t *testing.T, said, sizes []byte) {
+		tunnel := newTunnel(&pieces{rest: said, sizes: sizes})
+		first, err := tunnel.First(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case len(said) == 0 && first != FirstClosed, len(said) > 0 && (said[0] == recordHandshake) != (first == FirstTLS):
+			t.Errorf("%q begins with %v", said, first)
+		case first == FirstTLS:
+			hello, err := tunnel.ClientHello(t.Context(), time.Minute)
+			if want, werr := ParseClientHello(said); err == nil && (werr != nil || hello.ServerName != want.ServerName) {
+				t.Errorf("%q has the hello %v, read at once %v, %v", said, hello, want, werr)
+			}
+		}
+		if through, err := io.ReadAll(tunnel); err != nil || string(through) != string(said) {
+			t.Errorf("%q came through as %q, %v", said, through, err)
+		}
+	})
+}
+
+// FuzzConnect reads the octets of a CONNECT and holds that what is accepted names a host and a port and nothing else.
+func FuzzConnect(f *testing.F) {
+	for _, s := range []string{
+		"h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "[::1]:443 HTTP/1.1\r\n\r\n", "H:0443 HTTP/1.0\r\n\r\n", "u:p@h:443 HTTP/1.1\r\n\r\n",
+		"h HTTP/1.1\r\nHost: h\r\n\r\n", "/h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "h:443/ HTTP/1.1\r\n\r\n", "http://h:443 HTTP/1.1\r\n\r\n",
+		"h:443?q HTTP/1.1\r\n\r\n", "h.:443 HTTP/1.1\r\n\r\n", "2130706433:80 HTTP/1.1\r\n\r\n", "h:443 HTTP/1.1\r\nHost: other\r\n\r\n\x16\x03\x01",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, octets string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("CONNECT " + octets)))
+		if err != nil {
+			t.Skip()
+		}
+		authority, err := ConnectAuthority(r)
+		if err != nil {
+			return
+		}
+		host, port, err := net.SplitHostPort(authority)
+		if err != nil || port == "" || strings.ContainsAny(host, "/\\?#@") || strings.ContainsAny(r.RequestURI, "/\\?#@") {
+			t.Errorf("%q is accepted as %q, %v", r.RequestURI, authority, err)
+		}
+	})
+}

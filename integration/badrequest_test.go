@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -156,6 +157,9 @@ func TestLengthInTwoWays(t *testing.T) {
 				octets = ""
 			}
 			a, err := w.ask(http.MethodPost, octets)
+			if octets == "" && errors.Is(err, io.ErrUnexpectedEOF) {
+				continue // a site that answers before it has the whole body ends the connection of its client too
+			}
 			if err != nil || a.status != http.StatusBadRequest {
 				t.Errorf("%s, %s: %d, %v: %.80q", way.name, tt.name, a.status, err, a.body)
 			}

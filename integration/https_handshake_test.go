@@ -176,7 +176,7 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 		{"another port", "GET /news/a.html HTTP/1.1\r\nHost: localhost:1\r\n\r\n", 421, enforce.ReasonMisdirected},
 		{"the site by its address", "GET /news/a.html HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n", 421, enforce.ReasonMisdirected},
 		{"absolute form of another host", "GET https://other.example/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 421, enforce.ReasonMisdirected},
-		{"userinfo", "GET https://user:secret@localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"userinfo", "GET https://user:secret@localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 400, enforce.ReasonBadTarget},
 	} {
 		w := g.tunnel(site.authority())
 		inner := inside(t, w)

@@ -1,0 +1,227 @@
+package integration
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// secret is what must be in no log.
+const secret = "s3cr3t"
+
+// passwords are targets with a password, as clients spell them by mistake. HOST is a host and port.
+var passwords = []string{
+	"http://u:s3cr3t@HOST/page", "HTTP://u:s3cr3t@HOST/page", "http://s3cr3t@HOST/", "https://u:s3cr3t@HOST/?q", "http://u:s3cr3t@HOST@HOST/",
+	"//u:s3cr3t@HOST/page", "///u:s3cr3t@HOST/page", "http:/u:s3cr3t@HOST/page", "http:///u:s3cr3t@HOST/page", "http:u:s3cr3t@HOST/page",
+	"http:u:s3/cr3t@HOST/page", `http:\\u:s3cr3t@HOST/page`, `http:/\u:s3cr3t@HOST/page`, `/\u:s3cr3t@HOST/page`, "u:s3cr3t@HOST/page",
+	"ftp://u:s3cr3t@HOST/page", "http://u:s3cr3t@HOST:bad", "http://u:s3cr3t@HOST\t/",
+}
+
+// TestNoPasswordInAnyLog sends passwords in targets everywhere that requests are read, and looks at all that the gateway
+// writes, at level debug.
+func TestNoPasswordInAnyLog(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	secure := startSecureSite(t, authority, nil)
+	plain := httptest.NewServer(http.HandlerFunc(servePages))
+	defer plain.Close()
+	host := strings.TrimPrefix(plain.URL, "http://")
+	c, port := gatewayConfig{Engine: unpaced, Global: "debug"}.trusting(authority).withTLSPort(t, authority, "")
+	g := startGateway(t, c)
+	read := 0 // requests that net/http could read: these have lines
+	check := func(where, target string, a answer, err error) {
+		t.Helper()
+		if err != nil || a.status != http.StatusBadRequest || strings.Contains(a.body+fmt.Sprint(a.header), secret) {
+			t.Errorf("%s, %s: %d, %v: %v %.100s", where, target, a.status, err, a.header, a.body)
+		}
+		if strings.Contains(a.header.Get("Crawlgate-Decision"), "bad_target") {
+			read++
+		}
+	}
+	for _, way := range []struct {
+		name, host string
+		open       func() *wire
+	}{
+		{"absolute form", host, g.dial},
+		{"by TLS", host, func() *wire { return port.dial(t) }},
+		{"plain HTTP in a tunnel", host, func() *wire { return g.tunnel(host) }},
+		{"inside a tunnel", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+	} {
+		for _, password := range passwords {
+			target := strings.ReplaceAll(password, "HOST", way.host)
+			a, err := way.open().ask(http.MethodGet, "GET "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			check(way.name, target, a, err)
+		}
+		for _, target := range []string{"u:s3cr3t@" + way.host, "s3cr3t@" + way.host, "U:S3CR3T@" + way.host, "http://u:s3cr3t@" + way.host + "/"} {
+			a, err := way.open().ask(http.MethodConnect, "CONNECT "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\n\r\n")
+			check("CONNECT, "+way.name, target, a, err)
+		}
+	}
+	for _, fields := range [][]string{
+		{":method", "CONNECT", ":authority", "u:s3cr3t@" + host},
+		{":method", "GET", ":scheme", "https", ":authority", "u:s3cr3t@" + host, ":path", "/page"},
+		{":method", "GET", ":scheme", "https", ":authority", host, ":path", "http://u:s3cr3t@" + host + "/page"},
+		{":method", "GET", ":scheme", "https", ":authority", host, ":path", "//u:s3cr3t@" + host + "/page"},
+	} {
+		a, err := port.rawH2(t).ask(fields...)
+		if err == nil || !strings.Contains(err.Error(), "PROTOCOL_ERROR") { // net/http refuses some of them
+			check("HTTP/2", fmt.Sprint(fields), a, err)
+		}
+		if fields[1] == http.MethodConnect {
+			continue
+		}
+		conn, err := g.tunnel(secure.authority()).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err = newRawH2(t, conn).ask(fields...)
+		if err == nil || !strings.Contains(err.Error(), "PROTOCOL_ERROR") {
+			check("HTTP/2 inside a tunnel", fmt.Sprint(fields), a, err)
+		}
+	}
+	g.leaveWith(t, "GET "+plain.URL+"/page HTTP/1.1\r\nHost: "+host+"\r\nReferer: http://u:s3cr3t@h/\r\nX-Api-Key: s3cr3t\r\n\r\n")
+	scrape := g.admin("/metrics").body
+	g.stop()
+	lines := 0
+	for _, l := range g.readLogs() {
+		if l.Robots.Reason == enforce.ReasonBadTarget {
+			lines++
+		}
+		if strings.Contains(l.Request.URI, "REDACTED") && (l.Robots.Decision != "deny" || l.Status != http.StatusBadRequest || l.Size == 0) {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+	if lines != read || read < 50 {
+		t.Errorf("%d lines for %d requests", lines, read)
+	}
+	log, err := os.ReadFile(g.accessLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"access log": string(log), "own log": g.stderr.String(), "metrics": scrape} {
+		for line := range strings.Lines(text) {
+			if strings.Contains(strings.ToLower(line), secret) || strings.Contains(line, "cr3t@") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+	if n := secure.arrived(); len(n) > 0 {
+		t.Errorf("the site was asked for %+v", n)
+	}
+}
+
+// leaveWith sends a request for a page that waits, and hangs up. Caddy writes of it in its error log.
+func (g *gateway) leaveWith(t *testing.T, request string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := g.dial()
+	first := strings.Index(request, "http://")
+	rest := request[first+len("http://"):]
+	request = request[:first] + "http://" + l.Addr().String() + rest[strings.IndexByte(rest, '/'):]
+	if _, err := w.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept() // it asks for robots.txt, and waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = w.Close()
+	eventually(t, "the line of the request that was left", func() bool { return strings.Contains(g.stderr.String(), "the client left") })
+}
+
+// TestRedactedFields holds that fields with keys are logged without their values and reach the site with them, and that
+// the site's own reach the client.
+func TestRedactedFields(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	arrived := make(chan http.Header, 1)
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- r.Header
+		w.Header().Set("X-Auth-Token", secret)
+		w.Header().Set("X-Own", secret)
+		w.Header().Set("Trailer", "X-Checksum")
+		_, _ = w.Write([]byte("page"))
+		w.Header().Set("X-Checksum", "42")
+	}))
+	for _, tt := range []struct {
+		name, engine string
+		hidden       []string // of the request's fields
+		hiddenBack   []string // of the answer's
+	}{
+		{"default", "", []string{"Referer", "X-Api-Key", "X_api_key", "Ocp-Apim-Subscription-Key"}, []string{"X-Auth-Token"}},
+		{"own list", "redact x-own X-Other", []string{"Referer", "X-Own"}, []string{"X-Own"}},
+		{"off", "redact off", []string{"Referer"}, nil},
+	} {
+		g := startGateway(t, gatewayConfig{Engine: unpaced + "\n" + tt.engine}.trusting(authority))
+		fields := map[string]string{
+			"Referer": "http://u:s3cr3t@h/page", "X-Api-Key": secret, "X_api_key": secret, "Ocp-Apim-Subscription-Key": secret, "X-Own": secret,
+			"X-Plain": "plain", "Authorization": "Bearer " + secret,
+		}
+		var head strings.Builder
+		for name, value := range fields {
+			head.WriteString(name + ": " + value + "\r\n")
+		}
+		request := " HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n" + head.String() + "\r\n"
+		for _, way := range []func() (answer, error){
+			func() (answer, error) { return g.dial().ask(http.MethodGet, "GET "+site.at("/page")+request) },
+			func() (answer, error) {
+				return inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET /page"+request)
+			},
+		} {
+			a, err := way()
+			if err != nil || a.status != http.StatusOK || a.header.Get("X-Auth-Token") != secret || a.header.Get("X-Own") != secret {
+				t.Errorf("%s: %d, %v: %v", tt.name, a.status, err, a.header)
+			}
+			got := <-arrived
+			for name, value := range fields {
+				if got.Get(name) != value && name != "X_api_key" { // Caddy passes no such name on
+					t.Errorf("%s: %s arrived as %q", tt.name, name, got.Get(name))
+				}
+			}
+		}
+		g.stop()
+		for _, l := range g.readLogs() {
+			if l.Request.Method == http.MethodGet {
+				checkRedacted(t, tt.name, l, tt.hidden, tt.hiddenBack)
+			}
+		}
+	}
+}
+
+func checkRedacted(t *testing.T, name string, l logLine, hidden, hiddenBack []string) {
+	t.Helper()
+	var line struct {
+		Request struct {
+			Headers http.Header `json:"headers"`
+		} `json:"request"`
+		Answer http.Header `json:"resp_headers"`
+	}
+	if err := json.Unmarshal([]byte(l.raw), &line); err != nil {
+		t.Fatal(err)
+	}
+	for list, logged := range map[*[]string]http.Header{&hidden: line.Request.Headers, &hiddenBack: line.Answer} {
+		want := make(map[string]bool)
+		for _, field := range *list {
+			want[field] = true
+		}
+		for field, values := range logged {
+			shown := strings.Join(values, ",")
+			if isHidden := strings.Contains(shown, "REDACTED") && !strings.Contains(shown, secret); isHidden != want[field] && field != "Authorization" {
+				t.Errorf("%s: %s is logged as %q", name, field, shown)
+			}
+		}
+	}
+}

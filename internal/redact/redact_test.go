@@ -1,0 +1,184 @@
+package redact
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestUserinfo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ method, target, want string }{
+		{"GET", "http://u:p@h/", "http://REDACTED@h/"},
+		{"GET", "HTTPS://u:p@h?q@r", "HTTPS://REDACTED@h?q@r"},
+		{"GET", "http://u@h", "http://REDACTED@h"},
+		{"GET", "http://u:p@x@h/", "http://REDACTED@h/"},
+		{"GET", "http://@h/", "http://@h/"},
+		{"GET", "http://h/u:p@x", "http://h/u:p@x"},
+		{"GET", "http://h?u:p@x", "http://h?u:p@x"},
+		{"GET", "http://h/http://u:p@x/", "http://h/http://u:p@x/"},
+		{"GET", "//u:p@h/", "//REDACTED@h/"},
+		{"GET", "////u:p@h/", "////REDACTED@h/"},
+		{"GET", `/\u:p@h/`, `/\REDACTED@h/`},
+		{"GET", "//u@h/", "//u@h/"}, // a path
+		{"GET", "//h/u:p@x", "//h/u:p@x"},
+		{"GET", "/u:p@h/", "/u:p@h/"},
+		{"GET", "/@u:p/", "/@u:p/"},
+		{"GET", "http:/u:p@h/", "http:/REDACTED@h/"},
+		{"GET", "http:///u:p@h/", "http:///REDACTED@h/"},
+		{"GET", "http:u:p@h/", "http:REDACTED@h/"},
+		{"GET", "http:u:p/p?p@h/", "http:REDACTED@h/"},
+		{"GET", `http:\\u:p@h/`, `http:\\REDACTED@h/`},
+		{"GET", "u:p@h/", "u:REDACTED@h/"},
+		{"GET", "*", "*"},
+		{"GET", "", ""},
+		{"CONNECT", "u:p@h:443", "REDACTED@h:443"},
+		{"CONNECT", "u@h:443", "REDACTED@h:443"},
+		{"CONNECT", "u:p@x@h:443", "REDACTED@h:443"},
+		{"CONNECT", "h:443", "h:443"},
+		{"CONNECT", "http://u:p@h/", "http://REDACTED@h/"},
+		{"CONNECT", "[::1]:443", "[::1]:443"},
+	} {
+		got := tt.target
+		if start, end, ok := userinfo(tt.method, tt.target); ok {
+			got = got[:start] + Mark + got[end:]
+		}
+		if got != tt.want {
+			t.Errorf("%s %s: %q, want %q", tt.method, tt.target, got, tt.want)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		names []string
+		hides string // of X-Api-Key, X-Own and X-Other, in this order
+		err   string
+	}{
+		{nil, "X-Api-Key", ""},
+		{[]string{"x-own"}, "X-Own", ""},
+		{[]string{"X-OWN", "x-other"}, "X-Own X-Other", ""},
+		{[]string{"off"}, "", ""},
+		{[]string{"X-Own", "off"}, "", `"off" is no name`},
+		{[]string{"X Own"}, "", `"X Own" is no name`},
+		{[]string{"X-Own", "x-own"}, "", "X-Own is given twice"},
+	} {
+		f, err := New(tt.names)
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: %v, want %q", tt.names, err, tt.err)
+			continue
+		}
+		var hidden []string
+		for _, name := range []string{"X-Api-Key", "X-Own", "X-Other"} {
+			if f.hides(name) != f.hides(strings.ReplaceAll(name, "-", "_")) {
+				t.Errorf("%q: %s and its form with _ differ", tt.names, name)
+			}
+			if f.hides(name) {
+				hidden = append(hidden, name)
+			}
+		}
+		if got := strings.Join(hidden, " "); got != tt.hides {
+			t.Errorf("%q: hidden are %q, want %q", tt.names, got, tt.hides)
+		}
+	}
+}
+
+// TestDefaultsAreDocumented holds the list in docs/access-log.md.
+func TestDefaultsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/access-log.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.FieldsFunc(string(page), func(r rune) bool { return strings.ContainsRune(" ,.:\n", r) })
+	for _, name := range defaults {
+		if !slices.Contains(words, name) || name != textproto.CanonicalMIMEHeaderKey(name) {
+			t.Errorf("%s is not documented, or not canonical", name)
+		}
+	}
+}
+
+// TestPutBackLeavesWhatWasChanged: what a handler in front of ours has set or taken away stays so.
+func TestPutBackLeavesWhatWasChanged(t *testing.T) {
+	t.Parallel()
+	f, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &http.Request{Method: http.MethodGet, RequestURI: "http://h/", Header: http.Header{
+		"X-Api-Key": {"a"}, "Api-Key": {"b", "c"}, "X-Token": {"d"},
+	}}
+	f.Withhold(r, true)
+	r.Header.Set("X-Api-Key", "set")
+	r.Header.Del("X-Token")
+	if PutBack(r) {
+		t.Error("user information is found where there is none")
+	}
+	want := http.Header{"X-Api-Key": {"set"}, "Api-Key": {"b", "c"}}
+	if !maps.EqualFunc(r.Header, want, slices.Equal) {
+		t.Errorf("%v, want %v", r.Header, want)
+	}
+}
+
+// FuzzWithhold reads requests and holds that nothing which is to be hidden is left while Caddy looks, that all fields come
+// back, and that no user information which net/url knows is overlooked.
+func FuzzWithhold(f *testing.F) {
+	for _, target := range []string{
+		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
+	} {
+		f.Add(target + " HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\nx_api_key: k\r\nReferer: http://u:p@h/\r\nX-Api-Key: l\r\nAccept: */*\r\n\r\n")
+	}
+	fields, err := New(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, octets string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(octets)))
+		if err != nil {
+			t.Skip()
+		}
+		before, known := r.Header.Clone(), r.URL.User != nil && r.URL.User.String() != ""
+		target := r.RequestURI
+		fields.Withhold(r, true)
+		for name, values := range r.Header {
+			if fields.hides(name) && !slices.Equal(values, []string{Mark}) {
+				t.Errorf("%s is %q", name, values)
+			}
+		}
+		if start, end, ok := userinfo(r.Method, r.RequestURI); ok && r.RequestURI[start:end] != Mark {
+			t.Errorf("%q became %q", target, r.RequestURI)
+		}
+		if u := r.URL.User; u != nil && u.String() != Mark && u.String() != "" || strings.Contains(r.Host, "@") {
+			t.Errorf("%q has the user information %q and the host %q", target, r.URL.User, r.Host)
+		}
+		if found := PutBack(r); known && !found || !found && r.RequestURI != target {
+			t.Errorf("%q became %q, found %t", target, r.RequestURI, found)
+		}
+		if !maps.EqualFunc(r.Header, before, slices.Equal) {
+			t.Errorf("%q became %q", before, r.Header)
+		}
+	})
+}
+
+// BenchmarkWithhold is what a request costs that has nothing to hide.
+func BenchmarkWithhold(b *testing.B) {
+	f, err := New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &http.Request{Method: http.MethodGet, Host: "www.example.com", RequestURI: "http://www.example.com/some/path?q=1", Header: http.Header{
+		"User-Agent": {"Bot/1"}, "Accept": {"*/*"}, "Accept-Encoding": {"gzip"}, "Accept-Language": {"en"}, "Referer": {"http://h/page"},
+		"Proxy-Connection": {"keep-alive"}, "Cookie": {"a=b"},
+	}}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Withhold(r, true)
+		PutBack(r)
+	}
+}
