@@ -30,15 +30,15 @@ type Tunnel struct {
 }
 
 // ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing else (RFC 9112 section 3.2.3).
-// net/http is content with less, and finds the rest in Host. Whether the host is one is not looked at.
+// net/http is content with less, and takes Host where it is empty. Whether the host is one is not looked at.
 func ConnectAuthority(r *http.Request) (string, error) {
-	if _, port, err := net.SplitHostPort(r.Host); err != nil || port == "" {
+	if _, port, err := net.SplitHostPort(r.URL.Host); err != nil || port == "" {
 		return "", errors.New("CONNECT needs a host and a port")
 	}
 	if u := r.URL; u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery {
 		return "", errors.New("CONNECT takes a host and a port, and nothing else")
 	}
-	return r.Host, nil
+	return r.URL.Host, nil
 }
 
 // Accept answers a CONNECT with 200 and gives the tunnel. Over HTTP/1.1 (and 1.0) the connection is taken from the

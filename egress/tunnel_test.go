@@ -441,7 +441,7 @@ func FuzzConnect(f *testing.F) {
 	for _, s := range []string{
 		"h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "[::1]:443 HTTP/1.1\r\n\r\n", "H:0443 HTTP/1.0\r\n\r\n", "u:p@h:443 HTTP/1.1\r\n\r\n",
 		"h HTTP/1.1\r\nHost: h\r\n\r\n", "/h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "h:443/ HTTP/1.1\r\n\r\n", "http://h:443 HTTP/1.1\r\n\r\n",
-		"h:443?q HTTP/1.1\r\n\r\n", "h.:443 HTTP/1.1\r\n\r\n", "2130706433:80 HTTP/1.1\r\n\r\n", "h:443 HTTP/1.1\r\nHost: other\r\n\r\n\x16\x03\x01",
+		" HTTP/1.1\r\nHost: h:443\r\n\r\n", "h:443?q HTTP/1.1\r\n\r\n", "h.:443 HTTP/1.1\r\n\r\n", "2130706433:80 HTTP/1.1\r\n\r\n", "h:443 HTTP/1.1\r\nHost: other\r\n\r\n\x16\x03\x01",
 	} {
 		f.Add(s)
 	}
@@ -455,7 +455,7 @@ func FuzzConnect(f *testing.F) {
 			return
 		}
 		host, port, err := net.SplitHostPort(authority)
-		if err != nil || port == "" || strings.ContainsAny(host, "/\\?#@") || strings.ContainsAny(r.RequestURI, "/\\?#@") {
+		if err != nil || port == "" || r.RequestURI == "" || strings.ContainsAny(host, "/\\?#@") || strings.ContainsAny(r.RequestURI, "/\\?#@") {
 			t.Errorf("%q is accepted as %q, %v", r.RequestURI, authority, err)
 		}
 	})

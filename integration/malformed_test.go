@@ -1,0 +1,283 @@
+package integration
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// malformed is a request that must not be served. SITE stands for the authority of a site that is there and would answer.
+type malformed struct {
+	name   string
+	octets string
+	status int
+	reason enforce.Reason // empty where net/http cannot read it, so that it has no line in the access log
+}
+
+// malformedRequests are requests that break RFC 9110 and 9112, or ask for what has no canonical spelling.
+var malformedRequests = []malformed{
+	// The request line.
+	{"no method", " http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"no version", "GET http://SITE/\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"no target", "GET HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an empty target", "GET  HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version that is none", "GET http://SITE/ HTTP/one\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version in small letters", "GET http://SITE/ http/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version of one digit", "GET http://SITE/ HTTP/1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version of three digits", "GET http://SITE/ HTTP/1.10\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version with a sign", "GET http://SITE/ HTTP/+1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"another protocol", "GET http://SITE/ HTTPS/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a version that nobody speaks", "GET http://SITE/ HTTP/9.9\r\nHost: SITE\r\n\r\n", 505, ""},
+	{"HTTP/0.9 with fields", "GET http://SITE/ HTTP/0.9\r\nHost: SITE\r\n\r\n", 505, ""},
+	{"HTTP/2.0 in clear text", "GET http://SITE/ HTTP/2.0\r\nHost: SITE\r\n\r\n", 505, ""},
+	{"a word behind the version", "GET http://SITE/ HTTP/1.1 x\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a blank behind the version", "GET http://SITE/ HTTP/1.1 \r\nHost: SITE\r\n\r\n", 400, ""},
+	{"two blanks before the target", "GET  http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"two blanks before the version", "GET http://SITE/  HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"tabs for blanks", "GET\thttp://SITE/\tHTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a blank in the target", "GET http://SITE/a b HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a tab in the target", "GET http://SITE/a\tb HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a NUL in the target", "GET http://SITE/a\x00b HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a CR in the target", "GET http://SITE/a\rb HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a DEL in the target", "GET http://SITE/a\x7fb HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a broken escape", "GET http://SITE/a%zz HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"half an escape", "GET http://SITE/a%4 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an escape without digits", "GET http://SITE/a% HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"brackets around no address", "GET http://[127.0.0.1]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an open bracket", "GET http://[::1/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"two closing brackets", "GET http://[::1]]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a port that is a word", "GET http://127.0.0.1:http/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a port below zero", "GET http://127.0.0.1:-1/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a port with a blank", "GET http://127.0.0.1: 80/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"two ports", "GET http://127.0.0.1:80:80/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a broken escape in the host", "GET http://%zz/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an escaped NUL in the host", "GET http://a%00.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an escape in the host", "GET http://ex%61mple.com/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a backslash in the host", "GET http://SITE\\x/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a backslash in the user information", "GET http://u\\:p@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an authority alone", "GET SITE/with/a/path HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a name alone", "GET page.html HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a query alone", "GET ?x HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a method of odd octets", "G{}T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a method with a colon", "GET: http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a method of other letters", "G\u00c9T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a method with a NUL", "GET\x00 http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"CONNECT to a port that is none", "CONNECT example.com:http HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"CONNECT to two ports", "CONNECT example.com:443:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"CONNECT with a blank", "CONNECT exa mple.com:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an empty line first", "\r\nGET http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"binary", "\x01\x02\x03\xff\xfe\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90\x91\x92\x93\r\n\r\n", 400, ""},
+
+	// The fields.
+	{"no Host", "GET http://SITE/ HTTP/1.1\r\n\r\n", 400, ""},
+	{"two Hosts", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nHost: other.example\r\n\r\n", 400, ""},
+	{"the same Host twice", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a Host with a blank", "GET http://SITE/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, ""},
+	{"a Host with a slash", "GET http://SITE/ HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, ""},
+	{"a Host with user information", "GET http://SITE/ HTTP/1.1\r\nHost: u@SITE\r\n\r\n", 400, ""},
+	{"a Host with a NUL", "GET http://SITE/ HTTP/1.1\r\nHost: a\x00b\r\n\r\n", 400, ""},
+	{"a blank before a colon", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A : b\r\n\r\n", 400, ""},
+	{"a tab before a colon", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A\t: b\r\n\r\n", 400, ""},
+	{"a field without colon", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nnonsense\r\n\r\n", 400, ""},
+	{"a field without name", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\n: b\r\n\r\n", 400, ""},
+	{"a blank in a name", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX A: b\r\n\r\n", 400, ""},
+	{"a NUL in a name", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX\x00A: b\r\n\r\n", 400, ""},
+	{"other letters in a name", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-\u00c4: b\r\n\r\n", 400, ""},
+	{"brackets in a name", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX(A): b\r\n\r\n", 400, ""},
+	{"a CR within a field", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A: b\rc\r\n\r\n", 400, ""},
+	{"a NUL within a field", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A: b\x00c\r\n\r\n", 400, ""},
+	{"a DEL within a field", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A: b\x7fc\r\n\r\n", 400, ""},
+	{"an ESC within a field", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nX-A: \x1b[2J\r\n\r\n", 400, ""},
+	{"a first field that goes on", "GET http://SITE/ HTTP/1.1\r\n X-A: b\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a blank line that is not empty", "GET http://SITE/ HTTP/1.1\r\n\t\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an expectation that nobody knows", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nExpect: 200-ok\r\n\r\n", 417, ""},
+
+	// Lengths.
+	{"two lengths", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length below zero", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: -1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length with a sign", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: +1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length in hex", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 0x1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a list of lengths", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1, 1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length with a blank", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1 1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length that is a word", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: one\r\n\r\n0\r\n\r\n", 400, ""},
+	{"no length", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length:\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length beyond all", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 99999999999999999999\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length with a point", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1.0\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length with an exponent", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1e1\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length that goes on", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 1\r\n 0\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a transfer coding that nobody has", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n", 501, ""},
+	{"two codings", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, ""},
+	{"chunked twice", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 501, ""},
+	{"two fields of codings", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501, ""},
+	{"identity", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", 501, ""},
+	{"no coding", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n", 501, ""},
+	{"a coding with a parameter", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n", 501, ""},
+	{"a coding with an odd octet", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a coding in quotes", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n", 501, ""},
+	{"length and coding", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
+	{"coding and length", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400, ""},
+	{"length and a coding that nobody has", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a length of 0 and a coding", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a trailer that frames", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked\r\nTrailer: Content-Length\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a coding in HTTP/1.0", "POST http://SITE/ HTTP/1.0\r\nHost: SITE\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
+	{"length and coding in HTTP/1.0", "POST http://SITE/ HTTP/1.0\r\nHost: SITE\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
+
+	// Targets.
+	{"user information", "GET http://user:password@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an empty user information", "GET http://@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"user information behind one slash", "GET http:/user:password@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"user information behind no slash", "GET http:user:password@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"user information without scheme", "GET //user:password@SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"no host", "GET http:///path HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a port alone", "GET http://:80/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"no slashes", "GET http:SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"one slash", "GET http:/SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an opaque URL", "GET mailto:bots HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a scheme that crawlers do not speak", "GET gopher://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a file", "GET file:///etc/passwd HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"WebSocket by its scheme", "GET ws://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a script", "GET javascript:alert(1) HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"port 0", "GET http://127.0.0.1:0/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"port 65536", "GET http://127.0.0.1:65536/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a port with a zero in front", "GET http://127.0.0.1:080/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a decimal address", "GET http://2130706433/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a hexadecimal address", "GET http://0x7f.1/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an octal address", "GET http://0177.0.0.1/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a short address", "GET http://127.1/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an address with a zero in front", "GET http://127.0.0.01/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an address with a dot behind", "GET http://127.0.0.1./ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an IPv4 address in an IPv6 one", "GET http://[::ffff:127.0.0.1]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an empty label", "GET http://a..example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a dot in front", "GET http://.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"two trailing dots", "GET http://example.com../ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"one trailing dot", "GET http://example.com./ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a label of 64 octets", "GET http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an IPv6 zone", "GET http://[fe80::1%25eth0]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"an IPv6 address in capitals with zeros", "GET http://[2001:0DB8::0001]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to nothing", "CONNECT  HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT without port", "CONNECT example.com HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT with an empty port", "CONNECT example.com: HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to port 0", "CONNECT example.com:0 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to port 65536", "CONNECT example.com:65536 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT with user information", "CONNECT user:password@SITE HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to a URL", "CONNECT http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to a path", "CONNECT /path HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT with a path", "CONNECT SITE/path HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT with a query", "CONNECT SITE?x HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to a decimal address", "CONNECT 2130706433:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"CONNECT to a port without host", "CONNECT :443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+
+	// Fields of which one may be.
+	{"two User-Agents", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
+	{"two Proxy-Authorizations", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nProxy-Authorization: Basic dTpw\r\nProxy-Authorization: Basic dTpx\r\n\r\n", 400, "bad_request"},
+	{"two User-Agents with CONNECT", "CONNECT SITE HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
+}
+
+// longRequests are those above the limit for a header.
+func longRequests() []malformed {
+	const host = "Host: SITE\r\n"
+	return []malformed{
+		{"a header bomb", "GET http://SITE/ HTTP/1.1\r\n" + host + strings.Repeat("X-Bomb: "+strings.Repeat("b", 4000)+"\r\n", 500) + "\r\n", 431, ""},
+		{"a URL of 64 KiB", "GET http://SITE/" + strings.Repeat("a", 64<<10) + " HTTP/1.1\r\n" + host + "\r\n", 431, ""},
+		{"a query of 64 KiB", "GET http://SITE/?" + strings.Repeat("a", 64<<10) + " HTTP/1.1\r\n" + host + "\r\n", 431, ""},
+		{"a URL of 2 MiB", "GET http://SITE/" + strings.Repeat("a", 2<<20) + " HTTP/1.1\r\n" + host + "\r\n", 431, ""},
+	}
+}
+
+// TestMalformedRequests sends them to the gateway's port. What net/http cannot read is counted, and told of in the gateway's
+// own log; the rest has its line in the access log. Nothing reaches the site.
+func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	g := startGateway(t, gatewayConfig{})
+	unreadable, refused := 0, 0
+	for _, tt := range append(malformedRequests, longRequests()...) {
+		octets := strings.ReplaceAll(tt.octets, "SITE", site.Origin().Authority())
+		method, rest, _ := strings.Cut(octets, " ")
+		target, _, _ := strings.Cut(rest, " ")
+		w := g.dial()
+		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
+		a, err := w.ask(method, octets)
+		// What was not read makes the system reset the connection, behind the answer.
+		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.status != tt.status {
+			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.status, err, tt.status, a.body)
+		}
+		if strings.Contains(a.body, "password") {
+			t.Errorf("%s: the answer repeats the credentials: %s", tt.name, a.body)
+		}
+		if tt.reason != enforce.ReasonBadTarget {
+			if n, err := w.r.Peek(1); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the connection goes on: %q, %v", tt.name, n, err)
+			}
+		}
+		if tt.reason == "" {
+			if strings.IndexByte(octets, '\n') < len("PRI * HTTP/2.0") {
+				continue // net/http has read the line when it looks for HTTP/2, and says nothing of the connection
+			}
+			unreadable++
+			eventually(t, tt.name+" is counted", func() bool { return g.metric("crawlgate_unreadable_requests_total") == float64(unreadable) })
+			continue
+		}
+		refused++
+		l := g.logs(refused)[refused-1]
+		if l.Status != tt.status || l.Robots.Reason != tt.reason || l.Robots.Decision != "deny" || l.Request.Method != method ||
+			!strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=http_request_error") {
+			t.Errorf("%s: answered with %v, logged as %s", tt.name, a.header, l.raw)
+		}
+		if !strings.Contains(target, "password") && l.Request.URI != target {
+			t.Errorf("%s: logged for %q", tt.name, l.Request.URI)
+		}
+	}
+	if out := g.stderr.String(); !strings.Contains(out, "request could not be read") {
+		t.Errorf("the gateway's own log has no line: %s", out)
+	}
+	if n := site.Exchanges(); len(n) > 0 {
+		t.Errorf("the site was asked: %+v", n)
+	}
+}
+
+// TestMalformedRequestsInTunnels sends those that cannot be read inside tunnels, by TLS and in clear text.
+func TestMalformedRequestsInTunnels(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	secure := startSecureSite(t, authority, nil)
+	plain := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	for _, tt := range append(malformedRequests, longRequests()...) {
+		if tt.reason != "" {
+			continue // inside it is for another authority, or has a path
+		}
+		for authority, open := range map[string]func() *wire{
+			plain.Origin().Authority(): func() *wire { return g.tunnel(plain.Origin().Authority()) },
+			secure.authority():         func() *wire { return inside(t, g.tunnel(secure.authority())) },
+		} {
+			octets := strings.NewReplacer("http://SITE/", "/", "SITE", authority).Replace(tt.octets)
+			if first := octets[0] | 0x20; first < 'a' || first > 'z' {
+				continue // neither TLS nor HTTP for a tunnel
+			}
+			method, _, _ := strings.Cut(octets, " ")
+			w := open()
+			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
+			a, err := w.ask(method, octets)
+			if err != nil || a.status != tt.status {
+				t.Errorf("%s, to %s: %d, %v, want %d: %.300q", tt.name, authority, a.status, err, tt.status, a.body)
+			}
+			if n, err := w.r.Peek(1); err == nil {
+				t.Errorf("%s, to %s: the connection goes on: %q", tt.name, authority, n)
+			}
+			_ = w.Close()
+		}
+	}
+	if n := plain.Exchanges(); len(n) > 0 {
+		t.Errorf("the site was asked: %+v", n)
+	}
+	if n := secure.arrived(); len(n) > 0 {
+		t.Errorf("the https site was asked: %+v", n)
+	}
+}
