@@ -2,57 +2,213 @@ package crawlgate
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+
+	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// slowHash takes its time, and notes when it began.
+// slowHash takes its time, and notes what it compared.
 type slowHash struct {
 	caddyauth.Comparer
 
-	begin time.Time
-	mu    sync.Mutex
-	begun []time.Duration
+	mu       sync.Mutex
+	compared []string
 }
 
-const hashTime = 50 * time.Millisecond
+const slowHashTime = time.Second
 
 func (h *slowHash) Compare(hash, password []byte) (bool, error) {
 	h.mu.Lock()
-	h.begun = append(h.begun, time.Since(h.begin))
+	h.compared = append(h.compared, string(password))
 	h.mu.Unlock()
-	time.Sleep(hashTime)
+	time.Sleep(slowHashTime)
 	return bytes.Equal(hash, password), nil
 }
 
-// TestPasswordsPause holds that guesses, of users that exist and of others, leave half of the time to others, that each has its
-// answer as soon as it is known, and that a password that was right costs no hash again.
-func TestPasswordsPause(t *testing.T) {
+// hashRig has the users ann and bob, whose passwords are their names, and one processor.
+type hashRig struct {
+	*passwords
+	*slowHash
+	t     *testing.T
+	group sync.WaitGroup
+}
+
+func newHashRig(t *testing.T) *hashRig {
+	t.Helper()
+	r := &hashRig{slowHash: new(slowHash), t: t, passwords: &passwords{hashes: newHashing(1), accounts: make(map[string]*account)}}
+	for _, user := range []string{"ann", "bob"} {
+		r.accounts[user] = &account{hash: []byte(user), comparer: r.slowHash}
+	}
+	r.settle()
+	return r
+}
+
+var (
+	here  = netip.MustParseAddr("10.0.0.1")
+	there = netip.MustParseAddr("10.0.0.2")
+)
+
+// ask has the password checked beside others; it comes after those asked before.
+func (r *hashRig) ask(source netip.Addr, user, password string, want enforce.PasswordCheck) {
+	r.t.Helper()
+	r.group.Go(func() {
+		if got := r.verify(r.t.Context(), source, user, password); got != want {
+			r.t.Errorf("%s from %s: %q is %d, want %d", user, source, password, got, want)
+		}
+	})
+	synctest.Wait()
+}
+
+// took waits for all answers and compares how long they took.
+func (r *hashRig) took(want time.Duration) {
+	r.t.Helper()
+	began := time.Now()
+	r.group.Wait()
+	synctest.Wait()
+	if got := time.Since(began); got != want {
+		r.t.Errorf("it took %v, want %v", got, want)
+	}
+}
+
+func (r *hashRig) order(want ...string) {
+	r.t.Helper()
+	if !slices.Equal(r.compared, want) {
+		r.t.Errorf("compared %q, want %q", r.compared, want)
+	}
+}
+
+// TestPasswordsCostOneHash holds that neither a right password nor a wrong one costs a second hash, at the same time or soon
+// after, and that a wrong one is looked at again after a while.
+func TestPasswordsCostOneHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowHash{begin: time.Now()}
-		a := &account{hash: []byte("right"), comparer: h}
-		p := &passwords{accounts: map[string]*account{"user": a}, decoys: []*account{a}, hashing: make(chan struct{}, 1)}
-		verify := func(user, password string, want bool, took time.Duration) {
-			t.Helper()
-			began := time.Now()
-			if got := p.verify(t.Context(), user, password); got != want || time.Since(began) != took {
-				t.Errorf("%s, %s: %v after %v, want %v after %v", user, password, got, time.Since(began), want, took)
+		r := newHashRig(t)
+		for range 3 {
+			for range 20 {
+				r.ask(here, "ann", "ann", enforce.PasswordRight)
+				r.ask(there, "ann", "wrong", enforce.PasswordWrong)
+				r.ask(there, "nobody", "ann", enforce.PasswordWrong)
 			}
+			r.group.Wait()
 		}
-		verify("user", "wrong", false, hashTime)
-		verify("nobody", "right", false, 2*hashTime) // after the pause
-		verify("user", "right", true, 2*hashTime)
-		verify("user", "right", true, 0)
-		verify("user", "wrong", false, hashTime) // there is no pause after a right one
-		if want := []time.Duration{0, 2 * hashTime, 4 * hashTime, 5 * hashTime}; !slices.Equal(h.begun, want) {
-			t.Errorf("hashes began at %v, want %v", h.begun, want)
-		}
-		time.Sleep(hashTime)
+		r.order("ann", "ann", "wrong") // the second is the decoy of nobody
+		time.Sleep(refusedFor)
+		r.ask(there, "ann", "wrong", enforce.PasswordWrong)
+		r.took(slowHashTime)
+		r.ask(there, "ann", "ann", enforce.PasswordRight)
+		r.took(0)
 	})
+}
+
+// TestPasswordsTakeTurns holds in which order those that wait go: by source, then by user, then the newest.
+func TestPasswordsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHashRig(t)
+		for i := range 3 {
+			r.ask(here, "ann", fmt.Sprintf("ann %d", i), enforce.PasswordWrong)
+			r.ask(here, "bob", fmt.Sprintf("bob %d", i), enforce.PasswordWrong)
+		}
+		r.ask(there, "eve", "eve 0", enforce.PasswordWrong)
+		r.ask(there, "eve", "eve 1", enforce.PasswordWrong)
+		r.ask(here, "ann", "ann", enforce.PasswordRight)
+		r.took(9 * slowHashTime)
+		r.order("ann 0", "eve 1", "bob 2", "eve 0", "ann", "bob 1", "ann 2", "bob 0", "ann 1")
+	})
+}
+
+// TestPasswordsLeaveRoom holds that one source takes half of the places, and that there is one for another source.
+func TestPasswordsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHashRig(t)
+		r.ask(here, "ann", "first", enforce.PasswordWrong) // goes at once
+		for i := range hashesWaiting / 2 {
+			r.group.Go(func() { _ = r.verify(t.Context(), here, "ann", fmt.Sprint(i)) }) // right or not does not matter here
+		}
+		synctest.Wait()
+		began := time.Now()
+		if got := r.verify(t.Context(), here, "bob", "bob"); got != enforce.PasswordUnchecked || time.Since(began) != 0 {
+			t.Errorf("beyond the bound: %d after %v, want to be refused at once", got, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), slowHashTime/2)
+		defer cancel()
+		if got := r.verify(ctx, there, "bob", "wrong"); got != enforce.PasswordUnchecked || time.Since(began) != slowHashTime/2 {
+			t.Errorf("one that leaves: %d after %v, want no answer when it leaves", got, time.Since(began))
+		}
+		if got := r.verify(t.Context(), there, "bob", "bob"); got != enforce.PasswordRight || time.Since(began) != 2*slowHashTime {
+			t.Errorf("another source: %d after %v, want its turn to be next", got, time.Since(began))
+		}
+		time.Sleep(hashWait)
+		synctest.Wait()
+		if n := len(r.hashes.waiting) + len(r.hashes.checks) - r.hashes.running; n != 0 {
+			t.Errorf("%d still wait after %v", n, hashWait)
+		}
+	})
+}
+
+// TestPasswordsRememberFew holds the bound on the wrong passwords that are remembered.
+func TestPasswordsRememberFew(t *testing.T) {
+	t.Parallel()
+	h := newHashing(1)
+	now := time.Now()
+	for i := range 3 * refusedKept {
+		h.refuse(h.digest("user", nil, fmt.Sprint(i)), now)
+	}
+	last := h.digest("user", nil, "last")
+	h.refuse(last, now.Add(refusedFor))
+	if n := len(h.refused); n != 1 {
+		t.Errorf("%d are remembered of which all but one are over", n)
+	}
+	if h.refused[last].IsZero() {
+		t.Error("the newest is forgotten")
+	}
+}
+
+// TestPasswordsOutliveReloads holds that a password that was right is known to the next configuration, and that a changed
+// hash or an account that was gone is not.
+func TestPasswordsOutliveReloads(t *testing.T) {
+	t.Parallel()
+	user := strings.ReplaceAll(t.Name(), "/", "-") // the pool is shared with other tests
+	load := func(hash string) *passwords {
+		t.Helper()
+		p := newPasswords([]AgentConfig{{Name: "a", Credentials: []Credential{{user, hash}}}})
+		if err := p.share(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	remembers := func(p *passwords, want bool) {
+		t.Helper()
+		if a := p.accounts[user]; a.remembers(p.hashes.digest(user, a.hash, "x")) != want {
+			t.Errorf("known: %v, want %v", !want, want)
+		}
+	}
+	release := func(p *passwords) {
+		t.Helper()
+		if err := p.release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := load("$2a$one")
+	d := first.hashes.digest(user, []byte("$2a$one"), "x")
+	first.accounts[user].verified.Store(&d)
+	second := load("$2a$one")
+	release(first)
+	remembers(second, true)
+	other := load("$2a$two")
+	remembers(other, false)
+	release(second)
+	remembers(load("$2a$one"), false)
+	release(other)
 }

@@ -47,14 +47,18 @@ func tunnelOf(r *http.Request) *tunnel {
 }
 
 // sentBy is what an identifier makes of the CONNECT's evidence. A tunnel that outlives a reload is judged again, by the new
-// one.
+// one. Credentials that could not be checked are checked again for the next request.
 func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Tunnel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.judge != judge {
-		t.judge, t.sender = judge, judge.Tunnel(ctx, t.evidence)
+	if t.judge == judge {
+		return t.sender
 	}
-	return t.sender
+	sender := judge.Tunnel(ctx, t.evidence)
+	if reason, _, _ := sender.Refused(); reason != enforce.ReasonCredentialsBusy && reason != enforce.ReasonCanceled {
+		t.judge, t.sender = judge, sender
+	}
+	return sender
 }
 
 // gateway gives the gateway that the next request of the tunnel is for, nil if there is none: what comes inside after a

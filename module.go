@@ -8,6 +8,7 @@ package crawlgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -72,6 +73,7 @@ type Handler struct {
 	authority  *caddypki.CA   // nil if nothing is intercepted
 	minter     *egress.Minter // the same
 	tunnels    *tunnelServer  // nil outside of a server
+	passwords  *passwords
 }
 
 // defaultConnect is what becomes of CONNECT where no rule says so.
@@ -101,6 +103,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("the robots app is a %T", app)
 	}
 	h.identifier, h.operator = p.identifier, p.operator
+	h.passwords = p.passwords
+	if err := h.passwords.share(); err != nil {
+		return err
+	}
 	h.app.sites.add(h)
 	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
 	h.forwarder = &egress.Forwarder{Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-"}
@@ -167,10 +173,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // Cleanup lets go of what the handler holds. Requests of this configuration may still run.
 func (h *Handler) Cleanup() error {
-	if h.tunnels == nil {
-		return nil
+	var errs []error
+	if h.passwords != nil {
+		errs = append(errs, h.passwords.release())
 	}
-	return h.tunnels.release()
+	if h.tunnels != nil {
+		errs = append(errs, h.tunnels.release())
+	}
+	return errors.Join(errs...)
 }
 
 // Interface guards.

@@ -1,7 +1,6 @@
 package crawlgate
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"time"
@@ -15,6 +14,7 @@ import (
 type policy struct {
 	identifier *enforce.Identifier
 	operator   *enforce.Policy
+	passwords  *passwords
 	warnings   []string
 }
 
@@ -44,8 +44,9 @@ func (h *Handler) policy() (*policy, error) {
 	if !ok {
 		return nil, oneOf("unidentified", h.Unidentified, "deny", "allow")
 	}
+	passwords := newPasswords(h.Agents)
 	identifier, warnings, err := enforce.NewIdentifier(enforce.IdentifierConfig{
-		Agents: agents, Unidentified: unidentified, Verify: h.verifier(),
+		Agents: agents, Unidentified: unidentified, Verify: passwords.verify,
 	})
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (h *Handler) policy() (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &policy{identifier, operator, append(warnings, more...)}, nil
+	return &policy{identifier, operator, passwords, append(warnings, more...)}, nil
 }
 
 func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {
@@ -106,8 +107,7 @@ func (c *AgentConfig) check() error {
 	if err != nil {
 		return err
 	}
-	verify := func(context.Context, string, string) bool { return false }
-	_, _, err = enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{a}, Verify: verify})
+	_, _, err = enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{a}, Verify: new(passwords).verify})
 	return err
 }
 

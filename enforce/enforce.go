@@ -61,6 +61,8 @@ type Request struct {
 const (
 	// retryPending is for a fetch that goes on.
 	retryPending = 5 * time.Second
+	// retryBusy is for credentials that were not checked: some hashes later.
+	retryBusy = 3 * time.Second
 	// retryUnknown is for an origin of which no next attempt is known.
 	retryUnknown = time.Minute
 	// retryLeast keeps a client from coming back within the same second.
@@ -172,7 +174,7 @@ func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 	} else if reason, detail, refused := t.Refused(); refused {
-		d.deny(reason, detail)
+		d.refuseSender(reason, detail)
 	} else {
 		d.allow(ReasonIntercepted)
 	}
@@ -193,8 +195,8 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 	}
 	d.RobotsURL = o.RobotsURL()
 	reason, detail, refused := id.Refused()
-	if refused && (!robotsTxt || reason.Status() == http.StatusProxyAuthRequired) {
-		d.deny(reason, detail)
+	if refused && (!robotsTxt || reason.Status() != http.StatusForbidden) {
+		d.refuseSender(reason, detail)
 		if d.Verdict == Deny {
 			return d, true
 		}
@@ -208,6 +210,14 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		return d, true
 	}
 	return d, false
+}
+
+// refuseSender refuses because of who asks.
+func (d *Decision) refuseSender(r Reason, detail string) {
+	d.deny(r, detail)
+	if r == ReasonCredentialsBusy {
+		d.RetryAfter = retryBusy
+	}
 }
 
 // lifted takes the steps by which the operator lets pass without asking for rules, and

@@ -37,7 +37,12 @@ func prefixes(tb testing.TB, list ...string) (out []netip.Prefix) {
 }
 
 // verifier knows one password for each user.
-func verifier(_ context.Context, user, password string) bool { return password == "pw-"+user }
+func verifier(_ context.Context, _ netip.Addr, user, password string) PasswordCheck {
+	if password == "pw-"+user {
+		return PasswordRight
+	}
+	return PasswordWrong
+}
 
 func mustIdentifier(tb testing.TB, cfg IdentifierConfig) *Identifier {
 	tb.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,15 +23,29 @@ const (
 	UnidentifiedAllow
 )
 
+// PasswordCheck is the result of checking a password.
+type PasswordCheck uint8
+
+const (
+	// PasswordWrong is a password that is not that of the user.
+	PasswordWrong PasswordCheck = iota
+	// PasswordRight is the password of the user.
+	PasswordRight
+	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or
+	// the client left.
+	PasswordUnchecked
+)
+
 // IdentifierConfig is what an [Identifier] is made of.
 type IdentifierConfig struct {
 	Agents       []Agent
 	Unidentified Unidentified
-	// Verify reports whether the password is that of the user. It is called for unknown
-	// users too, and has to take as long for them as for a wrong password, so that names
-	// cannot be found out. It may be called concurrently and should return false when ctx
-	// ends. Needed if an agent has credentials; otherwise credentials are not looked at.
-	Verify func(ctx context.Context, user, password string) bool
+	// Verify checks whether the password is that of the user. It is called for unknown users
+	// too, and has to take as long for them as for a wrong password, so that names cannot be
+	// found out. Source is the address of the client, which may be the zero value. Verify may
+	// be called concurrently and should return PasswordUnchecked when ctx ends. Needed if an
+	// agent has credentials; otherwise credentials are not looked at.
+	Verify func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
 }
 
 // maxUserAgent bounds the octets of a User-Agent. A longer one is refused, not cut or passed
@@ -65,8 +80,8 @@ const maxUserAgent = 4096
 type Identifier struct {
 	agents       []*agent
 	allowUnknown bool
-	verify       func(ctx context.Context, user, password string) bool // nil: no agent has credentials
-	tokenOnly    bool                                                  // there are no agents
+	verify       func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck // nil: no agent has credentials
+	tokenOnly    bool                                                                              // there are no agents
 
 	byUser    map[string][]*agent
 	byCert    map[string][]*agent // of agents without credentials
@@ -226,9 +241,16 @@ func (id *Identifier) authenticate(ctx context.Context, e Evidence) Tunnel {
 		t.refusal, t.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
 		return t
 	}
-	right := id.verify(ctx, user, password)
+	check := id.verify(ctx, t.source, user, password)
 	agents := id.byUser[user]
-	if !right || len(agents) == 0 {
+	switch {
+	case check == PasswordUnchecked && ctx.Err() != nil:
+		t.refusal, t.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
+		return t
+	case check == PasswordUnchecked:
+		t.refusal, t.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
+		return t
+	case check != PasswordRight || len(agents) == 0:
 		// Which of the two was wrong is not told.
 		t.refusal, t.detail = ReasonCredentialsWrong, "user name or password is wrong"
 		return t

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -351,7 +352,13 @@ func TestWrongUserIsVerifiedToo(t *testing.T) {
 	var asked []string
 	id := mustIdentifier(t, IdentifierConfig{
 		Agents: []Agent{{Name: "a", Credentials: []string{"u"}}},
-		Verify: func(_ context.Context, user, _ string) bool { asked = append(asked, user); return user == "ghost" },
+		Verify: func(_ context.Context, _ netip.Addr, user, _ string) PasswordCheck {
+			asked = append(asked, user)
+			if user == "ghost" {
+				return PasswordRight
+			}
+			return PasswordWrong
+		},
 	})
 	users := []string{"u", "nobody", "ghost"}
 	said := make(map[string]bool)
@@ -362,6 +369,41 @@ func TestWrongUserIsVerifiedToo(t *testing.T) {
 	}
 	if !slices.Equal(asked, users) || len(said) != 1 {
 		t.Errorf("asked for %q, said %v", asked, said)
+	}
+}
+
+// What was not checked is neither right nor wrong: the request is refused in every mode, for a while.
+func TestUncheckedPassword(t *testing.T) {
+	t.Parallel()
+	id := mustIdentifier(t, IdentifierConfig{
+		Agents: []Agent{{Name: "a", Credentials: []string{"u"}}},
+		Verify: func(context.Context, netip.Addr, string, string) PasswordCheck { return PasswordUnchecked },
+	})
+	o := mustOrigin(t, "http://example.com/")
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, tt := range []struct {
+		ctx   context.Context
+		want  Reason
+		retry time.Duration
+	}{
+		{t.Context(), ReasonCredentialsBusy, retryBusy},
+		{gone, ReasonCanceled, 0},
+	} {
+		for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {
+			e := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
+			evidence := Evidence{ProxyAuthorization: basic("u", "pw-u")}
+			for _, d := range []Decision{
+				ask(t, e, id.Identify(tt.ctx, evidence), "http://example.com/"),
+				ask(t, e, id.Identify(tt.ctx, evidence), "http://example.com/robots.txt"),
+				e.DecideTunnel(t.Context(), id.Opaque(tt.ctx, evidence), o),
+				e.DecideIntercept(id.Tunnel(tt.ctx, evidence), o),
+			} {
+				if d.Verdict != Deny || d.Reason != tt.want || d.RetryAfter != tt.retry {
+					t.Errorf("mode %v: %+v", mode, d)
+				}
+			}
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ const (
 	ReasonCrawlDelay Reason = "crawl_delay"
 )
 
-// Reasons of failure. They have the spellings of the egress package's kinds.
+// Reasons of failure. Those of the way out have the spellings of the egress package's kinds.
 const (
 	// ReasonCanceled is a client that left before the answer.
 	ReasonCanceled Reason = "canceled"
@@ -150,6 +150,9 @@ const (
 	// ReasonExhausted is a gateway that has no file descriptors, ports or memory left for
 	// another connection.
 	ReasonExhausted Reason = "exhausted"
+	// ReasonCredentialsBusy is a request whose proxy credentials were not checked: too many
+	// others were waiting for that.
+	ReasonCredentialsBusy Reason = "credentials_busy"
 	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
 	ReasonInternal Reason = "internal"
 )
@@ -355,6 +358,7 @@ var reasonTable = []reasonInfo{
 	{ReasonUpgrade, classFailure, true, http.StatusBadGateway, "http_upgrade_failed", "The upgrade failed", hintOrigin},
 	{ReasonUpstreamProxy, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", hintUpstream},
 	{ReasonExhausted, classFailure, true, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", hintExhausted},
+	{ReasonCredentialsBusy, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many proxy credentials are being checked", hintBusy},
 	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
 }
 
@@ -373,6 +377,7 @@ const (
 	hintOrigin    = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
 	hintUpstream  = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
 	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back a little later; tell the operator of the gateway if it lasts."
+	hintBusy      = "Come back after the time given. If it lasts, some client sends many wrong passwords: tell the operator of the gateway."
 	hintInternal  = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
 )
 

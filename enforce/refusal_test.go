@@ -88,6 +88,10 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff:
 		known()
 		retry = 12300 * time.Millisecond
+	case ReasonCredentialsBusy:
+		d = Decision{Origin: d.Origin, RobotsURL: d.RobotsURL}
+		detail = "too many other passwords were waiting to be checked"
+		retry = retryBusy
 	case ReasonCrawlDelay:
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,10 +31,7 @@ const maxWho = 24
 // asked for, or the name of an agent.
 func sentenceFor(d Decision, url string) sentence {
 	url = withoutQuery(url)
-	who := ascii(d.Agent, maxWho)
-	if who == "" {
-		who = "this crawler"
-	}
+	who := ascii(cmp.Or(d.Agent, "this crawler"), maxWho)
 	host := d.host()
 	switch d.Reason {
 	case ReasonDisallowed:
@@ -66,6 +64,8 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Proxy credentials are missing: send those of your agent to the proxy", "", ""}
 	case ReasonCredentialsWrong:
 		return sentence{"Proxy credentials are wrong: check the user name and password sent to the proxy", "", ""}
+	case ReasonCredentialsBusy:
+		return sentence{"Too many proxy credentials are being checked", "", retry(d)}
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded:
 		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
 	case ReasonBackoff:

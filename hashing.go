@@ -1,0 +1,215 @@
+package crawlgate
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+const (
+	// hashesWaiting bounds the passwords that wait to be checked. One source may have as many of them as it leaves free: alone
+	// half of them, so that there is always room for others.
+	hashesWaiting = 256
+	// hashWait is how long a request waits for its password to be checked.
+	hashWait = 30 * time.Second
+	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is computed again.
+	refusedKept = 1024
+	refusedFor  = time.Minute
+	// turnsKept bounds the sources and users of which it is known when they last had a turn.
+	turnsKept = 1024
+)
+
+// hashing computes the hashes of passwords for all configurations of the process: few at a time, and those that wait in turns
+// by source and, within a source, by user. Of one user the newest is next: those that guess wait for their answers, so a
+// right password that comes meanwhile is next.
+//
+// It is safe for concurrent use.
+type hashing struct {
+	key      [32]byte // of the digests
+	parallel int
+
+	mu      sync.Mutex
+	running int
+	checks  map[digest]*check // waiting and running
+	waiting []*check          // in the order of their arrival
+	refused map[digest]time.Time
+	turn    uint64           // counts the turns
+	turns   map[asker]uint64 // the last one of each source and of each of its users
+}
+
+// asker is a source, with a user's name one of its users.
+type asker struct {
+	source netip.Addr
+	user   string
+}
+
+// check is a password that is checked, for all requests that bring it at the same time.
+type check struct {
+	asker
+	digest   digest
+	compute  func() bool
+	requests int
+	done     chan struct{}
+	right    bool // once done is closed
+}
+
+// hashes leaves one CPU free, if there are several: a request would wait for some 30 ms at one that computes hashes.
+var hashes = newHashing(max(1, runtime.GOMAXPROCS(0)-1))
+
+func newHashing(parallel int) *hashing {
+	h := &hashing{
+		parallel: parallel,
+		checks:   make(map[digest]*check),
+		refused:  make(map[digest]time.Time),
+		turns:    make(map[asker]uint64),
+	}
+	rand.Read(h.key[:]) // never fails, by its contract
+	return h
+}
+
+func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
+	mac := hmac.New(sha256.New, h.key[:])
+	mac.Write([]byte(user))
+	mac.Write([]byte{0}) // neither a user name nor a hash has it
+	mac.Write(hash)
+	mac.Write([]byte{0})
+	mac.Write([]byte(password))
+	mac.Sum(d[:0])
+	return d
+}
+
+// check has compute called once for all that ask for the same digest, when it is its turn. known is asked again before:
+// the answer may have come since the caller asked it.
+func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, known, compute func() bool) enforce.PasswordCheck {
+	if source.Is6() {
+		network, _ := source.Prefix(64) // who has one address has them all
+		source = network.Addr()
+	}
+	h.mu.Lock()
+	if known() {
+		h.mu.Unlock()
+		return enforce.PasswordRight
+	}
+	if time.Now().Before(h.refused[d]) {
+		h.mu.Unlock()
+		return enforce.PasswordWrong
+	}
+	c := h.checks[d]
+	if c == nil {
+		if !h.room(source) {
+			h.mu.Unlock()
+			return enforce.PasswordUnchecked
+		}
+		c = &check{asker: asker{source, user}, digest: d, compute: compute, done: make(chan struct{})}
+		h.checks[d] = c
+		h.waiting = append(h.waiting, c)
+		h.begin()
+	}
+	c.requests++
+	h.mu.Unlock()
+	return h.await(ctx, c)
+}
+
+// room reports whether another password of the source may wait.
+func (h *hashing) room(source netip.Addr) bool {
+	mine := 0
+	for _, c := range h.waiting {
+		if c.source == source {
+			mine++
+		}
+	}
+	return mine < hashesWaiting-len(h.waiting)
+}
+
+func (h *hashing) await(ctx context.Context, c *check) enforce.PasswordCheck {
+	ctx, cancel := context.WithTimeout(ctx, hashWait)
+	defer cancel()
+	select {
+	case <-c.done:
+		if c.right {
+			return enforce.PasswordRight
+		}
+		return enforce.PasswordWrong
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.requests--
+	if i := slices.Index(h.waiting, c); i >= 0 && c.requests == 0 {
+		h.waiting = slices.Delete(h.waiting, i, i+1)
+		delete(h.checks, c.digest)
+	}
+	return enforce.PasswordUnchecked
+}
+
+// begin lets those go whose turn it is, under the lock.
+func (h *hashing) begin() {
+	for h.running < h.parallel && len(h.waiting) > 0 {
+		c := h.next()
+		h.running++
+		go h.run(c)
+	}
+}
+
+// next takes out the check whose turn it is: its source had the last turn longest ago, then its user, then it is the newest.
+func (h *hashing) next() *check {
+	best := 0
+	for i, c := range h.waiting {
+		b := h.waiting[best]
+		bySource, byUser := h.turns[asker{source: c.source}], h.turns[c.asker]
+		bestSource, bestUser := h.turns[asker{source: b.source}], h.turns[b.asker]
+		if bySource < bestSource || bySource == bestSource && byUser <= bestUser {
+			best = i
+		}
+	}
+	c := h.waiting[best]
+	h.waiting = slices.Delete(h.waiting, best, best+1)
+	if len(h.turns) >= turnsKept {
+		clear(h.turns)
+	}
+	h.turn++
+	h.turns[asker{source: c.source}], h.turns[c.asker] = h.turn, h.turn
+	return c
+}
+
+func (h *hashing) run(c *check) {
+	c.right = c.compute()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running--
+	delete(h.checks, c.digest)
+	if !c.right {
+		h.refuse(c.digest, time.Now())
+	}
+	if len(h.waiting) == 0 {
+		clear(h.turns)
+	}
+	h.begin()
+	close(c.done)
+}
+
+// refuse remembers a wrong password, under the lock.
+func (h *hashing) refuse(d digest, now time.Time) {
+	if len(h.refused) >= refusedKept {
+		for old, until := range h.refused {
+			if !now.Before(until) {
+				delete(h.refused, old)
+			}
+		}
+	}
+	for old := range h.refused {
+		if len(h.refused) < refusedKept {
+			break
+		}
+		delete(h.refused, old) // any
+	}
+	h.refused[d] = now.Add(refusedFor)
+}
