@@ -43,6 +43,7 @@ type App struct {
 	Fetch     *FetchConfig  `json:"fetch,omitempty"`
 	Pace      *PaceConfig   `json:"pace,omitempty"`
 	Egress    *EgressConfig `json:"egress,omitempty"`
+	Limits    *LimitsConfig `json:"limits,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`
 	// Redact lists the fields of proxied requests and their answers whose values are not logged; "off" alone stands for

@@ -106,6 +106,10 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			dial_timeout 10s
 //			response_header_timeout 60s
 //		}
+//		limits {
+//			min_rate 100B/s | off
+//			body_timeout 10m
+//		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
@@ -120,6 +124,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fetch":      nested(a.readFetch),
 		"pace":       nested(a.readPace),
 		"egress":     nested(a.readEgress),
+		"limits":     nested(a.readLimits),
 	}.read(d, "robots")
 	if err != nil {
 		return err
@@ -289,6 +294,21 @@ func (a *App) readEgress(d *caddyfile.Dispenser) error {
 func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error {
 	e.Upstreams = append(e.Upstreams, UpstreamConfig{URL: args[0], Hosts: args[1:]})
 	return nil
+}
+
+func (a *App) readLimits(d *caddyfile.Dispenser) error {
+	a.Limits = new(LimitsConfig)
+	l := a.Limits
+	return block{
+		"min_rate":     {min: 1, max: 1, set: l.setMinRate},
+		"body_timeout": duration(&l.BodyTimeout),
+	}.read(d, "limits")
+}
+
+func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
+	l.MinRate = args[0]
+	_, err := parseMinRate(args[0])
+	return err
 }
 
 // UnmarshalCaddyfile reads the gateway of one site.

@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, pace, redact, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, limits, pace, redact, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -100,6 +100,9 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nshared redis redis://localhost 0\n}", 4, `option "shared" of pace: number of gateways "0": want 1 to 1000`},
 		{"pace {\nshared redis localhost:6379\n}", 4, `option "shared" of pace: redis url has scheme "localhost": want redis, rediss or unix`},
 
+		{"limits {\nmin_rate 100\n}", 4, `option "min_rate" of limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
+		{"limits {\nmin_rate 0B/s\n}", 4, `option "min_rate" of limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},
+		{"limits {\nbody_timeout 0s\n}", 4, `option "body_timeout" of limits: "0s" is no time at all; without the option its default holds`},
 		{"egress {\nallow_private 10.0.0.1/8\n}", 6, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
 		{"egress {\nallow_private intranet\n}", 6, `robots: egress: allow_private "intranet": not an address range`},
 		{"egress {\nports 0\n}", 6, `robots: egress: ports: reading port range "0": reading port "0": not a port`},

@@ -116,6 +116,16 @@ type EgressConfig struct {
 	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
 }
 
+// LimitsConfig bounds what one request may take of the gateway.
+type LimitsConfig struct {
+	// MinRate is how many octets of a body a second client and origin have to send and to take, such as "100B/s", or "off". Each
+	// is averaged over a minute of the time in which it is its turn. Event streams, upgraded connections and tunnels that are
+	// not looked into are not meant. Default "100B/s".
+	MinRate string `json:"min_rate,omitempty"`
+	// BodyTimeout is how long a client may take to send the body of a request. Default 10 min.
+	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
+}
+
 // UpstreamConfig is one proxy (http, https or socks5) and the hosts that go through it; none means all.
 type UpstreamConfig struct {
 	URL   string   `json:"url"`

@@ -109,7 +109,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.app.sites.add(h)
 	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
-	h.forwarder = &egress.Forwarder{Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-"}
+	h.forwarder = &egress.Forwarder{
+		Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-",
+		MinRate: h.app.cfg.limits.minRate, BodyTimeout: h.app.cfg.limits.bodyTimeout,
+	}
 	if h.server, ok = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		if err := checkSite(h.server); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/dustin/go-humanize"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce/pace"
@@ -29,6 +30,7 @@ type settings struct {
 	fetch     fetchSettings
 	pace      paceSettings
 	egress    egressSettings
+	limits    limitsSettings
 }
 
 type fetchSettings struct {
@@ -63,6 +65,11 @@ type egressSettings struct {
 	responseHeaderTimeout time.Duration
 }
 
+type limitsSettings struct {
+	minRate     int64 // octets a second; 0 for any
+	bodyTimeout time.Duration
+}
+
 // Defaults of DESIGN §7.
 const (
 	defaultHotSize               = 256 << 20
@@ -81,6 +88,8 @@ const (
 	maxGateways                  = 1000
 	defaultDialTimeout           = 10 * time.Second
 	defaultResponseHeaderTimeout = time.Minute
+	defaultMinRate               = "100B/s"
+	defaultBodyTimeout           = 10 * time.Minute
 )
 
 // settings checks the configuration and fills in the defaults.
@@ -122,6 +131,9 @@ func (a *App) settings() (settings, error) {
 	}
 	if s.egress, err = a.Egress.settings(); err != nil {
 		return settings{}, fmt.Errorf("egress: %w", err)
+	}
+	if s.limits, err = a.Limits.settings(); err != nil {
+		return settings{}, fmt.Errorf("limits: %w", err)
 	}
 	return s, nil
 }
@@ -336,4 +348,29 @@ func (e *EgressConfig) settings() (egressSettings, error) {
 		s.ports = append(s.ports, r)
 	}
 	return s, nil
+}
+
+func (l *LimitsConfig) settings() (s limitsSettings, err error) {
+	if l == nil {
+		l = new(LimitsConfig)
+	}
+	s.bodyTimeout = span(l.BodyTimeout, defaultBodyTimeout)
+	s.minRate, err = parseMinRate(or(l.MinRate, defaultMinRate))
+	return s, err
+}
+
+// maxMinRate is far above what any crawler sends.
+const maxMinRate = 1 << 30
+
+// parseMinRate reads "100B/s", or "off" as 0.
+func parseMinRate(s string) (int64, error) {
+	if s == "off" {
+		return 0, nil
+	}
+	size, ok := strings.CutSuffix(s, "/s")
+	v, err := humanize.ParseBytes(size)
+	if !ok || err != nil || v == 0 || v > maxMinRate {
+		return 0, fmt.Errorf("min_rate %q: want a rate such as 100B/s or 2KiB/s, or off", s)
+	}
+	return int64(v), nil
 }

@@ -16,6 +16,9 @@ import (
 // Errors of this package that classify maps to kinds.
 var (
 	errStalled     = errors.New("no octets for too long")
+	errSlowOrigin  = errors.New("the origin sends or takes too few octets in a minute (min_rate)")
+	errSlowClient  = errors.New("the client sends or takes too few octets in a minute (min_rate)")
+	errBodyTimeout = errors.New("the request's body took too long (body_timeout)")
 	errManyInterim = errors.New("too many interim responses")
 	errNoHalfClose = errors.New("has no half that closes alone")
 	errBadStatus   = errors.New("status code out of range")
@@ -231,6 +234,25 @@ func isTimeout(err error) bool {
 	}
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
+}
+
+// watchKind finds the kind of an end that a watch has made.
+func watchKind(cause error) (Kind, bool) {
+	switch {
+	case errors.Is(cause, errStalled), errors.Is(cause, errSlowOrigin):
+		return KindStalled, true
+	case errors.Is(cause, errSlowClient), errors.Is(cause, errBodyTimeout):
+		return KindClientTimeout, true
+	}
+	return 0, false
+}
+
+// writeKind finds the kind of an error that writing to the client gave.
+func writeKind(err error) Kind {
+	if isTimeout(err) {
+		return KindClientTimeout
+	}
+	return KindClientGone
 }
 
 // clientKind finds the kind of an error that reading the client's body gave.

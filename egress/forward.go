@@ -25,8 +25,13 @@ type Forwarder struct {
 	HeaderPrefix string
 	// Idle is how long the bodies of an exchange or an upgraded connection may stay without an octet because of the
 	// origin; 0 means DefaultIdle. The wait for a response is not meant, see TransportConfig.ResponseHeaderTimeout, nor is
-	// a slow client, whom the server's own limits are for.
+	// an idle client, whom the server's own limits are for.
 	Idle time.Duration
+	// MinRate is how many octets of a body a second client and origin have to send and to take, each averaged over a minute
+	// or more in which it is its turn; 0 means any. Event streams and upgraded connections are not meant.
+	MinRate int64
+	// BodyTimeout is how long a request's body may take from the client's first octet on; 0 means any time.
+	BodyTimeout time.Duration
 }
 
 // Result tells what became of one exchange. It is filled in also where [Forwarder.Forward] panics.
@@ -65,7 +70,13 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	defer cancel(nil)
 	x := &exchange{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
-	x.watch = newWatch(f.idle(), func() { cancel(errStalled) })
+	x.watch = &watch{idle: f.idle(), ended: func(cause error) {
+		cancel(cause)
+		if kind, _ := watchKind(cause); kind == KindClientTimeout {
+			// The transport waits for the read of the body that is under way. A writer that cannot do it is not a server's.
+			_ = x.rc.SetReadDeadline(time.Unix(1, 0))
+		}
+	}}
 	defer x.watch.stop()
 	out := x.request(ctx)
 	if x.lastHop(out.Header) {
@@ -137,12 +148,13 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 		GetConn:        x.conn.sought,
 		GotConn:        x.conn.got,
 		Got1xxResponse: x.got1xx,
+		WroteRequest:   func(httptrace.WroteRequestInfo) { x.body.written() },
 	}))
 }
 
 func (x *exchange) attachBody(out *http.Request) {
-	x.body = &requestBody{src: x.r.Body, watch: x.watch}
-	x.watch.start() // an origin that takes no more of the body would keep it from ever answering
+	x.body = &requestBody{src: x.r.Body, watch: x.watch, limit: x.f.BodyTimeout}
+	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body would keep it from ever answering
 	out.Body, out.ContentLength = x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
 		x.attachTrailer(out)
@@ -238,8 +250,9 @@ func (x *exchange) closeBehindBody() {
 // classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or
 // the origin's.
 func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
-	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
-		return &Error{Kind: KindStalled, Err: cause}
+	cause := context.Cause(ctx)
+	if kind, ok := watchKind(cause); ok {
+		return &Error{Kind: kind, Err: cause}
 	} else if errors.Is(ctx.Err(), context.Canceled) { // by the server: nobody else has ended it yet
 		if errors.Is(cause, context.Canceled) {
 			x.body.settle()

@@ -11,10 +11,12 @@ import (
 // trailers over at the end and can be shut: the transport may go on reading after the handler has returned.
 type requestBody struct {
 	src     io.Reader
-	watch   *watch // of the exchange; runs until the body ends or the response begins
-	trailer func() // called once, at the end of the body, before the reader learns of it
+	watch   *watch        // of the exchange; runs until the body is written or the response begins
+	limit   time.Duration // for the whole body; 0 for none
+	trailer func()        // called once, at the end of the body, before the reader learns of it
 
 	mu       sync.Mutex
+	begun    bool
 	n        int64
 	failed   error
 	ended    bool // all of it was read
@@ -41,12 +43,16 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	b.n += int64(n)
 	b.ended = b.ended || err == io.EOF
-	b.watch.touch()
-	if !b.answered {
-		b.watch.release()
-		if err != nil {
-			b.watch.stop()
-		}
+	switch {
+	case b.answered:
+		b.watch.touch(n)
+	case err == nil:
+		b.watch.turn(theOrigin, n)
+	case err == io.EOF:
+		b.watch.turn(theOrigin, n)
+		b.watch.setDeadline(time.Time{})
+	default:
+		b.watch.stop()
 	}
 	// A transport that learns first that the context has ended shuts the body while the read that ran out of time returns.
 	if err != nil && err != io.EOF && (!b.shut || isTimeout(err)) {
@@ -59,11 +65,31 @@ func (b *requestBody) Read(p []byte) (int, error) {
 func (b *requestBody) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.shut && !b.answered {
-		b.watch.hold()
+	if b.shut {
+		return false
 	}
-	b.reading = !b.shut
-	return !b.shut
+	b.reading = true
+	if b.answered {
+		return true
+	}
+	if !b.begun && b.limit > 0 {
+		b.watch.setDeadline(time.Now().Add(b.limit))
+	}
+	b.begun = true
+	b.watch.turn(theClient, 0)
+	return true
+}
+
+// written tells that the origin has taken the request.
+func (b *requestBody) written() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.answered {
+		b.watch.stop()
+	}
 }
 
 // settleTime bounds the wait for a read that has failed already.
@@ -113,7 +139,7 @@ func (b *requestBody) answer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answered = true
-	b.watch.release()
+	b.watch.setDeadline(time.Time{})
 }
 
 // state gives the octets read and the error that ended the reading, if one did.

@@ -102,23 +102,28 @@ func (x *exchange) trailers(resp *http.Response, announced map[string]struct{}) 
 // copyBody streams the body to the client. Octets of a body without a known length, or of an event stream, go out as
 // they come; those of others within flushDelay.
 func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
-	eager := resp.ContentLength < 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	rate := x.f.MinRate
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if events {
+		rate = 0 // it may be long until the next one
+	}
+	eager := resp.ContentLength < 0 || events
 	out := &flusher{w: x.w, rc: x.rc, eager: eager}
 	defer out.close()
 	x.body.answer()
-	x.watch.start()
+	x.watch.start(theOrigin, rate)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	out.arm() // lets the header go if the first octets are long in coming
 	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
-			x.watch.hold() // it is the client's turn
+			x.watch.turn(theClient, n)
 			m, werr := out.Write(buf[:n])
-			x.watch.release()
+			x.watch.turn(theOrigin, 0)
 			x.res.BytesOut += int64(m)
 			if werr != nil {
-				x.abort(out, &Error{Kind: KindClientGone, Err: werr})
+				x.abort(out, &Error{Kind: writeKind(werr), Err: werr})
 			}
 		}
 		if err == io.EOF {
@@ -138,7 +143,7 @@ func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
 func (x *exchange) abort(out *flusher, e *Error) {
 	x.res.Err = e
 	out.close()
-	if e.Kind != KindClientGone {
+	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {
 		_ = x.rc.Flush() // what came before the end belongs to the client
 	}
 	if !x.r.ProtoAtLeast(1, 1) {

@@ -1,0 +1,254 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+const (
+	// rateTime is when a transfer below min_rate ends at the latest: a window of a minute and what it takes to notice.
+	rateTime = 80 * time.Second
+	// dripPause is shorter than every limit for idle connections.
+	dripPause = 18 * time.Second
+)
+
+// pieces is a body that comes in pieces with a pause before each.
+type pieces struct {
+	ctx   context.Context
+	size  int
+	count int
+	pause time.Duration
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if p.count--; p.count < 0 {
+		return 0, io.EOF
+	}
+	pause(p.ctx, p.pause)
+	return copy(b, strings.Repeat("x", p.size)), p.ctx.Err()
+}
+
+// drip is a body of one octet from time to time that does not end.
+func drip(ctx context.Context) io.Reader { return &pieces{ctx, 1, 1000, dripPause} }
+
+// send sends a body.
+func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	return readAnswer(resp)
+}
+
+// slowHandler answers at the pace that the path asks for.
+func slowHandler(w http.ResponseWriter, r *http.Request) {
+	every := func(kind, text string, pause time.Duration, count int) {
+		w.Header().Set("Content-Type", kind)
+		for range count {
+			if _, err := io.WriteString(w, text); err != nil {
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	switch r.URL.Path {
+	case "/robots.txt":
+		http.NotFound(w, r)
+	case "/drip":
+		every("text/plain", "x", 5*time.Second, 1000)
+	case "/events":
+		every("text/event-stream", "data: something\n\n", 8*time.Second, 10)
+	case "/large":
+		for range 64 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	default:
+		n, err := io.Copy(io.Discard, r.Body)
+		if err == nil {
+			_, _ = fmt.Fprintf(w, "%d octets", n)
+		}
+	}
+}
+
+func startSlowSite(t *testing.T) *httptest.Server {
+	t.Helper()
+	site := httptest.NewServer(http.HandlerFunc(slowHandler))
+	t.Cleanup(site.Close)
+	return site
+}
+
+// patientClient is a client that waits for longer than a slow transfer may take.
+func (g *gateway) patientClient(userAgent string) *http.Client {
+	c := g.client(userAgent)
+	c.Timeout = 3 * rateTime
+	return c
+}
+
+// TestSlowTransfers has each party of an exchange send, or take, less than min_rate, and ends it within bounded time. What
+// is above the rate, and a stream of events, goes on for longer.
+func TestSlowTransfers(t *testing.T) {
+	t.Parallel()
+	site := startSlowSite(t)
+	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 100\n}"})
+	var group sync.WaitGroup
+	defer group.Wait()
+	begin := func(name string, most time.Duration, do func() error) {
+		group.Go(func() {
+			began := time.Now()
+			err := do()
+			took := time.Since(began)
+			t.Logf("%s: %v, %v", name, took.Round(time.Second), err)
+			if err != nil || took > most {
+				t.Errorf("%s: after %v, want at most %v: %v", name, took, most, err)
+			}
+		})
+	}
+	client := g.patientClient("Tester/1.0")
+	begin("a drip of an upload", rateTime, func() error {
+		a, err := send(t.Context(), client, site.URL+"/upload/drip", drip(t.Context()))
+		return wantAnswer(a, err, http.StatusRequestTimeout, "")
+	})
+	begin("a drip of an answer", rateTime, func() error {
+		if a, err := tryGet(t.Context(), client, site.URL+"/drip"); err == nil || a.status != http.StatusOK {
+			return fmt.Errorf("status %d, %q, want an answer that breaks off", a.status, a.body)
+		}
+		return nil
+	})
+	begin("a drip of reading", 2*rateTime, func() error {
+		g.readSlowly(site.URL + "/large")
+		return nil
+	})
+	begin("an upload in spurts", patience+rateTime, func() error {
+		a, err := send(t.Context(), client, site.URL+"/upload/spurts", &pieces{t.Context(), 3000, 6, dripPause})
+		return wantAnswer(a, err, http.StatusOK, "18000 octets")
+	})
+	begin("events", patience+rateTime, func() error {
+		a, err := tryGet(t.Context(), client, site.URL+"/events")
+		return wantAnswer(a, err, http.StatusOK, strings.Repeat("data: something\n\n", 10))
+	})
+	group.Wait()
+	g.stop()
+	want := map[string]enforce.Reason{
+		"/upload/drip": enforce.ReasonClientTimeout, "/drip": enforce.ReasonStalled, "/large": enforce.ReasonClientTimeout,
+		"/upload/spurts": enforce.ReasonAbsent, "/events": enforce.ReasonAbsent,
+	}
+	for _, l := range g.readLogs() {
+		path := strings.TrimPrefix(l.Request.URI, site.URL)
+		if l.Robots.Reason != want[path] {
+			t.Errorf("%s: reason %s (%s), want %s", path, l.Robots.Reason, l.Robots.Detail, want[path])
+		}
+		delete(want, path)
+	}
+	if len(want) > 0 {
+		t.Errorf("no lines for %v", want)
+	}
+}
+
+func wantAnswer(a answer, err error, status int, body string) error {
+	if err != nil || a.status != status || body != "" && a.body != body {
+		return fmt.Errorf("status %d, %q, error %w, want %d, %q", a.status, a.body, err, status, body)
+	}
+	return nil
+}
+
+// readSlowly asks for a large body and takes an octet of it from time to time until the gateway breaks it off.
+func (g *gateway) readSlowly(rawURL string) {
+	dialer := &net.Dialer{}
+	conn, err := dialer.DialContext(g.t.Context(), "tcp", g.addr)
+	if err != nil {
+		g.t.Error(err)
+		return
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	_, _ = io.WriteString(conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	broken := func() bool {
+		for _, l := range g.readLogs() {
+			if l.Request.URI == rawURL {
+				return true
+			}
+		}
+		return false
+	}
+	var octet [1]byte
+	for range 2 * rateTime / dripPause {
+		if _, err := conn.Read(octet[:]); err != nil || broken() {
+			return
+		}
+		pause(g.t.Context(), dripPause)
+	}
+	g.t.Error("the gateway still sends")
+}
+
+// TestSlowUploadsInTunnels drips inside tunnels, over both versions of HTTP on both sides.
+func TestSlowUploadsInTunnels(t *testing.T) {
+	t.Parallel()
+	var group sync.WaitGroup
+	for _, c := range combinations(t, http.HandlerFunc(slowHandler)) {
+		c.client.Timeout = 3 * rateTime
+		group.Go(func() {
+			began := time.Now()
+			a, err := send(t.Context(), c.client, c.site.at("/upload"), drip(t.Context()))
+			if err := wantAnswer(a, err, http.StatusRequestTimeout, ""); err != nil || time.Since(began) > rateTime {
+				t.Errorf("%s: after %v: %v", c.name, time.Since(began), err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestSlowUploadsEndWithTheirTime sends a body above the least rate for longer than bodies may take.
+func TestSlowUploadsEndWithTheirTime(t *testing.T) {
+	t.Parallel()
+	site := startSlowSite(t)
+	g := startGateway(t, gatewayConfig{Engine: "limits {\nbody_timeout 3s\n}"})
+	began := time.Now()
+	a, err := send(t.Context(), g.client("Tester/1.0"), site.URL+"/upload", &pieces{t.Context(), 1000, 100, 100 * time.Millisecond})
+	took := time.Since(began)
+	if err != nil || a.status != http.StatusRequestTimeout || took < 3*time.Second || took > 4*time.Second+scheduling {
+		t.Errorf("status %d, error %v, after %v", a.status, err, took)
+	}
+	g.checkReason(enforce.ReasonClientTimeout, 1)
+}
+
+// TestSlowUploadKeepsNoConnection reads what follows a refusal of a drip: the end of the connection.
+func TestSlowUploadKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	site := startSlowSite(t)
+	g := startGateway(t, gatewayConfig{Engine: "limits {\nbody_timeout 2s\n}"})
+	conn := g.dial()
+	_, _ = io.WriteString(conn, "POST "+site.URL+"/upload HTTP/1.1\r\nHost: "+hostOf(site.URL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
+	resp, err := http.ReadResponse(bufio.NewReader(conn.Conn), &http.Request{Method: http.MethodPost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := readAnswer(resp); err != nil || a.status != http.StatusRequestTimeout || !resp.Close {
+		t.Errorf("status %d, error %v, close %v", a.status, err, resp.Close)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if n, err := conn.Conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection goes on: %d octets, error %v", n, err)
+	}
+}
