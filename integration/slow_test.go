@@ -219,6 +219,55 @@ func TestSlowUploadsInTunnels(t *testing.T) {
 	group.Wait()
 }
 
+// TestSlowUploadsLeaveAPlace has one agent upload to a host by drips on as many connections as the host has places, and on
+// one more. Another agent's request is answered meanwhile, and the places are free again within bounded time.
+func TestSlowUploadsLeaveAPlace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, agents string }{
+		{"agents by configuration", "agent Slow\nagent Other"},
+		{"agents by User-Agent", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			site := startSlowSite(t)
+			g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}", Site: tt.agents})
+			slow := g.patientClient("Slow/1.0")
+			get(t, slow, site.URL+"/first")
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			var group sync.WaitGroup
+			defer group.Wait()
+			began := time.Now()
+			for range 9 {
+				group.Go(func() {
+					_, _ = send(ctx, slow, site.URL+"/upload", drip(ctx)) // Go's client may take an early answer for an error
+					if took := time.Since(began); took > rateTime {
+						t.Errorf("a drip was ended after %v", took)
+					}
+				})
+			}
+			pause(t.Context(), time.Second) // all places are taken by then; if not, the test is merely easier
+			asked := time.Now()
+			a, err := g.fetch("Other/1.0", site.URL+"/other")
+			if took := time.Since(asked); err != nil || a.status != http.StatusOK || took > 10*time.Second {
+				t.Errorf("the other agent: status %d, error %v, after %v", a.status, err, took)
+			}
+			group.Wait()
+			if a, err := tryGet(t.Context(), slow, site.URL+"/last"); err != nil || a.status != http.StatusOK {
+				t.Errorf("afterwards: status %d, error %v", a.status, err)
+			}
+			g.stop()
+			reasons := make(map[enforce.Reason]int)
+			for _, l := range g.readLogs() {
+				reasons[l.Robots.Reason]++
+			}
+			if reasons[enforce.ReasonClientTimeout] != 7 || reasons[enforce.ReasonConcurrency] != 2 {
+				t.Errorf("the log has %v, want 7 times client_timeout and 2 times concurrency", reasons)
+			}
+		})
+	}
+}
+
 // TestSlowUploadsEndWithTheirTime sends a body above the least rate for longer than bodies may take.
 func TestSlowUploadsEndWithTheirTime(t *testing.T) {
 	t.Parallel()

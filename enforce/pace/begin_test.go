@@ -108,7 +108,7 @@ func TestBeginAfterABlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Random: noJitter})
-		r := Request{Limit: Limit{Key: "h", Concurrency: 2}}
+		r := Request{Limit: Limit{Key: "h", Concurrency: 3}}
 		first, second := granted(t, p, r), granted(t, p, r)
 		p.Blocked("h", time.Hour, true)
 		var why *Refused

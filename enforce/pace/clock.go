@@ -44,16 +44,6 @@ func (c *clock) ready(t terms) instant {
 	return max(c.meter.ready(t), c.blockedUntil())
 }
 
-// full reports whether no place in flight is left under t.
-func (c *clock) full(t terms) bool {
-	return t.places > 0 && int(c.flying) >= t.places
-}
-
-// free reports whether a request under t may go at once, overtaking nobody.
-func (c *clock) free(t terms, now instant) bool {
-	return c.line == nil && !c.full(t) && c.ready(t) <= now
-}
-
 // charge books a request that goes now and returns the state without it.
 func (c *clock) charge(t terms, now instant) meter {
 	before := c.rested(t, now)
@@ -62,9 +52,6 @@ func (c *clock) charge(t terms, now instant) meter {
 	}
 	c.meter = before.take(t, now)
 	c.serial++
-	if t.places > 0 {
-		c.flying++
-	}
 	return before
 }
 
@@ -159,8 +146,8 @@ func (c *clock) take(w *waiter) {
 	l.queue.pop()
 }
 
-// leave takes w out of the line, wherever it stands, and wakes who is next now.
-func (c *clock) leave(w *waiter) {
+// leave takes w out of the line at c, wherever it stands, and wakes who is next now.
+func (s *shard) leave(c *clock, w *waiter) {
 	l := c.line
 	if l == nil {
 		return
@@ -174,16 +161,11 @@ func (c *clock) leave(w *waiter) {
 	default:
 		return // somebody took it out before refusing it
 	}
+	s.weigh(c)
 	if n := c.next(); n != nil && n != before {
 		n.rouse()
 	}
 	c.settle()
-}
-
-// land gives back a place in flight.
-func (c *clock) land() {
-	c.flying--
-	c.rouse()
 }
 
 // rouse lets the one that is next look again.

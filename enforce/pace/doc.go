@@ -10,7 +10,8 @@
 //
 //   - a rate: GCRA, the generic cell rate algorithm, one timestamp (Limit.Interval, Limit.Burst);
 //   - a gap: the Crawl-delay, the least time between two requests (Limit.Delay);
-//   - a number of places for requests in flight (Limit.Concurrency);
+//   - a number of places for requests in flight (Limit.Concurrency), one of which is
+//     left for another agent;
 //   - a block: the time before which the site, by 429 or 503, asked not to be visited ([Pacer.Blocked]).
 //
 // # Who goes next

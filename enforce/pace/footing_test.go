@@ -336,8 +336,9 @@ func TestSharedClockDividesThePlaces(t *testing.T) {
 				for places, want := range map[int]int{8: 2, 2: 1, 9: 3} {
 					key := fmt.Sprint(places)
 					n := 0
-					for range 10 {
-						if _, err := p.Acquire(t.Context(), Request{Limit: Limit{Key: key, Concurrency: places}, MaxWait: -1}); err == nil {
+					for i := range 10 {
+						r := Request{Limit: Limit{Key: key, Concurrency: places}, Agent: fmt.Sprint(i), MaxWait: -1}
+						if _, err := p.Acquire(t.Context(), r); err == nil {
 							n++
 						}
 					}

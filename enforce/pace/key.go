@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -60,6 +61,9 @@ func rank(key string) int {
 	}
 	return 1
 }
+
+// inOrder compares two keys by rank, then by their octets.
+func inOrder(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) }
 
 // Scope is what one clock stands for.
 type Scope uint8

@@ -82,7 +82,7 @@ func (w *waiter) reason(s *stop, c *clock, now instant) Reason {
 		return ReasonOverflow
 	case c.blockedUntil() > now:
 		return ReasonBlocked
-	case c.full(w.footing().local(s.terms)) && c.meter.ready(s.terms) <= now:
+	case w.pacer.full(s.shard, c, w.footing().local(s.terms), w.agent) && c.meter.ready(s.terms) <= now:
 		return ReasonConcurrency
 	}
 	return ReasonWait

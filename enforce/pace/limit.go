@@ -19,7 +19,9 @@ type Limit struct {
 	// agents with different delays the longer one holds. Zero or less: none.
 	Delay time.Duration
 	// Concurrency is the most requests in flight, from the grant to [Slot.Done].
-	// Zero or less: no bound, and the request is not counted either.
+	// Zero or less: no bound, and the request is not counted either. Of two places
+	// or more one agent gets all but one, at the first clock of a request that has
+	// places, unless it is the only one that ever asked (see [Pacer]).
 	Concurrency int
 }
 
@@ -46,7 +48,8 @@ type terms struct {
 	interval  time.Duration
 	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
 	gap       time.Duration
-	places    int // 0: no bound
+	places    int  // 0: no bound
+	shared    bool // one place is left for another agent
 }
 
 // longest bounds every duration taken in, so that sums stay far from overflow:
@@ -74,6 +77,7 @@ func (t terms) strictest(o terms) terms {
 		tolerance: min(t.tolerance, o.tolerance),
 		gap:       max(t.gap, o.gap),
 		places:    places,
+		shared:    t.shared || o.shared,
 	}
 }
 

@@ -77,11 +77,19 @@ func (c *Config) wait(r *Request) time.Duration {
 	return clip(r.MaxWait)
 }
 
+// loneAfter is how long after its start a Pacer takes an agent for the only one.
+const loneAfter = 10 * time.Minute
+
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one
 // with [New]; it needs no closing: it runs a timer only while it has keys.
+//
+// An agent that has been the only one for the Pacer's first ten minutes or longer
+// gets all places of a clock. Once another one has asked, one is left for others.
 type Pacer struct {
 	epoch    time.Time
-	shared   Shared // nil: this gateway is the only one
+	first    atomic.Pointer[string] // the agent that asked first
+	several  atomic.Bool            // another one has asked
+	shared   Shared                 // nil: this gateway is the only one
 	config   atomic.Pointer[Config]
 	table    table
 	room     room
@@ -121,6 +129,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
+	p.meet(r.Agent)
 	p.table.remember(&r)
 	if p.shared == nil {
 		if s, ok := p.atOnce(&r, cfg); ok {
@@ -147,15 +156,16 @@ func (p *Pacer) atOnce(r *Request, cfg *Config) (Slot, bool) {
 
 func (p *Pacer) oneAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	t, s := r.terms(), p.table.shard(r.Key)
+	t.shared = t.places > 1
 	s.mu.Lock()
 	now := p.now() // under the lock: never before what others charged
 	c := p.table.clock(s, r.Key, cfg, now)
-	if !c.free(t, now) {
+	if !p.free(s, c, t, r.Agent, now) {
 		s.mu.Unlock()
 		return Slot{}, false
 	}
-	h := hold{shard: s, clock: c, asked: t, terms: t, at: now}
-	h.before = c.charge(t, now)
+	h := hold{shard: s, clock: c, agent: r.Agent, asked: t, terms: t, at: now}
+	h.before = s.charge(c, t, r.Agent, now)
 	h.serial = c.serial
 	s.mu.Unlock()
 	p.keepSweeping()

@@ -30,6 +30,7 @@ type flow struct {
 	weight      time.Duration
 	first, last *waiter
 	load        load
+	held        bool          // its agent has all places that one may have: others go first
 	base        time.Duration // virtual time when its head became the head
 	seq         uint64        // order of that, for equal tags
 	claim       claim
@@ -155,7 +156,7 @@ func (q *queue) drop(f *flow) {
 func (q *queue) elect() {
 	var next *flow
 	for _, f := range q.flows {
-		if f.load.n > 0 && (next == nil || f.before(next)) {
+		if f.load.n > 0 && (next == nil || f.goes(next)) {
 			next = f
 		}
 	}
@@ -290,7 +291,7 @@ func (q *queue) second(f *flow) time.Duration { return max(f.tag(), q.virtual) }
 func (q *queue) others(l load, own *flow, tag time.Duration, seq uint64) load {
 	place := l.n + 1
 	for _, f := range q.flows {
-		if f == own || f.load.n == 0 || f.tag() > tag {
+		if f == own || f.load.n == 0 || f.held || f.tag() > tag {
 			continue
 		}
 		n := f.load.n
@@ -317,6 +318,14 @@ func (f *flow) tag() time.Duration {
 		cost = f.first.terms.cost()
 	}
 	return f.base + cost/f.weight
+}
+
+// goes reports whether f is next rather than o.
+func (f *flow) goes(o *flow) bool {
+	if f.held != o.held {
+		return o.held
+	}
+	return f.before(o)
 }
 
 func (f *flow) before(o *flow) bool {

@@ -14,8 +14,9 @@ type part struct {
 
 // parts are those of one request, in the order of their shards.
 type parts struct {
-	all [maxAtOnce]part
-	n   int
+	all   [maxAtOnce]part
+	n     int
+	agent string
 }
 
 // allAtOnce grants a slot of several clocks that are all free. It holds the
@@ -25,10 +26,11 @@ func (p *Pacer) allAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	if 1+len(r.Also) > maxAtOnce {
 		return Slot{}, false
 	}
-	var ps parts
-	ps.add(p, r.Limit)
+	ps := parts{agent: r.Agent}
+	shared := r.sharedKey()
+	ps.add(p, r.Limit, shared)
 	for _, l := range r.Also {
-		ps.add(p, l)
+		ps.add(p, l, shared)
 	}
 	ps.lock()
 	now := p.now()
@@ -40,8 +42,8 @@ func (p *Pacer) allAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	k.holds, k.end = k.room[:0], now+cfg.wait(r)
 	for i := range ps.n {
 		a := &ps.all[i]
-		h := hold{shard: a.shard, clock: a.clock, asked: a.terms, terms: a.terms, at: now}
-		h.before = a.clock.charge(a.terms, now)
+		h := hold{shard: a.shard, clock: a.clock, agent: r.Agent, asked: a.terms, terms: a.terms, at: now}
+		h.before = a.shard.charge(a.clock, a.terms, r.Agent, now)
 		h.serial = a.clock.serial
 		k.holds = append(k.holds, h)
 	}
@@ -51,8 +53,9 @@ func (p *Pacer) allAtOnce(r *Request, cfg *Config) (Slot, bool) {
 }
 
 // add puts the limit's part where its shard belongs.
-func (ps *parts) add(p *Pacer, l Limit) {
+func (ps *parts) add(p *Pacer, l Limit, shared string) {
 	a := part{key: l.Key, terms: l.terms(), shard: p.table.shard(l.Key)}
+	a.terms.shared = l.Key == shared
 	i := ps.n
 	for ; i > 0 && ps.all[i-1].shard.number > a.shard.number; i-- {
 		ps.all[i] = ps.all[i-1]
@@ -83,7 +86,7 @@ func (ps *parts) free(p *Pacer, cfg *Config, now instant) bool {
 	for i := range ps.n {
 		a := &ps.all[i]
 		a.clock = p.table.clock(a.shard, a.key, cfg, now)
-		if a.clock == a.shard.spill || !a.clock.free(a.terms, now) {
+		if a.clock == a.shard.spill || !p.free(a.shard, a.clock, a.terms, ps.agent, now) {
 			return false
 		}
 		for j := range i {

@@ -39,6 +39,7 @@ type ticket struct {
 type hold struct {
 	shard  *shard
 	clock  *clock
+	agent  string
 	asked  terms // those of the request
 	terms  terms // those that this gateway holds it to
 	before meter // the clock's state without this request
@@ -106,9 +107,7 @@ func (s Slot) end(also func(*hold)) *booking {
 		h := &t.holds[i]
 		h.shard.mu.Lock()
 		also(h)
-		if h.terms.places > 0 {
-			h.clock.land()
-		}
+		h.shard.land(h.clock, h.terms, h.agent)
 		h.shard.mu.Unlock()
 		*h = hold{}
 	}

@@ -12,6 +12,7 @@ func TestConcurrencyIsHeldUntilDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{})
+		time.Sleep(loneAfter) // there is one agent only
 		var flying, most atomic.Int64
 		var wg sync.WaitGroup
 		start := time.Now()

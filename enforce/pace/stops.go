@@ -26,7 +26,7 @@ func (w *waiter) tryStop(s *stop, on footing) (until instant, ok bool) {
 // due is when the clock will be ready for w, who is next there.
 func (w *waiter) due(s *stop, on footing, now instant) (instant, bool) {
 	c := s.clock
-	if c.full(on.local(s.terms)) {
+	if w.pacer.full(s.shard, c, on.local(s.terms), w.agent) {
 		return never, false
 	}
 	at := on.ready(w, s, now)
@@ -55,6 +55,7 @@ func (w *waiter) join(s *stop, now instant) bool {
 	s.clock = c
 	w.terms = s.terms
 	c.lineUp().queue.push(w)
+	s.shard.weigh(c)
 	return true
 }
 
@@ -135,6 +136,6 @@ func (w *waiter) leaveLocking(s *stop) {
 
 // leave takes w out of the line at the stop, under the shard's lock.
 func (w *waiter) leave(s *stop) {
-	s.clock.leave(w)
+	s.shard.leave(s.clock, w)
 	s.clock = nil
 }

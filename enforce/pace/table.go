@@ -43,7 +43,8 @@ type shard struct {
 	spill   *clock
 	spilled map[string]int
 	blocked map[*clock]struct{} // clocks that have a block
-	_       [16]byte            // keeps neighbouring locks on different cache lines
+	flights map[flights]int32
+	_       [8]byte // keeps neighbouring locks on different cache lines
 }
 
 func (t *table) shard(key string) *shard {

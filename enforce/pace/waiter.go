@@ -61,22 +61,25 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		wake:   make(chan struct{}, 1),
 	}
 	w.stops = w.one[:0]
-	w.add(r.Limit)
+	shared := r.sharedKey()
+	w.add(r.Limit, shared)
 	for _, l := range r.Also {
-		w.add(l)
+		w.add(l, shared)
 	}
 	w.deadline = w.since + cfg.wait(r)
 	return w
 }
 
-func (w *waiter) add(l Limit) {
+func (w *waiter) add(l Limit, shared string) {
+	t := l.terms()
+	t.shared = l.Key == shared
 	for i := range w.stops {
 		if w.stops[i].key == l.Key {
-			w.stops[i].terms = w.stops[i].terms.strictest(l.terms())
+			w.stops[i].terms = w.stops[i].terms.strictest(t)
 			return
 		}
 	}
-	w.stops = append(w.stops, stop{key: l.Key, terms: l.terms(), shard: w.pacer.table.shard(l.Key)})
+	w.stops = append(w.stops, stop{key: l.Key, terms: t, shard: w.pacer.table.shard(l.Key)})
 }
 
 // end is how long w is held at most: a tenth longer than asked, when its slot is
@@ -122,7 +125,7 @@ func (w *waiter) order() {
 		case b.spills:
 			return -1
 		}
-		return cmp.Or(cmp.Compare(rank(a.key), rank(b.key)), cmp.Compare(a.key, b.key))
+		return inOrder(a.key, b.key)
 	})
 }
 
@@ -223,11 +226,11 @@ func (w *waiter) depart(on footing, now instant) (Slot, instant) {
 func (w *waiter) charge(s *stop, on footing, now instant) hold {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	h := hold{shard: s.shard, clock: s.clock, asked: s.terms, terms: on.local(s.terms), at: now}
+	h := hold{shard: s.shard, clock: s.clock, agent: w.agent, asked: s.terms, terms: on.local(s.terms), at: now}
 	if s.dealt > 0 && on.alone {
 		h.at = s.dealt // its turn, not the moment of waking, is what comes round
 	}
-	h.before = s.clock.charge(h.terms, h.at)
+	h.before = s.shard.charge(s.clock, h.terms, w.agent, h.at)
 	h.serial = s.clock.serial
 	w.leave(s)
 	return h
