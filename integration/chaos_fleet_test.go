@@ -35,6 +35,8 @@ type fleet struct {
 	https  []testorigin.Behaviour
 	texts  map[string]string // the SHA-256 of each text to its octets
 	lastID atomic.Int64
+	// retry lets clients ask again where the gateway has closed a connection between two requests.
+	retry bool
 
 	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so that a
 	// site which goes down and comes up meanwhile would find its own port taken.
@@ -163,7 +165,7 @@ func (f *fleet) crawl(ctx context.Context, addr string, clients int, seed uint64
 	for c := range clients {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(c)))
-			caller := &caller{addr: addr}
+			caller := &caller{addr: addr, retry: f.retry}
 			defer caller.close()
 			for ctx.Err() == nil {
 				site, page := random.IntN(len(f.sites)), fmt.Sprintf("/p%d", random.IntN(fleetPages))
@@ -209,6 +211,8 @@ type caller struct {
 	addr string
 	conn net.Conn
 	r    *bufio.Reader
+
+	retry bool // on a new connection, where one that was in use is closed without an answer
 }
 
 func (c *caller) close() {
@@ -220,7 +224,8 @@ func (c *caller) close() {
 
 // get makes one request. A connection that failed, or that the gateway wants closed, is not used again.
 func (c *caller) get(rawURL string) (int, http.Header, error) {
-	if c.conn == nil {
+	reused := c.conn != nil
+	if !reused {
 		conn, err := net.DialTimeout("tcp", c.addr, 5*time.Second)
 		if err != nil {
 			return 0, nil, err
@@ -234,11 +239,17 @@ func (c *caller) get(rawURL string) (int, http.Header, error) {
 	_ = c.conn.SetDeadline(time.Now().Add(patience))
 	if _, err = io.WriteString(c.conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+u.Host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
 		c.close()
+		if reused && c.retry {
+			return c.get(rawURL)
+		}
 		return 0, nil, err
 	}
 	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodGet})
 	if err != nil {
 		c.close()
+		if reused && c.retry {
+			return c.get(rawURL)
+		}
 		return 0, nil, err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)

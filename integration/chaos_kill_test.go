@@ -66,7 +66,7 @@ func TestChaosKill(t *testing.T) {
 	side.Wait()
 	g.stop()
 
-	judge(t, f, c, visits, g.linesByVisit(), deaths)
+	judge(t, f, c, visits, g.linesByVisit(), deaths, nil)
 	checkRestarts(t, f, c, deaths)
 }
 

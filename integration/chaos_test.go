@@ -65,20 +65,23 @@ func testChaos(t *testing.T, mode string, usual time.Duration) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), chaosTime(t, usual))
 	defer cancel()
-	var memory []int64
+	var taken footprint
 	var side sync.WaitGroup
 	side.Go(func() { f.change(ctx, script, 3*time.Second) })
-	side.Go(func() { memory = g.watchMemory(ctx, 500*time.Millisecond) })
+	side.Go(func() { taken = g.watchFootprint(ctx, 500*time.Millisecond) })
 	visits := f.crawl(ctx, g.addr, chaosClients, seed, 30*time.Millisecond)
 	side.Wait()
 	g.stop()
 
-	judge(t, f, c, visits, g.linesByVisit(), nil)
-	checkMemory(t, memory)
+	judge(t, f, c, visits, g.linesByVisit(), nil, nil)
+	taken.check(t)
 }
 
-// judge takes every visit, every page that reached an origin and every fetch of robots.txt before the oracle.
-func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []death) {
+// judge takes every visit, every page that reached an origin and every fetch of robots.txt before the
+// oracle. A visit may break off in a death, and where a reload closes its listener.
+func judge(
+	t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []death, reloads []span,
+) {
 	t.Helper()
 	chronicles := make([]chronicle, len(f.sites))
 	fetches, failed := 0, 0
@@ -104,8 +107,8 @@ func judge(t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*e
 	for i := range visits {
 		v := &visits[i]
 		url := f.url(v)
-		if v.status == 0 && overlaps(v, deaths) {
-			count["broken off by a death"]++
+		if v.status == 0 && (overlaps(v, deaths) || v.within(reloads)) {
+			count["broken off by a death or a reload"]++
 			sent[url] = true
 			continue
 		}
@@ -147,7 +150,11 @@ func outcomeOf(v *visit, line *enforce.Record) string {
 }
 
 func overlaps(v *visit, deaths []death) bool {
-	return slices.ContainsFunc(deaths, func(d death) bool { return !v.from.After(d.to) && !v.to.Before(d.from) })
+	return slices.ContainsFunc(deaths, func(d death) bool { return v.within([]span{d.span}) })
+}
+
+func (v *visit) within(times []span) bool {
+	return slices.ContainsFunc(times, func(s span) bool { return !v.from.After(s.to) && !v.to.Before(s.from) })
 }
 
 // linesByVisit reads the access log by URL. A line that the end of the process cut is left out.
@@ -167,18 +174,6 @@ func (g *gateway) linesByVisit() map[string]*enforce.Record {
 	return lines
 }
 
-// watchMemory samples the memory of the process until ctx ends.
-func (g *gateway) watchMemory(ctx context.Context, every time.Duration) []int64 {
-	var samples []int64
-	for ctx.Err() == nil {
-		if rss, err := residentSet(g.cmd.Process.Pid); err == nil {
-			samples = append(samples, rss)
-		}
-		sleepFor(ctx, every)
-	}
-	return samples
-}
-
 // residentSet is the memory that a process has now, in bytes.
 func residentSet(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -192,22 +187,4 @@ func residentSet(pid int) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("process %d has no VmRSS", pid)
-}
-
-// checkMemory compares the last third of the samples with the second: in the first the gateway fills its tables.
-func checkMemory(t *testing.T, samples []int64) {
-	t.Helper()
-	third := len(samples) / 3
-	if third < 3 {
-		t.Fatalf("%d samples of memory", len(samples))
-	}
-	median := func(s []int64) int64 {
-		s = slices.Sorted(slices.Values(s))
-		return s[len(s)/2]
-	}
-	first, middle, last := median(samples[:third]), median(samples[third:2*third]), median(samples[2*third:])
-	t.Logf("memory in MiB: %d, %d, %d (medians of thirds), at most %d", first>>20, middle>>20, last>>20, slices.Max(samples)>>20)
-	if last > middle+middle/4+(16<<20) {
-		t.Errorf("memory grows: from %d MiB to %d MiB", middle>>20, last>>20)
-	}
 }

@@ -1,0 +1,147 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestChaosSoak is TestChaos over Redis, with a new configuration every 20 s and a Redis that is
+// killed and started again meanwhile. Every answer is judged by the record of the origins, and the
+// gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
+// a soak.
+func TestChaosSoak(t *testing.T) {
+	c := timing{
+		ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second},
+		timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second,
+	}
+	lasts := chaosTime(t, 21*time.Second)
+	period := min(20*time.Second, lasts/3)
+	seed := chaosSeed(t)
+	script := rand.New(rand.NewPCG(seed, 3))
+	f := newFleet(t, chaosSites)
+	f.retry = true
+	f.begin(script)
+	redis := startRedis(t)
+	config := func(version int) gatewayConfig {
+		return gatewayConfig{
+			Engine: fmt.Sprintf("user_agent Soak/%d\n", version) + c.engine(redis.store()),
+			Egress: "trust_ca " + caFile(t, f.server),
+		}
+	}
+	g := startGateway(t, config(0))
+
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var taken footprint
+	var reloads, outages []span
+	var side sync.WaitGroup
+	side.Go(func() { f.change(ctx, script, 3*time.Second) })
+	side.Go(func() { taken = g.watchFootprint(ctx, 500*time.Millisecond) })
+	side.Go(func() { reloads = f.reloadEvery(ctx, t, g, period, config) })
+	side.Go(func() { outages = redis.killEvery(ctx, f, period*3/2, period/4) })
+	visits := f.crawl(ctx, g.addr, chaosClients, seed, 200*time.Millisecond)
+	side.Wait()
+	g.stop()
+
+	t.Logf("%d reloads, %d kills of Redis, the longest without it %v", len(reloads), len(outages), longest(outages))
+	judge(t, f, c, visits, g.linesByVisit(), nil, reloads)
+	taken.check(t)
+}
+
+// reloadEvery gives the gateway one configuration after the other until ctx ends, and returns the
+// times in which a connection may break off because its listener closes.
+func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *gateway, period time.Duration, config func(int) gatewayConfig) []span {
+	t.Helper()
+	var all []span
+	for version := 1; ; version++ {
+		sleepFor(ctx, period)
+		if ctx.Err() != nil {
+			return all
+		}
+		began := time.Now()
+		f.forking.Lock()
+		err := g.reload(config(version))
+		f.forking.Unlock()
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, span{began, time.Now()})
+	}
+}
+
+// killEvery kills the server at every period until ctx ends, starts it again after a while, and
+// returns the times in which it was away.
+func (s *redisServer) killEvery(ctx context.Context, f *fleet, period, away time.Duration) []span {
+	var all []span
+	for {
+		sleepFor(ctx, period-away)
+		if ctx.Err() != nil {
+			return all
+		}
+		began := time.Now()
+		s.stop()
+		sleepFor(ctx, away)
+		f.forking.Lock()
+		s.start()
+		f.forking.Unlock()
+		all = append(all, span{began, time.Now()})
+	}
+}
+
+func longest(all []span) (most time.Duration) {
+	for _, s := range all {
+		most = max(most, s.to.Sub(s.from))
+	}
+	return most.Round(time.Millisecond)
+}
+
+// footprint holds samples of what a gateway takes of its machine.
+type footprint struct{ memory, descriptors, goroutines []int64 }
+
+// watchFootprint samples the process until ctx ends.
+func (g *gateway) watchFootprint(ctx context.Context, every time.Duration) (u footprint) {
+	pid := g.cmd.Process.Pid
+	for ctx.Err() == nil {
+		rss, err := residentSet(pid)
+		open, dirErr := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err == nil && dirErr == nil {
+			u.memory = append(u.memory, rss>>20)
+			u.descriptors = append(u.descriptors, int64(len(open)))
+			u.goroutines = append(u.goroutines, int64(g.metric("go_goroutines")))
+		}
+		sleepFor(ctx, every)
+	}
+	return u
+}
+
+func (u footprint) check(t *testing.T) {
+	t.Helper()
+	checkFlat(t, "memory in MiB", u.memory, 16)
+	checkFlat(t, "descriptors", u.descriptors, 200)
+	checkFlat(t, "goroutines", u.goroutines, 400)
+}
+
+// checkFlat compares the last third of the samples with the second: in the first the gateway fills
+// its tables. A quarter more, and slack, is noise.
+func checkFlat(t *testing.T, name string, samples []int64, slack int64) {
+	t.Helper()
+	third := len(samples) / 3
+	if third < 3 {
+		t.Fatalf("%d samples of %s", len(samples), name)
+	}
+	median := func(s []int64) int64 {
+		s = slices.Sorted(slices.Values(s))
+		return s[len(s)/2]
+	}
+	first, middle, last := median(samples[:third]), median(samples[third:2*third]), median(samples[2*third:])
+	t.Logf("%s: %d, %d, %d (medians of thirds), at most %d", name, first, middle, last, slices.Max(samples))
+	if last > middle+middle/4+slack {
+		t.Errorf("%s grows: from %d to %d", name, middle, last)
+	}
+}
