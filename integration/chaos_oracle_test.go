@@ -78,6 +78,7 @@ const (
 // attempt is one retrieval that an origin saw.
 type attempt struct {
 	name   string    // of the behaviour
+	asked  time.Time // when the request came, by the kernel's clock
 	start  time.Time // the outcome was not in force before
 	latest time.Time // and, if it was noticed at all, is since then
 	ended  time.Time // when the origin was through with it
@@ -133,7 +134,7 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 
 func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
 	change := history[version]
-	a := attempt{name: change.Behaviour, start: e.Start, latest: e.End.Add(c.grace), ended: e.End, ttl: c.lifetime(change.Behaviour)}
+	a := attempt{name: change.Behaviour, asked: e.Arrived, start: e.Start, latest: e.End.Add(c.grace), ended: e.End, ttl: c.lifetime(change.Behaviour)}
 	if e.End.IsZero() {
 		a.ended = e.Start.Add(c.timeout)
 	}
@@ -397,7 +398,7 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		default:
 			failures = 0
 		}
-		if gap := h.attempts[i+1].start.Sub(a.start); gap < least-clock {
+		if gap := h.attempts[i+1].asked.Sub(a.asked); gap < least-clock {
 			faults = append(faults, fmt.Sprintf("attempt %d (%s, %d failures) was followed after %v, want %v or more", i, a.name, failures, gap, least))
 		}
 	}
