@@ -31,6 +31,14 @@ func (adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.robots", New: func() caddy.Module { return new(adminAPI) }}
 }
 
+// Provision implements caddy.Provisioner. Caddy makes the admin endpoint of a configuration that it is going to start, before
+// the apps, and none of one that it only checks. The endpoint serves on when the configuration is then refused, so it must
+// have the metrics already.
+func (adminAPI) Provision(ctx caddy.Context) error {
+	toStart.Store(ctx.Done())
+	return instruments.register(ctx.GetMetricsRegistry())
+}
+
 // adminPrefix is the path below which all of it is.
 const adminPrefix = "/robots/"
 
@@ -222,4 +230,7 @@ func readOrigin(text string) (origin.Origin, error) {
 }
 
 // Interface guards.
-var _ caddy.AdminRouter = adminAPI{}
+var (
+	_ caddy.AdminRouter = adminAPI{}
+	_ caddy.Provisioner = adminAPI{}
+)

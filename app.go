@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -65,7 +65,9 @@ type App struct {
 
 	retired atomic.Bool // another configuration is in force; the last requests of this one are under way
 
-	opening  sync.Mutex
+	opening  sync.Once
+	entering sync.Once
+	failure  error // of the opening; the two below are set where it is nil
 	rulesets *rulesets
 	clocks   *clocks
 }
@@ -75,8 +77,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "robots", New: func() caddy.Module { return new(App) }}
 }
 
-// Provision checks the configuration and builds what belongs to it alone. Nothing is opened yet: `validate` must
-// work beside a running gateway that holds the store.
+// Provision checks the configuration and builds what belongs to it alone. The store is opened only for a configuration
+// that will be started: `validate` must work beside a running gateway, which holds the store.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.logger = ctx.Logger()
 	var err error
@@ -89,6 +91,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 	replacer := caddy.NewReplacer()
 	for _, s := range []*string{&a.cfg.store.URL, &a.cfg.store.Path, &a.cfg.pace.shared} {
 		*s = replacer.ReplaceKnown(*s, "")
+	}
+	if a.cfg.store.Kind == "file" { // two spellings of one path are one store
+		if a.cfg.store.Path, err = filepath.Abs(a.cfg.store.Path); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
 	}
 	if err := a.buildEgress(); err != nil {
 		return fmt.Errorf("egress: %w", err)
@@ -108,7 +115,13 @@ func (a *App) Provision(ctx caddy.Context) error {
 		MaxSize:      a.cfg.fetch.maxSize,
 		Soft404:      a.cfg.fetch.soft404,
 	})
-	return instruments.register(ctx.GetMetricsRegistry())
+	if err := instruments.register(ctx.GetMetricsRegistry()); err != nil {
+		return err
+	}
+	if toStart.Load() == ctx.Done() {
+		return a.open()
+	}
+	return nil
 }
 
 func (a *App) buildEgress() error {
@@ -184,14 +197,41 @@ func (u UpstreamConfig) upstream() (egress.Upstream, error) {
 	return up, nil
 }
 
-// open takes hold of what outlives a reload. It is called by Start and by the first request, whichever comes
-// first: Caddy starts apps in no particular order, so the server may be up before this app.
+// toStart names the configuration that Caddy is about to start, by the channel that closes when it ends. Its store is opened
+// before any server listens: clients must not notice a configuration that is refused. See [adminAPI.Provision].
+var toStart atomic.Value // of <-chan struct{}
+
+// errEnded is what a request finds whose configuration was refused before its store was opened.
+var errEnded = errors.New("the configuration has ended")
+
+// open takes hold of what outlives a reload. It does so once for a configuration, and then returns the same result without
+// a lock. A caller that comes meanwhile waits. Caddy starts apps in no particular order: without an admin endpoint the
+// servers may be up before this app, and their first request opens the store.
+//
+// Where no configuration is in force, this one is from then on: the admin API is to know a gateway that takes requests.
 func (a *App) open() error {
-	a.opening.Lock()
-	defer a.opening.Unlock()
-	if a.clocks != nil {
-		return nil
-	}
+	a.opening.Do(func() {
+		if a.failure = a.acquire(); a.failure == nil && engines.inForce() == nil {
+			a.enter()
+		}
+	})
+	return a.failure
+}
+
+// enter makes this configuration the one in force.
+func (a *App) enter() {
+	a.entering.Do(func() {
+		if a.UserAgent == "" {
+			a.logger.Warn("sites are not told whom to contact about the fetches of robots.txt: set user_agent",
+				zap.String("user_agent", a.cfg.userAgent))
+		}
+		a.rulesets.holders.enter(a, a.rulesets.apply)
+		a.clocks.holders.enter(a, a.clocks.apply)
+		engines.enter(a, func(*App) {})
+	})
+}
+
+func (a *App) acquire() error {
 	if err := a.stops.load(folderOf(a.cfg.store)); err != nil {
 		return err
 	}
@@ -204,17 +244,16 @@ func (a *App) open() error {
 		return errors.Join(err, r.release(a))
 	}
 	a.rulesets, a.clocks = r, c
-	engines.enter(a, func(*App) {})
 	return nil
 }
 
-// Start opens the store and makes this configuration the one in force.
+// Start makes this configuration the one in force.
 func (a *App) Start() error {
-	if a.UserAgent == "" {
-		a.logger.Warn("sites are not told whom to contact about the fetches of robots.txt: set user_agent",
-			zap.String("user_agent", a.cfg.userAgent))
+	if err := a.open(); err != nil {
+		return err
 	}
-	return a.open()
+	a.enter()
+	return nil
 }
 
 // Stop gives way to the configuration that was in force before or comes after.
@@ -222,11 +261,10 @@ func (a *App) Stop() error { return nil }
 
 // Cleanup gives back what open took. Requests of this configuration may still run: they keep what they use.
 func (a *App) Cleanup() error {
-	a.opening.Lock()
-	defer a.opening.Unlock()
+	a.opening.Do(func() { a.failure = errEnded }) // waits for an opening that is under way, and lets none begin
 	var errs []error
 	a.emitter.stop()
-	if a.clocks != nil {
+	if a.failure == nil {
 		engines.leave(a, func(*App) {})
 		errs = append(errs, a.clocks.release(a), a.rulesets.release(a))
 	}
@@ -246,23 +284,13 @@ func (a *App) letGo() {
 	}
 }
 
-// Lookup gives the record of an origin, fetching it if it must: the one thing that package enforce needs.
+// Lookup gives the record of an origin, fetching it if it must: the one thing that package enforce needs. The caller has
+// called open.
 func (a *App) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	if err := a.open(); err != nil {
-		return nil, robotscache.SourceNone, err
-	}
 	began := time.Now()
 	entry, source, err := a.rulesets.cache.Lookup(ctx, o)
 	looked(ctx, began, o, source, err)
 	return entry, source, err
-}
-
-// pacer is the clocks of all hosts.
-func (a *App) pacer() (*pace.Pacer, error) {
-	if err := a.open(); err != nil {
-		return nil, err
-	}
-	return a.clocks.pacer, nil
 }
 
 // kills is the kill switch, which no reload resets.

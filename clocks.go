@@ -61,7 +61,6 @@ func acquireClocks(a *App) (*clocks, error) {
 	if !ok {
 		return nil, fmt.Errorf("usage pool holds a %T under %q", value, "clocks")
 	}
-	c.holders.enter(a, c.apply)
 	return c, nil
 }
 

@@ -153,17 +153,13 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 	if !d.Paced() {
 		return pace.Slot{}, nil
 	}
-	pacer, err := h.app.pacer()
-	if err != nil {
-		return pace.Slot{}, err
-	}
 	request, err := h.slotRequest(x, o)
 	if err != nil {
 		return pace.Slot{}, err
 	}
 	began := time.Now()
 	_, step := startStep(x.ctx, spanWait)
-	slot, err := pacer.Acquire(x.ctx, request)
+	slot, err := h.app.clocks.pacer.Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
 	step.waited(*d, err)
 	return slot, err
@@ -292,9 +288,9 @@ func (h *Handler) heed(x *exchange, status int, header http.Header) {
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return
 	}
-	if pacer, err := h.app.pacer(); err == nil && x.clock != "" {
+	if x.clock != "" {
 		after := pace.ParseRetryAfter(header.Get("Retry-After"), time.Now())
-		pacer.Blocked(x.clock, after, after > 0)
+		h.app.clocks.pacer.Blocked(x.clock, after, after > 0)
 	}
 }
 

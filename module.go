@@ -146,6 +146,9 @@ func (h *Handler) provisionTunnels(ctx caddy.Context) error {
 	return err
 }
 
+// retryNotReady is what a client is told that finds a gateway without its store: Caddy has ended such a configuration by then.
+const retryNotReady = 5 * time.Second
+
 // ServeHTTP takes one request through the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
@@ -164,6 +167,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case !connect && !r.URL.IsAbs():
 		x.own = true
 		return h.serveSelf(w, r)
+	case h.app.open() != nil:
+		x.decision.UserAgent = r.UserAgent()
+		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, h.app.failure.Error(), retryNotReady))
 	}
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)

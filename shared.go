@@ -67,7 +67,6 @@ func acquireRulesets(a *App) (*rulesets, error) {
 	if !ok {
 		return nil, fmt.Errorf("usage pool holds a %T under %q", value, key)
 	}
-	r.holders.enter(a, r.apply)
 	return r, nil
 }
 

@@ -45,7 +45,7 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonTLSAlert: onLater, enforce.ReasonTLS: onLater, enforce.ReasonTimeout: onLater, enforce.ReasonStalled: onLater,
 	enforce.ReasonReset: onLater, enforce.ReasonIncomplete: onLater, enforce.ReasonTransferCoding: onLater,
 	enforce.ReasonHeaderSize: onLater, enforce.ReasonProtocol: onLater, enforce.ReasonUpgrade: onLater,
-	enforce.ReasonUpstreamProxy: onLater, enforce.ReasonExhausted: onLater, enforce.ReasonInternal: onLater,
+	enforce.ReasonUpstreamProxy: onLater, enforce.ReasonExhausted: onLater, enforce.ReasonNotReady: onRequest, enforce.ReasonInternal: onLater,
 }
 
 // The texts of the closed sets of the log.

@@ -153,6 +153,8 @@ const (
 	// ReasonCredentialsBusy is a request whose proxy credentials were not checked: too many
 	// others were waiting for that.
 	ReasonCredentialsBusy Reason = "credentials_busy"
+	// ReasonNotReady is a gateway that could not open its store, its orders or its clocks.
+	ReasonNotReady Reason = "not_ready"
 	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
 	ReasonInternal Reason = "internal"
 )
@@ -359,6 +361,7 @@ var reasonTable = []reasonInfo{
 	{ReasonUpstreamProxy, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", hintUpstream},
 	{ReasonExhausted, classFailure, true, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", hintExhausted},
 	{ReasonCredentialsBusy, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many proxy credentials are being checked", hintBusy},
+	{ReasonNotReady, classFailure, true, http.StatusServiceUnavailable, "proxy_configuration_error", "The gateway is not ready", hintNotReady},
 	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
 }
 
@@ -378,6 +381,7 @@ const (
 	hintUpstream  = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
 	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back a little later; tell the operator of the gateway if it lasts."
 	hintBusy      = "Come back after the time given. If it lasts, some client sends many wrong passwords: tell the operator of the gateway."
+	hintNotReady  = "The gateway could not open what it needs to judge requests: its store, its orders or its clocks. Come back after the time given; tell the operator of the gateway if it lasts."
 	hintInternal  = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
 )
 

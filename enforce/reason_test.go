@@ -57,7 +57,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff},
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
-		503: {ReasonCredentialsBusy},
+		503: {ReasonCredentialsBusy, ReasonNotReady},
 		504: {ReasonDNSTimeout, ReasonConnectionTimeout, ReasonTimeout, ReasonStalled},
 	}
 	for _, r := range Reasons() {
@@ -82,11 +82,12 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 }
 
 // Clients retry 502, 503 and 504 at once and without end (clients.md 15): no rule may be
-// told so. Nor may most failures be told by 503: it says that the gateway has too much to do.
+// told so. Nor may most failures be told by 503: it says that the gateway has too much
+// to do, or not begun.
 func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		if s := r.Status(); s == 503 && r != ReasonCredentialsBusy || !r.Failure() && s >= 500 {
+		if s := r.Status(); s == 503 && r != ReasonCredentialsBusy && r != ReasonNotReady || !r.Failure() && s >= 500 {
 			t.Errorf("%s has status %d", r, s)
 		}
 	}

@@ -106,7 +106,7 @@ func NewProblem(d Decision, asked Asked) Problem {
 	if d.Verdict == Allow || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
 	}
-	if d.Reason == ReasonInternal {
+	if d.Reason == ReasonInternal || d.Reason == ReasonNotReady {
 		d.Detail = "" // for the log only: it tells of the gateway's inside
 	}
 	url := ascii(withoutUserinfo(asked.URL), maxShown)

@@ -60,12 +60,6 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Forbidden: not all conditions of agent ", who, " hold"}
 	case ReasonUserAgentConflict:
 		return sentence{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
-	case ReasonCredentialsMissing:
-		return sentence{"Proxy credentials are missing: send those of your agent to the proxy", "", ""}
-	case ReasonCredentialsWrong:
-		return sentence{"Proxy credentials are wrong: check the user name and password sent to the proxy", "", ""}
-	case ReasonCredentialsBusy:
-		return sentence{"Too many proxy credentials are being checked", "", retry(d)}
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded:
 		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
 	case ReasonBackoff:
@@ -74,8 +68,26 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
 	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest:
 		return sentence{d.Reason.Title() + ": ", url, ""}
+	case ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
+		return sentence{wholeSentence(d.Reason), "", retry(d)}
 	default:
 		return sentence{d.Reason.Title() + ": ", host, retry(d)}
+	}
+}
+
+// wholeSentence is one that names nothing of the request.
+func wholeSentence(r Reason) string {
+	switch r {
+	case ReasonCredentialsMissing:
+		return "Proxy credentials are missing: send those of your agent to the proxy"
+	case ReasonCredentialsWrong:
+		return "Proxy credentials are wrong: check the user name and password sent to the proxy"
+	case ReasonCredentialsBusy:
+		return "Too many proxy credentials are being checked"
+	case ReasonNotReady:
+		return "The gateway is not ready: it could not open its store, its orders or its clocks"
+	default:
+		return ""
 	}
 }
 

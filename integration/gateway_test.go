@@ -169,8 +169,17 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start runs the binary. A gateway that was stopped or killed goes on with its data, at the same port.
+// start runs the binary and waits until it answers. A gateway that was stopped or killed goes on with its data, at the
+// same port.
 func (g *gateway) start(c gatewayConfig) error {
+	if err := g.launch(c); err != nil {
+		return err
+	}
+	return g.ready()
+}
+
+// launch runs the binary.
+func (g *gateway) launch(c gatewayConfig) error {
 	config := filepath.Join(g.dir, "Caddyfile")
 	if err := os.WriteFile(config, []byte(g.caddyfile(c)), 0o600); err != nil {
 		return err
@@ -198,7 +207,7 @@ func (g *gateway) start(c gatewayConfig) error {
 		close(exited)
 	}()
 	g.t.Cleanup(g.stop)
-	return g.ready()
+	return nil
 }
 
 // ready waits for the gateway's own page.

@@ -27,7 +27,8 @@ type Config struct {
 	// matters.
 	Retention time.Duration
 	// LockTimeout is how long Open waits for another process to let go of the
-	// file; default 2 s.
+	// file; default 2 s: a gateway that ends commits its last records in less. One
+	// that a service manager restarts has ended before the next one starts.
 	LockTimeout time.Duration
 }
 

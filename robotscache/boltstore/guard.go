@@ -46,7 +46,7 @@ func (f *file) open(path string, lockTimeout time.Duration, readOnly bool) error
 	case f.broken.Load() != nil:
 		return errors.Join(fmt.Errorf("%w: %w", errTorn, err), f.close())
 	case errors.Is(err, berrors.ErrTimeout):
-		return fmt.Errorf("%w (waited %v)", errLocked, lockTimeout)
+		return fmt.Errorf("%w%s (waited %v)", errLocked, holder(path), lockTimeout)
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum):
 		return fmt.Errorf("%w: %w", errTorn, err)
 	}
