@@ -100,10 +100,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.buildEgress(); err != nil {
 		return fmt.Errorf("egress: %w", err)
 	}
-	redirects := a.cfg.fetch.maxRedirects
-	if redirects == 0 {
-		redirects = -1 // the fetcher's zero value is its default
-	}
 	if a.emitter, err = newEmitter(ctx); err != nil {
 		return err
 	}
@@ -111,7 +107,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		Transport:    robotsTransport{a.fetching, a.stopsFetch},
 		UserAgent:    a.cfg.userAgent,
 		Timeout:      a.cfg.fetch.timeout,
-		MaxRedirects: redirects,
+		MaxRedirects: a.cfg.fetch.maxRedirects,
 		MaxSize:      a.cfg.fetch.maxSize,
 		Soft404:      a.cfg.fetch.soft404,
 	})

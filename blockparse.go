@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +64,78 @@ func positioned(d *caddyfile.Dispenser, err error) error {
 		return at
 	}
 	return positionedError{d.WrapErr(err)}
+}
+
+// whole is what a directive or an option makes of its block.
+type whole interface {
+	// read takes the lines, each by itself.
+	read(d *caddyfile.Dispenser) error
+	// check reports a fault in which several lines may have a part.
+	check() error
+}
+
+// readWhole reads and checks a whole. A fault that check finds is reported for the line that brings it in, for which the
+// beginnings of the block are read into fresh values.
+func readWhole(d *caddyfile.Dispenser, w whole, fresh func() whole) error {
+	lines := d.NextSegment()
+	if err := w.read(dispense(lines)); err != nil {
+		return err
+	}
+	fault := w.check()
+	if fault == nil {
+		return nil
+	}
+	var ends []int // of lines
+	for n := 1; n < len(lines); n++ {
+		if isNextLine(lines[n-1], lines[n]) {
+			ends = append(ends, n)
+		}
+	}
+	// The first line with which the fault is there: before it there is none, or another one.
+	n := sort.Search(len(ends), func(i int) bool {
+		part := fresh()
+		err := part.read(dispense(closed(lines[:ends[i]])))
+		if err == nil {
+			err = part.check()
+		}
+		return err != nil && err.Error() == fault.Error()
+	})
+	last := len(lines) - 1
+	if n < len(ends) {
+		last = ends[n] - 1
+	}
+	return positioned(dispense(lines[last:]), fault)
+}
+
+func dispense(tokens []caddyfile.Token) *caddyfile.Dispenser {
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	return d
+}
+
+// isNextLine reports whether a token is not on the line of the one before it.
+func isNextLine(before, token caddyfile.Token) bool {
+	return token.File != before.File || token.Line != before.Line+before.NumLineBreaks()
+}
+
+// closed is the beginning of a segment, with the braces that close what is open there.
+func closed(lines []caddyfile.Token) []caddyfile.Token {
+	part := slices.Clone(lines)
+	open := 0
+	for i, t := range lines {
+		switch {
+		case i+1 < len(lines) && !isNextLine(t, lines[i+1]):
+		case t.Text == "{":
+			open++
+		case t.Text == "}":
+			open--
+		}
+	}
+	last := lines[len(lines)-1]
+	for i := range open {
+		part = append(part, caddyfile.Token{File: last.File, Line: last.Line + last.NumLineBreaks() + 1 + i, Text: "}"})
+	}
+	return part
 }
 
 // count checks the number of arguments of a line.

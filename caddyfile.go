@@ -3,6 +3,7 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -35,16 +36,14 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 // parseDirective reads the directive `robots`.
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next() // the directive's name
-	matchers, err := h.ExtractMatcherSet()
-	if err != nil {
+	if err := checkPlace(h); err != nil {
 		return nil, err
 	}
-	h.Next() // again: the matcher has been taken out
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 		return nil, err
 	}
-	values := h.NewRoute(matchers, handler)
+	values := h.NewRoute(nil, handler)
 	if atTop(h) {
 		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(Listener)})
 	}
@@ -112,10 +111,21 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readWhole(d, a, func() whole { return new(App) })
+}
+
+func (a *App) check() error {
+	if _, err := a.settings(); err != nil {
+		return fmt.Errorf("robots: %w", err)
+	}
+	return nil
+}
+
+func (a *App) read(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf(`global option "robots" takes no argument, found %q`, d.Val())
 	}
-	err := block{
+	return block{
 		"user_agent": text(&a.UserAgent),
 		"store":      {min: 1, max: 2, set: a.setStore},
 		"index_html": onOff(&a.IndexHTML),
@@ -126,13 +136,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"egress":     nested(a.readEgress),
 		"limits":     nested(a.readLimits),
 	}.read(d, "robots")
-	if err != nil {
-		return err
-	}
-	if _, err := a.settings(); err != nil {
-		return d.WrapErr(fmt.Errorf("robots: %w", err))
-	}
-	return nil
 }
 
 func (a *App) setStore(_ *caddyfile.Dispenser, args []string) error {
@@ -313,7 +316,7 @@ func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
 
 // UnmarshalCaddyfile reads the gateway of one site.
 //
-//	robots [<matcher>] {
+//	robots {
 //		mode enforce|report|off [<host-pattern>...]
 //		agent <name> {
 //			token <product-token>...
@@ -342,10 +345,24 @@ func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
 //		decision_header on|off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readWhole(d, h, func() whole { return &Handler{known: h.Agents} })
+}
+
+func (h *Handler) check() error {
+	if _, err := h.policy(); err != nil {
+		return fmt.Errorf("robots: %w", err)
+	}
+	return nil
+}
+
+func (h *Handler) read(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
+		if strings.ContainsAny(d.Val()[:min(len(d.Val()), 1)], "/@*") {
+			return d.Errf(`directive "robots" takes no matcher, found %q: Caddy would answer what it does not match with an empty 200`, d.Val())
+		}
 		return d.Errf(`directive "robots" takes no argument, found %q`, d.Val())
 	}
-	err := block{
+	return block{
 		"mode":         {min: 1, max: -1, repeat: true, set: h.setMode},
 		"agent":        {min: 1, max: 1, repeat: true, nested: true, set: h.addAgent},
 		"unidentified": choice(&h.Unidentified, "deny", "allow"),
@@ -358,13 +375,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 		"decision_header": onOff(&h.DecisionHeader),
 	}.read(d, "robots")
-	if err != nil {
-		return err
-	}
-	if _, err := h.policy(); err != nil {
-		return d.WrapErr(fmt.Errorf("robots: %w", err))
-	}
-	return nil
 }
 
 // setMode reads the mode of the gateway or, with patterns, that of some hosts.
@@ -397,11 +407,8 @@ func (h *Handler) addAgent(d *caddyfile.Dispenser, args []string) error {
 		"rate":                  {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setRate(&a.Rate, args[0]) }},
 		"mode":                  choice(&a.Mode, "enforce", "report", "off"),
 	}.read(d, "agent "+a.Name)
-	if err != nil {
-		return err
-	}
 	h.Agents = append(h.Agents, a)
-	return a.check()
+	return err
 }
 
 func (a *AgentConfig) addCredential(_ *caddyfile.Dispenser, args []string) error {
@@ -423,11 +430,8 @@ func (h *Handler) addException(d *caddyfile.Dispenser, args []string) error {
 		"until":  text(&e.Until),
 		"reason": text(&e.Reason),
 	}.read(d, "except")
-	if err != nil {
-		return err
-	}
 	h.Exceptions = append(h.Exceptions, e)
-	return e.check()
+	return err
 }
 
 func (h *Handler) setEgress(_ *caddyfile.Dispenser, args []string) error {

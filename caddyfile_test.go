@@ -49,7 +49,7 @@ func TestBadEngine(t *testing.T) {
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
-		{"user_agent \"Café/1.0\"", 4, `robots: user_agent "Café/1.0": has characters that a header cannot carry`},
+		{"user_agent \"Café/1.0\"", 3, `robots: user_agent "Café/1.0": has characters that a header cannot carry`},
 		{"user_agent A {\nx\n}", 4, `option "user_agent" of robots takes no block`},
 
 		{"store sqlite", 3, `option "store" of robots: kind "sqlite": want file, redis, none`},
@@ -66,13 +66,16 @@ func TestBadEngine(t *testing.T) {
 		{"fetch {\nretry 0s 1h\n}", 4, `option "retry" of fetch: "0s" is no time at all; without the option its default holds`},
 		{"pace {\nbackoff 0s 1h\n}", 4, `option "backoff" of pace: "0s" is no time at all; without the option its default holds`},
 		{"cache {\nttl -1h\n}", 4, `option "ttl" of cache: "-1h" is negative`},
-		{"cache {\nttl 25h\n}", 6, `robots: cache: ttl 25h0m0s is above 24h0m0s, the longest that RFC 9309 section 2.4 permits`},
-		{"cache {\nttl 1h\nmin_ttl 2h\n}", 7, `robots: cache: min_ttl 2h0m0s is longer than ttl 1h0m0s`},
+		{"cache {\nttl 25h\n}", 4, `robots: cache: ttl 25h0m0s is above 24h0m0s, the longest that RFC 9309 section 2.4 permits`},
+		{"cache {\nttl 1h\nmin_ttl 2h\n}", 5, `robots: cache: min_ttl 2h0m0s is longer than ttl 1h0m0s`},
+		{"cache {\nmin_ttl 2h\nmax_size 1MiB\nttl 1h\n}\nindex_html on", 6, `robots: cache: min_ttl 2h0m0s is longer than ttl 1h0m0s`},
+		{"cache {\nmin_ttl 25h\nmax_size 1MiB\n}", 4, `robots: cache: min_ttl 25h0m0s is longer than ttl 24h0m0s`},
 
-		{"fetch {\ntimeout 6m\n}", 6, `robots: fetch: timeout 6m0s is above 5m: a crawler waits for as long`},
+		{"fetch {\ntimeout 6m\n}", 4, `robots: fetch: timeout 6m0s is above 5m: a crawler waits for as long`},
 		{"fetch {\nmax_redirects 21\n}", 4, `option "max_redirects" of fetch: "21" is not a whole number from 0 to 20`},
-		{"fetch {\nmax_size 100KiB\n}", 6, `robots: fetch: max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits`},
-		{"fetch {\nmax_size 1GiB\n}", 6, `robots: fetch: max_size is above 64 MiB`},
+		{"fetch {\nmax_redirects 4\n}", 4, `robots: fetch: max_redirects is below 5, which a crawler should follow (RFC 9309 section 2.3.1.2)`},
+		{"fetch {\nmax_size 100KiB\n}", 4, `robots: fetch: max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits`},
+		{"fetch {\nmax_size 1GiB\n}", 4, `robots: fetch: max_size is above 64 MiB`},
 		{"fetch {\nretry 1m\n}", 4, `option "retry" of fetch takes 2 arguments, found 1`},
 		{"fetch {\nretry 2h 1h\n}", 4, `option "retry" of fetch: 2h is longer than 1h`},
 		{"fetch {\nunreachable maybe\n}", 4, `option "unreachable" of fetch: unknown value "maybe": want spec, stale, google, strict`},
@@ -103,10 +106,10 @@ func TestBadEngine(t *testing.T) {
 		{"limits {\nmin_rate 100\n}", 4, `option "min_rate" of limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nmin_rate 0B/s\n}", 4, `option "min_rate" of limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nbody_timeout 0s\n}", 4, `option "body_timeout" of limits: "0s" is no time at all; without the option its default holds`},
-		{"egress {\nallow_private 10.0.0.1/8\n}", 6, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
-		{"egress {\nallow_private intranet\n}", 6, `robots: egress: allow_private "intranet": not an address range`},
-		{"egress {\nports 0\n}", 6, `robots: egress: ports: reading port range "0": reading port "0": not a port`},
-		{"egress {\nports 90-80\n}", 6, `robots: egress: ports: reading port range "90-80": first port is above the last`},
+		{"egress {\nallow_private 10.0.0.1/8\n}", 4, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
+		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range`},
+		{"egress {\nports 0\n}", 4, `robots: egress: ports: reading port range "0": reading port "0": not a port`},
+		{"egress {\nports 90-80\n}", 4, `robots: egress: ports: reading port range "90-80": first port is above the last`},
 		{"egress {\nupstream\n}", 4, `option "upstream" of egress takes at least 1 argument, found 0`},
 		{"egress {\ndial_timeout 10\n}", 4, `option "dial_timeout" of egress: "10" is not a duration such as 10s, 5m or 24h`},
 	} {
@@ -130,25 +133,56 @@ func TestBadGateway(t *testing.T) {
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of client_certificate, contact, credential, from, ` +
 			`ignore_wildcard_group, mode, owner, rate, token, user_agent`},
-		{"agent A\nagent a", 5, `robots: agent "a" is given twice (names are compared ignoring case)`},
-		{"agent A {\ntoken \"not a token\"\n}", 5, `option "agent" of robots: agent "A": token "not a token" is no product token: ` +
+		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
+		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
 			`want a single word without version, of letters, digits, "-", "_" and "."`},
-		{"agent A {\ncredential user password\n}", 5, `option "agent" of robots: agent "A": credential of "user": ` +
+		{"agent A {\ncredential user password\n}", 4, `robots: agent "A": credential of "user": ` +
 			`the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password`},
 		{"agent A {\ncredential user\n}", 4, `option "credential" of agent A takes 2 arguments, found 1`},
 		{
-			"agent A {\ncredential u " + testHash + "\n}\nagent B {\ncredential u " + testHash + "\n}", 9,
+			"agent A {\ncredential u " + testHash + "\n}\nagent B {\ncredential u " + testHash + "\n}", 7,
 			`robots: agents "A" and "B" can both match one request, by credential user "u"`,
 		},
-		{"agent A {\ntoken X\n}\nagent B {\ntoken X\n}", 9, `robots: agents "A" and "B" can both match one request, by User-Agent product "x"`},
-		{"agent A {\nfrom 10.0.0.0/33\n}", 5, `option "agent" of robots: agent "A": from "10.0.0.0/33": not an address range`},
+		{"agent A {\ntoken X\n}\nagent B {\ntoken X\n}", 7, `robots: agents "A" and "B" can both match one request, by User-Agent product "x"`},
+		{"agent A {\nfrom 10.0.0.0/33\n}", 4, `robots: agent "A": from "10.0.0.0/33": not an address range`},
 		{"agent A {\nignore_wildcard_group yes\n}", 4, `option "ignore_wildcard_group" of agent A takes no argument, found 1`},
 		{"agent A {\nrate 5\n}", 4, `option "rate" of agent A: parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
 		{"agent A {\nmode on\n}", 4, `option "mode" of agent A: unknown value "on": want enforce, report, off`},
 
 		{"paths both", 3, `option "paths" of robots: unknown value "both": want strict, as_sent`},
 		{"paths strict\npaths strict", 4, `option "paths" of robots is given twice`},
-		{"except a.example {\npath /a;x\n}", 5, `option "except" of robots: except a.example: path "/a;x" covers nothing: servers resolve it to "/a"`},
+		{"except a.example {\npath /a;x\n}", 4, `robots: except a.example: path "/a;x" covers nothing: servers resolve it to "/a"`},
+		// A fault of the whole is in the line that brings it in, whatever other lines would be wrong without those that follow.
+		{"except a.example {\nagent B\n}\nagent A {\nowner x\nrate 1/s\n}", 4, `robots: except a.example: there is no agent "B"`},
+		{
+			"except a.example {\nagent B\n}\nagent A {\nuser_agent x\n}\nagent B {\nuser_agent y\nuser_agent x\nrate 1/s\n}", 11,
+			`robots: agents "A" and "B" can both match one request, by User-Agent product "x"`,
+		},
+		{
+			"agent A:1 {\nrate 1/s\ntoken a\nfrom 10.0.0.1/8\nowner x\n}\nunidentified allow", 6,
+			`robots: agent "A:1": from "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`,
+		},
+		{"mode off\nagent A:1 {\nrate 1/s\n}", 4, `robots: agent "A:1": its name is no product token: give it a token`},
+		{"agent \"\"", 3, `robots: agent has no name`},
+		{"agent \"A B\" {\ntoken a\n}", 3, `robots: agent name "A B": only visible ASCII is allowed`},
+		{"agent A {\ntoken a *\n}", 4, `robots: agent "A": token "*" is no product token: an agent without a group of its own gets * by itself`},
+		{"agent A {\ntoken a\ntoken A\n}", 5, `robots: agent "A": token "A" is given twice`},
+		{"agent A {\nuser_agent \" \"\n}", 4, `robots: agent "A": user_agent pattern is empty`},
+		{"agent A {\nuser_agent \"a\tb\"\n}", 4, `robots: agent "A": user_agent pattern "a\tb" has a control octet`},
+		{
+			"agent A {\ncredential a:b " + testHash + "\n}", 4,
+			`robots: agent "A": credential user "a:b": want 1 to 200 octets without colon and control octets`,
+		},
+		{"agent A {\nclient_certificate \"\"\n}", 4, `robots: agent "A": client_certificate name "" is empty or has a control octet`},
+		{"agent A {\nowner \"a\nb\"\n}", 4, `robots: agent "A": owner and contact are lines of up to 200 octets`},
+		{"mode off a.example\nmode report A.example", 4, `robots: mode of host "a.example" is given twice`},
+		{"deny a.example\ndeny b.example a.example", 4, `robots: deny: "a.example" is given twice`},
+		{"connect tunnel\nconnect deny a.example", 4, `robots: connect tunnel: holds for every host, so the rules after it are never reached`},
+		{"connect deny a.example\nconnect deny a.example", 4, `robots: connect deny: "a.example" is given twice`},
+		{"except *.* {\nreason x\n}", 3, `robots: except *.*: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
+		{"except a.example {\nreason \"a\nb\"\n}", 4, `robots: except a.example: reason is one line of up to 200 octets`},
+		{"except a.example {\npath /x*\n}", 4, `robots: except a.example: path "/x*": want a plain prefix, without * and #`},
+
 		{"unidentified ask", 3, `option "unidentified" of robots: unknown value "ask": want deny, allow`},
 		{"connect", 3, `option "connect" of robots takes at least 1 argument, found 0`},
 		{"connect open", 3, `option "connect" of robots: unknown value "open": want intercept, tunnel, deny`},
@@ -156,11 +190,11 @@ func TestBadGateway(t *testing.T) {
 
 		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},
 		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, path, reason, until`},
-		{"except example.com {\npath x\n}", 5, `option "except" of robots: except example.com: path "x" does not start with a slash`},
-		{"except example.com {\nuntil 2020-02-30\n}", 5, `option "except" of robots: until "2020-02-30": want a date such as 2026-12-31, ` +
+		{"except example.com {\npath x\n}", 4, `robots: except example.com: path "x" does not start with a slash`},
+		{"except example.com {\nuntil 2020-02-30\n}", 4, `robots: until "2020-02-30": want a date such as 2026-12-31, ` +
 			`or a time such as 2026-12-31T12:00:00Z`},
 		{"deny", 3, `option "deny" of robots takes at least 1 argument, found 0`},
-		{"deny http://example.com", 4, `robots: deny: host pattern "http://example.com": is a URL; want the host alone`},
+		{"deny http://example.com", 3, `robots: deny: host pattern "http://example.com": is a URL; want the host alone`},
 		{"max_wait 10", 3, `option "max_wait" of robots: "10" is not a duration such as 10s, 5m or 24h`},
 		{"egress on", 3, `option "egress" of robots: unknown value "on": want off`},
 		{"egress off\negress off", 4, `option "egress" of robots is given twice`},
@@ -172,12 +206,28 @@ func TestBadGateway(t *testing.T) {
 // TestBadHead holds mistakes beside the blocks.
 func TestBadHead(t *testing.T) {
 	t.Parallel()
+	noMatcher := func(found string) string {
+		return fmt.Sprintf("parsing caddyfile tokens for 'robots': directive \"robots\" takes no matcher, found %q: "+
+			"Caddy would answer what it does not match with an empty 200, at Caddyfile:2", found)
+	}
+	const twice = `directive "robots" is given twice in a site: it is in line 2 too`
 	const site = ":3128 {\n\trobots\n}\n"
 	for _, tt := range []struct{ text, err string }{
 		{"{\n\trobots now\n}\n" + site, `parsing caddyfile tokens for 'robots': global option "robots" takes no argument, found "now", at Caddyfile:2`},
 		{"{\n\trobots\n\trobots\n}\n" + site, `parsing caddyfile tokens for 'robots': global option "robots" is given twice, at Caddyfile:3`},
 		{":3128 {\n\trobots on\n}\n", `parsing caddyfile tokens for 'robots': directive "robots" takes no argument, found "on", at Caddyfile:2`},
-		{":3128 {\n\trobots /path on\n}\n", `parsing caddyfile tokens for 'robots': directive "robots" takes no argument, found "on", at Caddyfile:2`},
+		{":3128 {\n\trobots /path {\n\t}\n}\n", noMatcher("/path")},
+		{":3128 {\n\trobots *\n}\n", noMatcher("*")},
+		{":3128 {\n\trobots @ours\n\t@ours remote_ip 10.0.0.0/8\n}\n", noMatcher("@ours")},
+		{":3128 {\n\trobots\n\tlog\n\trobots\n}\n", "parsing caddyfile tokens for 'robots': " + twice + ", at Caddyfile:4"},
+		{
+			"(gateway) {\n\trobots\n}\n:3128 {\n\timport gateway\n}\n:3129 {\n\timport gateway\n\timport gateway\n}\n",
+			"parsing caddyfile tokens for 'robots': " + twice + ", at Caddyfile:2 import chain ['Caddyfile:9 (import gateway)']",
+		},
+		{
+			":3128 {\n\trobots\n\thandle /x {\n\t\trobots\n\t}\n}\n",
+			"parsing caddyfile tokens for 'handle': parsing caddyfile tokens for 'robots': " + twice + ", at Caddyfile:4, at Caddyfile:5",
+		},
 	} {
 		if _, _, err := adapt(tt.text, "Caddyfile"); err == nil || err.Error() != tt.err {
 			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.err)
@@ -210,35 +260,49 @@ func egressWith(line string) string {
 	return "{\n\trobots {\n\t\tegress {\n\t\t\t" + line + "\n\t\t}\n\t}\n}\n"
 }
 
-// TestSiteWithHostName refuses a site address by which no proxied request would reach the gateway, and says why.
-func TestSiteWithHostName(t *testing.T) {
-	for address, names := range map[string]string{
-		"example.com":                            "example.com",
-		"http://example.com:3128":                "example.com",
-		"*.example.com":                          "*.example.com",
-		"localhost:3128":                         "localhost",
-		"http://127.0.0.1:3128":                  "127.0.0.1",
-		"http://a.example:1, http://b.example:1": "a.example, b.example",
-		":3128, http://example.com":              "example.com",
+// TestBadAddress refuses a site address by which no proxied request would reach the gateway, with its line, and says why.
+func TestBadAddress(t *testing.T) {
+	t.Parallel()
+	want := func(kind, value string) string {
+		return "the site address of a gateway must not name a " + kind + " (" + value + "): requests through a proxy carry the " + kind +
+			" of their target and would never match; write the port alone, such as :3128"
+	}
+	for address, err := range map[string]string{
+		"example.com":                             want("host", "example.com") + ", at Caddyfile:3",
+		"http://example.com:3128":                 want("host", "example.com") + ", at Caddyfile:3",
+		"*.example.com":                           want("host", "*.example.com") + ", at Caddyfile:3",
+		"localhost:3128":                          want("host", "localhost") + ", at Caddyfile:3",
+		"http://127.0.0.1:3128":                   want("host", "127.0.0.1") + ", at Caddyfile:3",
+		"0.0.0.0:3128":                            want("host", "0.0.0.0") + ", at Caddyfile:3",
+		"http://a.example:1,\nhttp://b.example:1": want("host", "a.example") + ", at Caddyfile:3",
+		":3128,\nhttp://example.com":              want("host", "example.com") + ", at Caddyfile:4",
+		":3128/foo":                               want("path", "/foo") + ", at Caddyfile:3",
+		":3128/":                                  want("path", "/") + ", at Caddyfile:3",
+		":3128, :3129/x*":                         want("path", "/x*") + ", at Caddyfile:3",
+		"localhost:3128/x":                        want("host", "localhost") + ", at Caddyfile:3",
 	} {
-		config, _, err := adapt(address+" {\n\trobots\n}\n", "Caddyfile")
-		if err != nil {
-			t.Errorf("%s: %v", address, err)
-			continue
-		}
-		want := "provision http.handlers.robots: the site address of a gateway must not name a host (" + names + "): requests through a " +
-			"proxy carry the host of their target and would never match; write the port alone, such as :3128"
-		if err := validate(config); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s\n got %v\nwant %s", address, err, want)
+		for _, site := range []string{"robots", "handle /a {\nrobots\n}", "route {\nhandle {\nrobots\n}\n}"} {
+			if _, _, got := adapt("{\n}\n"+address+" {\n"+site+"\n}\n", "Caddyfile"); got == nil || !strings.Contains(got.Error(), err) {
+				t.Errorf("%s: %s:\n got %v\nwant %s", address, site, got, err)
+			}
 		}
 	}
 	for _, address := range []string{":3128", "http://", "https://:8443", ":3128, :3129"} {
-		config, _, err := adapt(address+" {\n\ttls internal\n\trobots\n}\n", "Caddyfile")
+		config, _, err := adapt(address+" {\n\ttls internal\n\trobots\n}\n&(gateway) {\n\trobots\n}\n", "Caddyfile")
 		if err == nil {
 			err = validate(config)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestSeveralGateways: one in each block of a site may stand.
+func TestSeveralGateways(t *testing.T) {
+	t.Parallel()
+	_, _, err := adapt(":3128 {\n\thandle /a/* {\n\t\trobots\n\t}\n\thandle {\n\t\trobots\n\t}\n}\n:3129 {\n\trobots\n}\n", "Caddyfile")
+	if err != nil {
+		t.Error(err)
 	}
 }

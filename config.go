@@ -39,7 +39,7 @@ type CacheConfig struct {
 type FetchConfig struct {
 	// Timeout is the budget of one retrieval with all its redirects. Default 20 s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
-	// MaxRedirects is how many redirects are followed. Default 5 (RFC 9309 §2.3.1.2).
+	// MaxRedirects is how many redirects are followed. Default and least 5 (RFC 9309 §2.3.1.2).
 	MaxRedirects *int `json:"max_redirects,omitempty"`
 	// MaxSize is how many decoded octets of a robots.txt are used. Default and least 500 KiB (RFC 9309 §2.5).
 	MaxSize int64 `json:"max_size,omitempty"`

@@ -62,6 +62,7 @@ type Handler struct {
 	// DecisionHeader puts the decision into a header of allowed answers too.
 	DecisionHeader bool `json:"decision_header,omitempty"`
 
+	known      []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
 	app        *App
 	life       context.Context // ends when the configuration gives way to another
 	logger     *zap.Logger

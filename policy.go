@@ -70,6 +70,9 @@ func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {
 		}
 		agents, names = append(agents, a), append(names, c.Name)
 	}
+	for _, c := range h.known {
+		names = append(names, c.Name)
+	}
 	return agents, names, nil
 }
 
@@ -99,16 +102,6 @@ func (c *AgentConfig) agent() (enforce.Agent, error) {
 		a.Credentials = append(a.Credentials, credential.User)
 	}
 	return a, nil
-}
-
-// check reports what is wrong with one agent by itself, at its own line.
-func (c *AgentConfig) check() error {
-	a, err := c.agent()
-	if err != nil {
-		return err
-	}
-	_, _, err = enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{a}, Verify: new(passwords).verify})
-	return err
 }
 
 func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
@@ -198,16 +191,6 @@ func (c *ExceptionConfig) exception() (enforce.Exception, error) {
 	var err error
 	x.Until, err = enforce.ParseUntil(c.Until)
 	return x, err
-}
-
-// check reports what is wrong with one exception by itself, at its own line.
-func (c *ExceptionConfig) check() error {
-	x, err := c.exception()
-	if err != nil {
-		return err
-	}
-	_, _, err = enforce.NewPolicy(enforce.PolicyConfig{Exceptions: []enforce.Exception{x}}, time.Now())
-	return err
 }
 
 // upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport whatever their

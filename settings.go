@@ -74,7 +74,7 @@ type limitsSettings struct {
 const (
 	defaultHotSize               = 256 << 20
 	defaultFetchTimeout          = 20 * time.Second
-	defaultMaxRedirects          = 5
+	minRedirects                 = 5
 	minRobotsSize                = 500 << 10
 	defaultParallel              = 256
 	defaultRate                  = "5/s"
@@ -196,7 +196,7 @@ func fetchPolicy(c CacheConfig, f FetchConfig) (fetch.Policy, error) {
 func (f FetchConfig) settings() (fetchSettings, error) {
 	s := fetchSettings{
 		timeout:      span(f.Timeout, defaultFetchTimeout),
-		maxRedirects: defaultMaxRedirects,
+		maxRedirects: minRedirects,
 		maxSize:      int(or(f.MaxSize, minRobotsSize)),
 		soft404:      f.SoftNotFound != "off",
 		parallel:     or(f.Parallel, defaultParallel),
@@ -209,8 +209,8 @@ func (f FetchConfig) settings() (fetchSettings, error) {
 		return fetchSettings{}, errors.New("max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits")
 	case s.maxSize > 64<<20:
 		return fetchSettings{}, errors.New("max_size is above 64 MiB")
-	case s.maxRedirects < 0:
-		return fetchSettings{}, errors.New("max_redirects is negative")
+	case s.maxRedirects < minRedirects:
+		return fetchSettings{}, fmt.Errorf("max_redirects is below %d, which a crawler should follow (RFC 9309 section 2.3.1.2)", minRedirects)
 	case s.parallel < 0:
 		return fetchSettings{}, errors.New("parallel is negative")
 	case s.timeout > 5*time.Minute:

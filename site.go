@@ -1,29 +1,42 @@
 package crawlgate
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// checkSite refuses a gateway that no request could reach: a site address with a host name makes Caddy match requests by
-// their host, and a proxied request carries the host of its target. Caddy would answer all of them with an empty 200,
-// which a crawler takes for an empty page.
-//
-// It is called while the server is being provisioned, when the outer route still has its handlers as JSON.
+// A gateway that some requests do not reach is refused: Caddy would answer these with an empty 200, which a crawler takes
+// for an empty page. A site address with a host or a path makes Caddy match requests by them, and a proxied request has
+// those of its target.
+
+// badAddress is the fault of a site address with a host or a path.
+func badAddress(kind, value string) error {
+	return fmt.Errorf("the site address of a gateway must not name a %s (%s): requests through a proxy carry "+
+		"the %s of their target and would never match; write the port alone, such as :3128", kind, value, kind)
+}
+
+// checkSite refuses a site address with a host or a path. It is called while the server is being provisioned, when the
+// outer route still has its handlers as JSON.
 func checkSite(server *caddyhttp.Server) error {
 	for _, route := range server.Routes {
 		// A site address becomes a terminal route around a subroute; a matcher that the operator wrote does not.
-		if !route.Terminal || !holdsGateway(route) {
+		if !route.Terminal || !slices.ContainsFunc(route.HandlersRaw, surroundsGateway) {
 			continue
 		}
 		for _, set := range route.MatcherSets {
 			for _, matcher := range set {
-				if hosts, ok := matcher.(*caddyhttp.MatchHost); ok {
-					return fmt.Errorf("the site address of a gateway must not name a host (%s): requests through a proxy carry "+
-						"the host of their target and would never match; write the port alone, such as :3128", strings.Join(*hosts, ", "))
+				switch m := matcher.(type) {
+				case *caddyhttp.MatchHost:
+					return badAddress("host", strings.Join(*m, ", "))
+				case *caddyhttp.MatchPath:
+					return badAddress("path", strings.Join(*m, ", "))
 				}
 			}
 		}
@@ -31,11 +44,73 @@ func checkSite(server *caddyhttp.Server) error {
 	return nil
 }
 
-func holdsGateway(route caddyhttp.Route) bool {
-	for _, raw := range route.HandlersRaw {
-		if bytes.Contains(raw, []byte(`"handler":"subroute"`)) && bytes.Contains(raw, []byte(`"handler":"robots"`)) {
+// handlerJSON is what matters of a handler in a configuration. Routes are those of a subroute.
+type handlerJSON struct {
+	Handler string `json:"handler"`
+	Routes  []struct {
+		Handle []handlerJSON `json:"handle"`
+	} `json:"routes"`
+}
+
+// surroundsGateway reports whether a handler is a subroute with a gateway in it, at any depth.
+func surroundsGateway(raw json.RawMessage) bool {
+	var h handlerJSON
+	return json.Unmarshal(raw, &h) == nil && h.Handler != "robots" && h.holdsGateway()
+}
+
+func (h handlerJSON) holdsGateway() bool {
+	if h.Handler == "robots" {
+		return true
+	}
+	for _, route := range h.Routes {
+		if slices.ContainsFunc(route.Handle, handlerJSON.holdsGateway) {
 			return true
 		}
 	}
 	return false
+}
+
+// checkPlace refuses a directive in a site where it cannot work, or beside another one.
+func checkPlace(h httpcaddyfile.Helper) error {
+	addresses := siteAddresses(h)
+	for _, token := range addresses {
+		address, err := httpcaddyfile.ParseAddress(token.Text)
+		if err != nil {
+			continue // Caddy will say so
+		}
+		at := dispense([]caddyfile.Token{token})
+		if address.Host != "" {
+			return at.WrapErr(badAddress("host", address.Host))
+		}
+		if address.Path != "" {
+			return at.WrapErr(badAddress("path", address.Path))
+		}
+	}
+	if len(addresses) == 0 {
+		return nil
+	}
+	// Blocks of one site share a state, which the blocks within them copy; that of a site itself is shared by all sites.
+	mark := fmt.Sprintf("robots in the site at %s:%d", addresses[0].File, addresses[0].Line)
+	if line, ok := h.BlockState[mark]; ok {
+		return h.Errf(`directive "robots" is given twice in a site: it is in line %v too`, line)
+	}
+	h.BlockState[mark] = h.Line()
+	return nil
+}
+
+// siteAddresses returns the addresses of the site that a directive stands in, with their places in the Caddyfile. Caddy has no
+// way to ask for them. Where they are not found, checkSite finds what it can, without a line.
+func siteAddresses(h httpcaddyfile.Helper) (addresses []caddyfile.Token) {
+	block := reflect.ValueOf(h).FieldByName("parentBlock")
+	if h.Dispenser == nil || !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() || h.IsNamedRoute() {
+		return nil
+	}
+	keys := block.FieldByName("Keys")
+	for i := range keys.Len() {
+		key := keys.Index(i)
+		addresses = append(addresses, caddyfile.Token{
+			File: key.FieldByName("File").String(), Line: int(key.FieldByName("Line").Int()), Text: key.FieldByName("Text").String(),
+		})
+	}
+	return addresses
 }

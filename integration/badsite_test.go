@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSitesThatCannotWork hands the binary configurations under which some requests would get Caddy's empty 200, or that
+// RFC 9309 does not permit, or that contradict themselves, in every form: neither `validate` nor `run` may take them.
+func TestSitesThatCannotWork(t *testing.T) {
+	t.Parallel()
+	const gateway = `{"handler":"robots"}`
+	around := func(handler string) string { return `{"handler":"subroute","routes":[{"handle":[` + handler + `]}]}` }
+	site := func(match, handler string) string {
+		return `{"match":[` + match + `],"handle":[` + handler + `],"terminal":true}`
+	}
+	const host, path = `{"host":["example.com"]}`, `{"path":["/foo"]}`
+	for _, tt := range []struct{ name, text, err string }{
+		{"a host", "http://example.com:PORT {\nrobots\n}", "must not name a host (example.com)"},
+		{"a host", site(host, around(gateway)), "must not name a host (example.com)"},
+		{"a host, the gateway in a handle", site(host, around(around(gateway))), "must not name a host (example.com)"},
+		{"a host, the gateway in a route in a handle", site(host, around(around(around(gateway)))), "must not name a host (example.com)"},
+		{"a path", "http://:PORT/foo {\nrobots\n}", "must not name a path (/foo)"},
+		{"a path", site(path, around(gateway)), "must not name a path (/foo)"},
+		{"a path, the gateway in a handle", site(path, around(around(gateway))), "must not name a path (/foo)"},
+		{"a matcher", "http://:PORT {\nrobots /foo\n}", "takes no matcher"},
+		{"a named matcher", "http://:PORT {\n@m method GET\nrobots @m\n}", "takes no matcher"},
+		{"two gateways", "http://:PORT {\nrobots\nrobots\n}", "given twice in a site"},
+		{"few redirects", "{\nrobots {\nfetch {\nmax_redirects 4\n}\n}\n}\nhttp://:PORT {\nrobots\n}", "max_redirects is below 5"},
+		{"few redirects", "", "max_redirects is below 5"},
+		{
+			"two lines that contradict each other",
+			"{\nrobots {\ncache {\nmin_ttl 2h\nmax_size 1MiB\nttl 1h\n}\n}\n}\nhttp://:PORT {\nrobots\n}",
+			"min_ttl 2h0m0s is longer than ttl 1h0m0s, at FILE:6",
+		},
+		{
+			"a rule that hides another", "http://:PORT {\nrobots {\nconnect tunnel\nconnect deny a.example\nunidentified allow\n}\n}",
+			"connect tunnel: holds for every host, so the rules after it are never reached, at FILE:4",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if strings.Contains(tt.text, "\n") {
+				refuses(t, "caddyfile", tt.text, tt.err)
+				return
+			}
+			routes, robots := tt.text, "{}"
+			if tt.text == "" {
+				routes, robots = `{"handle":[`+gateway+`]}`, `{"fetch":{"max_redirects":4}}`
+			}
+			text := fmt.Sprintf(`{"admin":{"disabled":true},"apps":{"http":{"servers":{"srv0":{"listen":["127.0.0.1:PORT"],"routes":[%s]}}},"robots":%s}}`,
+				routes, robots)
+			var indented bytes.Buffer
+			if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			refuses(t, "json", text, tt.err)
+			refuses(t, "json", indented.String(), tt.err)
+		})
+	}
+}
+
+// refuses checks that the binary ends with an error that has the given text, where FILE stands for the configuration.
+// A Caddyfile's has a line besides.
+func refuses(t *testing.T, adapter, text, want string) {
+	t.Helper()
+	dir := tempDir(t)
+	_, port, _ := strings.Cut(freePort(t), ":")
+	file := filepath.Join(dir, "config."+adapter)
+	text, want = strings.ReplaceAll(text, "PORT", port), strings.ReplaceAll(want, "FILE", file)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := ""
+	if adapter == "caddyfile" {
+		line = ", at " + file + ":"
+	}
+	for _, command := range []string{"validate", "run"} {
+		args := []string{command, "--config", file}
+		if adapter == "caddyfile" {
+			args = append(args, "--adapter", adapter)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		cmd := exec.CommandContext(ctx, binary, args...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		if err == nil || ctx.Err() != nil || !bytes.Contains(out, []byte(want)) || !bytes.Contains(out, []byte(line)) {
+			t.Errorf("%s takes, or refuses for another reason (%v):\n%s\n%s", command, err, text, out)
+		}
+		cancel()
+	}
+}
