@@ -30,6 +30,8 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 			return err
 		}
 	}
+	addString(enc, enforce.FieldOwner, o.Owner)
+	addString(enc, enforce.FieldContact, o.Contact)
 	addString(enc, enforce.FieldIdentifiedBy, o.IdentifiedBy)
 	addString(enc, enforce.FieldUserAgent, o.UserAgent)
 	enc.AddString(enforce.FieldOrigin, o.Origin)

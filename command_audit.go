@@ -295,10 +295,21 @@ func auditSummary(t audit.Totals) *table {
 
 // auditAgents has a row an agent.
 func auditAgents(t audit.Totals) *table {
-	s := newTable("AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS")
+	headings := []string{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
+	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
+	if owned {
+		headings = append(headings, "OWNER", "CONTACT")
+	}
+	s := newTable(headings...)
 	for _, a := range t.Agents {
-		s.row(dashed(a.Agent), tally(a.Checked), tally(a.Allowed), tally(sumOf(a.Denied)), tally(sumOf(a.Failed)),
-			tally(sumOf(a.WouldDeny)), tally(sumOf(a.Exceptions)), tally(a.Findings))
+		cells := []string{
+			dashed(a.Agent), tally(a.Checked), tally(a.Allowed), tally(sumOf(a.Denied)), tally(sumOf(a.Failed)),
+			tally(sumOf(a.WouldDeny)), tally(sumOf(a.Exceptions)), tally(a.Findings),
+		}
+		if owned {
+			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
+		}
+		s.row(cells...)
 	}
 	return s
 }

@@ -82,7 +82,8 @@ func exampleLog(t *testing.T, sha [32]byte) string {
 	flipped := auditDecision(t, sha, site+"/private/x")
 	flipped.Verdict, flipped.Reason, flipped.Rule, flipped.Line = enforce.Allow, enforce.ReasonNoRule, "", 0
 	excepted := enforce.Decision{
-		Verdict: enforce.Allow, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Exception: "example.com: ticket 7",
+		Verdict: enforce.Allow, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Owner: "team news",
+		Contact: "news@acme.example", Exception: "example.com: ticket 7",
 		Origin: flipped.Origin, RobotsURL: flipped.RobotsURL, PathVisible: true,
 	}
 	other := auditDecision(t, [32]byte{0xab, 0xcd}, "https://example.net/")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,28 @@ func TestCaps(t *testing.T) {
 	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Exceptions: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
 		c.Agents[0].Checked != 2 || c.Agents[1].Exceptions[Others] != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestOwners: the last line that names an owner or a contact tells who answers for an agent.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	line := sampleLines(t, store)["allowed"]
+	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Hour) }
+	r := auditLogs(t, Config{Texts: store}, logOf(t,
+		line.with("agent", "A").with("owner", "team a").with("contact", "a@acme.example").at(at(1)),
+		line.with("agent", "A").with("contact", "b@acme.example").at(at(2)),
+		line.with("agent", "A").at(at(3)),
+		line.with("agent", "B").with("owner", strings.Repeat("x", maxLabel+1)).at(at(4)), // no log of ours has it
+		line.with("agent", strings.Repeat("x", maxLabel+1)).with("owner", "team c").at(at(5)),
+	))
+	got := make(map[string][2]string)
+	for _, a := range r.totals.Agents {
+		got[a.Agent] = [2]string{a.Owner, a.Contact}
+	}
+	if want := (map[string][2]string{"A": {"", "b@acme.example"}, "B": {}, Others: {}}); !maps.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -32,6 +32,8 @@ type record struct {
 	WouldDeny   bool             `json:"would_deny"`
 	Agent       string           `json:"agent"`
 	Tokens      []string         `json:"tokens"`
+	Owner       string           `json:"owner"`
+	Contact     string           `json:"contact"`
 	Origin      string           `json:"origin"`
 	RobotsURL   string           `json:"robots_url"`
 	State       string           `json:"state"`

@@ -62,7 +62,10 @@ type GapTotals struct {
 
 // AgentTotals are about the lines of one agent.
 type AgentTotals struct {
-	Agent   string `json:"agent"`
+	Agent string `json:"agent"`
+	// Owner and Contact are those of the last line that names one of them.
+	Owner   string `json:"owner,omitempty"`
+	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
 	Allowed int64  `json:"allowed"`
 	// Denied, Failed and WouldDeny are by reason. WouldDeny are among Allowed.
@@ -181,6 +184,9 @@ func (c *counts) agent(name string) *AgentTotals {
 // and counted as that alone.
 func (a *AgentTotals) decided(r *record, c *counts) {
 	a.Checked++
+	if a.Agent != Others && len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
+		a.Owner, a.Contact = r.Owner, r.Contact
+	}
 	if !r.Reason.Valid() {
 		return
 	}

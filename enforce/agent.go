@@ -41,7 +41,7 @@ type Agent struct {
 	// ClientCertificates are names (CN or SAN), one of which its certificate has to carry.
 	ClientCertificates []string
 
-	// Owner and Contact are for people, in reports and the admin API: a line each.
+	// Owner and Contact are for people, in refusals, logs and reports: a line each.
 	Owner, Contact string
 	// Interval is the least pause between two requests of the agent to one host, 0 for
 	// none of its own.

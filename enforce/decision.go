@@ -79,6 +79,8 @@ type Decision struct {
 	// group was looked for, most specific first; none means the group *.
 	Agent  string
 	Tokens []string
+	// Owner and Contact are those of its configuration: who answers for it, and where.
+	Owner, Contact string
 	// IdentifiedBy says what told the agent: the conditions that its block names,
 	// of "credential", "client_certificate", "source" and "user_agent" in this
 	// order, joined by "+". Empty if nothing did.

@@ -189,6 +189,9 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
 	}
+	if c := id.Config; c != nil {
+		d.Owner, d.Contact = c.Owner, c.Contact
+	}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 		return d, true

@@ -18,6 +18,8 @@ const (
 	FieldWouldDeny    = "would_deny"
 	FieldAgent        = "agent"
 	FieldTokens       = "tokens"
+	FieldOwner        = "owner"
+	FieldContact      = "contact"
 	FieldIdentifiedBy = "identified_by"
 	FieldUserAgent    = "user_agent"
 	FieldOrigin       = "origin"
@@ -43,7 +45,7 @@ const (
 func Fields() []string {
 	return []string{
 		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode,
-		FieldWouldDeny, FieldAgent, FieldTokens, FieldIdentifiedBy, FieldUserAgent,
+		FieldWouldDeny, FieldAgent, FieldTokens, FieldOwner, FieldContact, FieldIdentifiedBy, FieldUserAgent,
 		FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup,
 		FieldRule, FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource,
 		FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial, FieldAddress,
@@ -71,6 +73,8 @@ type Record struct {
 	WouldDeny    bool     `json:"would_deny"`
 	Agent        string   `json:"agent"`
 	Tokens       []string `json:"tokens,omitempty"`
+	Owner        string   `json:"owner,omitempty"`
+	Contact      string   `json:"contact,omitempty"`
 	IdentifiedBy string   `json:"identified_by,omitempty"`
 	UserAgent    string   `json:"user_agent,omitempty"`
 	Origin       string   `json:"origin"`
@@ -105,6 +109,8 @@ func (d Decision) Record() Record {
 		WouldDeny:    d.WouldDeny,
 		Agent:        printable(d.Agent, maxToken),
 		Tokens:       shownTokens(d.Tokens),
+		Owner:        printable(d.Owner, maxText),
+		Contact:      printable(d.Contact, maxText),
 		IdentifiedBy: d.IdentifiedBy,
 		UserAgent:    printable(d.UserAgent, maxShown),
 		Origin:       d.originText(),

@@ -17,7 +17,8 @@ func fullDecision(tb testing.TB) Decision {
 	tb.Helper()
 	return Decision{
 		Verdict: Allow, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
-		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
+		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, Owner: "team news", Contact: "news@acme.example",
+		IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
 		Origin: mustOrigin(tb, "https://example.com:8443"), RobotsURL: "https://example.com:8443/robots.txt", PathVisible: true,
 		Group: "Acme", Rule: "/private/", Line: 12, Form: PathBoth, State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
 		SHA256: [32]byte{0xab, 31: 0xcd}, Source: robotscache.SourceWait, FetchedAt: now.Add(-90 * time.Second), Age: 90 * time.Second,
@@ -36,7 +37,7 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"schema":1,"decision":"allow","reason":"disallowed","detail":"a detail","mode":"report","would_deny":true,` +
-		`"agent":"news","tokens":["AcmeNews","Acme"],"identified_by":"credential+user_agent","user_agent":"AcmeNews/1.0",` +
+		`"agent":"news","tokens":["AcmeNews","Acme"],"owner":"team news","contact":"news@acme.example","identified_by":"credential+user_agent","user_agent":"AcmeNews/1.0",` +
 		`"origin":"https://example.com:8443","robots_url":"https://example.com:8443/robots.txt","state":"unreachable",` +
 		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
@@ -55,6 +56,7 @@ func TestFieldNamesAreThoseOfTheRecord(t *testing.T) {
 	t.Parallel()
 	names := []string{
 		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode, FieldWouldDeny, FieldAgent, FieldTokens,
+		FieldOwner, FieldContact,
 		FieldIdentifiedBy, FieldUserAgent, FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup, FieldRule,
 		FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
 		FieldAddress, FieldException,

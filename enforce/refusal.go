@@ -219,6 +219,8 @@ func (p Problem) facts() []fact {
 		{"asked", strings.TrimSpace(p.Method + " " + p.URL)},
 		{"judged as", p.JudgedAs},
 		{"agent", describeAgent(r)},
+		{"owner", r.Owner},
+		{"contact", r.Contact},
 		{"robots.txt", r.RobotsURL},
 		{"line", number(int64(r.Line), "")},
 		{"rule", describeRule(r)},

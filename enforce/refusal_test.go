@@ -43,6 +43,7 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 	case ReasonDisallowed:
 		known()
 		d.Group, d.Rule, d.Line = "Acme", "/private/", 12
+		d.Owner, d.Contact = "team news", "news@acme.example"
 	case ReasonTunnelRestricted:
 		known()
 		d.Group, d.PathVisible, asked = "*", false, Asked{Method: http.MethodConnect, URL: "example.com:443"}
@@ -177,6 +178,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, Asked) {
 	tb.Helper()
 	d, _ := sample(tb, r)
 	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
+	d.Owner, d.Contact = text, text
 	d.Tokens, d.Line = []string{text, text}, 1
 	return d, Asked{Method: text, URL: text}
 }

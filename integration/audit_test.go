@@ -36,6 +36,8 @@ type auditRun struct {
 		Gaps        struct{ Pairs, Kept, Short, Undecided int64 }
 		Agents      []struct {
 			Agent      string                   `json:"agent"`
+			Owner      string                   `json:"owner"`
+			Contact    string                   `json:"contact"`
 			Allowed    int64                    `json:"allowed"`
 			Denied     map[enforce.Reason]int64 `json:"denied"`
 			Failed     map[enforce.Reason]int64 `json:"failed"`
