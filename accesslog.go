@@ -53,6 +53,8 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	addInt(enc, enforce.FieldDial, o.DialMillis)
 	addString(enc, enforce.FieldAddress, o.Address)
 	addString(enc, enforce.FieldException, o.Exception)
+	addString(enc, enforce.FieldGateway, o.Gateway)
+	addString(enc, enforce.FieldVersion, o.Version)
 	return nil
 }
 

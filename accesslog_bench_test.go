@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -60,7 +61,9 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 				if bm.added {
 					id := identifier.Identify(r.Context(), evidence(r))
 					d := enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: id})
-					fields = append(fields, zap.Object(logKey, logObject(d.Record())))
+					rec := d.Record()
+					rec.Gateway, rec.Version = "east-1", version.Read().Version
+					fields = append(fields, zap.Object(logKey, logObject(rec)))
 					instruments.decided(d)
 				}
 				logger.Info("handled request", fields...)

@@ -37,13 +37,18 @@ type App struct {
 	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should
 	// name a page or an address by which a site can reach the operator. Default: crawlgate/VERSION
 	// (+https://github.com/crawlgate/crawlgate), with a warning at each start.
-	UserAgent string        `json:"user_agent,omitempty"`
-	Store     *StoreConfig  `json:"store,omitempty"`
-	Cache     *CacheConfig  `json:"cache,omitempty"`
-	Fetch     *FetchConfig  `json:"fetch,omitempty"`
-	Pace      *PaceConfig   `json:"pace,omitempty"`
-	Egress    *EgressConfig `json:"egress,omitempty"`
-	Limits    *LimitsConfig `json:"limits,omitempty"`
+	UserAgent string `json:"user_agent,omitempty"`
+	// Gateway names this gateway in logs: up to 64 visible ASCII octets. Default: the name of the host.
+	Gateway string `json:"gateway,omitempty"`
+	// Help is what links in refusals begin with: a URL, which the reason follows, such as tls-alert. Default: the project's
+	// pages on reasons, of the version that runs.
+	Help   string        `json:"help,omitempty"`
+	Store  *StoreConfig  `json:"store,omitempty"`
+	Cache  *CacheConfig  `json:"cache,omitempty"`
+	Fetch  *FetchConfig  `json:"fetch,omitempty"`
+	Pace   *PaceConfig   `json:"pace,omitempty"`
+	Egress *EgressConfig `json:"egress,omitempty"`
+	Limits *LimitsConfig `json:"limits,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`
 	// Redact lists the fields of proxied requests and their answers whose values are not logged; "off" alone stands for

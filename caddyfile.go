@@ -67,6 +67,8 @@ func atTop(h httpcaddyfile.Helper) bool {
 //
 //	robots {
 //		user_agent <text>
+//		gateway <name>
+//		help <url>
 //		store file [<path>] | redis <url> | none
 //		index_html on|off
 //		redact <field>... | off
@@ -127,6 +129,8 @@ func (a *App) read(d *caddyfile.Dispenser) error {
 	}
 	return block{
 		"user_agent": text(&a.UserAgent),
+		"gateway":    text(&a.Gateway),
+		"help":       text(&a.Help),
 		"store":      {min: 1, max: 2, set: a.setStore},
 		"index_html": onOff(&a.IndexHTML),
 		"redact":     {min: 1, max: -1, repeat: true, set: a.addRedact},

@@ -45,12 +45,21 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, index_html, limits, pace, redact, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, gateway, help, index_html, limits, pace, redact, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
 		{"user_agent \"Café/1.0\"", 3, `robots: user_agent "Café/1.0": has characters that a header cannot carry`},
 		{"user_agent A {\nx\n}", 4, `option "user_agent" of robots takes no block`},
+
+		{"gateway \"east 1\"", 3, `robots: gateway "east 1": want up to 64 visible ASCII octets`},
+		{"gateway " + strings.Repeat("x", 65), 3, `robots: gateway "` + strings.Repeat("x", 65) + `": want up to 64 visible ASCII octets`},
+		{"gateway Köln", 3, `robots: gateway "Köln": want up to 64 visible ASCII octets`},
+		{"help wiki.example/robots/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
+		{"help ftp://wiki.example/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
+		{"help https:///robots/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
+		{"help \"https://wiki.example/a b/\"", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
+		{"help https://user:secret@wiki.example/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 
 		{"store sqlite", 3, `option "store" of robots: kind "sqlite": want file, redis, none`},
 		{"store redis", 3, `option "store" of robots: "redis" needs a url`},

@@ -18,6 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -49,6 +50,7 @@ func (x *exchange) account() {
 		x.decision = x.stopped(x.decision.Refuse(reasonOf(e), e.Err.Error(), 0))
 	}
 	rec := x.decision.Record()
+	rec.Gateway, rec.Version = x.h.app.cfg.gateway, version.Read().Version
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()

@@ -32,7 +32,7 @@ var importRules = map[string][]string{
 	"internal":                {},
 	"internal/redact":         {"golang.org/x/"},
 	"internal/testorigin":     {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"cmd/crawlgate":           {"", "github.com/caddyserver/caddy/v2"},
+	"cmd/crawlgate":           {"", "internal/version", "github.com/caddyserver/caddy/v2"},
 	"integration":             {},
 	"bench":                   {"*"}, // load and measurement: no program of ours
 	"":                        {"*"}, // the glue

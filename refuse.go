@@ -70,7 +70,9 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 
 // asked is what the client asked for, as its refusal shows it.
 func (x *exchange) asked() enforce.Asked {
-	a := enforce.Asked{Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ",")}
+	a := enforce.Asked{
+		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.h.app.cfg.help,
+	}
 	if x.r.Method == http.MethodConnect {
 		a.URL = x.r.Host
 	}

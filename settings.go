@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,15 +15,19 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // settings is the App's configuration with every default filled in and every text parsed: what the engine runs
 // with. It is a value; nothing changes it after it was made.
 type settings struct {
 	userAgent string
+	gateway   string
+	help      enforce.Help
 	store     StoreConfig
 	maxSize   int64
 	policy    fetch.Policy
@@ -86,6 +92,7 @@ const (
 	defaultBackoffMin            = time.Minute
 	defaultBackoffMax            = 24 * time.Hour
 	maxGateways                  = 1000
+	maxGatewayName               = 64
 	defaultDialTimeout           = 10 * time.Second
 	defaultResponseHeaderTimeout = time.Minute
 	defaultMinRate               = "100B/s"
@@ -97,6 +104,9 @@ func (a *App) settings() (settings, error) {
 	s := settings{userAgent: or(a.UserAgent, defaultUserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
+	}
+	if err := s.setNames(a); err != nil {
+		return settings{}, err
 	}
 	var err error
 	if s.redact, err = redact.New(a.Redact); err != nil {
@@ -136,6 +146,34 @@ func (a *App) settings() (settings, error) {
 		return settings{}, fmt.Errorf("limits: %w", err)
 	}
 	return s, nil
+}
+
+// setNames sets what the gateway calls itself, and where it explains itself.
+func (s *settings) setNames(a *App) error {
+	s.gateway, s.help = a.Gateway, enforce.HelpAt(version.Read().Ref())
+	if a.Gateway == "" {
+		if name, err := os.Hostname(); err == nil && isGatewayName(name) {
+			s.gateway = name
+		}
+	} else if !isGatewayName(a.Gateway) {
+		return fmt.Errorf("gateway %q: want up to %d visible ASCII octets", a.Gateway, maxGatewayName)
+	}
+	if a.Help == "" {
+		return nil
+	}
+	u, err := url.Parse(a.Help)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || !isVisible(a.Help) {
+		return errors.New("help: want a URL such as https://wiki.example.com/robots/, without credentials")
+	}
+	s.help = enforce.Help{Base: a.Help}
+	return nil
+}
+
+func isGatewayName(name string) bool { return len(name) <= maxGatewayName && isVisible(name) }
+
+// isVisible reports whether s has visible ASCII octets only.
+func isVisible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // or returns v, or the default where v is zero.

@@ -39,6 +39,8 @@ const (
 	FieldDial         = "dial_ms"
 	FieldAddress      = "address"
 	FieldException    = "exception"
+	FieldGateway      = "gateway"
+	FieldVersion      = "version"
 )
 
 // Fields lists the names of all fields, in the order of [Record].
@@ -49,7 +51,7 @@ func Fields() []string {
 		FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup,
 		FieldRule, FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource,
 		FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial, FieldAddress,
-		FieldException,
+		FieldException, FieldGateway, FieldVersion,
 	}
 }
 
@@ -96,6 +98,10 @@ type Record struct {
 	DialMillis int64  `json:"dial_ms,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Exception  string `json:"exception,omitempty"`
+	// Gateway and Version are the name and the build of the gateway that writes a log. The
+	// caller sets them.
+	Gateway string `json:"gateway,omitempty"`
+	Version string `json:"version,omitempty"`
 }
 
 // Record returns d as everyone gets to see it.

@@ -31,7 +31,7 @@ func fullDecision(tb testing.TB) Decision {
 func TestDESIGN9RecordIsStable(t *testing.T) {
 	t.Parallel()
 	r := fullDecision(t).Record()
-	r.DialMillis, r.Address = 7, "192.0.2.1:443"
+	r.DialMillis, r.Address, r.Gateway, r.Version = 7, "192.0.2.1:443", "east-1", "v1.2.3"
 	got, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,8 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 		`"origin":"https://example.com:8443","robots_url":"https://example.com:8443/robots.txt","state":"unreachable",` +
 		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
-		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract"}`
+		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract",` +
+		`"gateway":"east-1","version":"v1.2.3"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -59,7 +60,7 @@ func TestFieldNamesAreThoseOfTheRecord(t *testing.T) {
 		FieldOwner, FieldContact,
 		FieldIdentifiedBy, FieldUserAgent, FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup, FieldRule,
 		FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
-		FieldAddress, FieldException,
+		FieldAddress, FieldException, FieldGateway, FieldVersion,
 	}
 	var tags []string
 	for f := range reflect.TypeFor[Record]().Fields() {

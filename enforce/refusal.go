@@ -17,8 +17,22 @@ const Name = "crawlgate"
 // [Decision.Header]. A field of that name from an origin must not be let through.
 const HeaderDecision = "Crawlgate-Decision"
 
-// ProblemBase is what a problem type begins with; the reason's slug follows.
-const ProblemBase = "https://github.com/crawlgate/crawlgate/blob/main/docs/problems/"
+// Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix.
+type Help struct{ Base, Suffix string }
+
+// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help is that
+// of the branch main.
+func HelpAt(ref string) Help {
+	return Help{"https://github.com/crawlgate/crawlgate/blob/" + ref + "/docs/problems/", ".md"}
+}
+
+// URL returns that of the page for a reason.
+func (h Help) URL(r Reason) string {
+	if h == (Help{}) {
+		h = HelpAt("main")
+	}
+	return h.Base + r.Slug() + h.Suffix
+}
 
 // Asked is what the client asked for, as far as its refusal shows it.
 type Asked struct {
@@ -26,6 +40,8 @@ type Asked struct {
 	Method, URL string
 	// Accept is the value of the Accept field, several fields joined by commas.
 	Accept string
+	// Help is where the refusal links to.
+	Help Help
 }
 
 // Refusal is an answer of the gateway itself.
@@ -75,7 +91,7 @@ func Render(d Decision, asked Asked) Refusal {
 
 // Problem is a refusal as problem details (RFC 9457). Field names are stable.
 type Problem struct {
-	// Type is ProblemBase, the reason's slug and ".md": a page that explains the reason.
+	// Type is the page that explains the reason, see [Help].
 	Type string `json:"type"`
 	// Title is the same for all problems of a type, Detail one line on this one.
 	Title  string `json:"title"`
@@ -115,7 +131,7 @@ func NewProblem(d Decision, asked Asked) Problem {
 	}
 	s := sentenceFor(d, url)
 	p := Problem{
-		Type:       ProblemBase + d.Reason.Slug() + ".md",
+		Type:       asked.Help.URL(d.Reason),
 		Title:      d.Reason.Title(),
 		Status:     d.Reason.Status(),
 		Detail:     s.fit(maxSentence),

@@ -1,7 +1,11 @@
 package integration
 
 import (
+	"debug/buildinfo"
 	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,5 +43,83 @@ func TestOwnerAndContact(t *testing.T) {
 	agents := audit(t, "--store", g.store(), g.accessLog()).totals.Agents
 	if len(agents) != 2 || agents[0].Owner != "team news" || agents[0].Contact != "news@acme.example" || agents[1].Owner+agents[1].Contact != "" {
 		t.Errorf("audit: %+v", agents)
+	}
+}
+
+// built is the version and the commit of the binary under test, as its build information has them.
+func built(t *testing.T) (version, commit string) {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value
+		}
+	}
+	if info.Main.Version == "(devel)" {
+		return "devel", commit
+	}
+	return info.Main.Version, commit
+}
+
+// TestHelp: links in refusals lead to the pages of the version that runs, or to those of the operator.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.Status(http.StatusNotFound))
+	version, commit := built(t)
+	ref := "main"
+	if tag := regexp.MustCompile(`^(v\d+\.\d+\.\d+)(\+dirty)?$`).FindStringSubmatch(version); tag != nil {
+		ref = tag[1]
+	} else if commit != "" {
+		ref = commit
+	}
+	link := func(engine string) string {
+		g := startGateway(t, gatewayConfig{Engine: engine, Site: "deny " + site.Origin().Host})
+		a := g.mustFetch("Tester/1.0", site.URL("/"))
+		_, link, _ := strings.Cut(a.body, "more:        ")
+		link, _, _ = strings.Cut(link, "\n")
+		return link
+	}
+	if got := link(""); got != "https://github.com/crawlgate/crawlgate/blob/"+ref+"/docs/problems/operator-deny.md" {
+		t.Errorf("by default %s", got)
+	}
+	if got := link("help https://wiki.acme.example/robots?why="); got != "https://wiki.acme.example/robots?why=operator-deny" {
+		t.Errorf("by option %s", got)
+	}
+}
+
+// TestVersion: the command and each line of the log tell which build it is.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	version, commit := built(t)
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		out, err := exec.CommandContext(t.Context(), binary, args...).Output()
+		if err != nil || !strings.HasPrefix(string(out), "Crawlgate "+version) || !strings.Contains(string(out), commit) ||
+			!strings.Contains(string(out), ", Caddy v2.") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%v: %v %q", args, err, out)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	for engine, name := range map[string]string{"": host, "gateway east-1": "east-1"} {
+		g := startGateway(t, gatewayConfig{Engine: engine})
+		g.mustFetch("Tester/1.0", site.URL("/"))
+		// The line of a request with a password is written elsewhere.
+		g.mustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
+		g.stop()
+		for _, line := range g.readLogs() {
+			if line.Robots.Gateway != name || line.Robots.Version != version || line.Robots.Schema != 1 {
+				t.Errorf("%q: %s", engine, line.raw)
+			}
+		}
+		if n := len(g.readLogs()); n != 2 {
+			t.Errorf("%d lines", n)
+		}
 	}
 }

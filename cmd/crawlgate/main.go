@@ -7,9 +7,11 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/crawlgate/crawlgate"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 func main() {
 	caddy.CustomBinaryName = "crawlgate"
+	caddy.CustomVersion = "Crawlgate " + version.Read().String() + ", Caddy"
 	caddycmd.Main()
 }

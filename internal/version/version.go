@@ -2,7 +2,9 @@
 package version
 
 import (
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"sync"
 )
 
@@ -67,4 +69,35 @@ func versionOf(m *debug.Module) string {
 		return unknown
 	}
 	return m.Version
+}
+
+// pseudoVersion ends with the time and the first digits of a commit (go.dev/ref/mod#pseudo-versions).
+var pseudoVersion = regexp.MustCompile(`[.-][0-9]{14}-([0-9a-f]{12})$`)
+
+// Ref names the source of the build in its repository: by the tag, else the commit, else the branch main.
+func (i Info) Ref() string {
+	tag, _, _ := strings.Cut(i.Version, "+") // such as +dirty
+	pseudo := pseudoVersion.FindStringSubmatch(tag)
+	switch {
+	case tag != unknown && pseudo == nil:
+		return tag
+	case i.Commit != "":
+		return i.Commit
+	case pseudo != nil:
+		return pseudo[1]
+	default:
+		return "main"
+	}
+}
+
+// String is the version with the commit, such as "v1.2.3 (0123456789ab)".
+func (i Info) String() string {
+	if i.Commit == "" {
+		return i.Version
+	}
+	s := i.Version + " (" + i.Commit
+	if i.Modified {
+		s += ", modified"
+	}
+	return s + ")"
 }

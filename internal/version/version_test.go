@@ -43,3 +43,26 @@ func TestOf(t *testing.T) {
 		t.Error("the running binary has an empty version")
 	}
 }
+
+func TestRef(t *testing.T) {
+	t.Parallel()
+	const pseudo = "v0.1.1-0.20260101000000-0123456789ab"
+	for _, tt := range []struct {
+		info      Info
+		ref, text string
+	}{
+		{Info{Version: "devel"}, "main", "devel"},
+		{Info{"devel", "abc123", false}, "abc123", "devel (abc123)"},
+		{Info{"v1.2.3", "abc123", false}, "v1.2.3", "v1.2.3 (abc123)"},
+		{Info{Version: "v1.2.3-rc.1"}, "v1.2.3-rc.1", "v1.2.3-rc.1"},
+		{Info{"v1.2.3+dirty", "abc123", true}, "v1.2.3", "v1.2.3+dirty (abc123, modified)"},
+		{Info{pseudo + "+dirty", "abc123", true}, "abc123", pseudo + "+dirty (abc123, modified)"},
+		{Info{Version: pseudo}, "0123456789ab", pseudo},
+		{Info{Version: "v0.0.0-20260101000000-0123456789ab"}, "0123456789ab", "v0.0.0-20260101000000-0123456789ab"},
+		{Info{Version: "v1.2.4-rc.1.0.20260101000000-0123456789ab"}, "0123456789ab", "v1.2.4-rc.1.0.20260101000000-0123456789ab"},
+	} {
+		if ref, text := tt.info.Ref(), tt.info.String(); ref != tt.ref || text != tt.text {
+			t.Errorf("%+v: %q, %q, want %q, %q", tt.info, ref, text, tt.ref, tt.text)
+		}
+	}
+}
