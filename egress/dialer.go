@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -24,11 +25,12 @@ type Resolver interface {
 
 // Dialer connects to checked addresses only: a name is resolved once, every address is put to the guard and the
 // connection goes to one of those that passed, so a second DNS answer cannot lead elsewhere. The guard is asked
-// again by the socket's control function, the last moment before the connection leaves. The zero value works
+// again by the socket's control function, the last moment before the connection leaves. Names are absolute: no search
+// list of resolv.conf is added to them, so that an order on "pub.test" cannot be passed as "pub". The zero value works
 // with the zero [Guard]. Safe for concurrent use; the fields are set before first use.
 type Dialer struct {
 	Guard    *Guard
-	Resolver Resolver      // nil: the system's
+	Resolver Resolver      // nil: the system's, by its hosts file and DNS
 	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
 }
 
@@ -109,7 +111,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
-	conn, err := d.dial(ctx, network, host, port, d.Guard.Allow)
+	conn, err := d.dial(ctx, network, host, port, toOrigin)
 	if err != nil {
 		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
 	}
@@ -118,17 +120,38 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 
 // Dial connects to a port of a name or literal address (IPv6 without brackets).
 func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (*Conn, error) {
-	return d.dial(ctx, "tcp", host, port, d.Guard.Allow)
+	return d.dial(ctx, "tcp", host, port, toOrigin)
 }
 
-// dial connects to one of the addresses of host that allow passes.
-func (d *Dialer) dial(
-	ctx context.Context, network, host string, port uint16, allow func(netip.AddrPort) error,
-) (*Conn, error) {
+// purpose says what a connection is for, which decides on names and addresses. The zero value is
+// the strictest.
+type purpose uint8
+
+const (
+	toOrigin purpose = iota // a client or a site gave the name: it is absolute, and the guard has to allow its addresses
+	toFTP                   // the same; the port of FTP is open, too
+	toProxy                 // the operator named the upstream proxy: the name may be relative, its addresses not public
+)
+
+// allow returns the check of addresses for a purpose.
+func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
+	switch p {
+	case toFTP:
+		return d.Guard.allowFTP
+	case toProxy:
+		return d.Guard.notOwn
+	default:
+		return d.Guard.Allow
+	}
+}
+
+// dial connects to one of the addresses of host that the guard passes.
+func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p purpose) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
+	allow := d.allow(p)
 	start := time.Now()
-	addrs, literal, err := d.lookup(ctx, network, host)
+	addrs, literal, err := d.lookup(ctx, network, host, p)
 	if err != nil {
 		return nil, err
 	}
@@ -155,21 +178,22 @@ func (d *Dialer) dial(
 // addresses out, it fails when any address is refused: it serves where another party dials (an upstream proxy),
 // which may pick any of them. What that party resolves may still differ from what was checked here.
 func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
-	return d.check(ctx, host, port, d.Guard.Allow)
+	return d.check(ctx, host, port, toOrigin)
 }
 
 // CheckFTP is Check for connections to FTP servers, for which their port is open too.
 func (d *Dialer) CheckFTP(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
-	return d.check(ctx, host, port, d.Guard.allowFTP)
+	return d.check(ctx, host, port, toFTP)
 }
 
-func (d *Dialer) check(ctx context.Context, host string, port uint16, allow func(netip.AddrPort) error) ([]netip.AddrPort, error) {
+func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
-	addrs, _, err := d.lookup(ctx, "tcp", host)
+	addrs, _, err := d.lookup(ctx, "tcp", host, p)
 	if err != nil {
 		return nil, err
 	}
+	allow := d.allow(p)
 	checked := make([]netip.AddrPort, len(addrs))
 	for i, a := range addrs {
 		checked[i] = netip.AddrPortFrom(a, port)
@@ -188,7 +212,7 @@ func (d *Dialer) timeout() time.Duration {
 }
 
 // lookup gives the addresses of host, at least one. literal tells that host is an address itself.
-func (d *Dialer) lookup(ctx context.Context, network, host string) (addrs []netip.Addr, literal bool, err error) {
+func (d *Dialer) lookup(ctx context.Context, network, host string, p purpose) (addrs []netip.Addr, literal bool, err error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, true, nil
 	}
@@ -199,26 +223,62 @@ func (d *Dialer) lookup(ctx context.Context, network, host string) (addrs []neti
 	case "tcp6":
 		family = "ip6"
 	}
-	var r Resolver = net.DefaultResolver
-	if d.Resolver != nil {
-		r = d.Resolver
-	}
 	start := time.Now()
-	addrs, err = r.LookupNetIP(ctx, family, host)
+	if p == toProxy {
+		addrs, err = d.resolver(net.DefaultResolver).LookupNetIP(ctx, family, host)
+	} else {
+		addrs, err = d.absolute(ctx, family, host)
+	}
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
-	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
-		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the family.
-		err = &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
-	}
 	if err != nil {
-		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: time.Since(start)}, Err: err}
+		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: time.Since(start)}, Err: asDNSError(err, host)}
 	}
 	for i, a := range addrs {
 		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form
 	}
 	return addrs, false, nil
+}
+
+// systemResolver is Go's own: that of the C library finds no name in the hosts file that ends in a dot.
+var systemResolver = &net.Resolver{PreferGo: true}
+
+// hostsFile is systemResolver without DNS.
+var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("not to be asked of DNS")
+}}
+
+func (d *Dialer) resolver(fallback Resolver) Resolver {
+	if d.Resolver != nil {
+		return d.Resolver
+	}
+	return fallback
+}
+
+// absolute looks up a name as one that ends in a dot. One of a single label is looked for in the hosts file first, where
+// Go finds it without the dot only.
+func (d *Dialer) absolute(ctx context.Context, family, host string) ([]netip.Addr, error) {
+	if d.Resolver == nil && !strings.Contains(host, ".") {
+		if addrs, err := hostsFile.LookupNetIP(ctx, family, host); err == nil {
+			return addrs, nil
+		}
+	}
+	return d.resolver(systemResolver).LookupNetIP(ctx, family, strings.TrimSuffix(host, ".")+".")
+}
+
+// asDNSError gives a resolver's error the name that was asked for, and the form that others know.
+func asDNSError(err error, host string) error {
+	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
+		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the family.
+		return &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
+	}
+	if known, ok := err.(*net.DNSError); ok { //nolint:errorlint // one that wraps it says more
+		named := *known
+		named.Name = host
+		return &named
+	}
+	return err
 }
 
 // permitted keeps the addresses that allow passes, in the order in which to try them. If it passes none the error

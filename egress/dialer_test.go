@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,7 +31,7 @@ func (n *names) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, 
 		return nil, context.Cause(ctx)
 	}
 	var out []netip.Addr
-	for _, a := range n.addrs[host] {
+	for _, a := range n.addrs[strings.TrimSuffix(host, ".")] {
 		out = append(out, netip.MustParseAddr(a))
 	}
 	return out, nil
@@ -231,6 +232,59 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	}
 	_, err := d.Check(t.Context(), "mixed", 443)
 	checkRefusal(t, "mixed", err, ClassPrivate)
+}
+
+// searching is a resolver with a search list: it finds "pub" as pub.test, but not "pub.".
+type searching struct{ asked []string }
+
+func (s *searching) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	s.asked = append(s.asked, host)
+	if strings.HasSuffix(host, ".") {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// TestTargetNamesAreAbsolute: what a client or a site names is not looked for in the search list of resolv.conf, or an
+// order on pub.test could be passed as pub. The name of an upstream proxy is the operator's.
+func TestTargetNamesAreAbsolute(t *testing.T) {
+	t.Parallel()
+	r := new(searching)
+	d := &Dialer{Guard: loopbackGuard(), Resolver: r}
+	direct := newTestTransport(t, TransportConfig{Dialer: d})
+	upstream := newTestTransport(t, TransportConfig{Dialer: d, Upstreams: []Upstream{{URL: mustURL(t, "http://proxy:1")}}})
+	for what, ask := range map[string]func() error{
+		"request": func() error {
+			_, err := direct.RoundTrip(request(t, t.Context(), "GET", "http://pub/", nil))
+			return err
+		},
+		"tunnel":   func() error { _, err := direct.DialTunnel(t.Context(), "pub", 443); return err },
+		"check":    func() error { _, err := d.Check(t.Context(), "pub", 80); return err },
+		"upstream": func() error { _, err := upstream.DialTunnel(t.Context(), "pub", 80); return err },
+	} {
+		r.asked = nil
+		err := ask()
+		if got := ClassifyDial(err); got.Kind != KindDNS || !slices.Equal(r.asked, []string{"pub."}) {
+			t.Errorf("%s: asked for %q, %v", what, r.asked, err)
+		}
+		if dns, ok := errors.AsType[*net.DNSError](err); !ok || dns.Name != "pub" {
+			t.Errorf("%s: %v is not about the name that was asked for", what, err)
+		}
+	}
+	r.asked = nil
+	_, err := upstream.DialTunnel(t.Context(), "127.0.0.1", 80)
+	if got := ClassifyDial(err); got.Kind != KindUpstream || !slices.Equal(r.asked, []string{"proxy"}) {
+		t.Errorf("proxy: asked for %q, %v", r.asked, err)
+	}
+}
+
+// TestHostsFile: names of the hosts file are found though they are looked up as absolute, whatever the build.
+func TestHostsFile(t *testing.T) {
+	t.Parallel()
+	addrs, literal, err := new(Dialer).lookup(t.Context(), "tcp", "localhost", toOrigin)
+	if err != nil || literal || !slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
+		t.Errorf("localhost is %v, %v", addrs, err)
+	}
 }
 
 func TestInterleaveRFC8305(t *testing.T) {

@@ -53,13 +53,13 @@ func (t *Transport) dialFTP(
 	ctx context.Context, host string, port uint16, control net.Conn,
 ) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
-		return up.dialTunnel(ctx, host, port, t.dialer.Guard.allowFTP)
+		return up.dialTunnel(ctx, host, port, toFTP)
 	}
 	if control != nil {
 		dialed, _ := DialedOf(control)
 		host = dialed.Addr.Addr().String()
 	}
-	conn, err := t.dialer.dial(ctx, "tcp", host, port, t.dialer.Guard.allowFTP)
+	conn, err := t.dialer.dial(ctx, "tcp", host, port, toFTP)
 	if err != nil {
 		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
 	}

@@ -193,7 +193,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // for the host. The connection supports CloseWrite.
 func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
-		return up.dialTunnel(ctx, host, port, t.dialer.Guard.Allow)
+		return up.dialTunnel(ctx, host, port, toOrigin)
 	}
 	conn, err := t.dialer.Dial(ctx, host, port)
 	if err != nil {

@@ -122,7 +122,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 
 // dialProxy connects to the proxy itself, TLS included.
 func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
-	conn, err := u.dialer.dial(ctx, "tcp", u.host, u.port, u.dialer.Guard.notOwn)
+	conn, err := u.dialer.dial(ctx, "tcp", u.host, u.port, toProxy)
 	if err != nil {
 		return nil, u.failed(netip.AddrPort{}, err)
 	}
@@ -143,9 +143,9 @@ func (u *upstream) failed(addr netip.AddrPort, err error) error {
 	return &DialError{Phase: PhaseProxy, Host: u.name(), Dialed: Dialed{Addr: addr}, Err: err}
 }
 
-// dialTunnel opens a tunnel to a target whose addresses allow passes.
-func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, allow func(netip.AddrPort) error) (net.Conn, error) {
-	if _, err := u.dialer.check(ctx, host, port, allow); err != nil {
+// dialTunnel opens a tunnel to a target whose addresses the guard passes for the purpose.
+func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p purpose) (net.Conn, error) {
+	if _, err := u.dialer.check(ctx, host, port, p); err != nil {
 		return nil, err
 	}
 	target := net.JoinHostPort(host, strconv.Itoa(int(port)))

@@ -127,6 +127,29 @@ func (g *gateway) fetch(userAgent, rawURL string) (answer, error) {
 	return w.ask(http.MethodGet, "GET "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: "+userAgent+"\r\n\r\n")
 }
 
+// through asks for a path of an authority through the gateway: by absolute form, and as plain HTTP in a tunnel.
+func (g *gateway) through(method, authority, path string) map[string]func() (answer, error) {
+	request := func(target string) string {
+		return method + " " + target + " HTTP/1.1\r\nHost: " + authority + "\r\nUser-Agent: Tester/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+	}
+	return map[string]func() (answer, error){
+		"absolute form": func() (answer, error) {
+			w := g.dial()
+			defer w.Close()
+			return w.ask(method, request("http://"+authority+path))
+		},
+		"tunnel": func() (answer, error) {
+			w := g.dial()
+			defer w.Close()
+			resp := w.connect(g.t, authority, "Tester/1.0")
+			if resp.StatusCode != http.StatusOK {
+				return readAnswer(resp)
+			}
+			return w.ask(method, request(path))
+		},
+	}
+}
+
 func hostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

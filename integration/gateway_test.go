@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,7 @@ type gateway struct {
 	dir    string // config, data, logs and admin socket
 	addr   string // of the proxy
 	cmd    *exec.Cmd
+	config gatewayConfig // in force
 	exited chan struct{} // closed when the process has ended
 	stderr *tail
 }
@@ -91,23 +93,31 @@ type gatewayConfig struct {
 	Site   string // lines of the site's robots block
 	Around string // further directives of the site
 	Global string // further global options
+	Sites  string // further sites
+	Admin  string // address of the admin endpoint; a unix socket if empty
+	Public bool   // loopback is not allowed as origin
 
 	Env    []string // further variables of the process
+	Wrap   []string // the words of a command that runs the gateway's
 	Stdout string   // a file for what it writes there
 }
 
 // caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
 func (g *gateway) caddyfile(c gatewayConfig) string {
 	_, port, _ := net.SplitHostPort(g.addr)
+	allow := "allow_private 127.0.0.0/8"
+	if c.Public {
+		allow = ""
+	}
 	return fmt.Sprintf(`{
-	admin unix/%[1]s
+	admin %[1]s
 	persist_config off
 	metrics
 	%[8]s
 	robots {
 		%[2]s
 		egress {
-			allow_private 127.0.0.0/8
+			%[9]s
 			%[3]s
 		}
 	}
@@ -126,7 +136,16 @@ http://:%[4]s {
 		%[7]s
 	}
 }
-`, g.adminSocket(), c.Engine, c.Egress, port, g.accessLog(), c.Around, c.Site, c.Global)
+%[10]s
+`, g.adminAddress(c), c.Engine, c.Egress, port, g.accessLog(), c.Around, c.Site, c.Global, allow, c.Sites)
+}
+
+// adminAddress is where the admin endpoint listens by a configuration.
+func (g *gateway) adminAddress(c gatewayConfig) string {
+	if c.Admin != "" {
+		return c.Admin
+	}
+	return "unix/" + g.adminSocket()
 }
 
 func (g *gateway) adminSocket() string { return filepath.Join(g.dir, "admin.sock") }
@@ -161,12 +180,17 @@ func tempDir(t *testing.T) string {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	// Free on all addresses: the gateway takes its own port for its own at each of them, a site of the test's there included.
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().String()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + port
 }
 
 // start runs the binary and waits until it answers. A gateway that was stopped or killed goes on with its data, at the
@@ -184,7 +208,8 @@ func (g *gateway) launch(c gatewayConfig) error {
 	if err := os.WriteFile(config, []byte(g.caddyfile(c)), 0o600); err != nil {
 		return err
 	}
-	g.cmd = exec.Command(binary, "run", "--config", config, "--adapter", "caddyfile")
+	command := append(slices.Clone(c.Wrap), binary, "run", "--config", config, "--adapter", "caddyfile")
+	g.cmd, g.config = exec.Command(command[0], command[1:]...), c
 	g.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.dir, "XDG_CONFIG_HOME="+g.dir, "GORACE=halt_on_error=1")
 	g.cmd.Env = append(g.cmd.Env, c.Env...)
 	if c.Stdout != "" {
@@ -269,10 +294,11 @@ func (g *gateway) reload(c gatewayConfig) error {
 		return err
 	}
 	cmd := exec.CommandContext(g.t.Context(), binary, "reload", "--force", "--config", config, "--adapter", "caddyfile",
-		"--address", "unix/"+g.adminSocket())
+		"--address", g.adminAddress(g.config))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("reload: %w: %s", err, out)
 	}
+	g.config = c
 	// The old configuration's listener closes a moment later. A connection that the kernel has put into its queue is lost,
 	// as with any server; tests that are not about that go on when it is gone.
 	eventually(g.t, "the old listener to close", func() bool { return g.listeners() <= 1 })
@@ -299,6 +325,9 @@ func (g *gateway) listeners() (n int) {
 // admin asks the admin endpoint.
 func (g *gateway) admin(path string) answer {
 	g.t.Helper()
+	if g.config.Admin != "" {
+		return get(g.t, http.DefaultClient, "http://"+g.config.Admin+path)
+	}
 	return get(g.t, &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
