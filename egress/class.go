@@ -6,8 +6,8 @@ import "net/netip"
 // value is an address that was not understood; like every class but [ClassPublic] it is refused.
 type Class uint8
 
-// The classes of addresses. ClassOwn and ClassPort are not properties of an address: the guard gives them to
-// its own listeners and to ports that are not open for egress.
+// The classes of addresses. The last three are not properties of an address: the guard gives them to its own listeners,
+// to ports that are not open for egress, and to names with addresses of two kinds.
 const (
 	ClassInvalid        Class = iota // not an address
 	ClassPublic                      // globally reachable unicast
@@ -36,6 +36,7 @@ const (
 	ClassSegmentRouting              // 5f00::/16, RFC 9602
 	ClassOwn                         // a listener of this gateway: dialing it would be a loop
 	ClassPort                        // the port is not open for egress
+	ClassMixed                       // the name has public and non-public addresses
 	numClasses
 )
 
@@ -43,7 +44,7 @@ var classNames = [numClasses]string{
 	"invalid", "public", "this_network", "unspecified", "loopback", "private", "shared", "link_local", "metadata",
 	"protocol_assignment", "documentation", "benchmark", "6to4_relay", "multicast", "reserved", "broadcast",
 	"unique_local", "site_local", "discard", "nat64_local", "6to4", "teredo", "ipv4_compatible", "ipv4_translated",
-	"segment_routing", "own_listener", "port",
+	"segment_routing", "own_listener", "port", "mixed",
 }
 
 // String gives the stable name of the class, for logs and messages.

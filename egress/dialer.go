@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,10 +25,11 @@ type Resolver interface {
 }
 
 // Dialer connects to checked addresses only: a name is resolved once, every address is put to the guard and the
-// connection goes to one of those that passed, so a second DNS answer cannot lead elsewhere. The guard is asked
-// again by the socket's control function, the last moment before the connection leaves. Names are absolute: no search
-// list of resolv.conf is added to them, so that an order on "pub.test" cannot be passed as "pub". The zero value works
-// with the zero [Guard]. Safe for concurrent use; the fields are set before first use.
+// connection goes to one of those that passed, so a second DNS answer cannot lead elsewhere. A name with public and
+// non-public addresses is refused as a whole. The guard is asked again by the socket's control function, the last moment
+// before the connection leaves. Names are absolute: no search list of resolv.conf is added to them, so that an order on
+// "pub.test" cannot be passed as "pub". The zero value works with the zero [Guard]. Safe for concurrent use; the fields are
+// set before first use.
 type Dialer struct {
 	Guard    *Guard
 	Resolver Resolver      // nil: the system's, by its hosts file and DNS
@@ -151,7 +153,7 @@ func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p 
 	defer cancel()
 	allow := d.allow(p)
 	start := time.Now()
-	addrs, literal, err := d.lookup(ctx, network, host, p)
+	addrs, literal, err := d.lookup(ctx, network, host, port, p)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +191,7 @@ func (d *Dialer) CheckFTP(ctx context.Context, host string, port uint16) ([]neti
 func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
-	addrs, _, err := d.lookup(ctx, "tcp", host, p)
+	addrs, _, err := d.lookup(ctx, "tcp", host, port, p)
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +213,11 @@ func (d *Dialer) timeout() time.Duration {
 	return DefaultDialTimeout
 }
 
-// lookup gives the addresses of host, at least one. literal tells that host is an address itself.
-func (d *Dialer) lookup(ctx context.Context, network, host string, p purpose) (addrs []netip.Addr, literal bool, err error) {
+// lookup gives the addresses of host, at least one. literal tells that host is an address itself. A name that a client
+// or a site gave and that has public and non-public addresses is refused.
+func (d *Dialer) lookup(
+	ctx context.Context, network, host string, port uint16, p purpose,
+) (addrs []netip.Addr, literal bool, err error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, true, nil
 	}
@@ -238,7 +243,10 @@ func (d *Dialer) lookup(ctx context.Context, network, host string, p purpose) (a
 	for i, a := range addrs {
 		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form
 	}
-	return addrs, false, nil
+	if p != toProxy {
+		err = mixed(host, addrs, port)
+	}
+	return addrs, false, err
 }
 
 // systemResolver is Go's own: that of the C library finds no name in the hosts file that ends in a dot.
@@ -279,6 +287,18 @@ func asDNSError(err error, host string) error {
 		return &named
 	}
 	return err
+}
+
+// mixed refuses a name with public and non-public addresses. No site is published so: the owner of the name wants a
+// check to see the one and a connection to reach the other (DNS rebinding).
+func mixed(host string, addrs []netip.Addr, port uint16) error {
+	isPublic := func(a netip.Addr) bool { return Classify(a) == ClassPublic }
+	public := slices.IndexFunc(addrs, isPublic)
+	other := slices.IndexFunc(addrs, func(a netip.Addr) bool { return !isPublic(a) })
+	if public < 0 || other < 0 {
+		return nil
+	}
+	return &ForbiddenError{Addr: netip.AddrPortFrom(addrs[other], port), Class: ClassMixed, Name: host, Other: addrs[public]}
 }
 
 // permitted keeps the addresses that allow passes, in the order in which to try them. If it passes none the error

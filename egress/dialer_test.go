@@ -67,10 +67,10 @@ func TestDialerDialsTheCheckedAddress(t *testing.T) {
 	r := &names{addrs: map[string][]string{
 		"site":   {"127.0.0.1"},
 		"mapped": {"::ffff:127.0.0.1"},
-		"mixed":  {"10.9.9.9", "169.254.169.254", "127.0.0.1"},
+		"some":   {"10.9.9.9", "169.254.169.254", "127.0.0.1"},
 	}}
 	d := &Dialer{Guard: loopbackGuard(), Resolver: r}
-	for i, host := range []string{"site", "mapped", "mixed", "127.0.0.1", "::ffff:127.0.0.1"} {
+	for i, host := range []string{"site", "mapped", "some", "127.0.0.1", "::ffff:127.0.0.1"} {
 		before := r.asked.Load()
 		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, fmt.Sprint(target.Port())))
 		if err != nil {
@@ -94,6 +94,9 @@ func TestDialerRefuses(t *testing.T) {
 		"private": {"10.1.1.1", "fd00::1"},
 		"mapped":  {"::ffff:127.0.0.1"},
 		"nat64":   {"64:ff9b::7f00:1"},
+		"rebind":  {"8.8.8.8", "127.0.0.1"},
+		"rebind6": {"fd00::1", "2606:4700::1"},
+		"cloud":   {"8.8.8.8", "168.63.129.16"},
 	}}
 	d := &Dialer{Resolver: r} // the zero guard
 	tests := []struct {
@@ -103,6 +106,9 @@ func TestDialerRefuses(t *testing.T) {
 		{"private:80", ClassPrivate},
 		{"mapped:80", ClassLoopback},
 		{"nat64:80", ClassLoopback},
+		{"rebind:80", ClassMixed},
+		{"rebind6:25", ClassMixed},
+		{"cloud:443", ClassMixed},
 		{"127.0.0.1:80", ClassLoopback},
 		{"[::1]:80", ClassLoopback},
 		{"[::ffff:127.0.0.1]:80", ClassLoopback},
@@ -223,15 +229,44 @@ func TestDialerHonoursContext(t *testing.T) {
 
 func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	t.Parallel()
-	d := &Dialer{Resolver: &names{addrs: map[string][]string{
+	d := &Dialer{Guard: loopbackGuard(), Resolver: &names{addrs: map[string][]string{
 		"good":  {"8.8.8.8", "2606:4700::1"},
+		"nat64": {"8.8.8.8", "64:ff9b::808:808"}, // of the class of the address inside
+		"some":  {"127.0.0.1", "10.0.0.1"},
 		"mixed": {"8.8.8.8", "10.0.0.1"},
 	}}}
-	if got, err := d.Check(t.Context(), "good", 443); err != nil || len(got) != 2 {
-		t.Errorf("Check(good) = %v, %v", got, err)
+	for _, host := range []string{"good", "nat64"} {
+		if got, err := d.Check(t.Context(), host, 443); err != nil || len(got) != 2 {
+			t.Errorf("Check(%s) = %v, %v", host, got, err)
+		}
 	}
-	_, err := d.Check(t.Context(), "mixed", 443)
-	checkRefusal(t, "mixed", err, ClassPrivate)
+	for host, want := range map[string]Class{"some": ClassPrivate, "mixed": ClassMixed} {
+		_, err := d.Check(t.Context(), host, 443)
+		checkRefusal(t, host, err, want)
+	}
+}
+
+// TestDialerRefusesMixedNames: a name with public and non-public addresses is refused as a whole, also where the guard
+// allows both.
+func TestDialerRefusesMixedNames(t *testing.T) {
+	t.Parallel()
+	target := listen(t, "127.0.0.1:0")
+	d := &Dialer{
+		Guard:    &Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0")},
+		Resolver: &names{addrs: map[string][]string{"rebind": {"127.0.0.1", "8.8.8.8"}, "local": {"127.0.0.1", "::1"}}},
+	}
+	_, err := d.Dial(t.Context(), "rebind", target.Port())
+	checkRefusal(t, "dial", err, ClassMixed)
+	if got := ClassifyDial(err); got.Kind != KindForbidden || !strings.Contains(err.Error(), "name rebind has a public and a non-public address") {
+		t.Errorf("%v is %v", err, got.Kind)
+	}
+	_, err = d.Check(t.Context(), "rebind", target.Port())
+	checkRefusal(t, "check", err, ClassMixed)
+	c, err := d.Dial(t.Context(), "local", target.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
 }
 
 // searching is a resolver with a search list: it finds "pub" as pub.test, but not "pub.".
@@ -281,7 +316,7 @@ func TestTargetNamesAreAbsolute(t *testing.T) {
 // TestHostsFile: names of the hosts file are found though they are looked up as absolute, whatever the build.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
-	addrs, literal, err := new(Dialer).lookup(t.Context(), "tcp", "localhost", toOrigin)
+	addrs, literal, err := new(Dialer).lookup(t.Context(), "tcp", "localhost", 80, toOrigin)
 	if err != nil || literal || !slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
 		t.Errorf("localhost is %v, %v", addrs, err)
 	}

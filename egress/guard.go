@@ -187,6 +187,9 @@ func interfaceAddrs() ([]netip.Addr, error) {
 type ForbiddenError struct {
 	Addr  netip.AddrPort
 	Class Class
+	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one of the two is public.
+	Name  string
+	Other netip.Addr
 }
 
 func (e *ForbiddenError) Error() string {
@@ -195,6 +198,8 @@ func (e *ForbiddenError) Error() string {
 		return fmt.Sprintf("port of %s is not open for egress", e.Addr)
 	case ClassOwn:
 		return fmt.Sprintf("address %s is a listener of this gateway", e.Addr)
+	case ClassMixed:
+		return fmt.Sprintf("name %s has a public and a non-public address (%s, %s), as for DNS rebinding", e.Name, e.Addr.Addr(), e.Other)
 	default:
 	}
 	if in, ok := Embedded(e.Addr.Addr()); ok {

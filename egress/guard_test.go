@@ -149,7 +149,7 @@ func TestForbiddenErrorText(t *testing.T) {
 		{"127.0.0.1:3128", ClassOwn, "address 127.0.0.1:3128 is a listener of this gateway"},
 	}
 	for _, tt := range tests {
-		if got := (&ForbiddenError{netip.MustParseAddrPort(tt.addr), tt.class}).Error(); got != tt.want {
+		if got := (&ForbiddenError{Addr: netip.MustParseAddrPort(tt.addr), Class: tt.class}).Error(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

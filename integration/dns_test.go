@@ -174,3 +174,44 @@ func TestNamesAreAbsolute(t *testing.T) {
 		asked.Store(0)
 	}
 }
+
+// TestNamesWithMixedAddresses asks for names with a public address and one that the operator has opened.
+func TestNamesWithMixedAddresses(t *testing.T) {
+	t.Parallel()
+	port, asked := startPlain(t)
+	dns := startDNS(t, "", map[string][]string{
+		"mixed.test": {"8.8.8.8", "127.0.0.1"}, "mixed6.test": {"2606:4700::1111", "127.0.0.1"}, "local.test": {"127.0.0.1", "127.0.0.2"},
+		"admin.test": {"0.0.0.0"},
+	})
+	for _, site := range []string{"", "mode off", "mode off\nconnect tunnel"} {
+		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: site, Wrap: dns.command})
+		_, own, _ := net.SplitHostPort(g.addr)
+		for _, authority := range []string{"mixed.test:" + port, "mixed6.test:" + port, "admin.test:" + own} {
+			for way, ask := range g.through(http.MethodGet, authority, "/") {
+				a, err := ask()
+				if err != nil || a.status != http.StatusForbidden || !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") {
+					t.Errorf("%q: %s, %s: %d, %v: %s", site, authority, way, a.status, err, a.body)
+				}
+			}
+			if a := g.mustFetch("Tester/1.0", "ftp://"+authority+"/"); a.status != http.StatusForbidden {
+				t.Errorf("%q: ftp://%s: %d %s", site, authority, a.status, a.body)
+			}
+		}
+		if n := asked.Load(); n > 0 {
+			t.Errorf("%q: the address inside was asked %d times", site, n)
+		}
+		for _, l := range g.logs(12) {
+			switch {
+			case l.Request.Method == http.MethodConnect:
+			case strings.Contains(l.Request.URI, "mixed") &&
+				(l.Robots.Reason != enforce.ReasonForbiddenAddress || !strings.Contains(l.Robots.Detail, "DNS rebinding")),
+				strings.Contains(l.Request.URI, "admin") && l.Robots.Reason != enforce.ReasonOwnListener:
+				t.Errorf("%q: logged as %s", site, l.raw)
+			}
+		}
+		if a := g.mustFetch("Tester/1.0", "http://local.test:"+port+"/"); a.status != http.StatusOK {
+			t.Errorf("%q: local.test: %d %s", site, a.status, a.body)
+		}
+		asked.Store(0)
+	}
+}
