@@ -31,6 +31,7 @@ var importRules = map[string][]string{
 	"audit":                   {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"internal":                {},
 	"internal/redact":         {"golang.org/x/"},
+	"internal/sockets":        {},
 	"internal/testorigin":     {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"cmd/crawlgate":           {"", "internal/version", "github.com/caddyserver/caddy/v2"},
 	"integration":             {},

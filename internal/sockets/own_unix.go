@@ -1,0 +1,84 @@
+//go:build linux || darwin
+
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// folder is the open folder of descriptors. It stays open, as a process that has no descriptor left would not get it again.
+var folder struct {
+	sync.Mutex
+	file *os.File
+}
+
+func own() ([]Socket, error) {
+	names, err := descriptorNames()
+	if err != nil {
+		return nil, fmt.Errorf("listing descriptors: %w", err)
+	}
+	var list []Socket
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		// A descriptor that is closed meanwhile, or is no socket, gives an error.
+		if v, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN); err != nil || v == 0 {
+			continue
+		}
+		list = append(list, Socket{addrOf(fd), inodeOf(fd)})
+	}
+	return list, nil
+}
+
+func descriptorNames() ([]string, error) {
+	folder.Lock()
+	defer folder.Unlock()
+	if folder.file == nil {
+		file, err := os.Open(descriptors)
+		if err != nil {
+			return nil, err
+		}
+		folder.file = file
+	}
+	if _, err := folder.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	names, err := folder.file.Readdirnames(-1)
+	if err == nil && !slices.Contains(names, strconv.Itoa(int(folder.file.Fd()))) {
+		err = fmt.Errorf("%s is not of this process: %w", descriptors, errors.ErrUnsupported)
+	}
+	return names, err
+}
+
+func addrOf(fd int) netip.AddrPort {
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	switch name := name.(type) {
+	case *syscall.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port))
+	case *syscall.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr).Unmap(), uint16(name.Port))
+	default:
+		return netip.AddrPort{}
+	}
+}
+
+func inodeOf(fd int) uint64 {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fd, &stat); err != nil {
+		return 0
+	}
+	return stat.Ino
+}

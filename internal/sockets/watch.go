@@ -1,0 +1,131 @@
+package sockets
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How old what is known may be. A look takes milliseconds where there are many descriptors. An address of this machine,
+// or one that is not public and so may become its own, is worth a new look five times in a second; any other is not.
+const (
+	nearAge = 200 * time.Millisecond
+	farAge  = 10 * time.Second
+)
+
+// Watch knows the TCP sockets at which this process listens and the addresses of this machine, as they were a moment ago.
+// The zero value is ready. It is safe for concurrent use; its fields are set before.
+type Watch struct {
+	Own        func() ([]Socket, error)     // nil: [Own]
+	Interfaces func() ([]netip.Addr, error) // nil: the addresses of this machine's interfaces
+
+	changes atomic.Uint64 // how often Changed was called
+	mu      sync.Mutex    // held while looking
+	last    atomic.Pointer[sight]
+}
+
+// sight is what one look has seen.
+type sight struct {
+	sockets  []netip.AddrPort
+	unknown  error // why sockets cannot be told
+	addrs    []netip.Addr
+	allLocal bool // the addresses cannot be told: any may be this machine's
+	began    time.Time
+	changes  uint64
+}
+
+// Changed makes what was seen so far count no more. It is called after something began to listen.
+func (w *Watch) Changed() { w.changes.Add(1) }
+
+// At returns the addresses at which this process listens at the port of ap, if the address of ap is one of this machine's.
+// It does not matter at which of the machine's addresses: rules of a firewall may lead from one to another. The address
+// must have no zone and no IPv4-mapped form. public says that it is not of a block for private or other special use. A
+// socket is known 0.2 seconds after it began to listen, or at once after [Watch.Changed]. The error says that the sockets
+// cannot be told, and that ap is an address of this machine.
+func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
+	if public && !w.look(farAge).local(ap.Addr()) {
+		return nil, nil
+	}
+	s := w.look(nearAge)
+	switch {
+	case !s.local(ap.Addr()):
+		return nil, nil
+	case s.unknown != nil:
+		return nil, s.unknown
+	}
+	var at []netip.AddrPort
+	for _, l := range s.sockets {
+		if l.Port() == ap.Port() {
+			at = append(at, l)
+		}
+	}
+	return at, nil
+}
+
+// look returns what was seen at most age ago, and looks anew where that is nothing.
+func (w *Watch) look(age time.Duration) *sight {
+	fresh := func(s *sight) bool {
+		return s != nil && s.changes == w.changes.Load() && time.Since(s.began) < age
+	}
+	if s := w.last.Load(); fresh(s) {
+		return s
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.last.Load(); fresh(s) {
+		return s
+	}
+	s := w.see()
+	w.last.Store(s)
+	return s
+}
+
+func (w *Watch) see() *sight {
+	s := &sight{began: time.Now(), changes: w.changes.Load()}
+	list, addrs := w.Own, w.Interfaces
+	if list == nil {
+		list = Own
+	}
+	if addrs == nil {
+		addrs = interfaceAddrs
+	}
+	sockets, err := list()
+	s.unknown = err
+	for _, l := range sockets {
+		if l.Addr.IsValid() {
+			s.sockets = append(s.sockets, l.Addr)
+		}
+	}
+	if s.addrs, err = addrs(); err == nil {
+		return s
+	}
+	if last := w.last.Load(); last != nil { // the process may lack descriptors
+		s.addrs, s.allLocal = last.addrs, last.allLocal
+	} else {
+		s.allLocal = true
+	}
+	return s
+}
+
+// local reports whether an address is one of this machine's. A connection to 0.0.0.0 or :: goes to its loopback address.
+func (s *sight) local(addr netip.Addr) bool {
+	return s.allLocal || addr.IsLoopback() || addr.IsUnspecified() || slices.Contains(s.addrs, addr)
+}
+
+func interfaceAddrs() ([]netip.Addr, error) {
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
+	}
+	addrs := make([]netip.Addr, 0, len(nets))
+	for _, n := range nets {
+		if p, err := netip.ParsePrefix(n.String()); err == nil {
+			addrs = append(addrs, p.Addr().WithZone("").Unmap())
+		}
+	}
+	return addrs, nil
+}
