@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -56,17 +54,17 @@ type App struct {
 	// Set-Cookie are left to Caddy, which does not log them without log_credentials.
 	Redact []string `json:"redact,omitempty"`
 
+	ctx       caddy.Context
 	cfg       settings
 	logger    *zap.Logger
-	guard     *egress.Guard
 	dialer    *egress.Dialer
-	own       []netip.AddrPort // the gateway's listeners
 	transport *egress.Transport
 	fetching  *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
 	stops     *stops
 	emitter   *emitter // nil without an events app
 	sites     sites
+	listens   atomic.Pointer[listens] // since its start
 
 	retired atomic.Bool // another configuration is in force; the last requests of this one are under way
 
@@ -85,7 +83,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision checks the configuration and builds what belongs to it alone. The store is opened only for a configuration
 // that will be started: `validate` must work beside a running gateway, which holds the store.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.logger = ctx.Logger()
+	a.ctx, a.logger = ctx, ctx.Logger()
+	listening.Changed() // the admin endpoint may have moved
 	var err error
 	if a.cfg, err = a.settings(); err != nil {
 		return err
@@ -126,8 +125,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) buildEgress() error {
-	a.guard = &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports}
-	a.dialer = &egress.Dialer{Guard: a.guard, Timeout: a.cfg.egress.dialTimeout}
+	guard := &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports, Listener: listenerAt}
+	a.dialer = &egress.Dialer{Guard: guard, Timeout: a.cfg.egress.dialTimeout}
 	config := egress.TransportConfig{
 		Dialer:                a.dialer,
 		ResponseHeaderTimeout: a.cfg.egress.responseHeaderTimeout,
@@ -160,27 +159,6 @@ func (a *App) buildEgress() error {
 	config.Fresh = true
 	a.fetching, err = egress.NewTransport(config)
 	return err
-}
-
-// avoid adds listeners that no request may be sent to: it would come back. It is called while the servers are being
-// provisioned.
-func (a *App) avoid(listen []string) {
-	for _, text := range listen {
-		addr, err := caddy.ParseNetworkAddress(text)
-		if err != nil || addr.IsUnixNetwork() || addr.IsFdNetwork() {
-			continue
-		}
-		host, err := netip.ParseAddr(addr.Host)
-		if err != nil {
-			host = netip.IPv6Unspecified() // none, or a name: stands for every address of this machine
-		}
-		for offset := range addr.PortRangeSize() {
-			if port := addr.StartPort + offset; port > 0 && port <= math.MaxUint16 {
-				a.own = append(a.own, netip.AddrPortFrom(host, uint16(port)))
-			}
-		}
-	}
-	a.guard.SetOwn(a.own...)
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.
@@ -250,9 +228,15 @@ func (a *App) acquire() error {
 
 // Start makes this configuration the one in force.
 func (a *App) Start() error {
+	l, err := listensOf(a)
+	if err != nil {
+		return err
+	}
 	if err := a.open(); err != nil {
 		return err
 	}
+	a.listens.Store(l)
+	listening.Changed()
 	a.enter()
 	return nil
 }

@@ -102,7 +102,8 @@ type BackoffConfig struct {
 
 // EgressConfig says how bytes leave.
 type EgressConfig struct {
-	// AllowPrivate lists ranges that may be reached although they are not public.
+	// AllowPrivate lists ranges that may be reached although they are not public. An address of a cloud's metadata service, or
+	// of another site of this process, is opened by a range of just this address only. Default none.
 	AllowPrivate []string `json:"allow_private,omitempty"`
 	// Ports lists the ports, and ranges as "1024-65535", that may be reached. Default 80, 443 and 1024-65535.
 	Ports []string `json:"ports,omitempty"`

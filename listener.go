@@ -57,7 +57,10 @@ func (*Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // WrapListener implements caddy.ListenerWrapper.
-func (*Listener) WrapListener(l net.Listener) net.Listener { return boundedListener{l} }
+func (*Listener) WrapListener(l net.Listener) net.Listener {
+	listening.Changed()
+	return boundedListener{l}
+}
 
 type boundedListener struct{ net.Listener }
 

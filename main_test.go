@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // what the binary has
 	"github.com/caddyserver/certmagic"
+
+	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
 // TestMain keeps the tests' certificates and records out of the folders of the user who runs them.
@@ -29,5 +31,7 @@ func runIsolated(m *testing.M) int {
 		}
 	}
 	caddy.DefaultStorage = &certmagic.FileStorage{Path: dir}
+	// The origins of these tests listen in this process too.
+	listening.Own = func() ([]sockets.Socket, error) { return nil, nil }
 	return m.Run()
 }

@@ -118,7 +118,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err := checkSite(h.server); err != nil {
 			return err
 		}
-		h.app.avoid(h.server.Listen)
 		if err := withoutHTTP3(h.server, h.logger); err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import "net/netip"
 // value is an address that was not understood; like every class but [ClassPublic] it is refused.
 type Class uint8
 
-// The classes of addresses. The last three are not properties of an address: the guard gives them to its own listeners,
-// to ports that are not open for egress, and to names with addresses of two kinds.
+// The classes of addresses. The last three are not properties of an address: the guard gives them to listeners of its
+// own process, to ports that are not open for egress, and to names with addresses of two kinds.
 const (
 	ClassInvalid        Class = iota // not an address
 	ClassPublic                      // globally reachable unicast
@@ -34,7 +34,7 @@ const (
 	ClassIPv4Compatible              // ::/96, RFC 4291 section 2.5.5.1
 	ClassIPv4Translated              // ::ffff:0:0:0/96, RFC 7915
 	ClassSegmentRouting              // 5f00::/16, RFC 9602
-	ClassOwn                         // a listener of this gateway: dialing it would be a loop
+	ClassOwn                         // a listener of this process
 	ClassPort                        // the port is not open for egress
 	ClassMixed                       // the name has public and non-public addresses
 	numClasses

@@ -448,14 +448,21 @@ func TestFTPGuard(t *testing.T) {
 		return classify(err, stageConnect)
 	}
 	own := mustURL(t, "ftp://"+testorigin.StartFTP(t, ftpSite()))
-	d.Guard.SetOwn(proxyAddrOf(t, own))
+	leads := testorigin.StartFTP(t, with(ftpSite(), "EPSV", "229 (|||"+own.Port()+"|)"))
+	d.Guard.Listener = func(ap netip.AddrPort, _ bool) Listener {
+		if ap == proxyAddrOf(t, own) {
+			return ListenerOther
+		}
+		return NoListener
+	}
 	for url, want := range map[string]Kind{
-		"http://127.0.0.1:21/":  KindForbiddenPort,
-		"ftp://127.0.0.1:25/":   KindForbiddenPort,
-		"ftp://127.0.0.2/":      KindForbidden,
-		"ftp://10.0.0.1/":       KindForbidden,
-		"ftp://[::1]/":          KindForbidden,
-		own.String() + "/a.txt": KindForbiddenOwn,
+		"http://127.0.0.1:21/":          KindForbiddenPort,
+		"ftp://127.0.0.1:25/":           KindForbiddenPort,
+		"ftp://127.0.0.2/":              KindForbidden,
+		"ftp://10.0.0.1/":               KindForbidden,
+		"ftp://[::1]/":                  KindForbidden,
+		own.String() + "/a.txt":         KindForbiddenOwn,
+		"ftp://" + leads + "/pub/a.txt": KindForbiddenOwn, // by its data connection
 	} {
 		if got := get(url); got.Kind != want {
 			t.Errorf("%s: %v, want %s", url, got, want)

@@ -3,12 +3,10 @@ package egress
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 )
 
 // PortRange is a range of ports, both ends included.
@@ -59,15 +57,27 @@ type Guard struct {
 	// Ports are the ports that may be dialed; empty means [DefaultPorts].
 	Ports []PortRange
 
-	own        atomic.Pointer[[]netip.AddrPort]
-	interfaces func() ([]netip.Addr, error) // nil: this machine's; replaced in tests
+	// Listener tells which part of this process a connection to an address would reach. public says that the address is of
+	// no special block. nil: none. It is called for every connection, some times each.
+	Listener func(ap netip.AddrPort, public bool) Listener
 }
 
-// SetOwn names the gateway's own listeners. They are refused whatever AllowPrivate says, as dialing them is a loop.
-// An unspecified address (0.0.0.0, ::) stands for every address of this machine. It may be called at any time.
-func (g *Guard) SetOwn(listeners ...netip.AddrPort) {
-	own := slices.Clone(listeners)
-	g.own.Store(&own)
+// Listener says what of this process listens at an address. The zero value is nothing.
+type Listener uint8
+
+// What may listen. A gateway and the rest of the process are refused whatever AllowPrivate says. A site, and what nobody
+// can tell, is opened where AllowPrivate names the very address: a block of it alone.
+const (
+	NoListener      Listener = iota
+	ListenerUnknown          // an address of this machine, on a system that does not tell who listens there
+	ListenerSite             // an HTTP server of this process that is no gateway
+	ListenerGateway          // a gateway: dialing it would be a loop
+	ListenerOther            // the admin API, or another listener of the process
+)
+
+// openable reports whether AllowPrivate can open the listener.
+func (l Listener) openable() bool {
+	return l == NoListener || l == ListenerUnknown || l == ListenerSite
 }
 
 // Allow tells whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its zero value.
@@ -77,9 +87,10 @@ func (g *Guard) Allow(ap netip.AddrPort) error {
 	}
 	addr := canonical(ap.Addr())
 	class := Classify(addr)
+	listener := g.listener(netip.AddrPortFrom(addr, ap.Port()), class)
 	switch {
 	case class == ClassInvalid:
-	case g.isOwn(netip.AddrPortFrom(addr, ap.Port())):
+	case listener != NoListener && (!listener.openable() || !g.named(addr)):
 		class = ClassOwn
 	case class != ClassPublic && !g.opened(addr, class):
 	case !g.portOpen(ap.Port()):
@@ -87,7 +98,7 @@ func (g *Guard) Allow(ap netip.AddrPort) error {
 	default:
 		return nil
 	}
-	return &ForbiddenError{Addr: ap, Class: class}
+	return &ForbiddenError{Addr: ap, Class: class, Listener: listener}
 }
 
 // ftpPort is the port of FTP's control connections.
@@ -103,25 +114,41 @@ func (g *Guard) allowFTP(ap netip.AddrPort) error {
 	return err
 }
 
-// notOwn refuses the gateway's own listeners only. It guards connections to upstream proxies, whose addresses the
-// operator has named.
+// notOwn refuses gateways and the admin API of this process only. It guards connections to upstream proxies, whose
+// addresses the operator has named.
 func (g *Guard) notOwn(ap netip.AddrPort) error {
-	if g != nil && g.isOwn(netip.AddrPortFrom(canonical(ap.Addr()), ap.Port())) {
-		return &ForbiddenError{Addr: ap, Class: ClassOwn}
+	if g == nil {
+		return nil
+	}
+	addr := canonical(ap.Addr())
+	if l := g.listener(netip.AddrPortFrom(addr, ap.Port()), Classify(addr)); !l.openable() {
+		return &ForbiddenError{Addr: ap, Class: ClassOwn, Listener: l}
 	}
 	return nil
 }
 
-func (g *Guard) opened(addr netip.Addr, class Class) bool {
-	for _, p := range g.AllowPrivate {
-		if class == ClassMetadata && !p.IsSingleIP() {
-			continue
-		}
-		if p.Contains(addr) {
-			return true
-		}
+// listener finds what of this process would be reached, also by way of a translator to the IPv4 address inside.
+func (g *Guard) listener(ap netip.AddrPort, class Class) Listener {
+	if g.Listener == nil || class == ClassInvalid {
+		return NoListener
 	}
-	return false
+	found := g.Listener(ap, class == ClassPublic)
+	if in, ok := Embedded(ap.Addr()); ok && found == NoListener {
+		found = g.Listener(netip.AddrPortFrom(in, ap.Port()), Classify(in) == ClassPublic)
+	}
+	return found
+}
+
+func (g *Guard) opened(addr netip.Addr, class Class) bool {
+	if class == ClassMetadata {
+		return g.named(addr)
+	}
+	return slices.ContainsFunc(g.AllowPrivate, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// named reports whether AllowPrivate has a block of just this address.
+func (g *Guard) named(addr netip.Addr) bool {
+	return slices.ContainsFunc(g.AllowPrivate, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Contains(addr) })
 }
 
 func (g *Guard) portOpen(port uint16) bool {
@@ -136,57 +163,12 @@ func (g *Guard) portOpen(port uint16) bool {
 	return false
 }
 
-// isOwn tells whether ap is one of the own listeners. Where the machine's addresses cannot be read, an address
-// with a listener's port counts as own: a loop is worse than a refused request.
-func (g *Guard) isOwn(ap netip.AddrPort) bool {
-	own := g.own.Load()
-	if own == nil {
-		return false
-	}
-	for _, l := range *own {
-		if l.Port() != ap.Port() {
-			continue
-		}
-		if addr := canonical(l.Addr()); addr == ap.Addr() || addr.IsUnspecified() && g.isLocal(ap.Addr()) {
-			return true
-		}
-		if ap.Addr().IsUnspecified() { // the system dials its loopback address for 0.0.0.0 and ::
-			return true
-		}
-	}
-	return false
-}
-
-func (g *Guard) isLocal(addr netip.Addr) bool {
-	if addr.IsLoopback() || addr.IsUnspecified() {
-		return true
-	}
-	list := g.interfaces
-	if list == nil {
-		list = interfaceAddrs
-	}
-	addrs, err := list()
-	return err != nil || slices.Contains(addrs, addr)
-}
-
-func interfaceAddrs() ([]netip.Addr, error) {
-	nets, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
-	}
-	addrs := make([]netip.Addr, 0, len(nets))
-	for _, n := range nets {
-		if p, err := netip.ParsePrefix(n.String()); err == nil {
-			addrs = append(addrs, canonical(p.Addr()))
-		}
-	}
-	return addrs, nil
-}
-
 // ForbiddenError says that the guard refused an address.
 type ForbiddenError struct {
 	Addr  netip.AddrPort
 	Class Class
+	// Listener is what of this process listens there, for [ClassOwn].
+	Listener Listener
 	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one of the two is public.
 	Name  string
 	Other netip.Addr
@@ -197,7 +179,7 @@ func (e *ForbiddenError) Error() string {
 	case ClassPort:
 		return fmt.Sprintf("port of %s is not open for egress", e.Addr)
 	case ClassOwn:
-		return fmt.Sprintf("address %s is a listener of this gateway", e.Addr)
+		return fmt.Sprintf("address %s %s", e.Addr, e.Listener.text(e.Addr.Addr()))
 	case ClassMixed:
 		return fmt.Sprintf("name %s has a public and a non-public address (%s, %s), as for DNS rebinding", e.Name, e.Addr.Addr(), e.Other)
 	default:
@@ -206,6 +188,20 @@ func (e *ForbiddenError) Error() string {
 		return fmt.Sprintf("address %s is not public (%s, holds %s)", e.Addr, e.Class, in)
 	}
 	return fmt.Sprintf("address %s is not public (%s)", e.Addr, e.Class)
+}
+
+// text says what listens at an address.
+func (l Listener) text(addr netip.Addr) string {
+	switch l {
+	case ListenerGateway:
+		return "is a listener of this gateway"
+	case ListenerSite:
+		return fmt.Sprintf("is of another site of the gateway's process, which only allow_private %s opens", canonical(addr))
+	case ListenerUnknown:
+		return fmt.Sprintf("is one of the gateway's own machine, which only allow_private %s opens", canonical(addr))
+	case NoListener, ListenerOther:
+	}
+	return "is of the admin API, or of another listener, of the gateway's process"
 }
 
 // Forbidden marks the error for consumers that do not import this package: an error with this

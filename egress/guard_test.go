@@ -74,53 +74,56 @@ func checkRefusal(t *testing.T, what string, err error, want Class) {
 	}
 }
 
-// TestGuardOwn: dialing a listener of the gateway is a loop, also where the address is allowed.
-func TestGuardOwn(t *testing.T) {
+// TestGuardListener: what listens in this process is refused also where the address is allowed, a site of it unless the
+// very address is.
+func TestGuardListener(t *testing.T) {
 	t.Parallel()
-	g := &Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0")}
-	g.interfaces = func() ([]netip.Addr, error) {
-		return []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}, nil
+	listeners := map[string]Listener{
+		"10.0.0.5:3128": ListenerGateway, "10.0.0.5:2019": ListenerOther, "10.0.0.5:8080": ListenerSite, "10.0.0.5:81": ListenerUnknown,
+		"10.0.0.6:8080": ListenerSite, "8.8.8.8:8080": ListenerSite, "8.8.8.8:3128": ListenerGateway,
 	}
-	checkRefusal(t, "before SetOwn", g.Allow(netip.MustParseAddrPort("10.0.0.5:3128")), ClassPublic)
-	g.SetOwn(netip.MustParseAddrPort("[::]:3128"), netip.MustParseAddrPort("10.0.0.6:8443"))
+	var public bool
+	listener := func(ap netip.AddrPort, isPublic bool) Listener {
+		public = isPublic
+		return listeners[ap.String()]
+	}
+	wide := &Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0"), Listener: listener}
+	named := &Guard{AllowPrivate: prefixes("10.0.0.5/32", "8.8.8.8/32"), Listener: listener, Ports: []PortRange{{1, 65535}}}
 	tests := []struct {
+		guard  *Guard
 		target string
 		want   Class
 	}{
-		{"10.0.0.5:3128", ClassOwn},
-		{"[::ffff:10.0.0.5]:3128", ClassOwn},
-		{"[2001:db8::5]:3128", ClassOwn},
-		{"127.0.0.1:3128", ClassOwn},
-		{"127.9.9.9:3128", ClassOwn},
-		{"[::1]:3128", ClassOwn},
-		{"0.0.0.0:3128", ClassOwn},
-		{"[::]:3128", ClassOwn},
-		{"10.0.0.7:3128", ClassPublic},
-		{"10.0.0.5:3129", ClassPublic},
-		{"10.0.0.6:8443", ClassOwn},
-		{"10.0.0.5:8443", ClassPublic},
-		{"127.0.0.1:8443", ClassPublic},
-		{"0.0.0.0:8443", ClassOwn},
+		{wide, "10.0.0.5:80", ClassPublic},
+		{wide, "10.0.0.5:3128", ClassOwn},
+		{wide, "10.0.0.5:2019", ClassOwn},
+		{wide, "10.0.0.5:8080", ClassOwn},
+		{wide, "10.0.0.5:81", ClassOwn},
+		{wide, "8.8.8.8:8080", ClassOwn},
+		{wide, "[::ffff:10.0.0.5]:2019", ClassOwn},
+		{wide, "[64:ff9b::10.0.0.5]:2019", ClassOwn}, // NAT64 leads back here
+		{wide, "[2002:a00:5::]:3128", ClassOwn},
+		{named, "10.0.0.5:3128", ClassOwn},
+		{named, "10.0.0.5:2019", ClassOwn},
+		{named, "10.0.0.5:8080", ClassPublic},
+		{named, "10.0.0.5:81", ClassPublic},
+		{named, "10.0.0.6:8080", ClassOwn},
+		{named, "8.8.8.8:8080", ClassPublic},
+		{named, "8.8.8.8:3128", ClassOwn},
 	}
 	for _, tt := range tests {
-		checkRefusal(t, tt.target, g.Allow(netip.MustParseAddrPort(tt.target)), tt.want)
+		checkRefusal(t, tt.target, tt.guard.Allow(netip.MustParseAddrPort(tt.target)), tt.want)
 	}
-	g.interfaces = func() ([]netip.Addr, error) { return nil, errors.New("no netlink") }
-	checkRefusal(t, "unknown interfaces", g.Allow(netip.MustParseAddrPort("10.0.0.7:3128")), ClassOwn)
-}
-
-func TestInterfaceAddrsKnowLoopback(t *testing.T) {
-	t.Parallel()
-	addrs, err := interfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addrs {
-		if a == netip.MustParseAddr("127.0.0.1") {
-			return
+	for target, want := range map[string]bool{"8.8.8.8:80": true, "10.0.0.5:80": false, "168.63.129.16:80": false} {
+		if _ = wide.Allow(netip.MustParseAddrPort(target)); public != want {
+			t.Errorf("%s: public %t, want %t", target, public, want)
 		}
 	}
-	t.Errorf("interfaceAddrs() = %v, want 127.0.0.1 among them", addrs)
+	for target, want := range map[string]Class{
+		"10.0.0.5:3128": ClassOwn, "10.0.0.5:2019": ClassOwn, "10.0.0.5:8080": ClassPublic, "10.0.0.5:81": ClassPublic, "10.0.0.9:80": ClassPublic,
+	} {
+		checkRefusal(t, "an upstream proxy at "+target, (&Guard{Listener: listener}).notOwn(netip.MustParseAddrPort(target)), want)
+	}
 }
 
 // TestForbiddenErrorThroughNetHTTP: the fetch package knows the refusal by a method, through whatever wraps it.
@@ -138,18 +141,35 @@ func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 
 func TestForbiddenErrorText(t *testing.T) {
 	t.Parallel()
+	at := func(addr string, class Class, l Listener) ForbiddenError {
+		return ForbiddenError{Addr: netip.MustParseAddrPort(addr), Class: class, Listener: l}
+	}
+	mixed := at("10.0.0.1:80", ClassMixed, NoListener)
+	mixed.Name, mixed.Other = "site.example", netip.MustParseAddr("8.8.8.8")
 	tests := []struct {
-		addr  string
-		class Class
-		want  string
+		err  ForbiddenError
+		want string
 	}{
-		{"10.0.0.1:80", ClassPrivate, "address 10.0.0.1:80 is not public (private)"},
-		{"[2002:a00:1::]:80", Class6to4, "address [2002:a00:1::]:80 is not public (6to4, holds 10.0.0.1)"},
-		{"8.8.8.8:25", ClassPort, "port of 8.8.8.8:25 is not open for egress"},
-		{"127.0.0.1:3128", ClassOwn, "address 127.0.0.1:3128 is a listener of this gateway"},
+		{at("10.0.0.1:80", ClassPrivate, NoListener), "address 10.0.0.1:80 is not public (private)"},
+		{at("[2002:a00:1::]:80", Class6to4, NoListener), "address [2002:a00:1::]:80 is not public (6to4, holds 10.0.0.1)"},
+		{at("8.8.8.8:25", ClassPort, NoListener), "port of 8.8.8.8:25 is not open for egress"},
+		{at("127.0.0.1:3128", ClassOwn, ListenerGateway), "address 127.0.0.1:3128 is a listener of this gateway"},
+		{
+			at("127.0.0.1:80", ClassOwn, ListenerSite),
+			"address 127.0.0.1:80 is of another site of the gateway's process, which only allow_private 127.0.0.1 opens",
+		},
+		{
+			at("[::1]:2019", ClassOwn, ListenerOther),
+			"address [::1]:2019 is of the admin API, or of another listener, of the gateway's process",
+		},
+		{
+			at("[::1]:80", ClassOwn, ListenerUnknown),
+			"address [::1]:80 is one of the gateway's own machine, which only allow_private ::1 opens",
+		},
+		{mixed, "name site.example has a public and a non-public address (10.0.0.1, 8.8.8.8), as for DNS rebinding"},
 	}
 	for _, tt := range tests {
-		if got := (&ForbiddenError{Addr: netip.MustParseAddrPort(tt.addr), Class: tt.class}).Error(); got != tt.want {
+		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

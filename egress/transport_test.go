@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -257,8 +258,12 @@ func TestUpstreamByHost(t *testing.T) {
 	})
 	_, err = closed.RoundTrip(request(t, t.Context(), "GET", proxy.URL, nil))
 	checkRefusal(t, "the proxy as a target", err, ClassLoopback)
-	closed.dialer.Guard = new(Guard)
-	closed.dialer.Guard.SetOwn(proxyAddr(t, proxy))
+	closed.dialer.Guard = &Guard{Listener: func(ap netip.AddrPort, _ bool) Listener {
+		if ap == proxyAddr(t, proxy) {
+			return ListenerGateway
+		}
+		return NoListener
+	}}
 	_, err = closed.RoundTrip(request(t, t.Context(), "GET", "http://8.8.8.8/", nil))
 	checkRefusal(t, "a proxy that is this gateway", err, ClassOwn)
 }

@@ -73,7 +73,7 @@ const (
 	ReasonForbiddenAddress Reason = "forbidden_address"
 	// ReasonForbiddenPort is a target at a port that must not be reached.
 	ReasonForbiddenPort Reason = "forbidden_port"
-	// ReasonOwnListener is a target that is a listener of the gateway itself.
+	// ReasonOwnListener is a target that is a listener of the gateway's own process.
 	ReasonOwnListener Reason = "own_listener"
 	// ReasonBadTarget is a target that is not canonical or not understood.
 	ReasonBadTarget Reason = "bad_target"
@@ -282,8 +282,8 @@ var reasonTable = []reasonInfo{
 	},
 	{
 		ReasonOwnListener, classDeny, true, http.StatusForbidden, "proxy_loop_detected",
-		"The target is the gateway itself",
-		"Check the client's URL and proxy settings: the request would come back to the gateway.",
+		"The target is the gateway's own process",
+		"Check the client's URL and proxy settings. A site of the same process that has to be crawled is opened by naming its address alone (allow_private).",
 	},
 	{
 		ReasonBadTarget, classDeny, true, http.StatusBadRequest, proxyErrRequest,

@@ -189,9 +189,7 @@ func TestNamesWithMixedAddresses(t *testing.T) {
 		for _, authority := range []string{"mixed.test:" + port, "mixed6.test:" + port, "admin.test:" + own} {
 			for way, ask := range g.through(http.MethodGet, authority, "/") {
 				a, err := ask()
-				if err != nil || a.status != http.StatusForbidden || !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") {
-					t.Errorf("%q: %s, %s: %d, %v: %s", site, authority, way, a.status, err, a.body)
-				}
+				refusedAsOwn(t, authority+" "+way, a, err)
 			}
 			if a := g.mustFetch("Tester/1.0", "ftp://"+authority+"/"); a.status != http.StatusForbidden {
 				t.Errorf("%q: ftp://%s: %d %s", site, authority, a.status, a.body)

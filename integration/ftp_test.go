@@ -201,7 +201,8 @@ func TestFTPUserinfo(t *testing.T) {
 	}
 }
 
-// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads nowhere but to the server itself.
+// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads nowhere but to the server itself,
+// and not where the gateway listens.
 func TestFTPPorts(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.2:0")
@@ -219,6 +220,8 @@ func TestFTPPorts(t *testing.T) {
 
 	g := startGateway(t, gatewayConfig{Site: "mode off"})
 	_, own, _ := net.SplitHostPort(g.addr)
+	back := ftpOrigin()
+	back.Replies = map[string]string{"EPSV": "229 (|||" + own + "|)"}
 	for _, tt := range []struct {
 		url    string
 		status int
@@ -233,6 +236,7 @@ func TestFTPPorts(t *testing.T) {
 		{"ftp://127.0.0.1:" + own + "/a", 403, enforce.ReasonOwnListener},
 		{"ftp://" + testorigin.StartFTP(t, elsewhere) + "/pub/a.txt", 502, enforce.ReasonConnectionRefused},
 		{"ftp://" + testorigin.StartFTP(t, mail) + "/pub/a.txt", 403, enforce.ReasonForbiddenPort},
+		{"ftp://" + testorigin.StartFTP(t, back) + "/pub/a.txt", 403, enforce.ReasonOwnListener},
 		{"ftp://" + testorigin.StartFTP(t, lies) + "/pub/a.txt", 200, enforce.ReasonRobotsOff},
 	} {
 		a := g.mustFetch("Tester/1.0", tt.url)

@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// everywhere opens the gateway's egress to all that an operator can open by ranges.
+const everywhere = "allow_private 0.0.0.0/0 ::/0"
+
+// portOf takes a free port.
+func portOf(t *testing.T) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// spellingsOfThisMachine are hosts that lead to the machine on which the test runs.
+func spellingsOfThisMachine(t *testing.T) []string {
+	t.Helper()
+	hosts := []string{"127.0.0.1", "127.0.0.2", "[::1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST"}
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nets {
+		if ip, _, err := net.ParseCIDR(n.String()); err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			hosts = append(hosts, strings.TrimSuffix(net.JoinHostPort(ip.String(), ""), ":"))
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		if _, err := net.DefaultResolver.LookupNetIP(t.Context(), "ip", name); err == nil {
+			hosts = append(hosts, name)
+		}
+	}
+	return hosts
+}
+
+// refusedAsOwn fails the test unless the gateway itself refused to go there.
+func refusedAsOwn(t *testing.T, what string, a answer, err error) {
+	t.Helper()
+	if err != nil || a.status != http.StatusForbidden || !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") ||
+		strings.Contains(a.body, `"apps"`) {
+		t.Errorf("%s: status %d, Proxy-Status %q, %v: %.200s", what, a.status, a.header.Get("Proxy-Status"), err, a.body)
+	}
+}
+
+// TestAdminIsNoTarget tries to reach the admin API, and the gateway itself, through the gateway, by every address of the
+// machine. The operator has allowed all ranges.
+func TestAdminIsNoTarget(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, site string }{
+		{"enforce", ""},
+		{"mode off", "mode off"},
+		{"blind tunnels", "mode off\nconnect tunnel"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			admin := portOf(t)
+			g := startGateway(t, gatewayConfig{Admin: ":" + admin, Engine: unpaced, Egress: everywhere, Site: tt.site})
+			_, own, _ := net.SplitHostPort(g.addr)
+			asked := 0
+			for _, host := range spellingsOfThisMachine(t) {
+				for target, request := range map[string]string{"GET /config/": admin, "POST /load": admin, "POST /stop": admin, "GET /health": own} {
+					method, path, _ := strings.Cut(target, " ")
+					for way, ask := range g.through(method, host+":"+request, path) {
+						a, err := ask()
+						refusedAsOwn(t, fmt.Sprintf("%s %s:%s%s, %s", method, host, request, path, way), a, err)
+						asked++
+					}
+				}
+				for _, port := range []string{admin, own} {
+					target := "ftp://" + host + ":" + port + "/config/"
+					a, err := g.fetch("Tester/1.0", target)
+					refusedAsOwn(t, target, a, err)
+					asked++
+				}
+			}
+			lines := slices.DeleteFunc(g.logs(asked), func(l logLine) bool { return l.Request.Method == http.MethodConnect })
+			for _, l := range lines {
+				if l.Robots.Reason != enforce.ReasonOwnListener || !strings.Contains(l.Robots.Detail, "gateway") {
+					t.Errorf("logged as %s", l.raw)
+				}
+			}
+			if len(lines) < asked {
+				t.Errorf("%d lines for %d requests", len(lines), asked)
+			}
+		})
+	}
+}
+
+// TestAdminIsNoTargetOfTLS sends TLS, into a blind tunnel, which would be relayed octet by octet, and into one that is
+// intercepted. The remote admin endpoint, which begins to listen after everything else, speaks TLS.
+func TestAdminIsNoTargetOfTLS(t *testing.T) {
+	t.Parallel()
+	admin, remote := "127.0.0.1:"+portOf(t), "127.0.0.1:"+portOf(t)
+	config := gatewayConfig{Admin: admin, Egress: everywhere, Site: "mode off\nconnect tunnel 127.0.0.1\nconnect intercept"}
+	g := startGateway(t, config)
+	g.addRemoteAdmin(remote)
+	for _, target := range []string{admin, remote} {
+		w := g.dial()
+		if resp := w.connect(t, target, "Tester/1.0"); resp.StatusCode != http.StatusOK {
+			t.Fatalf("CONNECT: %s", resp.Status)
+		}
+		_, _ = io.WriteString(w, firstFlight(t))
+		if got, _ := io.ReadAll(w); len(got) > 0 {
+			t.Errorf("%s answered %q", target, got)
+		}
+		if l := g.closedTunnel(target); l.Robots.Reason != enforce.ReasonOwnListener {
+			t.Errorf("logged as %s", l.raw)
+		}
+		inside := strings.Replace(target, "127.0.0.1", "localhost", 1)
+		a, err := tryGet(t.Context(), g.secureClient("Tester/1.0", 1), "https://"+inside+"/config/")
+		refusedAsOwn(t, "intercepted", a, err)
+	}
+}
+
+// addRemoteAdmin loads the running configuration once more, with a remote admin endpoint.
+func (g *gateway) addRemoteAdmin(listen string) {
+	g.t.Helper()
+	var config map[string]map[string]any
+	if err := json.Unmarshal([]byte(g.admin("/config/").body), &config); err != nil {
+		g.t.Fatal(err)
+	}
+	config["admin"]["identity"] = map[string]any{"identifiers": []string{"localhost"}, "issuers": []any{map[string]string{"module": "internal"}}}
+	config["admin"]["remote"] = map[string]any{"listen": listen}
+	config["apps"]["pki"] = map[string]any{"certificate_authorities": map[string]any{"local": map[string]any{"install_trust": false}}}
+	body, err := json.Marshal(config)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp, err := http.Post("http://"+g.config.Admin+"/load", "application/json", bytes.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if a, err := readAnswer(resp); err != nil || a.status != http.StatusOK {
+		g.t.Fatalf("loading a remote admin endpoint: %d %s %v", a.status, a.body, err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(g.t.Context(), "tcp", listen)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	_ = conn.Close()
+}
+
+// TestAdminIsNoTargetAfterReloads moves the admin endpoint, and adds sites, while the gateway runs. A request that waits
+// for its turn since before a reload knows them too.
+func TestAdminIsNoTargetAfterReloads(t *testing.T) {
+	t.Parallel()
+	first, second, plain := portOf(t), portOf(t), portOf(t)
+	config := gatewayConfig{Admin: "127.0.0.1:" + first, Engine: "pace {\nrate 1/2s\nburst 1\nwait 20s\n}", Egress: everywhere, Site: "mode off"}
+	g := startGateway(t, config)
+	check := func(when, port string) {
+		t.Helper()
+		for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost"} {
+			for way, ask := range g.through(http.MethodGet, host+":"+port, "/config/") {
+				a, err := ask()
+				refusedAsOwn(t, when+", "+way+", "+host, a, err)
+			}
+		}
+	}
+	check("at first", first)
+
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{Host: "127.0.0.1"})
+	if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	held := make(chan answer)
+	go func() {
+		a, _ := g.fetch("Tester/1.0", "http://127.0.0.1:"+second+"/config/") // two seconds after the one before
+		held <- a
+	}()
+	eventually(t, "the request to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":1`) })
+	config.Admin = "127.0.0.1:" + second
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	refusedAsOwn(t, "held since before the reload", <-held, nil)
+	check("moved", second)
+
+	config.Sites = "http://:" + plain + " {\nrespond \"a second site\"\n}"
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	check("a second site", second)
+	check("the second site", plain)
+}
+
+// TestOtherSitesOfTheProcess: a site beside the gateway is reached where its very address is allowed, and no other way.
+func TestOtherSitesOfTheProcess(t *testing.T) {
+	t.Parallel()
+	plain, admin := portOf(t), portOf(t)
+	config := gatewayConfig{
+		Admin: "127.0.0.1:" + admin, Engine: unpaced, Egress: everywhere + " 127.0.0.1/32", Site: "mode off",
+		Sites: "http://:" + plain + " {\nrespond \"a second site\"\n}",
+	}
+	g := startGateway(t, config)
+	ask := func(host, port string) answer {
+		return g.mustFetch("Tester/1.0", "http://"+host+":"+port+"/config/")
+	}
+	// Caddy may serve a moment before it is known which of its servers are gateways.
+	eventually(t, "the second site to be reached", func() bool { return ask("127.0.0.1", plain).body == "a second site" })
+	for _, host := range []string{"127.0.0.2", "[::1]", "0.0.0.0"} {
+		refusedAsOwn(t, "the second site at "+host, ask(host, plain), nil)
+	}
+	_, own, _ := net.SplitHostPort(g.addr)
+	for what, port := range map[string]string{"the admin endpoint": admin, "the gateway": own} {
+		refusedAsOwn(t, what, ask("127.0.0.1", port), nil)
+	}
+	if a := ask("127.0.0.2", plain); !strings.Contains(a.body, "another site of the gateway's process, which only allow_private 127.0.0.2 opens") {
+		t.Errorf("the refusal does not say why: %s", a.body)
+	}
+}
+
+// TestAdminAfterManyDescriptors is TestAdminIsNoTarget with a thousand connections open.
+func TestAdminAfterManyDescriptors(t *testing.T) {
+	t.Parallel()
+	admin := portOf(t)
+	g := startGateway(t, gatewayConfig{Admin: "127.0.0.1:" + admin, Egress: everywhere, Site: "mode off"})
+	for range 1000 {
+		g.dial()
+	}
+	a, err := g.fetch("Tester/1.0", "http://127.0.0.1:"+admin+"/config/")
+	refusedAsOwn(t, "the admin endpoint", a, err)
+}

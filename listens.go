@@ -1,0 +1,114 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/internal/sockets"
+)
+
+// listening is what this process listens at, whichever configuration opened it: a request of an old one must not reach
+// the admin endpoint of a new one.
+var listening sockets.Watch
+
+// listens are the addresses of a configuration's HTTP servers, those with a gateway and the others.
+type listens struct{ gateways, sites []netip.AddrPort }
+
+// listensOf asks the http app. All of its servers are provisioned when an app starts.
+func listensOf(a *App) (*listens, error) {
+	l := new(listens)
+	app, err := a.ctx.AppIfConfigured("http")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the servers of this process: %w", err)
+	}
+	http, ok := app.(*caddyhttp.App)
+	if !ok {
+		return nil, fmt.Errorf("the http app is a %T", app)
+	}
+	for _, server := range http.Servers {
+		if slices.ContainsFunc(a.sites.all(), func(h *Handler) bool { return h.server == server }) {
+			l.gateways = append(l.gateways, listenAddrs(server)...)
+		} else {
+			l.sites = append(l.sites, listenAddrs(server)...)
+		}
+	}
+	return l, nil
+}
+
+// listenAddrs are the TCP addresses of a server. A name other than localhost gives none: what it stands for is known
+// when the server listens.
+func listenAddrs(server *caddyhttp.Server) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, text := range server.Listen {
+		listen, err := caddy.ParseNetworkAddress(text)
+		if err != nil || !strings.HasPrefix(listen.Network, "tcp") {
+			continue
+		}
+		for offset := range listen.PortRangeSize() {
+			if port := listen.StartPort + offset; port > 0 && port <= math.MaxUint16 {
+				for _, host := range listenHosts(listen) {
+					addrs = append(addrs, netip.AddrPortFrom(host, uint16(port)))
+				}
+			}
+		}
+	}
+	return addrs
+}
+
+func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
+	if listen.Host == "localhost" {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	}
+	host, err := netip.ParseAddr(listen.Host)
+	switch {
+	case (listen.Host == "" || err == nil && host.IsUnspecified()) && listen.Network == "tcp4":
+		return []netip.Addr{netip.IPv4Unspecified()}
+	case listen.Host == "" || err == nil && host.IsUnspecified():
+		return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, also where it is 0.0.0.0
+	case err == nil:
+		return []netip.Addr{host.WithZone("").Unmap()}
+	}
+	return nil
+}
+
+// listenerAt tells the address guard what of this process a connection would reach.
+func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
+	at, err := listening.At(ap, public)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return egress.ListenerUnknown
+	}
+	if err != nil {
+		return egress.ListenerOther
+	}
+	if len(at) == 0 {
+		return egress.NoListener
+	}
+	known := new(listens)
+	if a := engines.inForce(); a != nil && a.listens.Load() != nil {
+		known = a.listens.Load()
+	}
+	found := egress.ListenerSite
+	for _, l := range at {
+		is := func(other netip.AddrPort) bool {
+			return l == other || l.Port() == other.Port() && l.Addr().IsUnspecified() && other.Addr().IsUnspecified()
+		}
+		if slices.ContainsFunc(known.gateways, is) {
+			return egress.ListenerGateway
+		}
+		if !slices.ContainsFunc(known.sites, is) {
+			found = egress.ListenerOther
+		}
+	}
+	return found
+}

@@ -1,0 +1,97 @@
+package crawlgate
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/internal/sockets"
+)
+
+func TestListenAddrs(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string][]string{
+		":3128":                {"[::]:3128"},
+		"0.0.0.0:3128":         {"[::]:3128"},
+		"tcp4/:3128":           {"0.0.0.0:3128"},
+		"tcp6/[::1]:3128":      {"[::1]:3128"},
+		"127.0.0.1:3128-3130":  {"127.0.0.1:3128", "127.0.0.1:3129", "127.0.0.1:3130"},
+		"[fe80::1%eth0]:3128":  {"[fe80::1]:3128"},
+		"localhost:3128":       {"127.0.0.1:3128", "[::1]:3128"},
+		"name.example:3128":    nil,
+		":0":                   nil,
+		"udp/:3128":            nil,
+		"unix//run/proxy.sock": nil,
+		"fd/3":                 nil,
+	} {
+		var got []string
+		for _, a := range listenAddrs(&caddyhttp.Server{Listen: []string{listen}}) {
+			got = append(got, a.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", listen, got, want)
+		}
+	}
+}
+
+// TestListenerAt: what nobody knows is not a site, and one socket that is none closes a port.
+func TestListenerAt(t *testing.T) {
+	parse := func(list ...string) (addrs []netip.AddrPort) {
+		for _, s := range list {
+			addrs = append(addrs, netip.MustParseAddrPort(s))
+		}
+		return addrs
+	}
+	var own []string
+	var unknown error
+	before := listening.Own
+	t.Cleanup(func() {
+		listening.Own = before
+		listening.Changed()
+	})
+	listening.Own = func() (list []sockets.Socket, err error) {
+		for _, addr := range parse(own...) {
+			list = append(list, sockets.Socket{Addr: addr})
+		}
+		return list, unknown
+	}
+	a := new(App)
+	a.listens.Store(&listens{gateways: parse("[::]:3128"), sites: parse("[::]:80", "127.0.0.1:8080")})
+	for _, tt := range []struct {
+		own     []string
+		unknown error
+		target  string
+		started bool
+		want    egress.Listener
+	}{
+		{nil, nil, "127.0.0.1:80", true, egress.NoListener},
+		{[]string{"[::]:80"}, nil, "127.0.0.1:81", true, egress.NoListener},
+		{[]string{"[::]:80"}, nil, "8.8.8.8:80", true, egress.NoListener},
+		{[]string{"[::]:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite},
+		{[]string{"0.0.0.0:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite},
+		{[]string{"[::]:80", "[::]:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite}, // in the middle of a reload
+		{[]string{"[::]:80"}, nil, "127.0.0.1:80", false, egress.ListenerOther},
+		{[]string{"[::]:3128"}, nil, "127.0.0.1:3128", true, egress.ListenerGateway},
+		{[]string{"127.0.0.1:2019"}, nil, "127.0.0.1:2019", true, egress.ListenerOther},
+		{[]string{"127.0.0.1:8080", "10.0.0.5:8080"}, nil, "127.0.0.1:8080", true, egress.ListenerOther},
+		{nil, errors.ErrUnsupported, "127.0.0.1:80", true, egress.ListenerUnknown},
+		{nil, fmt.Errorf("looking: %w", errors.ErrUnsupported), "127.0.0.1:80", true, egress.ListenerUnknown},
+		{nil, errors.New("no descriptors left"), "127.0.0.1:80", true, egress.ListenerOther},
+		{nil, errors.New("no descriptors left"), "8.8.8.8:80", true, egress.NoListener},
+	} {
+		own, unknown = tt.own, tt.unknown
+		listening.Changed()
+		if tt.started {
+			engines.enter(a, func(*App) {})
+		}
+		if got := listenerAt(netip.MustParseAddrPort(tt.target), tt.target[0] == '8'); got != tt.want {
+			t.Errorf("%s with %v, %v: %d, want %d", tt.target, tt.own, tt.unknown, got, tt.want)
+		}
+		engines.leave(a, func(*App) {})
+	}
+}
