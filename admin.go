@@ -35,7 +35,7 @@ func (adminAPI) CaddyModule() caddy.ModuleInfo {
 // the apps, and none of one that it only checks. The endpoint serves on when the configuration is then refused, so it must
 // have the metrics already.
 func (adminAPI) Provision(ctx caddy.Context) error {
-	toStart.Store(ctx.Done())
+	starting.Store(ctx.Done())
 	return instruments.register(ctx.GetMetricsRegistry())
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,11 +119,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := instruments.register(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}
-	if toStart.Load() == ctx.Done() {
+	if a.toStart() {
 		return a.open()
 	}
 	return nil
 }
+
+// toStart reports whether Caddy is about to start this configuration, and not only checks it.
+func (a *App) toStart() bool { return starting.Load() == a.ctx.Done() }
 
 func (a *App) buildEgress() error {
 	guard := &egress.Guard{AllowPrivate: a.cfg.egress.allowPrivate, Ports: a.cfg.egress.ports, Listener: listenerAt}
@@ -176,9 +180,9 @@ func (u UpstreamConfig) upstream() (egress.Upstream, error) {
 	return up, nil
 }
 
-// toStart names the configuration that Caddy is about to start, by the channel that closes when it ends. Its store is opened
+// starting names the configuration that Caddy is about to start, by the channel that closes when it ends. Its store is opened
 // before any server listens: clients must not notice a configuration that is refused. See [adminAPI.Provision].
-var toStart atomic.Value // of <-chan struct{}
+var starting atomic.Value // of <-chan struct{}
 
 // errEnded is what a request finds whose configuration was refused before its store was opened.
 var errEnded = errors.New("the configuration has ended")
@@ -226,10 +230,14 @@ func (a *App) acquire() error {
 	return nil
 }
 
-// Start makes this configuration the one in force.
+// Start makes this configuration the one in force. It fails where another process listens at an
+// address of this one.
 func (a *App) Start() error {
 	l, err := listensOf(a)
 	if err != nil {
+		return err
+	}
+	if err := alone(slices.Concat(l.gateways, l.sites)); err != nil {
 		return err
 	}
 	if err := a.open(); err != nil {

@@ -112,3 +112,33 @@ func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
 	}
 	return found
 }
+
+// alone fails if another process listens at one of the addresses, or at one that this process listens at already, such as
+// its admin endpoint. Caddy sets SO_REUSEPORT, so two processes of one user would share the connections without a word.
+// Where the system does not tell, it does not fail.
+func alone(addrs []netip.AddrPort) error {
+	own, err := sockets.Own()
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	foreign, err := sockets.Foreign(own)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	for _, s := range own {
+		addrs = append(addrs, s.Addr)
+	}
+	for _, addr := range addrs {
+		for _, s := range foreign {
+			if !sockets.Overlap(addr, s.Addr) {
+				continue
+			}
+			other := "another process"
+			if holder := sockets.Holder(s.Inode); holder != "" {
+				other += ", " + holder + ","
+			}
+			return fmt.Errorf("address %s: %s listens at %s already; stop it, or choose another address", addr, other, s.Addr)
+		}
+	}
+	return nil
+}

@@ -118,6 +118,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err := checkSite(h.server); err != nil {
 			return err
 		}
+		if h.app.toStart() {
+			if err := alone(listenAddrs(h.server)); err != nil {
+				return err
+			}
+		}
 		if err := withoutHTTP3(h.server, h.logger); err != nil {
 			return err
 		}

@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// needSocketTable skips where no system table tells who listens.
+func needSocketTable(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells at which addresses other processes listen")
+	}
+}
+
+// second runs another gateway with data of its own, to its end, and returns its exit status and what it said.
+func second(t *testing.T, addr string, c gatewayConfig, command ...string) (status int, output string) {
+	t.Helper()
+	g := &gateway{t: t, dir: tempDir(t), addr: addr}
+	config := filepath.Join(g.dir, "Caddyfile")
+	if err := os.WriteFile(config, []byte(g.caddyfile(c)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append(command, "--config", config, "--adapter", "caddyfile")...)
+	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.dir, "XDG_CONFIG_HOME="+g.dir)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
+		t.Errorf("%q did not end by itself: %v: %s", command, err, out)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// TestSecondProcessAtTheSamePort starts a second gateway at the port of one that is busy, many times, as Caddy starts its
+// apps in any order. Each ends and says why, and the first one's clients do not notice.
+func TestSecondProcessAtTheSamePort(t *testing.T) {
+	t.Parallel()
+	needSocketTable(t)
+	g := startGateway(t, gatewayConfig{})
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	asked := make([]int, 4)
+	for i := range asked {
+		clients.Go(func() {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // each time a new connection
+			for ; ctx.Err() == nil; asked[i]++ {
+				if a, err := tryGet(t.Context(), client, "http://"+g.addr+"/health"); err != nil || a.status != http.StatusOK {
+					t.Errorf("a client of the first gateway got %d %q, %v", a.status, a.body, err)
+				}
+			}
+		})
+	}
+	for range 8 {
+		began := time.Now()
+		status, out := second(t, g.addr, gatewayConfig{}, "run")
+		if status != 1 || !strings.Contains(out, "address "+g.addr) || !strings.Contains(out, fmt.Sprintf("(pid %d)", g.cmd.Process.Pid)) {
+			t.Errorf("the second process ended with %d: %s", status, out)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took the second process %v to end", took)
+		}
+	}
+	stop()
+	clients.Wait()
+	for i, n := range asked {
+		if n < 20 {
+			t.Errorf("client %d has asked %d times only", i, n)
+		}
+	}
+	for _, command := range []string{"validate", "adapt"} {
+		if status, out := second(t, g.addr, gatewayConfig{}, command); status != 0 {
+			t.Errorf("%s ended with %d beside a gateway: %s", command, status, out)
+		}
+	}
+	if status, out := second(t, g.addr, gatewayConfig{}, "adapt", "--validate"); status != 0 {
+		t.Errorf("adapt --validate ended with %d beside a gateway: %s", status, out)
+	}
+}
+
+// TestSecondProcessAtOverlappingAddresses is about the admin endpoint, sites beside the gateway, and addresses that stand
+// for all of the machine.
+func TestSecondProcessAtOverlappingAddresses(t *testing.T) {
+	t.Parallel()
+	needSocketTable(t)
+	admin, site := portOf(t), portOf(t)
+	g := startGateway(t, gatewayConfig{Admin: "127.0.0.1:" + admin, Sites: "http://127.0.0.1:" + site + " {\nrespond first\n}"})
+	_, port, _ := net.SplitHostPort(g.addr)
+	for _, tt := range []struct {
+		name string
+		c    gatewayConfig
+		says string
+	}{
+		{"admin", gatewayConfig{Admin: "127.0.0.1:" + admin}, ":" + admin},
+		{"admin on all addresses", gatewayConfig{Admin: ":" + admin}, ":" + admin},
+		{"a site", gatewayConfig{Sites: "http://127.0.0.1:" + site + " {\nrespond second\n}"}, ":" + site},
+		{"a site on all addresses", gatewayConfig{Sites: "http://:" + site + " {\nrespond second\n}"}, ":" + site},
+		{"a gateway on all addresses", gatewayConfig{Sites: "http://:" + port + " {\nrobots\n}"}, ":" + port},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			status, out := second(t, freePort(t), tt.c, "run")
+			if status != 1 || !strings.Contains(out, tt.says) || !strings.Contains(out, "another process") {
+				t.Errorf("the second process ended with %d: %s", status, out)
+			}
+		})
+	}
+}
+
+// TestReloadToASharedPort adds a site at a port of another process. The reload is refused, and nothing else changes.
+func TestReloadToASharedPort(t *testing.T) {
+	t.Parallel()
+	needSocketTable(t)
+	const reusePort = 15 // SO_REUSEPORT, which package syscall does not have
+	reusing := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, reusePort, 1) }), err)
+	}}
+	l, err := reusing.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	g := startGateway(t, gatewayConfig{})
+	err = g.reload(gatewayConfig{Sites: "http://" + strings.Replace(l.Addr().String(), "127.0.0.1", "", 1) + " {\nbind 127.0.0.1\nrespond shared\n}"})
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
+		t.Errorf("the reload: %v", err)
+	}
+	if a := get(t, http.DefaultClient, "http://"+g.addr+"/health"); a.status != http.StatusOK {
+		t.Errorf("after the refused reload: %d %s", a.status, a.body)
+	}
+	_ = l.Close()
+	if err := g.reload(gatewayConfig{Engine: unpaced}); err != nil {
+		t.Errorf("the next reload: %v", err)
+	}
+}
