@@ -322,6 +322,7 @@ func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
 //
 //	robots {
 //		mode enforce|report|off [<host-pattern>...]
+//		clients <cidr>...|any
 //		agent <name> {
 //			token <product-token>...
 //			user_agent <pattern>...
@@ -368,6 +369,7 @@ func (h *Handler) read(d *caddyfile.Dispenser) error {
 	}
 	return block{
 		"mode":         {min: 1, max: -1, repeat: true, set: h.setMode},
+		"clients":      {min: 1, max: -1, repeat: true, set: h.addClients},
 		"agent":        {min: 1, max: 1, repeat: true, nested: true, set: h.addAgent},
 		"unidentified": choice(&h.Unidentified, "deny", "allow"),
 		"connect":      {min: 1, max: -1, repeat: true, set: h.addConnect},
@@ -395,6 +397,12 @@ func (h *Handler) setMode(_ *caddyfile.Dispenser, args []string) error {
 	}
 	h.HostModes = append(h.HostModes, HostModeConfig{Mode: args[0], Hosts: args[1:]})
 	return checkHosts(args[1:])
+}
+
+func (h *Handler) addClients(_ *caddyfile.Dispenser, args []string) error {
+	h.Clients = append(h.Clients, args...)
+	_, err := parseClients(h.Clients)
+	return err
 }
 
 func (h *Handler) addAgent(d *caddyfile.Dispenser, args []string) error {

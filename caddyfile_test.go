@@ -133,8 +133,13 @@ const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, connect, decision_header, deny, egress, except, max_wait, mode, paths, unidentified`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, decision_header, deny, egress, except, max_wait, mode, paths, unidentified`},
 		{"mode strict", 3, `option "mode" of robots: mode "strict": want enforce, report, off`},
+		{"clients", 3, `option "clients" of robots takes at least 1 argument, found 0`},
+		{"clients everyone", 3, `option "clients" of robots: clients "everyone": not an address range`},
+		{"clients 10.0.0.1/8", 3, `option "clients" of robots: clients "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
+		{"clients any 10.0.0.0/8", 3, `option "clients" of robots: clients: "any" stands alone, as it covers every range`},
+		{"clients 10.0.0.0/8\nclients any", 4, `option "clients" of robots: clients: "any" stands alone, as it covers every range`},
 		{"mode report\nmode off", 4, `option "mode" of robots: the mode of the gateway is given twice`},
 		{"mode off bad..pattern", 3, `option "mode" of robots: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},
 

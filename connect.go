@@ -268,7 +268,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 
 // wouldRelay reports whether the gateway would open the tunnel for the same agent without looking inside.
 func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
-	if h.operator.Connect(c.origin) == enforce.ConnectIntercept {
+	if h.operator.Connect(c.origin) == enforce.ConnectIntercept || !h.admits(c.tunnel.evidence.Source) {
 		return false
 	}
 	id := h.identifier.Opaque(ctx, c.tunnel.evidence)

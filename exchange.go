@@ -130,13 +130,35 @@ func ambiguity(r *http.Request) string {
 	return ""
 }
 
+// sourceOf is the address that Caddy takes for the client's, which is another than the connection's where trusted_proxies
+// says so. A client over a unix socket is one of this machine.
+func sourceOf(r *http.Request) netip.Addr {
+	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	source, err := netip.ParseAddr(ip)
+	if err == nil {
+		return source
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.Addr{}
+}
+
+// clientOf is the address of the client. Inside a tunnel it is that of the CONNECT: fields of a request inside are the
+// client's own, and no proxy's in between.
+func clientOf(r *http.Request) netip.Addr {
+	if t := tunnelOf(r); t != nil {
+		return t.evidence.Source
+	}
+	return sourceOf(r)
+}
+
+// admits reports whether a client at an address may use the gateway.
+func (h *Handler) admits(source netip.Addr) bool { return enforce.ClientAllowed(h.clients, source) }
+
 // evidence is what a request shows of its sender.
 func evidence(r *http.Request) enforce.Evidence {
-	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization")}
-	// The address that Caddy takes for the client's, which is another than the connection's where trusted_proxies says so.
-	if ip, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
-		e.Source, _ = netip.ParseAddr(ip)
-	}
+	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
 		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)

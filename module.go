@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,6 +40,10 @@ func init() {
 type Handler struct {
 	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so) or "off".
 	Mode string `json:"mode,omitempty"`
+	// Clients lists the ranges whose clients may use the gateway, or "any" alone. The address is the one that Caddy takes
+	// for the client's (trusted_proxies). A client over a unix socket counts as 127.0.0.1. Default: loopback, the private
+	// ranges of RFC 1918 and RFC 4193, and link-local ones.
+	Clients []string `json:"clients,omitempty"`
 	// HostModes are the modes for some hosts, which go before that of an agent and the one above.
 	HostModes []HostModeConfig `json:"host_modes,omitempty"`
 	// Agents are the company's crawlers. With none, every request is taken for the product token of its User-Agent.
@@ -67,6 +72,7 @@ type Handler struct {
 	life       context.Context // ends when the configuration gives way to another
 	logger     *zap.Logger
 	server     *caddyhttp.Server
+	clients    []netip.Prefix // none: the default
 	identifier *enforce.Identifier
 	enforcer   *enforce.Enforcer
 	operator   *enforce.Policy
@@ -103,7 +109,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.app, ok = app.(*App); !ok {
 		return fmt.Errorf("the robots app is a %T", app)
 	}
-	h.identifier, h.operator = p.identifier, p.operator
+	h.clients, h.identifier, h.operator = p.clients, p.identifier, p.operator
 	h.passwords = p.passwords
 	if err := h.passwords.share(); err != nil {
 		return err
@@ -161,7 +167,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	defer x.passage.leave()
 	noteReadable(r)
 	x.placeholders()
-	if redact.PutBack(r) {
+	userinfo := redact.PutBack(r)
+	switch source := clientOf(r); {
+	case !h.admits(source):
+		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
+	case userinfo:
 		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
 	}
 	err, astray := x.astray()

@@ -3,6 +3,8 @@ package crawlgate
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -12,6 +14,7 @@ import (
 
 // policy is what a Handler's configuration says, checked and in the terms of package enforce.
 type policy struct {
+	clients    []netip.Prefix
 	identifier *enforce.Identifier
 	operator   *enforce.Policy
 	passwords  *passwords
@@ -36,6 +39,10 @@ var (
 // policy checks the configuration. It is called when a Caddyfile is read, so that a fault is reported with its
 // line, and again when the module is provisioned, as the configuration may have come as JSON.
 func (h *Handler) policy() (*policy, error) {
+	clients, err := parseClients(h.Clients)
+	if err != nil {
+		return nil, err
+	}
 	agents, names, err := h.agents()
 	if err != nil {
 		return nil, err
@@ -59,7 +66,21 @@ func (h *Handler) policy() (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &policy{identifier, operator, passwords, append(warnings, more...)}, nil
+	return &policy{clients, identifier, operator, passwords, append(warnings, more...)}, nil
+}
+
+// anyClient is the word for clients of all addresses.
+const anyClient = "any"
+
+// parseClients reads the ranges of the clients that may use the gateway; none stand for the default.
+func parseClients(list []string) ([]netip.Prefix, error) {
+	switch {
+	case len(list) == 1 && list[0] == anyClient:
+		list = []string{"0.0.0.0/0", "::/0"}
+	case slices.Contains(list, anyClient):
+		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
+	}
+	return parsePrefixes("clients", list)
 }
 
 func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {

@@ -30,7 +30,7 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonRobotsTxt: onSelf,
 	enforce.ReasonException: onOperator, enforce.ReasonRobotsOff: onOperator, enforce.ReasonKillSwitch: onOperator,
 	enforce.ReasonOperatorDeny: onOperator, enforce.ReasonConnectDenied: onOperator, enforce.ReasonIntercepted: onOperator,
-	enforce.ReasonUnidentified: onIdentity, enforce.ReasonCredentialsMissing: onIdentity,
+	enforce.ReasonClientNotAllowed: onIdentity, enforce.ReasonUnidentified: onIdentity, enforce.ReasonCredentialsMissing: onIdentity,
 	enforce.ReasonCredentialsWrong: onIdentity, enforce.ReasonCredentialsBusy: onIdentity, enforce.ReasonAgentMismatch: onIdentity,
 	enforce.ReasonUserAgentConflict: onIdentity, enforce.ReasonAmbiguousAgent: onIdentity,
 	enforce.ReasonBadTarget: onRequest, enforce.ReasonMethod: onRequest, enforce.ReasonBadRequest: onRequest,

@@ -55,6 +55,8 @@ const (
 	ReasonKillSwitch Reason = "kill_switch"
 	// ReasonOperatorDeny is the operator's deny list.
 	ReasonOperatorDeny Reason = "operator_deny"
+	// ReasonClientNotAllowed is a client whose address may not use the gateway.
+	ReasonClientNotAllowed Reason = "client_not_allowed"
 	// ReasonUnidentified is a request that matches no agent.
 	ReasonUnidentified Reason = "unidentified"
 	// ReasonCredentialsMissing is a request that matches no agent and has no proxy
@@ -239,6 +241,11 @@ var reasonTable = []reasonInfo{
 		ReasonOperatorDeny, classDeny, true, http.StatusForbidden, proxyErrDenied,
 		"Denied by the operator",
 		"The operator of the gateway does not allow requests to this host.",
+	},
+	{
+		ReasonClientNotAllowed, classDeny, true, http.StatusForbidden, proxyErrDenied,
+		"This client may not use the gateway",
+		"The gateway takes requests from some addresses only. Ask its operator to name yours (clients).",
 	},
 	{
 		ReasonUnidentified, classDeny, false, http.StatusForbidden, proxyErrDenied,

@@ -47,7 +47,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 			ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,
 			ReasonUserAgentConflict, ReasonAmbiguousAgent, ReasonForbiddenAddress, ReasonForbiddenPort,
-			ReasonOwnListener, ReasonCrawlDelay,
+			ReasonOwnListener, ReasonCrawlDelay, ReasonClientNotAllowed,
 		},
 		405: {ReasonMethod},
 		407: {ReasonCredentialsMissing, ReasonCredentialsWrong},

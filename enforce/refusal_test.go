@@ -63,6 +63,9 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		detail = "stopped: host example.com, by eve, at 2026-11-21T11:00:00Z, because: complaint 12"
 	case ReasonOperatorDeny:
 		detail = "deny *.example.com"
+	case ReasonClientNotAllowed:
+		d = Decision{UserAgent: d.UserAgent}
+		detail = "203.0.113.9 is in no range of clients"
 	case ReasonUnidentified, ReasonCredentialsMissing:
 		nobody()
 		detail = "it matches no registered agent"

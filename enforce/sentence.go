@@ -68,7 +68,7 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
 	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest:
 		return sentence{d.Reason.Title() + ": ", url, ""}
-	case ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
+	case ReasonClientNotAllowed, ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
 		return sentence{wholeSentence(d.Reason), "", retry(d)}
 	default:
 		return sentence{d.Reason.Title() + ": ", host, retry(d)}
@@ -78,6 +78,8 @@ func sentenceFor(d Decision, url string) sentence {
 // wholeSentence is one that names nothing of the request.
 func wholeSentence(r Reason) string {
 	switch r {
+	case ReasonClientNotAllowed:
+		return "Forbidden: clients at this address may not use the gateway"
 	case ReasonCredentialsMissing:
 		return "Proxy credentials are missing: send those of your agent to the proxy"
 	case ReasonCredentialsWrong:
