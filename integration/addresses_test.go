@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// addressSpellings are the lines of testdata/addresses.txt for the port of a canary.
+func addressSpellings(t *testing.T, port string) (authorities []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "addresses.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case line == "", strings.HasPrefix(line, "# "):
+		case strings.Contains(line, "PORT"):
+			authorities = append(authorities, strings.ReplaceAll(line, "PORT", port))
+		default:
+			authorities = append(authorities, line+":"+port)
+		}
+	}
+	return authorities
+}
+
+// startCanary listens at a port of all addresses of this machine, and counts the connections.
+func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
+	t.Helper()
+	reached = new(atomic.Int64)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			reached.Add(1)
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			_, _ = conn.Read(make([]byte, 4096)) // what is unread when it closes would reset it
+			_, _ = conn.Write([]byte("HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 6\r\n\r\ncanary"))
+			_ = conn.Close()
+		}
+	}()
+	_, port, err = net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port, reached
+}
+
+// TestForbiddenAddressesInEverySpelling asks for each spelling, by absolute form of each scheme and by CONNECT with a
+// request inside. A canary at all addresses of this machine is never reached. A gateway whose operator has opened
+// everything reaches it.
+func TestForbiddenAddressesInEverySpelling(t *testing.T) {
+	t.Parallel()
+	port, reached := startCanary(t)
+	dns := startDNS(t, "127.0.0.1 localhost.localdomain canary\n::1 localhost ip6-localhost ip6-loopback\n", map[string][]string{"*": {"127.0.0.1", "::1"}})
+	spellings := addressSpellings(t, port)
+	if len(spellings) < 300 {
+		t.Fatalf("%d spellings only", len(spellings))
+	}
+	for _, site := range []string{"", "mode off\nconnect tunnel"} {
+		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: site, Public: true, Wrap: dns.command})
+		counts := make(map[int]int)
+		for _, authority := range spellings {
+			for way, ask := range g.everyWay(authority) {
+				a, err := ask()
+				counts[a.status]++
+				// DNS knows some names by no spelling. Of FTP it matters here that nothing is reached.
+				noName := a.status == http.StatusBadGateway && strings.Contains(a.header.Get("Proxy-Status"), "error=dns_error")
+				if err != nil || a.status != http.StatusBadRequest && a.status != http.StatusForbidden && !noName && way != "ftp" {
+					t.Errorf("%q: %q, %s: status %d, %v: %.100s", site, authority, way, a.status, err, a.body)
+				}
+				if n := reached.Swap(0); n > 0 {
+					t.Errorf("%q: %q, %s: the canary was reached", site, authority, way)
+				}
+			}
+		}
+		t.Logf("%q: %d spellings, answers by status: %v", site, len(spellings), counts)
+	}
+	open := startGateway(t, gatewayConfig{Engine: unpaced, Site: "mode off", Egress: everywhere, Wrap: dns.command})
+	for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost", "canary.test", "0.0.0.0", "[::]"} {
+		for way, ask := range open.through(http.MethodGet, host+":"+port, "/") {
+			if a, err := ask(); err != nil || a.body != "canary" || reached.Swap(0) == 0 {
+				t.Errorf("%s, %s: the canary is not where it should be: %d, %v", host, way, a.status, err)
+			}
+		}
+	}
+}
+
+// everyWay asks for an authority as it is written, by all the ways there are.
+func (g *gateway) everyWay(authority string) map[string]func() (answer, error) {
+	ways := g.through(http.MethodGet, authority, "/")
+	for _, scheme := range []string{"https", "ftp"} {
+		ways[scheme] = func() (answer, error) {
+			w := g.dial()
+			defer w.Close()
+			return w.ask(http.MethodGet, "GET "+scheme+"://"+authority+"/ HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+		}
+	}
+	return ways
+}
