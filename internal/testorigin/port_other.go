@@ -7,10 +7,10 @@ import (
 	"net/netip"
 )
 
-// reservePort finds a free port of addr. Here nothing keeps it while the site
+// reservePort finds a free port. Here nothing keeps it while the site
 // refuses connections.
-func reservePort(addr netip.Addr) (port uint16, release func(), err error) {
-	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+func reservePort(netip.Addr) (port uint16, release func(), err error) {
+	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
 	if err != nil {
 		return 0, nil, err
 	}
