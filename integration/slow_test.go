@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -297,7 +298,7 @@ func TestSlowUploadKeepsNoConnection(t *testing.T) {
 		t.Errorf("status %d, error %v, close %v", a.status, err, resp.Close)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	if n, err := conn.Conn.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection goes on: %d octets, error %v", n, err)
 	}
 }
