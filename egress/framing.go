@@ -57,13 +57,18 @@ func (c *strictConn) NetConn() net.Conn { return c.Conn }
 // CloseWrite closes the sending half.
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy wraps around it.
-func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c.Conn.LocalAddr(), c} }
+// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy wraps
+// around it. The connection within is asked for its own only when that is needed: behind the PROXY
+// protocol it has to be waited for.
+func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
-type strictAddr struct {
-	net.Addr
-	conn *strictConn
-}
+type strictAddr struct{ conn *strictConn }
+
+// Network implements net.Addr.
+func (a strictAddr) Network() string { return a.conn.Conn.LocalAddr().Network() }
+
+// String implements net.Addr.
+func (a strictAddr) String() string { return a.conn.Conn.LocalAddr().String() }
 
 // strictOf returns the connection from [Strict] that c is or wraps, nil if there is none.
 func strictOf(c net.Conn) *strictConn {

@@ -314,3 +314,19 @@ func BenchmarkStrict(b *testing.B) {
 		s.follow(p)
 	}
 }
+
+// addrless is a connection whose address cannot be had yet, as behind the PROXY protocol.
+type addrless struct{ net.Conn }
+
+func (addrless) LocalAddr() net.Addr { panic("the address was asked for") }
+
+// A server does this in its loop that accepts connections: none may keep the next one waiting.
+func TestStrictAsksForNoAddress(t *testing.T) {
+	t.Parallel()
+	c := Strict(addrless{})
+	ctx := WithConn(t.Context(), struct{ net.Conn }{c})
+	Unfollow(c, http.StateNew)
+	if noted := notedConn(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), nil); noted != c {
+		t.Errorf("noted as %T", noted)
+	}
+}
