@@ -575,7 +575,11 @@ func TestFTPTrace(t *testing.T) {
 		resp.Body.Close()
 		t.Error("the session went on")
 	}
-	if got := site.Commands()[before:]; len(got) > 0 {
+	got := site.Commands()[before:]
+	if len(got) > 0 && got[0] == "QUIT" { // of the first session
+		got = got[1:]
+	}
+	if len(got) > 0 {
 		t.Errorf("commands %q", got)
 	}
 }
