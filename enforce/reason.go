@@ -84,6 +84,8 @@ const (
 	// ReasonBadRequest is a request that two readers could understand in two ways: two fields
 	// where one may stand, or a method that is no token (RFC 9110 sections 5.3 and 9.1).
 	ReasonBadRequest Reason = "bad_request"
+	// ReasonURLSize is a URL that is longer than the gateway takes.
+	ReasonURLSize Reason = "url_size"
 	// ReasonMisdirected is a request in a tunnel for another host than the tunnel's.
 	ReasonMisdirected Reason = "misdirected"
 	// ReasonRateLimited is a host whose turn comes later than the request may wait.
@@ -157,6 +159,8 @@ const (
 	ReasonCredentialsBusy Reason = "credentials_busy"
 	// ReasonNotReady is a gateway that could not open its store, its orders or its clocks.
 	ReasonNotReady Reason = "not_ready"
+	// ReasonAgentLimit is an agent with as many requests or tunnels under way as one may have.
+	ReasonAgentLimit Reason = "agent_limit"
 	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
 	ReasonInternal Reason = "internal"
 )
@@ -308,6 +312,11 @@ var reasonTable = []reasonInfo{
 		"Send each of User-Agent and Proxy-Authorization once, and a method that HTTP knows. The connection is closed after this answer.",
 	},
 	{
+		ReasonURLSize, classDeny, true, http.StatusRequestURITooLong, proxyErrRequest,
+		"The URL is too long",
+		"Send a shorter URL. The operator of the gateway can raise the limit.",
+	},
+	{
 		ReasonMisdirected, classDeny, true, http.StatusMisdirectedRequest, proxyErrRequest,
 		"The request is for another host than its tunnel",
 		"Open a tunnel for each host, and send requests for no other host in it.",
@@ -369,6 +378,7 @@ var reasonTable = []reasonInfo{
 	{ReasonExhausted, classFailure, true, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", hintExhausted},
 	{ReasonCredentialsBusy, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many proxy credentials are being checked", hintBusy},
 	{ReasonNotReady, classFailure, true, http.StatusServiceUnavailable, "proxy_configuration_error", "The gateway is not ready", hintNotReady},
+	{ReasonAgentLimit, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many requests or tunnels of one agent", hintAgent},
 	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
 }
 
@@ -389,6 +399,7 @@ const (
 	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back a little later; tell the operator of the gateway if it lasts."
 	hintBusy      = "Come back after the time given. If it lasts, some client sends many wrong passwords: tell the operator of the gateway."
 	hintNotReady  = "The gateway could not open what it needs to judge requests: its store, its orders or its clocks. Come back after the time given; tell the operator of the gateway if it lasts."
+	hintAgent     = "Come back after the time given, with fewer at once. Every use of one agent's name counts, whichever machine it comes from."
 	hintInternal  = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
 )
 

@@ -57,7 +57,8 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff},
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
-		503: {ReasonCredentialsBusy, ReasonNotReady},
+		414: {ReasonURLSize},
+		503: {ReasonCredentialsBusy, ReasonNotReady, ReasonAgentLimit},
 		504: {ReasonDNSTimeout, ReasonConnectionTimeout, ReasonTimeout, ReasonStalled},
 	}
 	for _, r := range Reasons() {
@@ -87,7 +88,8 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		if s := r.Status(); s == 503 && r != ReasonCredentialsBusy && r != ReasonNotReady || !r.Failure() && s >= 500 {
+		passing := r == ReasonCredentialsBusy || r == ReasonNotReady || r == ReasonAgentLimit
+		if s := r.Status(); s == 503 && !passing || !r.Failure() && s >= 500 {
 			t.Errorf("%s has status %d", r, s)
 		}
 	}

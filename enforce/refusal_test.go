@@ -96,6 +96,12 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		d = Decision{Origin: d.Origin, RobotsURL: d.RobotsURL}
 		detail = "too many other passwords were waiting to be checked"
 		retry = retryBusy
+	case ReasonAgentLimit:
+		detail = "16384 requests are under way"
+		retry = 5 * time.Second
+	case ReasonURLSize:
+		d = Decision{}
+		detail = "it has 70000 octets, and the limit is 65536"
 	case ReasonCrawlDelay:
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour

@@ -66,7 +66,7 @@ func sentenceFor(d Decision, url string) sentence {
 		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
 	case ReasonCrawlDelay:
 		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
-	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest:
+	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest, ReasonURLSize:
 		return sentence{d.Reason.Title() + ": ", url, ""}
 	case ReasonClientNotAllowed, ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
 		return sentence{wholeSentence(d.Reason), "", retry(d)}
