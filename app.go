@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/egress"
@@ -66,6 +67,7 @@ type App struct {
 	emitter   *emitter // nil without an events app
 	sites     sites
 	listens   atomic.Pointer[listens] // since its start
+	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
 
 	retired atomic.Bool // another configuration is in force; the last requests of this one are under way
 
@@ -79,6 +81,19 @@ type App struct {
 // CaddyModule returns the Caddy module information.
 func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "robots", New: func() caddy.Module { return new(App) }}
+}
+
+// loadApp gives the engine of the configuration that is being provisioned.
+func loadApp(ctx caddy.Context) (*App, error) {
+	value, err := ctx.App("robots")
+	if err != nil {
+		return nil, fmt.Errorf("loading the robots app: %w", err)
+	}
+	app, ok := value.(*App)
+	if !ok {
+		return nil, fmt.Errorf("the robots app is a %T", value)
+	}
+	return app, nil
 }
 
 // Provision checks the configuration and builds what belongs to it alone. The store is opened only for a configuration

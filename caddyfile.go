@@ -108,6 +108,13 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			response_header_timeout 60s
 //		}
 //		limits {
+//			connections <number>
+//			connections_per_source <number>
+//			requests_per_agent 16384
+//			tunnels_per_agent 16384
+//			tunnel_age 24h
+//			header_size 16KiB
+//			url_size 64KiB
 //			min_rate 100B/s | off
 //			body_timeout 10m
 //		}
@@ -307,9 +314,29 @@ func (a *App) readLimits(d *caddyfile.Dispenser) error {
 	a.Limits = new(LimitsConfig)
 	l := a.Limits
 	return block{
-		"min_rate":     {min: 1, max: 1, set: l.setMinRate},
-		"body_timeout": duration(&l.BodyTimeout),
+		"connections":            count(&l.Connections, 1, 1_000_000),
+		"connections_per_source": count(&l.ConnectionsPerSource, 1, 1_000_000),
+		"requests_per_agent":     count(&l.RequestsPerAgent, 1, 1_000_000),
+		"tunnels_per_agent":      count(&l.TunnelsPerAgent, 1, 1_000_000),
+		"tunnel_age":             duration(&l.TunnelAge),
+		"header_size":            requestSize(&l.HeaderSize),
+		"url_size":               requestSize(&l.URLSize),
+		"min_rate":               {min: 1, max: 1, set: l.setMinRate},
+		"body_timeout":           duration(&l.BodyTimeout),
 	}.read(d, "limits")
+}
+
+// requestSize is an option for the most octets of a header or a URL.
+func requestSize(dst *int64) option {
+	o := size(dst)
+	read := o.set
+	o.set = func(d *caddyfile.Dispenser, args []string) error {
+		if err := read(d, args); err != nil {
+			return err
+		}
+		return checkRequestSize(*dst)
+	}
+	return o
 }
 
 func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {

@@ -114,6 +114,10 @@ func TestBadEngine(t *testing.T) {
 
 		{"limits {\nmin_rate 100\n}", 4, `option "min_rate" of limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nmin_rate 0B/s\n}", 4, `option "min_rate" of limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},
+		{"limits {\nconnections 0\n}", 4, `option "connections" of limits: "0" is not a whole number from 1 to 1000000`},
+		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is no time at all; without the option its default holds`},
+		{"limits {\nurl_size 64\n}", 4, `option "url_size" of limits: 64 octets are not from 1KiB to 16MiB`},
+		{"limits {\nheader_size 1GiB\n}", 4, `option "header_size" of limits: 1073741824 octets are not from 1KiB to 16MiB`},
 		{"limits {\nbody_timeout 0s\n}", 4, `option "body_timeout" of limits: "0s" is no time at all; without the option its default holds`},
 		{"egress {\nallow_private 10.0.0.1/8\n}", 4, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
 		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range`},

@@ -117,8 +117,30 @@ type EgressConfig struct {
 	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
 }
 
-// LimitsConfig bounds what one request may take of the gateway.
+// LimitsConfig bounds what clients may take of the gateway. Connections are counted by the listener
+// wrapper `robots` and over reloads, as are requests and tunnels.
 type LimitsConfig struct {
+	// Connections is how many connections all clients may have open. More are answered with 503, or
+	// closed where TLS is spoken. Default: three quarters of the descriptors that the process may
+	// have, or 12288 where that is not known; the rest is left for origins and the store.
+	Connections int `json:"connections,omitempty"`
+	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Default:
+	// three quarters of Connections.
+	ConnectionsPerSource int `json:"connections_per_source,omitempty"`
+	// RequestsPerAgent is how many requests of one agent may be under way, inside decrypted tunnels
+	// too; more get 503. Default 16384.
+	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
+	// TunnelsPerAgent is how many tunnels of one agent may be open; more get 503. Default 16384.
+	TunnelsPerAgent int `json:"tunnels_per_agent,omitempty"`
+	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
+	// with its next answer. Default 24 h.
+	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
+	// HeaderSize bounds the header of a request, its URL included, in octets; net/http grants 4 KiB
+	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: that of the
+	// server, 16 KiB.
+	HeaderSize int64 `json:"header_size,omitempty"`
+	// URLSize bounds the URL of a request, in octets; a longer one gets 414. Default 64 KiB.
+	URLSize int64 `json:"url_size,omitempty"`
 	// MinRate is how many octets of a body a second client and origin have to send and to take, such as "100B/s", or "off". Each
 	// is averaged over a minute of the time in which it is its turn. Event streams, upgraded connections and tunnels that are
 	// not looked into are not meant. Default "100B/s".

@@ -45,11 +45,18 @@ func (h *Handler) serveConnect(x *exchange) error {
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
-	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, evidence: evidence(x.r)}}
+	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, began: x.began, evidence: evidence(x.r)}}
 	if h.tunnels == nil {
 		x.decision.Origin = o
 		return x.refuse(x.decision.Refuse(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0))
 	}
+	// All that the client will show of itself is here.
+	id := h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
+	agent := id.KillName()
+	if limit := h.app.cfg.limits.tunnels; !tunnels.enter(agent, limit) {
+		return x.refuseAgent(id, o, fmt.Sprintf("%d tunnels are open", limit))
+	}
+	defer tunnels.leave(agent)
 	if h.operator.Connect(o) == enforce.ConnectIntercept {
 		_, step := startStep(x.ctx, spanDecide)
 		x.decision = h.enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.identifier), o)
@@ -60,8 +67,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 		}
 		return c.open(c.intercept)
 	}
-	// All that the client will show of itself is here.
-	x.identity = h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
+	x.identity = id
 	x.enter(o)
 	handleTLS := c.relay
 	if o.Port == httpPort {
@@ -242,9 +248,14 @@ func (c *connect) relay() {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	ctx, old := context.WithDeadlineCause(ctx, c.began.Add(c.h.app.cfg.limits.tunnelAge), errTooOld)
+	defer old()
 	go c.watch(ctx, cancel)
 	c.end(c.conn.Relay(ctx, c.dialed, 0))
 }
+
+// errTooOld is why a blind tunnel ends after a day or another time that the operator chose.
+var errTooOld = errors.New("it is older than tunnel_age")
 
 // errNotReopened is why a blind tunnel ends at a reload.
 var errNotReopened = errors.New("the configuration loaded since would not open it")

@@ -84,6 +84,11 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
 	x.identity = h.identify(x.r)
+	agent := x.identity.KillName()
+	if limit := h.app.cfg.limits.requests; !requests.enter(agent, limit) {
+		return x.refuseAgent(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
+	}
+	defer requests.leave(agent)
 	x.enter(target.Origin)
 	ctx, step := startStep(x.ctx, spanDecide)
 	x.decision = h.enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
@@ -106,6 +111,23 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
 	return h.forward(x, target, slot)
+}
+
+// requests and tunnels count what each agent has under way in the process, over reloads. An agent is
+// counted by the name by which the kill switch knows it.
+var requests, tunnels openCount[string]
+
+// agentRetry is when an agent may come back that has too much under way.
+const agentRetry = 5 * time.Second
+
+// refuseAgent refuses what is one too many of an agent, before it costs a fetch or a place in line.
+func (x *exchange) refuseAgent(id enforce.Identity, o origin.Origin, detail string) error {
+	x.decision = enforce.Decision{
+		Mode:  x.h.operator.Mode(o, id.Agent),
+		Agent: id.Agent, Tokens: id.Robots.Tokens, IdentifiedBy: id.IdentifiedBy, UserAgent: x.r.UserAgent(),
+		Origin: o, RobotsURL: o.RobotsURL(), PathVisible: x.r.Method != http.MethodConnect,
+	}
+	return x.refuse(x.decision.Refuse(enforce.ReasonAgentLimit, detail, agentRetry))
 }
 
 // identify tells who sends the request.

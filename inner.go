@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -30,6 +31,7 @@ func (x *exchange) astray() (error, bool) {
 type tunnel struct {
 	home     *Handler // the gateway that accepted it
 	evidence enforce.Evidence
+	began    time.Time
 
 	mu     sync.Mutex
 	judge  *enforce.Identifier

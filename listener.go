@@ -2,13 +2,20 @@ package crawlgate
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
+	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/egress"
@@ -30,21 +37,46 @@ const (
 // coldReads bounds the rate of the process, whichever configuration a listener belongs to: what they share is the CPUs.
 var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), coldBurst)
 
-// Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway before it has read a
-// request: how many connections begin in a second. It also refuses requests whose length can be understood in two ways. The directive `robots` sets it by itself, unless the global option
-// `servers` has been given: that replaces all wrappers, and has to name it among its own.
-// It comes after `tls`, where that is named.
+// clients counts the open connections of the process, whichever configuration took them: all of them,
+// and those of each source.
+var clients struct {
+	all  openCount[struct{}]
+	each openCount[netip.Prefix]
+}
+
+// Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway before it
+// has read a request: how many connections are open, in all and of one source (limits of the engine), and
+// how many begin in a second. It also refuses requests whose length can be understood in two ways. The
+// directive `robots` sets it by itself, unless the global option `servers` has been given: that replaces
+// all wrappers, and has to name it among its own. It comes after `tls`, where that is named.
 //
 //	servers {
 //		listener_wrappers {
 //			robots
 //		}
 //	}
-type Listener struct{}
+type Listener struct {
+	limits limitsSettings
+	logger *zap.Logger
+	full   throttle // of the complaint that there are too many connections
+}
 
 // CaddyModule returns the Caddy module information.
 func (*Listener) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.listeners.robots", New: func() caddy.Module { return new(Listener) }}
+}
+
+// Provision takes the limits of the engine.
+func (l *Listener) Provision(ctx caddy.Context) error {
+	app, err := loadApp(ctx)
+	if err != nil {
+		return err
+	}
+	l.limits, l.logger = app.cfg.limits, ctx.Logger()
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		app.wrapped = append(app.wrapped, server)
+	}
+	return nil
 }
 
 // UnmarshalCaddyfile reads the line `robots`.
@@ -57,12 +89,15 @@ func (*Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // WrapListener implements caddy.ListenerWrapper.
-func (*Listener) WrapListener(l net.Listener) net.Listener {
+func (l *Listener) WrapListener(inner net.Listener) net.Listener {
 	listening.Changed()
-	return boundedListener{l}
+	return boundedListener{inner, l}
 }
 
-type boundedListener struct{ net.Listener }
+type boundedListener struct {
+	net.Listener
+	bounds *Listener
+}
 
 // Accept implements net.Listener.
 func (l boundedListener) Accept() (net.Conn, error) {
@@ -70,17 +105,24 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return egress.Strict(&boundedConn{Conn: c}), nil
+	return egress.Strict(&boundedConn{Conn: c, bounds: l.bounds}), nil
 }
 
-// boundedConn is a client's connection whose first read, and each after a pause, waits for coldReads.
+// boundedConn is a client's connection. It is counted from its first read on, which net/http begins as
+// soon as it has the connection, until it is closed. That read, and each after a pause, waits for
+// coldReads.
 type boundedConn struct {
 	net.Conn
-	last atomic.Int64 // when something was read last, in nanoseconds since the epoch; 0: nothing yet
+	bounds  *Listener
+	last    atomic.Int64 // when something was read last, in nanoseconds since the epoch; 0: nothing yet
+	begin   sync.Once
+	counted atomic.Bool
+	source  netip.Prefix // invalid for a client without an address
 }
 
 // Read implements net.Conn.
 func (c *boundedConn) Read(p []byte) (int, error) {
+	c.begin.Do(c.enter)
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		now := time.Now().UnixNano()
@@ -91,11 +133,77 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// enter counts the connection, or closes it. Behind the wrapper `proxy_protocol` the address of the client
+// may have to be waited for, which would keep Accept from others.
+func (c *boundedConn) enter() {
+	limits := &c.bounds.limits
+	if !clients.all.enter(struct{}{}, limits.connections) {
+		c.refuse("total", "connections")
+		return
+	}
+	if addr, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
+		c.source = sourceNetwork(addr.Addr())
+	}
+	if c.source.IsValid() && !clients.each.enter(c.source, limits.perSource) {
+		clients.all.leave(struct{}{})
+		c.refuse("source", "connections_per_source")
+		return
+	}
+	c.counted.Store(true)
+}
+
+// sourceNetwork is what the connections of an address count for: the address, or of IPv6 its /64, the least
+// that a client is given.
+func sourceNetwork(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an address that is none
+	return p
+}
+
+const (
+	// refusalTimeout bounds the writing of an answer of some hundred octets to a new connection.
+	refusalTimeout = time.Second
+	fullBody       = "The gateway has too many connections, or too many of yours. Close those that you do not use, and come back after 5 s.\n"
+)
+
+var fullAnswer = fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"+
+	"Proxy-Status: %s; error=http_request_denied; details=\"too many connections\"\r\nCache-Control: no-store\r\n"+
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", gatewayName, len(fullBody), fullBody)
+
+// refuse closes a connection that is too many. Where TLS is to be spoken, nothing can be said.
+func (c *boundedConn) refuse(reason, option string) {
+	instruments.refused.WithLabelValues(reason).Inc()
+	if c.bounds.full.open(time.Now()) {
+		c.bounds.logger.Warn("connections of clients are refused: a limit is reached; said once a minute",
+			zap.String("limit", option), zap.Stringer("source", c.source))
+	}
+	if _, secure := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); !secure {
+		// For reading too: to write, the PROXY protocol waits for its header.
+		_ = c.SetDeadline(time.Now().Add(refusalTimeout))
+		_, _ = io.WriteString(c.Conn, fullAnswer)
+	}
+	_ = c.Conn.Close()
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	err := c.Conn.Close()
+	c.begin.Do(func() {}) // it is not counted any more
+	if c.counted.Swap(false) {
+		clients.all.leave(struct{}{})
+		if c.source.IsValid() {
+			clients.each.leave(c.source)
+		}
+	}
+	return err
+}
+
 // NetConn returns the connection within, as that of crypto/tls does.
 func (c *boundedConn) NetConn() net.Conn { return c.Conn }
 
 // Interface guards.
 var (
+	_ caddy.Provisioner     = (*Listener)(nil)
 	_ caddy.ListenerWrapper = (*Listener)(nil)
 	_ caddyfile.Unmarshaler = (*Listener)(nil)
 )

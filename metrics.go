@@ -40,6 +40,7 @@ type metrics struct {
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
 	unreadable   prometheus.Counter
+	refused      *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -69,6 +70,7 @@ func newMetrics() *metrics {
 		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
+		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "crawlgate", Name: "unreadable_requests_total",
 			Help: "Requests that could not be read: malformed, too large, or TLS spoken to the plain port.",
@@ -82,7 +84,7 @@ func newMetrics() *metrics {
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.decisions, m.states, m.lookups, m.fetches, m.fetchSeconds, m.fetchQueue, m.dropped, m.storeErrors, m.storeUp,
-		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.unreadable,
+		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.unreadable, m.refused,
 	}
 }
 

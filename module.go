@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -101,13 +102,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, w := range p.warnings {
 		h.logger.Warn("configuration of the gateway", zap.String("warning", w))
 	}
-	app, err := ctx.App("robots")
-	if err != nil {
-		return fmt.Errorf("loading the robots app: %w", err)
-	}
-	var ok bool
-	if h.app, ok = app.(*App); !ok {
-		return fmt.Errorf("the robots app is a %T", app)
+	if h.app, err = loadApp(ctx); err != nil {
+		return err
 	}
 	h.clients, h.identifier, h.operator = p.clients, p.identifier, p.operator
 	h.passwords = p.passwords
@@ -120,7 +116,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-",
 		MinRate: h.app.cfg.limits.minRate, BodyTimeout: h.app.cfg.limits.bodyTimeout,
 	}
+	var ok bool
 	if h.server, ok = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		if n := h.app.cfg.limits.headerSize; n > 0 {
+			h.server.MaxHeaderBytes = n
+		}
+		h.warnUnbounded()
 		if err := checkSite(h.server); err != nil {
 			return err
 		}
@@ -137,6 +138,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return h.provisionTunnels(ctx)
 	}
 	return nil
+}
+
+// warnUnbounded warns, once for each server, where nothing counts its connections.
+func (h *Handler) warnUnbounded() {
+	if slices.Contains(h.app.wrapped, h.server) {
+		return
+	}
+	h.app.wrapped = append(h.app.wrapped, h.server)
+	h.logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
+		zap.Strings("listen", h.server.Listen))
 }
 
 // provisionTunnels prepares for what comes through CONNECT.
@@ -188,6 +199,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)
+	}
+	if n, most := len(r.RequestURI), h.app.cfg.limits.urlSize; n > most {
+		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d octets, and the limit is %d", n, most))
 	}
 	if connect {
 		return h.serveConnect(x)

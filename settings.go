@@ -72,6 +72,13 @@ type egressSettings struct {
 }
 
 type limitsSettings struct {
+	connections int
+	perSource   int
+	requests    int
+	tunnels     int
+	tunnelAge   time.Duration
+	headerSize  int // 0: that of the server
+	urlSize     int
 	minRate     int64 // octets a second; 0 for any
 	bodyTimeout time.Duration
 }
@@ -95,6 +102,12 @@ const (
 	maxGatewayName               = 64
 	defaultDialTimeout           = 10 * time.Second
 	defaultResponseHeaderTimeout = time.Minute
+	defaultDescriptors           = 16384 // where the system does not tell
+	defaultPerAgent              = 16384
+	defaultTunnelAge             = 24 * time.Hour
+	defaultURLSize               = 64 << 10
+	minRequestSize               = 1 << 10 // of header and URL
+	maxRequestSize               = 16 << 20
 	defaultMinRate               = "100B/s"
 	defaultBodyTimeout           = 10 * time.Minute
 )
@@ -392,9 +405,29 @@ func (l *LimitsConfig) settings() (s limitsSettings, err error) {
 	if l == nil {
 		l = new(LimitsConfig)
 	}
+	s.connections = or(l.Connections, or(descriptorLimit(), defaultDescriptors)*3/4)
+	s.perSource = or(l.ConnectionsPerSource, max(s.connections*3/4, 1))
+	s.requests = or(l.RequestsPerAgent, defaultPerAgent)
+	s.tunnels = or(l.TunnelsPerAgent, defaultPerAgent)
+	s.tunnelAge = span(l.TunnelAge, defaultTunnelAge)
+	s.headerSize, s.urlSize = int(l.HeaderSize), int(or(l.URLSize, defaultURLSize))
+	if min(s.connections, s.perSource, s.requests, s.tunnels) < 0 {
+		return s, errors.New("a number is negative")
+	}
+	if err := errors.Join(checkRequestSize(int64(or(s.headerSize, defaultURLSize))), checkRequestSize(int64(s.urlSize))); err != nil {
+		return s, err
+	}
 	s.bodyTimeout = span(l.BodyTimeout, defaultBodyTimeout)
 	s.minRate, err = parseMinRate(or(l.MinRate, defaultMinRate))
 	return s, err
+}
+
+// checkRequestSize checks a bound of a header or a URL.
+func checkRequestSize(n int64) error {
+	if n < minRequestSize || n > maxRequestSize {
+		return fmt.Errorf("%d octets are not from 1KiB to 16MiB", n)
+	}
+	return nil
 }
 
 // maxMinRate is far above what any crawler sends.

@@ -132,11 +132,15 @@ func enterTunnelServer(limits innerLimits, r *http.Request) (s *tunnelServer, le
 func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
-	h := tunnelOf(r).gateway()
+	t := tunnelOf(r)
+	h := t.gateway()
 	if h == nil {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "The configuration in force has no gateway at the port of this tunnel.", http.StatusServiceUnavailable)
 		return
+	}
+	if time.Since(t.began) > h.app.cfg.limits.tunnelAge {
+		w.Header().Set("Connection", "close") // to HTTP/2, net/http says GOAWAY
 	}
 	h.app.cfg.redact.Withhold(r, true)
 	if err := egress.PassageOf(r.Context()).Resolve(r); err != nil {

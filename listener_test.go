@@ -1,0 +1,97 @@
+package crawlgate
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+)
+
+// peer is a connection of a client with an address.
+type peer struct {
+	net.Conn
+	addr string
+}
+
+func (p peer) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.addr)) }
+
+func TestSourceOf(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+	} {
+		if got := sourceNetwork(netip.MustParseAddr(addr)); got.String() != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+	if got := sourceNetwork(netip.Addr{}); got.IsValid() {
+		t.Errorf("of no address: %s", got)
+	}
+}
+
+// Connections are counted once, from their first read to their end, however often they are closed. Nothing of them stays.
+func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	l := &Listener{limits: limitsSettings{connections: 3, perSource: 2}, logger: zap.NewNop()}
+	open := func(addr string) (*boundedConn, net.Conn) {
+		server, client := net.Pipe()
+		t.Cleanup(func() { _ = client.Close() })
+		return &boundedConn{Conn: peer{server, addr}, bounds: l}, client
+	}
+	// enter begins to read, and tells what the client is told.
+	enter := func(addr string) (c *boundedConn, told string) {
+		c, client := open(addr)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Read(make([]byte, 1))
+		}()
+		if _, err := client.Write([]byte("G")); err == nil {
+			<-done
+			return c, ""
+		}
+		<-done
+		return c, "closed"
+	}
+	never, _ := open("192.0.2.1:1")
+	_ = never.Close()
+	if _, err := never.Read(make([]byte, 1)); err == nil {
+		t.Error("a closed connection is read from")
+	}
+	var counted []*boundedConn
+	for i, step := range []struct {
+		addr string
+		told string
+	}{
+		{"192.0.2.1:1", ""}, {"192.0.2.1:2", ""}, {"192.0.2.1:3", "closed"}, {"[2001:db8::1]:1", ""}, {"[2001:db8::2]:1", "closed"},
+	} {
+		c, told := enter(step.addr)
+		if told != step.told {
+			t.Errorf("step %d: %q, want %q", i, told, step.told)
+		}
+		counted = append(counted, c)
+	}
+	for _, c := range counted {
+		_ = c.Close()
+		_ = c.Close()
+	}
+	if len(clients.all.open) > 0 || len(clients.each.open) > 0 {
+		t.Errorf("left: %v, %v", clients.all.open, clients.each.open)
+	}
+}
+
+// The answer to a connection that is too many is one that HTTP can be read from.
+func TestFullAnswer(t *testing.T) {
+	t.Parallel()
+	l := &Listener{logger: zap.NewNop()}
+	server, client := net.Pipe()
+	go func() { _, _ = (&boundedConn{Conn: server, bounds: l}).Read(nil) }()
+	text, err := io.ReadAll(client)
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503 ") || !strings.HasSuffix(string(text), "\r\n\r\n"+fullBody) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
