@@ -69,18 +69,33 @@ func newEmitter(ctx caddy.Context) (*emitter, error) {
 		return nil, fmt.Errorf("the events app is a %T", app)
 	}
 	e := &emitter{app: events, ctx: ctx, queue: make(chan event, eventQueue), closed: make(chan struct{})}
-	if err := events.On("started", e); err != nil {
-		return nil, fmt.Errorf("waiting for the events app: %w", err)
+	if err := whenStarted(events, e.start); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// Handle implements caddyevents.Handler: Caddy emits "started" when all apps are up.
-func (e *emitter) Handle(context.Context, caddy.Event) error {
+// whenStarted has f called when all apps have started. It is for the time of provisioning.
+func whenStarted(events *caddyevents.App, f startedHandler) error {
+	if err := events.On("started", f); err != nil {
+		return fmt.Errorf("waiting for the start of all apps: %w", err)
+	}
+	return nil
+}
+
+// startedHandler is called once all apps have started, when Caddy emits "started".
+type startedHandler func()
+
+// Handle implements caddyevents.Handler.
+func (f startedHandler) Handle(context.Context, caddy.Event) error {
+	f()
+	return nil
+}
+
+func (e *emitter) start() {
 	if e.ready.CompareAndSwap(false, true) {
 		go e.work()
 	}
-	return nil
 }
 
 func (e *emitter) work() {
@@ -216,4 +231,4 @@ func alarmed(r fetch.Record) bool {
 }
 
 // Interface guards.
-var _ caddyevents.Handler = (*emitter)(nil)
+var _ caddyevents.Handler = startedHandler(nil)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -321,4 +322,21 @@ func TestRedactFirst(t *testing.T) {
 	clients.Wait()
 	_ = s.Close()
 	servers.Wait()
+}
+
+// TestReachable holds that the line "ready" names an address that clients can use.
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{
+		"127.0.0.1:3128":        "127.0.0.1:3128",
+		"[::ffff:10.0.0.1]:80":  "10.0.0.1:80",
+		"[::1]:3128":            "[::1]:3128",
+		"[::]:3128":             "localhost:3128",
+		"0.0.0.0:3128":          "localhost:3128",
+		"[::ffff:0.0.0.0]:3128": "localhost:3128",
+	} {
+		if got := reachable(netip.MustParseAddrPort(listen)); got != want {
+			t.Errorf("%s: got %s, want %s", listen, got, want)
+		}
+	}
 }

@@ -110,7 +110,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.passwords.share(); err != nil {
 		return err
 	}
-	h.app.sites.add(h)
+	if first := h.app.sites.add(h); first {
+		if err := h.app.tellWhenReady(ctx); err != nil {
+			return err
+		}
+	}
 	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
 	h.forwarder = &egress.Forwarder{
 		Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-",

@@ -1,8 +1,16 @@
 package crawlgate
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
@@ -14,10 +22,11 @@ type sites struct {
 	handlers []*Handler
 }
 
-func (s *sites) add(h *Handler) {
+func (s *sites) add(h *Handler) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handlers = append(s.handlers, h)
+	return len(s.handlers) == 1
 }
 
 // all returns them in the order in which they were provisioned.
@@ -36,4 +45,53 @@ func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool)
 		}
 	}
 	return pattern, denied
+}
+
+// tellWhenReady has a line logged each time a configuration is in force and its servers listen: what
+// clients set as their proxy, and where the gateways listen.
+func (a *App) tellWhenReady(ctx caddy.Context) error {
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("loading the events app: %w", err)
+	}
+	events, ok := app.(*caddyevents.App)
+	if !ok {
+		return fmt.Errorf("the events app is a %T", app)
+	}
+	return whenStarted(events, func() {
+		if proxies, listen := a.sites.addresses(); len(listen) > 0 {
+			a.logger.Info("ready", zap.Strings("proxy", proxies), zap.Strings("listen", listen))
+		}
+	})
+}
+
+// addresses returns the URLs that clients on this machine set as their proxy, and the addresses at
+// which the gateways listen, of which a unix socket has no such URL.
+func (s *sites) addresses() (proxies, listen []string) {
+	var seen []*caddyhttp.Server
+	for _, h := range s.all() {
+		if h.server == nil || slices.Contains(seen, h.server) {
+			continue
+		}
+		seen = append(seen, h.server)
+		scheme := "http"
+		if len(h.server.TLSConnPolicies) > 0 {
+			scheme = "https"
+		}
+		for _, l := range h.server.Listeners() {
+			listen = append(listen, l.Addr().String())
+			if addr, ok := l.Addr().(*net.TCPAddr); ok {
+				proxies = append(proxies, scheme+"://"+reachable(addr.AddrPort()))
+			}
+		}
+	}
+	return proxies, listen
+}
+
+// reachable is an address by which a client on this machine reaches a listener.
+func reachable(listen netip.AddrPort) string {
+	if host := listen.Addr().Unmap(); !host.IsUnspecified() {
+		return netip.AddrPortFrom(host, listen.Port()).String()
+	}
+	return fmt.Sprintf("localhost:%d", listen.Port())
 }
