@@ -40,7 +40,8 @@ func (*checkCommand) usage() cobra.Command {
 Without --robots and --gateway the robots.txt of each site is fetched, once, and what the fetch came to decides as it
 does in a gateway: a site that cannot be reached may not be crawled.
 
-Exit status: 0 all are allowed, 1 some are disallowed, 2 something could not be decided.
+Exit status: 0 all are allowed, 1 some are disallowed, which the standard error stream says too, but not with --json;
+2 something could not be decided.
 
 Without --gateway a path is judged as it is written (RFC 9309). With --paths strict it is judged as servers resolve it,
 too, as a gateway does by default: /x/../private is /private. Where the two differ, the form that decided stands behind
@@ -218,7 +219,13 @@ func (c *checkCommand) report(ctx context.Context, s streams, urls []string, dec
 	for _, note := range notes {
 		t.note(note)
 	}
-	return status, t.print(s.out)
+	if err := t.print(s.out); err != nil {
+		return exitError, err
+	}
+	if status == exitNo {
+		s.complain("exit status %d: something is disallowed", exitNo)
+	}
+	return status, nil
 }
 
 // statusOf is the exit status that a decision stands for.

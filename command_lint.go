@@ -27,7 +27,8 @@ func (*lintCommand) usage() cobra.Command {
 		Long: `Says which lines of a robots.txt are ignored or repaired, or do something else than their author may think, each as
   FILE:LINE: CODE: MESSAGE
 
-It takes a file, - for standard input, or the URL of a site, whose robots.txt is fetched.
+It takes a file, - for standard input, or the URL of a site, whose robots.txt is fetched. Where there are no warnings,
+the standard error stream says so, but not with --json.
 
 Exit status: 0 there is nothing to say, 1 there are warnings, 2 it could not be read.`,
 		Example: "  crawlgate robots lint robots.txt\n  crawlgate robots lint https://example.com/robots.txt",
@@ -66,6 +67,13 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 		if err != nil {
 			return exitError, err
 		}
+	}
+	switch {
+	case c.json:
+	case status == exitOK:
+		s.complain("%s: no warnings", args[0])
+	default:
+		s.complain("exit status %d: there are warnings", exitNo)
 	}
 	return status, nil
 }

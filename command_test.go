@@ -88,6 +88,9 @@ func (r commandRun) check(t *testing.T, status int, out, err string) {
 	}
 }
 
+// saysNo is what `check` says where something is disallowed: `go run` prints the exit status alone.
+const saysNo = "exit status 1: something is disallowed\n"
+
 // file writes a file and returns its path.
 func file(t *testing.T, text string) string {
 	t.Helper()
@@ -125,19 +128,19 @@ func TestCheckFile(t *testing.T) {
 			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
 				"deny  disallowed  2  /private/  *  rules  /private/x\n" +
-				"allow  allowed_by_rule  3  /private/open  *  rules  /private/open\n", "",
+				"allow  allowed_by_rule  3  /private/open  *  rules  /private/open\n", saysNo,
 		},
 		{
 			"a family",
 			[]string{"--agent", "Googlebot-News", "/g/"},
 			1,
-			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", saysNo,
 		},
 		{
 			"several tokens",
 			[]string{"--agent", "nobody,googlebot", "/g/"},
 			1,
-			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", "",
+			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  disallowed  6  /g/  Googlebot  rules  /g/\n", saysNo,
 		},
 		{
 			"robots.txt itself",
@@ -150,7 +153,7 @@ func TestCheckFile(t *testing.T) {
 			[]string{"--agent", "evil", "/%1B[31m%E2%80%AE/x"},
 			1,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n" +
-				`deny  disallowed  10  /\x1b[31m\xe2\x80\xae/  evil  rules  /%1B[31m%E2%80%AE/x` + "\n", "",
+				`deny  disallowed  10  /\x1b[31m\xe2\x80\xae/  evil  rules  /%1B[31m%E2%80%AE/x` + "\n", saysNo,
 		},
 		{
 			"a bad URL does not end it",
@@ -231,7 +234,11 @@ func TestCheckLive(t *testing.T) {
 		t.Run(tt.behaviour.Name, func(t *testing.T) {
 			before := len(s.RobotsExchanges())
 			s.SetRobots(tt.behaviour)
-			check(s.URL("/a"), s.URL("/b")).check(t, tt.status, tt.out, "")
+			says := ""
+			if tt.status == exitNo {
+				says = saysNo
+			}
+			check(s.URL("/a"), s.URL("/b")).check(t, tt.status, tt.out, says)
 			exchanges := s.RobotsExchanges()[before:]
 			if len(exchanges) > 1 {
 				t.Errorf("robots.txt was fetched %d times", len(exchanges))
@@ -246,7 +253,7 @@ func TestCheckLive(t *testing.T) {
 	t.Run("the guard", func(t *testing.T) {
 		run := runCommand(t.Context(), t, "", "check", "--agent", "a", s.URL("/a"))
 		run.check(t, 1, head+"deny  forbidden_address  unknown  http://<HOST>/a\n"+
-			"http://<HOST>/a: address <HOST> is not public (loopback)\n", "")
+			"http://<HOST>/a: address <HOST> is not public (loopback)\n", saysNo)
 	})
 	t.Run("ended", func(t *testing.T) {
 		s.SetRobots(testorigin.HangBeforeHead())
@@ -296,7 +303,7 @@ func TestCheckIndexHTML(t *testing.T) {
 	question := fmt.Sprintf(`{"id":1,"robots":%q,"agent":"a","url":"/x/"}`, base64.StdEncoding.EncodeToString([]byte(text)))
 	args, robots := []string{"check", "--agent", "a", "--robots"}, file(t, text)
 	const head, answer = "VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n", `{"id":1,"allowed":%v,"rule":%q,"line":%d,"group":"*"}` + "\n"
-	runCommand(t.Context(), t, "", append(args, robots, "/x/")...).check(t, 1, head+"deny  disallowed  2  /  *  rules  /x/\n", "")
+	runCommand(t.Context(), t, "", append(args, robots, "/x/")...).check(t, 1, head+"deny  disallowed  2  /  *  rules  /x/\n", saysNo)
 	runCommand(t.Context(), t, "", append(args, robots, "--index-html", "/x/")...).check(t, 0,
 		head+"allow  allowed_by_rule  3  /x/index.html  *  rules  /x/\n", "")
 	runCommand(t.Context(), t, question, "check", "--jsonl").check(t, 0, fmt.Sprintf(answer, false, "/", 2), "")
@@ -314,7 +321,7 @@ func TestCheckPaths(t *testing.T) {
 		head+"allow  no_rule (as_sent)  *  rules  /x/../private/x\nallow  no_rule  *  rules  /page\n", "")
 	runCommand(t.Context(), t, "", append(args, "--paths", "strict", "/x/../private/x", "//page", "/private/../x")...).check(t, 1,
 		head+"deny  disallowed (resolved)  2  /private/  *  rules  /x/../private/x\nallow  no_rule (both)  *  rules  //page\n"+
-			"deny  disallowed (as_sent)  2  /private/  *  rules  /private/../x\n", "")
+			"deny  disallowed (as_sent)  2  /private/  *  rules  /private/../x\n", saysNo)
 	runCommand(t.Context(), t, "", append(args, "--paths", "both", "/")...).check(t, 2, "", `--paths "both": want strict, as_sent`)
 	runCommand(t.Context(), t, "", "check", "--gateway", "x", "--agent", "a", "--paths", "strict", "/").check(t, 2, "", "--paths does not go with")
 
@@ -340,8 +347,12 @@ func TestCheckPaths(t *testing.T) {
 func TestLint(t *testing.T) {
 	t.Parallel()
 	good, bad := file(t, "User-agent: *\nDisallow: /a\n"), file(t, "User-agent: *\nDisallow: a\nfoo\x1b[2J: bar\n")
-	runCommand(t.Context(), t, "", "lint", good).check(t, 0, "", "")
+	runCommand(t.Context(), t, "", "lint", good).check(t, 0, "", good+": no warnings\n")
+	runCommand(t.Context(), t, "", "lint", "--json", good).check(t, 0, "", "")
 	run := runCommand(t.Context(), t, "", "lint", bad)
+	if run.err != "exit status 1: there are warnings\n" {
+		t.Errorf("the error stream says %q", run.err)
+	}
 	for _, want := range []string{":2: path-without-slash: ", ":3: unknown-field: "} {
 		if run.status != 1 || strings.Count(run.out, bad+want) != 1 {
 			t.Errorf("no %q in %+v", want, run)
@@ -349,7 +360,7 @@ func TestLint(t *testing.T) {
 	}
 	run = runCommand(t.Context(), t, "Disallow: /\n", "lint", "--json", "-")
 	var w warning
-	if err := json.Unmarshal([]byte(run.out), &w); err != nil || run.status != 1 || w.File != "-" || w.Line != 1 || w.Code != "rule-outside-group" || w.Message == "" {
+	if err := json.Unmarshal([]byte(run.out), &w); err != nil || run.status != 1 || run.err != "" || w.File != "-" || w.Line != 1 || w.Code != "rule-outside-group" || w.Message == "" {
 		t.Errorf("%v: %+v", err, run)
 	}
 	runCommand(t.Context(), t, "", "lint", good+".missing").check(t, 2, "", "no such file")
@@ -394,10 +405,10 @@ func TestGatewayCommands(t *testing.T) {
 	gateway("--agent", "alpha", s.URL("/page"), s.URL("/private/x")).check(t, 1,
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"+
 			"allow  no_rule  *  rules  http://<HOST>/page\n"+
-			"deny  disallowed  2  /private/  *  rules  http://<HOST>/private/x\n", "")
+			"deny  disallowed  2  /private/  *  rules  http://<HOST>/private/x\n", saysNo)
 	gateway("--agent", "alpha", "--site", ":99", s.URL("/page")).check(t, 2, "", "has no gateway")
 	gateway("--agent", "a,b", s.URL("/page")).check(t, 2, "", "one name")
-	if r := gateway("--agent", "alpha", "--json", s.URL("/private/x")); r.status != 1 || !strings.Contains(r.out, `"reason":"disallowed"`) {
+	if r := gateway("--agent", "alpha", "--json", s.URL("/private/x")); r.status != 1 || r.err != "" || !strings.Contains(r.out, `"reason":"disallowed"`) {
 		t.Errorf("got %+v", r)
 	}
 
@@ -444,7 +455,7 @@ func TestOrderCommands(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	runCommand(t.Context(), t, "", "check", "--gateway", g.address(), "--agent", "a", "https://example.com/").check(t, 1,
-		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", "")
+		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", saysNo)
 	if r := run("deny", "agent", "a"); r.status != 0 || thisUser() != "" && !strings.Contains(r.out, "by "+thisUser()) {
 		t.Errorf("an order without a name: %+v", r)
 	}
