@@ -1,0 +1,237 @@
+package integration
+
+import (
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// typed is a command of the README and what it shows below it.
+type typed struct {
+	command string
+	shown   string // empty: nothing is shown
+}
+
+var (
+	readmeBlock = regexp.MustCompile("(?ms)^```(sh|console)\n(.*?)^```$")
+	escapes     = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
+	fraction    = regexp.MustCompile(`\b\d+\.\d{3,}\b`)
+)
+
+// readmeCommands are those of the blocks `sh`, a line each, and `console`, behind "$ ".
+func readmeCommands(page string) (list []typed) {
+	for _, block := range readmeBlock.FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(block[2]) {
+			command, isCommand := strings.CutPrefix(line, "$ ")
+			if isCommand || block[1] == "sh" {
+				list = append(list, typed{command: strings.TrimSpace(command)})
+			} else {
+				list[len(list)-1].shown += line
+			}
+		}
+	}
+	return list
+}
+
+// pattern matches what may be printed where the README shows text: "..." stands for any lines or, in
+// a line, for any characters, and runs of blanks and whole seconds count.
+func pattern(shown string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`\A`)
+	for line := range strings.Lines(seconds(shown)) {
+		if line = strings.TrimRight(line, "\n"); line == "..." {
+			b.WriteString(`(?:.*\n)*?`)
+			continue
+		}
+		parts := strings.Split(line, "...")
+		for i, part := range parts {
+			words := strings.Fields(part)
+			for j := range words {
+				words[j] = regexp.QuoteMeta(words[j])
+			}
+			parts[i] = strings.Join(words, `[ \t]+`)
+		}
+		b.WriteString(`[ \t]*` + strings.Join(parts, `.*`) + `[ \t]*\n`)
+	}
+	return regexp.MustCompile(b.String() + `\z`)
+}
+
+// seconds rounds times, which differ from run to run.
+func seconds(text string) string {
+	return fraction.ReplaceAllStringFunc(text, func(s string) string {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return s
+		}
+		return strconv.Itoa(int(math.Round(f))) + "s"
+	})
+}
+
+// printed is what a person reads of what a terminal got.
+func printed(out string) string {
+	return seconds(escapes.ReplaceAllString(strings.ReplaceAll(out, "\r", ""), ""))
+}
+
+// TestReadmePattern holds that what differs is found.
+func TestReadmePattern(t *testing.T) {
+	for _, tt := range []struct {
+		shown, printed string
+		want           bool
+	}{
+		{"a  b\n", "a b\n", true},
+		{"a b\n", "a c\n", false},
+		{"a\n", "a\nb\n", false},
+		{"a\n...\n", "a\nb\nc\n", true},
+		{"...\nb\n", "a\nb\n", true},
+		{"...\nb\n", "a\nc\n", false},
+		{"x ... z\n", "x y z\n", true},
+		{"x ... z\n", "x y\nz\n", false},
+		{"a+\n", "aa\n", false},
+		{"0.004021\n1.991580\n", "0.1234\n2.1234\n", true},
+		{"0.004021\n1.991580\n", "0.1234\n1.1234\n", false},
+		{"", "a\n", false},
+	} {
+		if got := pattern(tt.shown).MatchString(printed(tt.printed)); got != tt.want {
+			t.Errorf("%q printed where %q is shown: %v", tt.printed, tt.shown, got)
+		}
+	}
+}
+
+// TestReadme types every command of the README into a terminal, in a copy of the source, and compares
+// what it prints with what the README shows. Only ports and the public site are replaced.
+func TestReadme(t *testing.T) {
+	for _, tool := range []string{"bash", "script", "git", "curl"} {
+		need(t, tool)
+	}
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := func() string { return freePort(t)[len("127.0.0.1"):] }
+	admin := "localhost" + port()
+	ports := strings.NewReplacer(":3128", port(), ":8080", port(), "localhost:2019", admin, "https://example.com/", "https://127.0.0.1/")
+	r := reader{t: t, dir: copySource(t)}
+	r.env = append(os.Environ(), "CADDY_ADMIN="+admin, "XDG_DATA_HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir, "SHELL=bash", "no_proxy=", "NO_PROXY=")
+	for _, name := range []string{"try", "minimal"} {
+		file := filepath.Join(r.dir, "examples", name, "Caddyfile")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local := ports.Replace(string(text))
+		if !strings.Contains(local, "bind 127.0.0.1") {
+			local = strings.Replace(local, " {\n", " {\n\tbind 127.0.0.1\n", 1)
+		}
+		if err := os.WriteFile(file, []byte(local), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commands := readmeCommands(ports.Replace(string(page)))
+	if len(commands) < 10 {
+		t.Fatalf("the README has %d commands", len(commands))
+	}
+	for _, c := range commands {
+		if strings.Contains(c.command, "crawlgate run ") {
+			r.serve(c)
+		} else {
+			r.enter(c)
+		}
+	}
+}
+
+// copySource copies what git knows or would add, so that the commands write into no working tree.
+func copySource(t *testing.T) string {
+	t.Helper()
+	dir := tempDir(t)
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", `git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$0"`, dir)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("copying the source: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// reader is someone at a terminal who follows the README.
+type reader struct {
+	t    *testing.T
+	dir  string
+	env  []string
+	stop func() // ends the gateway that runs, as Ctrl-C does
+}
+
+// terminal runs a command in one of its own.
+func (r *reader) terminal(command string) *exec.Cmd {
+	cmd := exec.Command("script", "-qefc", command, "/dev/null")
+	cmd.Dir, cmd.Env = r.dir, r.env
+	return cmd
+}
+
+// serve starts a gateway, in place of the one before, and waits until it has printed what is shown.
+func (r *reader) serve(c typed) {
+	r.t.Helper()
+	if r.stop != nil {
+		r.stop()
+	}
+	cmd, out := r.terminal(c.command), new(tail)
+	cmd.Stdout, cmd.Stderr = out, out
+	keys, err := cmd.StdinPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_, _ = io.WriteString(keys, "\x03")
+		select {
+		case err := <-exited:
+			if err != nil {
+				r.t.Errorf("%s ended with %v:\n%s", c.command, err, out)
+			}
+		case <-time.After(20 * time.Second):
+			r.t.Errorf("%s did not end on Ctrl-C:\n%s", c.command, out)
+			_ = cmd.Process.Kill()
+		}
+	}
+	r.t.Cleanup(r.stop)
+	want := pattern("...\n... ready ...\n...\n")
+	if c.shown != "" {
+		want = pattern(c.shown)
+	}
+	r.t.Logf("$ %s", c.command)
+	eventually(r.t, "what the README shows of "+c.command, func() bool {
+		text := printed(out.String())
+		return want.MatchString(text[:strings.LastIndexByte(text, '\n')+1])
+	})
+}
+
+// enter runs a command to its end. One of which nothing is shown has to succeed.
+func (r *reader) enter(c typed) {
+	r.t.Helper()
+	out, err := r.terminal(c.command).CombinedOutput()
+	text := printed(string(out))
+	r.t.Logf("$ %s\n%s", c.command, text)
+	if c.shown == "" {
+		if err != nil {
+			r.t.Errorf("%s: %v\n%s", c.command, err, text)
+		}
+		return
+	}
+	if !pattern(c.shown).MatchString(text) {
+		r.t.Errorf("%s printed\n%s\nthe README shows\n%s", c.command, text, c.shown)
+	}
+}
