@@ -1,5 +1,5 @@
 # `make check` is what .ci/run does, less the installation.
-.PHONY: build test race vet fmt lint fuzz bench examples check
+.PHONY: build test race vet fmt lint vulncheck fuzz bench examples check
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -23,6 +23,9 @@ lint:
 	golangci-lint config verify
 	golangci-lint run
 
+vulncheck:
+	.ci/vulncheck
+
 fuzz:
 	.ci/fuzz $(FUZZTIME)
 
@@ -32,4 +35,4 @@ bench:
 examples: build
 	.ci/examples dist/crawlgate
 
-check: vet lint test race fuzz examples
+check: vet lint vulncheck test race fuzz examples
