@@ -126,17 +126,17 @@ func TestPaceClientLeaves(t *testing.T) {
 }
 
 // TestPaceConcurrency bounds the open responses of a host, whatever the rate: a place is taken until the answer's last
-// octet, or until the client hangs up in the middle of it.
+// octet, or until the client hangs up in the middle of it. Two agents share the places, as one alone gets all but one.
 func TestPaceConcurrency(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.Drip("eight oc", 100*time.Millisecond))
 	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 3\nwait 60s\n}"})
-	client := g.client("Tester/1.0")
+	client, other := g.client("Tester/1.0"), g.client("Other/1.0")
 	var crawl sync.WaitGroup
 	for i := range 12 {
 		crawl.Go(func() {
-			if a := get(t, client, site.URL(fmt.Sprintf("/%d", i))); a.status != http.StatusOK {
+			if a := get(t, []*http.Client{client, other}[i%2], site.URL(fmt.Sprintf("/%d", i))); a.status != http.StatusOK {
 				t.Errorf("status %d: %s", a.status, a.body)
 			}
 		})
@@ -152,9 +152,9 @@ func TestPaceConcurrency(t *testing.T) {
 	site.SetPages(testorigin.HangInBody("half an answer", 4))
 	before := len(site.PageExchanges())
 	var clients []*wire
-	for range 3 {
+	for _, agent := range []string{"Tester", "Other", "Tester"} {
 		w := g.dial()
-		if _, err := fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: h\r\nUser-Agent: Tester/1.0\r\n\r\n", site.URL("/hang")); err != nil {
+		if _, err := fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: h\r\nUser-Agent: %s/1.0\r\n\r\n", site.URL("/hang"), agent); err != nil {
 			t.Fatal(err)
 		}
 		if resp, err := http.ReadResponse(w.r, nil); err != nil || resp.StatusCode != http.StatusOK {
