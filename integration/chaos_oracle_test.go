@@ -88,9 +88,10 @@ type attempt struct {
 	sha    string // empty: the text as the gateway kept it is not known to the octet
 	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
 	// the middle, or that it was lost with the gateway.
-	unsure bool
-	lost   bool          // the gateway died before the outcome was kept
-	age    time.Duration // of a lost outcome at that death; negative for one under way
+	unsure  bool
+	starved bool          // a failure in whose time the gateway was starved: it may have taken it for its own
+	lost    bool          // the gateway died before the outcome was kept
+	age     time.Duration // of a lost outcome at that death; negative for one under way
 }
 
 // chronicle is what one origin knows about its robots.txt: all attempts, in order, and the times in which an attempt may
@@ -168,14 +169,16 @@ func exactText(name string) bool {
 }
 
 // noteStarved marks attempts in whose time the gateway was starved, as it was slow to say what it had in memory: it may
-// have run out of time over an answer that came in time.
+// have run out of time over an answer that came in time, and does not count a failure as the origin's.
 func (h *chronicle) noteStarved(starved []span, c timing) {
 	for i := range h.attempts {
 		a := &h.attempts[i]
 		for _, s := range starved {
-			if a.class != classFailed && !s.from.After(a.start.Add(c.timeout+c.grace)) && !s.to.Before(a.start) {
-				a.unsure = true
+			if s.from.After(a.start.Add(c.timeout+c.grace)) || s.to.Before(a.start) {
+				continue
 			}
+			a.unsure = a.unsure || a.class != classFailed
+			a.starved = a.class == classFailed
 		}
 	}
 }
@@ -323,7 +326,7 @@ func (h *chronicle) run(i int, since, until time.Time) (first, certain time.Time
 			first = a.start
 		}
 		ok = true
-		if a.class == classFailed && !a.lost && a.latest.Before(certain) {
+		if a.class == classFailed && !a.lost && !a.starved && a.latest.Before(certain) {
 			certain = a.latest
 		}
 	}
@@ -372,7 +375,18 @@ func (h *chronicle) judge(v *visit, line *enforce.Record, c timing) (fault strin
 			return "", exact
 		}
 	}
-	return fmt.Sprintf("status %d, logged as %+v; right would be one of %+v", v.status, line, all), exact
+	return fmt.Sprintf("status %d, logged as %+v; right would be one of %+v after %q", v.status, line, all, h.before(v.to)), exact
+}
+
+// before returns the last attempts that began before t, for people.
+func (h *chronicle) before(t time.Time) []string {
+	var all []string
+	for _, a := range h.attempts {
+		if a.start.Before(t) {
+			all = append(all, fmt.Sprintf("%s from %s to %s, class %d, unsure %v", a.name, stamp(a.start), stamp(a.ended), a.class, a.unsure))
+		}
+	}
+	return all[max(0, len(all)-8):]
 }
 
 // fetchFaults says where an origin was asked more often than the policy allows: before 80 % of the TTL of a good answer,
@@ -387,7 +401,7 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		}
 		least := a.ttl / 10 * 8
 		switch {
-		case a.lost:
+		case a.lost, a.starved:
 			failures = 0
 			continue
 		case a.class == classFailed:
