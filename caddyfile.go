@@ -114,7 +114,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			tunnels_per_agent 16384
 //			tunnel_age 24h
 //			header_size 16KiB
-//			url_size 64KiB
+//			url_size 16KiB
 //			min_rate 100B/s | off
 //			body_timeout 10m
 //		}

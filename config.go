@@ -139,7 +139,8 @@ type LimitsConfig struct {
 	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: that of the
 	// server, 16 KiB.
 	HeaderSize int64 `json:"header_size,omitempty"`
-	// URLSize bounds the URL of a request, in octets; a longer one gets 414. Default 64 KiB.
+	// URLSize bounds the URL of a request, in octets; a longer one gets 414. Default 16 KiB: a little
+	// less than the default of HeaderSize lets in.
 	URLSize int64 `json:"url_size,omitempty"`
 	// MinRate is how many octets of a body a second client and origin have to send and to take, such as "100B/s", or "off". Each
 	// is averaged over a minute of the time in which it is its turn. Event streams, upgraded connections and tunnels that are

@@ -105,7 +105,7 @@ const (
 	defaultDescriptors           = 16384 // where the system does not tell
 	defaultPerAgent              = 16384
 	defaultTunnelAge             = 24 * time.Hour
-	defaultURLSize               = 64 << 10
+	defaultURLSize               = 16 << 10
 	minRequestSize               = 1 << 10 // of header and URL
 	maxRequestSize               = 16 << 20
 	defaultMinRate               = "100B/s"

@@ -101,7 +101,7 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		retry = 5 * time.Second
 	case ReasonURLSize:
 		d = Decision{}
-		detail = "it has 70000 octets, and the limit is 65536"
+		detail = "it has 20000 octets, and the limit is 16384"
 	case ReasonCrawlDelay:
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour
