@@ -18,6 +18,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
 // rig is a gateway in this process. Caddy has one configuration a process, so tests that use it are not parallel. All
@@ -101,7 +103,27 @@ http://:80 {
 			return fmt.Errorf("warning: %s", w)
 		}
 	}
-	return caddy.Load(config, true)
+	if err := caddy.Load(config, true); err != nil {
+		return err
+	}
+	// Caddy closes the old listeners a moment later. A connection that one of them still accepts is dropped, as by any server of
+	// net/http that shuts down.
+	until(g.t, "the old listeners to close", noneTwice)
+	return nil
+}
+
+// noneTwice reports whether this process has one descriptor for each socket at which it listens: a reload makes a second one
+// of a unix socket. Where the system does not tell, it holds.
+func noneTwice() bool {
+	own, _ := sockets.Own()
+	seen := make(map[uint64]bool, len(own))
+	for _, s := range own {
+		if seen[s.Inode] {
+			return false
+		}
+		seen[s.Inode] = true
+	}
+	return true
 }
 
 // stop ends the gateway as the end of the process would.

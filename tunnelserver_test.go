@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 )
 
@@ -83,7 +84,12 @@ func TestTunnelServerStop(t *testing.T) {
 func TestInnerLog(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.DebugLevel)
-	to := log.New(innerLog{func() *zap.Logger { return zap.New(core) }}, "", 0)
+	written := make(chan struct{}, 10)
+	logger := zap.New(core, zap.Hooks(func(zapcore.Entry) error {
+		written <- struct{}{}
+		return nil
+	}))
+	to := log.New(innerLog{func() *zap.Logger { return logger }}, "", 0)
 	for _, h2 := range []bool{false, true} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") }))
 		s.EnableHTTP2, s.Config.ErrorLog = h2, to
@@ -96,6 +102,7 @@ func TestInnerLog(t *testing.T) {
 			_ = resp.Body.Close()
 			t.Errorf("status %s", resp.Status)
 		}
+		await(t, written, patience, "the line") // of HTTP/2, it comes after the end of the stream, which the client sees
 		s.Close()
 		got := logs.TakeAll()
 		if len(got) != 1 || got[0].Level != zap.ErrorLevel || !strings.Contains(fmt.Sprint(got[0].ContextMap()), "a defect") {

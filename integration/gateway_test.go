@@ -235,7 +235,7 @@ func (g *gateway) launch(c gatewayConfig) error {
 	return nil
 }
 
-// ready waits for the gateway's own page.
+// ready waits for the gateway's own page, and then for all else that the configuration starts, such as other ports.
 func (g *gateway) ready() error {
 	ctx, cancel := context.WithTimeout(g.t.Context(), 30*time.Second)
 	defer cancel()
@@ -247,7 +247,9 @@ func (g *gateway) ready() error {
 			return err
 		}
 		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
-			return resp.Body.Close()
+			_ = resp.Body.Close()
+			_, err := g.tryAdmin(ctx, "/config/") // Caddy answers when it has started all
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -325,10 +327,18 @@ func (g *gateway) listeners() (n int) {
 // admin asks the admin endpoint.
 func (g *gateway) admin(path string) answer {
 	g.t.Helper()
-	if g.config.Admin != "" {
-		return get(g.t, http.DefaultClient, "http://"+g.config.Admin+path)
+	a, err := g.tryAdmin(g.t.Context(), path)
+	if err != nil {
+		g.t.Fatal(err)
 	}
-	return get(g.t, &http.Client{Transport: &http.Transport{
+	return a
+}
+
+func (g *gateway) tryAdmin(ctx context.Context, path string) (answer, error) {
+	if g.config.Admin != "" {
+		return tryGet(ctx, http.DefaultClient, "http://"+g.config.Admin+path)
+	}
+	return tryGet(ctx, &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", g.adminSocket())
