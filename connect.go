@@ -304,16 +304,17 @@ func (c *connect) ended(ctx context.Context) bool {
 	return ctx.Err() != nil && c.r.Context().Err() == nil
 }
 
-// end notes how a tunnel ended.
+// end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of its request also ends when
+// the gateway closes its own end first.
 func (c *connect) end(err error) {
-	if err == nil || c.r.Context().Err() != nil {
-		return
-	}
-	if stop := stopOf(c.ctx); stop != nil {
+	stop := stopOf(c.ctx)
+	switch {
+	case err == nil:
+	case stop != nil:
 		c.decision = c.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
-		return
+	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errTooOld), errors.Is(err, errStopping):
+		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 	}
-	c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 }
 
 // dial waits for the host's turn and connects. Where that fails it gives the decision to answer with.

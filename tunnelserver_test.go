@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/crawlgate/crawlgate/egress"
 )
 
 // TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing is left when the
@@ -76,6 +79,38 @@ func TestTunnelServerStop(t *testing.T) {
 	}
 	if ctx.Err() == nil {
 		t.Error("something was cut off that still had time")
+	}
+}
+
+// TestTunnelEnd holds that the log tells why the gateway has ended a tunnel, also where the client has let go of it by then.
+func TestTunnelEnd(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("reset by peer")
+	for _, tt := range []struct {
+		err    error
+		left   bool
+		detail string
+	}{
+		{nil, false, ""},
+		{nil, true, ""},
+		{failed, false, "the tunnel ended early: reset by peer"},
+		{failed, true, ""},
+		{context.Canceled, true, ""},
+		{errNotReopened, false, "the tunnel ended early: the configuration loaded since would not open it"},
+		{errNotReopened, true, "the tunnel ended early: the configuration loaded since would not open it"},
+		{errTooOld, true, "it is older than tunnel_age"},
+		{&egress.Error{Err: errStopping}, true, "the gateway stops"},
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		c := &connect{exchange: &exchange{r: httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil), ctx: ctx}}
+		if tt.left {
+			leave()
+		}
+		c.end(tt.err)
+		if got := c.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
+			t.Errorf("%v, client has left %v: %q, want %q", tt.err, tt.left, got, tt.detail)
+		}
+		leave()
 	}
 }
 
