@@ -13,7 +13,7 @@ import (
 // rootFile is the certificate that clients of the gateway have to trust, as it serves it.
 func (g *gateway) rootFile() string {
 	g.t.Helper()
-	file := filepath.Join(g.dir, "ca.crt")
+	file := filepath.Join(g.t.TempDir(), "ca.crt") // subtests run in parallel, each with its client
 	if err := os.WriteFile(file, []byte(g.own("/ca.crt").body), 0o644); err != nil {
 		g.t.Fatal(err)
 	}
