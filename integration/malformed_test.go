@@ -172,7 +172,6 @@ var malformedRequests = []malformed{
 	{"CONNECT with a query", "CONNECT SITE?x HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"CONNECT to a decimal address", "CONNECT 2130706433:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"CONNECT to a port without host", "CONNECT :443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
-	{"a URL of 18 KiB", "GET http://SITE/" + strings.Repeat("a", 18<<10) + " HTTP/1.1\r\nHost: SITE\r\n\r\n", 414, "url_size"},
 
 	// Fields of which one may be.
 	{"two User-Agents", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
