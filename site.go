@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,11 +23,30 @@ func badAddress(kind, value string) error {
 		"the %s of their target and would never match; write the port alone, such as :3128", kind, value, kind)
 }
 
-// checkSite refuses a site address with a host or a path. It is called while the server is being provisioned, when the
-// outer route still has its handlers as JSON.
+// errBehindMatcher is the fault of a gateway in a `handle` or `route` with a matcher that no other follows.
+var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers what that does not match: Caddy would, " +
+	"with an empty 200; take the matcher away, or let a handle or respond without one follow")
+
+// checkSite refuses a site address with a host or a path, and a gateway behind a matcher that nothing follows. It is
+// called while the server is being provisioned, when the outer route still has its handlers as JSON.
 func checkSite(server *caddyhttp.Server) error {
-	for _, route := range server.Routes {
+	routes := make([]routeJSON, len(server.Routes))
+	for i, route := range server.Routes {
 		// A site address becomes a terminal route around a subroute; a matcher that the operator wrote does not.
+		if !route.Terminal {
+			routes[i].Match = make([]json.RawMessage, len(route.MatcherSets)+len(route.MatcherSetsRaw))
+		}
+		for _, raw := range route.HandlersRaw {
+			var h handlerJSON
+			if json.Unmarshal(raw, &h) == nil {
+				routes[i].Handle = append(routes[i].Handle, h)
+			}
+		}
+	}
+	if (handlerJSON{Routes: routes}).leavesSome(false) {
+		return errBehindMatcher
+	}
+	for _, route := range server.Routes {
 		if !route.Terminal || !slices.ContainsFunc(route.HandlersRaw, surroundsGateway) {
 			continue
 		}
@@ -46,10 +66,30 @@ func checkSite(server *caddyhttp.Server) error {
 
 // handlerJSON is what matters of a handler in a configuration. Routes are those of a subroute.
 type handlerJSON struct {
-	Handler string `json:"handler"`
-	Routes  []struct {
-		Handle []handlerJSON `json:"handle"`
-	} `json:"routes"`
+	Handler string      `json:"handler"`
+	Routes  []routeJSON `json:"routes"`
+}
+
+type routeJSON struct {
+	Match  []json.RawMessage `json:"match"`
+	Handle []handlerJSON     `json:"handle"`
+}
+
+// leavesSome reports whether a gateway in it is behind a matcher without a route that takes the rest. followed says that
+// one follows the handler itself.
+func (h handlerJSON) leavesSome(followed bool) bool {
+	for i, route := range h.Routes {
+		if !slices.ContainsFunc(route.Handle, handlerJSON.holdsGateway) {
+			continue
+		}
+		all := func(other routeJSON) bool { return len(other.Match) == 0 }
+		rest := followed || slices.ContainsFunc(h.Routes[i+1:], all)
+		leaves := func(inner handlerJSON) bool { return inner.leavesSome(rest) }
+		if len(route.Match) > 0 && !rest || slices.ContainsFunc(route.Handle, leaves) {
+			return true
+		}
+	}
+	return false
 }
 
 // surroundsGateway reports whether a handler is a subroute with a gateway in it, at any depth.

@@ -34,6 +34,11 @@ func TestSitesThatCannotWork(t *testing.T) {
 		{"a path, the gateway in a handle", site(path, around(around(gateway))), "must not name a path (/foo)"},
 		{"a matcher", "http://:PORT {\nrobots /foo\n}", "takes no matcher"},
 		{"a named matcher", "http://:PORT {\n@m method GET\nrobots @m\n}", "takes no matcher"},
+		{"a handle with a matcher", `{"match":[` + path + `],"handle":[` + around(gateway) + `]}`, "behind a matcher"},
+		{
+			"a handle with a matcher in a site", `{"handle":[{"handler":"subroute","routes":[{"match":[` + path + `],"handle":[` + around(gateway) + `]}]}],"terminal":true}`,
+			"behind a matcher",
+		},
 		{"two gateways", "http://:PORT {\nrobots\nrobots\n}", "given twice in a site"},
 		{"few redirects", "{\nrobots {\nfetch {\nmax_redirects 4\n}\n}\n}\nhttp://:PORT {\nrobots\n}", "max_redirects is below 5"},
 		{"few redirects", "", "max_redirects is below 5"},
