@@ -118,6 +118,8 @@ func TestBadEngine(t *testing.T) {
 		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is no time at all; without the option its default holds`},
 		{"limits {\nurl_size 64\n}", 4, `option "url_size" of limits: 64 octets are not from 1KiB to 16MiB`},
 		{"limits {\nheader_size 1GiB\n}", 4, `option "header_size" of limits: 1073741824 octets are not from 1KiB to 16MiB`},
+		{"limits {\nconnections 10\nconnections_per_source 20\n}", 5, `robots: limits: connections_per_source 20 is more than connections 10`},
+		{"limits {\nurl_size 32KiB\nheader_size 16KiB\n}", 5, `robots: limits: url_size of 32768 octets is more than header_size of 16384`},
 		{"limits {\nbody_timeout 0s\n}", 4, `option "body_timeout" of limits: "0s" is no time at all; without the option its default holds`},
 		{"egress {\nallow_private 10.0.0.1/8\n}", 4, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
 		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range`},

@@ -414,6 +414,12 @@ func (l *LimitsConfig) settings() (s limitsSettings, err error) {
 	if min(s.connections, s.perSource, s.requests, s.tunnels) < 0 {
 		return s, errors.New("a number is negative")
 	}
+	if l.Connections > 0 && l.ConnectionsPerSource > l.Connections {
+		return s, fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
+	}
+	if l.HeaderSize > 0 && l.URLSize > l.HeaderSize {
+		return s, fmt.Errorf("url_size of %d octets is more than header_size of %d", l.URLSize, l.HeaderSize)
+	}
 	if err := errors.Join(checkRequestSize(int64(or(s.headerSize, defaultURLSize))), checkRequestSize(int64(s.urlSize))); err != nil {
 		return s, err
 	}
