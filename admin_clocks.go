@@ -144,10 +144,13 @@ func adminUnblock(a *App, r *http.Request) (any, error) {
 }
 
 // clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as
-// the operator paces by them.
+// the operator paces by them. The host may stand in a URL.
 func (a *App) clockKeys(name string) []string {
 	keys := []string{name}
-	o, err := origin.FromAuthority("http", name)
+	o, err := origin.Parse(name)
+	if err != nil {
+		o, err = origin.FromAuthority("http", name)
+	}
 	if err != nil {
 		return keys
 	}

@@ -24,7 +24,7 @@ func TestUnblock(t *testing.T) {
 		t.Errorf("a host that asked for a pause: %d %v", a.status, a.header)
 	}
 	site.SetPages(testorigin.Status(http.StatusOK))
-	if out, err := g.robots("unblock", host); err != nil || !strings.HasPrefix(out, host+" was blocked until ") {
+	if out, err := g.robots("unblock", site.URL("/page")); err != nil || !strings.HasPrefix(out, host+" was blocked until ") {
 		t.Errorf("unblock: %v: %s", err, out)
 	}
 	if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); a.status != http.StatusOK {
