@@ -109,7 +109,7 @@ func ownDoing(ctx context.Context, err error) *failure {
 	case errors.Is(cause, errTotalTimeout), errors.Is(cause, errHeaderTimeout), errors.Is(cause, errStalled):
 		return failf(CauseTimeout, "%s", cause)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failf(CauseTimeout, "the caller's time limit exceeded")
+		return failf(CauseTimeout, "%s", errTotalTimeout)
 	default:
 		return failf(CauseCanceled, "given up by the caller")
 	}
