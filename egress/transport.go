@@ -150,7 +150,10 @@ func waysOf(shared *http.Transport) ways {
 // 6): whoever came over it later would be taken for the same client.
 func (w ways) of(r *http.Request) *http.Transport {
 	for _, v := range r.Header["Authorization"] {
-		scheme, _, _ := strings.Cut(strings.TrimLeft(v, " \t"), " ")
+		scheme := strings.TrimLeft(v, " \t")
+		if end := strings.IndexAny(scheme, " \t"); end >= 0 {
+			scheme = scheme[:end]
+		}
 		if strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate") {
 			return w.alone
 		}

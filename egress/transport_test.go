@@ -353,7 +353,7 @@ func TestWays(t *testing.T) {
 	w := waysOf(new(http.Transport))
 	for field, alone := range map[string]bool{
 		"": false, "Basic dTpw": false, "Bearer Negotiate": false, "NTLMv2 x": false, "Negotiated x": false,
-		"NTLM": true, "ntlm x": true, "NEGOTIATE x": true, " Negotiate x": true,
+		"NTLM": true, "NTLM\tx": true, "ntlm x": true, "NEGOTIATE x": true, " Negotiate x": true,
 	} {
 		r := &http.Request{Header: http.Header{"Authorization": {"Basic x", field}}}
 		if got := w.of(r) == w.alone; got != alone {
