@@ -77,18 +77,26 @@ func (p *passage) leave() {
 
 // stop ends all that the orders in force stop, and returns how many that were.
 func (u *underway) stop(switches *enforce.KillSwitch) int {
-	n := 0
+	var requests, fetches []hit
 	for i := range u.lanes {
-		for _, hit := range u.lanes[i].stopped(switches) {
-			hit.cancel(&stoppedError{hit.order})
-			n++
+		for _, h := range u.lanes[i].stopped(switches) {
+			if h.agent == "" {
+				fetches = append(fetches, h)
+			} else {
+				requests = append(requests, h)
+			}
 		}
 	}
-	return n
+	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
+	for _, h := range append(requests, fetches...) {
+		h.cancel(&stoppedError{h.order})
+	}
+	return len(requests) + len(fetches)
 }
 
 // hit is a passage that an order stops.
 type hit struct {
+	agent  string // empty for a fetch of robots.txt
 	cancel context.CancelCauseFunc
 	order  enforce.Kill
 }
@@ -99,7 +107,7 @@ func (l *lane) stopped(switches *enforce.KillSwitch) (hits []hit) {
 	defer l.mu.Unlock()
 	for p := l.first; p != nil; p = p.next {
 		if order, stopped := switches.Match(p.origin, p.agent); stopped {
-			hits = append(hits, hit{p.cancel, order})
+			hits = append(hits, hit{p.agent, p.cancel, order})
 		}
 	}
 	return hits
