@@ -30,7 +30,11 @@ func TestForwardFlatMemory(t *testing.T) {
 		g, c := p.start(t, h)
 		base := heap()
 		check := func(what string, n int) {
-			if now := heap(); now > base+bound {
+			now := heap()
+			for range 3 { // what a goroutine on its way still held is gone by then
+				now = min(now, heap())
+			}
+			if now > base+bound {
 				t.Errorf("%v %s: %d KiB alive after %d MiB", p, what, (now-base)>>10, n>>20)
 			}
 		}
