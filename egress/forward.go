@@ -89,6 +89,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	}
 	defer func() { _ = resp.Body.Close() }()
 	res.Proto = resp.Proto
+	if err := x.broken(ctx); err != nil {
+		return x.fail(ctx, err)
+	}
 	if err := x.acceptable(resp); err != nil {
 		return x.fail(ctx, err)
 	}
@@ -200,6 +203,16 @@ func (x *exchange) expectations(out *http.Request) {
 		return
 	}
 	x.expecting, out.Close = true, true
+}
+
+// broken is why the request was broken off although a response came. An origin that sees half a body end may answer it before
+// the connection is gone: to the client that would be the answer to all of it.
+func (x *exchange) broken(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, failed := x.body.state()
+	return failed
 }
 
 // acceptable sorts out responses that may not be passed on.

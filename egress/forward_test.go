@@ -1147,3 +1147,46 @@ func TestForwardFailedDialIsTold(t *testing.T) {
 		}
 	}
 }
+
+// halfAnswered answers what it gets of a body, as net/http does where the origin's answer comes between the end of the body
+// and that of the connection.
+type halfAnswered struct{}
+
+func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
+}
+
+// TestAnswerToHalfABody: no client may take the answer to a part of its body for the answer to the whole.
+func TestAnswerToHalfABody(t *testing.T) {
+	t.Parallel()
+	origin := startServer(t, http.NotFoundHandler(), "h1")
+	for _, tt := range []struct {
+		name string
+		body string
+		want Kind
+	}{
+		{"ends too late", "POST " + origin.URL + "/ HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf", KindClientTimeout},
+		{"is no body", "POST " + origin.URL + "/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nx\r\n", KindClientBody},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := startGateway(t, "h1", origin)
+			g.forwarder.BodyTimeout = 50 * time.Millisecond
+			g.forwarder.Transport.direct.shared.RegisterProtocol("http", halfAnswered{})
+			conn, br := g.raw(t)
+			_, _ = io.WriteString(conn, tt.body)
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != tt.want.Status() {
+				t.Errorf("status %d, want %d", resp.StatusCode, tt.want.Status())
+			}
+			if res := <-g.results; res.Err == nil || res.Err.Kind != tt.want {
+				t.Errorf("error %v, want kind %v", res.Err, tt.want)
+			}
+		})
+	}
+}
