@@ -116,13 +116,18 @@ func (t *ristrettoTier) touch(o origin.Origin) {
 }
 
 // put deletes before it sets: of two Sets of a key that is new, ristretto keeps
-// the first.
+// the first. An entry that is there stays: to delete it would make it leave the map.
 func (t *ristrettoTier) put(e *Entry) {
 	h := t.hash(e.record.Origin)
+	there := false
 	t.shard(h).change(func(entries map[uint64]*Entry) bool {
+		there = entries[h] == e
 		entries[h] = e
-		return true
+		return !there
 	})
+	if there {
+		return
+	}
 	t.cache.Del(h)
 	if !t.cache.Set(h, e, e.cost()) {
 		t.exited(e)

@@ -73,6 +73,20 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 	wg.Wait()
 }
 
+// An entry that is put again stays, as when a store that was away has taken it at last.
+func TestRistrettoTier_KeepsWhatIsPutAgain(t *testing.T) {
+	t.Parallel()
+	tier := newTier(t, 1<<20)
+	e := numbered(origin.Origin{Scheme: "http", Host: "again.example", Port: 80}, 1)
+	for range 3 {
+		tier.put(e)
+		tier.cache.Wait()
+		if got := tier.get(e.record.Origin); got != e {
+			t.Fatalf("got %p, want the entry that was put, %p", got, e)
+		}
+	}
+}
+
 // Sets that ristretto drops or rejects leave nothing behind.
 func TestRistrettoTier_FollowsRistretto(t *testing.T) {
 	t.Parallel()
