@@ -386,7 +386,12 @@ func (h *chronicle) before(t time.Time) []string {
 			all = append(all, fmt.Sprintf("%s from %s to %s, class %d, unsure %v", a.name, stamp(a.start), stamp(a.ended), a.class, a.unsure))
 		}
 	}
-	return all[max(0, len(all)-8):]
+	for _, b := range h.blind {
+		if b.from.Before(t) {
+			all = append(all, fmt.Sprintf("blind from %s to %s", stamp(b.from), stamp(b.to)))
+		}
+	}
+	return all[max(0, len(all)-12):]
 }
 
 // fetchFaults says where an origin was asked more often than the policy allows: before 80 % of the TTL of a good answer,

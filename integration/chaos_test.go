@@ -118,7 +118,7 @@ func judge(
 		}
 		fault, exact := chronicles[v.site].judge(v, line, c)
 		if fault != "" {
-			t.Errorf("%s from %s to %s: %s", url, stamp(v.from), stamp(v.to), fault)
+			t.Errorf("%s from %s to %s: %s; the visits before: %q", url, stamp(v.from), stamp(v.to), fault, f.before(visits, v, lines))
 		}
 		sent[url] = v.status != 403
 		count[outcomeOf(v, line)]++
@@ -134,6 +134,19 @@ func judge(
 		}
 	}
 	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed; starved %d times", len(visits), count, fetches, failed, len(starved))
+}
+
+// before returns what was said to the last visits to the site before v, for people.
+func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.Record) []string {
+	var all []string
+	for i := range visits {
+		other := &visits[i]
+		if line := lines[f.url(other)]; line != nil && other.site == v.site && other.from.Before(v.from) {
+			all = append(all, fmt.Sprintf("%s to %s: %s, %s by %s: %s", stamp(other.from), stamp(other.to), line.Reason, line.State, line.Source, line.Detail))
+		}
+	}
+	slices.Sort(all)
+	return all[max(0, len(all)-8):]
 }
 
 func stamp(t time.Time) string { return t.Format("05.000") }
