@@ -118,6 +118,53 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 	}
 }
 
+// TestPasswordsInOtherURLs sends URLs with passwords in paths, queries and fields: sites get them as they are, logs do not.
+func TestPasswordsInOtherURLs(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	type arrival struct{ target, origin, link string }
+	arrived := make(chan arrival, 1)
+	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- arrival{r.RequestURI, r.Header.Get("Origin"), r.Header.Get("Link")}
+		w.Header().Set("Link", "<http://u:s3cr3t@h/>; rel=next")
+	}))
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Global: "debug"}.trusting(authority))
+	for _, target := range []string{
+		"/http://u:s3cr3t@h/page", "/page?u=http://s3cr3t@h/", "/page?u=http%3A%2F%2Fu%3As3cr3t%40h%2F&v=https://u:s3cr3t@i",
+		"/x/../http://u:s3cr3t@h/", // resolved, it is judged as another path
+	} {
+		want := arrival{target, "http://u:s3cr3t@h", "<http://h/>, <ftp://u:s3cr3t@h/>"}
+		request := " HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\nOrigin: " + want.origin + "\r\nLink: " + want.link + "\r\n\r\n"
+		for _, way := range []func() (answer, error){
+			func() (answer, error) { return g.dial().ask(http.MethodGet, "GET "+site.at(target)+request) },
+			func() (answer, error) {
+				return inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET "+target+request)
+			},
+		} {
+			a, err := way()
+			if err != nil || a.status != http.StatusOK || a.header.Get("Link") != "<http://u:s3cr3t@h/>; rel=next" {
+				t.Fatalf("%s: %d, %v: %v", target, a.status, err, a.header)
+			}
+			if got := <-arrived; got != want {
+				t.Errorf("arrived as %q, want %q", got, want)
+			}
+		}
+	}
+	g.stop()
+	log, err := os.ReadFile(g.accessLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log) + g.stderr.String()) {
+		if strings.Contains(line, secret) {
+			t.Errorf("logged: %s", line)
+		}
+	}
+	if n := strings.Count(string(log), "REDACTED@h"); n < 8 {
+		t.Errorf("%d marks in the log", n)
+	}
+}
+
 // leaveWith sends a request for a page that waits, and hangs up. Caddy writes of it in its error log.
 func (g *gateway) leaveWith(t *testing.T, request string) {
 	t.Helper()

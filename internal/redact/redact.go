@@ -11,6 +11,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -69,16 +70,19 @@ func (f Fields) shown(name string, values []string) []string {
 	if f.hides(name) {
 		return []string{Mark}
 	}
-	if name != "Referer" && name != "Location" {
-		return nil
-	}
 	var shown []string
 	for i, v := range values {
-		if start, end, ok := userinfo(http.MethodGet, v); ok {
+		masked := v
+		if name == "Referer" || name == "Location" {
+			if start, end, ok := userinfo(http.MethodGet, v); ok {
+				masked = v[:start] + Mark + v[end:]
+			}
+		}
+		if masked = maskURLs(masked); masked != v {
 			if shown == nil {
 				shown = slices.Clone(values)
 			}
-			shown[i] = v[:start] + Mark + v[end:]
+			shown[i] = masked
 		}
 	}
 	return shown
@@ -90,7 +94,14 @@ type withheldKey struct{}
 // withheld is what was taken out of a request.
 type withheld struct {
 	fields   []withheldField
-	userinfo bool // a user name or password was in the target
+	target   withheldTarget
+	userinfo bool // a user name or password was in the authority of the target
+}
+
+// withheldTarget is a target with URLs in its path or query; the zero value stands for one without.
+type withheldTarget struct {
+	was, shown string
+	url        *url.URL
 }
 
 type withheldField struct {
@@ -118,8 +129,13 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 			}
 		}
 	}
-	if found || fields != nil {
-		w := &withheld{fields, found}
+	var target withheldTarget
+	if masked := maskURLs(r.RequestURI); proxied && !found && masked != r.RequestURI {
+		target = withheldTarget{r.RequestURI, masked, r.URL}
+		retarget(r, masked)
+	}
+	if found || fields != nil || target.was != "" {
+		w := &withheld{fields, target, found}
 		*r = *r.WithContext(context.WithValue(r.Context(), withheldKey{}, w)) // in place: net/http looks at it too
 	}
 }
@@ -140,8 +156,8 @@ func retarget(r *http.Request, target string) {
 	}
 }
 
-// PutBack gives a request its fields again, those that no handler has changed since, and reports whether its target held
-// a user name or password.
+// PutBack gives a request its fields and its path and query again, if no handler has changed them since, and reports whether
+// the authority of its target held a user name or password.
 func PutBack(r *http.Request) (userinfo bool) {
 	w, ok := r.Context().Value(withheldKey{}).(*withheld)
 	if !ok {
@@ -152,7 +168,20 @@ func PutBack(r *http.Request) (userinfo bool) {
 			r.Header[f.name] = f.was
 		}
 	}
+	w.target.putBack(r)
 	return w.userinfo
+}
+
+// putBack gives a request its path and query again. A request inside a tunnel has got the scheme and host in front of them.
+func (t *withheldTarget) putBack(r *http.Request) {
+	if t.was == "" {
+		return
+	}
+	if front, ok := strings.CutSuffix(r.RequestURI, t.shown); ok {
+		u := *t.url
+		u.Scheme, u.Host = r.URL.Scheme, r.URL.Host
+		r.RequestURI, r.URL = front+t.was, &u
+	}
 }
 
 // HideSent takes out of a response header that has been sent what must not be logged. Trailers are still to come.
@@ -206,4 +235,68 @@ func schemeEnd(s string) int {
 		}
 	}
 	return 0
+}
+
+// maskURLs returns text with a mark for the user name and password of each URL in it, also where these are percent-encoded,
+// as in a query.
+func maskURLs(text string) string {
+	if !strings.Contains(text, "@") && !strings.Contains(text, "%40") {
+		return text
+	}
+	var masked strings.Builder
+	kept := 0 // how much of the text masked has
+	for at := 0; at < len(text); {
+		start := authority(text, at)
+		if start < 0 {
+			break
+		}
+		end := -1
+		for at = start; at < len(text); {
+			c, n := decoded(text[at:])
+			if strings.IndexByte("/\\?#&\"<> \t", c) >= 0 {
+				break
+			}
+			if c == '@' {
+				end = at
+			}
+			at += n
+		}
+		if end > start && text[start:end] != Mark {
+			masked.WriteString(text[kept:start] + Mark)
+			kept = end
+		}
+	}
+	masked.WriteString(text[kept:])
+	return masked.String()
+}
+
+// authority returns where behind the next "://" an authority may begin; -1 for nowhere.
+func authority(text string, from int) int {
+	const before = "://"
+	for seen := 0; from < len(text); {
+		c, n := decoded(text[from:])
+		from += n
+		switch c {
+		case before[seen]:
+			seen++
+		case ':':
+			seen = 1
+		default:
+			seen = 0
+		}
+		if seen == len(before) {
+			return from
+		}
+	}
+	return -1
+}
+
+// decoded returns the first octet of a text that is not empty, and its length there: 3 if it is percent-encoded.
+func decoded(text string) (c byte, length int) {
+	if text[0] == '%' && len(text) >= 3 {
+		if n, err := strconv.ParseUint(text[1:3], 16, 8); err == nil {
+			return byte(n), 3
+		}
+	}
+	return text[0], 1
 }

@@ -54,6 +54,36 @@ func TestUserinfo(t *testing.T) {
 	}
 }
 
+func TestMaskURLs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want string }{
+		{"", ""},
+		{"a@b", "a@b"},
+		{"http://h/page", "http://h/page"},
+		{"http://h/@user", "http://h/@user"},
+		{"http://h?mail=a@b", "http://h?mail=a@b"},
+		{"http://@h/", "http://@h/"},
+		{"http://h/http://u:p@x/", "http://h/http://REDACTED@x/"},
+		{"http://h/?u=http://u:p@x&v=https://q@y", "http://h/?u=http://REDACTED@x&v=https://REDACTED@y"},
+		{"/?u=http%3A%2F%2Fu%3Ap%40x%2F&mail=a@b", "/?u=http%3A%2F%2FREDACTED%40x%2F&mail=a@b"},
+		{"/?u=http%3a//u%3ap%40x", "/?u=http%3a//REDACTED%40x"},
+		{"/?u=http://h&mail=a@b", "/?u=http://h&mail=a@b"},
+		{"http://u:p@x@h/", "http://REDACTED@h/"},
+		{"a:://u:p@h", "a:://REDACTED@h"},
+		{"a:/://u:p@h", "a:/://REDACTED@h"},
+		{"<http://u:p@h/>; rel=next, <http://i/>, <ftp://v@j>", "<http://REDACTED@h/>; rel=next, <http://i/>, <ftp://REDACTED@j>"},
+		{"Bot/1 (+https://h/@bot; bot@h)", "Bot/1 (+https://h/@bot; bot@h)"},
+		{"http://u:%4@h/", "http://REDACTED@h/"},
+		{"http://%", "http://%"},
+		{"http://REDACTED@h/", "http://REDACTED@h/"},
+		{"http://", "http://"},
+	} {
+		if got := maskURLs(tt.text); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -131,6 +161,7 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 func FuzzWithhold(f *testing.F) {
 	for _, target := range []string{
 		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
+		"GET http://h/http://u:p@i/", "GET /?u=http%3A%2F%2Fu%3Ap%40x",
 	} {
 		f.Add(target + " HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\nx_api_key: k\r\nReferer: http://u:p@h/\r\nX-Api-Key: l\r\nAccept: */*\r\n\r\n")
 	}
@@ -156,6 +187,9 @@ func FuzzWithhold(f *testing.F) {
 		}
 		if u := r.URL.User; u != nil && u.String() != Mark && u.String() != "" || strings.Contains(r.Host, "@") {
 			t.Errorf("%q has the user information %q and the host %q", target, r.URL.User, r.Host)
+		}
+		if masked := maskURLs(r.RequestURI); masked != r.RequestURI {
+			t.Errorf("%q is logged, want %q", r.RequestURI, masked)
 		}
 		if found := PutBack(r); known && !found || !found && r.RequestURI != target {
 			t.Errorf("%q became %q, found %t", target, r.RequestURI, found)
