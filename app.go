@@ -167,7 +167,7 @@ func (a *App) buildEgress() error {
 	for _, u := range a.cfg.egress.upstreams {
 		up, err := u.upstream()
 		if err != nil {
-			return err
+			return fmt.Errorf("upstream: %w", err)
 		}
 		config.Upstreams = append(config.Upstreams, up)
 	}
@@ -184,12 +184,15 @@ func (a *App) buildEgress() error {
 func (u UpstreamConfig) upstream() (egress.Upstream, error) {
 	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
 	if err != nil {
-		return egress.Upstream{}, errors.New("upstream: url cannot be parsed")
+		return egress.Upstream{}, errors.New("url cannot be parsed")
 	}
 	up := egress.Upstream{URL: parsed}
+	if err := up.Check(); err != nil {
+		return egress.Upstream{}, err
+	}
 	if len(u.Hosts) > 0 {
 		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
-			return egress.Upstream{}, fmt.Errorf("upstream: %w", err)
+			return egress.Upstream{}, err
 		}
 	}
 	return up, nil

@@ -306,8 +306,13 @@ func (a *App) readEgress(d *caddyfile.Dispenser) error {
 }
 
 func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error {
-	e.Upstreams = append(e.Upstreams, UpstreamConfig{URL: args[0], Hosts: args[1:]})
-	return nil
+	u := UpstreamConfig{URL: args[0], Hosts: args[1:]}
+	e.Upstreams = append(e.Upstreams, u)
+	if strings.Contains(u.URL, "{") { // a placeholder, which may be known only where the gateway runs
+		u.URL = "http://placeholder"
+	}
+	_, err := u.upstream()
+	return err
 }
 
 func (a *App) readLimits(d *caddyfile.Dispenser) error {

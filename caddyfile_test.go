@@ -96,6 +96,21 @@ func TestBadEngine(t *testing.T) {
 		{"redact X-Key\nredact x-key", 4, `option "redact" of robots: X-Key is given twice`},
 		{"redact X:Key", 3, `option "redact" of robots: "X:Key" is no name of a field`},
 		{"fetch {\nsoft_404 on\n}", 4, `option "soft_404" of fetch: unknown value "on": want detect, off`},
+		{"egress {\nports 80\nupstream http://user:secret@proxy.example:x\n}", 5, `option "upstream" of egress: url cannot be parsed`},
+		{"egress {\nupstream ftp://proxy.example\n}", 4, `option "upstream" of egress: ftp://proxy.example: the scheme must be http, https or socks5`},
+		{"egress {\nupstream http://\n}", 4, `option "upstream" of egress: no host`},
+		{
+			"egress {\nupstream http://u:secret@proxy.example/x\n}", 4,
+			`option "upstream" of egress: http://u:xxxxx@proxy.example/x: a path has no meaning here`,
+		},
+		{
+			"egress {\nupstream http://proxy.example *.*\n}", 4,
+			`option "upstream" of egress: host pattern "*.*": has * elsewhere than alone before a dot at its start`,
+		},
+		{
+			"egress {\nupstream http://proxy.example a.example:80\n}", 4,
+			`option "upstream" of egress: host pattern "a.example:80": an upstream takes hosts without a port`,
+		},
 		{"fetch {\nparallel 0\n}", 4, `option "parallel" of fetch: "0" is not a whole number from 1 to 100000`},
 
 		{"pace {\nrate fast\n}", 4, `option "rate" of pace: parsing rate "fast": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
@@ -260,10 +275,8 @@ func TestBadProvision(t *testing.T) {
 	for _, tt := range []struct{ text, err string }{
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
 		{egressWith("trust_ca /dev/null"), "egress: trust_ca [/dev/null]: adding trusted authority 1: no certificate in PEM form"},
-		{egressWith("upstream http://user:secret@proxy.example:x"), "egress: upstream: url cannot be parsed"},
-		{egressWith("upstream ftp://proxy.example"), `egress: building transport: upstream proxy ftp://proxy.example: the scheme must be http, https or socks5`},
-		{egressWith("upstream http://proxy.example *.*"), `egress: upstream: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
-		{egressWith("upstream http://proxy.example a.example:80"), `egress: upstream: host pattern "a.example:80": an upstream takes hosts without a port`},
+		{egressWith("upstream http://user:secret@proxy.example:x{file.none}"), "egress: upstream: url cannot be parsed"},
+		{egressWith("upstream ftp://proxy.example{file.none}"), `egress: upstream: ftp://proxy.example: the scheme must be http, https or socks5`},
 	} {
 		config, _, err := adapt(tt.text, "Caddyfile")
 		if err != nil {

@@ -55,23 +55,41 @@ type upstream struct {
 	ways   ways // http, and a like one
 }
 
-func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error) {
+// Check returns what is wrong with the URL of an upstream proxy, without its password.
+func (u Upstream) Check() error {
+	_, err := u.port()
+	return err
+}
+
+func (u Upstream) port() (uint16, error) {
 	if u.URL == nil || u.URL.Hostname() == "" {
-		return nil, errors.New("upstream proxy without a host")
+		return 0, errors.New("no host")
+	}
+	switch u.URL.Scheme {
+	case "http", "https", "socks5", "socks5h":
+	default:
+		return 0, fmt.Errorf("%s: the scheme must be http, https or socks5", u.URL.Redacted())
 	}
 	if p := u.URL.Path; p != "" && p != "/" || u.URL.RawQuery != "" {
-		return nil, fmt.Errorf("upstream proxy %s: a path has no meaning here", u.URL.Redacted())
+		return 0, fmt.Errorf("%s: a path has no meaning here", u.URL.Redacted())
 	}
 	port, err := effectivePort(u.URL)
 	if err != nil {
-		return nil, fmt.Errorf("upstream proxy %s: %w", u.URL.Redacted(), err)
+		return 0, fmt.Errorf("%s: %w", u.URL.Redacted(), err)
+	}
+	return port, nil
+}
+
+func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error) {
+	port, err := u.port()
+	if err != nil {
+		return nil, fmt.Errorf("upstream proxy: %w", err)
 	}
 	up := &upstream{
 		match: u.Match, url: u.URL, host: u.URL.Hostname(), port: port,
 		dialer: t.dialer, via: "1.1 " + t.via, http: t.httpTransport(c),
 	}
 	switch u.URL.Scheme {
-	case "http":
 	case "socks5", "socks5h":
 		up.http.DialContext = up.dialSOCKS
 		return up, nil
@@ -79,8 +97,6 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 		up.tls = t.tls.Clone()
 		up.tls.ServerName = up.host
 		up.tls.NextProtos = []string{"http/1.1"} // CONNECT and absolute form are spoken over HTTP/1.1 here
-	default:
-		return nil, fmt.Errorf("upstream proxy %s: the scheme must be http, https or socks5", u.URL.Redacted())
 	}
 	plain := &url.URL{Scheme: "http", Host: net.JoinHostPort(up.host, strconv.Itoa(int(port))), User: u.URL.User}
 	up.http.Proxy = http.ProxyURL(plain) // TLS towards the proxy is dialProxy's
