@@ -23,6 +23,7 @@ var passwords = []string{
 	"//u:s3cr3t@HOST/page", "///u:s3cr3t@HOST/page", "http:/u:s3cr3t@HOST/page", "http:///u:s3cr3t@HOST/page", "http:u:s3cr3t@HOST/page",
 	"http:u:s3/cr3t@HOST/page", `http:\\u:s3cr3t@HOST/page`, `http:/\u:s3cr3t@HOST/page`, `/\u:s3cr3t@HOST/page`, "u:s3cr3t@HOST/page",
 	"ftp://u:s3cr3t@HOST/page", "http://u:s3cr3t@HOST:bad", "http://u:s3cr3t@HOST\t/",
+	"http://u:s3cr3t@HOST/?u=http://u:s3cr3t@HOST/",
 }
 
 // TestNoPasswordInAnyLog sends passwords in targets everywhere that requests are read, and looks at all that the gateway

@@ -98,7 +98,7 @@ type withheld struct {
 	userinfo bool // a user name or password was in the authority of the target
 }
 
-// withheldTarget is a target with URLs in its path or query; the zero value stands for one without.
+// withheldTarget is a target of which a part was taken out; the zero value stands for one that is as it was.
 type withheldTarget struct {
 	was, shown string
 	url        *url.URL
@@ -113,10 +113,17 @@ type withheldField struct {
 // and from those whose target holds a user name or password: of others nobody would put them back.
 func (f Fields) Withhold(r *http.Request, proxied bool) {
 	var fields []withheldField
-	found := false
-	if start, end, ok := userinfo(r.Method, r.RequestURI); ok {
-		found = true
-		retarget(r, r.RequestURI[:start]+Mark+r.RequestURI[end:])
+	var target withheldTarget
+	found, shown := false, r.RequestURI
+	if start, end, ok := userinfo(r.Method, shown); ok {
+		found, shown = true, shown[:start]+Mark+shown[end:]
+	}
+	if proxied || found {
+		shown = maskURLs(shown)
+	}
+	if shown != r.RequestURI {
+		target = withheldTarget{r.RequestURI, shown, r.URL}
+		retarget(r, shown)
 	}
 	if at := strings.LastIndexByte(r.Host, '@'); at >= 0 {
 		found, r.Host = true, r.Host[at+1:]
@@ -128,11 +135,6 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 				r.Header[name] = shown
 			}
 		}
-	}
-	var target withheldTarget
-	if masked := maskURLs(r.RequestURI); proxied && !found && masked != r.RequestURI {
-		target = withheldTarget{r.RequestURI, masked, r.URL}
-		retarget(r, masked)
 	}
 	if found || fields != nil || target.was != "" {
 		w := &withheld{fields, target, found}
@@ -168,7 +170,9 @@ func PutBack(r *http.Request) (userinfo bool) {
 			r.Header[f.name] = f.was
 		}
 	}
-	w.target.putBack(r)
+	if !w.userinfo { // else it is refused, and its target shown in logs only
+		w.target.putBack(r)
+	}
 	return w.userinfo
 }
 
@@ -251,20 +255,21 @@ func maskURLs(text string) string {
 			break
 		}
 		end := -1
-		for at = start; at < len(text); {
-			c, n := decoded(text[at:])
+		for i := start; i < len(text); {
+			c, n := decoded(text[i:])
 			if strings.IndexByte("/\\?#&\"<> \t", c) >= 0 {
 				break
 			}
 			if c == '@' {
-				end = at
+				end = i
 			}
-			at += n
+			i += n
 		}
 		if end > start && text[start:end] != Mark {
 			masked.WriteString(text[kept:start] + Mark)
 			kept = end
 		}
+		at = max(start, end) // the authority may end with the colon of another "://"
 	}
 	masked.WriteString(text[kept:])
 	return masked.String()

@@ -77,6 +77,8 @@ func TestMaskURLs(t *testing.T) {
 		{"http://%", "http://%"},
 		{"http://REDACTED@h/", "http://REDACTED@h/"},
 		{"http://", "http://"},
+		{"http://://u:p@h/", "http://://REDACTED@h/"},
+		{"http://u:p@h://v:q@i", "http://REDACTED@h://REDACTED@i"},
 	} {
 		if got := maskURLs(tt.text); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
@@ -162,6 +164,7 @@ func FuzzWithhold(f *testing.F) {
 	for _, target := range []string{
 		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
 		"GET http://h/http://u:p@i/", "GET /?u=http%3A%2F%2Fu%3Ap%40x",
+		"GET http://u:p@h/?u=http://u:p@i/", "GET http://h/://://u:p@i",
 	} {
 		f.Add(target + " HTTP/1.1\r\nHost: h\r\nX-Api-Key: k\r\nx_api_key: k\r\nReferer: http://u:p@h/\r\nX-Api-Key: l\r\nAccept: */*\r\n\r\n")
 	}
