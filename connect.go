@@ -54,7 +54,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 	id := h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
 	agent := id.KillName()
 	if limit := h.app.cfg.limits.tunnels; !tunnels.enter(agent, limit) {
-		return x.refuseAgent(id, o, fmt.Sprintf("%d tunnels are open", limit))
+		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", limit))
 	}
 	defer tunnels.leave(agent)
 	if h.operator.Connect(o) == enforce.ConnectIntercept {

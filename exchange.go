@@ -86,7 +86,7 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	x.identity = h.identify(x.r)
 	agent := x.identity.KillName()
 	if limit := h.app.cfg.limits.requests; !requests.enter(agent, limit) {
-		return x.refuseAgent(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
+		return x.refuseExcess(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
 	}
 	defer requests.leave(agent)
 	x.enter(target.Origin)
@@ -117,17 +117,11 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 // counted by the name by which the kill switch knows it.
 var requests, tunnels openCount[string]
 
-// agentRetry is when an agent may come back that has too much under way.
-const agentRetry = 5 * time.Second
-
-// refuseAgent refuses what is one too many of an agent, before it costs a fetch or a place in line.
-func (x *exchange) refuseAgent(id enforce.Identity, o origin.Origin, detail string) error {
-	x.decision = enforce.Decision{
-		Mode:  x.h.operator.Mode(o, id.Agent),
-		Agent: id.Agent, Tokens: id.Robots.Tokens, IdentifiedBy: id.IdentifiedBy, UserAgent: x.r.UserAgent(),
-		Origin: o, RobotsURL: o.RobotsURL(), PathVisible: x.r.Method != http.MethodConnect,
-	}
-	return x.refuse(x.decision.Refuse(enforce.ReasonAgentLimit, detail, agentRetry))
+// refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in line.
+func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
+	x.decision = x.h.enforcer.RefuseExcess(id, o, detail)
+	x.decision.PathVisible = x.r.Method != http.MethodConnect
+	return x.refuse(x.decision)
 }
 
 // identify tells who sends the request.

@@ -63,6 +63,8 @@ const (
 	retryPending = 5 * time.Second
 	// retryBusy is for credentials that were not checked: some hashes later.
 	retryBusy = 3 * time.Second
+	// retryExcess is for an agent with too much under way.
+	retryExcess = 5 * time.Second
 	// retryUnknown is for an origin of which no next attempt is known.
 	retryUnknown = time.Minute
 	// retryLeast keeps a client from coming back within the same second.
@@ -181,22 +183,35 @@ func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
 	return d
 }
 
-// start takes the steps before the rules that hold in every mode, and reports whether they
-// decided. A request for robots.txt is refused for credentials only, whoever asks:
-// robots.txt libraries send a User-Agent of their own, and take 403 for "all is disallowed".
-func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
-	d = Decision{
+// RefuseExcess refuses an agent that has as much under way as it may have. detail says how much.
+func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Decision {
+	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, retryExcess)
+}
+
+// begin is what is known before anything is decided.
+func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
+	d := Decision{
 		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
 	}
 	if c := id.Config; c != nil {
 		d.Owner, d.Contact = c.Owner, c.Contact
 	}
+	if !o.IsZero() {
+		d.RobotsURL = o.RobotsURL()
+	}
+	return d
+}
+
+// start takes the steps before the rules that hold in every mode, and reports whether they
+// decided. A request for robots.txt is refused for credentials only, whoever asks:
+// robots.txt libraries send a User-Agent of their own, and take 403 for "all is disallowed".
+func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
+	d = e.begin(id, o)
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 		return d, true
 	}
-	d.RobotsURL = o.RobotsURL()
 	reason, detail, refused := id.Refused()
 	if refused && (!robotsTxt || reason.Status() != http.StatusForbidden) {
 		d.refuseSender(reason, detail)

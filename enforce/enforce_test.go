@@ -13,6 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 const robots = `User-agent: *
@@ -467,5 +468,23 @@ func TestDecideForConfiguredAgents(t *testing.T) {
 	if d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Evidence{UserAgent: "AcmeNews"}), "http://example.com/"); d.Agent != "news" ||
 		d.IdentifiedBy != "user_agent" || !slices.Equal(d.Tokens, []string{"AcmeNews", "Acme"}) {
 		t.Errorf("identity: %+v", d)
+	}
+}
+
+// TestRefuseExcess: the refusal of an agent with too much under way tells of it as every other one does.
+func TestRefuseExcess(t *testing.T) {
+	t.Parallel()
+	o := origin.Origin{Scheme: "http", Host: "www.example.com", Port: 80}
+	id := Identity{
+		Agent: "news", IdentifiedBy: "user_agent", UserAgent: "News/1.0", Robots: robotstxt.Agent{Tokens: []string{"News"}},
+		Config: &Agent{Name: "news", Owner: "team news", Contact: "news@acme.example"},
+	}
+	d := newEnforcer(nil, new(Policy), nil).RefuseExcess(id, o, "7 requests are under way")
+	r := d.Record()
+	if d.Verdict != Deny || r.Reason != ReasonAgentLimit || r.Detail != "7 requests are under way" || d.RetryAfter != retryExcess {
+		t.Errorf("decision %+v", d)
+	}
+	if r.Agent != "news" || r.Owner != "team news" || r.Contact != "news@acme.example" || r.UserAgent != "News/1.0" || r.RobotsURL != o.RobotsURL() {
+		t.Errorf("record %+v", r)
 	}
 }
