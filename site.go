@@ -46,8 +46,8 @@ func checkSite(server *caddyhttp.Server) error {
 	if (handlerJSON{Routes: routes}).leavesSome(false) {
 		return errBehindMatcher
 	}
-	for _, route := range server.Routes {
-		if !route.Terminal || !slices.ContainsFunc(route.HandlersRaw, surroundsGateway) {
+	for i, route := range server.Routes {
+		if !route.Terminal || !slices.ContainsFunc(routes[i].Handle, handlerJSON.surroundsGateway) {
 			continue
 		}
 		for _, set := range route.MatcherSets {
@@ -93,10 +93,7 @@ func (h handlerJSON) leavesSome(followed bool) bool {
 }
 
 // surroundsGateway reports whether a handler is a subroute with a gateway in it, at any depth.
-func surroundsGateway(raw json.RawMessage) bool {
-	var h handlerJSON
-	return json.Unmarshal(raw, &h) == nil && h.Handler != "robots" && h.holdsGateway()
-}
+func (h handlerJSON) surroundsGateway() bool { return h.Handler != "robots" && h.holdsGateway() }
 
 func (h handlerJSON) holdsGateway() bool {
 	if h.Handler == "robots" {
