@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,7 +189,7 @@ func readQuery(r *http.Request, known ...string) (url.Values, error) {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(known, name):
-			return nil, adminError(http.StatusBadRequest, "unknown parameter %.50q: want %s", name, or(strings.Join(known, ", "), "none"))
+			return nil, adminError(http.StatusBadRequest, "unknown parameter %.50q: want %s", name, cmp.Or(strings.Join(known, ", "), "none"))
 		case len(values) > 1:
 			return nil, adminError(http.StatusBadRequest, "parameter %s is given %d times", name, len(values))
 		}

@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -367,4 +368,4 @@ func tallyOrNone(n int64) string {
 }
 
 // dashed is the name of an agent, - for one without.
-func dashed(agent string) string { return or(agent, "-") }
+func dashed(agent string) string { return cmp.Or(agent, "-") }

@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
 		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
 	}
-	paths, err := parsePaths(or(c.paths, defaultCheckPaths))
+	paths, err := parsePaths(cmp.Or(c.paths, defaultCheckPaths))
 	if err != nil {
 		return exitError, fmt.Errorf("--%w", err)
 	}
@@ -150,7 +151,7 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
 	}
-	paths, err := parsePaths(or(c.paths, defaultCheckPaths))
+	paths, err := parsePaths(cmp.Or(c.paths, defaultCheckPaths))
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}

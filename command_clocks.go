@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func (c *unblockCommand) run(ctx context.Context, s streams, args []string) (int
 			return err
 		}
 		for _, b := range done.Ended {
-			line := b.Key + " was blocked until " + or(moment(b.BlockedUntil), "a time that other gateways know")
+			line := b.Key + " was blocked until " + cmp.Or(moment(b.BlockedUntil), "a time that other gateways know")
 			if b.Strikes > 0 {
 				line += ", strikes: " + number(b.Strikes)
 			}

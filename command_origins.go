@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -209,7 +210,7 @@ func printOrigin(w io.Writer, data []byte) error {
 		t.fact("truncated", "the file goes on")
 	}
 	for _, flag := range r.Flags {
-		t.fact("flag", or(flagTexts[flag], flag))
+		t.fact("flag", cmp.Or(flagTexts[flag], flag))
 	}
 	for i, u := range r.Sitemaps {
 		if i == maxNamed {

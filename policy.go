@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -105,7 +106,7 @@ func (c *AgentConfig) agent() (enforce.Agent, error) {
 	if err != nil {
 		return fail(err)
 	}
-	rate, err := pace.ParseRate(or(c.Rate, "off"))
+	rate, err := pace.ParseRate(cmp.Or(c.Rate, "off"))
 	if err != nil {
 		return fail(err)
 	}

@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -114,7 +115,7 @@ const (
 
 // settings checks the configuration and fills in the defaults.
 func (a *App) settings() (settings, error) {
-	s := settings{userAgent: or(a.UserAgent, defaultUserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
+	s := settings{userAgent: cmp.Or(a.UserAgent, defaultUserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}
@@ -142,7 +143,7 @@ func (a *App) settings() (settings, error) {
 	if a.Fetch != nil {
 		fetching = *a.Fetch
 	}
-	s.maxSize = or(cache.MaxSize, defaultHotSize)
+	s.maxSize = cmp.Or(cache.MaxSize, defaultHotSize)
 	if s.policy, err = fetchPolicy(cache, fetching); err != nil {
 		return settings{}, err
 	}
@@ -189,17 +190,8 @@ func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// or returns v, or the default where v is zero.
-func or[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
-// span is or for the durations of a configuration.
-func span(v caddy.Duration, def time.Duration) time.Duration { return or(time.Duration(v), def) }
+// span is cmp.Or for the durations of a configuration.
+func span(v caddy.Duration, def time.Duration) time.Duration { return cmp.Or(time.Duration(v), def) }
 
 func (c *StoreConfig) check() error {
 	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
@@ -248,9 +240,9 @@ func (f FetchConfig) settings() (fetchSettings, error) {
 	s := fetchSettings{
 		timeout:      span(f.Timeout, defaultFetchTimeout),
 		maxRedirects: minRedirects,
-		maxSize:      int(or(f.MaxSize, minRobotsSize)),
+		maxSize:      int(cmp.Or(f.MaxSize, minRobotsSize)),
 		soft404:      f.SoftNotFound != "off",
-		parallel:     or(f.Parallel, defaultParallel),
+		parallel:     cmp.Or(f.Parallel, defaultParallel),
 	}
 	if f.MaxRedirects != nil {
 		s.maxRedirects = *f.MaxRedirects
@@ -293,23 +285,23 @@ func (p *PaceConfig) settings() (paceSettings, error) {
 	if p == nil {
 		p = new(PaceConfig)
 	}
-	rate, err := pace.ParseRate(or(p.Rate, defaultRate))
+	rate, err := pace.ParseRate(cmp.Or(p.Rate, defaultRate))
 	if err != nil {
 		return paceSettings{}, err
 	}
 	s := paceSettings{
 		rate:        rate,
-		burst:       or(p.Burst, defaultBurst),
-		concurrency: or(p.Concurrency, defaultConcurrency),
+		burst:       cmp.Or(p.Burst, defaultBurst),
+		concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
 		crawlDelay:  pace.CrawlDelay{Max: defaultMaxCrawlDelay},
 		wait:        defaultWait,
-		queue:       or(p.Queue, defaultQueue),
+		queue:       cmp.Or(p.Queue, defaultQueue),
 		per:         []pace.Scope{pace.PerHost},
 		backoff:     true,
 		backoffMin:  defaultBackoffMin,
 		backoffMax:  defaultBackoffMax,
 		shared:      p.Shared,
-		gateways:    or(p.Gateways, 1),
+		gateways:    cmp.Or(p.Gateways, 1),
 	}
 	if s.burst < 0 || s.concurrency < 0 || s.queue < 0 {
 		return paceSettings{}, errors.New("burst, concurrency and queue cannot be negative")
@@ -338,7 +330,7 @@ func (s *paceSettings) setCrawlDelay(c *CrawlDelayConfig) error {
 	if c == nil {
 		return nil
 	}
-	above, err := pace.ParseAbove(or(c.Above, "clamp"))
+	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
 	s.crawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
 	if err == nil && c.Min > c.Max {
 		err = fmt.Errorf("crawl_delay: %s is longer than %s", seconds(c.Min), seconds(c.Max))
@@ -405,12 +397,12 @@ func (l *LimitsConfig) settings() (s limitsSettings, err error) {
 	if l == nil {
 		l = new(LimitsConfig)
 	}
-	s.connections = or(l.Connections, or(descriptorLimit(), defaultDescriptors)*3/4)
-	s.perSource = or(l.ConnectionsPerSource, max(s.connections*3/4, 1))
-	s.requests = or(l.RequestsPerAgent, defaultPerAgent)
-	s.tunnels = or(l.TunnelsPerAgent, defaultPerAgent)
+	s.connections = cmp.Or(l.Connections, cmp.Or(descriptorLimit(), defaultDescriptors)*3/4)
+	s.perSource = cmp.Or(l.ConnectionsPerSource, max(s.connections*3/4, 1))
+	s.requests = cmp.Or(l.RequestsPerAgent, defaultPerAgent)
+	s.tunnels = cmp.Or(l.TunnelsPerAgent, defaultPerAgent)
 	s.tunnelAge = span(l.TunnelAge, defaultTunnelAge)
-	s.headerSize, s.urlSize = int(l.HeaderSize), int(or(l.URLSize, defaultURLSize))
+	s.headerSize, s.urlSize = int(l.HeaderSize), int(cmp.Or(l.URLSize, defaultURLSize))
 	if min(s.connections, s.perSource, s.requests, s.tunnels) < 0 {
 		return s, errors.New("a number is negative")
 	}
@@ -420,11 +412,11 @@ func (l *LimitsConfig) settings() (s limitsSettings, err error) {
 	if l.HeaderSize > 0 && l.URLSize > l.HeaderSize {
 		return s, fmt.Errorf("url_size of %d octets is more than header_size of %d", l.URLSize, l.HeaderSize)
 	}
-	if err := errors.Join(checkRequestSize(int64(or(s.headerSize, defaultURLSize))), checkRequestSize(int64(s.urlSize))); err != nil {
+	if err := errors.Join(checkRequestSize(int64(cmp.Or(s.headerSize, defaultURLSize))), checkRequestSize(int64(s.urlSize))); err != nil {
 		return s, err
 	}
 	s.bodyTimeout = span(l.BodyTimeout, defaultBodyTimeout)
-	s.minRate, err = parseMinRate(or(l.MinRate, defaultMinRate))
+	s.minRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
 	return s, err
 }
 

@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func limitsOf(server *caddyhttp.Server) innerLimits {
 	return innerLimits{
 		readHeader: span(server.ReadHeaderTimeout, time.Minute),
 		idle:       span(server.IdleTimeout, 5*time.Minute),
-		maxHeader:  or(server.MaxHeaderBytes, 16<<10),
+		maxHeader:  cmp.Or(server.MaxHeaderBytes, 16<<10),
 	}
 }
 
@@ -206,7 +207,7 @@ func (e *tunnelStop) begin(limit time.Duration) {
 func stopWith(server *caddyhttp.Server, config caddy.Context) {
 	begin := func() bool {
 		if caddy.Exiting() {
-			endOfTunnels.begin(or(gracePeriod(config), stopLimit))
+			endOfTunnels.begin(cmp.Or(gracePeriod(config), stopLimit))
 			return true
 		}
 		return false
