@@ -84,14 +84,17 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 }
 
 // loadApp gives the engine of the configuration that is being provisioned.
-func loadApp(ctx caddy.Context) (*App, error) {
-	value, err := ctx.App("robots")
+func loadApp(ctx caddy.Context) (*App, error) { return appOf[*App]("robots", ctx.App) }
+
+// appOf gives an app of Caddy, by one of the two methods of caddy.Context that do so.
+func appOf[T any](name string, load func(name string) (any, error)) (app T, err error) {
+	value, err := load(name)
 	if err != nil {
-		return nil, fmt.Errorf("loading the robots app: %w", err)
+		return app, fmt.Errorf("loading the %s app: %w", name, err)
 	}
-	app, ok := value.(*App)
+	app, ok := value.(T)
 	if !ok {
-		return nil, fmt.Errorf("the robots app is a %T", value)
+		return app, fmt.Errorf("the %s app is a %T", name, value)
 	}
 	return app, nil
 }

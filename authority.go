@@ -22,13 +22,9 @@ const authorityID = "robots"
 func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*caddypki.CA, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
-	app, err := ctx.App("pki")
+	pki, err := appOf[*caddypki.PKI]("pki", ctx.App)
 	if err != nil {
-		return nil, fmt.Errorf("loading the pki app: %w", err)
-	}
-	pki, ok := app.(*caddypki.PKI)
-	if !ok {
-		return nil, fmt.Errorf("the pki app is a %T", app)
+		return nil, err
 	}
 	if !configured {
 		// The app has just made Caddy's own CA because nobody asked for any, and would install that in the system's trust

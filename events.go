@@ -57,16 +57,12 @@ type event struct {
 
 // newEmitter returns nil where the configuration has no events app.
 func newEmitter(ctx caddy.Context) (*emitter, error) {
-	app, err := ctx.AppIfConfigured("events")
+	events, err := appOf[*caddyevents.App]("events", ctx.AppIfConfigured)
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return nil, nil //nolint:nilnil // a nil emitter is ready for use
 	}
 	if err != nil {
-		return nil, fmt.Errorf("loading the events app: %w", err)
-	}
-	events, ok := app.(*caddyevents.App)
-	if !ok {
-		return nil, fmt.Errorf("the events app is a %T", app)
+		return nil, err
 	}
 	e := &emitter{app: events, ctx: ctx, queue: make(chan event, eventQueue), closed: make(chan struct{})}
 	if err := whenStarted(events, e.start); err != nil {

@@ -25,16 +25,12 @@ type listens struct{ gateways, sites []netip.AddrPort }
 // listensOf asks the http app. All of its servers are provisioned when an app starts.
 func listensOf(a *App) (*listens, error) {
 	l := new(listens)
-	app, err := a.ctx.AppIfConfigured("http")
+	http, err := appOf[*caddyhttp.App]("http", a.ctx.AppIfConfigured)
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return l, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for the servers of this process: %w", err)
-	}
-	http, ok := app.(*caddyhttp.App)
-	if !ok {
-		return nil, fmt.Errorf("the http app is a %T", app)
+		return nil, err
 	}
 	for _, server := range http.Servers {
 		if slices.ContainsFunc(a.sites.all(), func(h *Handler) bool { return h.server == server }) {

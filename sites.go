@@ -50,13 +50,9 @@ func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool)
 // tellWhenReady has a line logged each time a configuration is in force and its servers listen: what
 // clients set as their proxy, and where the gateways listen.
 func (a *App) tellWhenReady(ctx caddy.Context) error {
-	app, err := ctx.App("events")
+	events, err := appOf[*caddyevents.App]("events", ctx.App)
 	if err != nil {
-		return fmt.Errorf("loading the events app: %w", err)
-	}
-	events, ok := app.(*caddyevents.App)
-	if !ok {
-		return fmt.Errorf("the events app is a %T", app)
+		return err
 	}
 	return whenStarted(events, func() {
 		if proxies, listen := a.sites.addresses(); len(listen) > 0 {
