@@ -169,8 +169,8 @@ func (c *connect) hangUp() {
 }
 
 // inside is what the requests inside know of their tunnel.
-func (c *connect) inside() *egress.Passage {
-	return &egress.Passage{Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.h.minter, Value: c.tunnel}
+func (c *connect) inside() *egress.ConnectContext {
+	return &egress.ConnectContext{Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.h.minter, Value: c.tunnel}
 }
 
 // servePlain serves the requests of plain HTTP.
@@ -328,7 +328,7 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 	if err != nil {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)
-		if c.unnoticed(failure) {
+		if failure.NeverReached() {
 			slot.Cancel()
 		}
 		slot.Done()

@@ -292,7 +292,7 @@ func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) err
 	if !x.reached && missed == nil {
 		dial.endFailed(reasonOf(failure), failure)
 	}
-	if missed != nil || x.unnoticed(failure) {
+	if missed != nil || !x.reached && failure.NeverReached() {
 		slot.Cancel()
 	}
 	if _, late := errors.AsType[*pace.Refused](missed); late {
@@ -309,18 +309,6 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 		return
 	}
 	_ = conn.Close()
-}
-
-// unnoticed reports whether the site has not noticed anything of the request: its slot is free for the next. An attempt to
-// connect is noticed: without a turn of its own for each, a site that is down would be asked without end.
-func (x *exchange) unnoticed(failure *egress.Error) bool {
-	switch failure.Kind {
-	case egress.KindLoop, egress.KindForbidden, egress.KindForbiddenPort, egress.KindForbiddenOwn, egress.KindDNS, egress.KindDNSTimeout,
-		egress.KindExhausted:
-		return !x.reached
-	default:
-		return false
-	}
 }
 
 // heed keeps the site's wish to be left alone for a while, from the moment it is known.

@@ -40,7 +40,7 @@ type tunnel struct {
 
 // tunnelOf returns the tunnel that a request came through, nil if it came through none.
 func tunnelOf(r *http.Request) *tunnel {
-	p := egress.PassageOf(r.Context())
+	p := egress.ConnectFrom(r.Context())
 	if p == nil {
 		return nil
 	}

@@ -144,7 +144,7 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // to HTTP/2, net/http says GOAWAY
 	}
 	h.app.cfg.redact.Withhold(r, true)
-	if err := egress.PassageOf(r.Context()).Resolve(r); err != nil {
+	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
 		r = r.WithContext(context.WithValue(r.Context(), astrayKey{}, err))
 	}
 	h.server.ServeHTTP(w, r)

@@ -110,6 +110,19 @@ func (e *Error) Error() string { return e.Kind.String() + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// NeverReached reports whether the failure came before anything was sent towards the site, so that
+// the site cannot have noticed the request. An attempt to connect is noticed: a site that is down
+// must not be asked without end. It holds for requests that got no connection at all; the error does
+// not know of connections that an earlier attempt of the same request had.
+func (e *Error) NeverReached() bool {
+	switch e.Kind {
+	case KindLoop, KindForbidden, KindForbiddenPort, KindForbiddenOwn, KindDNS, KindDNSTimeout, KindExhausted:
+		return true
+	default:
+		return false
+	}
+}
+
 // ProxyStatus gives the Proxy-Status member for the failure, as [ProxyStatus] writes it.
 func (e *Error) ProxyStatus(name string) string {
 	return ProxyStatus(name, e.Kind.Token(), e.Err.Error())

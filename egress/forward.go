@@ -68,7 +68,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	x := &exchange{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
+	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
 	x.watch = &watch{idle: f.idle(), ended: func(cause error) {
 		cancel(cause)
@@ -113,8 +113,8 @@ func (f *Forwarder) idle() time.Duration {
 	return DefaultIdle
 }
 
-// exchange is one request and its response.
-type exchange struct {
+// forwarding is one request and its response.
+type forwarding struct {
 	f         *Forwarder
 	w         http.ResponseWriter
 	r         *http.Request
@@ -130,7 +130,7 @@ type exchange struct {
 }
 
 // request makes the request that leaves.
-func (x *exchange) request(ctx context.Context) *http.Request {
+func (x *forwarding) request(ctx context.Context) *http.Request {
 	out := &http.Request{
 		Method: x.r.Method,
 		URL:    x.target,
@@ -155,7 +155,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	}))
 }
 
-func (x *exchange) attachBody(out *http.Request) {
+func (x *forwarding) attachBody(out *http.Request) {
 	x.body = &requestBody{src: x.r.Body, watch: x.watch, limit: x.f.BodyTimeout}
 	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body would keep it from ever answering
 	out.Body, out.ContentLength = x.body, x.r.ContentLength
@@ -170,7 +170,7 @@ func (x *exchange) attachBody(out *http.Request) {
 }
 
 // attachTrailer lets the client's trailers follow the body. Their values are known only at its end.
-func (x *exchange) attachTrailer(out *http.Request) {
+func (x *forwarding) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
 		if mayTrail(name) && leaves(name, x.f.HeaderPrefix) {
@@ -194,7 +194,7 @@ func (x *exchange) attachTrailer(out *http.Request) {
 // origin is closed after the response. Else net/http would send the body after a refusal, to save the connection,
 // which means to ask the client for a body that nobody wants. Of clients
 // that speak HTTP/2 the expectation is not known here: Go's server keeps the field and asks for the body when it is read.
-func (x *exchange) expectations(out *http.Request) {
+func (x *forwarding) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return
 	}
@@ -207,7 +207,7 @@ func (x *exchange) expectations(out *http.Request) {
 
 // broken is why the request was broken off although a response came. An origin that sees half a body end may answer it before
 // the connection is gone: to the client that would be the answer to all of it.
-func (x *exchange) broken(ctx context.Context) error {
+func (x *forwarding) broken(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -216,7 +216,7 @@ func (x *exchange) broken(ctx context.Context) error {
 }
 
 // acceptable sorts out responses that may not be passed on.
-func (x *exchange) acceptable(resp *http.Response) error {
+func (x *forwarding) acceptable(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusSwitchingProtocols && !x.upgrading:
 		return errUnasked101
@@ -236,7 +236,7 @@ func (x *exchange) acceptable(resp *http.Response) error {
 }
 
 // fail classifies an error from before the response began.
-func (x *exchange) fail(ctx context.Context, err error) *Error {
+func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	at := stageConnect
 	if _, reached := x.conn.state(); reached {
 		at = stageHeader
@@ -254,7 +254,7 @@ func (x *exchange) fail(ctx context.Context, err error) *Error {
 // to leave the body alone, would read the rest of it after the handler, take its end for a sign to watch the connection, and
 // panic when it goes on to read the next request. And of a body that the origin refused before 100 Continue nobody knows
 // whether the client sends it now or not.
-func (x *exchange) closeBehindBody() {
+func (x *forwarding) closeBehindBody() {
 	if x.r.ProtoMajor == 1 && x.body.left() {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
@@ -262,7 +262,7 @@ func (x *exchange) closeBehindBody() {
 
 // classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or
 // the origin's.
-func (x *exchange) classify(ctx context.Context, err error, at stage) *Error {
+func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	cause := context.Cause(ctx)
 	if kind, ok := watchKind(cause); ok {
 		return &Error{Kind: kind, Err: cause}
@@ -297,7 +297,7 @@ func failedDial(err error) Dialed {
 }
 
 // account completes the result on every way out, panics included.
-func (x *exchange) account() {
+func (x *forwarding) account() {
 	n, _ := x.body.state()
 	x.res.BytesIn += n
 	if x.body != nil {

@@ -15,7 +15,7 @@ import (
 // therefore held for the next one.
 type innerConn struct {
 	*Tunnel
-	passage    *Passage
+	connect    *ConnectContext
 	serverName string
 	fronted    bool
 
@@ -115,12 +115,12 @@ func (in *innerConn) release() error {
 	return in.failed
 }
 
-// connContext gives each inner request its passage.
+// connContext gives each inner request its ConnectContext.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = WithConn(ctx, c)
 	for ; c != nil; c = within(c) {
 		if in, ok := c.(*innerConn); ok {
-			return context.WithValue(ctx, passageKey{}, in.passage)
+			return context.WithValue(ctx, connectKey{}, in.connect)
 		}
 	}
 	return ctx

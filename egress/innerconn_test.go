@@ -161,7 +161,7 @@ func TestForwardExpectsMore(t *testing.T) {
 		f := &Forwarder{Transport: newTestTransport(t, TransportConfig{RootCAs: certPool(origin)}), Name: "gateway"}
 		for _, tt := range tests {
 			in := &innerConn{}
-			ctx := context.WithValue(t.Context(), passageKey{}, &Passage{inner: in})
+			ctx := context.WithValue(t.Context(), connectKey{}, &ConnectContext{inner: in})
 			r := httptest.NewRequestWithContext(ctx, tt.method, origin.URL+tt.path, http.NoBody)
 			r.ProtoMajor = tt.major
 			var res Result

@@ -30,8 +30,8 @@ type InterceptorConfig struct {
 }
 
 // Interceptor serves the requests inside accepted tunnels, of HTTP/1.1 and HTTP/2 over TLS that it ends itself and of
-// HTTP/1.1 in clear text. Its handler finds what it has to know in [PassageOf] the request's context, and should begin
-// with [Passage.Resolve]. Safe for concurrent use.
+// HTTP/1.1 in clear text. Its handler finds what it has to know in [ConnectFrom] the request's context, and should begin
+// with [ConnectContext.Resolve]. Safe for concurrent use.
 type Interceptor struct {
 	server    *http.Server
 	listener  *chanListener
@@ -90,7 +90,7 @@ func (s *Interceptor) configureTLS() {
 			if !ok {
 				return nil, errors.New("handshake outside of a tunnel")
 			}
-			if in.serverName = hello.ServerName; in.serverName != "" && !sameHost(in.serverName, in.passage.Host) {
+			if in.serverName = hello.ServerName; in.serverName != "" && !sameHost(in.serverName, in.connect.Host) {
 				in.fronted = true
 				return s.refusing, nil
 			}
@@ -104,7 +104,7 @@ func (s *Interceptor) configureTLS() {
 			if !ok {
 				return nil, errors.New("handshake outside of a tunnel")
 			}
-			return in.passage.Minter.Certificate(in.passage.Host)
+			return in.connect.Minter.Certificate(in.connect.Host)
 		},
 	}
 	s.classical = s.tls.Clone()
@@ -120,20 +120,20 @@ func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g
 
 // ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has ended. The end of ctx
 // closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
-func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *Passage) error {
+func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	p.Scheme = "http"
-	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, passage: p}))
+	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, connect: p}))
 }
 
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has ended. The client must ask
-// for the passage's host by SNI or for none. A handshake that fails gives a [*HandshakeError].
-func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *Passage) error {
+// for the host of the CONNECT by SNI or for none. A handshake that fails gives a [*HandshakeError].
+func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	if p.Minter == nil {
 		_ = t.Close()
 		return errors.New("intercepting TLS: no authority is configured")
 	}
 	p.Scheme = "https"
-	in := &innerConn{Tunnel: t, passage: p}
+	in := &innerConn{Tunnel: t, connect: p}
 	p.inner = in
 	secure := tls.Server(in, s.tls)
 	bounded, cancel := context.WithTimeout(ctx, s.handshake)

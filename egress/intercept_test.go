@@ -32,7 +32,7 @@ type intercepting struct {
 
 // describe is an inner handler that tells what it got.
 func describe(w http.ResponseWriter, r *http.Request) {
-	p := PassageOf(r.Context())
+	p := ConnectFrom(r.Context())
 	if err := p.Resolve(r); err != nil {
 		status := http.StatusMisdirectedRequest
 		if errors.Is(err, ErrNested) {
@@ -74,7 +74,7 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	p := &Passage{Host: strings.ToLower(host), Port: n, Outer: r, Minter: g.minter, Value: "value"}
+	p := &ConnectContext{Host: strings.ToLower(host), Port: n, Outer: r, Minter: g.minter, Value: "value"}
 	switch first, err := tunnel.First(r.Context(), 5*time.Second); {
 	case err != nil:
 		tunnel.Close()
@@ -401,7 +401,7 @@ func TestInterceptForwards(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		var res Result
 		defer func() { results <- res }()
-		if err := PassageOf(r.Context()).Resolve(r); err != nil {
+		if err := ConnectFrom(r.Context()).Resolve(r); err != nil {
 			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 			return
 		}
@@ -575,7 +575,7 @@ func TestInterceptStuckClient(t *testing.T) {
 	conn := &stuckConn{Conn: server, writing: make(chan struct{}, 1), closed: make(chan struct{})}
 	g := startIntercepting(t, "h1", func(w http.ResponseWriter, r *http.Request) {
 		conn.shut.Store(true)
-		PassageOf(r.Context()).expectMore()
+		ConnectFrom(r.Context()).expectMore()
 		w.Header().Set("Content-Length", "4000")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -583,7 +583,7 @@ func TestInterceptStuckClient(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		outer := httptest.NewRequest(http.MethodConnect, "http://site.example:443", http.NoBody)
-		ended <- g.ServeTLS(t.Context(), newTunnel(conn), &Passage{Host: "site.example", Port: 443, Outer: outer, Minter: g.minter})
+		ended <- g.ServeTLS(t.Context(), newTunnel(conn), &ConnectContext{Host: "site.example", Port: 443, Outer: outer, Minter: g.minter})
 	}()
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: g.authority.pool()}, ForceAttemptHTTP2: true,
@@ -616,11 +616,11 @@ func TestInterceptWithoutMinter(t *testing.T) {
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()
-	if err := s.ServeTLS(t.Context(), newTunnel(server), &Passage{Host: "h", Port: 443}); err == nil {
+	if err := s.ServeTLS(t.Context(), newTunnel(server), &ConnectContext{Host: "h", Port: 443}); err == nil {
 		t.Error("TLS served without an authority")
 	}
-	if PassageOf(t.Context()) != nil {
-		t.Error("a passage without a tunnel")
+	if ConnectFrom(t.Context()) != nil {
+		t.Error("a ConnectContext without a tunnel")
 	}
 }
 

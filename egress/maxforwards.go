@@ -7,7 +7,7 @@ import (
 
 // lastHop counts Max-Forwards down, RFC 9110 section 7.6.2, and answers a request that may go no further itself: OPTIONS
 // with nothing to say, TRACE with 501.
-func (x *exchange) lastHop(out http.Header) bool {
+func (x *forwarding) lastHop(out http.Header) bool {
 	if x.r.Method != http.MethodOptions && x.r.Method != http.MethodTrace {
 		return false
 	}

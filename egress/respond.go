@@ -9,7 +9,7 @@ import (
 )
 
 // respond sends a response to the client. It panics where the response breaks off.
-func (x *exchange) respond(ctx context.Context, resp *http.Response) {
+func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
 	x.presets(h)
 	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
@@ -21,7 +21,7 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 	x.res.Started = true
 	empty := x.bodiless(resp)
 	if x.r.ProtoMajor == 2 && resp.ContentLength > 0 && !empty {
-		PassageOf(ctx).expectMore()
+		ConnectFrom(ctx).expectMore()
 	}
 	x.w.WriteHeader(resp.StatusCode)
 	if empty {
@@ -33,20 +33,20 @@ func (x *exchange) respond(ctx context.Context, resp *http.Response) {
 
 // bodiless says that no body follows, whatever length is announced (RFC 9110 section 6.4.1). To net/http's HTTP/2 client a 304
 // that announces one seems to have been broken off.
-func (x *exchange) bodiless(resp *http.Response) bool {
+func (x *forwarding) bodiless(resp *http.Response) bool {
 	return resp.Body == http.NoBody || x.r.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
 // presets removes what the outer server has put into every response in its own name. Here the origin speaks.
-func (x *exchange) presets(h http.Header) {
+func (x *forwarding) presets(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }
 
 // announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has trailers behind chunks
 // only, so a length gives way to them.
-func (x *exchange) announce(h http.Header, resp *http.Response) map[string]struct{} {
+func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]struct{} {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return nil
 	}
@@ -68,13 +68,13 @@ func (x *exchange) announce(h http.Header, resp *http.Response) map[string]struc
 	return announced
 }
 
-func (x *exchange) takesTrailers() bool {
+func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
 // trailers sends the trailers. Those that were not announced go the way net/http has for them, which works where the
 // body is chunked or the client speaks HTTP/2.
-func (x *exchange) trailers(resp *http.Response, announced map[string]struct{}) {
+func (x *forwarding) trailers(resp *http.Response, announced map[string]struct{}) {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return
 	}
@@ -101,7 +101,7 @@ func (x *exchange) trailers(resp *http.Response, announced map[string]struct{}) 
 
 // copyBody streams the body to the client. Octets of a body without a known length, or of an event stream, go out as
 // they come; those of others within flushDelay.
-func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
+func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	rate := x.f.MinRate
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	if events {
@@ -140,7 +140,7 @@ func (x *exchange) copyBody(ctx context.Context, resp *http.Response) {
 
 // abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1 closes the connection
 // short of the length or the last chunk, HTTP/2 resets the stream.
-func (x *exchange) abort(out *flusher, e *Error) {
+func (x *forwarding) abort(out *flusher, e *Error) {
 	x.res.Err = e
 	out.close()
 	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {
@@ -153,7 +153,7 @@ func (x *exchange) abort(out *flusher, e *Error) {
 }
 
 // reset breaks the connection of an HTTP/1.0 client, for which a mere close could be the regular end of the body.
-func (x *exchange) reset() {
+func (x *forwarding) reset() {
 	conn, _, err := x.rc.Hijack()
 	if err != nil {
 		return

@@ -54,7 +54,7 @@ type interim struct {
 
 // got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and whatever else comes, but to
 // clients of HTTP/1.0, which know none.
-func (x *exchange) got1xx(code int, header textproto.MIMEHeader) error {
+func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()
 	if x.interim.over {
@@ -80,7 +80,7 @@ func (x *exchange) got1xx(code int, header textproto.MIMEHeader) error {
 }
 
 // endInterim makes the writer the handler's own again.
-func (x *exchange) endInterim() {
+func (x *forwarding) endInterim() {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()
 	x.interim.over = true

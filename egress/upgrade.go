@@ -9,7 +9,7 @@ import (
 )
 
 // upgrade passes a granted WebSocket upgrade on and relays until both sides have ended.
-func (x *exchange) upgrade(ctx context.Context, resp *http.Response) *Error {
+func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 	origin, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok {
 		return x.fail(ctx, fmt.Errorf("taking over the origin's connection: %T is not writable", resp.Body))

@@ -110,7 +110,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 			return
 		}
 		host, _, _ := net.SplitHostPort(r.Host)
-		if err := interceptor.ServeTLS(r.Context(), tunnel, &egress.Passage{Host: host, Port: 443, Outer: r, Minter: minter}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := interceptor.ServeTLS(r.Context(), tunnel, &egress.ConnectContext{Host: host, Port: 443, Outer: r, Minter: minter}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	}))

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Passage is what an accepted CONNECT tells about the requests inside its tunnel.
-type Passage struct {
+// ConnectContext is what an accepted CONNECT tells about the requests inside its tunnel.
+type ConnectContext struct {
 	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set when serving begins.
 	Scheme string
 	// Host is what the CONNECT asked for: a name in lower case (punycode) or an IP address without brackets.
@@ -29,7 +29,7 @@ type Passage struct {
 	inner *innerConn // where TLS was ended; set when serving begins
 }
 
-// Errors of [Passage.Resolve].
+// Errors of [ConnectContext.Resolve].
 var (
 	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421 answers it.
 	ErrMisdirected = errors.New("request is for another authority than its tunnel")
@@ -37,16 +37,16 @@ var (
 	ErrNested = errors.New("CONNECT inside a tunnel")
 )
 
-type passageKey struct{}
+type connectKey struct{}
 
-// PassageOf gives the passage that a request came through, nil if it came through none.
-func PassageOf(ctx context.Context) *Passage {
-	p, _ := ctx.Value(passageKey{}).(*Passage)
+// ConnectFrom returns what is known of the CONNECT that a request came through, nil if it came through none.
+func ConnectFrom(ctx context.Context) *ConnectContext {
+	p, _ := ctx.Value(connectKey{}).(*ConnectContext)
 	return p
 }
 
 // Authority gives host and, unless it is the scheme's default, port.
-func (p *Passage) Authority() string {
+func (p *ConnectContext) Authority() string {
 	if p.Scheme == "https" && p.Port == 443 || p.Scheme == "http" && p.Port == 80 {
 		if strings.Contains(p.Host, ":") {
 			return "[" + p.Host + "]"
@@ -59,7 +59,7 @@ func (p *Passage) Authority() string {
 // Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and authority are the
 // tunnel's, whatever the client wrote, and the address of the client outside. A request whose Host is not the tunnel's
 // is given the URL that it asks for, with [ErrMisdirected]: it must not be served, but logs are to say what it was for.
-func (p *Passage) Resolve(r *http.Request) error {
+func (p *ConnectContext) Resolve(r *http.Request) error {
 	r.RemoteAddr = p.Outer.RemoteAddr
 	if r.Method == http.MethodConnect {
 		return ErrNested
@@ -86,7 +86,7 @@ func (p *Passage) Resolve(r *http.Request) error {
 
 // serves tells whether an inner Host field is the tunnel's. One without a port is: there are clients that leave even
 // unusual ports out, and the request goes to the tunnel's port in any case.
-func (p *Passage) serves(host string) bool {
+func (p *ConnectContext) serves(host string) bool {
 	u := url.URL{Host: host}
 	if port := u.Port(); port != "" && port != strconv.Itoa(int(p.Port)) {
 		return false
@@ -105,7 +105,7 @@ func sameHost(a, b string) bool {
 }
 
 // expectMore is that of the tunnel's connection.
-func (p *Passage) expectMore() {
+func (p *ConnectContext) expectMore() {
 	if p != nil && p.inner != nil {
 		p.inner.expectMore()
 	}

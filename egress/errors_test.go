@@ -28,3 +28,17 @@ func TestClassifyExhausted(t *testing.T) {
 		t.Errorf("a name that does not exist is %s", got.Kind)
 	}
 }
+
+// TestNeverReached: only failures before the first packet to the site leave it unaware of the request.
+func TestNeverReached(t *testing.T) {
+	t.Parallel()
+	unaware := map[Kind]bool{
+		KindLoop: true, KindForbidden: true, KindForbiddenPort: true, KindForbiddenOwn: true,
+		KindDNS: true, KindDNSTimeout: true, KindExhausted: true,
+	}
+	for k := range numKinds {
+		if got := (&Error{Kind: k}).NeverReached(); got != unaware[k] {
+			t.Errorf("%s: %v", k, got)
+		}
+	}
+}
