@@ -63,7 +63,7 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 		return nil, adminError(http.StatusBadRequest, "state %.20q: want blocked, waiting or busy", query.Get("state"))
 	}
 	pacer := a.clocks.pacer
-	rate := pace.Limit{Interval: a.cfg.pace.rate.Interval(), Burst: a.cfg.pace.burst}
+	rate := pace.Limit{Interval: a.cfg.pace.Rate.Interval(), Burst: a.cfg.pace.Burst}
 	stats := pacer.Stats()
 	info := clocksInfo{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []clockInfo{}}
 	now := time.Now()
@@ -154,7 +154,7 @@ func (a *App) clockKeys(name string) []string {
 	if err != nil {
 		return keys
 	}
-	for _, scope := range a.cfg.pace.per {
+	for _, scope := range a.cfg.pace.Per {
 		if key := scope.Key(o.Host, netip.Addr{}); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}

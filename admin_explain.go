@@ -58,7 +58,7 @@ func adminExplain(a *App, r *http.Request) (any, error) {
 // blockedUntil is until when the clocks of a host are blocked, zero if they are not.
 func (a *App) blockedUntil(o origin.Origin) (until time.Time) {
 	for _, b := range a.clocks.pacer.Blocks(blocksKept) {
-		for _, scope := range a.cfg.pace.per {
+		for _, scope := range a.cfg.pace.Per {
 			if b.Key == scope.Key(o.Host, netip.Addr{}) && b.Until.After(time.Now()) && b.Until.After(until) {
 				until = b.Until.UTC()
 			}

@@ -123,9 +123,9 @@ func (c *clocks) counted(gateways, rank int) {
 func (c *clocks) config(a *App) pace.Config {
 	p := a.cfg.pace
 	return pace.Config{
-		Wait:     p.wait,
+		Wait:     p.Wait,
 		Queue:    p.queue,
-		Idle:     p.crawlDelay.Max,
+		Idle:     p.CrawlDelay.Max,
 		Backoff:  pace.Backoff{Off: !p.backoff, First: p.backoffMin, Max: p.backoffMax},
 		Observer: clockObserver{instruments, c.changed},
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -76,7 +75,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 	} else {
 		c.decide(x.ctx)
 	}
-	if x.decision.Verdict != enforce.Allow && !mayBePlain(x.decision) {
+	if x.decision.Verdict != enforce.Allow && !x.decision.MayBePlain() {
 		return x.refuse(x.decision)
 	}
 	if x.decision.Verdict == enforce.Allow && o.Port == httpsPort {
@@ -100,17 +99,6 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 		return origin.Origin{}, err
 	}
 	return origin.FromAuthority("https", authority)
-}
-
-// mayBePlain reports whether a CONNECT whose TLS is refused should be accepted all the same, because what comes may be
-// plain HTTP: at any port but that of https, unless something there speaks TLS and its rules are known.
-func mayBePlain(d enforce.Decision) bool {
-	port := d.Origin.Port
-	if d.Reason == enforce.ReasonConnectDenied {
-		return port != httpsPort
-	}
-	noTLS := d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset
-	return d.Reason == enforce.ReasonUnreachable && port != httpsPort && noTLS
 }
 
 // open answers 200, looks at the first octet, and has TLS handled by the given function.
@@ -321,7 +309,7 @@ func (c *connect) end(err error) {
 func (c *connect) dial() (d enforce.Decision, failed bool) {
 	slot, err := c.h.pace(c.exchange, c.origin)
 	if err != nil {
-		return c.late(err), true
+		return c.decision.RefuseSlot(c.ctx, err), true
 	}
 	_, step := startStep(c.ctx, spanDial)
 	conn, err := c.h.app.transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)

@@ -104,7 +104,7 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	}
 	slot, err := h.pace(x, target.Origin)
 	if err != nil {
-		return x.refuse(x.late(err))
+		return x.refuse(x.decision.RefuseSlot(x.ctx, err))
 	}
 	defer slot.Done()
 	if h.EgressOff {
@@ -193,10 +193,15 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 	if !d.Paced() {
 		return pace.Slot{}, nil
 	}
-	request, err := h.slotRequest(x, o)
+	polite := h.app.cfg.pace.Politeness
+	if h.MaxWait != nil {
+		polite.Wait = time.Duration(*h.MaxWait)
+	}
+	request, err := polite.Request(*d, func() netip.Addr { return h.addressFor(x, o) })
 	if err != nil {
 		return pace.Slot{}, err
 	}
+	x.clock = request.Key
 	began := time.Now()
 	_, step := startStep(x.ctx, spanWait)
 	slot, err := h.app.clocks.pacer.Acquire(x.ctx, request)
@@ -205,41 +210,9 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 	return slot, err
 }
 
-// errDelayTooLong is a Crawl-delay that the operator refuses to keep.
-var errDelayTooLong = errors.New("the site's Crawl-delay is longer than the operator keeps")
-
-// slotRequest puts the operator's limits and the site's wish together.
-func (h *Handler) slotRequest(x *exchange, o origin.Origin) (pace.Request, error) {
-	cfg, d := h.app.cfg.pace, &x.decision
-	delay, ok := cfg.crawlDelay.Apply(d.CrawlDelay)
-	if d.CrawlDelay <= 0 {
-		delay = 0 // the operator's least delay is for sites that ask for one
-	} else if !ok {
-		return pace.Request{}, errDelayTooLong
-	}
-	limit := pace.Limit{Interval: cfg.rate.Interval(), Burst: cfg.burst, Delay: delay, Concurrency: cfg.concurrency}
-	request := pace.Request{Agent: d.Agent, MaxWait: h.maxWait()}
-	for i, scope := range cfg.per {
-		limit.Key = scope.Key(o.Host, h.addressFor(x, scope, o))
-		if i == 0 {
-			request.Limit, x.clock = limit, limit.Key
-		} else {
-			request.Also = append(request.Also, limit)
-		}
-	}
-	if a := x.identity.Config; a != nil && a.Interval > 0 {
-		key := pace.AgentKey(d.Agent, pace.HostKey(o.Host))
-		request.Also = append(request.Also, pace.Limit{Key: key, Interval: a.Interval, Burst: 1})
-	}
-	return request, nil
-}
-
 // addressFor resolves the host where its address is what a clock stands for. A name that does not resolve keeps the
 // host's clock; the request will fail on its way out, and say why.
-func (h *Handler) addressFor(x *exchange, scope pace.Scope, o origin.Origin) netip.Addr {
-	if scope != pace.PerAddress {
-		return netip.Addr{}
-	}
+func (h *Handler) addressFor(x *exchange, o origin.Origin) netip.Addr {
 	check := h.app.dialer.Check
 	if o.Scheme == "ftp" {
 		check = h.app.dialer.CheckFTP
@@ -249,18 +222,6 @@ func (h *Handler) addressFor(x *exchange, scope pace.Scope, o origin.Origin) net
 		return netip.Addr{}
 	}
 	return addrs[0].Addr()
-}
-
-// maxWait is how long a request of this site may be held; below zero not at all.
-func (h *Handler) maxWait() time.Duration {
-	wait := h.app.cfg.pace.wait
-	if h.MaxWait != nil {
-		wait = time.Duration(*h.MaxWait)
-	}
-	if wait == 0 {
-		return -1
-	}
-	return wait
 }
 
 // forward sends the request out and the answer back.
@@ -296,7 +257,7 @@ func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) err
 		slot.Cancel()
 	}
 	if _, late := errors.AsType[*pace.Refused](missed); late {
-		return x.refuse(x.late(missed))
+		return x.refuse(x.decision.RefuseSlot(x.ctx, missed))
 	}
 	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 }
@@ -313,49 +274,9 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 
 // heed keeps the site's wish to be left alone for a while, from the moment it is known.
 func (h *Handler) heed(x *exchange, status int, header http.Header) {
-	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
-		return
+	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
+		h.app.clocks.pacer.Blocked(x.clock, pause, pause > 0)
 	}
-	if x.clock != "" {
-		after := pace.ParseRetryAfter(header.Get("Retry-After"), time.Now())
-		h.app.clocks.pacer.Blocked(x.clock, after, after > 0)
-	}
-}
-
-// late is the decision on a request whose turn does not come in time.
-func (x *exchange) late(err error) enforce.Decision {
-	var late *pace.Refused
-	switch {
-	case errors.As(err, &late):
-		return x.decision.Refuse(paceReasons[late.Reason], "", time.Duration(late.Seconds())*time.Second)
-	case errors.Is(err, errDelayTooLong):
-		detail := fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(x.decision.CrawlDelay), brief(x.h.app.cfg.pace.crawlDelay.Max))
-		return x.decision.Refuse(enforce.ReasonCrawlDelay, detail, 0)
-	case x.ctx.Err() != nil:
-		return x.decision.Refuse(enforce.ReasonCanceled, "the client left while it was held", 0)
-	default:
-		return x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0)
-	}
-}
-
-// brief is a duration without the units that are zero at its end: 1h, not 1h0m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-len("0s")]
-		}
-	}
-	return s
-}
-
-var paceReasons = map[pace.Reason]enforce.Reason{
-	pace.ReasonWait:        enforce.ReasonRateLimited,
-	pace.ReasonBlocked:     enforce.ReasonBackoff,
-	pace.ReasonConcurrency: enforce.ReasonConcurrency,
-	pace.ReasonQueueFull:   enforce.ReasonQueueFull,
-	pace.ReasonWaitersFull: enforce.ReasonOverloaded,
-	pace.ReasonOverflow:    enforce.ReasonOverloaded,
 }
 
 // reasonOf is the decision's reason for a failure on the way out. The two sets share their spellings, but for the

@@ -62,7 +62,8 @@ func TestEveryPaceReasonIsAReason(t *testing.T) {
 		t.Fatalf("declared are %q: they cannot be all", declared)
 	}
 	for _, name := range declared {
-		if r := paceReasons[pace.Reason(name)]; !r.Valid() || r.Allows() || r.Failure() {
+		r := enforce.Decision{}.RefuseSlot(t.Context(), &pace.Refused{Reason: pace.Reason(name)}).Reason
+		if !r.Valid() || r.Allows() || r.Failure() {
 			t.Errorf("%q becomes reason %q", name, r)
 		}
 	}

@@ -49,18 +49,13 @@ type fetchSettings struct {
 }
 
 type paceSettings struct {
-	rate        pace.Rate
-	burst       int
-	concurrency int
-	crawlDelay  pace.CrawlDelay
-	wait        time.Duration
-	queue       int
-	per         []pace.Scope
-	backoff     bool
-	backoffMin  time.Duration
-	backoffMax  time.Duration
-	shared      string
-	gateways    int
+	enforce.Politeness
+	queue      int
+	backoff    bool
+	backoffMin time.Duration
+	backoffMax time.Duration
+	shared     string
+	gateways   int
 }
 
 type egressSettings struct {
@@ -290,24 +285,26 @@ func (p *PaceConfig) settings() (paceSettings, error) {
 		return paceSettings{}, err
 	}
 	s := paceSettings{
-		rate:        rate,
-		burst:       cmp.Or(p.Burst, defaultBurst),
-		concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
-		crawlDelay:  pace.CrawlDelay{Max: defaultMaxCrawlDelay},
-		wait:        defaultWait,
-		queue:       cmp.Or(p.Queue, defaultQueue),
-		per:         []pace.Scope{pace.PerHost},
-		backoff:     true,
-		backoffMin:  defaultBackoffMin,
-		backoffMax:  defaultBackoffMax,
-		shared:      p.Shared,
-		gateways:    cmp.Or(p.Gateways, 1),
+		Politeness: enforce.Politeness{
+			Rate:        rate,
+			Burst:       cmp.Or(p.Burst, defaultBurst),
+			Concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
+			CrawlDelay:  pace.CrawlDelay{Max: defaultMaxCrawlDelay},
+			Wait:        defaultWait,
+			Per:         []pace.Scope{pace.PerHost},
+		},
+		queue:      cmp.Or(p.Queue, defaultQueue),
+		backoff:    true,
+		backoffMin: defaultBackoffMin,
+		backoffMax: defaultBackoffMax,
+		shared:     p.Shared,
+		gateways:   cmp.Or(p.Gateways, 1),
 	}
-	if s.burst < 0 || s.concurrency < 0 || s.queue < 0 {
+	if s.Burst < 0 || s.Concurrency < 0 || s.queue < 0 {
 		return paceSettings{}, errors.New("burst, concurrency and queue cannot be negative")
 	}
 	if p.Wait != nil {
-		s.wait = time.Duration(*p.Wait)
+		s.Wait = time.Duration(*p.Wait)
 	}
 	if err := s.setCrawlDelay(p.CrawlDelay); err != nil {
 		return paceSettings{}, err
@@ -331,7 +328,7 @@ func (s *paceSettings) setCrawlDelay(c *CrawlDelayConfig) error {
 		return nil
 	}
 	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
-	s.crawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
+	s.CrawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
 	if err == nil && c.Min > c.Max {
 		err = fmt.Errorf("crawl_delay: %s is longer than %s", seconds(c.Min), seconds(c.Max))
 	}
@@ -342,13 +339,13 @@ func (s *paceSettings) setScopes(per []string) error {
 	if len(per) == 0 {
 		return nil
 	}
-	s.per = nil
+	s.Per = nil
 	for _, name := range per {
 		scope, err := pace.ParseScope(name)
 		if err != nil {
 			return err
 		}
-		s.per = append(s.per, scope)
+		s.Per = append(s.Per, scope)
 	}
 	return checkPer(per)
 }

@@ -128,7 +128,8 @@ type Decision struct {
 	// Exception is the label of the exception that let the request pass.
 	Exception string
 
-	unpaced bool // it is for /robots.txt
+	unpaced  bool          // it is for /robots.txt
+	interval time.Duration // the agent's own least pause at a host
 }
 
 // Refuse returns d refused for a reason that a later step found: politeness,

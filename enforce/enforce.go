@@ -195,7 +195,7 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
 	}
 	if c := id.Config; c != nil {
-		d.Owner, d.Contact = c.Owner, c.Contact
+		d.Owner, d.Contact, d.interval = c.Owner, c.Contact, c.Interval
 	}
 	if !o.IsZero() {
 		d.RobotsURL = o.RobotsURL()
