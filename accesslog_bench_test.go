@@ -59,7 +59,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 				fields := make([]zap.Field, 0, 2)
 				fields = append(fields, zap.Int("status", http.StatusOK))
 				if bm.added {
-					id := identifier.Identify(r.Context(), evidence(r))
+					id := identifier.Identify(r.Context(), senderOf(r))
 					d := enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: id})
 					rec := d.Record()
 					rec.Gateway, rec.Version = "east-1", version.Read().Version

@@ -163,7 +163,7 @@ func adminUndeny(a *App, r *http.Request) (any, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; make room on the disk, and lift it again", err)
 	case !found:
-		return nil, adminError(http.StatusNotFound, "there is no such order: %s", describeOrder(order))
+		return nil, adminError(http.StatusNotFound, "there is no such order: %s", order)
 	}
 	return orderLifted{lifted}, nil
 }

@@ -49,7 +49,7 @@ func adminExplain(a *App, r *http.Request) (any, error) {
 	d := h.enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
 	e := explanation{Site: h.name(), URL: target.String(), Robots: d.Record(), BlockedUntil: a.blockedUntil(target.Origin)}
 	if d.Verdict != enforce.Allow {
-		problem := enforce.NewProblem(d, enforce.Asked{Method: http.MethodGet, URL: target.String(), Help: a.cfg.help})
+		problem := enforce.NewProblem(d, enforce.RequestInfo{Method: http.MethodGet, URL: target.String(), Help: a.cfg.help})
 		e.Refusal = &problem
 	}
 	return e, nil

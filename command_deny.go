@@ -72,7 +72,7 @@ func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if err := decode(data, &given); err != nil {
 		return exitError, err
 	}
-	return exitOK, printLine(s.out, fmt.Sprintf("stopped: %s; %d under way were cut off", describeOrder(given.Order), given.Ended))
+	return exitOK, printLine(s.out, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
 }
 
 func (c *denyCommand) list(ctx context.Context, s streams, client *adminClient) error {
@@ -157,5 +157,5 @@ func (c *undenyCommand) run(ctx context.Context, s streams, args []string) (int,
 	if err := decode(data, &lifted); err != nil {
 		return exitError, err
 	}
-	return exitOK, printLine(s.out, "lifted: "+describeOrder(lifted.Order))
+	return exitOK, printLine(s.out, "lifted: "+lifted.Order.String())
 }

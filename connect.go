@@ -44,13 +44,13 @@ func (h *Handler) serveConnect(x *exchange) error {
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
-	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, began: x.began, evidence: evidence(x.r)}}
+	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, began: x.began, from: senderOf(x.r)}}
 	if h.tunnels == nil {
 		x.decision.Origin = o
 		return x.refuse(x.decision.Refuse(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0))
 	}
 	// All that the client will show of itself is here.
-	id := h.identifier.Opaque(x.r.Context(), c.tunnel.evidence)
+	id := h.identifier.Opaque(x.r.Context(), c.tunnel.from)
 	agent := id.KillName()
 	if limit := h.app.cfg.limits.tunnels; !tunnels.enter(agent, limit) {
 		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", limit))
@@ -267,10 +267,10 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 
 // wouldRelay reports whether the gateway would open the tunnel for the same agent without looking inside.
 func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
-	if h.operator.Connect(c.origin) == enforce.ConnectIntercept || !h.admits(c.tunnel.evidence.Source) {
+	if h.operator.Connect(c.origin) == enforce.ConnectIntercept || !h.admits(c.tunnel.from.Source) {
 		return false
 	}
-	id := h.identifier.Opaque(ctx, c.tunnel.evidence)
+	id := h.identifier.Opaque(ctx, c.tunnel.from)
 	return id.KillName() == c.identity.KillName() && h.enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
 }
 

@@ -129,7 +129,7 @@ func (h *Handler) identify(r *http.Request) enforce.Identity {
 	if t := tunnelOf(r); t != nil {
 		return h.identifier.Inner(t.sentBy(r.Context(), h.identifier), r.UserAgent())
 	}
-	return h.identifier.Identify(r.Context(), evidence(r))
+	return h.identifier.Identify(r.Context(), senderOf(r))
 }
 
 // ambiguity says what makes a request one that two readers could understand in two ways; empty for nothing. Of two fields
@@ -164,7 +164,7 @@ func sourceOf(r *http.Request) netip.Addr {
 // client's own, and no proxy's in between.
 func clientOf(r *http.Request) netip.Addr {
 	if t := tunnelOf(r); t != nil {
-		return t.evidence.Source
+		return t.from.Source
 	}
 	return sourceOf(r)
 }
@@ -172,9 +172,9 @@ func clientOf(r *http.Request) netip.Addr {
 // admits reports whether a client at an address may use the gateway.
 func (h *Handler) admits(source netip.Addr) bool { return enforce.ClientAllowed(h.clients, source) }
 
-// evidence is what a request shows of its sender.
-func evidence(r *http.Request) enforce.Evidence {
-	e := enforce.Evidence{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
+// senderOf is what a request shows of its sender.
+func senderOf(r *http.Request) enforce.Sender {
+	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
 		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)

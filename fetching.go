@@ -51,7 +51,7 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome 
 // may crawl the origin needs it.
 func (a *App) stopsFetch(o origin.Origin) error {
 	if order, stopped := a.stops.switches.Match(o, ""); stopped {
-		return fmt.Errorf("by an order of the kill switch: %s", describeOrder(order))
+		return fmt.Errorf("by an order of the kill switch: %s", order)
 	}
 	if pattern, denied := a.sites.deny(o); denied {
 		return fmt.Errorf("by the configuration: deny %s", pattern)

@@ -29,13 +29,13 @@ func (x *exchange) astray() (error, bool) {
 
 // tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
 type tunnel struct {
-	home     *Handler // the gateway that accepted it
-	evidence enforce.Evidence
-	began    time.Time
+	home  *Handler // the gateway that accepted it
+	from  enforce.Sender
+	began time.Time
 
 	mu     sync.Mutex
 	judge  *enforce.Identifier
-	sender enforce.Tunnel
+	sender enforce.Authentication
 }
 
 // tunnelOf returns the tunnel that a request came through, nil if it came through none.
@@ -48,15 +48,15 @@ func tunnelOf(r *http.Request) *tunnel {
 	return t
 }
 
-// sentBy is what an identifier makes of the CONNECT's evidence. A tunnel that outlives a reload is judged again, by the new
+// sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload is judged again, by the new
 // one. Credentials that could not be checked are checked again for the next request.
-func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Tunnel {
+func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Authentication {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.judge == judge {
 		return t.sender
 	}
-	sender := judge.Tunnel(ctx, t.evidence)
+	sender := judge.AuthenticateTunnel(ctx, t.from)
 	if reason, _, _ := sender.Refused(); reason != enforce.ReasonCredentialsBusy && reason != enforce.ReasonCanceled {
 		t.judge, t.sender = judge, sender
 	}

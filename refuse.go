@@ -69,8 +69,8 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 }
 
 // asked is what the client asked for, as its refusal shows it.
-func (x *exchange) asked() enforce.Asked {
-	a := enforce.Asked{
+func (x *exchange) asked() enforce.RequestInfo {
+	a := enforce.RequestInfo{
 		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.h.app.cfg.help,
 	}
 	if x.r.Method == http.MethodConnect {

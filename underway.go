@@ -117,22 +117,7 @@ func (l *lane) stopped(switches *enforce.KillSwitch) (hits []hit) {
 type stoppedError struct{ order enforce.Kill }
 
 // Error says who stopped what and why.
-func (e *stoppedError) Error() string { return "stopped while under way: " + describeOrder(e.order) }
-
-// describeOrder is an order of the kill switch in words.
-func describeOrder(order enforce.Kill) string {
-	s := string(order.Scope)
-	if order.Value != "" {
-		s += " " + order.Value
-	}
-	if order.By != "" {
-		s += ", by " + order.By
-	}
-	if order.Reason != "" {
-		s += ", because: " + order.Reason
-	}
-	return s
-}
+func (e *stoppedError) Error() string { return "stopped while under way: " + e.order.String() }
 
 // stopOf returns the order that ended a context, nil if none did.
 func stopOf(ctx context.Context) *stoppedError {

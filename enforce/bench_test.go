@@ -33,7 +33,7 @@ func BenchmarkDecide(b *testing.B) {
 		Exceptions: []Exception{{Hosts: []string{"*.partner.example"}, Reason: "x"}},
 	})
 	id := mustIdentifier(b, IdentifierConfig{Agents: []Agent{{Name: "AcmeBot"}}}).
-		Identify(b.Context(), Evidence{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
+		Identify(b.Context(), Sender{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
 	for _, bm := range []struct {
 		name   string
 		path   string
@@ -90,20 +90,20 @@ func BenchmarkIdentify(b *testing.B) {
 	kinds := []struct {
 		name     string
 		agent    func(i int) Agent
-		evidence func(n int) Evidence
+		evidence func(n int) Sender
 	}{
 		{
 			"user_agent",
 			func(i int) Agent { return Agent{Name: fmt.Sprintf("agent%d", i)} },
-			func(n int) Evidence {
-				return Evidence{UserAgent: fmt.Sprintf("Agent%d/1.0 (+https://acme.example/bot)", n-1)}
+			func(n int) Sender {
+				return Sender{UserAgent: fmt.Sprintf("Agent%d/1.0 (+https://acme.example/bot)", n-1)}
 			},
 		},
 		{
 			"compatible",
 			func(i int) Agent { return Agent{Name: fmt.Sprintf("agent%d", i)} },
-			func(n int) Evidence {
-				return Evidence{UserAgent: fmt.Sprintf("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Agent%d/2.1; +https://acme.example/bot) Chrome/1.2.3.4 Safari/537.36", n-1)}
+			func(n int) Sender {
+				return Sender{UserAgent: fmt.Sprintf("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Agent%d/2.1; +https://acme.example/bot) Chrome/1.2.3.4 Safari/537.36", n-1)}
 			},
 		},
 		{
@@ -111,15 +111,15 @@ func BenchmarkIdentify(b *testing.B) {
 			func(i int) Agent {
 				return Agent{Name: fmt.Sprintf("agent%d", i), UserAgents: []string{fmt.Sprintf("Crawler number %d of *", i)}}
 			},
-			func(n int) Evidence { return Evidence{UserAgent: fmt.Sprintf("Crawler number %d of Acme", n-1)} },
+			func(n int) Sender { return Sender{UserAgent: fmt.Sprintf("Crawler number %d of Acme", n-1)} },
 		},
 		{
 			"source",
 			func(i int) Agent {
 				return Agent{Name: fmt.Sprintf("agent%d", i), From: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)}}
 			},
-			func(n int) Evidence {
-				return Evidence{UserAgent: browser, Source: netip.AddrFrom4([4]byte{10, byte(n - 1), 0, 1})}
+			func(n int) Sender {
+				return Sender{UserAgent: browser, Source: netip.AddrFrom4([4]byte{10, byte(n - 1), 0, 1})}
 			},
 		},
 		{
@@ -127,15 +127,15 @@ func BenchmarkIdentify(b *testing.B) {
 			func(i int) Agent {
 				return Agent{Name: fmt.Sprintf("agent%d", i), Credentials: []string{fmt.Sprint("u", i)}}
 			},
-			func(n int) Evidence {
+			func(n int) Sender {
 				user := fmt.Sprint("u", n-1)
-				return Evidence{UserAgent: browser, ProxyAuthorization: basic(user, "pw-"+user)}
+				return Sender{UserAgent: browser, ProxyAuthorization: basic(user, "pw-"+user)}
 			},
 		},
 	}
 	b.Run("token/agents=0", func(b *testing.B) {
 		id := mustIdentifier(b, IdentifierConfig{})
-		e := Evidence{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"}
+		e := Sender{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"}
 		b.ReportAllocs()
 		for b.Loop() {
 			if id.Identify(b.Context(), e).Agent != "AcmeBot" {

@@ -19,13 +19,13 @@ func TestZeroValuesDeny(t *testing.T) {
 	if r, _, refused := (Identity{}).Refused(); !refused || r != ReasonUnidentified {
 		t.Error("the zero identity is accepted")
 	}
-	if _, _, refused := (Tunnel{}).Refused(); !refused {
+	if _, _, refused := (Authentication{}).Refused(); !refused {
 		t.Error("the zero tunnel is accepted")
 	}
-	if _, _, refused := new(Identifier).Inner(Tunnel{}, "Bot/1.0").Refused(); !refused {
+	if _, _, refused := new(Identifier).Inner(Authentication{}, "Bot/1.0").Refused(); !refused {
 		t.Error("a tunnel that nobody opened is accepted")
 	}
-	if _, _, refused := new(Identifier).Identify(t.Context(), Evidence{UserAgent: "Bot/1.0"}).Refused(); !refused {
+	if _, _, refused := new(Identifier).Identify(t.Context(), Sender{UserAgent: "Bot/1.0"}).Refused(); !refused {
 		t.Error("the zero identifier accepts")
 	}
 	target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
@@ -33,7 +33,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		"enforcer": new(Enforcer).Decide(t.Context(), Request{http.MethodGet, target, crawler(t, "Bot/1.0")}),
 		"request":  newEnforcer(siteOf(absent(404), defaults), nil, nil).Decide(t.Context(), Request{}),
 		"tunnel":   newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideTunnel(t.Context(), crawler(t, "Bot/1.0"), target.Origin),
-		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Tunnel{}, target.Origin),
+		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Authentication{}, target.Origin),
 	} {
 		if d.Verdict != Deny {
 			t.Errorf("%s: the zero value allows: %+v", name, d)

@@ -95,7 +95,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 		d.deny(ReasonMethod, "")
 		return d
 	}
-	if e.lifted(&d, r.Target.Path) {
+	if e.exempted(&d, r.Target.Path) {
 		return d
 	}
 	group, ok := e.group(ctx, &d, r.Identity)
@@ -166,12 +166,12 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 		d.deny(ReasonConnectDenied, "")
 		return d, true
 	}
-	return d, e.lifted(&d, "")
+	return d, e.exempted(&d, "")
 }
 
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse
 // it: every other refusal is given inside, where clients see it (clients.md 18).
-func (e *Enforcer) DecideIntercept(t Tunnel, o origin.Origin) Decision {
+func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy.Mode(o, ""), Origin: o, RobotsURL: o.RobotsURL(), PathVisible: true}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
@@ -220,7 +220,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		}
 	}
 	if order, stopped := e.kills.Match(o, id.KillName()); stopped {
-		d.deny(ReasonKillSwitch, order.describe())
+		d.deny(ReasonKillSwitch, order.detail())
 		return d, true
 	}
 	if pattern, denied := e.policy.Denied(o); denied {
@@ -238,9 +238,9 @@ func (d *Decision) refuseSender(r Reason, detail string) {
 	}
 }
 
-// lifted takes the steps by which the operator lets pass without asking for rules, and
+// exempted takes the steps by which the operator lets pass without asking for rules, and
 // reports whether they decided.
-func (e *Enforcer) lifted(d *Decision, path string) bool {
+func (e *Enforcer) exempted(d *Decision, path string) bool {
 	if d.Mode == ModeOff {
 		d.allow(ReasonRobotsOff)
 		return true
@@ -302,7 +302,7 @@ func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 // then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
 	if e.rules == nil {
-		d.deny(ReasonInternal, "there is nowhere to look for rules")
+		d.deny(ReasonInternal, "no robots.txt source is configured")
 		return v, false
 	}
 	entry, source, err := e.Lookup(ctx, d.Origin)

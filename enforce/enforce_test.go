@@ -307,8 +307,8 @@ func TestMethodsOfFTP(t *testing.T) {
 func TestModeReport(t *testing.T) {
 	t.Parallel()
 	wrong := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}, {Name: "b"}}})
-	wrongPassword := wrong.Identify(t.Context(), Evidence{ProxyAuthorization: basic("u", "x")})
-	spoofed := wrong.Identify(t.Context(), Evidence{ProxyAuthorization: basic("u", "pw-u"), UserAgent: "b"})
+	wrongPassword := wrong.Identify(t.Context(), Sender{ProxyAuthorization: basic("u", "x")})
+	spoofed := wrong.Identify(t.Context(), Sender{ProxyAuthorization: basic("u", "pw-u"), UserAgent: "b"})
 	for _, tt := range []struct {
 		name   string
 		record fetch.Record
@@ -398,20 +398,20 @@ func TestDecideIntercept(t *testing.T) {
 	o := mustOrigin(t, "https://example.com")
 	for _, tt := range []struct {
 		name string
-		e    Evidence
+		e    Sender
 		mode Mode
 		want Reason
 	}{
-		{"right", Evidence{ProxyAuthorization: basic("u", "pw-u")}, ModeEnforce, ReasonIntercepted},
-		{"missing", Evidence{}, ModeEnforce, ReasonCredentialsMissing},
-		{"missing, report", Evidence{}, ModeReport, ReasonCredentialsMissing},
-		{"missing, off", Evidence{}, ModeOff, ReasonCredentialsMissing},
-		{"wrong", Evidence{ProxyAuthorization: basic("u", "x")}, ModeEnforce, ReasonCredentialsWrong},
-		{"wrong, report", Evidence{ProxyAuthorization: basic("u", "x")}, ModeReport, ReasonCredentialsWrong},
+		{"right", Sender{ProxyAuthorization: basic("u", "pw-u")}, ModeEnforce, ReasonIntercepted},
+		{"missing", Sender{}, ModeEnforce, ReasonCredentialsMissing},
+		{"missing, report", Sender{}, ModeReport, ReasonCredentialsMissing},
+		{"missing, off", Sender{}, ModeOff, ReasonCredentialsMissing},
+		{"wrong", Sender{ProxyAuthorization: basic("u", "x")}, ModeEnforce, ReasonCredentialsWrong},
+		{"wrong, report", Sender{ProxyAuthorization: basic("u", "x")}, ModeReport, ReasonCredentialsWrong},
 	} {
 		everything.Mode = tt.mode
 		e := newEnforcer(nil, mustPolicy(t, everything), killAll(t))
-		tunnel := id.Tunnel(t.Context(), tt.e)
+		tunnel := id.AuthenticateTunnel(t.Context(), tt.e)
 		d := e.DecideIntercept(tunnel, o)
 		spared := tt.name == "missing, report"
 		if d.Reason != tt.want || (d.Verdict == Allow) != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
@@ -432,7 +432,7 @@ func TestKillSwitchKnowsTheNameless(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a"}}, Unidentified: UnidentifiedAllow})
-	for _, id := range []Identity{crawler(t, "BadBot/1"), open.Identify(t.Context(), Evidence{UserAgent: "BadBot/1"})} {
+	for _, id := range []Identity{crawler(t, "BadBot/1"), open.Identify(t.Context(), Sender{UserAgent: "BadBot/1"})} {
 		d := ask(t, newEnforcer(siteOf(absent(404), defaults), nil, k), id, "http://example.com/")
 		if d.Reason != ReasonKillSwitch || d.Detail != "stopped: agent badbot, because: complaint" {
 			t.Errorf("%q: %s %q", id.Agent, d.Reason, d.Detail)
@@ -460,12 +460,12 @@ func TestDecideForConfiguredAgents(t *testing.T) {
 		{"AcmeAds/1", "/star", ReasonNoRule, ""},
 		{"Plain/1", "/star", ReasonDisallowed, "*"},
 	} {
-		d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Evidence{UserAgent: tt.field}), "http://example.com"+tt.path)
+		d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Sender{UserAgent: tt.field}), "http://example.com"+tt.path)
 		if d.Reason != tt.want || d.Group != tt.group {
 			t.Errorf("%s %s: %s by group %q", tt.field, tt.path, d.Reason, d.Group)
 		}
 	}
-	if d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Evidence{UserAgent: "AcmeNews"}), "http://example.com/"); d.Agent != "news" ||
+	if d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Sender{UserAgent: "AcmeNews"}), "http://example.com/"); d.Agent != "news" ||
 		d.IdentifiedBy != "user_agent" || !slices.Equal(d.Tokens, []string{"AcmeNews", "Acme"}) {
 		t.Errorf("identity: %+v", d)
 	}

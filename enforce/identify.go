@@ -156,14 +156,14 @@ func (id *Identifier) add(a *agent) {
 }
 
 // Identify tells who sends a request in absolute form. Of ctx only Verify takes notice.
-func (id *Identifier) Identify(ctx context.Context, e Evidence) Identity {
+func (id *Identifier) Identify(ctx context.Context, e Sender) Identity {
 	return id.judge(id.authenticate(ctx, e), e.UserAgent)
 }
 
 // Opaque tells who sends a CONNECT that will not be looked into. Its User-Agent, which most
 // clients leave out and some get wrong (clients.md 1, 2), is all there is; so where it names
 // nobody, an agent that credentials or certificate bind to needs not show it.
-func (id *Identifier) Opaque(ctx context.Context, e Evidence) Identity {
+func (id *Identifier) Opaque(ctx context.Context, e Sender) Identity {
 	t := id.authenticate(ctx, e)
 	i := id.judge(t, e.UserAgent)
 	if i.refusal == ReasonAgentMismatch && len(id.named(e.UserAgent).agents) == 0 {
@@ -172,12 +172,12 @@ func (id *Identifier) Opaque(ctx context.Context, e Evidence) Identity {
 	return i
 }
 
-// Tunnel takes the evidence of a CONNECT whose inner requests will be seen. Its User-Agent
+// AuthenticateTunnel takes the evidence of a CONNECT whose inner requests will be seen. Its User-Agent
 // is left out of account: most clients send none with CONNECT, some a wrong one (clients.md 1, 2).
 // The credentials count for all that is inside, as clients send them here only. So a CONNECT
 // is refused for its credentials, and where nobody could be accepted without some; all other
 // refusals are given inside, where clients see them.
-func (id *Identifier) Tunnel(ctx context.Context, e Evidence) Tunnel {
+func (id *Identifier) AuthenticateTunnel(ctx context.Context, e Sender) Authentication {
 	t := id.authenticate(ctx, e)
 	if t.refusal == "" && t.user == "" && id.verify != nil && !id.possible(t) {
 		t.refusal, t.detail = ReasonCredentialsMissing, ""
@@ -188,7 +188,7 @@ func (id *Identifier) Tunnel(ctx context.Context, e Evidence) Tunnel {
 
 // Inner tells who sends a request inside an accepted tunnel, by the tunnel's evidence and
 // the request's own User-Agent.
-func (id *Identifier) Inner(t Tunnel, userAgent string) Identity {
+func (id *Identifier) Inner(t Authentication, userAgent string) Identity {
 	return id.judge(t, userAgent)
 }
 
@@ -231,8 +231,8 @@ func (id *Identifier) Agents() []string {
 
 // authenticate checks credentials and collects the evidence that does not depend on
 // User-Agent.
-func (id *Identifier) authenticate(ctx context.Context, e Evidence) Tunnel {
-	t := Tunnel{opened: true, source: e.Source.Unmap().WithZone(""), certificates: e.CertificateNames}
+func (id *Identifier) authenticate(ctx context.Context, e Sender) Authentication {
+	t := Authentication{opened: true, source: e.Source.Unmap().WithZone(""), certificates: e.CertificateNames}
 	if id.verify == nil || e.ProxyAuthorization == "" {
 		return t
 	}
@@ -260,7 +260,7 @@ func (id *Identifier) authenticate(ctx context.Context, e Evidence) Tunnel {
 }
 
 // possible reports whether some User-Agent inside the tunnel would be accepted.
-func (id *Identifier) possible(t Tunnel) bool {
+func (id *Identifier) possible(t Authentication) bool {
 	if id.allowUnknown || id.anyUserAgent {
 		return true
 	}
@@ -274,7 +274,7 @@ func (id *Identifier) possible(t Tunnel) bool {
 }
 
 // judge is the last step: who is it, given the evidence and the User-Agent.
-func (id *Identifier) judge(t Tunnel, userAgent string) Identity {
+func (id *Identifier) judge(t Authentication, userAgent string) Identity {
 	if r, detail, refused := t.Refused(); refused {
 		return Identity{UserAgent: userAgent, refusal: r, detail: detail}
 	}
@@ -306,7 +306,7 @@ func (id *Identifier) judge(t Tunnel, userAgent string) Identity {
 }
 
 // unmetClaim refuses a request whose User-Agent names agents none of which it is.
-func (id *Identifier) unmetClaim(t Tunnel, n named, userAgent string) Identity {
+func (id *Identifier) unmetClaim(t Authentication, n named, userAgent string) Identity {
 	a := n.agents[0]
 	i := a.identity(userAgent)
 	needsCredential := slices.ContainsFunc(n.agents, func(a *agent) bool { return a.conditions&byCredential != 0 })
@@ -317,7 +317,7 @@ func (id *Identifier) unmetClaim(t Tunnel, n named, userAgent string) Identity {
 }
 
 // unknown is the sender that matches nobody and names nobody.
-func (id *Identifier) unknown(t Tunnel, userAgent string) Identity {
+func (id *Identifier) unknown(t Authentication, userAgent string) Identity {
 	i := Identity{UserAgent: userAgent}
 	switch {
 	case id.allowUnknown:

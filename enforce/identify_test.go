@@ -36,7 +36,7 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 		{UnidentifiedAllow, "", "", "", ""},
 		{UnidentifiedAllow, strings.Repeat("A", maxUserAgent+1), "", "", ReasonUnidentified},
 	} {
-		i := mustIdentifier(t, IdentifierConfig{Unidentified: tt.policy}).Identify(t.Context(), Evidence{
+		i := mustIdentifier(t, IdentifierConfig{Unidentified: tt.policy}).Identify(t.Context(), Sender{
 			UserAgent: tt.field,
 			// There is nothing to verify it with: it is for somebody else.
 			ProxyAuthorization: basic("u", "wrong"),
@@ -71,7 +71,7 @@ func company(t *testing.T, u Unidentified) *Identifier {
 
 var identityCases = []struct {
 	name   string
-	e      Evidence
+	e      Sender
 	agent  string // who it is, or who it was that was refused
 	by     string // if accepted
 	reason Reason // with unidentified deny
@@ -79,98 +79,98 @@ var identityCases = []struct {
 	detail string
 }{
 	// A credential alone. It outranks the header, which says nothing (clients.md 3) …
-	{name: "credential, no User-Agent", e: Evidence{ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
-	{name: "credential, browser", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: browser}, agent: "alpha", by: "credential"},
-	{name: "credential, library", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8"}, agent: "alpha", by: "credential"},
-	{name: "credential, own token", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2"}, agent: "alpha", by: "credential"},
-	{name: "credential, own token first", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2 OpenBot/1"}, agent: "alpha", by: "credential"},
+	{name: "credential, no User-Agent", e: Sender{ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
+	{name: "credential, browser", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: browser}, agent: "alpha", by: "credential"},
+	{name: "credential, library", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8"}, agent: "alpha", by: "credential"},
+	{name: "credential, own token", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2"}, agent: "alpha", by: "credential"},
+	{name: "credential, own token first", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2 OpenBot/1"}, agent: "alpha", by: "credential"},
 	// … unless it names another agent (DESIGN §4), by product, comment or pattern.
-	{name: "credential, other's product", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict, detail: `names agent "Open", but the credential is that of agent "alpha"`},
-	{name: "credential, other's product, case", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OPENBOT"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other's product second", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8 OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other's product before own", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1 alpha/2"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other in comment", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (compatible; BetaBot/1.0; +x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other in comment of a system", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (X11; BetaBot/1.0) Gecko/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other before its address", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (BetaBot/1.0; +http://x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other's pattern", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "A Special Crawler!"}, agent: "alpha", reason: ReasonUserAgentConflict},
-	{name: "credential, other's fallback token", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Open/1"}, agent: "alpha", by: "credential"},
+	{name: "credential, other's product", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict, detail: `names agent "Open", but the credential is that of agent "alpha"`},
+	{name: "credential, other's product, case", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OPENBOT"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's product second", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8 OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's product before own", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1 alpha/2"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other in comment", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (compatible; BetaBot/1.0; +x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other in comment of a system", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (X11; BetaBot/1.0) Gecko/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other before its address", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Mozilla/5.0 (BetaBot/1.0; +http://x)"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's pattern", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "A Special Crawler!"}, agent: "alpha", reason: ReasonUserAgentConflict},
+	{name: "credential, other's fallback token", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "Open/1"}, agent: "alpha", by: "credential"},
 
 	// Credentials with a User-Agent condition.
-	{name: "both, as registered", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBot/3"}, agent: "beta", by: "credential+user_agent"},
-	{name: "both, by pattern", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "Mozilla/5.0 (compatible; BetaClassic/1)"}, agent: "beta", by: "credential+user_agent"},
-	{name: "both, no User-Agent", e: Evidence{ProxyAuthorization: basic("be", "pw-be")}, agent: "beta", reason: ReasonAgentMismatch, detail: "user agent differs"},
-	{name: "both, browser", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: browser}, agent: "beta", reason: ReasonAgentMismatch},
-	{name: "both, unknown", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBotX/3"}, agent: "beta", reason: ReasonAgentMismatch},
-	{name: "both, token but no pattern", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "beta/1"}, agent: "beta", reason: ReasonAgentMismatch},
-	{name: "both, other's", e: Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "mybot/1"}, agent: "beta", reason: ReasonUserAgentConflict},
+	{name: "both, as registered", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBot/3"}, agent: "beta", by: "credential+user_agent"},
+	{name: "both, by pattern", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "Mozilla/5.0 (compatible; BetaClassic/1)"}, agent: "beta", by: "credential+user_agent"},
+	{name: "both, no User-Agent", e: Sender{ProxyAuthorization: basic("be", "pw-be")}, agent: "beta", reason: ReasonAgentMismatch, detail: "user agent differs"},
+	{name: "both, browser", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: browser}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, unknown", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBotX/3"}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, token but no pattern", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "beta/1"}, agent: "beta", reason: ReasonAgentMismatch},
+	{name: "both, other's", e: Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "mybot/1"}, agent: "beta", reason: ReasonUserAgentConflict},
 
 	// Credentials with a source condition.
-	{name: "source holds", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.3.1.1")}, agent: "gamma", by: "credential+source"},
-	{name: "source holds, IPv4-mapped", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("::ffff:10.3.1.1")}, agent: "gamma", by: "credential+source"},
-	{name: "source differs", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.4.1.1")}, agent: "gamma", reason: ReasonAgentMismatch, detail: "source differs"},
-	{name: "source unknown", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga")}, agent: "gamma", reason: ReasonAgentMismatch},
-	{name: "source is another agent's", e: Evidence{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.5.1.1")}, agent: "gamma", reason: ReasonAgentMismatch},
-	{name: "source, without credential", e: Evidence{Source: netip.MustParseAddr("10.3.1.1")}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "source holds", e: Sender{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.3.1.1")}, agent: "gamma", by: "credential+source"},
+	{name: "source holds, IPv4-mapped", e: Sender{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("::ffff:10.3.1.1")}, agent: "gamma", by: "credential+source"},
+	{name: "source differs", e: Sender{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.4.1.1")}, agent: "gamma", reason: ReasonAgentMismatch, detail: "source differs"},
+	{name: "source unknown", e: Sender{ProxyAuthorization: basic("ga", "pw-ga")}, agent: "gamma", reason: ReasonAgentMismatch},
+	{name: "source is another agent's", e: Sender{ProxyAuthorization: basic("ga", "pw-ga"), Source: netip.MustParseAddr("10.5.1.1")}, agent: "gamma", reason: ReasonAgentMismatch},
+	{name: "source, without credential", e: Sender{Source: netip.MustParseAddr("10.3.1.1")}, reason: ReasonCredentialsMissing, open: "accepted"},
 
 	// One account, told apart by User-Agent.
-	{name: "team a", e: Evidence{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamA"}, agent: "team-a", by: "credential+user_agent"},
-	{name: "team b", e: Evidence{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamB/1"}, agent: "team-b", by: "credential+user_agent"},
-	{name: "team, no User-Agent", e: Evidence{ProxyAuthorization: basic("team", "pw-team")}, agent: "team-a", reason: ReasonAgentMismatch},
+	{name: "team a", e: Sender{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamA"}, agent: "team-a", by: "credential+user_agent"},
+	{name: "team b", e: Sender{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamB/1"}, agent: "team-b", by: "credential+user_agent"},
+	{name: "team, no User-Agent", e: Sender{ProxyAuthorization: basic("team", "pw-team")}, agent: "team-a", reason: ReasonAgentMismatch},
 
 	// Wrong credentials are refused whatever else holds, and in every policy.
-	{name: "wrong password", e: Evidence{ProxyAuthorization: basic("al", "x")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
-	{name: "wrong user", e: Evidence{ProxyAuthorization: basic("nobody", "pw-nobody")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
-	{name: "user in other case", e: Evidence{ProxyAuthorization: basic("AL", "pw-AL")}, reason: ReasonCredentialsWrong},
-	{name: "wrong password, known User-Agent", e: Evidence{ProxyAuthorization: basic("al", "x"), UserAgent: "OpenBot"}, reason: ReasonCredentialsWrong},
-	{name: "wrong password, known source", e: Evidence{ProxyAuthorization: basic("al", "x"), Source: netip.MustParseAddr("10.5.1.1")}, reason: ReasonCredentialsWrong},
-	{name: "Bearer", e: Evidence{ProxyAuthorization: "Bearer abc"}, reason: ReasonCredentialsWrong, detail: "not Basic"},
-	{name: "no base64", e: Evidence{ProxyAuthorization: "Basic ???"}, reason: ReasonCredentialsWrong},
-	{name: "no colon", e: Evidence{ProxyAuthorization: "Basic " + base64.StdEncoding.EncodeToString([]byte("al"))}, reason: ReasonCredentialsWrong},
-	{name: "no user", e: Evidence{ProxyAuthorization: basic("", "pw-")}, reason: ReasonCredentialsWrong},
-	{name: "control octet", e: Evidence{ProxyAuthorization: basic("al", "pw-al\n")}, reason: ReasonCredentialsWrong},
-	{name: "far too long", e: Evidence{ProxyAuthorization: basic("al", strings.Repeat("x", 5000))}, reason: ReasonCredentialsWrong},
+	{name: "wrong password", e: Sender{ProxyAuthorization: basic("al", "x")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
+	{name: "wrong user", e: Sender{ProxyAuthorization: basic("nobody", "pw-nobody")}, reason: ReasonCredentialsWrong, detail: "user name or password is wrong"},
+	{name: "user in other case", e: Sender{ProxyAuthorization: basic("AL", "pw-AL")}, reason: ReasonCredentialsWrong},
+	{name: "wrong password, known User-Agent", e: Sender{ProxyAuthorization: basic("al", "x"), UserAgent: "OpenBot"}, reason: ReasonCredentialsWrong},
+	{name: "wrong password, known source", e: Sender{ProxyAuthorization: basic("al", "x"), Source: netip.MustParseAddr("10.5.1.1")}, reason: ReasonCredentialsWrong},
+	{name: "Bearer", e: Sender{ProxyAuthorization: "Bearer abc"}, reason: ReasonCredentialsWrong, detail: "not Basic"},
+	{name: "no base64", e: Sender{ProxyAuthorization: "Basic ???"}, reason: ReasonCredentialsWrong},
+	{name: "no colon", e: Sender{ProxyAuthorization: "Basic " + base64.StdEncoding.EncodeToString([]byte("al"))}, reason: ReasonCredentialsWrong},
+	{name: "no user", e: Sender{ProxyAuthorization: basic("", "pw-")}, reason: ReasonCredentialsWrong},
+	{name: "control octet", e: Sender{ProxyAuthorization: basic("al", "pw-al\n")}, reason: ReasonCredentialsWrong},
+	{name: "far too long", e: Sender{ProxyAuthorization: basic("al", strings.Repeat("x", 5000))}, reason: ReasonCredentialsWrong},
 
 	// Certificates.
-	{name: "certificate", e: Evidence{CertificateNames: []string{"x", "delta.corp"}}, agent: "delta", by: "client_certificate"},
-	{name: "certificate, browser", e: Evidence{CertificateNames: []string{"delta.corp"}, UserAgent: browser}, agent: "delta", by: "client_certificate"},
-	{name: "certificate, other's User-Agent", e: Evidence{CertificateNames: []string{"delta.corp"}, UserAgent: "mybot"}, agent: "delta", reason: ReasonUserAgentConflict, detail: "client certificate"},
-	{name: "certificate of nobody", e: Evidence{CertificateNames: []string{"x"}}, reason: ReasonCredentialsMissing, open: "accepted"},
-	{name: "certificate goes before source", e: Evidence{CertificateNames: []string{"delta.corp"}, Source: netip.MustParseAddr("10.5.1.1")}, agent: "delta", by: "client_certificate"},
-	{name: "credential goes before certificate", e: Evidence{CertificateNames: []string{"delta.corp"}, ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
+	{name: "certificate", e: Sender{CertificateNames: []string{"x", "delta.corp"}}, agent: "delta", by: "client_certificate"},
+	{name: "certificate, browser", e: Sender{CertificateNames: []string{"delta.corp"}, UserAgent: browser}, agent: "delta", by: "client_certificate"},
+	{name: "certificate, other's User-Agent", e: Sender{CertificateNames: []string{"delta.corp"}, UserAgent: "mybot"}, agent: "delta", reason: ReasonUserAgentConflict, detail: "client certificate"},
+	{name: "certificate of nobody", e: Sender{CertificateNames: []string{"x"}}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "certificate goes before source", e: Sender{CertificateNames: []string{"delta.corp"}, Source: netip.MustParseAddr("10.5.1.1")}, agent: "delta", by: "client_certificate"},
+	{name: "credential goes before certificate", e: Sender{CertificateNames: []string{"delta.corp"}, ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
 
 	// Sources.
-	{name: "range", e: Evidence{Source: netip.MustParseAddr("10.5.200.1"), UserAgent: "curl/8"}, agent: "office", by: "source"},
-	{name: "range, IPv6 with zone", e: Evidence{Source: netip.MustParseAddr("2001:db8:5::1%eth0")}, agent: "office", by: "source"},
-	{name: "range and User-Agent go before range", e: Evidence{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", by: "source+user_agent"},
-	{name: "range, other's User-Agent", e: Evidence{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OpenBot/1"}, agent: "office", reason: ReasonUserAgentConflict, detail: `the source is that of agent "office"`},
-	{name: "User-Agent without its range", e: Evidence{Source: netip.MustParseAddr("10.6.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", reason: ReasonAgentMismatch, detail: "source differs"},
+	{name: "range", e: Sender{Source: netip.MustParseAddr("10.5.200.1"), UserAgent: "curl/8"}, agent: "office", by: "source"},
+	{name: "range, IPv6 with zone", e: Sender{Source: netip.MustParseAddr("2001:db8:5::1%eth0")}, agent: "office", by: "source"},
+	{name: "range and User-Agent go before range", e: Sender{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", by: "source+user_agent"},
+	{name: "range, other's User-Agent", e: Sender{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OpenBot/1"}, agent: "office", reason: ReasonUserAgentConflict, detail: `the source is that of agent "office"`},
+	{name: "User-Agent without its range", e: Sender{Source: netip.MustParseAddr("10.6.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", reason: ReasonAgentMismatch, detail: "source differs"},
 
 	// User-Agents alone: whole tokens, never parts (features.md pitfall 9).
-	{name: "product", e: Evidence{UserAgent: "OpenBot/1.0 (+https://x)"}, agent: "Open", by: "user_agent"},
-	{name: "product in comment of a system", e: Evidence{UserAgent: "Mozilla/5.0 (X11; Linux; openbot/1.0) Gecko/1"}, agent: "Open", by: "user_agent"},
-	{name: "product before its address", e: Evidence{UserAgent: "Mozilla/5.0 Safari/1 (OpenBot/0.1; +http://x)"}, agent: "Open", by: "user_agent"},
-	{name: "product behind a comment", e: Evidence{UserAgent: "Mozilla/5.0 (KHTML, like Gecko); compatible; OpenBot/1.1; +http://x"}, agent: "Open", by: "user_agent"},
-	{name: "product before other octets", e: Evidence{UserAgent: "OpenBot+(+http://x)"}, agent: "Open", by: "user_agent"},
-	{name: "product in comment", e: Evidence{UserAgent: "Mozilla/5.0 (compatible; openbot/1.0)"}, agent: "Open", by: "user_agent"},
-	{name: "second product", e: Evidence{UserAgent: "curl/8 mybot"}, agent: "mybot", by: "user_agent"},
-	{name: "first of two wins", e: Evidence{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},
-	{name: "pattern", e: Evidence{UserAgent: "the SPECIAL crawler, v2"}, agent: "globbed", by: "user_agent"},
-	{name: "product goes before pattern", e: Evidence{UserAgent: "mybot special crawler"}, agent: "mybot", by: "user_agent"},
+	{name: "product", e: Sender{UserAgent: "OpenBot/1.0 (+https://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product in comment of a system", e: Sender{UserAgent: "Mozilla/5.0 (X11; Linux; openbot/1.0) Gecko/1"}, agent: "Open", by: "user_agent"},
+	{name: "product before its address", e: Sender{UserAgent: "Mozilla/5.0 Safari/1 (OpenBot/0.1; +http://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product behind a comment", e: Sender{UserAgent: "Mozilla/5.0 (KHTML, like Gecko); compatible; OpenBot/1.1; +http://x"}, agent: "Open", by: "user_agent"},
+	{name: "product before other octets", e: Sender{UserAgent: "OpenBot+(+http://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product in comment", e: Sender{UserAgent: "Mozilla/5.0 (compatible; openbot/1.0)"}, agent: "Open", by: "user_agent"},
+	{name: "second product", e: Sender{UserAgent: "curl/8 mybot"}, agent: "mybot", by: "user_agent"},
+	{name: "first of two wins", e: Sender{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},
+	{name: "pattern", e: Sender{UserAgent: "the SPECIAL crawler, v2"}, agent: "globbed", by: "user_agent"},
+	{name: "product goes before pattern", e: Sender{UserAgent: "mybot special crawler"}, agent: "mybot", by: "user_agent"},
 	// Padding does not hide a name from the gateway that the site will see.
-	{name: "too long", e: Evidence{UserAgent: "mybot/" + strings.Repeat("1", maxUserAgent)}, reason: ReasonUnidentified, detail: "longer than 4096"},
-	{name: "credential, too long", e: Evidence{ProxyAuthorization: basic("al", "pw-al"), UserAgent: strings.Repeat("x ", maxUserAgent/2) + "mybot"}, reason: ReasonUnidentified},
-	{name: "just not too long", e: Evidence{UserAgent: strings.Repeat("x ", maxUserAgent/2-3) + "mybot"}, agent: "mybot", by: "user_agent"},
-	{name: "bot is not mybot", e: Evidence{UserAgent: "bot/1.0"}, reason: ReasonCredentialsMissing, open: "accepted"},
-	{name: "mybotx is not mybot", e: Evidence{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
-	{name: "fallback token is no name", e: Evidence{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "too long", e: Sender{UserAgent: "mybot/" + strings.Repeat("1", maxUserAgent)}, reason: ReasonUnidentified, detail: "longer than 4096"},
+	{name: "credential, too long", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: strings.Repeat("x ", maxUserAgent/2) + "mybot"}, reason: ReasonUnidentified},
+	{name: "just not too long", e: Sender{UserAgent: strings.Repeat("x ", maxUserAgent/2-3) + "mybot"}, agent: "mybot", by: "user_agent"},
+	{name: "bot is not mybot", e: Sender{UserAgent: "bot/1.0"}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "mybotx is not mybot", e: Sender{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "fallback token is no name", e: Sender{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},
 
 	// Nobody: 407 as some agent is told by credential.
-	{name: "nothing", e: Evidence{}, reason: ReasonCredentialsMissing, open: "accepted"},
-	{name: "browser", e: Evidence{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "nothing", e: Sender{}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "browser", e: Sender{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
 	// A name that needs a credential is never had for nothing.
-	{name: "other's name in comment without credential", e: Evidence{UserAgent: "Mozilla/5.0 (X11; BetaBot/1) Gecko/1"}, agent: "beta", reason: ReasonCredentialsMissing},
-	{name: "other's name without credential", e: Evidence{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "told by its credentials"},
-	{name: "token without credential", e: Evidence{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
+	{name: "other's name in comment without credential", e: Sender{UserAgent: "Mozilla/5.0 (X11; BetaBot/1) Gecko/1"}, agent: "beta", reason: ReasonCredentialsMissing},
+	{name: "other's name without credential", e: Sender{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "told by its credentials"},
+	{name: "token without credential", e: Sender{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
 }
 
 func TestIdentify(t *testing.T) {
@@ -216,7 +216,7 @@ func TestTunnelThenInner(t *testing.T) {
 				wantReason, _, _ := want.Refused()
 				connect := tt.e
 				connect.UserAgent = "Go-http-client/1.1"
-				tunnel := id.Tunnel(t.Context(), connect)
+				tunnel := id.AuthenticateTunnel(t.Context(), connect)
 				reason, _, refused := tunnel.Refused()
 				if refused != (wantReason == ReasonCredentialsWrong) {
 					t.Fatalf("CONNECT refused %t for %q; the request for %q", refused, reason, wantReason)
@@ -253,24 +253,24 @@ func TestOpaque(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		id     *Identifier
-		e      Evidence
+		e      Sender
 		agent  string
 		by     string
 		reason Reason
 	}{
-		{"no User-Agent", id, Evidence{ProxyAuthorization: basic("be", "pw-be")}, "beta", "credential", ""},
-		{"library's User-Agent", id, Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "Go-http-client/1.1"}, "beta", "credential", ""},
-		{"own User-Agent", id, Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBot"}, "beta", "credential+user_agent", ""},
-		{"own token, not its pattern", id, Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "beta"}, "beta", "", ReasonAgentMismatch},
-		{"other's User-Agent", id, Evidence{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "mybot"}, "beta", "", ReasonUserAgentConflict},
-		{"shared account", id, Evidence{ProxyAuthorization: basic("team", "pw-team")}, "team-a", "", ReasonAmbiguousAgent},
-		{"shared account, named", id, Evidence{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamB"}, "team-b", "credential+user_agent", ""},
-		{"wrong source", id, Evidence{ProxyAuthorization: basic("ga", "pw-ga")}, "gamma", "", ReasonAgentMismatch},
-		{"wrong password", id, Evidence{ProxyAuthorization: basic("be", "x")}, "", "", ReasonCredentialsWrong},
-		{"nobody", id, Evidence{}, "", "", ReasonCredentialsMissing},
-		{"certificate", withCert, Evidence{CertificateNames: []string{"c.corp", "c2.corp"}}, "c", "client_certificate", ""},
-		{"certificate of two", withCert, Evidence{CertificateNames: []string{"c.corp", "d.corp"}}, "c", "", ReasonAmbiguousAgent},
-		{"a source does not bind", withCert, Evidence{Source: netip.MustParseAddr("10.0.0.1")}, "", "", ReasonUnidentified},
+		{"no User-Agent", id, Sender{ProxyAuthorization: basic("be", "pw-be")}, "beta", "credential", ""},
+		{"library's User-Agent", id, Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "Go-http-client/1.1"}, "beta", "credential", ""},
+		{"own User-Agent", id, Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "BetaBot"}, "beta", "credential+user_agent", ""},
+		{"own token, not its pattern", id, Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "beta"}, "beta", "", ReasonAgentMismatch},
+		{"other's User-Agent", id, Sender{ProxyAuthorization: basic("be", "pw-be"), UserAgent: "mybot"}, "beta", "", ReasonUserAgentConflict},
+		{"shared account", id, Sender{ProxyAuthorization: basic("team", "pw-team")}, "team-a", "", ReasonAmbiguousAgent},
+		{"shared account, named", id, Sender{ProxyAuthorization: basic("team", "pw-team"), UserAgent: "TeamB"}, "team-b", "credential+user_agent", ""},
+		{"wrong source", id, Sender{ProxyAuthorization: basic("ga", "pw-ga")}, "gamma", "", ReasonAgentMismatch},
+		{"wrong password", id, Sender{ProxyAuthorization: basic("be", "x")}, "", "", ReasonCredentialsWrong},
+		{"nobody", id, Sender{}, "", "", ReasonCredentialsMissing},
+		{"certificate", withCert, Sender{CertificateNames: []string{"c.corp", "c2.corp"}}, "c", "client_certificate", ""},
+		{"certificate of two", withCert, Sender{CertificateNames: []string{"c.corp", "d.corp"}}, "c", "", ReasonAmbiguousAgent},
+		{"a source does not bind", withCert, Sender{Source: netip.MustParseAddr("10.0.0.1")}, "", "", ReasonUnidentified},
 	} {
 		i := tt.id.Opaque(t.Context(), tt.e)
 		reason, _, refused := i.Refused()
@@ -289,20 +289,20 @@ func TestTunnelAsksForCredentials(t *testing.T) {
 		name   string
 		agents []Agent
 		policy Unidentified
-		e      Evidence
+		e      Sender
 		want   Reason
 	}{
-		{"credentials only", []Agent{withCredential}, UnidentifiedDefault, Evidence{UserAgent: "a"}, ReasonCredentialsMissing},
-		{"unidentified allowed", []Agent{withCredential}, UnidentifiedAllow, Evidence{}, ""},
-		{"some by User-Agent", []Agent{withCredential, {Name: "b"}}, UnidentifiedDeny, Evidence{}, ""},
-		{"in a range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{Source: netip.MustParseAddr("10.0.0.1")}, ""},
-		{"outside of the range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{Source: netip.MustParseAddr("11.0.0.1")}, ReasonCredentialsMissing},
-		{"with a certificate", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}}}, UnidentifiedDeny, Evidence{CertificateNames: []string{"c"}}, ""},
-		{"certificate, wrong range", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}, From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{CertificateNames: []string{"c"}}, ReasonCredentialsMissing},
-		{"no credentials at all", []Agent{{Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Evidence{}, ""},
+		{"credentials only", []Agent{withCredential}, UnidentifiedDefault, Sender{UserAgent: "a"}, ReasonCredentialsMissing},
+		{"unidentified allowed", []Agent{withCredential}, UnidentifiedAllow, Sender{}, ""},
+		{"some by User-Agent", []Agent{withCredential, {Name: "b"}}, UnidentifiedDeny, Sender{}, ""},
+		{"in a range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{Source: netip.MustParseAddr("10.0.0.1")}, ""},
+		{"outside of the range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{Source: netip.MustParseAddr("11.0.0.1")}, ReasonCredentialsMissing},
+		{"with a certificate", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}}}, UnidentifiedDeny, Sender{CertificateNames: []string{"c"}}, ""},
+		{"certificate, wrong range", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}, From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{CertificateNames: []string{"c"}}, ReasonCredentialsMissing},
+		{"no credentials at all", []Agent{{Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{}, ""},
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, Unidentified: tt.policy})
-		if got, _, _ := id.Tunnel(t.Context(), tt.e).Refused(); got != tt.want {
+		if got, _, _ := id.AuthenticateTunnel(t.Context(), tt.e).Refused(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -328,7 +328,7 @@ func TestIdentifyAmbiguousCertificate(t *testing.T) {
 		{[]string{"b.corp"}, "C/1", "c", ""},
 		{[]string{"b.corp"}, "", "b", ""},
 	} {
-		i := id.Identify(t.Context(), Evidence{CertificateNames: tt.names, UserAgent: tt.field})
+		i := id.Identify(t.Context(), Sender{CertificateNames: tt.names, UserAgent: tt.field})
 		if reason, detail, _ := i.Refused(); reason != tt.reason || i.Agent != tt.agent {
 			t.Errorf("%v %q: %q %q %s", tt.names, tt.field, i.Agent, reason, detail)
 		}
@@ -339,7 +339,7 @@ func TestIdentifyAmbiguousCertificate(t *testing.T) {
 func TestUnidentifiedAllowedHasNoName(t *testing.T) {
 	t.Parallel()
 	id := company(t, UnidentifiedAllow)
-	i := id.Identify(t.Context(), Evidence{UserAgent: "ExampleBot/1.0"})
+	i := id.Identify(t.Context(), Sender{UserAgent: "ExampleBot/1.0"})
 	if i.Agent != "" || i.IdentifiedBy != "" || !slices.Equal(i.Robots.Tokens, []string{"ExampleBot"}) {
 		t.Errorf("got %+v", i)
 	}
@@ -363,7 +363,7 @@ func TestWrongUserIsVerifiedToo(t *testing.T) {
 	users := []string{"u", "nobody", "ghost"}
 	said := make(map[string]bool)
 	for _, user := range users {
-		i := id.Identify(t.Context(), Evidence{ProxyAuthorization: basic(user, "x")})
+		i := id.Identify(t.Context(), Sender{ProxyAuthorization: basic(user, "x")})
 		reason, detail, _ := i.Refused()
 		said[string(reason)+" "+detail] = true
 	}
@@ -392,12 +392,12 @@ func TestUncheckedPassword(t *testing.T) {
 	} {
 		for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {
 			e := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
-			evidence := Evidence{ProxyAuthorization: basic("u", "pw-u")}
+			evidence := Sender{ProxyAuthorization: basic("u", "pw-u")}
 			for _, d := range []Decision{
 				ask(t, e, id.Identify(tt.ctx, evidence), "http://example.com/"),
 				ask(t, e, id.Identify(tt.ctx, evidence), "http://example.com/robots.txt"),
 				e.DecideTunnel(t.Context(), id.Opaque(tt.ctx, evidence), o),
-				e.DecideIntercept(id.Tunnel(tt.ctx, evidence), o),
+				e.DecideIntercept(id.AuthenticateTunnel(tt.ctx, evidence), o),
 			} {
 				if d.Verdict != Deny || d.Reason != tt.want || d.RetryAfter != tt.retry {
 					t.Errorf("mode %v: %+v", mode, d)
@@ -452,7 +452,7 @@ func TestIdentityInvariants(t *testing.T) {
 			for _, field := range fields {
 				for _, source := range sources {
 					for _, names := range certificates {
-						e := Evidence{UserAgent: field, ProxyAuthorization: auth, Source: netip.MustParseAddr(source), CertificateNames: names}
+						e := Sender{UserAgent: field, ProxyAuthorization: auth, Source: netip.MustParseAddr(source), CertificateNames: names}
 						i := id.Identify(t.Context(), e)
 						if err := naive(id, policy, e, i); err != "" {
 							t.Errorf("%+v: %s; got %+v", e, err, i)
@@ -477,12 +477,12 @@ func FuzzIdentify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, field, authorization string) {
 		for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
 			id := company(t, policy)
-			e := Evidence{UserAgent: field, ProxyAuthorization: authorization, Source: netip.MustParseAddr("10.5.0.1")}
+			e := Sender{UserAgent: field, ProxyAuthorization: authorization, Source: netip.MustParseAddr("10.5.0.1")}
 			i := id.Identify(t.Context(), e)
 			if err := naive(id, policy, e, i); err != "" {
 				t.Errorf("%+v: %s; got %+v", e, err, i)
 			}
-			inner := id.Inner(id.Tunnel(t.Context(), e), field)
+			inner := id.Inner(id.AuthenticateTunnel(t.Context(), e), field)
 			reason, _, refused := i.Refused()
 			if innerReason, _, innerRefused := inner.Refused(); innerRefused != refused || innerReason != reason && reason != ReasonCredentialsMissing {
 				t.Errorf("%+v: inside %q, outside %q", e, innerReason, reason)
@@ -492,7 +492,7 @@ func FuzzIdentify(f *testing.F) {
 }
 
 // naive says what is wrong with an identity, or "".
-func naive(id *Identifier, policy Unidentified, e Evidence, i Identity) string {
+func naive(id *Identifier, policy Unidentified, e Sender, i Identity) string {
 	user, password, parsed := basicCredentials(e.ProxyAuthorization)
 	right := parsed && password == "pw-"+user && slices.Contains([]string{"al", "be", "ga", "team"}, user)
 	reason, _, refused := i.Refused()

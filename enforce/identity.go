@@ -7,8 +7,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Evidence is what a request shows of its sender.
-type Evidence struct {
+// Sender is what a request shows of its sender.
+type Sender struct {
 	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Several
 	// User-Agent fields have to be joined by blanks: the site sees them all.
 	UserAgent          string
@@ -66,10 +66,10 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 	return i
 }
 
-// Tunnel is what is known of the sender of a CONNECT: all but its name. The zero value
+// Authentication is what is known of the sender of a CONNECT: all but its name. The zero value
 // is nobody and is refused. It holds no password.
-type Tunnel struct {
-	opened  bool // by Identifier.Tunnel
+type Authentication struct {
+	opened  bool // by Identifier.AuthenticateTunnel
 	refusal Reason
 	detail  string
 
@@ -83,7 +83,7 @@ type Tunnel struct {
 
 // Refused returns the reason for which the CONNECT has to be answered with a refusal, as
 // nothing inside could make it good, and whether that is so.
-func (t Tunnel) Refused() (reason Reason, detail string, refused bool) {
+func (t Authentication) Refused() (reason Reason, detail string, refused bool) {
 	if !t.opened {
 		return ReasonUnidentified, "", true
 	}

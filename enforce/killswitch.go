@@ -256,18 +256,27 @@ func (o Kill) canonical() (Kill, error) {
 	return o, nil
 }
 
-// describe says for people who gave the order, when and why.
-func (o Kill) describe() string {
-	s := "stopped: " + string(o.Scope)
+// String says for people what the order stops, by whose word and why.
+func (o Kill) String() string { return o.describe("") }
+
+// detail is String with the time of the order, for [Decision.Detail].
+func (o Kill) detail() string {
+	at := ""
+	if !o.At.IsZero() {
+		at = ", at " + o.At.UTC().Format(time.RFC3339)
+	}
+	return "stopped: " + o.describe(at)
+}
+
+func (o Kill) describe(at string) string {
+	s := string(o.Scope)
 	if o.Value != "" {
 		s += " " + o.Value
 	}
 	if o.By != "" {
 		s += ", by " + o.By
 	}
-	if !o.At.IsZero() {
-		s += ", at " + o.At.UTC().Format(time.RFC3339)
-	}
+	s += at
 	if o.Reason != "" {
 		s += ", because: " + o.Reason
 	}

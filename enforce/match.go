@@ -12,7 +12,7 @@ import (
 type ranking struct{ best, tie *agent }
 
 // consider ranks the agents whose conditions all hold.
-func (r *ranking) consider(t Tunnel, n named, agents ...*agent) {
+func (r *ranking) consider(t Authentication, n named, agents ...*agent) {
 	for _, a := range agents {
 		switch {
 		case a == r.best || a.unmetBy(t, n) != 0:
@@ -26,7 +26,7 @@ func (r *ranking) consider(t Tunnel, n named, agents ...*agent) {
 
 // rank returns the ranking of all agents and, if there is binding evidence, one of the
 // agents that it binds to: if possible one that the User-Agent names too.
-func (id *Identifier) rank(t Tunnel, n named) (r ranking, bound *agent) {
+func (id *Identifier) rank(t Authentication, n named) (r ranking, bound *agent) {
 	if t.user != "" {
 		r.consider(t, n, t.users...)
 		return r, n.pick(t.users)
@@ -51,7 +51,7 @@ func (id *Identifier) rank(t Tunnel, n named) (r ranking, bound *agent) {
 
 // nameless identifies a sender whose User-Agent names nobody by its binding evidence alone,
 // or returns its refusal so far.
-func (id *Identifier) nameless(t Tunnel, refused Identity) Identity {
+func (id *Identifier) nameless(t Authentication, refused Identity) Identity {
 	bound := t.users
 	for _, name := range t.certificates {
 		if t.user == "" {
@@ -147,7 +147,7 @@ func (a *agent) evidence() string {
 
 // unmet returns the conditions of a that the tunnel's evidence does not satisfy, but for
 // those in ignore.
-func (a *agent) unmet(t Tunnel, ignore condition) (unmet condition) {
+func (a *agent) unmet(t Authentication, ignore condition) (unmet condition) {
 	need := a.conditions &^ ignore
 	if need&byCredential != 0 && (t.user == "" || !slices.Contains(a.Credentials, t.user)) {
 		unmet |= byCredential
@@ -164,7 +164,7 @@ func (a *agent) unmet(t Tunnel, ignore condition) (unmet condition) {
 }
 
 // unmetBy is unmet with the User-Agent condition.
-func (a *agent) unmetBy(t Tunnel, n named) condition {
+func (a *agent) unmetBy(t Authentication, n named) condition {
 	unmet := a.unmet(t, byUserAgent)
 	if a.conditions&byUserAgent != 0 && !a.satisfiedBy(n) {
 		unmet |= byUserAgent
@@ -184,6 +184,6 @@ func (a *agent) globMatches(folded string) bool {
 }
 
 // unmetIn lists the unmet conditions for people.
-func (a *agent) unmetIn(t Tunnel, n named) string {
+func (a *agent) unmetIn(t Authentication, n named) string {
 	return strings.ReplaceAll(a.unmetBy(t, n).String(), "_", " ") + " differs"
 }

@@ -97,7 +97,7 @@ func TestAgentIntervalReachesTheRequest(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "NewsBot", Interval: time.Minute}}})
 	e := newEnforcer(siteOf(rules(robots), defaults), nil, nil)
-	d := ask(t, e, id.Identify(t.Context(), Evidence{UserAgent: "NewsBot/1"}), "http://example.com/")
+	d := ask(t, e, id.Identify(t.Context(), Sender{UserAgent: "NewsBot/1"}), "http://example.com/")
 	request, err := Politeness{Per: []pace.Scope{pace.PerHost}}.Request(d, nil)
 	want := []pace.Limit{{Key: "agent:NewsBot@example.com", Interval: time.Minute, Burst: 1}}
 	if err != nil || !reflect.DeepEqual(request.Also, want) {

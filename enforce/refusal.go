@@ -34,8 +34,8 @@ func (h Help) URL(r Reason) string {
 	return h.Base + r.Slug() + h.Suffix
 }
 
-// Asked is what the client asked for, as far as its refusal shows it.
-type Asked struct {
+// RequestInfo is what the client asked for, as far as its refusal shows it.
+type RequestInfo struct {
 	// Method and URL are those of the request; of a CONNECT, URL is the authority.
 	Method, URL string
 	// Accept is the value of the Accept field, several fields joined by commas.
@@ -58,7 +58,7 @@ type Refusal struct {
 
 // Render returns the refusal for a decision. A decision that allows is refused as
 // [ReasonInternal]: who asks for a refusal must not be taken for allowed.
-func Render(d Decision, asked Asked) Refusal {
+func Render(d Decision, asked RequestInfo) Refusal {
 	p := NewProblem(d, asked)
 	form := Negotiate(asked.Accept)
 	r := Refusal{Status: p.Status, Reason: p.phrase, Header: make(http.Header, 8)}
@@ -118,7 +118,7 @@ type Problem struct {
 }
 
 // NewProblem states a refusal. It is pure; all foreign text in it is cut and escaped.
-func NewProblem(d Decision, asked Asked) Problem {
+func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Verdict == Allow || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
 	}
@@ -129,12 +129,12 @@ func NewProblem(d Decision, asked Asked) Problem {
 	if url == "" {
 		url = d.host()
 	}
-	s := sentenceFor(d, url)
+	s := summaryOf(d, url)
 	p := Problem{
 		Type:       asked.Help.URL(d.Reason),
 		Title:      d.Reason.Title(),
 		Status:     d.Reason.Status(),
-		Detail:     s.fit(maxSentence),
+		Detail:     s.fit(maxSummary),
 		Hint:       d.Reason.Hint(),
 		Method:     ascii(asked.Method, maxWho),
 		URL:        url,

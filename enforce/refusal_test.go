@@ -25,13 +25,13 @@ var update = flag.Bool("update", false, "write the golden files")
 var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
 
 // sample is a plausible refusal for the reason.
-func sample(tb testing.TB, r Reason) (Decision, Asked) {
+func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	tb.Helper()
 	d := Decision{
 		Verdict: Allow, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
 		Origin: mustOrigin(tb, "https://example.com"), RobotsURL: "https://example.com/robots.txt", PathVisible: true,
 	}
-	asked := Asked{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
+	asked := RequestInfo{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
 	known := func() {
 		d.State, d.Source, d.SHA256 = fetch.StateRules, robotscache.SourceHot, [32]byte{0xab, 31: 0xcd}
 		d.FetchedAt, d.FreshUntil, d.Age = now.Add(-5*time.Minute), now.Add(23*time.Hour), 5*time.Minute
@@ -46,9 +46,9 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		d.Owner, d.Contact = "team news", "news@acme.example"
 	case ReasonTunnelRestricted:
 		known()
-		d.Group, d.PathVisible, asked = "*", false, Asked{Method: http.MethodConnect, URL: "example.com:443"}
+		d.Group, d.PathVisible, asked = "*", false, RequestInfo{Method: http.MethodConnect, URL: "example.com:443"}
 	case ReasonConnectDenied:
-		d.PathVisible, asked = false, Asked{Method: http.MethodConnect, URL: "example.com:443"}
+		d.PathVisible, asked = false, RequestInfo{Method: http.MethodConnect, URL: "example.com:443"}
 	case ReasonUnreachable:
 		d.State, d.Cause, d.Source = fetch.StateUnreachable, fetch.CauseTimeout, robotscache.SourceFetch
 		d.FetchedAt, d.Age, retry = now.Add(-time.Minute), time.Minute, 90*time.Second
@@ -85,7 +85,7 @@ func sample(tb testing.TB, r Reason) (Decision, Asked) {
 		detail = `origin: userinfo "...@exa mple.com" is not allowed`
 	case ReasonMethod:
 		d.Origin, d.RobotsURL = mustOrigin(tb, "ftp://example.com"), "ftp://example.com/robots.txt"
-		asked = Asked{Method: http.MethodPut, URL: "ftp://example.com/pub/report.txt"}
+		asked = RequestInfo{Method: http.MethodPut, URL: "ftp://example.com/pub/report.txt"}
 	case ReasonBadRequest:
 		d = Decision{}
 		detail = "more than one field User-Agent"
@@ -185,13 +185,13 @@ func dump(r Refusal) []byte {
 }
 
 // hostile is a decision all of whose foreign texts attack whoever shows them.
-func hostile(tb testing.TB, r Reason, text string) (Decision, Asked) {
+func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	tb.Helper()
 	d, _ := sample(tb, r)
 	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
 	d.Owner, d.Contact = text, text
 	d.Tokens, d.Line = []string{text, text}, 1
-	return d, Asked{Method: text, URL: text}
+	return d, RequestInfo{Method: text, URL: text}
 }
 
 // checkRefusal holds what every refusal must be, whatever is in it (clients.md 19 to 21).
@@ -229,7 +229,7 @@ func checkRefusal(t *testing.T, r Refusal) {
 	}
 	switch first, _, _ := strings.Cut(string(r.Body), "\n"); r.Header.Get("Content-Type") {
 	case FormText.ContentType():
-		if first == "" || len(first) > maxSentence {
+		if first == "" || len(first) > maxSummary {
 			t.Errorf("first line %q", first)
 		}
 	case FormJSON.ContentType():
@@ -295,7 +295,7 @@ func TestRenderOfWhatIsAllowed(t *testing.T) {
 		{Reason: "made_up"},
 		{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true},
 	} {
-		if r := Render(d, Asked{}); r.Status != 500 || !strings.Contains(r.Header.Get("Proxy-Status"), "proxy_internal_error") {
+		if r := Render(d, RequestInfo{}); r.Status != 500 || !strings.Contains(r.Header.Get("Proxy-Status"), "proxy_internal_error") {
 			t.Errorf("%+v: %d %v", d, r.Status, r.Header)
 		}
 	}

@@ -9,17 +9,17 @@ import (
 
 // Lengths that clients show without cutting (clients.md 19, 20), in octets.
 const (
-	maxPhrase   = 99
-	maxSentence = 120
+	maxPhrase  = 99
+	maxSummary = 120
 )
 
 // sentence is a statement that stands by itself: fixed words around one part that may be
 // cut to make it fit. All of it is printable ASCII.
-type sentence struct{ before, subject, after string }
+type summary struct{ before, subject, after string }
 
 // fit returns the sentence in at most limit octets. If cutting the subject is not enough,
 // the end is cut as well.
-func (s sentence) fit(limit int) string {
+func (s summary) fit(limit int) string {
 	room := max(limit-len(s.before)-len(s.after), 2*len(ellipsis))
 	return cut(s.before+cut(s.subject, room)+s.after, limit)
 }
@@ -27,9 +27,9 @@ func (s sentence) fit(limit int) string {
 // maxWho bounds the octets of an agent's name in a sentence.
 const maxWho = 24
 
-// sentenceFor says what was refused and why. The subject is the URL or the host that was
+// summaryOf says what was refused and why. The subject is the URL or the host that was
 // asked for, or the name of an agent.
-func sentenceFor(d Decision, url string) sentence {
+func summaryOf(d Decision, url string) summary {
 	url = withoutQuery(url)
 	who := ascii(cmp.Or(d.Agent, "this crawler"), maxWho)
 	host := d.host()
@@ -39,44 +39,44 @@ func sentenceFor(d Decision, url string) sentence {
 		if d.Form == PathResolved {
 			url, after = withoutQuery(d.Origin.String()+ascii(d.Judged, maxShown)), " (resolved path, line "+strconv.Itoa(d.Line)+")"
 		}
-		return sentence{"Forbidden by robots.txt: " + who + " may not fetch ", url, after}
+		return summary{"Forbidden by robots.txt: " + who + " may not fetch ", url, after}
 	case ReasonUnreachable:
-		return unreachableSentence(d, host)
+		return unreachableSummary(d, host)
 	case ReasonRobotsForbidden:
-		return sentence{"Forbidden: ", host, " does not show its robots.txt" + detail(d)}
+		return summary{"Forbidden: ", host, " does not show its robots.txt" + detail(d)}
 	case ReasonPending:
-		return sentence{"Forbidden: robots.txt of ", host, " is still being fetched" + retry(d)}
+		return summary{"Forbidden: robots.txt of ", host, " is still being fetched" + retry(d)}
 	case ReasonTunnelRestricted:
-		return sentence{"Forbidden by robots.txt: no blind tunnel for " + who + " to ", host, ", which restricts it"}
+		return summary{"Forbidden by robots.txt: no blind tunnel for " + who + " to ", host, ", which restricts it"}
 	case ReasonConnectDenied:
-		return sentence{"Forbidden: no tunnels (CONNECT) to ", host, ""}
+		return summary{"Forbidden: no tunnels (CONNECT) to ", host, ""}
 	case ReasonKillSwitch:
-		return sentence{"Forbidden: stopped by the operator's kill switch: " + who + " to ", host, ""}
+		return summary{"Forbidden: stopped by the operator's kill switch: " + who + " to ", host, ""}
 	case ReasonOperatorDeny:
-		return sentence{"Forbidden: the operator of the gateway denies requests to ", host, ""}
+		return summary{"Forbidden: the operator of the gateway denies requests to ", host, ""}
 	case ReasonUnidentified:
-		return sentence{"Forbidden: unknown crawler, User-Agent ", shownUserAgent(d), ""}
+		return summary{"Forbidden: unknown crawler, User-Agent ", shownUserAgent(d), ""}
 	case ReasonAgentMismatch:
-		return sentence{"Forbidden: not all conditions of agent ", who, " hold"}
+		return summary{"Forbidden: not all conditions of agent ", who, " hold"}
 	case ReasonUserAgentConflict:
-		return sentence{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
+		return summary{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
 	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded:
-		return sentence{"Too many requests: the gateway paces those to ", host, retry(d)}
+		return summary{"Too many requests: the gateway paces those to ", host, retry(d)}
 	case ReasonBackoff:
-		return sentence{"Too many requests: ", host, " has asked for a pause" + retry(d)}
+		return summary{"Too many requests: ", host, " has asked for a pause" + retry(d)}
 	case ReasonCrawlDelay:
-		return sentence{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
+		return summary{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
 	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest, ReasonURLSize:
-		return sentence{d.Reason.Title() + ": ", url, ""}
+		return summary{d.Reason.Title() + ": ", url, ""}
 	case ReasonClientNotAllowed, ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
-		return sentence{wholeSentence(d.Reason), "", retry(d)}
+		return summary{fixedSummary(d.Reason), "", retry(d)}
 	default:
-		return sentence{d.Reason.Title() + ": ", host, retry(d)}
+		return summary{d.Reason.Title() + ": ", host, retry(d)}
 	}
 }
 
-// wholeSentence is one that names nothing of the request.
-func wholeSentence(r Reason) string {
+// fixedSummary is one that names nothing of the request.
+func fixedSummary(r Reason) string {
 	switch r {
 	case ReasonClientNotAllowed:
 		return "Forbidden: clients at this address may not use the gateway"
@@ -93,10 +93,10 @@ func wholeSentence(r Reason) string {
 	}
 }
 
-// unreachableSentence names the cause. Where that takes too many octets, the field Retry-After has
+// unreachableSummary names the cause. Where that takes too many octets, the field Retry-After has
 // to do.
-func unreachableSentence(d Decision, host string) sentence {
-	s := sentence{"Forbidden: robots.txt of ", host, " is unreachable" + detail(d)}
+func unreachableSummary(d Decision, host string) summary {
+	s := summary{"Forbidden: robots.txt of ", host, " is unreachable" + detail(d)}
 	if more := retry(d); len(s.before+s.subject+s.after+more) <= maxPhrase {
 		s.after += more
 	}
@@ -115,7 +115,7 @@ func shownUserAgent(d Decision) string {
 	if d.UserAgent == "" {
 		return "missing"
 	}
-	return strconv.Quote(ascii(d.UserAgent, maxSentence))
+	return strconv.Quote(ascii(d.UserAgent, maxSummary))
 }
 
 // maxWhy bounds the octets of a detail in a sentence.
