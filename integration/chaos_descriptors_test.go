@@ -19,6 +19,7 @@ import (
 // refused with a reason that says so, nothing is let through that rules forbid, and no site is blamed: when there are
 // descriptors again, every site is judged rightly at once.
 func TestChaosDescriptors(t *testing.T) {
+	loadsMachine(t)
 	const clients, rounds = 60, 6
 	prlimit := need(t, "prlimit")
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), clients*rounds, 100*time.Millisecond)

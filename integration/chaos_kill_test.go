@@ -32,6 +32,7 @@ func chaosKills(t *testing.T) int {
 // had been written for longer than the store's flush interval must be there: those origins are not asked again before
 // their time, by the same rule as if nothing had happened.
 func TestChaosKill(t *testing.T) {
+	loadsMachine(t)
 	c := timing{ttl: 30 * time.Second, retry: [2]time.Duration{2 * time.Second, 8 * time.Second}, timeout: 2 * time.Second, unreachableFor: 20 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
 	script := rand.New(rand.NewPCG(seed, 1))

@@ -125,6 +125,7 @@ const paceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwa
 
 // TestChaosRedisOneFetch lets 2,000 clients of two gateways meet 1,000 new origins at once: each is fetched once.
 func TestChaosRedisOneFetch(t *testing.T) {
+	loadsMachine(t)
 	const origins, clients = 1000, 2000
 	redis := startRedis(t)
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), origins, 100*time.Millisecond)
@@ -156,6 +157,7 @@ func TestChaosRedisOneFetch(t *testing.T) {
 // origins at the other gateway is answered within about 5 s: a lease lasts for 4 s when nobody
 // renews it.
 func TestChaosRedisDeathMidLease(t *testing.T) {
+	loadsMachine(t)
 	const origins, lease, limit = 40, 4 * time.Second, 6 * time.Second
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})
@@ -238,6 +240,7 @@ func outageTime(t *testing.T) time.Duration {
 // TestChaosRedisOutage takes Redis away under the load of both gateways and brings it back: known and new origins are
 // judged rightly all the time, and afterwards the gateways share again.
 func TestChaosRedisOutage(t *testing.T) {
+	loadsMachine(t)
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})
 	known := fixedSites(t, server, 100, 10*time.Millisecond)

@@ -16,6 +16,7 @@ import (
 // gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
 // a soak.
 func TestChaosSoak(t *testing.T) {
+	loadsMachine(t)
 	c := timing{
 		ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second},
 		timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second,

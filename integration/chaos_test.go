@@ -56,6 +56,7 @@ func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
 
 func testChaos(t *testing.T, mode string, usual time.Duration) {
 	t.Helper()
+	loadsMachine(t)
 	c := timing{mode: mode, ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
 	script := rand.New(rand.NewPCG(seed, 0))

@@ -30,8 +30,8 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Parallel tests wait for clocks and limits most of their time.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	// Parallel tests wait for clocks, limits and loadsMachine most of their time.
+	if err := flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(run(m))
@@ -66,6 +66,16 @@ func buildCommand(out string) *exec.Cmd {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	return cmd
+}
+
+var loading sync.Mutex
+
+// loadsMachine marks a test that takes a good part of the CPUs: one of them runs at a time, beside tests that wait.
+func loadsMachine(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	loading.Lock()
+	t.Cleanup(loading.Unlock)
 }
 
 // need finds a program that a test drives. A laptop without it skips the test; CI fails.

@@ -77,13 +77,17 @@ func TestHTTPSReload(t *testing.T) {
 			}
 		})
 	}
+	more := func() {
+		enough := asked.Load() + 40
+		eventually(t, "more requests", func() bool { return asked.Load() >= enough })
+	}
 	for version := 1; version <= 4; version++ {
-		time.Sleep(300 * time.Millisecond) // so that something happens between
+		more()
 		if err := g.reload(config(version)); err != nil {
 			t.Error(err)
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
+	more()
 	stop()
 	crawl.Wait()
 	close(release)

@@ -177,6 +177,7 @@ func bulk(w http.ResponseWriter, r *http.Request) {
 // TestHTTPSVolume moves a body that is larger than the gateway's memory (in full, a GiB) each way through interception.
 // The memory stays what it was.
 func TestHTTPSVolume(t *testing.T) {
+	loadsMachine(t)
 	size := int64(128 << 20)
 	if long() {
 		size = 1 << 30

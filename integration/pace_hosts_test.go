@@ -16,6 +16,7 @@ import (
 // TestPaceManyHosts asks one page of each of many hosts and looks what their clocks cost: memory, and processor time
 // once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; docs/politeness.md has the figures for 100,000.
 func TestPaceManyHosts(t *testing.T) {
+	loadsMachine(t)
 	hosts := 5_000
 	if text := os.Getenv("CRAWLGATE_PACE_HOSTS"); text != "" {
 		var err error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,17 +103,23 @@ func TestPaceClientLeaves(t *testing.T) {
 	get(t, client, site.URL("/first"))
 
 	var held sync.WaitGroup
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
 	for i := range 5 {
-		ctx, leave := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer leave()
 		held.Go(func() {
 			if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/left/%d", i))); err == nil {
 				t.Errorf("one that left was answered: %d", a.status)
 			}
 		})
 	}
-	pause(t.Context(), 200*time.Millisecond) // the others are in line by then; if not, the test is merely easier
-	get(t, client, site.URL("/last"))
+	eventually(t, "the others to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":5`) })
+	held.Go(func() {
+		if a, err := tryGet(t.Context(), client, site.URL("/last")); err != nil || a.status != http.StatusOK {
+			t.Errorf("the last one: status %d, error %v", a.status, err)
+		}
+	})
+	eventually(t, "the last one to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":6`) })
+	leave()
 	held.Wait()
 
 	exchanges := site.PageExchanges()

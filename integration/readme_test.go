@@ -107,6 +107,7 @@ func TestReadmePattern(t *testing.T) {
 // TestReadme types every command of the README into a terminal, in a copy of the source, and compares
 // what it prints with what the README shows. Only ports and the public site are replaced.
 func TestReadme(t *testing.T) {
+	loadsMachine(t)
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
 		need(t, tool)
 	}
