@@ -42,20 +42,26 @@ const (
 // final slash is kept, and the query, from the first ?, is not looked at. Every form begins with a slash, also where the
 // path is empty. The first is the one of a server that does all of it. Without forms, nothing is allocated.
 //
-// ok is false for a path of more than 64 forms, which has no use but to evade rules.
+// ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all. Such a path has no use but
+// to evade rules or to make work.
 func Resolve(path string) (forms []string, ok bool) {
+	most := min(max(maxFormBytes/max(len(path), 1), longForms), maxForms)
 	forms = appendForms(nil, path, path)
-	for i := 0; i < len(forms) && len(forms) <= maxForms; i++ {
+	for i := 0; i < len(forms) && len(forms) <= most; i++ {
 		forms = appendForms(forms, forms[i], path)
 	}
-	if len(forms) > maxForms {
+	if len(forms) > most {
 		return nil, false
 	}
 	return forms, true
 }
 
-// maxForms bounds the work that one path can make.
-const maxForms = 64
+// Bounds on the work that one path can make: each form is matched against each rule.
+const (
+	maxForms     = 64
+	maxFormBytes = 64 << 10
+	longForms    = 8 // however long they are
+)
 
 // appendForms appends the forms of a path that are not there yet, and are not the path asked for.
 func appendForms(forms []string, path, asked string) []string {

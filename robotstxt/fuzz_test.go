@@ -122,22 +122,6 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzGrams: an index of the target changes no answer.
-func FuzzGrams(f *testing.F) {
-	f.Add("*ab*abc", "xababcx", false)
-	f.Add("/*a*b*ab", "/bab", true)
-	f.Add("*", "", true)
-	f.Add("*ab", "ab", false)
-	f.Add("a*bc*d", "abcd", true)
-	f.Add("*abababa*abababab", "abababaabababab", true)
-	f.Add("*aaaaaaaaaaaaaab*aaaaaaaaaaaaaaab", "xaaaaaaaaaaaaaabaaaaaaaaaaaaaaaab", false)
-	f.Fuzz(func(t *testing.T, pattern, target string, end bool) {
-		if got, want := robotstxt.MatchesIndexed(pattern, target, end), robotstxt.Matches(pattern, target, end); got != want {
-			t.Errorf("%q on %q, end %v: got %v, want %v", pattern, target, end, got, want)
-		}
-	})
-}
-
 // FuzzProductToken: a token is one of the field's products; these stand in the field in their order, are names of up
 // to 128 octets, and each is its own token.
 func FuzzProductToken(f *testing.F) {

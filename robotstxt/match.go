@@ -75,17 +75,15 @@ func (g Group) loosenAndSearch(s *subject) int32 {
 
 // search returns the highest rule of the group that matches, or none.
 func (g Group) search(s *subject) int32 {
-	var grams gramIndexes
 	decider, best := int32(none), rank(0)
 	for _, b := range g.blocks() {
 		if i := g.rs.longestKey(b, s.forms[0]); i != none && g.rs.rules[i].rank > best {
 			best, decider = g.rs.rules[i].rank, i
 		}
-		if i := g.rs.bestPattern(b, s, &grams, best); i != none {
+		if i := g.rs.bestPattern(b, s, best); i != none {
 			best, decider = g.rs.rules[i].rank, i
 		}
 	}
-	grams.release()
 	return decider
 }
 

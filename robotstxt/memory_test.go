@@ -67,7 +67,7 @@ func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	var data strings.Builder
 	data.WriteString("User-agent: *\nDisallow: /*?u=:\n")
-	for i := range 8000 { // so many that a long target is indexed
+	for i := range 8000 {
 		fmt.Fprintf(&data, "Allow: *%03x*a*b\n", i)
 	}
 	rs := robotstxt.Parse([]byte(data.String()))

@@ -69,8 +69,8 @@ func TestNaiveAgreesOnRealFiles(t *testing.T) {
 	t.Logf("%d questions about %d files", asked, len(files))
 }
 
-// TestNaiveAgreesOnManyPatterns asks about files with so many wildcards, and targets so long, that the targets are
-// indexed.
+// TestNaiveAgreesOnManyPatterns asks about files with many wildcards of few letters, whose segments
+// are found in parts all over the long targets.
 func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

@@ -50,7 +50,7 @@ func isFixed(c byte) bool {
 }
 
 // bestPattern returns the highest rule of a block above best that has a matching pattern, or none.
-func (rs *Ruleset) bestPattern(b uint32, s *subject, grams *gramIndexes, best rank) int32 {
+func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
 	patterns := rs.patterns[rs.blocks[b].first:rs.blocks[b].last]
 	if len(patterns) == 0 {
 		return none
@@ -68,90 +68,42 @@ func (rs *Ruleset) bestPattern(b uint32, s *subject, grams *gramIndexes, best ra
 			p.length == lowest && rs.rules[p.rule].rank <= best {
 			continue
 		}
-		if grams[p.form] == nil && len(patterns)-i >= gramWork/len(s.forms[0]) {
-			grams[p.form] = newGramIndex(s.forms[p.form])
-		}
-		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], p.end, grams[p.form]) {
+		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], p.end) {
 			return int32(p.rule)
 		}
 	}
 	return none
 }
 
-// matches reports whether a pattern matches a beginning of t or, with end, all of t. The octets before the first * and,
-// with end, those behind the last have one place each; what lies between is taken where it first occurs, for any later
-// place leaves less of t to the rest. So it takes one pass, which an index of t, if there is one, shortens.
-func matches(pattern, t string, end bool, grams *gramIndex) bool {
-	star := segmentLen(pattern)
-	if star == len(pattern) {
-		return strings.HasPrefix(t, pattern) && (!end || len(t) == len(pattern))
-	}
-	if !strings.HasPrefix(t, pattern[:star]) {
+// matches reports whether a pattern matches a beginning of t or, with end, all of t. The bytes
+// before the first * and, with end, those behind the last have one place each. Every segment
+// between them is taken where it first occurs, as any later place leaves less of t to the rest: so
+// one pass over t is enough.
+func matches(pattern, t string, end bool) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(t, head) {
 		return false
 	}
-	pos, middle := star, pattern[star+1:]
+	t = t[len(head):]
+	if !wild {
+		return !end || t == ""
+	}
 	if end {
-		last := strings.LastIndexByte(pattern, '*')
-		tail := pattern[last+1:]
-		if !strings.HasSuffix(t[pos:], tail) {
+		last := strings.LastIndexByte(rest, '*')
+		tail := rest[last+1:]
+		if !strings.HasSuffix(t, tail) {
 			return false
 		}
-		t, middle = t[:len(t)-len(tail)], pattern[star:last]
-		middle = strings.TrimPrefix(middle, "*")
+		t, rest = t[:len(t)-len(tail)], rest[:max(last, 0)]
 	}
-	return findAll(t, middle, pos, grams)
-}
-
-// findAll reports whether the segments of a pattern occur in t behind pos one after the other.
-func findAll(t, pattern string, pos int, grams *gramIndex) bool {
-	for pattern != "" {
-		n := segmentLen(pattern)
-		switch {
-		case n == 0:
-		case n == 1 && pos < len(t) && t[pos] == pattern[0]:
-			pos++
-		case grams == nil:
-			if pos = find(t, pattern[:n], pos); pos < 0 {
-				return false
-			}
-			pos += n
-		case n == 1:
-			if pos = grams.next(pattern[0], pos); pos < 0 || pos >= len(t) {
-				return false
-			}
-			pos++
-		default:
-			if pos = grams.find(t, pattern[:n], pos); pos < 0 {
-				return false
-			}
-			pos += n
+	for rest != "" {
+		var segment string
+		segment, rest, _ = strings.Cut(rest, "*")
+		i := strings.Index(t, segment)
+		if i < 0 {
+			return false
 		}
-		if n == len(pattern) {
-			break
-		}
-		pattern = pattern[n+1:]
+		t = t[i+len(segment):]
 	}
 	return true
-}
-
-// segmentLen returns the number of octets before the next * of a pattern.
-func segmentLen(pattern string) int {
-	for i := range len(pattern) {
-		if pattern[i] == '*' {
-			return i
-		}
-	}
-	return len(pattern)
-}
-
-// find returns the first place of a segment in t at or behind pos, or a negative number.
-func find(t, segment string, pos int) int {
-	if strings.HasPrefix(t[pos:], segment) {
-		return pos
-	}
-	i := strings.Index(t[pos:], segment)
-	if i < 0 {
-		return -1
-	}
-	return pos + i
 }
