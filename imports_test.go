@@ -40,7 +40,7 @@ var importRules = map[string][]string{
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/naive"}
+var onlyInTests = []string{"internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

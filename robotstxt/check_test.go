@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // check is one row of a table: a file, a crawler, a target, and what must come of it.
@@ -18,7 +18,7 @@ type check struct {
 	want   string // "allow" or "deny" and the line that decides, "allow -" when none does
 }
 
-// runChecks asks both engines, the fast and the naive.
+// runChecks asks both engines, the fast one and the oracle.
 func runChecks(t *testing.T, checks []check) {
 	t.Helper()
 	for _, c := range checks {
@@ -29,7 +29,7 @@ func runChecks(t *testing.T, checks []check) {
 			if got := verdict(rs.Match(q.tokens, c.target)); got != c.want {
 				t.Errorf("%q\n%s %q: got %s, want %s", c.robots, c.agents, c.target, got, c.want)
 			}
-			if err := disagreement(rs, naive.Parse([]byte(c.robots), false), q); err != nil {
+			if err := disagreement(rs, oracle.Parse([]byte(c.robots), false), q); err != nil {
 				t.Error(err)
 			}
 		})

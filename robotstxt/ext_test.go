@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // Lists of tokens (S2, S3, DESIGN section 2): the first that has a group decides alone.
@@ -192,7 +192,7 @@ func TestExt_IndexHTML(t *testing.T) {
 			if got := verdict(rs.Match(nil, c.target)); got != want {
 				t.Errorf("%q %s, index_html %v: got %s, want %s", c.rules, c.target, on, got, want)
 			}
-			if err := disagreement(rs, naive.Parse(data, on), question{target: c.target}); err != nil {
+			if err := disagreement(rs, oracle.Parse(data, on), question{target: c.target}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -299,12 +299,12 @@ func TestExt_CrawlDelay(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%q %s: got %v, want %v", c.robots, c.token, got, c.want)
 		}
-		other, ok := naive.Parse([]byte(c.robots), false).Delay([]string{c.token}, false)
+		other, ok := oracle.Parse([]byte(c.robots), false).Delay([]string{c.token}, false)
 		if !ok {
 			other = none
 		}
 		if other != c.want {
-			t.Errorf("%q %s: naive got %v, want %v", c.robots, c.token, other, c.want)
+			t.Errorf("%q %s: oracle got %v, want %v", c.robots, c.token, other, c.want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // addSeeds gives a fuzz target small real files and the shapes that have bitten other parsers.
@@ -26,7 +26,7 @@ func addSeeds(f *testing.F, add func(data []byte)) {
 	}
 }
 
-// FuzzMatch holds the engine against the naive one and against itself.
+// FuzzMatch holds the engine against the oracle and against itself.
 func FuzzMatch(f *testing.F) {
 	addSeeds(f, func(data []byte) {
 		a := newAsker(data, 1)
@@ -37,16 +37,16 @@ func FuzzMatch(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, data []byte, token, target string) {
 		if len(data) > 4096 || len(target) > 512 {
-			t.Skip() // the naive engine would take its time
+			t.Skip() // the oracle would take its time
 		}
 		q := question{tokens: []string{token, "foobot"}, target: target}
 		rs := robotstxt.Parse(data)
-		if err := disagreement(rs, naive.Parse(data, false), q); err != nil {
+		if err := disagreement(rs, oracle.Parse(data, false), q); err != nil {
 			t.Error(err)
 		}
 		q.ignoreWildcard = true
 		withIndex := robotstxt.Options{IndexHTML: true}.Parse(data)
-		if err := disagreement(withIndex, naive.Parse(data, true), q); err != nil {
+		if err := disagreement(withIndex, oracle.Parse(data, true), q); err != nil {
 			t.Error(err)
 		}
 		m := rs.Match(q.tokens, target)
@@ -87,8 +87,8 @@ func FuzzCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, target string) {
 		got := robotstxt.Canonical(target)
-		if want := naive.Canonical(target); got != want {
-			t.Errorf("%q: got %q, naive %q", target, got, want)
+		if want := oracle.Canonical(target); got != want {
+			t.Errorf("%q: got %q, oracle %q", target, got, want)
 		}
 		if again := robotstxt.Canonical(got); again != got {
 			t.Errorf("%q: canonical form %q has another, %q", target, got, again)
@@ -113,7 +113,7 @@ func FuzzPattern(f *testing.F) {
 			path += "$"
 		}
 		data := []byte("User-agent: *\nDisallow: /" + path + "\nAllow: /" + strings.ReplaceAll(path, "a", "*") + "\nDisallow: *" + path)
-		rs, n := robotstxt.Parse(data), naive.Parse(data, false)
+		rs, n := robotstxt.Parse(data), oracle.Parse(data, false)
 		for _, s := range []string{target, target + "a", strings.Repeat(target, 3)} {
 			if err := disagreement(rs, n, question{target: "/" + s}); err != nil {
 				t.Errorf("%q: %v", data, err)

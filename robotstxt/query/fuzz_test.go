@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
@@ -91,7 +91,7 @@ func FuzzTarget(f *testing.F) {
 			t.Skip()
 		}
 		got, err := query.TargetOf(raw)
-		if err != nil || naive.Canonical(got) != naive.Canonical(target.Path) {
+		if err != nil || oracle.Canonical(got) != oracle.Canonical(target.Path) {
 			t.Errorf("%q: got %q %v, the gateway matches %q", raw, got, err, target.Path)
 		}
 	})

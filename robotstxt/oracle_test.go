@@ -9,31 +9,31 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/naive"
+	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // disagreement compares the two engines on one question and returns what they differ in.
-func disagreement(rs *robotstxt.Ruleset, f *naive.File, q question) error {
+func disagreement(rs *robotstxt.Ruleset, f *oracle.File, q question) error {
 	group := rs.Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard})
 	got := group.Match(q.target)
 	want := f.Check(q.tokens, q.ignoreWildcard, q.target)
 	if got.Allowed != want.Allowed || got.Rule != want.Rule || got.Line != want.Line || got.Specific != want.Specific {
-		return fmt.Errorf("%+v: got %+v, naive %+v", q, got, want)
+		return fmt.Errorf("%+v: got %+v, oracle %+v", q, got, want)
 	}
 	if (got.Group != "") != want.Found {
-		return fmt.Errorf("%+v: group %q, naive found one: %v", q, got.Group, want.Found)
+		return fmt.Errorf("%+v: group %q, oracle found one: %v", q, got.Group, want.Found)
 	}
 	rules := group.MatchRules(q.target)
-	if naive.Canonical(q.target) == "/robots.txt" {
+	if oracle.Canonical(q.target) == "/robots.txt" {
 		want = f.CheckRules(q.tokens, q.ignoreWildcard, q.target)
 	}
 	if rules.Allowed != want.Allowed || rules.Rule != want.Rule || rules.Line != want.Line {
-		return fmt.Errorf("%+v: by the rules alone %+v, naive %+v", q, rules, want)
+		return fmt.Errorf("%+v: by the rules alone %+v, oracle %+v", q, rules, want)
 	}
 	gotPause, gotOK := group.CrawlDelay()
 	wantPause, wantOK := f.Delay(q.tokens, q.ignoreWildcard)
 	if gotPause != wantPause || gotOK != wantOK {
-		return fmt.Errorf("%+v: delay %v %v, naive %v %v", q, gotPause, gotOK, wantPause, wantOK)
+		return fmt.Errorf("%+v: delay %v %v, oracle %v %v", q, gotPause, gotOK, wantPause, wantOK)
 	}
 	if group.Unrestricted() && !got.Allowed {
 		return fmt.Errorf("%+v: disallowed in an unrestricted group: %+v", q, got)
@@ -41,8 +41,8 @@ func disagreement(rs *robotstxt.Ruleset, f *naive.File, q question) error {
 	return nil
 }
 
-// TestNaiveAgreesOnRealFiles asks both engines the same questions about every file: a million over the whole corpus.
-func TestNaiveAgreesOnRealFiles(t *testing.T) {
+// TestOracleAgreesOnRealFiles asks both engines the same questions about every file: a million over the whole corpus.
+func TestOracleAgreesOnRealFiles(t *testing.T) {
 	t.Parallel()
 	files := corpus(t)
 	each := 1 + 1_000_000/len(files)
@@ -51,9 +51,9 @@ func TestNaiveAgreesOnRealFiles(t *testing.T) {
 	}
 	asked := 0
 	for _, file := range files {
-		rs, f := robotstxt.Parse(file.data), naive.Parse(file.data, false)
+		rs, f := robotstxt.Parse(file.data), oracle.Parse(file.data, false)
 		if !slices.Equal(rs.Sitemaps(), f.Sitemaps()) {
-			t.Errorf("%s: sitemaps %q, naive %q", file.name, rs.Sitemaps(), f.Sitemaps())
+			t.Errorf("%s: sitemaps %q, oracle %q", file.name, rs.Sitemaps(), f.Sitemaps())
 		}
 		h := fnv.New64a()
 		h.Write([]byte(file.name))
@@ -69,9 +69,9 @@ func TestNaiveAgreesOnRealFiles(t *testing.T) {
 	t.Logf("%d questions about %d files", asked, len(files))
 }
 
-// TestNaiveAgreesOnManyPatterns asks about files with many wildcards of few letters, whose segments
+// TestOracleAgreesOnManyPatterns asks about files with many wildcards of few letters, whose segments
 // are found in parts all over the long targets.
-func TestNaiveAgreesOnManyPatterns(t *testing.T) {
+func TestOracleAgreesOnManyPatterns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
 		rnd := rand.New(rand.NewPCG(seed, 9309))
@@ -98,7 +98,7 @@ func TestNaiveAgreesOnManyPatterns(t *testing.T) {
 			b.WriteString(word(6+rnd.IntN(10)) + []string{"", "$", "%2A", ":"}[rnd.IntN(4)] + "\n")
 		}
 		data := []byte(b.String())
-		rs, f := robotstxt.Parse(data), naive.Parse(data, false)
+		rs, f := robotstxt.Parse(data), oracle.Parse(data, false)
 		decided := 0
 		for range 12 {
 			q := question{target: "/" + word(50) + text + "?" + word(rnd.IntN(40)) + "*:" + word(rnd.IntN(40))}

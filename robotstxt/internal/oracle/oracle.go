@@ -1,7 +1,7 @@
-// Package naive is a second robots.txt engine, written to be read against RFC 9309 and the project's conformance
+// Package oracle is a second robots.txt engine, written to be read against RFC 9309 and the project's conformance
 // table and for nothing else. It shares no code and no idea with package robotstxt, keeps every rule and is
 // slow. The tests hold the two against each other.
-package naive
+package oracle
 
 import (
 	"bytes"
