@@ -25,8 +25,6 @@ type ConnectContext struct {
 	Minter *Minter
 	// Value is the caller's own.
 	Value any
-
-	inner *innerConn // where TLS was ended; set when serving begins
 }
 
 // Errors of [ConnectContext.Resolve].
@@ -102,11 +100,4 @@ func sameHost(a, b string) bool {
 	x, errX := netip.ParseAddr(a)
 	y, errY := netip.ParseAddr(b)
 	return errX == nil && errY == nil && x.Unmap() == y.Unmap()
-}
-
-// expectMore is that of the tunnel's connection.
-func (p *ConnectContext) expectMore() {
-	if p != nil && p.inner != nil {
-		p.inner.expectMore()
-	}
 }

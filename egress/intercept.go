@@ -39,7 +39,6 @@ type Interceptor struct {
 	classical *tls.Config // the same, for clients that do without a post-quantum key exchange
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
-	crew      *crew
 	served    chan struct{}
 }
 
@@ -48,7 +47,6 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 	s := &Interceptor{
 		listener:  newChanListener(),
 		handshake: c.HandshakeTimeout,
-		crew:      newCrew(c.Handler),
 		served:    make(chan struct{}),
 	}
 	if s.handshake <= 0 {
@@ -58,7 +56,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		c.ErrorLog = log.New(io.Discard, "", 0)
 	}
 	s.server = &http.Server{
-		Handler:           s.crew,
+		Handler:           c.Handler,
 		ReadHeaderTimeout: c.ReadHeaderTimeout,
 		IdleTimeout:       c.IdleTimeout,
 		MaxHeaderBytes:    c.MaxHeaderBytes,
@@ -118,6 +116,25 @@ var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tl
 
 func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
 
+// innerConn is a tunnel as the inner server sees it.
+type innerConn struct {
+	*Tunnel
+	connect    *ConnectContext
+	serverName string // the name that the client's TLS asks for
+	fronted    bool   // which is not the host of the CONNECT
+}
+
+// connContext gives each inner request its ConnectContext.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	ctx = WithConn(ctx, c)
+	for ; c != nil; c = within(c) {
+		if in, ok := c.(*innerConn); ok {
+			return context.WithValue(ctx, connectKey{}, in.connect)
+		}
+	}
+	return ctx
+}
+
 // ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has ended. The end of ctx
 // closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectContext) error {
@@ -134,7 +151,6 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext
 	}
 	p.Scheme = "https"
 	in := &innerConn{Tunnel: t, connect: p}
-	p.inner = in
 	secure := tls.Server(in, s.tls)
 	bounded, cancel := context.WithTimeout(ctx, s.handshake)
 	defer cancel()
@@ -173,7 +189,6 @@ func (s *Interceptor) Shutdown(ctx context.Context) error {
 		err = fmt.Errorf("ending intercepted connections: %w", err)
 	}
 	<-s.served
-	s.crew.close()
 	return err
 }
 

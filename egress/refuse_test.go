@@ -7,8 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 func TestReasonPhrase(t *testing.T) {
@@ -189,4 +192,28 @@ func (w *notedWrites) WriteHeader(int)     {}
 
 func (w *notedWrites) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.hijacked, bufio.NewReadWriter(bufio.NewReader(strings.NewReader("")), nil), nil
+}
+
+// writes is a connection that notes each write.
+type writes struct {
+	net.Conn // nil: only writes may come, and deadlines
+
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, string(p))
+	return len(p), nil
+}
+
+func (*writes) SetDeadline(time.Time) error { return nil }
+func (*writes) Close() error                { return nil }
+
+func (w *writes) seen() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
 }

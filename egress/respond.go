@@ -19,12 +19,8 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	}
 	x.closeBehindBody()
 	x.res.Started = true
-	empty := x.bodiless(resp)
-	if x.r.ProtoMajor == 2 && resp.ContentLength > 0 && !empty {
-		ConnectFrom(ctx).expectMore()
-	}
 	x.w.WriteHeader(resp.StatusCode)
-	if empty {
+	if x.bodiless(resp) {
 		return
 	}
 	x.copyBody(ctx, resp)
