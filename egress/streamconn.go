@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,23 +10,21 @@ import (
 	"time"
 )
 
-// streamConn makes a connection of an HTTP/2 or 3 CONNECT stream: the request's body to read from, the response to
-// write to.
+// streamConn makes a connection of an HTTP/2 or 3 CONNECT stream: the request's body to read from,
+// the response to write to.
 //
-// A goroutine reads ahead by one buffer, because a deadline on the stream itself would end the stream for good, while
-// an http.Server over this connection interrupts its own reads by deadlines all the time.
+// The body is copied into a pipe, which has the deadlines for reading. A deadline on the stream
+// itself would end it for good, while an http.Server over this connection interrupts its own reads
+// by deadlines all the time.
 type streamConn struct {
-	body   io.ReadCloser
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	remote net.Addr
+	net.Conn // the near end of the pipe; only reads go through it
+	body     io.Closer
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	remote   net.Addr
 
-	reads    chan []byte   // what the goroutine has read; closed after the last
-	taken    chan struct{} // tells it that its buffer is free again
-	left     []byte        // of the last read; the reader's own
-	readErr  error         // why reads was closed; set before
-	pumped   chan struct{} // closed when the goroutine has ended
-	deadline deadline
+	copyErr error         // why the copying ended; set before the far end of the pipe closes
+	copied  chan struct{} // closed when the copying has ended
 
 	mu            sync.Mutex
 	writeDeadline time.Time
@@ -35,94 +34,34 @@ type streamConn struct {
 }
 
 func newStreamConn(w http.ResponseWriter, r *http.Request) *streamConn {
+	near, far := net.Pipe()
 	c := &streamConn{
-		body: r.Body, w: w, rc: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
-		reads: make(chan []byte), taken: make(chan struct{}), pumped: make(chan struct{}),
-		deadline: deadline{passed: make(chan struct{})}, closed: make(chan struct{}),
+		Conn: near, body: r.Body, w: w, rc: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
+		copied: make(chan struct{}), closed: make(chan struct{}),
 	}
-	go c.pump()
+	go func() {
+		defer close(c.copied)
+		buf := getBuffer()
+		defer putBuffer(buf)
+		_, c.copyErr = io.CopyBuffer(far, r.Body, buf[:])
+		_ = far.Close()
+	}()
 	return c
 }
 
-func (c *streamConn) pump() {
-	defer close(c.pumped)
-	buf, lent := getBuffer(), false
-	defer func() {
-		if !lent { // or a Read beside Close may be copying out of it, which must not become another connection's octets
-			putBuffer(buf)
-		}
-	}()
-	for {
-		n, err := c.body.Read(buf[:])
-		if n > 0 {
-			select {
-			case c.reads <- buf[:n]:
-				lent = true
-			case <-c.closed:
-				return
-			}
-			select {
-			case <-c.taken:
-				lent = false
-			case <-c.closed:
-				return
-			}
-		}
-		if err != nil {
-			c.readErr = err
-			close(c.reads)
-			return
-		}
-	}
-}
-
+// Read implements [net.Conn].
 func (c *streamConn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	n, err := c.Conn.Read(p)
+	switch {
+	case errors.Is(err, io.ErrClosedPipe):
+		err = net.ErrClosed
+	case err == io.EOF && c.copyErr != nil:
+		err = c.copyErr
 	}
-	select {
-	case <-c.closed:
-		return 0, net.ErrClosed
-	default:
-	}
-	if len(c.left) == 0 {
-		if err := c.await(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, c.left)
-	if c.left = c.left[n:]; len(c.left) == 0 {
-		select {
-		case c.taken <- struct{}{}:
-		case <-c.closed:
-		}
-	}
-	return n, nil
+	return n, err
 }
 
-// await waits for the next octets.
-func (c *streamConn) await() error {
-	select { // these two win over octets that are there already
-	case <-c.closed:
-		return net.ErrClosed
-	case <-c.deadline.wait():
-		return os.ErrDeadlineExceeded
-	default:
-	}
-	select {
-	case b, ok := <-c.reads:
-		if !ok {
-			return c.readErr
-		}
-		c.left = b
-		return nil
-	case <-c.closed:
-		return net.ErrClosed
-	case <-c.deadline.wait():
-		return os.ErrDeadlineExceeded
-	}
-}
-
+// Write implements [net.Conn].
 func (c *streamConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	limit := c.writeDeadline
@@ -137,7 +76,7 @@ func (c *streamConn) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	default:
 	}
-	if !limit.IsZero() { // the stream is told only while it writes: one that runs out resets it
+	if !limit.IsZero() { // the stream is told only while it writes: a deadline that passes resets it
 		_ = c.rc.SetWriteDeadline(limit)
 		defer func() { _ = c.rc.SetWriteDeadline(time.Time{}) }()
 	}
@@ -148,13 +87,14 @@ func (c *streamConn) Write(p []byte) (int, error) {
 	return n, c.rc.Flush()
 }
 
-// Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that reads, and for a
-// write in progress, so that nothing uses the stream afterwards.
+// Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that
+// copies, and for a write in progress, so that nothing uses the stream afterwards.
 func (c *streamConn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
+		_ = c.Conn.Close()
 		_ = c.body.Close()
-		<-c.pumped
+		<-c.copied
 		if !c.writing.TryLock() {
 			c.reset() // frees the write
 			c.writing.Lock()
@@ -164,34 +104,25 @@ func (c *streamConn) Close() error {
 	return nil
 }
 
-// reset ends the stream by RST_STREAM. Around the server's own writer there may be some that are not for concurrent use, as
-// Caddy's is that limits idle times.
+// reset ends the stream by RST_STREAM. It goes to the server's own writer, as the writers around it
+// may not be for concurrent use (Caddy's that limits idle times is not).
 func (c *streamConn) reset() {
-	_ = http.NewResponseController(innermost(c.w)).SetWriteDeadline(time.Unix(1, 0))
-}
-
-// innermost unwraps a writer down to the server's own.
-func innermost(w http.ResponseWriter) http.ResponseWriter {
+	w := c.w
 	for {
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			return w
+			break
 		}
 		w = outer.Unwrap()
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 }
 
 func (c *streamConn) LocalAddr() net.Addr  { return textAddr("") }
 func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *streamConn) SetDeadline(t time.Time) error {
-	_ = c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
-}
-
-func (c *streamConn) SetReadDeadline(t time.Time) error {
-	c.deadline.set(t)
-	return nil
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 func (c *streamConn) SetWriteDeadline(t time.Time) error {
@@ -206,45 +137,3 @@ type textAddr string
 
 func (textAddr) Network() string  { return "tcp" }
 func (a textAddr) String() string { return string(a) }
-
-// deadline is a point in time that can be moved while somebody waits for it, as net.Pipe has them.
-type deadline struct {
-	mu     sync.Mutex
-	timer  *time.Timer
-	passed chan struct{} // closed when the point is reached; another one once the point moves away again
-}
-
-func (d *deadline) set(t time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.timer != nil && !d.timer.Stop() {
-		<-d.passed // the timer is closing it, or has
-	}
-	d.timer = nil
-	reached := false
-	select {
-	case <-d.passed:
-		reached = true
-	default:
-	}
-	left := time.Until(t)
-	switch {
-	case !t.IsZero() && left <= 0:
-		if !reached {
-			close(d.passed)
-		}
-		return
-	case reached:
-		d.passed = make(chan struct{})
-	}
-	if !t.IsZero() {
-		passed := d.passed
-		d.timer = time.AfterFunc(left, func() { close(passed) })
-	}
-}
-
-func (d *deadline) wait() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.passed
-}
