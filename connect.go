@@ -213,7 +213,7 @@ func (c *connect) relay() {
 	}
 	ctx, done := endingWith(c.ctx, c.server.cut)
 	defer done()
-	hello, err := c.conn.ClientHello(ctx, firstOctet)
+	name, err := c.conn.ServerName(ctx, firstOctet)
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -221,10 +221,10 @@ func (c *connect) relay() {
 	case err != nil:
 		c.decision = c.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
 		return
-	case hello.ServerName == "" && !c.toAddress():
+	case name == "" && !c.toAddress():
 		c.decision = c.decision.Refuse(enforce.ReasonMisdirected, "the TLS handshake names no host", 0)
 		return
-	case hello.ServerName != "" && !c.named(hello.ServerName):
+	case name != "" && !c.named(name):
 		c.decision = c.decision.Refuse(enforce.ReasonMisdirected, "the TLS handshake names another host than the tunnel", 0)
 		return
 	}

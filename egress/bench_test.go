@@ -35,11 +35,11 @@ func BenchmarkRequestHeader(b *testing.B) {
 	}
 }
 
-func BenchmarkParseClientHello(b *testing.B) {
+func BenchmarkServerName(b *testing.B) {
 	b.ReportAllocs()
 	hello := captureHello(b, &tls.Config{ServerName: "www.example.com", NextProtos: []string{"h2", "http/1.1"}})
 	for b.Loop() {
-		if _, err := ParseClientHello(hello); err != nil {
+		if _, err := serverNameOf(b.Context(), hello); err != nil {
 			b.Fatal(err)
 		}
 	}

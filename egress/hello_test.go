@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -9,9 +10,10 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 )
 
-// captureHello gives the octets that crypto/tls begins with.
+// captureHello returns the bytes that crypto/tls begins with.
 func captureHello(tb testing.TB, c *tls.Config) []byte {
 	tb.Helper()
 	client, server := net.Pipe()
@@ -21,7 +23,7 @@ func captureHello(tb testing.TB, c *tls.Config) []byte {
 		defer close(done)
 		tls.Client(client, c).Handshake()
 	}()
-	var header [recordHeaderSize]byte
+	var header [5]byte // of a record
 	if _, err := io.ReadFull(server, header[:]); err != nil {
 		tb.Fatal(err)
 	}
@@ -34,49 +36,57 @@ func captureHello(tb testing.TB, c *tls.Config) []byte {
 	return append(header[:], body...)
 }
 
-// split puts the handshake message of one record into records of size octets.
+// split puts the handshake message of one record into records of size bytes.
 func split(record []byte, size int) []byte {
 	var out []byte
-	for part := range slices.Chunk(record[recordHeaderSize:], size) {
+	for part := range slices.Chunk(record[5:], size) {
 		out = append(out, record[0], record[1], record[2], byte(len(part)>>8), byte(len(part)))
 		out = append(out, part...)
 	}
 	return out
 }
 
-func TestParseClientHello(t *testing.T) {
+// serverNameOf reads the name of a hello from a tunnel in which a client says b and leaves.
+func serverNameOf(ctx context.Context, b []byte) (string, error) {
+	return newTunnel(&pieces{rest: b}).ServerName(ctx, time.Minute)
+}
+
+// wantsMore tells whether a hello was not whole when the client left.
+func wantsMore(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func TestServerName(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		config *tls.Config
 		want   string
-		alpn   []string
 	}{
-		{"name", &tls.Config{ServerName: "www.example.com"}, "www.example.com", nil},
-		{"case is kept", &tls.Config{ServerName: "WWW.Example.com"}, "WWW.Example.com", nil},
-		{"address", &tls.Config{ServerName: "192.0.2.1"}, "", nil}, // Go sends none for addresses
-		{"none", &tls.Config{}, "", nil},
-		{"protocols", &tls.Config{ServerName: "a.example", NextProtos: []string{"h2", "http/1.1"}}, "a.example", []string{"h2", "http/1.1"}},
-		{"TLS 1.2", &tls.Config{ServerName: "a.example", MaxVersion: tls.VersionTLS12}, "a.example", nil},
-		{"TLS 1.0", &tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "a.example", nil},
+		{"name", &tls.Config{ServerName: "www.example.com"}, "www.example.com"},
+		{"case is kept", &tls.Config{ServerName: "WWW.Example.com"}, "WWW.Example.com"},
+		{"address", &tls.Config{ServerName: "192.0.2.1"}, ""}, // Go sends none for addresses
+		{"none", &tls.Config{}, ""},
+		{"protocols", &tls.Config{ServerName: "a.example", NextProtos: []string{"h2", "http/1.1"}}, "a.example"},
+		{"TLS 1.2", &tls.Config{ServerName: "a.example", MaxVersion: tls.VersionTLS12}, "a.example"},
+		{"TLS 1.0", &tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "a.example"},
 	}
 	for _, tt := range tests {
 		whole := captureHello(t, tt.config)
-		for _, octets := range [][]byte{whole, append(bytes.Clone(whole), "more"...), split(whole, 1), split(whole, 3), split(whole, 100)} {
-			got, err := ParseClientHello(octets)
-			if err != nil || got.ServerName != tt.want || !slices.Equal(got.ALPN, tt.alpn) {
-				t.Errorf("%s in %d octets: %+v, %v", tt.name, len(octets), got, err)
+		for _, said := range [][]byte{whole, append(bytes.Clone(whole), "more"...), split(whole, 1), split(whole, 3), split(whole, 100)} {
+			if got, err := serverNameOf(t.Context(), said); err != nil || got != tt.want {
+				t.Errorf("%s in %d bytes: %q, %v", tt.name, len(said), got, err)
 			}
 		}
 		for n := range whole {
-			if _, err := ParseClientHello(whole[:n]); !errors.Is(err, io.ErrUnexpectedEOF) {
+			if _, err := serverNameOf(t.Context(), whole[:n]); !wantsMore(err) {
 				t.Errorf("%s cut at %d: %v, want more to be asked for", tt.name, n, err)
 			}
 		}
 	}
 }
 
-func TestParseClientHelloRefuses(t *testing.T) {
+func TestServerNameRefuses(t *testing.T) {
 	t.Parallel()
 	good := captureHello(t, &tls.Config{ServerName: "a.example"})
 	change := func(at int, to byte) []byte { b := bytes.Clone(good); b[at] = to; return b }
@@ -84,48 +94,38 @@ func TestParseClientHelloRefuses(t *testing.T) {
 		"HTTP":           []byte("GET / HTTP/1.1\r\n\r\n"),
 		"alert":          {21, 3, 1, 0, 2, 2, 70},
 		"SSL 2.0":        {0x80, 0x2e, 1, 3, 1},
-		"other version":  change(1, 2),
+		"other version":  change(1, 0x10),
 		"no ClientHello": change(5, 2),
-		"empty record":   {22, 3, 1, 0, 0, 1},
-		"long record":    {22, 3, 1, 0x40, 1, 1},
-		"long message":   {22, 3, 1, 0, 4, 1, 1, 0, 0},
+		"empty records":  bytes.Repeat([]byte{22, 3, 1, 0, 0}, 20),
+		"long record":    {22, 3, 1, 0x48, 1, 1},
+		"long message":   {22, 3, 1, 0, 4, 1, 1, 0, 1},
 		"length too short": func() []byte {
 			b := bytes.Clone(good)
 			b[8]-- // the message ends before its extensions
 			return b
 		}(),
+		"dot at the end": bytes.Replace(good, []byte("a.example"), []byte("a.exampl."), 1),
+		"two names":      twoNames(good),
+		"crumbs":         append([]byte{22, 3, 1, 0, 4, 1, 0, 0x7f, 0xfc}, bytes.Repeat([]byte{22, 3, 1, 0, 1, 1}, 12000)...),
 	}
-	for name, octets := range tests {
-		if got, err := ParseClientHello(octets); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-	crumbs := bytes.Repeat([]byte{22, 3, 1, 0, 1, 1}, 12000)
-	crumbs = append([]byte{22, 3, 1, 0, 4, 1, 0, 0x7f, 0xfc}, crumbs...)
-	if _, err := ParseClientHello(crumbs[:2*maxHello+1]); errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Error("more is asked for after 64 KiB")
-	}
-}
-
-func TestServerNameRefusesTwo(t *testing.T) {
-	t.Parallel()
-	one := []byte{0, 0, 1, 'a'}
-	list := func(entries ...[]byte) []byte {
-		b := bytes.Join(entries, nil)
-		return append([]byte{byte(len(b) >> 8), byte(len(b))}, b...)
-	}
-	if name, ok := serverName(list(one)); !ok || name != "a" {
-		t.Errorf("one name: %q, %v", name, ok)
-	}
-	for _, bad := range [][]byte{nil, list(), list(one, one), list([]byte{1, 0, 1, 'a'}), list([]byte{0, 0, 0}), append(list(one), 0)} {
-		if name, ok := serverName(bad); ok {
-			t.Errorf("%v: %q", bad, name)
+	for name, said := range tests {
+		if got, err := serverNameOf(t.Context(), said); err == nil || wantsMore(err) {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
 
-// FuzzParseClientHello: never panics, never asks for more after 64 KiB, and its answer does not change by what follows.
-func FuzzParseClientHello(f *testing.F) {
+// twoNames makes two names of the one in a hello, "a.example", without a change of its length: more
+// than one is not allowed (RFC 6066 section 3) and would leave open which of them counts.
+func twoNames(hello []byte) []byte {
+	one := append([]byte{0, 0, 9}, "a.example"...)
+	two := append([]byte{0, 0, 3}, "a.e\x00\x00\x03mpl"...)
+	return bytes.Replace(hello, one, two, 1)
+}
+
+// FuzzServerName: never panics, reads no more than is allowed, takes nothing away, and the answer
+// does not change by what follows.
+func FuzzServerName(f *testing.F) {
 	for _, c := range []*tls.Config{
 		{ServerName: "www.example.com"},
 		{ServerName: "a.example", NextProtos: []string{"h2"}},
@@ -139,16 +139,20 @@ func FuzzParseClientHello(f *testing.F) {
 	}
 	f.Add([]byte{22, 3, 1, 0, 4, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := ParseClientHello(b)
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			if len(b) > 2*maxHello {
-				t.Fatal("asks for more without end")
-			}
+		tunnel := newTunnel(&pieces{rest: b})
+		got, err := tunnel.ServerName(t.Context(), time.Minute)
+		if len(tunnel.ahead) > maxHello+copyBufferSize {
+			t.Fatalf("%d bytes were read", len(tunnel.ahead))
+		}
+		if through, _ := io.ReadAll(tunnel); !bytes.Equal(through, b) {
+			t.Fatal("a look ahead has changed what came")
+		}
+		if wantsMore(err) {
 			return
 		}
-		again, errAgain := ParseClientHello(append(bytes.Clone(b), 22, 3, 1, 0, 1, 0))
-		if (err == nil) != (errAgain == nil) || got.ServerName != again.ServerName || !slices.Equal(got.ALPN, again.ALPN) {
-			t.Fatalf("%+v, %v became %+v, %v by what follows", got, err, again, errAgain)
+		again, errAgain := serverNameOf(t.Context(), append(bytes.Clone(b), 22, 3, 1, 0, 1, 0))
+		if (err == nil) != (errAgain == nil) || got != again {
+			t.Fatalf("%q, %v became %q, %v by what follows", got, err, again, errAgain)
 		}
 	})
 }

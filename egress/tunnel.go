@@ -212,21 +212,6 @@ func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error
 	}
 }
 
-// ClientHello looks at the client's TLS ClientHello, waiting for the whole of it as long as timeout. The octets stay to
-// be read. It is for tunnels that began with [FirstTLS].
-func (t *Tunnel) ClientHello(ctx context.Context, timeout time.Duration) (Hello, error) {
-	deadline := time.Now().Add(timeout)
-	for {
-		hello, err := ParseClientHello(t.ahead)
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			return hello, err
-		}
-		if err := t.lookAhead(ctx, len(t.ahead)+1, time.Until(deadline)); err != nil {
-			return Hello{}, fmt.Errorf("awaiting a ClientHello: %w", err)
-		}
-	}
-}
-
 // lookAhead reads until n octets lie ahead.
 func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) error {
 	if len(t.ahead) >= n {

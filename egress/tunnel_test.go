@@ -319,16 +319,16 @@ func TestTunnelFirstEndsWithContext(t *testing.T) {
 	}
 }
 
-func TestTunnelClientHello(t *testing.T) {
+func TestTunnelServerName(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
-		hellos := make(chan Hello, 1)
+		names := make(chan string, 1)
 		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
-			hello, err := tunnel.ClientHello(r.Context(), time.Minute)
+			name, err := tunnel.ServerName(r.Context(), time.Minute)
 			if err != nil {
 				t.Error(err)
 			}
-			hellos <- hello
+			names <- name
 			// The octets are still there: a handshake works.
 			server := tls.Server(tunnel, &tls.Config{Certificates: gwCertificate(t)})
 			fmt.Fprint(server, "hi")
@@ -340,8 +340,8 @@ func TestTunnelClientHello(t *testing.T) {
 		if err != nil || string(got) != "hi" {
 			t.Errorf("%s: got %q, %v", proto, got, err)
 		}
-		if hello := <-hellos; hello.ServerName != "site.example" || strings.Join(hello.ALPN, " ") != "h2 http/1.1" {
-			t.Errorf("%s: hello %+v", proto, hello)
+		if name := <-names; name != "site.example" {
+			t.Errorf("%s: name %q", proto, name)
 		}
 		c.Close()
 		<-done
@@ -365,17 +365,17 @@ func gwCertificate(tb testing.TB) []tls.Certificate {
 	return s.TLS.Certificates
 }
 
-// TestTunnelClientHelloSlow: a hello in crumbs is awaited as long as allowed, not longer.
-func TestTunnelClientHelloSlow(t *testing.T) {
+// TestTunnelServerNameSlow: a hello in crumbs is awaited as long as allowed, not longer.
+func TestTunnelServerNameSlow(t *testing.T) {
 	t.Parallel()
 	hello := captureHello(t, &tls.Config{ServerName: "slow.example"})
 	result := make(chan error, 1)
 	names := make(chan string, 1)
 	gw, done := startConnect(t, "h1", func(r *http.Request, tunnel *Tunnel) {
-		h, err := tunnel.ClientHello(r.Context(), time.Minute)
-		names <- h.ServerName
+		name, err := tunnel.ServerName(r.Context(), time.Minute)
+		names <- name
 		result <- err
-		_, err = tunnel.ClientHello(r.Context(), 0)
+		_, err = tunnel.ServerName(r.Context(), 0)
 		result <- err
 	})
 	_, c := connect(t, gw, "site:443")
@@ -391,7 +391,7 @@ func TestTunnelClientHelloSlow(t *testing.T) {
 	}
 	<-done
 	gw, _ = startConnect(t, "h1", func(r *http.Request, tunnel *Tunnel) {
-		_, err := tunnel.ClientHello(r.Context(), 20*time.Millisecond)
+		_, err := tunnel.ServerName(r.Context(), 20*time.Millisecond)
 		result <- err
 	})
 	_, c = connect(t, gw, "site:443")
@@ -425,9 +425,9 @@ func FuzzTunnel(f *testing.F) {
 		case len(said) == 0 && first != FirstClosed, len(said) > 0 && (said[0] == recordHandshake) != (first == FirstTLS):
 			t.Errorf("%q begins with %v", said, first)
 		case first == FirstTLS:
-			hello, err := tunnel.ClientHello(t.Context(), time.Minute)
-			if want, werr := ParseClientHello(said); err == nil && (werr != nil || hello.ServerName != want.ServerName) {
-				t.Errorf("%q has the hello %v, read at once %v, %v", said, hello, want, werr)
+			name, err := tunnel.ServerName(t.Context(), time.Minute)
+			if want, errWant := serverNameOf(t.Context(), said); (err == nil) != (errWant == nil) || name != want {
+				t.Errorf("%q has the name %q, %v; in other pieces %q, %v", said, name, err, want, errWant)
 			}
 		}
 		if through, err := io.ReadAll(tunnel); err != nil || string(through) != string(said) {
