@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -14,60 +15,29 @@ import (
 const logKey = "robots"
 
 // logObject is a decision's record in the form that zap takes. docs/access-log.md lists its fields.
-type logObject enforce.Record
+type logObject struct{ *enforce.Record }
 
-// MarshalLogObject writes the record. Fields that say nothing are left out, as in its JSON form.
+// MarshalLogObject writes the fields that the JSON form has, in the same order.
 func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	enc.AddInt(enforce.FieldSchema, o.Schema)
-	enc.AddString(enforce.FieldDecision, o.Decision)
-	enc.AddString(enforce.FieldReason, string(o.Reason))
-	addString(enc, enforce.FieldDetail, o.Detail)
-	enc.AddString(enforce.FieldMode, o.Mode)
-	enc.AddBool(enforce.FieldWouldDeny, o.WouldDeny)
-	enc.AddString(enforce.FieldAgent, o.Agent)
-	if len(o.Tokens) > 0 {
-		if err := enc.AddArray(enforce.FieldTokens, stringArray(o.Tokens)); err != nil {
-			return err
+	for name, v := range o.Fields() {
+		switch v.Kind() {
+		case reflect.String:
+			enc.AddString(name, v.String())
+		case reflect.Bool:
+			enc.AddBool(name, v.Bool())
+		case reflect.Int, reflect.Int64:
+			enc.AddInt64(name, v.Int())
+		case reflect.Float64:
+			enc.AddFloat64(name, v.Float())
+		default:
+			if list, ok := reflect.TypeAssert[[]string](v); ok {
+				if err := enc.AddArray(name, stringArray(list)); err != nil {
+					return err
+				}
+			}
 		}
 	}
-	addString(enc, enforce.FieldOwner, o.Owner)
-	addString(enc, enforce.FieldContact, o.Contact)
-	addString(enc, enforce.FieldIdentifiedBy, o.IdentifiedBy)
-	addString(enc, enforce.FieldUserAgent, o.UserAgent)
-	enc.AddString(enforce.FieldOrigin, o.Origin)
-	enc.AddString(enforce.FieldRobotsURL, o.RobotsURL)
-	enc.AddString(enforce.FieldState, o.State)
-	addString(enc, enforce.FieldCause, o.Cause)
-	addString(enc, enforce.FieldGroup, o.Group)
-	addString(enc, enforce.FieldRule, o.Rule)
-	addInt(enc, enforce.FieldLine, int64(o.Line))
-	addString(enc, enforce.FieldForm, string(o.Form))
-	addString(enc, enforce.FieldSHA256, o.SHA256)
-	addInt(enc, enforce.FieldAge, o.AgeSeconds)
-	enc.AddString(enforce.FieldSource, o.Source)
-	enc.AddBool(enforce.FieldPathVisible, o.PathVisible)
-	addInt(enc, enforce.FieldWait, o.WaitMillis)
-	if o.CrawlDelay > 0 {
-		enc.AddFloat64(enforce.FieldCrawlDelay, o.CrawlDelay)
-	}
-	addInt(enc, enforce.FieldDial, o.DialMillis)
-	addString(enc, enforce.FieldAddress, o.Address)
-	addString(enc, enforce.FieldException, o.Exception)
-	addString(enc, enforce.FieldGateway, o.Gateway)
-	addString(enc, enforce.FieldVersion, o.Version)
 	return nil
-}
-
-func addString(enc zapcore.ObjectEncoder, key, value string) {
-	if value != "" {
-		enc.AddString(key, value)
-	}
-}
-
-func addInt(enc zapcore.ObjectEncoder, key string, value int64) {
-	if value != 0 {
-		enc.AddInt64(key, value)
-	}
 }
 
 // stringArray is a list that zap writes without reflection.
@@ -85,7 +55,7 @@ func (a stringArray) MarshalLogArray(enc zapcore.ArrayEncoder) error {
 // route) has the last one's.
 func logRecord(r *http.Request, rec enforce.Record) {
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Object(logKey, logObject(rec)))
+		extra.Set(zap.Object(logKey, logObject{&rec}))
 	}
 }
 

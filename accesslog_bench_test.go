@@ -63,7 +63,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 					d := enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: id})
 					rec := d.Record()
 					rec.Gateway, rec.Version = "east-1", version.Read().Version
-					fields = append(fields, zap.Object(logKey, logObject(rec)))
+					fields = append(fields, zap.Object(logKey, logObject{&rec}))
 					instruments.decided(d)
 				}
 				logger.Info("handled request", fields...)

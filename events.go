@@ -140,7 +140,7 @@ func (e *emitter) denied(rec enforce.Record, x *exchange) {
 	method, url := x.r.Method, x.withoutQuery()
 	e.emit(eventDenied, func() map[string]any {
 		data := zapcore.NewMapObjectEncoder()
-		_ = logObject(rec).MarshalLogObject(data) // a map takes everything
+		_ = logObject{&rec}.MarshalLogObject(data) // a map takes everything
 		data.Fields["method"], data.Fields["url"] = method, url
 		return data.Fields
 	})

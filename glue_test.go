@@ -109,7 +109,7 @@ func TestLogObjectIsTheRecord(t *testing.T) {
 		"decision": enforce.Decision{Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Tokens: []string{"a"}, CrawlDelay: 1500e6}.Record(),
 		"full":     full,
 	} {
-		entry, err := zapcore.NewJSONEncoder(zapcore.EncoderConfig{}).EncodeEntry(zapcore.Entry{}, []zap.Field{zap.Object(logKey, logObject(rec))})
+		entry, err := zapcore.NewJSONEncoder(zapcore.EncoderConfig{}).EncodeEntry(zapcore.Entry{}, []zap.Field{zap.Object(logKey, logObject{&rec})})
 		if err != nil {
 			t.Fatal(err)
 		}

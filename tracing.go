@@ -67,19 +67,18 @@ func (s step) decided(d enforce.Decision) {
 	}
 	rec := d.Record()
 	attrs := []attribute.KeyValue{
-		attr(enforce.FieldDecision, d.Outcome()), attr(enforce.FieldReason, string(d.Reason)), attr(enforce.FieldOrigin, rec.Origin),
-		attr(enforce.FieldSource, d.Source.String()), attribute.Bool(attributePrefix+enforce.FieldWouldDeny, d.WouldDeny),
+		attr("decision", rec.Decision), attr("reason", string(rec.Reason)), attr("origin", rec.Origin),
+		attr("source", rec.Source), attribute.Bool(attributePrefix+"would_deny", rec.WouldDeny),
 	}
 	for field, value := range map[string]string{
-		enforce.FieldAgent: d.Agent, enforce.FieldState: rec.State, enforce.FieldCause: string(d.Cause),
-		enforce.FieldGroup: rec.Group, enforce.FieldRule: rec.Rule, enforce.FieldSHA256: rec.SHA256,
+		"agent": rec.Agent, "state": rec.State, "cause": rec.Cause, "group": rec.Group, "rule": rec.Rule, "sha256": rec.SHA256,
 	} {
 		if value != "" {
 			attrs = append(attrs, attr(field, value))
 		}
 	}
-	if d.Line > 0 {
-		attrs = append(attrs, attribute.Int(attributePrefix+enforce.FieldLine, d.Line))
+	if rec.Line > 0 {
+		attrs = append(attrs, attribute.Int(attributePrefix+"line", rec.Line))
 	}
 	s.otel.SetAttributes(attrs...)
 	s.otel.End()
@@ -93,7 +92,7 @@ func looked(ctx context.Context, began time.Time, o origin.Origin, source robots
 	}
 	_, s := startStep(ctx, spanFetch, trace.WithTimestamp(began))
 	if s.recorded() {
-		s.otel.SetAttributes(attr(enforce.FieldOrigin, o.String()), attr(enforce.FieldSource, source.String()))
+		s.otel.SetAttributes(attr("origin", o.String()), attr("source", source.String()))
 	}
 	s.endFailed(enforce.ReasonUnreachable, err)
 }
@@ -101,8 +100,8 @@ func looked(ctx context.Context, began time.Time, o origin.Origin, source robots
 // waited ends the span of a wait for the host's turn.
 func (s step) waited(d enforce.Decision, err error) {
 	if s.recorded() {
-		s.otel.SetAttributes(attribute.Int64(attributePrefix+enforce.FieldWait, d.Wait.Milliseconds()),
-			attribute.Float64(attributePrefix+enforce.FieldCrawlDelay, d.CrawlDelay.Seconds()))
+		s.otel.SetAttributes(attribute.Int64(attributePrefix+"wait_ms", d.Wait.Milliseconds()),
+			attribute.Float64(attributePrefix+"crawl_delay_s", d.CrawlDelay.Seconds()))
 	}
 	s.endFailed(enforce.ReasonRateLimited, err)
 }
@@ -110,7 +109,7 @@ func (s step) waited(d enforce.Decision, err error) {
 // dialed ends the span of a connection.
 func (s step) dialed(conn net.Conn) {
 	if s.recorded() {
-		s.otel.SetAttributes(attr(enforce.FieldAddress, conn.RemoteAddr().String()))
+		s.otel.SetAttributes(attr("address", conn.RemoteAddr().String()))
 	}
 	s.end()
 }

@@ -2,70 +2,25 @@ package enforce
 
 import (
 	"encoding/hex"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 )
 
-// The names of the fields of a [Record]. They are stable within a schema: logs are read by
-// machines.
-const (
-	FieldSchema       = "schema"
-	FieldDecision     = "decision"
-	FieldReason       = "reason"
-	FieldDetail       = "detail"
-	FieldMode         = "mode"
-	FieldWouldDeny    = "would_deny"
-	FieldAgent        = "agent"
-	FieldTokens       = "tokens"
-	FieldOwner        = "owner"
-	FieldContact      = "contact"
-	FieldIdentifiedBy = "identified_by"
-	FieldUserAgent    = "user_agent"
-	FieldOrigin       = "origin"
-	FieldRobotsURL    = "robots_url"
-	FieldState        = "state"
-	FieldCause        = "cause"
-	FieldGroup        = "group"
-	FieldRule         = "rule"
-	FieldLine         = "line"
-	FieldForm         = "form"
-	FieldSHA256       = "sha256"
-	FieldAge          = "age_s"
-	FieldSource       = "source"
-	FieldPathVisible  = "path_visible"
-	FieldWait         = "wait_ms"
-	FieldCrawlDelay   = "crawl_delay_s"
-	FieldDial         = "dial_ms"
-	FieldAddress      = "address"
-	FieldException    = "exception"
-	FieldGateway      = "gateway"
-	FieldVersion      = "version"
-)
-
-// Fields lists the names of all fields, in the order of [Record].
-func Fields() []string {
-	return []string{
-		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode,
-		FieldWouldDeny, FieldAgent, FieldTokens, FieldOwner, FieldContact, FieldIdentifiedBy, FieldUserAgent,
-		FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup,
-		FieldRule, FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource,
-		FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial, FieldAddress,
-		FieldException, FieldGateway, FieldVersion,
-	}
-}
-
-// SchemaVersion is the value of [FieldSchema].
+// SchemaVersion is the value of [Record.Schema].
 const SchemaVersion = 1
 
 // maxShown bounds the octets of foreign text (a rule, a User-Agent) in what is shown or logged.
 const maxShown = 512
 
-// Record is a [Decision] in the form that everyone gets to see: the object "robots" of the
-// access log (DESIGN §9), of refusals, of `robots check` and of the admin API. Foreign text in
-// it is cut, and escaped where it is not printable.
+// Record is a [Decision] in the form that is shown and stored: the object "robots" of the access
+// log (DESIGN §9), of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
+// and escaped where it is not printable.
 //
-// Fields with omitempty are left out where they say nothing.
+// The JSON names are those of the log, and are stable within a schema. Fields with omitempty are
+// left out where they are empty.
 type Record struct {
 	Schema       int      `json:"schema"`
 	Decision     string   `json:"decision"`
@@ -104,7 +59,48 @@ type Record struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Record returns d as everyone gets to see it.
+// recordFields are the fields of a [Record] in order.
+var recordFields = func() (all []recordField) {
+	for f := range reflect.TypeFor[Record]().Fields() {
+		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		all = append(all, recordField{name, option == "omitempty"})
+	}
+	return all
+}()
+
+type recordField struct {
+	name      string
+	omitEmpty bool
+}
+
+// Fields yields the fields of r by their JSON names, in order, but for those that JSON leaves out.
+// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string.
+func (r *Record) Fields() iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		values := reflect.ValueOf(r).Elem()
+		for i, f := range recordFields {
+			v := values.Field(i)
+			if f.omitEmpty && v.IsZero() {
+				continue
+			}
+			if !yield(f.name, v) {
+				return
+			}
+		}
+	}
+}
+
+// Field returns the value of the field with a JSON name, also an empty one. It reports false for
+// a name that no field has.
+func (r *Record) Field(name string) (reflect.Value, bool) {
+	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
+	if at < 0 {
+		return reflect.Value{}, false
+	}
+	return reflect.ValueOf(r).Elem().Field(at), true
+}
+
+// Record returns d in the form that is shown and stored.
 func (d Decision) Record() Record {
 	r := Record{
 		Schema:       SchemaVersion,

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -50,25 +49,6 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 		`"robots_url":"","state":"unknown","source":"none","path_visible":false}`
 	if got, _ := json.Marshal(Decision{}.Record()); string(got) != empty {
 		t.Errorf("zero: %s", got)
-	}
-}
-
-func TestFieldNamesAreThoseOfTheRecord(t *testing.T) {
-	t.Parallel()
-	names := []string{
-		FieldSchema, FieldDecision, FieldReason, FieldDetail, FieldMode, FieldWouldDeny, FieldAgent, FieldTokens,
-		FieldOwner, FieldContact,
-		FieldIdentifiedBy, FieldUserAgent, FieldOrigin, FieldRobotsURL, FieldState, FieldCause, FieldGroup, FieldRule,
-		FieldLine, FieldForm, FieldSHA256, FieldAge, FieldSource, FieldPathVisible, FieldWait, FieldCrawlDelay, FieldDial,
-		FieldAddress, FieldException, FieldGateway, FieldVersion,
-	}
-	var tags []string
-	for f := range reflect.TypeFor[Record]().Fields() {
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		tags = append(tags, tag)
-	}
-	if !slices.Equal(tags, names) {
-		t.Errorf("fields %q\nnames  %q", tags, names)
 	}
 }
 
