@@ -29,13 +29,8 @@ const (
 	eventUnreachable  = "robots.unreachable"
 )
 
-const (
-	// unreachableAlarm is how long a robots.txt has to be unreachable for the event: longer than a bad deployment, and
-	// long before anybody misses the pages.
-	unreachableAlarm = 6 * time.Hour
-	// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and counted.
-	eventQueue = 1024
-)
+// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and counted.
+const eventQueue = 1024
 
 // emitter hands events to Caddy's events app. Handlers run one after the other in a goroutine of its own: however slow
 // they are, no request waits for them. A nil emitter emits nothing.
@@ -158,7 +153,7 @@ func (x *exchange) withoutQuery() string {
 
 // fetched tells what a fetch of robots.txt changed.
 func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, out fetch.Outcome) {
-	if before.State == fetch.StateUnknown || !e.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
+	if !e.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
 		return
 	}
 	now := time.Now()
@@ -176,29 +171,28 @@ type change struct {
 	data map[string]any
 }
 
-// changes compares what was known with what follows from a fetch that came to out at now. It is pure.
+// changes lists what is worth telling of a fetch that came to out at now. It is pure.
 func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Time) (list []change) {
-	after := p.Next(before, out, now)
-	before = p.Settle(before, now)
-	if before.State != after.State {
+	d := p.Diff(before, out, now)
+	after := d.After
+	if d.StateChanged() {
 		list = append(list, change{eventStateChanged, withText(after, map[string]any{
-			"from": before.State.String(), "to": after.State.String(), "cause": string(after.Cause),
+			"from": d.Before.State.String(), "to": after.State.String(), "cause": string(after.Cause),
 			"status": after.Status, "detail": after.Detail,
 		})})
 	}
-	old, hadText := before.Text()
-	if hadText && after.State == fetch.StateRules && old.SHA256 != after.SHA256 {
+	if d.RulesChanged() {
+		old, _ := d.Before.Text()
 		list = append(list, change{eventRulesChanged, withText(after, map[string]any{
 			"from": hex.EncodeToString(old.SHA256[:]), "to": hex.EncodeToString(after.SHA256[:]),
 		})})
 	}
-	since := after.UnreachableSince
-	told := before.UnreachableSince.Equal(since) && alarmed(before)
-	if !since.IsZero() && alarmed(after) && !told {
+	if d.Alarmed() {
+		last, since := after.LastFailure, after.UnreachableSince
 		list = append(list, change{eventUnreachable, map[string]any{
-			"since": since.UTC().Format(time.RFC3339), "for_s": int64(after.LastFailure.At.Sub(since) / time.Second),
-			"attempts": after.Attempts, "cause": string(after.LastFailure.Cause), "status": after.LastFailure.Status,
-			"detail": after.LastFailure.Detail, "access": p.Access(after, now).String(),
+			"since": since.UTC().Format(time.RFC3339), "for_s": int64(last.At.Sub(since) / time.Second),
+			"attempts": after.Attempts, "cause": string(last.Cause), "status": last.Status,
+			"detail": last.Detail, "access": p.Access(after, now).String(),
 		}})
 	}
 	return list
@@ -219,11 +213,6 @@ func withText(r fetch.Record, data map[string]any) map[string]any {
 	}
 	data["sitemaps"], data["flags"] = sitemaps[:min(len(sitemaps), maxEventSitemaps)], append([]string{}, flags...)
 	return data
-}
-
-// alarmed reports whether the run of failures was as long as the alarm at the latest of them.
-func alarmed(r fetch.Record) bool {
-	return r.LastFailure.At.Sub(r.UnreachableSince) >= unreachableAlarm
 }
 
 // Interface guards.

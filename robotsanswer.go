@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -30,17 +29,17 @@ func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Status", gatewayName+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
 	header.Set("Age", strconv.FormatInt(int64(x.decision.Age/time.Second), 10))
-	var status int
 	var body []byte
-	switch view.Access {
-	case fetch.AccessRules, fetch.AccessLastGood:
+	status := view.Access.RobotsStatus()
+	switch status {
+	case http.StatusOK:
 		text, _ := record.Text()
-		status, body = http.StatusOK, text.Body
-	case fetch.AccessAllow:
-		status, body = http.StatusNotFound, []byte("The site has no robots.txt.\n")
+		body = text.Body
+	case http.StatusNotFound:
+		body = []byte("The site has no robots.txt.\n")
 	default:
 		x.decision.Detail = view.Why()
-		status, body = http.StatusServiceUnavailable, []byte("The site's robots.txt is unreachable: "+view.Why()+"\n")
+		body = []byte("The site's robots.txt is unreachable: " + view.Why() + "\n")
 		header.Set("Retry-After", strconv.FormatInt(int64(max(view.RetryAt.Sub(now), pendingRetry)/time.Second), 10))
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))

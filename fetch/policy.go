@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"net/http"
 	"time"
 )
 
@@ -144,5 +145,19 @@ func (a Access) String() string {
 		return "allow"
 	default:
 		return "deny"
+	}
+}
+
+// RobotsStatus is the HTTP status of the answer to a crawler's own GET /robots.txt, by which the
+// crawler comes to what the gateway obeys: 200 goes with the text that decides, 404 permits
+// everything, and 503 nothing (RFC 9309 sections 2.3.1.3 and 2.3.1.4).
+func (a Access) RobotsStatus() int {
+	switch a {
+	case AccessRules, AccessLastGood:
+		return http.StatusOK
+	case AccessAllow:
+		return http.StatusNotFound
+	default:
+		return http.StatusServiceUnavailable
 	}
 }

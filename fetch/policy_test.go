@@ -464,3 +464,17 @@ func TestPolicyStrings(t *testing.T) {
 		seen[cause] = true
 	}
 }
+
+// TestDesign4_RobotsStatus: a crawler that reads robots.txt through the gateway, and follows the
+// table of DESIGN section 3 as the gateway does, comes to the same.
+func TestDesign4_RobotsStatus(t *testing.T) {
+	t.Parallel()
+	for access, want := range map[Access]answerClass{
+		AccessDeny: classUnreachable, AccessRules: classRules, AccessLastGood: classRules,
+		AccessAllow: classAbsent, AccessAllow + 1: classUnreachable,
+	} {
+		if got := classify(access.RobotsStatus()); got != want {
+			t.Errorf("%v: answered with %d", access, access.RobotsStatus())
+		}
+	}
+}
