@@ -1,7 +1,6 @@
 package query
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -13,12 +12,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// cache keeps parsed files, those used last, up to a number of bytes.
+// cache keeps parsed files up to a number of bytes.
 type cache struct {
-	room    int
-	options robotstxt.Options
-	entries map[key]*list.Element
-	recent  *list.List // of *entry, last used first
+	room, used int
+	options    robotstxt.Options
+	entries    map[key]*robotstxt.Ruleset
 }
 
 // key names a file, with what changes when it is written anew, or the text of one given inline.
@@ -28,25 +26,20 @@ type key struct {
 	sum            [sha256.Size]byte
 }
 
-type entry struct {
-	key   key
-	rules *robotstxt.Ruleset
-}
-
 // overhead is an estimate of what an entry takes besides its rules.
 const overhead = 512
 
 func newCache(room int, options robotstxt.Options) *cache {
-	return &cache{room: room, options: options, entries: make(map[key]*list.Element), recent: list.New()}
+	return &cache{room: room, options: options, entries: make(map[key]*robotstxt.Ruleset)}
 }
 
 // inline returns the rules of a file given in base64.
-func (c *cache) inline(text []byte) (*robotstxt.Ruleset, error) {
-	k := key{sum: sha256.Sum256(text)}
-	if rs := c.get(k); rs != nil {
+func (c *cache) inline(text string) (*robotstxt.Ruleset, error) {
+	k := key{sum: sha256.Sum256([]byte(text))}
+	if rs, ok := c.entries[k]; ok {
 		return rs, nil
 	}
-	data, err := base64.StdEncoding.AppendDecode(nil, text)
+	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil, fmt.Errorf("robots: not base64: %w", err)
 	}
@@ -63,7 +56,7 @@ func (c *cache) file(path string) (*robotstxt.Ruleset, error) {
 		return nil, errors.New("robots_file: not a regular file")
 	}
 	k := key{path: path, size: info.Size(), modified: info.ModTime().UnixNano()}
-	if rs := c.get(k); rs != nil {
+	if rs, ok := c.entries[k]; ok {
 		return rs, nil
 	}
 	data, err := readFile(path)
@@ -91,23 +84,14 @@ func unpath(err error) error {
 	return err
 }
 
-func (c *cache) get(k key) *robotstxt.Ruleset {
-	e, ok := c.entries[k]
-	if !ok {
-		return nil
-	}
-	c.recent.MoveToFront(e)
-	return e.Value.(*entry).rules
-}
-
+// put parses a file and keeps it. Where there is no room for it all others are dropped.
 func (c *cache) put(k key, data []byte) *robotstxt.Ruleset {
 	rs := c.options.Parse(data)
-	c.entries[k] = c.recent.PushFront(&entry{key: k, rules: rs})
-	c.room -= rs.Size() + overhead
-	for c.room < 0 && c.recent.Len() > 1 {
-		last := c.recent.Remove(c.recent.Back()).(*entry)
-		delete(c.entries, last.key)
-		c.room += last.rules.Size() + overhead
+	size := rs.Size() + overhead
+	if c.used += size; c.used > c.room {
+		clear(c.entries)
+		c.used = size
 	}
+	c.entries[k] = rs
 	return rs
 }

@@ -5,235 +5,121 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"unicode/utf8"
 )
 
-// question is one line of the input.
+// question is one line of the input. Fields that are absent or null are nil.
 type question struct {
-	id         []byte // as written; nil when it is not there
-	robots     []byte // base64; good until the next line is read
-	robotsFile string
-	agents     []string
-	url        string
-	has        uint8 // bit set of the fields that are there
+	id         json.RawMessage // as written
+	robots     *string         // base64
+	robotsFile *string
+	agent      *string
+	agents     []*string
+	url        *string
 }
 
-// The fields of a question.
-const (
-	fieldID = iota
-	fieldRobots
-	fieldRobotsFile
-	fieldAgent
-	fieldAgents
-	fieldURL
-)
-
-var fields = map[string]int{
-	"id": fieldID, "robots": fieldRobots, "robots_file": fieldRobotsFile,
-	"agent": fieldAgent, "agents": fieldAgents, "url": fieldURL,
-}
-
-// parse reads a question. With an error the question still has its id, if that came before the fault.
-//
-// encoding/json goes over every octet three times; the files inside questions make that the greater part of a run.
-// So only what is not plain is left to it.
-func parse(line []byte) (question, error) {
-	var q question
-	p := reader{rest: line}
-	if !p.take('{') {
+// parse reads a question. With an error the question still has its id, if that came before the
+// fault. It reads value by value: encoding/json alone would take fields twice and in any case of
+// letters, and would not give the id of a line that is cut off.
+func parse(line []byte) (q question, err error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return q, errors.New("not a JSON object")
 	}
-	for first := true; !p.take('}'); first = false {
-		if !first && !p.take(',') {
-			return q, errors.New("bad JSON: no comma or brace behind a value")
-		}
-		name, err := p.string()
-		if err != nil {
-			return q, fmt.Errorf("bad JSON: field name: %w", err)
-		}
-		if !p.take(':') {
-			return q, fmt.Errorf("bad JSON: no colon behind %.40q", name)
-		}
-		if err := q.field(&p, name); err != nil {
-			return q, fmt.Errorf("%.40s: %w", name, err)
+	for d.More() {
+		if err := q.field(d); err != nil {
+			return q, err
 		}
 	}
-	if p.skipSpace(); len(p.rest) > 0 {
+	if _, err := d.Token(); err != nil {
+		return q, badJSON(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return q, errors.New("bad JSON: more than one value")
+	}
+	if !utf8.Valid(line) {
+		return q, errors.New("bad JSON: not UTF-8")
 	}
 	return q, q.check()
 }
 
-// field reads the value of a field.
-func (q *question) field(p *reader, name string) error {
-	f, ok := fields[name]
-	if !ok {
-		return errors.New("unknown field")
+// field reads the next field of a question.
+func (q *question) field(d *json.Decoder) error {
+	key, err := d.Token()
+	if err != nil {
+		return badJSON(err)
 	}
-	if q.has&(1<<f) != 0 {
-		return errors.New("given twice")
+	var given bool
+	var value any
+	kind := "a string"
+	switch key {
+	case "id":
+		given, value = q.id != nil, &q.id
+	case "robots":
+		given, value = q.robots != nil, &q.robots
+	case "robots_file":
+		given, value = q.robotsFile != nil, &q.robotsFile
+	case "agent":
+		given, value = q.agent != nil, &q.agent
+	case "agents":
+		given, value, kind = q.agents != nil, &q.agents, "a list of strings"
+	case "url":
+		given, value = q.url != nil, &q.url
+	default:
+		return fmt.Errorf("%.40s: unknown field", key)
 	}
-	if f != fieldID && p.takeNull() {
-		return nil // as if absent
+	if given {
+		return fmt.Errorf("%s: given twice", key)
 	}
-	q.has |= 1 << f
-	var err error
-	switch f {
-	case fieldID:
-		q.id, err = p.value()
-	case fieldRobots:
-		q.robots, err = p.text()
-	case fieldRobotsFile:
-		q.robotsFile, err = p.string()
-	case fieldAgent:
-		q.agents = make([]string, 1)
-		q.agents[0], err = p.string()
-	case fieldAgents:
-		q.agents, err = p.strings()
-	case fieldURL:
-		q.url, err = p.string()
+	err = d.Decode(value)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok || slices.Contains(q.agents, nil) {
+		return fmt.Errorf("%s: not %s", key, kind)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, badJSON(err))
+	}
+	if !utf8.Valid(q.id) {
+		q.id = nil
+		return errors.New("id: bad JSON: not UTF-8")
+	}
+	return nil
+}
+
+// badJSON says that a line is no JSON, and where it ends if it is cut off.
+func badJSON(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("bad JSON: %w", err)
 }
 
 // check reports what is missing or given in two ways.
 func (q *question) check() error {
-	has := func(f int) bool { return q.has&(1<<f) != 0 }
 	switch {
-	case has(fieldRobots) && has(fieldRobotsFile):
+	case q.robots != nil && q.robotsFile != nil:
 		return errors.New("both robots and robots_file")
-	case !has(fieldRobots) && !has(fieldRobotsFile):
+	case q.robots == nil && q.robotsFile == nil:
 		return errors.New("neither robots nor robots_file")
-	case has(fieldAgent) && has(fieldAgents):
+	case q.agent != nil && q.agents != nil:
 		return errors.New("both agent and agents")
-	case !has(fieldAgent) && !has(fieldAgents):
+	case q.agent == nil && q.agents == nil:
 		return errors.New("neither agent nor agents")
-	case !has(fieldURL):
+	case q.url == nil:
 		return errors.New("no url")
 	}
 	return nil
 }
 
-// reader reads JSON from the front.
-type reader struct{ rest []byte }
-
-func (p *reader) skipSpace() {
-	for len(p.rest) > 0 && (p.rest[0] == ' ' || p.rest[0] == '\t' || p.rest[0] == '\n' || p.rest[0] == '\r') {
-		p.rest = p.rest[1:]
+// tokens returns the product tokens that the question is about.
+func (q *question) tokens() []string {
+	if q.agent != nil {
+		return []string{*q.agent}
 	}
-}
-
-// take reads one octet, if it is the next.
-func (p *reader) take(c byte) bool {
-	p.skipSpace()
-	if len(p.rest) == 0 || p.rest[0] != c {
-		return false
+	tokens := make([]string, len(q.agents))
+	for i, a := range q.agents {
+		tokens[i] = *a
 	}
-	p.rest = p.rest[1:]
-	return true
-}
-
-func (p *reader) takeNull() bool {
-	p.skipSpace()
-	rest, ok := bytes.CutPrefix(p.rest, []byte("null"))
-	if ok {
-		p.rest = rest
-	}
-	return ok
-}
-
-// text reads a string. Its octets may be those of the line.
-func (p *reader) text() ([]byte, error) {
-	p.skipSpace()
-	if len(p.rest) == 0 || p.rest[0] != '"' {
-		return nil, errors.New("not a string")
-	}
-	end := bytes.IndexByte(p.rest[1:], '"') + 1
-	if end > 0 && isPlain(p.rest[1:end]) {
-		text := p.rest[1:end]
-		p.rest = p.rest[end+1:]
-		return text, nil
-	}
-	raw, err := p.value()
-	if err != nil {
-		return nil, err
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, fmt.Errorf("bad JSON: %w", err)
-	}
-	return []byte(s), nil
-}
-
-func (p *reader) string() (string, error) {
-	text, err := p.text()
-	return string(text), err
-}
-
-// strings reads a list of strings.
-func (p *reader) strings() ([]string, error) {
-	if !p.take('[') {
-		return nil, errors.New("not a list of strings")
-	}
-	list := []string{}
-	for !p.take(']') {
-		if len(list) > 0 && !p.take(',') {
-			return nil, errors.New("bad JSON: no comma or bracket behind a value")
-		}
-		s, err := p.string()
-		if err != nil {
-			return nil, fmt.Errorf("not a list of strings: %w", err)
-		}
-		list = append(list, s)
-	}
-	return list, nil
-}
-
-// isPlain reports whether the inside of a JSON string stands for itself.
-func isPlain(b []byte) bool {
-	if bytes.IndexByte(b, '\\') >= 0 || !utf8.Valid(b) {
-		return false
-	}
-	for _, c := range b {
-		if c < ' ' {
-			return false
-		}
-	}
-	return true
-}
-
-// value reads any value and returns it as written.
-func (p *reader) value() ([]byte, error) {
-	p.skipSpace()
-	d := json.NewDecoder(bytes.NewReader(p.rest))
-	var raw json.RawMessage
-	if err := d.Decode(&raw); err != nil {
-		return nil, fmt.Errorf("bad JSON: %w", err)
-	}
-	if !utf8.Valid(raw) {
-		return nil, errors.New("bad JSON: not UTF-8")
-	}
-	p.rest = p.rest[d.InputOffset():]
-	return raw, nil
-}
-
-// appendString appends a JSON string. Octets that are not UTF-8 become the replacement character.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return appendQuoted(b, s)
-		}
-	}
-	b = append(append(b, '"'), s...)
-	return append(b, '"')
-}
-
-func appendQuoted(b []byte, s string) []byte {
-	buf := bytes.NewBuffer(b)
-	e := json.NewEncoder(buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
-		return append(b, `""`...) // cannot happen: a string can always be encoded
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return tokens
 }

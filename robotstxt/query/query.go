@@ -17,11 +17,12 @@ package query
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -79,7 +80,6 @@ type runner struct {
 	files  *cache
 	judge  func(robotstxt.Group, string) (robotstxt.Match, string) // nil: as the target stands
 	failed bool
-	answer []byte
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -102,68 +102,80 @@ func (r *runner) run(ctx context.Context) error {
 		if len(bytes.TrimSpace(line)) == 0 && whole {
 			continue
 		}
-		r.one(line, whole)
-		if _, err := r.out.Write(r.answer); err != nil {
+		if err := r.answer(line, whole); err != nil {
 			return fmt.Errorf("writing answers: %w", err)
 		}
 	}
 }
 
-// one makes the answer to a line.
-func (r *runner) one(line []byte, whole bool) {
-	q, err := parse(line)
-	if !whole {
-		err = fmt.Errorf("the line has more than %d octets", r.in.most)
-	}
-	var m robotstxt.Match
-	var form string
-	if err == nil {
-		m, form, err = r.match(q)
-	}
-	b := append(r.answer[:0], `{"id":`...)
-	if q.id == nil {
-		b = append(b, "null"...)
-	}
-	b = append(b, q.id...)
-	if err != nil {
-		r.failed = true
-		b = appendString(append(b, `,"error":`...), err.Error())
-	} else {
-		b = strconv.AppendBool(append(b, `,"allowed":`...), m.Allowed)
-		b = appendString(append(b, `,"rule":`...), m.Rule)
-		b = strconv.AppendInt(append(b, `,"line":`...), int64(m.Line), 10)
-		b = appendString(append(b, `,"group":`...), m.Group)
-		if r.judge != nil {
-			b = appendString(append(b, `,"form":`...), form)
-		}
-	}
-	r.answer = append(b, "}\n"...)
+// verdict is an answer behind its id.
+type verdict struct {
+	Allowed bool    `json:"allowed"`
+	Rule    string  `json:"rule"`
+	Line    int     `json:"line"`
+	Group   string  `json:"group"`
+	Form    *string `json:"form,omitempty"`
 }
 
-func (r *runner) match(q question) (m robotstxt.Match, form string, err error) {
-	target, err := targetOf(q.url)
+// failure is the answer to a line that is no question.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// answer writes the answer to a line.
+func (r *runner) answer(line []byte, whole bool) error {
+	q, err := parse(line)
+	if !whole {
+		err = fmt.Errorf("the line has more than %d bytes", r.in.most)
+	}
+	var result any
+	if err == nil {
+		result, err = r.match(q)
+	}
 	if err != nil {
-		return m, "", err
+		r.failed, result = true, failure{err.Error()}
+	}
+	// The id is given back as it was written, which an encoder would not do.
+	var rest bytes.Buffer
+	e := json.NewEncoder(&rest)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(result); err != nil {
+		return err
+	}
+	id := cmp.Or(string(q.id), "null")
+	_, err = fmt.Fprintf(r.out, `{"id":%s,%s`, id, rest.Bytes()[len("{"):])
+	return err
+}
+
+func (r *runner) match(q question) (v verdict, err error) {
+	target, err := targetOf(*q.url)
+	if err != nil {
+		return v, err
 	}
 	var rs *robotstxt.Ruleset
-	if q.has&(1<<fieldRobots) != 0 {
-		rs, err = r.files.inline(q.robots)
+	if q.robots != nil {
+		rs, err = r.files.inline(*q.robots)
 	} else {
-		rs, err = r.files.file(q.robotsFile)
+		rs, err = r.files.file(*q.robotsFile)
 	}
 	if err != nil {
-		return m, "", err
+		return v, err
 	}
-	g := rs.Select(robotstxt.Agent{Tokens: q.agents})
+	g := rs.Select(robotstxt.Agent{Tokens: q.tokens()})
+	var m robotstxt.Match
 	if r.judge == nil {
-		return g.Match(target), "", nil
+		m = g.Match(target)
+	} else {
+		target, _, _ = strings.Cut(target, "#")
+		if !strings.HasPrefix(target, "/") {
+			target = "/" + target
+		}
+		var form string
+		m, form = r.judge(g, target)
+		v.Form = &form
 	}
-	target, _, _ = strings.Cut(target, "#")
-	if !strings.HasPrefix(target, "/") {
-		target = "/" + target
-	}
-	m, form = r.judge(g, target)
-	return m, form, nil
+	v.Allowed, v.Rule, v.Line, v.Group = m.Allowed, m.Rule, m.Line, m.Group
+	return v, nil
 }
 
 // targetOf returns what is matched of a URL: the octets between its authority and its fragment. Unlike a URL on its way

@@ -31,7 +31,7 @@ func ask(t *testing.T, in string) (answers string, failed bool) {
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// TestAnswers holds spelling and order of the answers: scripts compare them octet by octet.
+// TestAnswers holds spelling and order of the answers: scripts compare them byte by byte.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.txt")
@@ -112,13 +112,13 @@ func TestBadLines(t *testing.T) {
 	for _, c := range []struct{ name, line, id, reason string }{
 		{"not JSON", `nonsense`, `null`, "not a JSON object"},
 		{"not an object", `[1]`, `null`, "not a JSON object"},
-		{"cut off", `{"id":1,"robots":"","agent":"A"`, `1`, "no comma or brace"},
+		{"cut off", `{"id":1,"robots":"","agent":"A"`, `1`, "bad JSON"},
 		{"cut off in the id", `{"id":[1,`, `null`, "bad JSON"},
 		{"cut off in a string", `{"id":1,"robots":"abc`, `1`, "bad JSON"},
 		{"more behind it", good + good, `"after"`, "more than one value"},
-		{"no comma", `{"id":1 "robots":""}`, `1`, "no comma"},
-		{"comma too many", `{"id":1,}`, `1`, "field name"},
-		{"no colon", `{"id" 1}`, `null`, "no colon"},
+		{"no comma", `{"id":1 "robots":""}`, `1`, "after object key:value pair"},
+		{"comma too many", `{"id":1,}`, `1`, "object key"},
+		{"no colon", `{"id" 1}`, `null`, "expected colon"},
 		{"unknown field", `{"id":2,"robots":"","agent":"A","url":"/","colour":"red"}`, `2`, "colour: unknown field"},
 		{"case of a field", `{"id":2,"robots":"","Agent":"A","url":"/"}`, `2`, "Agent: unknown field"},
 		{"field twice", `{"id":2,"robots":"","agent":"A","agent":"A","url":"/"}`, `2`, "agent: given twice"},
@@ -178,10 +178,10 @@ func TestLastLineNeedsNoEnd(t *testing.T) {
 	}
 }
 
-// repeated yields an octet a number of times.
+// repeated yields a byte a number of times.
 type repeated struct {
-	octet byte
-	left  int
+	char byte
+	left int
 }
 
 func (r *repeated) Read(p []byte) (int, error) {
@@ -190,7 +190,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 	}
 	n := min(len(p), r.left)
 	for i := range p[:n] {
-		p[i] = r.octet
+		p[i] = r.char
 	}
 	r.left -= n
 	return n, nil
@@ -200,7 +200,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 func TestHugeLine(t *testing.T) {
 	t.Parallel()
 	in := io.MultiReader(
-		strings.NewReader(`{"id":1,"agent":"A","url":"/`), &repeated{octet: 'x', left: 100 << 20},
+		strings.NewReader(`{"id":1,"agent":"A","url":"/`), &repeated{char: 'x', left: 100 << 20},
 		strings.NewReader("\"}\n"+`{"id":2,"robots":"","agent":"A","url":"/"}`+"\n"),
 	)
 	var out bytes.Buffer
@@ -208,7 +208,7 @@ func TestHugeLine(t *testing.T) {
 	if err != nil || !failed {
 		t.Errorf("failed %v, error %v", failed, err)
 	}
-	want := `{"id":1,"error":"the line has more than 1048576 octets"}` + "\n" +
+	want := `{"id":1,"error":"the line has more than 1048576 bytes"}` + "\n" +
 		`{"id":2,"allowed":true,"rule":"","line":0,"group":""}` + "\n"
 	if out.String() != want {
 		t.Errorf("got %s, want %s", out.String(), want)
@@ -218,7 +218,7 @@ func TestHugeLine(t *testing.T) {
 // TestHugeLineMemory measures what the line of 100 MB takes.
 func TestHugeLineMemory(t *testing.T) {
 	var before, after runtime.MemStats
-	in := io.MultiReader(&repeated{octet: 'x', left: 100 << 20}, strings.NewReader("\n"))
+	in := io.MultiReader(&repeated{char: 'x', left: 100 << 20}, strings.NewReader("\n"))
 	runtime.ReadMemStats(&before)
 	if _, err := query.Run(context.Background(), in, io.Discard, query.Options{MaxLine: 1 << 20}); err != nil {
 		t.Fatal(err)
