@@ -356,16 +356,16 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 		return nil, err
 	}
 	d := textDiff{Origin: o.String(), From: versionOf(from), To: versionOf(to), Hunks: []diffHunk{}}
-	var lines [2][]string
+	var texts [2][]byte
 	for i, v := range []robotscache.Version{from, to} {
 		body, err := a.rulesets.store.Body(r.Context(), v.SHA256)
 		if err != nil {
 			return nil, fmt.Errorf("reading text %x: %w", v.SHA256, err)
 		}
 		// Nobody reads what is beyond.
-		lines[i] = linediff.Split(body[:min(len(body), robotstxt.MaxSize)])
+		texts[i] = body[:min(len(body), robotstxt.MaxSize)]
 	}
-	for _, h := range linediff.Compare(lines[0], lines[1], diffContext) {
+	for _, h := range linediff.Compare(texts[0], texts[1], diffContext) {
 		hunk := diffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
 		for _, l := range h.Lines {
 			hunk.Lines = append(hunk.Lines, string(l.Op)+visible(l.Text))
