@@ -161,7 +161,7 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := a.rulesets.store.List
+	list := a.rulesets.cache.List
 	if query.Has("host") {
 		if list, err = a.listHost(query.Get("host")); err != nil {
 			return nil, err
@@ -218,7 +218,7 @@ func (a *App) listHost(host string) (func(ctx context.Context, after string, lim
 				records = append(records, entry.Record())
 			}
 			for from := max(name+":", after); anyPort && len(records) < limit; {
-				batch, err := a.rulesets.store.List(ctx, from, limit-len(records))
+				batch, err := a.rulesets.cache.List(ctx, from, limit-len(records))
 				if err != nil {
 					return nil, err
 				}
@@ -275,7 +275,7 @@ func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.En
 
 // history is that of the store. One that the store could not take yet is empty.
 func (a *App) history(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	history, err := a.rulesets.store.History(ctx, o)
+	history, err := a.rulesets.cache.History(ctx, o)
 	if errors.Is(err, robotscache.ErrNotFound) {
 		return nil, nil
 	}
@@ -302,7 +302,7 @@ func adminBody(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := a.rulesets.store.Body(r.Context(), sha)
+	body, err := a.rulesets.cache.Body(r.Context(), sha)
 	if err != nil {
 		return nil, fmt.Errorf("reading text %x: %w", sha, err)
 	}
@@ -358,7 +358,7 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 	d := textDiff{Origin: o.String(), From: versionOf(from), To: versionOf(to), Hunks: []diffHunk{}}
 	var texts [2][]byte
 	for i, v := range []robotscache.Version{from, to} {
-		body, err := a.rulesets.store.Body(r.Context(), v.SHA256)
+		body, err := a.rulesets.cache.Body(r.Context(), v.SHA256)
 		if err != nil {
 			return nil, fmt.Errorf("reading text %x: %w", v.SHA256, err)
 		}

@@ -38,13 +38,12 @@ func adminApp(tb testing.TB) *App {
 	if a.cfg, err = a.settings(); err != nil {
 		tb.Fatal(err)
 	}
-	store := memstore.New(memstore.Config{})
-	cache, err := robotscache.New(robotscache.Config{Store: store, Fetcher: oneFile{}, MaxSize: 1 << 20})
+	cache, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: oneFile{}, MaxSize: 1 << 20})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = cache.Close() })
-	a.rulesets = &rulesets{cache: cache, store: store}
+	a.rulesets = &rulesets{cache: cache}
 	a.clocks = &clocks{pacer: pace.New(pace.Config{}), changed: make(chan struct{}, 1)}
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "Acme"}}})
 	if err != nil {

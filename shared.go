@@ -51,7 +51,6 @@ func (h *holders) leave(a *App, apply func(*App)) {
 type rulesets struct {
 	key     string
 	cache   *robotscache.Cache
-	store   robotscache.Store // the cache's, to list and to read histories
 	fetcher liveFetcher
 	holders holders
 }
@@ -82,7 +81,7 @@ func (r *rulesets) apply(a *App) {
 	r.cache.Configure(a.cacheConfig())
 }
 
-// Destruct closes the cache, which flushes and closes the store.
+// Destruct closes the cache, which writes what is pending and closes the store.
 func (r *rulesets) Destruct() error {
 	if err := r.cache.Close(); err != nil {
 		return fmt.Errorf("closing the store of robots.txt records: %w", err)
@@ -95,7 +94,7 @@ func openRulesets(a *App, key string) (*rulesets, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rulesets{key: key, store: store}
+	r := &rulesets{key: key}
 	r.fetcher.Store(a)
 	config := a.cacheConfig()
 	config.Store, config.Fetcher = store, &r.fetcher

@@ -29,7 +29,7 @@ func chaosKills(t *testing.T) int {
 }
 
 // TestChaosKill kills the gateway at random moments of the load of TestChaos and starts it again on the same store. What
-// had been written for longer than the store's flush interval must be there: those origins are not asked again before
+// had been written for longer than a fifth of a second must be there: those origins are not asked again before
 // their time, by the same rule as if nothing had happened.
 func TestChaosKill(t *testing.T) {
 	loadsMachine(t)
@@ -94,8 +94,8 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 }
 
 const (
-	// flushInterval is boltstore's: what is saved is committed so long after at the latest.
-	flushInterval = 200 * time.Millisecond
+	// coalesce is the cache's: what is fetched is given to the store so long after at the latest.
+	coalesce = 200 * time.Millisecond
 	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 100 deaths took,
 	// at a load of 12 on two cores, was 477 ms old: a commit had taken 277 ms.
 	slowCommit = 2 * time.Second
@@ -123,7 +123,7 @@ func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 				fresh++
 				oldest = max(oldest, a.age)
 			}
-			if a.lost && a.age > flushInterval+slowCommit {
+			if a.lost && a.age > coalesce+slowCommit {
 				t.Errorf("%s: an answer of %v before the death is not in the store", site.Origin(), a.age)
 			}
 			for i, d := range deaths {

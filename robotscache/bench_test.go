@@ -145,14 +145,7 @@ func BenchmarkLookup_Store(b *testing.B) {
 				b.Fatal(err)
 			}
 			n := max(min(10000, 64<<20/len(of.text)), 10)
-			for i := range n {
-				if err := st.Save(b.Context(), record(i, [][]byte{of.text})); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if err := st.Flush(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			saveAll(b, st, n, [][]byte{of.text})
 			c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}}, robotscache.DroppingTier{})
 			defer c.Close()
 			b.ReportAllocs()
@@ -167,6 +160,24 @@ func BenchmarkLookup_Store(b *testing.B) {
 	}
 }
 
+// saveAll saves n records, a thousand at a time, and returns the size of their texts.
+func saveAll(b *testing.B, st robotscache.Store, n int, texts [][]byte) (size int) {
+	b.Helper()
+	var batch []fetch.Record
+	for i := range n {
+		r := record(i, texts)
+		size += len(r.Body)
+		if batch = append(batch, r); len(batch) < 1000 && i < n-1 {
+			continue
+		}
+		if err := st.Save(b.Context(), batch...); err != nil {
+			b.Fatal(err)
+		}
+		batch = batch[:0]
+	}
+	return size
+}
+
 // BenchmarkBolt_Origins fills a file with many origins and opens it again.
 func BenchmarkBolt_Origins(b *testing.B) {
 	all, n := texts(b), origins(b, 20000)
@@ -176,14 +187,8 @@ func BenchmarkBolt_Origins(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		size, began := 0, time.Now()
-		for i := range n {
-			r := record(i, all)
-			size += len(r.Body)
-			if err := st.Save(b.Context(), r); err != nil {
-				b.Fatal(err)
-			}
-		}
+		began := time.Now()
+		size := saveAll(b, st, n, all)
 		if err := st.Close(); err != nil {
 			b.Fatal(err)
 		}

@@ -31,8 +31,8 @@ type Cache struct {
 	flights  map[origin.Origin]*flight
 	waiters  int
 	schedule *schedule
-	unsaved  *unsaved
-	saving   *time.Timer // of saveUnsaved; nil while there is nothing to wait for
+	pending  *pendingWrites
+	writer   chan struct{} // full while the store is being changed; taken before mu
 }
 
 // New returns a cache that owns the store of its configuration. The error says
@@ -55,8 +55,9 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		hot:      hot,
 		flights:  make(map[origin.Origin]*flight),
 		schedule: newSchedule(cfg.Parallel, cfg.Silent, cfg.Queue),
-		unsaved:  newUnsaved(cfg.MaxSize / 4),
+		writer:   make(chan struct{}, 1),
 	}
+	c.pending = newPendingWrites(cfg.MaxSize/4, c.writeScheduled)
 	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.due = newDueList(maxDue, c.refreshDue)
@@ -201,14 +202,28 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 		f.void = true
 		delete(c.flights, o)
 	}
-	c.unsaved.drop(o)
+	c.pending.drop(o)
 	c.hot.drop(o)
 	c.mu.Unlock()
 	c.due.remove(o)
-	if err := c.forget(ctx, o); err != nil {
+	if err := c.deleteStored(ctx, o); err != nil {
 		return fmt.Errorf("purging %s: %w", o, err)
 	}
 	return nil
+}
+
+// deleteStored deletes o from the store, after the write under way: that may
+// still bring it.
+func (c *Cache) deleteStored(ctx context.Context, o origin.Origin) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // for the write, and for itself
+	defer cancel()
+	if !c.takeWriter(ctx) {
+		return ctx.Err()
+	}
+	defer c.releaseWriter()
+	err := c.cfg.Store.Delete(ctx, o)
+	c.noteStore("delete", err)
+	return err
 }
 
 // Stats returns a snapshot for gauges.
@@ -223,7 +238,7 @@ func (c *Cache) Stats() Stats {
 		Silent:  c.schedule.silentLoad(),
 		Slow:    c.schedule.slowLoad(),
 		Due:     due,
-		Unsaved: c.unsaved.len(),
+		Unsaved: c.pending.len(),
 	}
 }
 
@@ -238,9 +253,6 @@ func (c *Cache) Close() error {
 	}
 	c.closed = true
 	queued := c.schedule.drain()
-	if c.saving != nil {
-		c.saving.Stop()
-	}
 	c.mu.Unlock()
 	for _, f := range queued {
 		c.land(f, nil, SourceNone, ErrClosed)
@@ -249,21 +261,5 @@ func (c *Cache) Close() error {
 	c.stop()
 	c.work.Wait()
 	c.hot.close()
-	return errors.Join(c.saveRest(), c.cfg.Store.Close())
-}
-
-// saveRest makes a last attempt to save what the store could not take. It gives
-// up at the first failure: a store that is away is away for all.
-func (c *Cache) saveRest() error {
-	for {
-		c.mu.Lock()
-		e, n := c.unsaved.oldest(), c.unsaved.len()
-		c.mu.Unlock()
-		if e == nil {
-			return nil
-		}
-		if !c.save(e) {
-			return fmt.Errorf("closing the robots.txt cache: %d records could not be saved", n)
-		}
-	}
+	return errors.Join(c.flushLast(), c.cfg.Store.Close())
 }

@@ -7,6 +7,6 @@
 // sharing and bounding.
 //
 // The hot tier only saves time. It may drop or delay any entry, so nothing
-// depends on what it holds: the truth is the store, what the store could not
-// take (see unsaved.go), and the flight under way.
+// depends on what it holds: the truth is the store, what the store has not
+// taken yet (see writebehind.go), and the flight under way.
 package robotscache

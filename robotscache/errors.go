@@ -40,4 +40,6 @@ var (
 	// ErrCorrupt means that it holds something under the key, but not what was
 	// saved. The origin is as good as unknown.
 	ErrCorrupt = errors.New("stored data is damaged")
+	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
+	ErrInvalid = errors.New("invalid record")
 )

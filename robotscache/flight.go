@@ -165,7 +165,8 @@ func (c *Cache) lead(f *flight) {
 }
 
 // land ends a flight, once: it publishes the result, keeps the entry in the hot
-// tier unless the flight is void, and lets the waiters go.
+// tier, and for the store if it is new, unless the flight is void, and lets the
+// waiters go.
 func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,6 +180,9 @@ func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
 	// Under the lock, so that no purge or later flight comes in between.
 	if e != nil && !f.void {
 		c.hot.put(e)
+		if s == SourceFetch {
+			c.pending.put(e)
+		}
 	}
 	f.entry, f.source, f.err = e, s, err
 	close(f.done)

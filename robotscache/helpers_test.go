@@ -146,14 +146,14 @@ func (s *flakyStore) Load(ctx context.Context, o origin.Origin) (fetch.Record, e
 	return s.Store.Load(ctx, o)
 }
 
-func (s *flakyStore) Save(ctx context.Context, r fetch.Record) error {
+func (s *flakyStore) Save(ctx context.Context, records ...fetch.Record) error {
 	if err := s.failing(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.saves++
 	s.mu.Unlock()
-	return s.Store.Save(ctx, r)
+	return s.Store.Save(ctx, records...)
 }
 
 // lasting is a store that outlives its cache.

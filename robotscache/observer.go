@@ -103,7 +103,7 @@ type Stats struct {
 	Silent, Slow Load
 	// Due is the number of origins on the list for their next refresh.
 	Due int
-	// Unsaved is the number of records that the store could not take yet.
+	// Unsaved is the number of records that the store has not taken yet.
 	Unsaved int
 }
 

@@ -32,31 +32,27 @@ func (c *Cache) fly(f *flight) {
 	out := c.fetch(f, t, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
 	// Where the record could not be saved, the lease is left to run out: the other
-	// gateways wait for the record that saveUnsaved will bring, and do not fetch.
+	// gateways wait for the record that a later write will bring, and do not fetch.
 	keep = !c.finish(f, known, out)
 	c.share(out)
 }
 
-// finish turns an outcome into the entry that follows known, saves it and lands
-// the flight. An entry for want of means is for the flight's waiters alone. It
-// reports false if there is something to save and the store could not take it.
+// finish turns an outcome into the entry that follows known and lands the flight.
+// An entry that is not to be kept is for the flight's waiters alone. It reports
+// false if there is something to save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.follow(f.origin, known, out)
 	if err != nil || !kept {
 		c.landUnkept(f, e, err)
 		return true
 	}
-	done = c.save(e)
 	if void := c.land(f, e, SourceFetch, nil); void {
-		// The purge may have come before the save. That it may also take away what
-		// a later flight has saved by now costs one retrieval.
-		_ = c.forget(context.WithoutCancel(c.base), f.origin)
 		return true
 	}
 	before := known.Record()
 	before.Origin = f.origin
 	c.cfg.Observer.Recorded(before, out)
-	return done
+	return c.persist()
 }
 
 // fetch makes the retrieval, within its budget. It is bound to the life of the
@@ -245,7 +241,7 @@ func (c *Cache) share(out fetch.Outcome) {
 // in force, nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
-	best := c.unsaved.get(o)
+	best := c.pending.get(o)
 	c.mu.Unlock()
 	now := time.Now()
 	best = newer(best, c.hot.get(o), now)

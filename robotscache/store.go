@@ -15,15 +15,16 @@ const MaxList = 1000
 // hot tier may drop anything at any time, so the store is where the 30-day clock
 // of an unreachable origin lives.
 //
-// Concurrency: every method may be called by many goroutines at once. The cache
-// calls Save for one origin by one goroutine at a time; other processes that
-// share the medium keep no such order, and there the record with the later
-// attempt wins.
+// Concurrency: every method may be called by many goroutines at once. A cache has
+// one call of Save or Delete under way at a time; other processes that share the
+// medium keep no such order, and there the record with the later attempt wins.
 //
-// Blocking: Load, Body, List and History do I/O on the caller's goroutine. Save
-// may return when the record is only queued, and blocks while the queue is full.
-// All give up when ctx ends, as far as their medium can, and no store waits
-// longer than a bound of its own.
+// Blocking: every method does I/O on the caller's goroutine. All give up when ctx
+// ends, as far as their medium can, and no store waits longer than a bound of its
+// own.
+//
+// Durability: what Save and Delete have changed when they return nil survives the
+// end of the process, as far as the medium promises.
 //
 // Trust: the caller vouches for what it saves. A store vouches that it returns
 // what was saved or an error: it checks each body against its SHA-256, and
@@ -33,22 +34,23 @@ const MaxList = 1000
 // Ownership: a record's slices are shared after Save and after Load. Neither
 // side changes them.
 //
-// Errors: ErrNotFound, ErrUnavailable and ErrCorrupt are found with errors.Is;
-// an error of ctx is passed on. Any other error has the text for the operator,
+// Errors: ErrNotFound, ErrUnavailable, ErrCorrupt and ErrInvalid are found with
+// errors.Is; an error of ctx is passed on. Any other error has the text for the operator,
 // with the path or address of the store.
 type Store interface {
 	// Load returns the record of o with its text. It sees each Save that has
-	// returned, durable or not.
+	// returned.
 	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 
-	// Save replaces the record of r.Origin and notes the version in the history.
-	// When it returns nil the record is visible to Load; that it is durable is
-	// promised by Flush, or by the store's own schedule, which it documents.
-	Save(ctx context.Context, r fetch.Record) error
+	// Save replaces the records of the origins given, in their order, and notes
+	// their versions in the histories. After an error some may be saved: to save
+	// them again does no harm. ErrInvalid says that one of the records cannot be
+	// kept, any other error that it may work later.
+	Save(ctx context.Context, records ...fetch.Record) error
 
 	// Delete forgets o: its record and its history. A body that nothing refers to
 	// any more may stay for as long as the store says. To delete what is not there
-	// is no error. Durable as Save is.
+	// is no error.
 	Delete(ctx context.Context, o origin.Origin) error
 
 	// List returns up to limit records (at most MaxList; 0 means MaxList) whose
@@ -57,19 +59,15 @@ type Store interface {
 	// mean that there are no more.
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
-	// History returns the versions that the robots.txt of o has had, the newest
-	// first, the one in force included. How many are kept is the store's setting.
+	// History returns the versions that the robots.txt of o has had, newest first,
+	// the present one included. How many are kept is the store's setting.
 	History(ctx context.Context, o origin.Origin) ([]Version, error)
 
 	// Body returns the text with the given SHA-256 if a record or a history of
 	// any origin refers to it.
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 
-	// Flush returns nil when every Save and Delete that had returned before the
-	// call is durable.
-	Flush(ctx context.Context) error
-
-	// Close flushes and releases everything. Later calls return an error.
+	// Close releases everything. Later calls return an error.
 	Close() error
 }
 

@@ -30,7 +30,7 @@ func (c *Cache) Configure(cfg Config) {
 	c.tuned.Store(cfg.tuning())
 	c.hot.resize(cfg.MaxSize)
 	c.mu.Lock()
-	c.unsaved.limit = cfg.MaxSize / 4
+	c.pending.limit = cfg.MaxSize / 4
 	c.schedule.resize(cfg.Parallel, cfg.Silent)
 	c.dispatchAndUnlock()
 }

@@ -1,11 +1,11 @@
 package boltstore_test
 
 import (
-	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +38,8 @@ func open(tb testing.TB, cfg boltstore.Config) *boltstore.Store {
 
 func save(tb testing.TB, s *boltstore.Store, records ...fetch.Record) {
 	tb.Helper()
-	for _, r := range records {
-		if err := s.Save(tb.Context(), r); err != nil {
-			tb.Fatal(err)
-		}
+	if err := s.Save(tb.Context(), records...); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -51,7 +49,7 @@ func example(i int) origin.Origin {
 
 func wantCounts(t *testing.T, s *boltstore.Store, origins, texts int) {
 	t.Helper()
-	gotOrigins, gotTexts, err := s.Counts(t.Context())
+	gotOrigins, gotTexts, err := s.Counts()
 	if err != nil || gotOrigins != origins || gotTexts != texts {
 		t.Errorf("%d origins and %d texts in the file, %v; want %d and %d", gotOrigins, gotTexts, err, origins, texts)
 	}
@@ -104,107 +102,34 @@ func TestStore_TextsAreCounted(t *testing.T) {
 	wantCounts(t, s, 0, 0)
 }
 
-// The policy that the package documents: 200 ms, 1,000 records, or Flush.
-func TestStore_CommitsInBatches(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db")})
-		defer s.Close()
-		now := time.Now()
-		save(t, s, storetest.Rules(example(0), "text", now))
-		time.Sleep(199 * time.Millisecond)
-		if n := s.Queued(); n != 1 {
-			t.Errorf("%d writes queued after 199 ms", n)
-		}
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
-		if n := s.Queued(); n != 0 {
-			t.Errorf("%d writes queued after 201 ms", n)
-		}
-		began := time.Now()
-		for i := range 1000 {
-			save(t, s, storetest.Rules(example(i), "text", now))
-		}
-		synctest.Wait()
-		if n := s.Queued(); n != 0 || time.Since(began) != 0 {
-			t.Errorf("%d writes queued after 1,000 and %v", n, time.Since(began))
-		}
-		save(t, s, storetest.Rules(example(0), "text", now))
-		if err := s.Flush(t.Context()); err != nil || s.Queued() != 0 || time.Since(began) != 0 {
-			t.Errorf("flushed after %v: %v; %d queued", time.Since(began), err, s.Queued())
-		}
-	})
-}
-
 // A full disk costs nothing that was there, is told to those who save, and is
 // overcome when there is room again.
 func TestStore_DiskFull(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db")})
-		defer s.Close()
-		now := time.Now()
-		first := storetest.Rules(example(0), "first", now)
-		save(t, s, first)
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.SetMaxFile(1)
-		var last fetch.Record
-		var refused error
-		for i := range 500 {
-			last = storetest.Rules(example(i+1), strings.Repeat(fmt.Sprint(i), 20000), now)
-			if err := s.Save(t.Context(), last); err != nil {
-				refused = err
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if !errors.Is(refused, robotscache.ErrUnavailable) || !strings.Contains(refused.Error(), "commit failed") {
-			t.Errorf("saving with a full disk: %v", refused)
-		}
-		if err := s.Flush(t.Context()); !errors.Is(err, robotscache.ErrUnavailable) {
-			t.Errorf("flushing with a full disk: %v", err)
-		}
-		// What is queued is still seen.
-		for _, r := range []fetch.Record{first, storetest.Rules(example(1), strings.Repeat("0", 20000), now)} {
-			if got, err := s.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
-				t.Errorf("loading %s: %v", r.Origin, err)
-			}
-		}
-		s.SetMaxFile(0)
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		if n := s.Queued(); n != 0 {
-			t.Errorf("%d writes queued with room again", n)
-		}
-		save(t, s, last)
-		if err := s.Flush(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Who saves more than the disk takes waits, within bounds and until ctx ends.
-func TestStore_QueueIsBounded(t *testing.T) {
-	t.Parallel()
 	s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db")})
 	now := time.Now()
-	text := strings.Repeat("Disallow: /\n", 40000)
-	for i := range 160 { // 75 MB
-		save(t, s, storetest.Rules(example(i), fmt.Sprint(i, text), now))
-		if n := s.Queued(); n > 64<<20/len(text)+1 {
-			t.Fatalf("%d writes of %d bytes queued", n, len(text))
+	first := storetest.Rules(example(0), "first", now)
+	save(t, s, first)
+	s.SetMaxFile(1)
+	last := storetest.Rules(example(1), "noise", now)
+	noise := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	last.Body, last.SHA256 = noise, sha256.Sum256(noise)
+	for range 2 {
+		if err := s.Save(t.Context(), last); !errors.Is(err, robotscache.ErrUnavailable) {
+			t.Errorf("saving with a full disk: %v", err)
+		}
+		if _, err := s.Load(t.Context(), last.Origin); !errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("loading what was not saved: %v", err)
+		}
+		if got, err := s.Load(t.Context(), first.Origin); err != nil || !storetest.Equal(got, first) {
+			t.Errorf("loading %s: %v", first.Origin, err)
 		}
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 160 {
-		want := storetest.Rules(example(i), fmt.Sprint(i, text), now)
-		if got, err := s.Load(t.Context(), want.Origin); err != nil || !storetest.Equal(got, want) {
-			t.Fatalf("record %d: %v", i, err)
-		}
+	s.SetMaxFile(0)
+	save(t, s, last)
+	if got, err := s.Load(t.Context(), last.Origin); err != nil || !storetest.Equal(got, last) {
+		t.Errorf("loading with room again: %v", err)
 	}
 }
 
@@ -234,15 +159,4 @@ func TestStore_Retention(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestStore_FlushGivesUp(t *testing.T) {
-	t.Parallel()
-	s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db")})
-	save(t, s, storetest.Rules(example(1), "text", time.Now()))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }

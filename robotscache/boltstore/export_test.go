@@ -1,9 +1,6 @@
 package boltstore
 
 import (
-	"context"
-	"errors"
-
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -27,24 +24,12 @@ func (s *Store) SetMaxFile(size int) {
 	})
 }
 
-var errNothing = errors.New("nothing to commit")
-
 // Counts returns the number of origins and of texts in the file.
-func (s *Store) Counts(ctx context.Context) (origins, texts int, err error) {
-	if err := s.Flush(ctx); err != nil {
-		return 0, 0, err
-	}
+func (s *Store) Counts() (origins, texts int, err error) {
 	err = s.file.view(func(tx *bolt.Tx) error {
 		origins = tx.Bucket(originsBucket).Stats().KeyN
 		texts = tx.Bucket(textsBucket).Stats().KeyN
 		return nil
 	})
 	return origins, texts, err
-}
-
-// Queued returns the number of writes that are not committed.
-func (s *Store) Queued() int {
-	s.writes.mu.Lock()
-	defer s.writes.mu.Unlock()
-	return len(s.writes.queue)
 }

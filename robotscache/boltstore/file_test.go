@@ -283,7 +283,6 @@ func TestStore_Damage(t *testing.T) {
 		}
 		_, _ = s.List(t.Context(), "", 0)
 		_ = s.Save(t.Context(), storetest.Rules(example(1), "new", time.Now()))
-		_ = s.Flush(t.Context())
 		_ = s.Close()
 	}
 	if opened == 0 || lost == 0 {

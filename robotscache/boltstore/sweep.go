@@ -2,6 +2,8 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -19,42 +21,49 @@ const (
 	sweepPause = time.Second
 )
 
-// sweep is a pass over the file that deletes what is past its retention. Only the
-// writer uses it.
-type sweep struct {
+// sweeper passes over the file and deletes what is past its retention.
+type sweeper struct {
+	mu    sync.Mutex // held during a step
 	timer *time.Timer
 	next  []byte // key at which the next step begins; nil: at the first
+	over  bool
 }
 
-func newSweep() *sweep { return &sweep{timer: time.NewTimer(firstSweep)} }
+// startSweeper has step called for each step of each pass. It gets the key at which
+// to begin, and returns the one at which to go on, nil at the end of the pass.
+func startSweeper(step func(from []byte) (next []byte)) *sweeper {
+	w := new(sweeper)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(firstSweep, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.over {
+			return
+		}
+		pause := sweepPause
+		if w.next = step(w.next); w.next == nil {
+			pause = sweepEvery
+		}
+		w.timer.Reset(pause)
+	})
+	return w
+}
 
-func (w *sweep) due() <-chan time.Time { return w.timer.C }
+// stop waits for a step under way and ends the pass.
+func (w *sweeper) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.timer.Stop()
+}
 
-func (w *sweep) stop() { w.timer.Stop() }
-
-// sweepStep deletes what is past its retention among the next records. A failure
-// leaves the step to be done again at the next pass.
-func (s *Store) sweepStep(w *sweep) {
+// sweep deletes what is past its retention among sweepBatch records from the given
+// key on. A failure ends the pass: the next one does the step again.
+func (s *Store) sweep(from []byte) (next []byte) {
 	limit := time.Now().Add(-s.retention)
-	old, next, err := s.outdated(w.next, limit)
-	if err == nil && len(old) > 0 {
-		err = s.file.update(func(tx *bolt.Tx) error { return deleteAll(tx, old) })
-	}
-	w.next = next
-	if err != nil {
-		w.next = nil
-	}
-	if w.next == nil {
-		w.timer.Reset(sweepEvery)
-		return
-	}
-	w.timer.Reset(sweepPause)
-}
-
-// outdated returns the keys, among sweepBatch from the given one on, whose items
-// were saved before limit, and the key that comes after them, nil at the end.
-func (s *Store) outdated(from []byte, limit time.Time) (old [][]byte, next []byte, err error) {
-	err = s.file.view(func(tx *bolt.Tx) error {
+	err := s.file.update(func(tx *bolt.Tx) error {
+		var old [][]byte
 		c := tx.Bucket(originsBucket).Cursor()
 		key, value := c.Seek(from)
 		for n := 0; key != nil && n < sweepBatch; n++ {
@@ -64,21 +73,21 @@ func (s *Store) outdated(from []byte, limit time.Time) (old [][]byte, next []byt
 			key, value = c.Next()
 		}
 		next = bytes.Clone(key)
+		for _, key := range old {
+			if err := remove(tx, key); err != nil {
+				return err
+			}
+		}
+		if len(old) == 0 {
+			return errNothing
+		}
 		return nil
 	})
-	return old, next, err
+	if err != nil && !errors.Is(err, errNothing) {
+		return nil
+	}
+	return next
 }
 
-func deleteAll(tx *bolt.Tx, keys [][]byte) error {
-	origins, texts := tx.Bucket(originsBucket), tx.Bucket(textsBucket)
-	for _, key := range keys {
-		_, had := former(origins.Get(key))
-		if err := origins.Delete(key); err != nil {
-			return err
-		}
-		if err := releaseAll(texts, had, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// errNothing ends a transaction that has nothing to commit.
+var errNothing = errors.New("nothing to commit")

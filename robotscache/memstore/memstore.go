@@ -37,8 +37,8 @@ const (
 	versionSize = 120
 )
 
-// Store is a [robotscache.Store] in memory. Everything is durable for as long as
-// the Store lives; Flush does nothing. Bodies are held once for all origins.
+// Store is a [robotscache.Store] in memory. What it holds lasts as long as the
+// Store does. Bodies are held once for all origins.
 type Store struct {
 	cfg Config
 
@@ -106,11 +106,20 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 }
 
 // Save implements [robotscache.Store].
-func (s *Store) Save(ctx context.Context, r fetch.Record) error {
+func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
+	for _, r := range records {
+		if err := s.save(r); err != nil {
+			return fmt.Errorf("saving the record of %s in memory: %w", r.Origin, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) save(r fetch.Record) error {
 	var old item
 	el := s.byOrigin[r.Origin]
 	if el != nil {
@@ -121,7 +130,7 @@ func (s *Store) Save(ctx context.Context, r fetch.Record) error {
 	it.texts = robotscache.Texts(r, it.history)
 	if err := s.hold(it); err != nil {
 		s.release(it)
-		return fmt.Errorf("saving a record in memory: %w", err)
+		return fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
 	}
 	s.release(&old)
 	if el == nil {
@@ -240,15 +249,6 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 		return nil, fmt.Errorf("body %x: %w", sha, robotscache.ErrNotFound)
 	}
 	return b.text, nil
-}
-
-// Flush implements [robotscache.Store].
-func (s *Store) Flush(ctx context.Context) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	s.mu.Unlock()
-	return nil
 }
 
 // Close implements [robotscache.Store].

@@ -122,19 +122,6 @@ func (l *link) enter(ctx context.Context) error {
 	return nil
 }
 
-// usable reports what enter would say to a call, and makes none.
-func (l *link) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed && l.failed != nil {
-		return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, l.failed)
-	}
-	return l.closedError()
-}
-
 // answer notes that a call got one.
 func (l *link) answer() {
 	l.mu.Lock()

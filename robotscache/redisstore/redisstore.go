@@ -150,35 +150,57 @@ func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// Save implements [robotscache.Store]. Where the server has a record with a later
-// attempt, that one stays.
-func (s *Store) Save(ctx context.Context, r fetch.Record) error {
-	record, err := encodeRecord(r)
+// Save implements [robotscache.Store], in one round trip. Where the server has a
+// record with a later attempt, that one stays.
+func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
+	calls := make([]rueidis.LuaExec, len(records))
+	for i, r := range records {
+		var err error
+		if calls[i], err = s.saving(r); err != nil {
+			return s.fault("saving", fmt.Errorf("%w: the record of %s: %w", robotscache.ErrInvalid, r.Origin, err))
+		}
+	}
+	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		return firstError(saveScript.ExecMulti(ctx, c, calls...))
+	})
 	if err != nil {
 		return s.fault("saving", err)
+	}
+	return nil
+}
+
+// saving makes the call of saveScript for a record.
+func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
+	record, err := encodeRecord(r)
+	if err != nil {
+		return rueidis.LuaExec{}, err
 	}
 	version, err := robotscache.VersionOf(r).AppendBinary(nil)
 	if err != nil {
-		return s.fault("saving", err)
+		return rueidis.LuaExec{}, err
 	}
-	name := r.Origin.String()
 	textKey, encoded := s.recordKey(r.Origin), "" // the script wants some key of the slot
 	if text, ok := r.Text(); ok {
 		if sha256.Sum256(text.Body) != text.SHA256 {
-			return s.fault("saving", fmt.Errorf("the record of %s: its text is not the one of its hash", name))
+			return rueidis.LuaExec{}, errors.New("its text is not the one of its hash")
 		}
 		textKey, encoded = s.textKey(text.SHA256), string(s.codec.Encode(text.Body))
 	}
-	keys := []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey}
-	args := []string{
-		string(record), string(version), name, encoded,
-		milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions), strconv.Itoa(robotscache.VersionHead),
-	}
-	err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		return saveScript.Exec(ctx, c, keys, args).Error()
-	})
-	if err != nil {
-		return s.fault("saving "+name, err)
+	return rueidis.LuaExec{
+		Keys: []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey},
+		Args: []string{
+			string(record), string(version), r.Origin.String(), encoded,
+			milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions), strconv.Itoa(robotscache.VersionHead),
+		},
+	}, nil
+}
+
+// firstError returns the first error of several calls.
+func firstError(results []rueidis.RedisResult) error {
+	for _, r := range results {
+		if err := r.Error(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -189,16 +211,11 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milli
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	name := o.String()
 	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		for _, r := range c.DoMulti(ctx,
+		return firstError(c.DoMulti(ctx,
 			c.B().Del().Key(s.recordKey(o), s.historyKey(o)).Build(),
 			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
 			c.B().Zrem().Key(s.key("seen", "")).Member(name).Build(),
-		) {
-			if err := r.Error(); err != nil {
-				return err
-			}
-		}
-		return nil
+		))
 	})
 	if err != nil {
 		return s.fault("deleting "+name, err)
@@ -302,14 +319,6 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 		return nil, s.fault(fmt.Sprintf("reading text %x", sha), err)
 	}
 	return text, nil
-}
-
-// Flush implements [robotscache.Store]: nothing is held back.
-func (s *Store) Flush(ctx context.Context) error {
-	if err := s.link.usable(ctx); err != nil {
-		return s.fault("flushing", err)
-	}
-	return nil
 }
 
 // Close implements [robotscache.Store].

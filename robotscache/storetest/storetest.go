@@ -93,10 +93,8 @@ func open(tb testing.TB, m Medium) robotscache.Store {
 
 func save(tb testing.TB, s robotscache.Store, records ...fetch.Record) {
 	tb.Helper()
-	for _, r := range records {
-		if err := s.Save(tb.Context(), r); err != nil {
-			tb.Fatalf("saving %s: %v", r.Origin, err)
-		}
+	if err := s.Save(tb.Context(), records...); err != nil {
+		tb.Fatalf("saving %d records: %v", len(records), err)
 	}
 }
 
@@ -157,13 +155,8 @@ func samples(tb testing.TB) []fetch.Record {
 func testRoundTrip(t *testing.T, m Medium) {
 	s := open(t, m)
 	all := samples(t)
+	save(t, s) // nothing
 	save(t, s, all...)
-	for _, r := range all {
-		wantRecord(t, s, r)
-	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	for _, r := range all {
 		wantRecord(t, s, r)
 	}
@@ -188,7 +181,7 @@ func testReplace(t *testing.T, m Medium) {
 	s := open(t, m)
 	o, now := Origin(t, "https://replace.example"), start()
 	r := Rules(o, "one", now)
-	for i, next := range []fetch.Record{
+	for _, next := range []fetch.Record{
 		r,
 		Rules(o, "two", now.Add(time.Hour)),
 		Fail(Rules(o, "two", now.Add(time.Hour)), now.Add(26*time.Hour)),
@@ -196,12 +189,12 @@ func testReplace(t *testing.T, m Medium) {
 	} {
 		save(t, s, next)
 		wantRecord(t, s, next)
-		if i%2 == 1 {
-			if err := s.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			wantRecord(t, s, next)
-		}
+	}
+	last := Rules(o, "five", now.Add(29*time.Hour))
+	save(t, s, Rules(o, "four", now.Add(28*time.Hour)), last) // the later of one call stays
+	wantRecord(t, s, last)
+	if h, err := s.History(t.Context(), o); err != nil || len(h) < 2 || h[0].Size != 4 || h[1].Size != 4 {
+		t.Errorf("history after two saves in one call: %+v, %v", h, err)
 	}
 }
 
@@ -209,9 +202,6 @@ func testEmptyText(t *testing.T, m Medium) {
 	s := open(t, m)
 	r := Rules(Origin(t, "https://empty.example"), "", start())
 	save(t, s, r)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	wantRecord(t, s, r)
 	if body, err := s.Body(t.Context(), r.SHA256); err != nil || len(body) != 0 {
 		t.Errorf("empty body: %q, %v", body, err)
@@ -234,10 +224,6 @@ func testLargeTexts(t *testing.T, m Medium) {
 		rec := Rules(Origin(t, fmt.Sprintf("https://large%d.example", i)), string(text), start())
 		save(t, s, rec)
 		wantRecord(t, s, rec)
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wantRecord(t, s, rec)
 	}
 }
 
@@ -245,9 +231,6 @@ func testDelete(t *testing.T, m Medium) {
 	s := open(t, m)
 	all := samples(t)
 	save(t, s, all...)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	gone := all[0].Origin
 	for range 2 { // the second time there is nothing
 		if err := s.Delete(t.Context(), gone); err != nil {
@@ -255,10 +238,6 @@ func testDelete(t *testing.T, m Medium) {
 		}
 		wantUnknown(t, s, gone)
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantUnknown(t, s, gone)
 	if _, err := s.History(t.Context(), gone); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("history of a deleted origin: %v; want ErrNotFound", err)
 	}
@@ -281,13 +260,7 @@ func testSharedTexts(t *testing.T, m Medium) {
 	now := start()
 	ra, rb := Rules(a, text, now), Rules(b, text, now)
 	save(t, s, ra, rb)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if err := s.Delete(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantRecord(t, s, rb)
@@ -297,9 +270,6 @@ func testSharedTexts(t *testing.T, m Medium) {
 	save(t, s, lost)
 	wantRecord(t, s, lost)
 	save(t, s, Rules(b, "other", now.Add(26*time.Hour)))
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if body, err := s.Body(t.Context(), rb.SHA256); err != nil || string(body) != text {
 		t.Errorf("text of an earlier version: %q, %v", body, err)
 	}
@@ -352,11 +322,6 @@ func testHistoryBounded(t *testing.T, m Medium) {
 	for i := range 3 * m.Versions {
 		last = Rules(o, fmt.Sprintf("version %d", i), now.Add(time.Duration(i)*time.Hour))
 		save(t, s, last)
-		if i%7 == 0 {
-			if err := s.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 	got, err := s.History(t.Context(), o)
 	if err != nil || len(got) != m.Versions {
@@ -382,11 +347,6 @@ func testList(t *testing.T, m Medium) {
 		}
 		want = append(want, robotscache.WithoutText(r))
 		save(t, s, r)
-		if i == 12 { // half of them flushed
-			if err := s.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 	if err := s.Delete(t.Context(), want[7].Origin); err != nil {
 		t.Fatal(err)
@@ -427,8 +387,8 @@ func testContradiction(t *testing.T, m Medium) {
 	s := open(t, m)
 	r := Rules(Origin(t, "https://wrong.example"), "text", start())
 	r.Body = []byte("not what the hash says")
-	if err := s.Save(t.Context(), r); err == nil {
-		t.Error("a body that is not that of the hash was saved")
+	if err := s.Save(t.Context(), r); !errors.Is(err, robotscache.ErrInvalid) {
+		t.Errorf("saving a body that is not the one of its hash: %v; want ErrInvalid", err)
 	}
 	wantUnknown(t, s, r.Origin)
 }
@@ -481,11 +441,6 @@ func testDurability(t *testing.T, m Medium) {
 	all := samples(t)
 	s := open(t, m)
 	save(t, s, all...)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	late := Rules(Origin(t, "https://late.example"), "late", start())
-	save(t, s, late)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +448,7 @@ func testDurability(t *testing.T, m Medium) {
 		return
 	}
 	s = open(t, m)
-	for _, r := range append(all, late) {
+	for _, r := range all {
 		wantRecord(t, s, r)
 		if h, err := s.History(t.Context(), r.Origin); err != nil || len(h) != 1 {
 			t.Errorf("history of %s: %+v, %v", r.Origin, h, err)
@@ -513,9 +468,6 @@ func testClosed(t *testing.T, m Medium) {
 	}
 	if _, err := s.Load(t.Context(), r.Origin); err == nil {
 		t.Error("Load after Close: no error")
-	}
-	if err := s.Flush(t.Context()); err == nil {
-		t.Error("Flush after Close: no error")
 	}
 	_ = s.Close() // must not panic or hang
 }

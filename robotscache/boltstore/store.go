@@ -1,9 +1,32 @@
+// Package boltstore keeps robots.txt records in one file: the store of a gateway
+// that shares with nobody.
+//
+// # Durability
+//
+// Each save and each deletion is one commit, which is synced to the disk before the
+// call returns. The file is whole at every moment: a commit is there or not.
+//
+// # Size
+//
+// A text is kept once, compressed, however many origins and versions have it. A
+// record that nobody saved for Config.Retention is deleted, with its history: an
+// origin that is asked for is saved at least once a day, so it is one that nobody
+// asks for. Space that becomes free is used again; the file does not shrink.
+//
+// # Trust
+//
+// A file that is not a store of ours, that is cut short, that a later release
+// wrote or that another process has open is left as it is, and Open says so.
+// Records carry a checksum, texts are checked against their hash at each read:
+// one that is damaged is an error. Damage to the file's structure that shows later
+// ends its use until the process is started again.
 package boltstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -26,9 +49,9 @@ type Config struct {
 	// days, twice the longest time for which the past of an unreachable origin
 	// matters.
 	Retention time.Duration
-	// LockTimeout is how long Open waits for another process to let go of the
-	// file; default 2 s: a gateway that ends commits its last records in less. One
-	// that a service manager restarts has ended before the next one starts.
+	// LockTimeout is how long Open waits for another process to close the file;
+	// default 2 s: a gateway that ends commits its last records in less. One that a
+	// service manager restarts has ended before the next one starts.
 	LockTimeout time.Duration
 }
 
@@ -45,11 +68,9 @@ type Store struct {
 	retention time.Duration
 	file      *file
 	codec     *textcodec.Codec
-	writes    *writes
-	done      chan struct{} // closed when the writer has ended
+	sweeper   *sweeper
+	close     func() error // closes the file, once
 }
-
-var errClosed = errors.New("store is closed")
 
 // Open opens the store, and makes it where there is none. Its errors name the
 // path and are meant for the operator. It waits for LockTimeout at most, and for
@@ -72,19 +93,13 @@ func open(cfg Config, steps []migration) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
 	}
-	s := &Store{
-		path:      cfg.Path,
-		versions:  cfg.Versions,
-		retention: cfg.Retention,
-		file:      f,
-		writes:    newWrites(),
-		done:      make(chan struct{}),
-	}
+	s := &Store{path: cfg.Path, versions: cfg.Versions, retention: cfg.Retention, file: f}
 	s.codec, err = textcodec.New()
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	go s.run()
+	s.close = sync.OnceValue(func() error { return errors.Join(s.codec.Close(), f.close()) })
+	s.sweeper = startSweeper(s.sweep)
 	return s, nil
 }
 
@@ -99,17 +114,8 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 	if err := ctx.Err(); err != nil {
 		return fetch.Record{}, err
 	}
-	w, err := s.writes.get(o)
-	switch {
-	case err != nil:
-		return fetch.Record{}, s.fault("loading "+o.String(), err)
-	case w != nil && w.deleted:
-		return fetch.Record{}, robotscache.ErrNotFound
-	case w != nil:
-		return w.record, nil
-	}
 	var r fetch.Record
-	err = s.file.view(func(tx *bolt.Tx) error {
+	err := s.file.view(func(tx *bolt.Tx) error {
 		value := tx.Bucket(originsBucket).Get([]byte(o.String()))
 		if value == nil {
 			return robotscache.ErrNotFound
@@ -147,42 +153,49 @@ func (s *Store) setText(tx *bolt.Tx, r *fetch.Record) error {
 	return nil
 }
 
-// Save implements [robotscache.Store]. It queues the record and returns, unless
-// the queue is full (10,000 records or 64 MiB): then it waits for a commit. When
-// a commit has failed, because the disk is full say, Save takes nothing until one
-// has worked.
-func (s *Store) Save(ctx context.Context, r fetch.Record) error {
+// Save implements [robotscache.Store], in one commit. Whatever keeps the disk from
+// taking it is ErrUnavailable.
+func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w, err := newSave(r, time.Now())
-	if err != nil {
-		return s.fault("saving", err)
-	}
-	if err := s.writes.put(ctx, w); err != nil {
-		return s.fault("saving "+r.Origin.String(), err)
-	}
-	return nil
+	now := time.Now()
+	return s.commit("saving", func(tx *bolt.Tx) error {
+		for _, r := range records {
+			if err := s.put(tx, r, now); err != nil {
+				return fmt.Errorf("the record of %s: %w", r.Origin, err)
+			}
+		}
+		return nil
+	})
 }
 
-// Delete implements [robotscache.Store]. It queues, as Save does. Texts that only
-// o had are gone with the commit.
+// Delete implements [robotscache.Store]. Texts that only o had go with it.
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.writes.put(ctx, &write{origin: o, deleted: true}); err != nil {
-		return s.fault("deleting "+o.String(), err)
-	}
-	return nil
+	return s.commit("deleting "+o.String(), func(tx *bolt.Tx) error { return remove(tx, []byte(o.String())) })
 }
 
-// List implements [robotscache.Store]. It flushes first.
+func (s *Store) commit(doing string, change func(tx *bolt.Tx) error) error {
+	err := s.file.update(change)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, robotscache.ErrInvalid), errors.Is(err, robotscache.ErrUnavailable):
+		return s.fault(doing, err)
+	default:
+		return s.fault(doing, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err))
+	}
+}
+
+// List implements [robotscache.Store].
 func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
 	if limit <= 0 || limit > robotscache.MaxList {
 		limit = robotscache.MaxList
 	}
-	if err := s.Flush(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	var records []fetch.Record
@@ -211,9 +224,9 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 	return records, nil
 }
 
-// History implements [robotscache.Store]. It flushes first.
+// History implements [robotscache.Store].
 func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	if err := s.Flush(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	var history []robotscache.Version
@@ -235,9 +248,9 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 	return history, nil
 }
 
-// Body implements [robotscache.Store]. It flushes first.
+// Body implements [robotscache.Store].
 func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	if err := s.Flush(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	var text []byte
@@ -252,23 +265,10 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	return text, nil
 }
 
-// Flush implements [robotscache.Store]: it commits at once.
-func (s *Store) Flush(ctx context.Context) error {
-	if err := s.writes.flush(ctx); err != nil {
-		return s.fault("committing", err)
-	}
-	return nil
-}
-
-// Close implements [robotscache.Store]. The error says that the last records
-// could not be committed.
+// Close implements [robotscache.Store].
 func (s *Store) Close() error {
-	if !s.writes.close() {
-		<-s.done
-		return nil
-	}
-	<-s.done
-	if err := errors.Join(s.writes.lost(), s.codec.Close(), s.file.close()); err != nil {
+	s.sweeper.stop()
+	if err := s.close(); err != nil {
 		return s.fault("closing", err)
 	}
 	return nil

@@ -1,0 +1,202 @@
+//nolint:thelper // the functions that run over the hot tiers are tests, not helpers
+package robotscache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// slowStore takes its time for each save, and may refuse one origin.
+type slowStore struct {
+	robotscache.Store
+	took    time.Duration
+	refuses origin.Origin
+	err     error
+
+	mu    sync.Mutex
+	calls int
+}
+
+func (s *slowStore) Save(ctx context.Context, records ...fetch.Record) error {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+	time.Sleep(s.took)
+	for _, r := range records {
+		if r.Origin == s.refuses {
+			return s.err
+		}
+	}
+	return s.Store.Save(ctx, records...)
+}
+
+func wantStored(t *testing.T, st robotscache.Store, o origin.Origin, want bool) {
+	t.Helper()
+	_, err := st.Load(t.Context(), o)
+	if want && err != nil || !want && !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("%s is in the store: %v, want %v", o, err, want)
+	}
+}
+
+// What a gateway that is killed may lose: an answer is in the store a fifth of a
+// second later, together with others, and is seen before.
+func TestWriteBehind_Coalesces(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner := newMemory()
+		st := &slowStore{Store: lasting{inner}}
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		defer c.Close()
+		for i := range 3 {
+			lookup(t, c, example(i))
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(49 * time.Millisecond)
+		wantStored(t, inner, example(0), false)
+		lookup(t, c, example(0))
+		wantFetches(t, s, example(0), 1)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		for i := range 3 {
+			wantStored(t, inner, example(i), true)
+		}
+		if st.calls != 1 {
+			t.Errorf("%d calls of Save", st.calls)
+		}
+
+		// People who look are not told of the past.
+		lookup(t, c, example(3))
+		if records, err := c.List(t.Context(), "", 0); err != nil || len(records) != 4 {
+			t.Errorf("%d records listed, %v", len(records), err)
+		}
+		e, _ := lookup(t, c, example(4))
+		if body, err := c.Body(t.Context(), e.View(time.Now()).SHA256); err != nil || string(body) != someRules {
+			t.Errorf("body %q, %v", body, err)
+		}
+		if history, err := c.History(t.Context(), example(4)); err != nil || len(history) != 1 {
+			t.Errorf("history %+v, %v", history, err)
+		}
+
+		began := time.Now()
+		for i := range 1000 {
+			lookup(t, c, example(10+i))
+		}
+		synctest.Wait()
+		if n := c.Stats().Unsaved; n != 0 || time.Since(began) != 0 {
+			t.Errorf("%d of 1000 records pending after %v", n, time.Since(began))
+		}
+	})
+}
+
+// A purge during a write leaves nothing in the store, although the write began
+// before it.
+func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner := newMemory()
+		st := &slowStore{Store: lasting{inner}, took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: &site{}, Store: st}, hot)
+		defer c.Close()
+		lookup(t, c, example(1))
+		lookup(t, c, example(2))
+		time.Sleep(500 * time.Millisecond)
+		if err := c.Purge(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		wantStored(t, inner, example(1), false)
+		wantStored(t, inner, example(2), true)
+		if _, ok := c.Peek(example(1)); ok {
+			t.Error("known after the purge")
+		}
+
+		lookup(t, c, example(3))
+		time.Sleep(500 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := c.Purge(ctx, example(3)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a purge that may not wait for the store: %v", err)
+		}
+	})
+}
+
+// A record that cannot be kept holds up no other; one that fails for another reason
+// stays, and so do those after it.
+func TestWriteBehind_RefusedRecord(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner, ev := newMemory(), &events{}
+		st := &slowStore{Store: lasting{inner}, refuses: example(2), err: errors.New("slow")}
+		c := newCache(t, robotscache.Config{Fetcher: &site{}, Store: st, Observer: ev}, hot)
+		defer c.Close()
+		for i := range 5 {
+			lookup(t, c, example(i))
+		}
+		time.Sleep(10 * time.Second)
+		if n := c.Stats().Unsaved; n != 5 || ev.drops(robotscache.DropUnsaved) != 0 {
+			t.Errorf("%d records pending, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+		}
+		st.mu.Lock()
+		st.err = fmt.Errorf("%w: it contradicts itself", robotscache.ErrInvalid)
+		st.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		for i := range 5 {
+			wantStored(t, inner, example(i), i != 2)
+		}
+		if n := c.Stats().Unsaved; n != 0 || ev.drops(robotscache.DropUnsaved) != 1 {
+			t.Errorf("%d records pending, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+		}
+	})
+}
+
+// Where more comes in than the store takes, retrievals wait for it: nothing is
+// dropped, and no more is held than the bound and one entry for each retrieval, of
+// which as many again as Parallel may take long, and some may seem silent.
+func TestWriteBehind_Backpressure(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner, ev := newMemory(), &events{}
+		st := &slowStore{Store: lasting{inner}, took: time.Second}
+		s := &site{}
+		s.always(rulesOutcome(strings.Repeat("Disallow: /\n", 10<<10)))
+		const parallel, n = 8, 400
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev, MaxSize: 4 << 20, Parallel: parallel, Silent: parallel}, hot)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				for {
+					e, _, err := c.Lookup(t.Context(), example(i))
+					if err == nil {
+						if most := 1<<20/e.Cost() + 3*parallel; int64(c.Stats().Unsaved) > most {
+							t.Errorf("%d records of %d bytes pending", c.Stats().Unsaved, e.Cost())
+						}
+						return
+					}
+					if !errors.Is(err, robotscache.ErrPending) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := ev.drops(robotscache.DropUnsaved); d != 0 {
+			t.Errorf("%d records dropped", d)
+		}
+		for i := range n {
+			wantStored(t, inner, example(i), true)
+		}
+	})
+}
