@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -131,43 +133,108 @@ func refusing(tb testing.TB) (list []Reason) {
 	return list
 }
 
+const resolved = ReasonDisallowed + "_resolved" // disallowed in the form that servers resolve it to
+
+// sampleAs is the refusal of a sample in one of the forms.
+func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
+	tb.Helper()
+	d, asked := sample(tb, r)
+	if r == resolved {
+		d, asked = sample(tb, ReasonDisallowed)
+		asked.URL = "https://example.com/public/..;/private/report?id=7"
+		d.Form, d.Judged = PathResolved, "/private/report?id=7"
+	}
+	asked.Accept = forms[form]
+	return Render(d, asked), NewProblem(d, asked)
+}
+
+// TestRefusalGolden holds the text of every reason, which docs/problems shows, and one answer in
+// each of the other forms. TestFormsSayTheSame holds the rest of those.
 func TestRefusalGolden(t *testing.T) {
 	t.Parallel()
-	wanted := make(map[string]bool)
-	const resolved = ReasonDisallowed + "_resolved" // disallowed in the form that servers resolve it to
+	golden := map[string]Reason{"disallowed.json": ReasonDisallowed, "disallowed.html": ReasonDisallowed}
 	for _, r := range append(refusing(t), resolved) {
-		for ext, accept := range forms {
-			name := filepath.Join("testdata", "golden", string(r)+"."+ext)
-			wanted[name] = true
-			d, asked := sample(t, r)
-			if r == resolved {
-				d, asked = sample(t, ReasonDisallowed)
-				asked.URL = "https://example.com/public/..;/private/report?id=7"
-				d.Form, d.Judged = PathResolved, "/private/report?id=7"
+		golden[string(r)+".txt"] = r
+	}
+	for file, r := range golden {
+		name := filepath.Join("testdata", "golden", file)
+		refusal, _ := sampleAs(t, r, strings.TrimPrefix(filepath.Ext(file), "."))
+		got := dump(refusal)
+		if *update {
+			if err := os.WriteFile(name, got, 0o600); err != nil {
+				t.Fatal(err)
 			}
-			asked.Accept = accept
-			got := dump(Render(d, asked))
-			if *update {
-				if err := os.WriteFile(name, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Error(err)
-			} else if !bytes.Equal(got, want) {
-				t.Errorf("%s (go test -run Golden -update)\ngot:\n%s\nwant:\n%s", name, got, want)
-			}
+			continue
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%s (go test -run Golden -update)\ngot:\n%s\nwant:\n%s", name, got, want)
 		}
 	}
-	files, err := filepath.Glob("testdata/golden/*")
+	files, err := os.ReadDir(filepath.Join("testdata", "golden"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range files {
-		if !wanted[name] {
-			t.Errorf("%s belongs to no reason", name)
+	for _, f := range files {
+		if _, ok := golden[f.Name()]; !ok {
+			t.Errorf("%s belongs to no reason", f.Name())
+		}
+	}
+}
+
+// TestFormsSayTheSame holds that JSON and HTML tell of every reason what its text tells.
+func TestFormsSayTheSame(t *testing.T) {
+	t.Parallel()
+	same := func(r Reason, what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %s\ngot  %v\nwant %v", r, what, got, want)
+		}
+	}
+	for _, r := range append(refusing(t), resolved) {
+		text, p := sampleAs(t, r, "txt")
+		first, rest, _ := strings.Cut(string(text.Body), "\n\n")
+		var facts []fact
+		for line := range strings.Lines(rest) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+			facts = append(facts, fact{name, strings.TrimLeft(value, " ")})
+		}
+
+		page, _ := sampleAs(t, r, "html")
+		heading := html.EscapeString(fmt.Sprintf("%d %s", p.Status, p.Title))
+		for _, part := range []string{
+			"<title>" + heading + "</title>", "<h1>" + heading + "</h1>", "<p>" + html.EscapeString(first) + "</p>",
+		} {
+			if !bytes.Contains(page.Body, []byte(part)) {
+				t.Errorf("%s: no %s in\n%s", r, part, page.Body)
+			}
+		}
+		var rows []fact
+		for _, m := range regexp.MustCompile(`(?m)^<dt>(.*)</dt><dd>(.*)</dd>$`).FindAllStringSubmatch(string(page.Body), -1) {
+			rows = append(rows, fact{html.UnescapeString(m[1]), html.UnescapeString(m[2])})
+		}
+		same(r, "facts of the page", rows, facts)
+
+		details, _ := sampleAs(t, r, "json")
+		var read Problem
+		if err := json.Unmarshal(details.Body, &read); err != nil {
+			t.Fatal(err)
+		}
+		same(r, "facts of the JSON", read.facts(), facts)
+		same(r, "detail of the JSON", read.Detail, first)
+		p.phrase, p.proxyStatus, p.decision = "", "", ""
+		same(r, "JSON", read, p)
+
+		csp := page.Header.Get("Content-Security-Policy")
+		same(r, "policy of the page", csp, "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+		page.Header.Del("Content-Security-Policy")
+		for form, other := range map[string]Refusal{"text/html; charset=utf-8": page, "application/problem+json": details} {
+			same(r, "type", other.Header.Get("Content-Type"), form)
+			other.Header.Set("Content-Type", text.Header.Get("Content-Type"))
+			same(r, "header of "+form, other.Header, text.Header)
+			same(r, "status line of "+form, []any{other.Status, other.Reason}, []any{text.Status, text.Reason})
 		}
 	}
 }
