@@ -7,399 +7,331 @@ import (
 
 // Reason says why a request was allowed, refused, or failed. The set is closed and
 // its spellings are stable: logs, metrics, problem types and documentation are
-// scripted against them. The zero value stands for a decision that nobody made; it
-// is not part of the set and is treated as [ReasonInternal].
+// scripted against them. The zero value, of a decision that was never made, is not part of the
+// set and counts as [ReasonInternal].
 type Reason string
 
 // Reasons to allow.
 const (
-	// ReasonAllowedByRule is an allow rule that matched.
-	ReasonAllowedByRule Reason = "allowed_by_rule"
-	// ReasonNoRule is a ruleset of which no rule matched (RFC 9309 section 2.2.2).
-	ReasonNoRule Reason = "no_rule"
-	// ReasonRobotsTxt is a request for /robots.txt itself (section 2.2.2).
-	ReasonRobotsTxt Reason = "robots_txt_itself"
-	// ReasonAbsent is a site without robots.txt (section 2.3.1.3).
-	ReasonAbsent Reason = "absent"
-	// ReasonUnreachableExpired is a robots.txt that was unreachable for so long that
-	// it counts as absent (section 2.3.1.4).
+	ReasonAllowedByRule Reason = "allowed_by_rule"   // an allow rule matched
+	ReasonNoRule        Reason = "no_rule"           // no rule matched (RFC 9309 section 2.2.2)
+	ReasonRobotsTxt     Reason = "robots_txt_itself" // /robots.txt itself (section 2.2.2)
+	ReasonAbsent        Reason = "absent"            // no robots.txt (section 2.3.1.3)
+	// ReasonUnreachableExpired means that robots.txt was unreachable for so long that it counts as
+	// absent (section 2.3.1.4).
 	ReasonUnreachableExpired Reason = "unreachable_expired"
-	// ReasonUnrestricted is a tunnel to a site whose rules cannot refuse the agent anything.
-	ReasonUnrestricted Reason = "unrestricted"
-	// ReasonIntercepted is a tunnel that is looked into: what is inside is decided by itself.
-	ReasonIntercepted Reason = "intercepted"
-	// ReasonException is an exception that the operator made.
-	ReasonException Reason = "exception"
-	// ReasonRobotsOff is ModeOff: the rules were not asked for.
-	ReasonRobotsOff Reason = "robots_off"
+	ReasonUnrestricted       Reason = "unrestricted" // a site that refuses the agent nothing
+	ReasonIntercepted        Reason = "intercepted"  // requests inside are decided one by one
+	ReasonException          Reason = "exception"    // an exception that the operator made
+	ReasonRobotsOff          Reason = "robots_off"   // ModeOff: no rules were asked for
 )
 
 // Reasons to refuse.
 const (
-	// ReasonDisallowed is a disallow rule that matched.
-	ReasonDisallowed Reason = "disallowed"
-	// ReasonUnreachable is a robots.txt that cannot be had: all is disallowed
-	// (RFC 9309 section 2.3.1.4).
+	ReasonDisallowed Reason = "disallowed" // a disallow rule matched
+	// ReasonUnreachable means that robots.txt cannot be had, which disallows everything (RFC 9309
+	// section 2.3.1.4).
 	ReasonUnreachable Reason = "unreachable"
-	// ReasonRobotsForbidden is a robots.txt that the site refuses to show by 401 or 403,
-	// where the operator takes that for "all is disallowed" (forbidden disallow).
+	// ReasonRobotsForbidden is a robots.txt that the site refuses to show by 401 or 403, where the
+	// operator treats that as a refusal of everything (forbidden disallow).
 	ReasonRobotsForbidden Reason = "robots_forbidden"
-	// ReasonPending is a robots.txt whose first fetch has not ended in time.
-	ReasonPending Reason = "pending"
-	// ReasonTunnelRestricted is a tunnel, in which no path is visible, to a site whose
-	// rules refuse the agent some path.
+	ReasonPending         Reason = "pending" // the first fetch has not ended in time
+	// ReasonTunnelRestricted is a tunnel, which hides paths, to a site that refuses the agent some.
 	ReasonTunnelRestricted Reason = "tunnel_restricted"
-	// ReasonConnectDenied is a tunnel where the operator allows none.
-	ReasonConnectDenied Reason = "connect_denied"
-	// ReasonKillSwitch is the kill switch.
-	ReasonKillSwitch Reason = "kill_switch"
-	// ReasonOperatorDeny is the operator's deny list.
-	ReasonOperatorDeny Reason = "operator_deny"
-	// ReasonClientNotAllowed is a client whose address may not use the gateway.
-	ReasonClientNotAllowed Reason = "client_not_allowed"
-	// ReasonUnidentified is a request that matches no agent.
-	ReasonUnidentified Reason = "unidentified"
-	// ReasonCredentialsMissing is a request that matches no agent and has no proxy
-	// credentials, where some agent is named by them.
+	ReasonConnectDenied    Reason = "connect_denied"     // a tunnel where the operator allows none
+	ReasonKillSwitch       Reason = "kill_switch"        // an order of the kill switch
+	ReasonOperatorDeny     Reason = "operator_deny"      // the operator's deny list
+	ReasonClientNotAllowed Reason = "client_not_allowed" // the client's address is not allowed
+	ReasonUnidentified     Reason = "unidentified"       // the request matches no agent
+	// ReasonCredentialsMissing means that the request matches no agent, and has no proxy credentials.
 	ReasonCredentialsMissing Reason = "credentials_missing"
-	// ReasonCredentialsWrong is a request with wrong or unreadable proxy credentials.
-	ReasonCredentialsWrong Reason = "credentials_wrong"
-	// ReasonAgentMismatch is a request that names an agent, by credentials or
-	// User-Agent, whose other conditions do not hold.
-	ReasonAgentMismatch Reason = "agent_mismatch"
-	// ReasonUserAgentConflict is a request of one agent with the User-Agent of another.
-	ReasonUserAgentConflict Reason = "user_agent_conflict"
-	// ReasonAmbiguousAgent is a request that matches several agents alike.
-	ReasonAmbiguousAgent Reason = "ambiguous_agent"
-	// ReasonForbiddenAddress is a target at an address that must not be reached.
-	ReasonForbiddenAddress Reason = "forbidden_address"
-	// ReasonForbiddenPort is a target at a port that must not be reached.
-	ReasonForbiddenPort Reason = "forbidden_port"
-	// ReasonOwnListener is a target that is a listener of the gateway's own process.
-	ReasonOwnListener Reason = "own_listener"
-	// ReasonBadTarget is a target that is not canonical or not understood.
-	ReasonBadTarget Reason = "bad_target"
-	// ReasonMethod is a request that would do more to an ftp resource than read it.
-	ReasonMethod Reason = "method"
-	// ReasonBadRequest is a request that two readers could understand in two ways: two fields
-	// where one may stand, or a method that is no token (RFC 9110 sections 5.3 and 9.1).
-	ReasonBadRequest Reason = "bad_request"
-	// ReasonURLSize is a URL that is longer than the gateway takes.
-	ReasonURLSize Reason = "url_size"
-	// ReasonMisdirected is a request in a tunnel for another host than the tunnel's.
-	ReasonMisdirected Reason = "misdirected"
-	// ReasonRateLimited is a host whose turn comes later than the request may wait.
-	ReasonRateLimited Reason = "rate_limited"
-	// ReasonConcurrency is a host that has as many open requests as it may.
-	ReasonConcurrency Reason = "concurrency"
-	// ReasonQueueFull is a host for which too many requests wait.
-	ReasonQueueFull Reason = "queue_full"
-	// ReasonOverloaded is a gateway in which too many requests wait, or too many clocks run.
-	ReasonOverloaded Reason = "overloaded"
-	// ReasonBackoff is a host that asked, by 429 or 503, to be left alone for a while.
-	ReasonBackoff Reason = "backoff"
-	// ReasonCrawlDelay is a Crawl-delay longer than the operator wants to keep
-	// (crawl_delay … refuse).
-	ReasonCrawlDelay Reason = "crawl_delay"
+	ReasonCredentialsWrong   Reason = "credentials_wrong" // wrong or unreadable proxy credentials
+	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other
+	// conditions do not hold.
+	ReasonAgentMismatch     Reason = "agent_mismatch"
+	ReasonUserAgentConflict Reason = "user_agent_conflict" // an agent with the User-Agent of another
+	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match alike
+	ReasonForbiddenAddress  Reason = "forbidden_address"   // an address that must not be reached
+	ReasonForbiddenPort     Reason = "forbidden_port"      // a port that must not be reached
+	ReasonOwnListener       Reason = "own_listener"        // a listener of the gateway's process
+	ReasonBadTarget         Reason = "bad_target"          // a target that is not understood
+	ReasonMethod            Reason = "method"              // it would change an ftp resource
+	// ReasonBadRequest is a request that two readers could understand in two ways: two fields where
+	// one may stand, or a method that is no token (RFC 9110 sections 5.3 and 9.1).
+	ReasonBadRequest  Reason = "bad_request"
+	ReasonURLSize     Reason = "url_size"     // a URL that is longer than the gateway takes
+	ReasonMisdirected Reason = "misdirected"  // for another host than the tunnel's
+	ReasonRateLimited Reason = "rate_limited" // the slot comes too late for the request
+	ReasonConcurrency Reason = "concurrency"  // too many open requests to the host
+	ReasonQueueFull   Reason = "queue_full"   // too many requests wait for the host
+	ReasonOverloaded  Reason = "overloaded"   // too many requests wait, or too many clocks run
+	ReasonBackoff     Reason = "backoff"      // the host asked for a pause (429, 503)
+	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator keeps
 )
 
-// Reasons of failure. Those of the way out have the spellings of the egress package's kinds.
+// Reasons of failure. Those of sending have the spellings of the kinds of package egress.
 const (
-	// ReasonCanceled is a client that left before the answer.
-	ReasonCanceled Reason = "canceled"
-	// ReasonClientTimeout is a request body that came too slowly.
-	ReasonClientTimeout Reason = "client_timeout"
-	// ReasonClientBody is a request body that is malformed.
-	ReasonClientBody Reason = "client_body"
-	// ReasonClientTooLarge is a request body above a limit set on it.
-	ReasonClientTooLarge Reason = "client_too_large"
-	// ReasonLoop is a request that has passed the gateway before.
-	ReasonLoop Reason = "loop"
-	// ReasonDNS is a name that did not resolve.
-	ReasonDNS Reason = "dns"
-	// ReasonDNSTimeout is a name that was not resolved in time.
-	ReasonDNSTimeout Reason = "dns_timeout"
-	// ReasonConnectionRefused is an origin that refused the connection.
-	ReasonConnectionRefused Reason = "connection_refused"
-	// ReasonConnectionTimeout is an origin that did not take the connection in time.
-	ReasonConnectionTimeout Reason = "connection_timeout"
-	// ReasonUnroutable is an origin to which there is no route.
-	ReasonUnroutable Reason = "unroutable"
-	// ReasonUnavailable is an origin that could not be connected to for another cause.
-	ReasonUnavailable Reason = "unavailable"
-	// ReasonTLSCertificate is a certificate that is not valid for the origin.
-	ReasonTLSCertificate Reason = "tls_certificate"
-	// ReasonTLSAlert is an origin that ended the TLS handshake with an alert.
-	ReasonTLSAlert Reason = "tls_alert"
-	// ReasonTLS is a TLS handshake that failed for another cause.
-	ReasonTLS Reason = "tls"
-	// ReasonTimeout is an origin that did not answer in time.
-	ReasonTimeout Reason = "timeout"
-	// ReasonStalled is an origin that stopped in the middle of its answer.
-	ReasonStalled Reason = "stalled"
-	// ReasonReset is a connection that ended before the answer.
-	ReasonReset Reason = "reset"
-	// ReasonIncomplete is an answer that ended early.
-	ReasonIncomplete Reason = "incomplete"
-	// ReasonTransferCoding is an answer whose chunked coding is broken.
-	ReasonTransferCoding Reason = "transfer_coding"
-	// ReasonHeaderSize is an answer whose header is too large.
-	ReasonHeaderSize Reason = "header_size"
-	// ReasonProtocol is an answer that is not HTTP.
-	ReasonProtocol Reason = "protocol"
-	// ReasonUpgrade is an upgrade that was answered with another protocol.
-	ReasonUpgrade Reason = "upgrade"
-	// ReasonUpstreamProxy is an upstream proxy that refused or failed.
-	ReasonUpstreamProxy Reason = "upstream_proxy"
-	// ReasonExhausted is a gateway that has no file descriptors, ports or memory left for
-	// another connection.
-	ReasonExhausted Reason = "exhausted"
-	// ReasonCredentialsBusy is a request whose proxy credentials were not checked: too many
-	// others were waiting for that.
-	ReasonCredentialsBusy Reason = "credentials_busy"
-	// ReasonNotReady is a gateway that could not open its store, its orders or its clocks.
-	ReasonNotReady Reason = "not_ready"
-	// ReasonAgentLimit is an agent with as many requests or tunnels under way as one may have.
-	ReasonAgentLimit Reason = "agent_limit"
-	// ReasonInternal is a fault of the gateway. What cannot be judged is refused.
-	ReasonInternal Reason = "internal"
-)
-
-// class tells what a reason does.
-type class uint8
-
-const (
-	classDeny class = iota
-	classAllow
-	classFailure
+	ReasonCanceled          Reason = "canceled"           // the client left before the answer
+	ReasonClientTimeout     Reason = "client_timeout"     // the request body came too slowly
+	ReasonClientBody        Reason = "client_body"        // the request body is malformed
+	ReasonClientTooLarge    Reason = "client_too_large"   // the request body is above a limit
+	ReasonLoop              Reason = "loop"               // the request has passed the gateway before
+	ReasonDNS               Reason = "dns"                // the name did not resolve
+	ReasonDNSTimeout        Reason = "dns_timeout"        // the name was not resolved in time
+	ReasonConnectionRefused Reason = "connection_refused" // the origin refused the connection
+	ReasonConnectionTimeout Reason = "connection_timeout" // no connection in time
+	ReasonUnroutable        Reason = "unroutable"         // there is no route to the origin
+	ReasonUnavailable       Reason = "unavailable"        // the connection failed for another cause
+	ReasonTLSCertificate    Reason = "tls_certificate"    // the certificate is not valid for the origin
+	ReasonTLSAlert          Reason = "tls_alert"          // the origin ended the TLS handshake
+	ReasonTLS               Reason = "tls"                // the TLS handshake failed otherwise
+	ReasonTimeout           Reason = "timeout"            // the origin did not answer in time
+	ReasonStalled           Reason = "stalled"            // the origin stopped within its answer
+	ReasonReset             Reason = "reset"              // the connection ended before the answer
+	ReasonIncomplete        Reason = "incomplete"         // the answer ended early
+	ReasonTransferCoding    Reason = "transfer_coding"    // the chunked coding is broken
+	ReasonHeaderSize        Reason = "header_size"        // the header of the answer is too large
+	ReasonProtocol          Reason = "protocol"           // the answer is not HTTP
+	ReasonUpgrade           Reason = "upgrade"            // answered with another protocol
+	ReasonUpstreamProxy     Reason = "upstream_proxy"     // the upstream proxy refused or failed
+	ReasonExhausted         Reason = "exhausted"          // no descriptors, ports or memory left
+	ReasonCredentialsBusy   Reason = "credentials_busy"   // too many passwords wait to be checked
+	ReasonNotReady          Reason = "not_ready"          // store, orders or clocks are not open
+	ReasonAgentLimit        Reason = "agent_limit"        // too many requests or tunnels of one agent
+	ReasonInternal          Reason = "internal"           // a fault of the gateway
 )
 
 // StatusClientClosedRequest is the status, never sent, that the access log shows for
 // a client that left (as Caddy and nginx have it).
 const StatusClientClosedRequest = 499
 
+// effect is what a reason does to a request.
+type effect uint8
+
+const (
+	denies effect = iota // in every mode
+	spares               // denies, unless the mode is ModeReport or ModeOff
+	allows
+	fails // a failure, not a judgement; it denies in every mode
+)
+
 // reasonInfo is all that follows from a reason alone.
 type reasonInfo struct {
-	reason Reason
-	class  class
-	// hard refusals hold in every mode.
-	hard   bool
-	status int
-	// proxyError is the error type of RFC 9209 section 2.3.
-	proxyError string
-	// title is the problem's title (RFC 9457 section 3.1.3).
-	title string
-	// hint tells the person behind the crawler what to do.
-	hint string
+	reason     Reason
+	effect     effect
+	status     int
+	proxyError string // error type of RFC 9209 section 2.3
+	title      string // of the problem (RFC 9457 section 3.1.3)
+	summary    string // what was refused and why, in one line: see [Decision.summary]
+	hint       string // what the person behind the crawler can do
 }
 
-// To add a reason: its constant, its row here, its sentence in sentence.go if the title
-// alone does not do, its golden files (go test -run Golden -update), its page in docs/.
+// To add a reason: its constant, its row here, its golden file (go test -run Golden -update), its
+// page (go test . -run TestProblemPages -update-docs).
 var reasonTable = []reasonInfo{
-	{ReasonAllowedByRule, classAllow, false, http.StatusOK, "", "Allowed by a rule", ""},
-	{ReasonNoRule, classAllow, false, http.StatusOK, "", "No rule matches", ""},
-	{ReasonRobotsTxt, classAllow, false, http.StatusOK, "", "robots.txt itself", ""},
-	{ReasonAbsent, classAllow, false, http.StatusOK, "", "The site has no robots.txt", ""},
-	{ReasonUnreachableExpired, classAllow, false, http.StatusOK, "", "robots.txt unreachable for so long that it counts as absent", ""},
-	{ReasonUnrestricted, classAllow, false, http.StatusOK, "", "The rules refuse this agent nothing", ""},
-	{ReasonIntercepted, classAllow, false, http.StatusOK, "", "What is inside the tunnel is decided by itself", ""},
-	{ReasonException, classAllow, false, http.StatusOK, "", "Exception made by the operator", ""},
-	{ReasonRobotsOff, classAllow, false, http.StatusOK, "", "robots.txt is not enforced here", ""},
+	{ReasonAllowedByRule, allows, http.StatusOK, "", "Allowed by a rule", "", ""},
+	{ReasonNoRule, allows, http.StatusOK, "", "No rule matches", "", ""},
+	{ReasonRobotsTxt, allows, http.StatusOK, "", "robots.txt itself", "", ""},
+	{ReasonAbsent, allows, http.StatusOK, "", "The site has no robots.txt", "", ""},
+	{ReasonUnreachableExpired, allows, http.StatusOK, "", "robots.txt unreachable for so long that it counts as absent", "", ""},
+	{ReasonUnrestricted, allows, http.StatusOK, "", "The rules refuse this agent nothing", "", ""},
+	{ReasonIntercepted, allows, http.StatusOK, "", "Each request in the tunnel is decided by itself", "", ""},
+	{ReasonException, allows, http.StatusOK, "", "Exception made by the operator", "", ""},
+	{ReasonRobotsOff, allows, http.StatusOK, "", "robots.txt is not enforced here", "", ""},
 
 	{
-		ReasonDisallowed, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"Disallowed by robots.txt",
+		ReasonDisallowed, spares, http.StatusForbidden, proxyErrDenied, "Disallowed by robots.txt",
+		"Forbidden by robots.txt: ${agent} may not fetch <url> (${resolved}line ${line})",
 		"Do not fetch this URL. If the site has permitted it, ask the operator of the gateway for an exception.",
 	},
 	{
-		ReasonUnreachable, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"robots.txt is unreachable",
+		ReasonUnreachable, spares, http.StatusForbidden, proxyErrDenied, "robots.txt is unreachable",
+		"Forbidden: robots.txt of <host> is unreachable${detail}${retry}",
 		"While a site's robots.txt cannot be fetched, everything on the site is disallowed (RFC 9309 section 2.3.1.4). Come back after the time given.",
 	},
 	{
-		ReasonRobotsForbidden, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"The site does not show its robots.txt",
-		"The site answers 401 or 403 for its robots.txt, and the operator of the gateway takes that for a refusal of everything (forbidden disallow).",
+		ReasonRobotsForbidden, spares, http.StatusForbidden, proxyErrDenied, "The site does not show its robots.txt",
+		"Forbidden: <host> does not show its robots.txt${detail}",
+		"The site answers 401 or 403 for its robots.txt, and the operator of the gateway treats that as a refusal of everything (forbidden disallow).",
 	},
 	{
-		ReasonPending, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"robots.txt is still being fetched",
+		ReasonPending, spares, http.StatusForbidden, proxyErrDenied, "robots.txt is still being fetched",
+		"Forbidden: robots.txt of <host> is still being fetched${retry}",
 		"The first fetch of the site's robots.txt has not ended. Come back after the time given.",
 	},
 	{
-		ReasonTunnelRestricted, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"The site's rules need a visible path",
+		ReasonTunnelRestricted, spares, http.StatusForbidden, proxyErrDenied, "The site's rules need a visible path",
+		"Forbidden by robots.txt: no blind tunnel for ${agent} to <host>, which restricts it",
 		"In a tunnel the gateway sees no path, and robots.txt refuses this agent some. Ask the operator to intercept this host (connect intercept), or send absolute https:// URLs to the proxy.",
 	},
 	{
-		ReasonConnectDenied, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"Tunnels are not allowed",
+		ReasonConnectDenied, denies, http.StatusForbidden, proxyErrDenied, "Tunnels are not allowed",
+		"Forbidden: no tunnels (CONNECT) to <host>",
 		"Send absolute URLs to the proxy, or ask the operator of the gateway to allow CONNECT to this host.",
 	},
 	{
-		ReasonKillSwitch, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"Stopped by the kill switch",
+		ReasonKillSwitch, denies, http.StatusForbidden, proxyErrDenied, "Stopped by the kill switch",
+		"Forbidden: stopped by the operator's kill switch: ${agent} to <host>",
 		"The operator has stopped these requests. Stop the crawl and ask the operator of the gateway.",
 	},
 	{
-		ReasonOperatorDeny, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"Denied by the operator",
+		ReasonOperatorDeny, denies, http.StatusForbidden, proxyErrDenied, "Denied by the operator",
+		"Forbidden: the operator of the gateway denies requests to <host>",
 		"The operator of the gateway does not allow requests to this host.",
 	},
 	{
-		ReasonClientNotAllowed, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"This client may not use the gateway",
-		"The gateway takes requests from some addresses only. Ask its operator to name yours (clients).",
+		ReasonClientNotAllowed, denies, http.StatusForbidden, proxyErrDenied, "This client may not use the gateway",
+		"Forbidden: clients at this address may not use the gateway",
+		"The gateway takes requests from some addresses only. Ask its operator to allow yours (clients).",
 	},
 	{
-		ReasonUnidentified, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"Unknown crawler",
+		ReasonUnidentified, spares, http.StatusForbidden, proxyErrDenied, "Unknown crawler",
+		"Forbidden: unknown crawler, User-Agent <user_agent>",
 		"Send the User-Agent or the proxy credentials of a registered agent, or ask the operator of the gateway to register yours.",
 	},
 	{
-		ReasonCredentialsMissing, classDeny, false, http.StatusProxyAuthRequired, proxyErrDenied,
-		"Proxy credentials are missing",
+		ReasonCredentialsMissing, spares, http.StatusProxyAuthRequired, proxyErrDenied, "Proxy credentials are missing",
+		"Proxy credentials are missing: send those of your agent to the proxy",
 		"Send the user name and password of your agent to the proxy (Proxy-Authorization: Basic).",
 	},
 	{
-		ReasonCredentialsWrong, classDeny, true, http.StatusProxyAuthRequired, proxyErrDenied,
-		"Proxy credentials are wrong",
+		ReasonCredentialsWrong, denies, http.StatusProxyAuthRequired, proxyErrDenied, "Proxy credentials are wrong",
+		"Proxy credentials are wrong: check the user name and password sent to the proxy",
 		"Check the user name and password that the client sends to the proxy.",
 	},
 	{
-		ReasonAgentMismatch, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"Not all conditions of the agent hold",
-		"The agent's registration names more than what this request shows. Compare it with the detail given, or ask the operator of the gateway.",
+		ReasonAgentMismatch, spares, http.StatusForbidden, proxyErrDenied, "Not all conditions of the agent hold",
+		"Forbidden: not all conditions of agent <agent> hold",
+		"The agent is registered with conditions that this request does not meet. See the detail, or ask the operator of the gateway.",
 	},
 	{
-		ReasonUserAgentConflict, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"User-Agent of another agent",
-		"A crawler must show itself under its own name. Send your own User-Agent, or use the other agent's credentials.",
+		ReasonUserAgentConflict, spares, http.StatusForbidden, proxyErrDenied, "User-Agent of another agent",
+		"Forbidden: agent ${agent} with another agent's User-Agent <user_agent>",
+		"A crawler must use its own name. Send your own User-Agent, or use the other agent's credentials.",
 	},
 	{
-		ReasonAmbiguousAgent, classDeny, false, http.StatusForbidden, proxyErrDenied,
-		"Several agents match",
+		ReasonAmbiguousAgent, spares, http.StatusForbidden, proxyErrDenied, "Several agents match", summaryHost,
 		"The request matches several registered agents alike. Ask the operator of the gateway to tell them apart.",
 	},
 	{
-		ReasonForbiddenAddress, classDeny, true, http.StatusForbidden, proxyErrIPProhibited,
-		"Forbidden address",
+		ReasonForbiddenAddress, denies, http.StatusForbidden, "destination_ip_prohibited", "Forbidden address", summaryURL,
 		"The host's address is not a public one. If it has to be crawled, ask the operator of the gateway (allow_private).",
 	},
 	{
-		ReasonForbiddenPort, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"Forbidden port",
+		ReasonForbiddenPort, denies, http.StatusForbidden, proxyErrDenied, "Forbidden port", summaryURL,
 		"The gateway does not connect to this port. If it has to be crawled, ask the operator of the gateway (ports).",
 	},
 	{
-		ReasonOwnListener, classDeny, true, http.StatusForbidden, "proxy_loop_detected",
-		"The target is the gateway's own process",
-		"Check the client's URL and proxy settings. A site of the same process that has to be crawled is opened by naming its address alone (allow_private).",
+		ReasonOwnListener, denies, http.StatusForbidden, "proxy_loop_detected", "The target is the gateway's own process", summaryHost,
+		"Check the client's URL and proxy settings. To crawl a site of the same process, the operator names its address alone (allow_private).",
 	},
 	{
-		ReasonBadTarget, classDeny, true, http.StatusBadRequest, proxyErrRequest,
-		"The target is not understood",
+		ReasonBadTarget, denies, http.StatusBadRequest, proxyErrRequest, "The target is not understood", summaryURL,
 		"Send an absolute URL with the scheme http, https or ftp, a host in its canonical form and no user information.",
 	},
 	{
-		ReasonMethod, classDeny, true, http.StatusMethodNotAllowed, proxyErrRequest,
-		"ftp resources can only be read",
+		ReasonMethod, denies, http.StatusMethodNotAllowed, proxyErrRequest, "ftp resources can only be read", summaryURL,
 		"Send GET or HEAD.",
 	},
 	{
-		ReasonBadRequest, classDeny, true, http.StatusBadRequest, proxyErrRequest,
-		"The request is not understood",
+		ReasonBadRequest, denies, http.StatusBadRequest, proxyErrRequest, "The request is not understood", summaryURL,
 		"Send each of User-Agent and Proxy-Authorization once, and a method that HTTP knows. The connection is closed after this answer.",
 	},
 	{
-		ReasonURLSize, classDeny, true, http.StatusRequestURITooLong, proxyErrRequest,
-		"The URL is too long",
+		ReasonURLSize, denies, http.StatusRequestURITooLong, proxyErrRequest, "The URL is too long", summaryURL,
 		"Send a shorter URL. The operator of the gateway can raise the limit.",
 	},
 	{
-		ReasonMisdirected, classDeny, true, http.StatusMisdirectedRequest, proxyErrRequest,
-		"The request is for another host than its tunnel",
+		ReasonMisdirected, denies, http.StatusMisdirectedRequest, proxyErrRequest, "The request is for another host than its tunnel", summaryHost,
 		"Open a tunnel for each host, and send requests for no other host in it.",
 	},
 	{
-		ReasonRateLimited, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
-		"Too many requests to this host",
-		"Come back after the time given. The request did not use up a turn.",
+		ReasonRateLimited, denies, http.StatusTooManyRequests, proxyErrDenied, "Too many requests to this host", summaryPaced,
+		"Come back after the time given. The request did not count against the rate.",
 	},
 	{
-		ReasonConcurrency, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
-		"Too many open requests to this host",
+		ReasonConcurrency, denies, http.StatusTooManyRequests, proxyErrDenied, "Too many open requests to this host", summaryPaced,
 		"Come back after the time given, with fewer requests at once.",
 	},
 	{
-		ReasonQueueFull, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
-		"Too many requests wait for this host",
+		ReasonQueueFull, denies, http.StatusTooManyRequests, proxyErrDenied, "Too many requests wait for this host", summaryPaced,
 		"Come back after the time given, with fewer requests at once.",
 	},
 	{
-		ReasonOverloaded, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
-		"Too many requests wait in the gateway",
+		ReasonOverloaded, denies, http.StatusTooManyRequests, proxyErrDenied, "Too many requests wait in the gateway", summaryPaced,
 		"Come back after the time given, with fewer requests at once; tell the operator of the gateway if it lasts.",
 	},
 	{
-		ReasonBackoff, classDeny, true, http.StatusTooManyRequests, proxyErrDenied,
-		"The host asked for a pause",
+		ReasonBackoff, denies, http.StatusTooManyRequests, proxyErrDenied, "The host asked for a pause",
+		"Too many requests: <host> has asked for a pause${retry}",
 		"The host has answered 429 or 503. Come back after the time given.",
 	},
 	{
-		ReasonCrawlDelay, classDeny, true, http.StatusForbidden, proxyErrDenied,
-		"The Crawl-delay is too long",
+		ReasonCrawlDelay, denies, http.StatusForbidden, proxyErrDenied, "The Crawl-delay is too long",
+		"Forbidden: <host> asks for too long a pause${detail}",
 		"The site asks for a longer pause between requests than the operator of the gateway wants to keep (crawl_delay).",
 	},
 
-	{ReasonCanceled, classFailure, true, StatusClientClosedRequest, "", "The client left", ""},
-	{ReasonClientTimeout, classFailure, true, http.StatusRequestTimeout, proxyErrRequest, "The request body came too slowly", hintClient},
-	{ReasonClientBody, classFailure, true, http.StatusBadRequest, proxyErrRequest, "The request body is malformed", hintClient},
-	{ReasonClientTooLarge, classFailure, true, http.StatusRequestEntityTooLarge, proxyErrRequest, "The request body is too large", hintClient},
-	{ReasonLoop, classFailure, true, http.StatusBadGateway, "proxy_loop_detected", "The request runs in a circle", hintLoop},
-	{ReasonDNS, classFailure, true, http.StatusBadGateway, "dns_error", "The host name does not resolve", hintOrigin},
-	{ReasonDNSTimeout, classFailure, true, http.StatusGatewayTimeout, "dns_timeout", "The host name was not resolved in time", hintOrigin},
-	{ReasonConnectionRefused, classFailure, true, http.StatusBadGateway, "connection_refused", "The origin refused the connection", hintOrigin},
-	{ReasonConnectionTimeout, classFailure, true, http.StatusGatewayTimeout, "connection_timeout", "The origin did not take the connection in time", hintOrigin},
-	{ReasonUnroutable, classFailure, true, http.StatusBadGateway, "destination_ip_unroutable", "There is no route to the origin", hintOrigin},
-	{ReasonUnavailable, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The origin cannot be connected to", hintOrigin},
-	{ReasonTLSCertificate, classFailure, true, http.StatusBadGateway, "tls_certificate_error", "The origin's certificate is not valid", hintOrigin},
-	{ReasonTLSAlert, classFailure, true, http.StatusBadGateway, "tls_alert_received", "The origin ended the TLS handshake", hintOrigin},
-	{ReasonTLS, classFailure, true, http.StatusBadGateway, "tls_protocol_error", "The TLS handshake with the origin failed", hintOrigin},
-	{ReasonTimeout, classFailure, true, http.StatusGatewayTimeout, "http_response_timeout", "The origin did not answer in time", hintOrigin},
-	{ReasonStalled, classFailure, true, http.StatusGatewayTimeout, "connection_read_timeout", "The origin stopped in the middle of its answer", hintOrigin},
-	{ReasonReset, classFailure, true, http.StatusBadGateway, "connection_terminated", "The connection to the origin ended early", hintOrigin},
-	{ReasonIncomplete, classFailure, true, http.StatusBadGateway, "http_response_incomplete", "The origin's answer ended early", hintOrigin},
-	{ReasonTransferCoding, classFailure, true, http.StatusBadGateway, "http_response_transfer_coding", "The origin's answer is broken", hintOrigin},
-	{ReasonHeaderSize, classFailure, true, http.StatusBadGateway, "http_response_header_section_size", "The header of the origin's answer is too large", hintOrigin},
-	{ReasonProtocol, classFailure, true, http.StatusBadGateway, "http_protocol_error", "The origin's answer breaks the protocol", hintOrigin},
-	{ReasonUpgrade, classFailure, true, http.StatusBadGateway, "http_upgrade_failed", "The upgrade failed", hintOrigin},
-	{ReasonUpstreamProxy, classFailure, true, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", hintUpstream},
-	{ReasonExhausted, classFailure, true, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", hintExhausted},
-	{ReasonCredentialsBusy, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many proxy credentials are being checked", hintBusy},
-	{ReasonNotReady, classFailure, true, http.StatusServiceUnavailable, "proxy_configuration_error", "The gateway is not ready", hintNotReady},
-	{ReasonAgentLimit, classFailure, true, http.StatusServiceUnavailable, proxyErrDenied, "Too many requests or tunnels of one agent", hintAgent},
-	{ReasonInternal, classFailure, true, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", hintInternal},
+	{ReasonCanceled, fails, StatusClientClosedRequest, "", "The client left", summaryHost, ""},
+	{ReasonClientTimeout, fails, http.StatusRequestTimeout, proxyErrRequest, "The request body came too slowly", summaryHost, hintClient},
+	{ReasonClientBody, fails, http.StatusBadRequest, proxyErrRequest, "The request body is malformed", summaryHost, hintClient},
+	{ReasonClientTooLarge, fails, http.StatusRequestEntityTooLarge, proxyErrRequest, "The request body is too large", summaryHost, hintClient},
+	{ReasonLoop, fails, http.StatusBadGateway, "proxy_loop_detected", "The request loops", summaryHost, hintLoop},
+	{ReasonDNS, fails, http.StatusBadGateway, "dns_error", "The host name does not resolve", summaryHost, hintOrigin},
+	{ReasonDNSTimeout, fails, http.StatusGatewayTimeout, "dns_timeout", "The host name was not resolved in time", summaryHost, hintOrigin},
+	{ReasonConnectionRefused, fails, http.StatusBadGateway, "connection_refused", "The origin refused the connection", summaryHost, hintOrigin},
+	{ReasonConnectionTimeout, fails, http.StatusGatewayTimeout, "connection_timeout", "The origin did not take the connection in time", summaryHost, hintOrigin},
+	{ReasonUnroutable, fails, http.StatusBadGateway, "destination_ip_unroutable", "There is no route to the origin", summaryHost, hintOrigin},
+	{ReasonUnavailable, fails, http.StatusBadGateway, proxyErrUnavailable, "The origin cannot be connected to", summaryHost, hintOrigin},
+	{ReasonTLSCertificate, fails, http.StatusBadGateway, "tls_certificate_error", "The origin's certificate is not valid", summaryHost, hintOrigin},
+	{ReasonTLSAlert, fails, http.StatusBadGateway, "tls_alert_received", "The origin ended the TLS handshake", summaryHost, hintOrigin},
+	{ReasonTLS, fails, http.StatusBadGateway, "tls_protocol_error", "The TLS handshake with the origin failed", summaryHost, hintOrigin},
+	{ReasonTimeout, fails, http.StatusGatewayTimeout, "http_response_timeout", "The origin did not answer in time", summaryHost, hintOrigin},
+	{ReasonStalled, fails, http.StatusGatewayTimeout, "connection_read_timeout", "The origin stopped in the middle of its answer", summaryHost, hintOrigin},
+	{ReasonReset, fails, http.StatusBadGateway, "connection_terminated", "The connection to the origin ended early", summaryHost, hintOrigin},
+	{ReasonIncomplete, fails, http.StatusBadGateway, "http_response_incomplete", "The origin's answer ended early", summaryHost, hintOrigin},
+	{ReasonTransferCoding, fails, http.StatusBadGateway, "http_response_transfer_coding", "The origin's answer is broken", summaryHost, hintOrigin},
+	{ReasonHeaderSize, fails, http.StatusBadGateway, "http_response_header_section_size", "The header of the origin's answer is too large", summaryHost, hintOrigin},
+	{ReasonProtocol, fails, http.StatusBadGateway, "http_protocol_error", "The origin's answer breaks the protocol", summaryHost, hintOrigin},
+	{ReasonUpgrade, fails, http.StatusBadGateway, "http_upgrade_failed", "The upgrade failed", summaryHost, hintOrigin},
+	{ReasonUpstreamProxy, fails, http.StatusBadGateway, proxyErrUnavailable, "The upstream proxy refused or failed", summaryHost, hintUpstream},
+	{ReasonExhausted, fails, http.StatusBadGateway, "connection_limit_reached", "The gateway has no connections left", summaryHost, hintExhausted},
+	{
+		ReasonCredentialsBusy, fails, http.StatusServiceUnavailable, proxyErrDenied, "Too many proxy credentials are being checked",
+		"Too many proxy credentials are being checked${retry}",
+		"Come back after the time given. If it lasts, some client sends many wrong passwords: tell the operator of the gateway.",
+	},
+	{
+		ReasonNotReady, fails, http.StatusServiceUnavailable, "proxy_configuration_error", "The gateway is not ready",
+		"The gateway is not ready: it could not open its store, its orders or its clocks${retry}",
+		"The gateway could not open what it needs to judge requests: its store, its orders or its clocks. Come back after the time given; tell the operator of the gateway if it lasts.",
+	},
+	{ReasonAgentLimit, fails, http.StatusServiceUnavailable, proxyErrDenied, "Too many requests or tunnels of one agent", summaryHost, hintAgent},
+	{ReasonInternal, fails, http.StatusInternalServerError, "proxy_internal_error", "The gateway failed", summaryHost, hintInternal},
 }
+
+// Summaries that several reasons share.
+const (
+	summaryHost  = "${title}: <host>${retry}"
+	summaryURL   = "${title}: <url>"
+	summaryPaced = "Too many requests: the gateway paces those to <host>${retry}"
+)
 
 // Error types of RFC 9209 section 2.3 that several reasons share.
 const (
-	proxyErrDenied       = "http_request_denied"
-	proxyErrRequest      = "http_request_error"
-	proxyErrIPProhibited = "destination_ip_prohibited"
-	proxyErrUnavailable  = "destination_unavailable"
+	proxyErrDenied      = "http_request_denied"
+	proxyErrRequest     = "http_request_error"
+	proxyErrUnavailable = "destination_unavailable"
 )
 
-// Hints that several reasons share, or that are long.
+// Hints that several reasons share or that are too long for a row.
 const (
 	hintClient    = "The failure is between the client and the gateway. Check what the client sends."
 	hintLoop      = "Check the proxy settings of the client, and those of proxies behind the gateway."
-	hintOrigin    = "The failure is between the gateway and the origin; robots.txt has no part in it. Retry later."
+	hintOrigin    = "The failure is between the gateway and the origin; robots.txt is not involved. Retry later."
 	hintUpstream  = "The failure is between the gateway and the proxy that it sends through. Tell the operator of the gateway if it lasts."
-	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back a little later; tell the operator of the gateway if it lasts."
-	hintBusy      = "Come back after the time given. If it lasts, some client sends many wrong passwords: tell the operator of the gateway."
-	hintNotReady  = "The gateway could not open what it needs to judge requests: its store, its orders or its clocks. Come back after the time given; tell the operator of the gateway if it lasts."
-	hintAgent     = "Come back after the time given, with fewer at once. Every use of one agent's name counts, whichever machine it comes from."
+	hintExhausted = "The machine of the gateway lacks file descriptors, ports or memory. Come back later; tell the operator of the gateway if it lasts."
+	hintAgent     = "Come back after the time given, with fewer at once. All requests under the agent's name count, from whatever machine."
 	hintInternal  = "The request could not be judged and was refused. The gateway's log says more; tell its operator."
 )
 
@@ -437,13 +369,13 @@ func (r Reason) Valid() bool {
 }
 
 // Allows reports whether r is a reason to let a request pass.
-func (r Reason) Allows() bool { return r.info().class == classAllow }
+func (r Reason) Allows() bool { return r.info().effect == allows }
 
 // Failure reports whether r is not a judgement but a failure.
-func (r Reason) Failure() bool { return r.info().class == classFailure }
+func (r Reason) Failure() bool { return r.info().effect == fails }
 
 // Hard reports whether r refuses in every [Mode].
-func (r Reason) Hard() bool { return r.info().hard }
+func (r Reason) Hard() bool { return r.info().effect == denies || r.info().effect == fails }
 
 // Status returns the HTTP status of a refusal for r (DESIGN §4), 200 for a reason to
 // allow and [StatusClientClosedRequest] for a client that left.

@@ -129,7 +129,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if url == "" {
 		url = d.host()
 	}
-	s := summaryOf(d, url)
+	s := d.summary(url)
 	p := Problem{
 		Type:       asked.Help.URL(d.Reason),
 		Title:      d.Reason.Title(),

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,94 +14,54 @@ const (
 	maxSummary = 120
 )
 
-// sentence is a statement that stands by itself: fixed words around one part that may be
-// cut to make it fit. All of it is printable ASCII.
+// summary is a line that stands by itself: fixed words around one part that may be cut to make it
+// fit. All of it is printable ASCII.
 type summary struct{ before, subject, after string }
 
-// fit returns the sentence in at most limit octets. If cutting the subject is not enough,
-// the end is cut as well.
+// fit returns the line in at most limit bytes. If cutting the subject is not enough, the end is cut
+// as well.
 func (s summary) fit(limit int) string {
 	room := max(limit-len(s.before)-len(s.after), 2*len(ellipsis))
 	return cut(s.before+cut(s.subject, room)+s.after, limit)
 }
 
-// maxWho bounds the octets of an agent's name in a sentence.
+// maxWho bounds the bytes of an agent's name in a summary.
 const maxWho = 24
 
-// summaryOf says what was refused and why. The subject is the URL or the host that was
-// asked for, or the name of an agent.
-func summaryOf(d Decision, url string) summary {
-	url = withoutQuery(url)
-	who := ascii(cmp.Or(d.Agent, "this crawler"), maxWho)
-	host := d.host()
-	switch d.Reason {
-	case ReasonDisallowed:
-		after := " (line " + strconv.Itoa(d.Line) + ")"
-		if d.Form == PathResolved {
-			url, after = withoutQuery(d.Origin.String()+ascii(d.Judged, maxShown)), " (resolved path, line "+strconv.Itoa(d.Line)+")"
-		}
-		return summary{"Forbidden by robots.txt: " + who + " may not fetch ", url, after}
-	case ReasonUnreachable:
-		return unreachableSummary(d, host)
-	case ReasonRobotsForbidden:
-		return summary{"Forbidden: ", host, " does not show its robots.txt" + detail(d)}
-	case ReasonPending:
-		return summary{"Forbidden: robots.txt of ", host, " is still being fetched" + retry(d)}
-	case ReasonTunnelRestricted:
-		return summary{"Forbidden by robots.txt: no blind tunnel for " + who + " to ", host, ", which restricts it"}
-	case ReasonConnectDenied:
-		return summary{"Forbidden: no tunnels (CONNECT) to ", host, ""}
-	case ReasonKillSwitch:
-		return summary{"Forbidden: stopped by the operator's kill switch: " + who + " to ", host, ""}
-	case ReasonOperatorDeny:
-		return summary{"Forbidden: the operator of the gateway denies requests to ", host, ""}
-	case ReasonUnidentified:
-		return summary{"Forbidden: unknown crawler, User-Agent ", shownUserAgent(d), ""}
-	case ReasonAgentMismatch:
-		return summary{"Forbidden: not all conditions of agent ", who, " hold"}
-	case ReasonUserAgentConflict:
-		return summary{"Forbidden: agent " + who + " with another agent's User-Agent ", shownUserAgent(d), ""}
-	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded:
-		return summary{"Too many requests: the gateway paces those to ", host, retry(d)}
-	case ReasonBackoff:
-		return summary{"Too many requests: ", host, " has asked for a pause" + retry(d)}
-	case ReasonCrawlDelay:
-		return summary{"Forbidden: ", host, " asks for too long a pause" + detail(d)}
-	case ReasonForbiddenAddress, ReasonForbiddenPort, ReasonBadTarget, ReasonMethod, ReasonBadRequest, ReasonURLSize:
-		return summary{d.Reason.Title() + ": ", url, ""}
-	case ReasonClientNotAllowed, ReasonCredentialsMissing, ReasonCredentialsWrong, ReasonCredentialsBusy, ReasonNotReady:
-		return summary{fixedSummary(d.Reason), "", retry(d)}
-	default:
-		return summary{d.Reason.Title() + ": ", host, retry(d)}
-	}
-}
-
-// fixedSummary is one that names nothing of the request.
-func fixedSummary(r Reason) string {
-	switch r {
-	case ReasonClientNotAllowed:
-		return "Forbidden: clients at this address may not use the gateway"
-	case ReasonCredentialsMissing:
-		return "Proxy credentials are missing: send those of your agent to the proxy"
-	case ReasonCredentialsWrong:
-		return "Proxy credentials are wrong: check the user name and password sent to the proxy"
-	case ReasonCredentialsBusy:
-		return "Too many proxy credentials are being checked"
-	case ReasonNotReady:
-		return "The gateway is not ready: it could not open its store, its orders or its clocks"
-	default:
-		return ""
-	}
-}
-
-// unreachableSummary names the cause. Where that takes too many octets, the field Retry-After has
-// to do.
-func unreachableSummary(d Decision, host string) summary {
-	s := summary{"Forbidden: robots.txt of ", host, " is unreachable" + detail(d)}
-	if more := retry(d); len(s.before+s.subject+s.after+more) <= maxPhrase {
-		s.after += more
+// summary says what was refused and why. In the text that the reason has for it, ${name} is a part
+// of d, and <name> the part that may be cut. The time to come back is left out where the line would
+// be too long: the field Retry-After has it too.
+func (d Decision) summary(url string) summary {
+	before, rest, _ := strings.Cut(d.Reason.info().summary, "<")
+	subject, after, _ := strings.Cut(rest, ">")
+	parts := d.summaryParts(url)
+	part := func(name string) string { return parts[name] }
+	s := summary{os.Expand(before, part), part(subject), os.Expand(after, part)}
+	if len(s.before)+len(s.subject)+len(s.after) > maxPhrase {
+		delete(parts, "retry")
+		s.before, s.after = os.Expand(before, part), os.Expand(after, part)
 	}
 	return s
+}
+
+func (d Decision) summaryParts(url string) map[string]string {
+	parts := map[string]string{
+		"title": d.Reason.Title(), "agent": ascii(cmp.Or(d.Agent, "this crawler"), maxWho), "user_agent": "missing",
+		"host": d.host(), "url": withoutQuery(url), "line": strconv.Itoa(d.Line),
+	}
+	if d.Reason == ReasonDisallowed && d.Form == PathResolved {
+		parts["url"], parts["resolved"] = withoutQuery(d.Origin.String()+ascii(d.Judged, maxShown)), "resolved path, "
+	}
+	if d.UserAgent != "" {
+		parts["user_agent"] = strconv.Quote(ascii(d.UserAgent, maxSummary))
+	}
+	if d.Detail != "" {
+		parts["detail"] = " (" + ascii(d.Detail, maxWhy) + ")"
+	}
+	if d.RetryAfter > 0 {
+		parts["retry"] = ", retry after " + strconv.FormatInt(wholeSeconds(d.RetryAfter), 10) + " s"
+	}
+	return parts
 }
 
 // host is the authority that was asked for, for people.
@@ -111,29 +72,8 @@ func (d Decision) host() string {
 	return ascii(d.Origin.Authority(), maxShown)
 }
 
-func shownUserAgent(d Decision) string {
-	if d.UserAgent == "" {
-		return "missing"
-	}
-	return strconv.Quote(ascii(d.UserAgent, maxSummary))
-}
-
 // maxWhy bounds the octets of a detail in a sentence.
 const maxWhy = 44
-
-func detail(d Decision) string {
-	if d.Detail == "" {
-		return ""
-	}
-	return " (" + ascii(d.Detail, maxWhy) + ")"
-}
-
-func retry(d Decision) string {
-	if d.RetryAfter <= 0 {
-		return ""
-	}
-	return ", retry after " + strconv.FormatInt(wholeSeconds(d.RetryAfter), 10) + " s"
-}
 
 // wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
 func wholeSeconds(d time.Duration) int64 {
