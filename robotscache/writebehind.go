@@ -65,9 +65,10 @@ func (p *pendingWrites) put(e *Entry) {
 	p.byOrigin[e.record.Origin] = p.order.PushBack(e)
 	p.size += e.cost()
 	switch {
-	case p.failing: // the retry is scheduled
-	case p.len() == maxBatch:
+	case p.len() == maxBatch && !p.failing:
 		p.schedule(0)
+	case !p.scheduled && p.failing: // the retry is under way
+		p.schedule(writeRetry)
 	case !p.scheduled:
 		p.schedule(coalesce)
 	}

@@ -130,6 +130,27 @@ func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 	})
 }
 
+// What comes in while the store is tried again is written as well.
+func TestWriteBehind_DuringRetry(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		inner := newMemory()
+		flaky := &flakyStore{Store: lasting{inner}}
+		st := &slowStore{Store: flaky, took: 500 * time.Millisecond}
+		c := newCache(t, robotscache.Config{Fetcher: &site{}, Store: st}, hot)
+		defer c.Close()
+		flaky.fail(errAway)
+		lookup(t, c, example(1))
+		time.Sleep(time.Second) // the first write has failed
+		flaky.fail(nil)
+		time.Sleep(900 * time.Millisecond) // the second is under way
+		lookup(t, c, example(2))
+		time.Sleep(3 * time.Second)
+		wantStored(t, inner, example(1), true)
+		wantStored(t, inner, example(2), true)
+	})
+}
+
 // A record that cannot be kept holds up no other; one that fails for another reason
 // stays, and so do those after it.
 func TestWriteBehind_RefusedRecord(t *testing.T) {
