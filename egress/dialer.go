@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -52,16 +51,11 @@ type Conn struct {
 // DialedOf finds out how a connection was made, looking through TLS. It answers false for connections that no
 // [Dialer] made.
 func DialedOf(c net.Conn) (Dialed, bool) {
-	for {
-		switch t := c.(type) {
-		case *Conn:
-			return t.Dialed, true
-		case *tls.Conn:
-			c = t.NetConn()
-		default:
-			return Dialed{}, false
-		}
+	conn, ok := find[*Conn](c)
+	if !ok {
+		return Dialed{}, false
 	}
+	return conn.Dialed, true
 }
 
 // Phase is a step of dialing.

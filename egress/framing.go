@@ -19,10 +19,8 @@ import (
 // Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
 	s := &strictConn{Conn: c, scan: scanner{step: (*scanner).start}}
-	for inner := c; inner != nil; inner = within(inner) {
-		if secure, ok := inner.(*tls.Conn); ok {
-			return &strictTLSConn{strictConn: s, secure: secure}
-		}
+	if secure, ok := find[*tls.Conn](c); ok {
+		return &strictTLSConn{strictConn: s, secure: secure}
 	}
 	return s
 }
@@ -74,14 +72,6 @@ func (a strictAddr) String() string { return a.conn.Conn.LocalAddr().String() }
 func strictOf(c net.Conn) *strictConn {
 	if a, ok := c.LocalAddr().(strictAddr); ok {
 		return a.conn
-	}
-	return nil
-}
-
-// within returns the connection that c holds, nil if it does not tell.
-func within(c net.Conn) net.Conn {
-	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return outer.NetConn()
 	}
 	return nil
 }
@@ -291,10 +281,6 @@ func IsHTTP2(c net.Conn) bool {
 	if s := strictOf(c); s != nil {
 		c = s
 	}
-	for ; c != nil; c = within(c) {
-		if secure, ok := c.(*tls.Conn); ok {
-			return secure.ConnectionState().NegotiatedProtocol == "h2"
-		}
-	}
-	return false
+	secure, ok := find[*tls.Conn](c)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }

@@ -127,10 +127,8 @@ type innerConn struct {
 // connContext gives each inner request its ConnectContext.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = WithConn(ctx, c)
-	for ; c != nil; c = within(c) {
-		if in, ok := c.(*innerConn); ok {
-			return context.WithValue(ctx, connectKey{}, in.connect)
-		}
+	if in, ok := find[*innerConn](c); ok {
+		return context.WithValue(ctx, connectKey{}, in.connect)
 	}
 	return ctx
 }

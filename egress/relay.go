@@ -5,157 +5,135 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Traffic counts the octets of a relay.
+// copyBufferSize is what one read of a body or tunnel takes at most. 32 KiB holds two of TLS's
+// largest records.
+const copyBufferSize = 32 << 10
+
+// buffers holds copy buffers. All are of one size, so nothing oversized is ever kept.
+var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
+
+func getBuffer() *[copyBufferSize]byte {
+	b, ok := buffers.Get().(*[copyBufferSize]byte)
+	if !ok {
+		b = new([copyBufferSize]byte)
+	}
+	return b
+}
+
+func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }
+
+// Traffic counts the bytes of a relay.
 type Traffic struct {
 	Up   int64 // from the client
 	Down int64 // towards the client
 }
 
-// ErrIdle ends a relay through which nothing has passed for too long.
-var ErrIdle = errors.New("idle for too long")
+// errRelayed ends a relay one of whose ends cannot close its sending half alone.
+var errRelayed = errors.New("the other end is over")
 
-// sipSize is what an idle direction of a relay holds on to. Only a direction that fills it borrows a large buffer, for
-// as long as it fills that.
-const sipSize = 1 << 10
-
-// relay copies octets both ways until both directions have ended, and closes both ends. The end of one direction is
-// passed on by closing the sending half of the other end; where that has no such half the relay ends. A failure, the
-// end of ctx, or idle without an octet either way ends both directions.
-func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) (Traffic, error) {
-	r := &relaying{client: client, origin: origin, start: time.Now()}
-	r.watch(idle)
-	stop := context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })
-	defer stop()
-	var up int64
-	done := make(chan struct{})
+// relay copies bytes both ways until both directions have ended, and closes both ends. The end of
+// one direction is passed on by closing the sending half of the other end; where that has no such
+// half the relay ends. A failure, the end of ctx, or idle without a byte either way ends both
+// directions.
+func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) (Traffic, *Error) {
+	ctx, end := context.WithCancelCause(ctx)
+	closeBoth := func() { _, _ = client.Close(), origin.Close() }
+	defer context.AfterFunc(ctx, closeBoth)()
+	w := &watch{idle: idle, ended: end}
+	w.start(nobody, 0)
+	defer w.stop()
+	up := make(chan int64, 1)
 	go func() {
-		defer close(done)
-		up = r.copy(origin, client, true)
+		n, err := relayHalf(origin, client, w, KindIncomplete, KindClientGone)
+		if err != nil {
+			end(err)
+		}
+		up <- n
 	}()
-	down := r.copy(client, origin, false)
-	<-done
-	r.end(nil)
-	return Traffic{Up: up, Down: down}, r.err
-}
-
-type relaying struct {
-	client, origin io.ReadWriteCloser
-	start          time.Time
-	last           atomic.Int64 // when an octet passed, as time since start
-
-	mu    sync.Mutex
-	timer *time.Timer
-	ended bool
-	err   error
-}
-
-// end closes both ends, once, and keeps the first reason.
-func (r *relaying) end(reason error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return
+	down, err := relayHalf(client, origin, w, KindClientGone, KindIncomplete)
+	if err != nil {
+		end(err)
 	}
-	r.ended, r.err = true, reason
-	r.timer.Stop()
-	_, _ = r.client.Close(), r.origin.Close()
+	traffic := Traffic{Up: <-up, Down: down}
+	cause := context.Cause(ctx)
+	closeBoth()
+	if cause == nil || errors.Is(cause, errRelayed) {
+		return traffic, nil
+	}
+	if known, ok := errors.AsType[*Error](cause); ok {
+		return traffic, known
+	}
+	if kind, ok := watchKind(cause); ok {
+		return traffic, &Error{Kind: kind, Err: cause}
+	}
+	return traffic, &Error{Kind: KindClientGone, Err: cause}
 }
 
-func (r *relaying) watch(idle time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.timer = time.AfterFunc(idle, func() {
-		left := idle - (time.Since(r.start) - time.Duration(r.last.Load()))
-		if left <= 0 {
-			r.end(ErrIdle)
-			return
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if !r.ended {
-			r.timer.Reset(left)
-		}
-	})
-}
-
-// copy moves octets from src to dst until src ends.
-func (r *relaying) copy(dst io.Writer, src io.Reader, fromClient bool) int64 {
-	var sip [sipSize]byte
-	var large *[copyBufferSize]byte
-	defer func() {
-		if large != nil {
-			putBuffer(large)
-		}
-	}()
+// relayHalf copies bytes from src to dst until src ends, and passes the end on. The kinds are those
+// of a failure of dst and of src.
+func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) (int64, error) {
+	buf := getBuffer()
+	defer putBuffer(buf)
 	var total int64
-	buf := sip[:]
 	for {
-		n, err := src.Read(buf)
+		n, err := src.Read(buf[:])
 		if n > 0 {
-			r.last.Store(int64(time.Since(r.start)))
+			w.touch(n)
 			m, werr := dst.Write(buf[:n])
 			total += int64(m)
 			if werr != nil {
-				r.end(&relayError{fromClient: fromClient, writing: true, err: werr})
-				return total
+				return total, &Error{Kind: dstKind, Err: fmt.Errorf("writing to the %s: %w", endOf(dstKind), werr)}
 			}
-		}
-		if err == io.EOF {
-			if closeWrite(dst) != nil {
-				r.end(nil)
-			}
-			return total
-		}
-		if err != nil {
-			r.end(&relayError{fromClient: fromClient, err: err})
-			return total
 		}
 		switch {
-		case large == nil && n == len(buf):
-			large = getBuffer()
-			buf = large[:]
-		case large != nil && n < len(buf):
-			putBuffer(large)
-			large, buf = nil, sip[:]
+		case errors.Is(err, io.EOF):
+			if closeWrite(dst) != nil {
+				return total, errRelayed
+			}
+			return total, nil
+		case err != nil:
+			return total, &Error{Kind: srcKind, Err: fmt.Errorf("reading from the %s: %w", endOf(srcKind), err)}
 		}
 	}
 }
 
-// relayError says at which end a relay failed.
-type relayError struct {
-	fromClient bool // the direction: octets from the client towards the origin
-	writing    bool
-	err        error
+// endOf names the end of a relay that a kind of failure blames.
+func endOf(k Kind) string {
+	if k == KindClientGone {
+		return "client"
+	}
+	return "origin"
 }
 
-// byClient tells whether the client's end failed.
-func (e *relayError) byClient() bool { return e.fromClient != e.writing }
-
-func (e *relayError) Error() string {
-	end, doing := "origin", "reading from"
-	if e.byClient() {
-		end = "client"
+// upgrade passes a granted WebSocket upgrade on and relays until both sides have ended.
+func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
+	origin, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		return x.fail(ctx, fmt.Errorf("taking over the origin's connection: %T is not writable", resp.Body))
 	}
-	if e.writing {
-		doing = "writing to"
+	h := make(http.Header, len(resp.Header)+2)
+	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
+	h["Connection"] = []string{"Upgrade"}
+	h["Upgrade"] = []string{"websocket"}
+	client, err := hijack(x.w, x.r)
+	if err != nil {
+		x.res.Err = &Error{Kind: KindInternal, Err: err}
+		return x.res.Err
 	}
-	return fmt.Sprintf("%s the %s: %v", doing, end, e.err)
-}
-
-func (e *relayError) Unwrap() error { return e.err }
-
-// relayKind finds the kind of what ended a relay.
-func relayKind(err error) Kind {
-	if e, ok := errors.AsType[*relayError](err); ok && !e.byClient() {
-		return KindIncomplete
+	defer func() { _ = client.Close() }()
+	x.res.Started = true
+	if err := writeHead(client, "101 Switching Protocols", h); err != nil {
+		x.res.Err = &Error{Kind: KindClientGone, Err: err}
+		return nil
 	}
-	if errors.Is(err, ErrIdle) {
-		return KindStalled
-	}
-	return KindClientGone
+	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log: the connection is out of the writer's hands
+	var traffic Traffic
+	traffic, x.res.Err = relay(ctx, client, origin, x.f.idle())
+	x.res.BytesIn, x.res.BytesOut = traffic.Up, traffic.Down
+	return nil
 }

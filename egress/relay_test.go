@@ -31,7 +31,7 @@ type noHalf struct{ io.ReadWriteCloser }
 
 type relayed struct {
 	traffic Traffic
-	err     error
+	err     *Error
 }
 
 func startRelay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) <-chan relayed {
@@ -78,7 +78,7 @@ func TestRelayIdle(t *testing.T) {
 			io.WriteString(client, "x")
 			io.ReadFull(origin, buf)
 		}
-		if got := <-out; !errors.Is(got.err, ErrIdle) || got.traffic.Up != 10 {
+		if got := <-out; got.err == nil || got.err.Kind != KindStalled || got.traffic.Up != 10 {
 			t.Errorf("ended with %+v", got)
 		}
 		if took := time.Since(start); took != 560*time.Second {
@@ -153,7 +153,7 @@ func TestRelayBlames(t *testing.T) {
 			synctest.Wait()
 			tt.fail(client, origin)
 			got := <-out
-			if got.err == nil || !errors.Is(got.err, broken) || relayKind(got.err) != tt.want {
+			if got.err == nil || !errors.Is(got.err, broken) || got.err.Kind != tt.want {
 				t.Errorf("%s: %v, want %v", tt.name, got.err, tt.want)
 			}
 		})

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 )
@@ -156,26 +155,4 @@ func (x *forwarding) reset() {
 	}
 	breakOff(notedConn(x.r, conn))
 	_ = conn.Close()
-}
-
-// breakOff resets the TCP connection or the HTTP/2 stream that c comes by. TLS on the way is not closed: its goodbye would
-// be a regular end.
-func breakOff(c net.Conn) {
-	switch t := c.(type) {
-	case interface{ SetLinger(sec int) error }:
-		_ = t.SetLinger(0)
-		_ = c.Close()
-	case *innerConn:
-		breakOff(t.conn)
-	case *replayConn:
-		breakOff(t.Conn)
-	case *hijacked:
-		breakOff(t.half)
-	case *streamConn:
-		t.reset()
-	default:
-		if inner := within(c); inner != nil {
-			breakOff(inner)
-		}
-	}
 }

@@ -55,7 +55,7 @@ func (c *streamConn) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.ErrClosedPipe):
 		err = net.ErrClosed
-	case err == io.EOF && c.copyErr != nil:
+	case errors.Is(err, io.EOF) && c.copyErr != nil:
 		err = c.copyErr
 	}
 	return n, err

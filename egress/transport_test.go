@@ -97,7 +97,7 @@ func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
 		}
 		defer up.Close()
 		c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-		relay(t.Context(), replay(c, read(br.Buffered())), up, DefaultIdle)
+		relay(t.Context(), &replayConn{Conn: c, early: read(br.Buffered()), within: c}, up, DefaultIdle)
 	})
 }
 

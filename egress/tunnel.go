@@ -241,15 +241,14 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 }
 
 // Relay passes octets between the client and origin until both have ended, half-closing each side when the other ends,
-// and closes both. It ends early with ctx and with [ErrIdle] when nothing has passed for idle (0: DefaultIdle). The error
+// and closes both. It ends early with ctx and with [KindStalled] when nothing has passed for idle (0: DefaultIdle). The error
 // is nil for a regular end.
 func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration) error {
 	if idle <= 0 {
 		idle = DefaultIdle
 	}
-	_, err := relay(ctx, t, origin, idle)
-	if err == nil {
-		return nil
+	if _, err := relay(ctx, t, origin, idle); err != nil {
+		return err
 	}
-	return &Error{Kind: relayKind(err), Err: err}
+	return nil
 }

@@ -35,7 +35,7 @@ func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Respon
 	}
 	early := make([]byte, br.Buffered())
 	io.ReadFull(br, early)
-	return resp, &hijacked{Conn: replay(c, early), half: c}
+	return resp, &replayConn{Conn: c, early: early, within: c}
 }
 
 type h2Tunnel struct {

@@ -219,7 +219,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	if _, err := io.ReadFull(br, early); err != nil {
 		return nil, fmt.Errorf("taking what follows the answer to CONNECT: %w", err)
 	}
-	return replay(conn, early), nil
+	return &replayConn{Conn: conn, early: early, within: conn}, nil
 }
 
 // socksClient is what x/net's SOCKS5 dialer can do beyond its interface: speak over a connection that exists. Its own
