@@ -2,7 +2,7 @@ package egress
 
 import (
 	"bytes"
-	"container/list"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -61,17 +61,25 @@ type Minter struct {
 
 	mu     sync.Mutex
 	origin []byte // the issuing certificate that the kept leaves are from
-	leaves map[string]*list.Element
-	recent list.List // of *leaf, the last used first
+	leaves map[string]*leaf // by host
 }
 
 // leaf is a certificate, or one that is being made.
 type leaf struct {
-	host  string
 	ready chan struct{} // closed when the rest is set
 	cert  *tls.Certificate
 	renew time.Time
 	err   error
+}
+
+// due reports whether a leaf is ready and has to be made again.
+func (l *leaf) due(now time.Time) bool {
+	select {
+	case <-l.ready:
+		return !now.Before(l.renew)
+	default:
+		return false
+	}
 }
 
 // NewMinter makes a minter and its key.
@@ -84,14 +92,9 @@ func NewMinter(c MinterConfig) (*Minter, error) {
 		return nil, fmt.Errorf("making a minter: making its key: %w", err)
 	}
 	m := &Minter{
-		issuer: c.Issuer, lifetime: c.Lifetime, limit: c.Leaves, now: c.Now, key: key,
-		leaves: make(map[string]*list.Element),
-	}
-	if m.lifetime <= 0 {
-		m.lifetime = DefaultLeafLifetime
-	}
-	if m.limit <= 0 {
-		m.limit = DefaultLeaves
+		issuer: c.Issuer, key: key, now: c.Now, leaves: make(map[string]*leaf),
+		lifetime: cmp.Or(max(c.Lifetime, 0), DefaultLeafLifetime),
+		limit:    cmp.Or(max(c.Leaves, 0), DefaultLeaves),
 	}
 	if m.now == nil {
 		m.now = time.Now
@@ -99,8 +102,9 @@ func NewMinter(c MinterConfig) (*Minter, error) {
 	return m, nil
 }
 
-// Certificate gives the certificate for host, a name in lower case (punycode) or an IP address without brackets. It is
-// made once for all who ask at the same time, and again when two thirds of its life are over or the issuer has changed.
+// Certificate returns the certificate for host, a name in lower case (punycode) or an IP address
+// without brackets. It is made once for all who ask at the same time, and again when two thirds of
+// its life are over or the issuer has changed.
 func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	var issuer []byte
 	if chain := m.issuer.Chain(); len(chain) > 0 {
@@ -111,12 +115,11 @@ func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 		<-l.ready
 		return l.cert, l.err
 	}
-	l.cert, l.renew, l.err = m.mint(host)
-	if l.err != nil {
+	defer close(l.ready)
+	if l.cert, l.renew, l.err = m.mint(host); l.err != nil {
 		l.err = fmt.Errorf("minting for %s: %w", host, l.err)
-		m.forget(l)
+		m.forget(host, l)
 	}
-	close(l.ready)
 	return l.cert, l.err
 }
 
@@ -145,8 +148,9 @@ func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 	return nil, nil, errors.New("the issuer's key does not belong to its certificate")
 }
 
-// claim finds the leaf of a host, or begins one, which the caller must then make.
-// Leaves of another issuer than the one given are dropped.
+// claim finds the leaf of a host, or begins one, which the caller must then make. Leaves of another
+// issuer than the one given are dropped. Where there are too many, any one goes: to make it again
+// costs less than to keep them in order.
 func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
 	now := m.now()
 	m.mu.Lock()
@@ -154,51 +158,27 @@ func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
 	if !bytes.Equal(m.origin, issuer) {
 		m.origin = issuer
 		clear(m.leaves)
-		m.recent.Init()
 	}
-	if e, ok := m.leaves[host]; ok {
-		if l = leafOf(e); !l.isReady() || now.Before(l.renew) {
-			m.recent.MoveToFront(e)
-			return l, false
+	if known, ok := m.leaves[host]; ok && !known.due(now) {
+		return known, false
+	}
+	delete(m.leaves, host)
+	for other := range m.leaves {
+		if len(m.leaves) < m.limit {
+			break
 		}
-		m.remove(e)
+		delete(m.leaves, other)
 	}
-	l = &leaf{host: host, ready: make(chan struct{})}
-	m.leaves[host] = m.recent.PushFront(l)
-	if len(m.leaves) > m.limit {
-		m.remove(m.recent.Back())
-	}
+	l = &leaf{ready: make(chan struct{})}
+	m.leaves[host] = l
 	return l, true
 }
 
-func (m *Minter) forget(l *leaf) {
+func (m *Minter) forget(host string, l *leaf) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e, ok := m.leaves[l.host]; ok && leafOf(e) == l {
-		m.remove(e)
-	}
-}
-
-// remove takes a leaf out. m.mu is held.
-func (m *Minter) remove(e *list.Element) {
-	delete(m.leaves, leafOf(e).host)
-	m.recent.Remove(e)
-}
-
-func leafOf(e *list.Element) *leaf {
-	l, ok := e.Value.(*leaf)
-	if !ok {
-		panic("egress: the minter's list holds something else than leaves")
-	}
-	return l
-}
-
-func (l *leaf) isReady() bool {
-	select {
-	case <-l.ready:
-		return true
-	default:
-		return false
+	if m.leaves[host] == l {
+		delete(m.leaves, host)
 	}
 }
 
