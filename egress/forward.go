@@ -1,11 +1,13 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -70,13 +72,14 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	defer cancel(nil)
 	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
-	x.watch = &watch{idle: f.idle(), ended: func(cause error) {
+	x.watch.idle, x.watch.ended = f.idle(), func(cause error) {
 		cancel(cause)
 		if kind, _ := watchKind(cause); kind == KindClientTimeout {
-			// The transport waits for the read of the body that is under way. A writer that cannot do it is not a server's.
+			// The transport waits for the read of the body that is under way. A writer that cannot set a
+			// deadline is not a server's.
 			_ = x.rc.SetReadDeadline(time.Unix(1, 0))
 		}
-	}}
+	}
 	defer x.watch.stop()
 	out := x.request(ctx)
 	if x.lastHop(out.Header) {
@@ -106,12 +109,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	return nil
 }
 
-func (f *Forwarder) idle() time.Duration {
-	if f.Idle > 0 {
-		return f.Idle
-	}
-	return DefaultIdle
-}
+func (f *Forwarder) idle() time.Duration { return cmp.Or(max(f.Idle, 0), DefaultIdle) }
 
 // forwarding is one request and its response.
 type forwarding struct {
@@ -121,11 +119,11 @@ type forwarding struct {
 	target    *url.URL
 	rc        *http.ResponseController
 	res       *Result
-	watch     *watch
-	body      *requestBody // nil without a body
-	expecting bool         // the client waits for 100 Continue
-	upgrading bool         // the client asks for WebSocket
-	conn      connection
+	watch     watch
+	body      requestBody
+	expecting bool // the client waits for 100 Continue
+	upgrading bool // the client asks for WebSocket
+	reached   bool // a connection was made: Result.Dialed and Reused tell of it
 	interim   interim
 }
 
@@ -138,6 +136,7 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: RequestHeader(x.r.Header, x.f.HeaderPrefix),
 	}
+	x.body.watch, x.body.limit = &x.watch, x.f.BodyTimeout
 	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
 		x.attachBody(out)
 	}
@@ -148,17 +147,27 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 		out.Header["Upgrade"] = []string{"websocket"}
 	}
 	return out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:        x.conn.sought,
-		GotConn:        x.conn.got,
+		// The transport may try more than one connection: the last counts.
+		GetConn:        func(string) { x.reached, x.res.Dialed, x.res.Reused = false, Dialed{}, false },
+		GotConn:        x.gotConn,
 		Got1xxResponse: x.got1xx,
 		WroteRequest:   func(httptrace.WroteRequestInfo) { x.body.written() },
 	}))
 }
 
+// gotConn notes the connection. The transport calls it on the goroutine of the round trip.
+func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
+	x.reached, x.res.Reused = true, info.Reused
+	x.res.Dialed, _ = DialedOf(info.Conn)
+	if info.Reused {
+		x.res.Dialed.DNS, x.res.Dialed.Connect = 0, 0
+	}
+}
+
 func (x *forwarding) attachBody(out *http.Request) {
-	x.body = &requestBody{src: x.r.Body, watch: x.watch, limit: x.f.BodyTimeout}
-	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body would keep it from ever answering
-	out.Body, out.ContentLength = x.body, x.r.ContentLength
+	x.body.src = x.r.Body
+	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body may never answer
+	out.Body, out.ContentLength = &x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
 		x.attachTrailer(out)
 	}
@@ -198,7 +207,7 @@ func (x *forwarding) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return
 	}
-	if x.body == nil || !x.r.ProtoAtLeast(1, 1) {
+	if x.body.src == nil || !x.r.ProtoAtLeast(1, 1) {
 		delete(out.Header, "Expect")
 		return
 	}
@@ -238,11 +247,13 @@ func (x *forwarding) acceptable(resp *http.Response) error {
 // fail classifies an error from before the response began.
 func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	at := stageConnect
-	if _, reached := x.conn.state(); reached {
+	if x.reached {
 		at = stageHeader
 	}
 	x.res.Err = x.classify(ctx, err, at)
-	x.res.Dialed = failedDial(err)
+	if !x.reached {
+		x.res.Dialed = failedDial(err)
+	}
 	if n, _ := x.body.state(); n == 0 {
 		PrepareRefusal(x.w, x.r)
 	}
@@ -279,8 +290,8 @@ func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 		return &Error{Kind: clientKind(failed), Err: failed}
 	}
 	e := classify(err, at)
-	if c, ok := x.conn.state(); ok && !e.Addr.IsValid() {
-		e.Addr = c.dialed.Addr
+	if x.reached && !e.Addr.IsValid() {
+		e.Addr = x.res.Dialed.Addr
 	}
 	return e
 }
@@ -300,13 +311,28 @@ func failedDial(err error) Dialed {
 func (x *forwarding) account() {
 	n, _ := x.body.state()
 	x.res.BytesIn += n
-	if x.body != nil {
-		_ = x.body.Close()
+	_ = x.body.Close()
+}
+
+// lastHop counts Max-Forwards down, RFC 9110 section 7.6.2, and answers a request that may go no
+// further itself: OPTIONS with nothing to say, TRACE with 501.
+func (x *forwarding) lastHop(out http.Header) bool {
+	if x.r.Method != http.MethodOptions && x.r.Method != http.MethodTrace {
+		return false
 	}
-	if c, ok := x.conn.state(); ok {
-		x.res.Dialed, x.res.Reused = c.dialed, c.reused
-		if c.reused {
-			x.res.Dialed.DNS, x.res.Dialed.Connect = 0, 0
-		}
+	n, err := strconv.ParseUint(out.Get("Max-Forwards"), 10, 32)
+	if err != nil {
+		return false
 	}
+	if n > 0 {
+		out["Max-Forwards"] = []string{strconv.FormatUint(n-1, 10)}
+		return false
+	}
+	x.res.Status, x.res.Started = http.StatusOK, true
+	if x.r.Method == http.MethodTrace {
+		x.res.Status = http.StatusNotImplemented
+	}
+	x.w.Header()["Content-Length"] = []string{"0"}
+	x.w.WriteHeader(x.res.Status)
+	return true
 }

@@ -60,7 +60,7 @@ type Minter struct {
 	minted   atomic.Int64
 
 	mu     sync.Mutex
-	origin []byte // the issuing certificate that the kept leaves are from
+	origin []byte           // the issuing certificate that the kept leaves are from
 	leaves map[string]*leaf // by host
 }
 

@@ -10,7 +10,7 @@ import (
 // requestBody is the client's body on its way to the origin. It counts, remembers why reading failed, hands the
 // trailers over at the end and can be shut: the transport may go on reading after the handler has returned.
 type requestBody struct {
-	src     io.Reader
+	src     io.Reader     // nil without a body
 	watch   *watch        // of the exchange; runs until the body is written or the response begins
 	limit   time.Duration // for the whole body; 0 for none
 	trailer func()        // called once, at the end of the body, before the reader learns of it
@@ -82,9 +82,6 @@ func (b *requestBody) begin() bool {
 
 // written tells that the origin has taken the request.
 func (b *requestBody) written() {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.answered {
@@ -98,9 +95,6 @@ const settleTime = time.Second
 // settle waits for the read that is under way, if one is. It is for when the server has ended the request's context: it
 // does so from within the read that fails, so that the transport may give up before the body knows why.
 func (b *requestBody) settle() {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	if !b.reading {
 		b.mu.Unlock()
@@ -133,9 +127,6 @@ func (b *requestBody) Close() error {
 
 // answer tells that the response has begun, to whom the watch belongs from now on.
 func (b *requestBody) answer() {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answered = true
@@ -144,9 +135,6 @@ func (b *requestBody) answer() {
 
 // state gives the octets read and the error that ended the reading, if one did.
 func (b *requestBody) state() (int64, error) {
-	if b == nil {
-		return 0, nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.n, b.failed
@@ -154,10 +142,7 @@ func (b *requestBody) state() (int64, error) {
 
 // left reports whether some of the body may not have been read.
 func (b *requestBody) left() bool {
-	if b == nil {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.ended
+	return b.src != nil && !b.ended
 }

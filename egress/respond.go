@@ -2,10 +2,18 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"net/textproto"
 	"strings"
+	"sync"
+	"time"
 )
+
+// maxInterim bounds the interim responses of one request; an origin may not send them without end.
+const maxInterim = 64
 
 // respond sends a response to the client. It panics where the response breaks off.
 func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
@@ -155,4 +163,115 @@ func (x *forwarding) reset() {
 	}
 	breakOff(notedConn(x.r, conn))
 	_ = conn.Close()
+}
+
+// flushDelay is how long octets of a body of known length may wait in the server's buffer for more to come.
+const flushDelay = 10 * time.Millisecond
+
+// flusher writes a response's body and sees to it that no octet waits long in the server's buffers. With eager set
+// each write is sent at once, else a timer sends what the buffers hold after flushDelay. Close must be called.
+type flusher struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	eager bool
+
+	mu    sync.Mutex // a ResponseWriter is not for concurrent use: the timer takes turns with Write
+	timer *time.Timer
+	armed bool
+	done  bool
+}
+
+// arm lets what is in the buffers now be sent within flushDelay.
+func (f *flusher) arm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.armed || f.done:
+		return
+	case f.timer == nil:
+		f.timer = time.AfterFunc(flushDelay, f.fire)
+	default:
+		f.timer.Reset(flushDelay)
+	}
+	f.armed = true
+}
+
+func (f *flusher) fire() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.armed && !f.done {
+		f.armed = false
+		_ = f.flush() // a failure shows in the next write
+	}
+}
+
+// Write writes and, where eager, sends.
+func (f *flusher) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.w.Write(p)
+	if err != nil || !f.eager {
+		return n, err
+	}
+	f.armed = false
+	return n, f.flush()
+}
+
+func (f *flusher) flush() error {
+	if err := f.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// close stops the timer; none of its flushes runs afterwards.
+func (f *flusher) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = true
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+}
+
+// interim guards the writer while interim responses come: the transport reports them on its own goroutine, possibly
+// after the round trip has been given up.
+type interim struct {
+	mu    sync.Mutex
+	count int
+	over  bool
+}
+
+// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and whatever else comes, but to
+// clients of HTTP/1.0, which know none.
+func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
+	x.interim.mu.Lock()
+	defer x.interim.mu.Unlock()
+	if x.interim.over {
+		return nil
+	}
+	if x.interim.count++; x.interim.count > maxInterim {
+		return errManyInterim
+	}
+	if !x.r.ProtoAtLeast(1, 1) {
+		return nil
+	}
+	if code == http.StatusContinue && x.expecting {
+		return nil // the server says it by itself when the transport begins to read the body, which it does now
+	}
+	h := x.w.Header()
+	final := maps.Clone(h) // what is set already is meant for the final response
+	clear(h)
+	responseFields(h, http.Header(header), x.f.Name, x.f.HeaderPrefix)
+	x.w.WriteHeader(code)
+	clear(h)
+	maps.Copy(h, final)
+	return nil
+}
+
+// endInterim makes the writer the handler's own again.
+func (x *forwarding) endInterim() {
+	x.interim.mu.Lock()
+	defer x.interim.mu.Unlock()
+	x.interim.over = true
 }

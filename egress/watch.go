@@ -31,7 +31,7 @@ const (
 //     their way;
 //   - the deadline of the request's body is over.
 //
-// The methods are safe for concurrent use; a nil watch does nothing.
+// The methods are safe for concurrent use. A watch that was not started notices nothing.
 type watch struct {
 	idle  time.Duration
 	ended func(cause error)
@@ -48,9 +48,6 @@ type watch struct {
 
 // start lets it run. A new window begins with the turn of p.
 func (w *watch) start(p party, rate int64) {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rate, w.now, w.since = rate, p, time.Now()
@@ -61,9 +58,6 @@ func (w *watch) start(p party, rate int64) {
 }
 
 func (w *watch) stop() {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {
@@ -74,9 +68,6 @@ func (w *watch) stop() {
 
 // turn makes it the turn of p, which has n octets to take on from the other party.
 func (w *watch) turn(p party, n int) {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass(p, n)
@@ -84,9 +75,6 @@ func (w *watch) turn(p party, n int) {
 
 // touch notes n octets that passed beside the turns.
 func (w *watch) touch(n int) {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass(w.now, n)
