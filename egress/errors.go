@@ -3,6 +3,7 @@ package egress
 import (
 	"net/http"
 	"net/netip"
+	"strings"
 )
 
 // Kind is the class of a failure on the way out: what is logged and counted, which Proxy-Status token (RFC 9209
@@ -126,4 +127,50 @@ func (e *Error) NeverReached() bool {
 // ProxyStatus gives the Proxy-Status member for the failure, as [ProxyStatus] writes it.
 func (e *Error) ProxyStatus(name string) string {
 	return ProxyStatus(name, e.Kind.Token(), e.Err.Error())
+}
+
+// maxDetails bounds the details of a Proxy-Status member.
+const maxDetails = 240
+
+// ProxyStatus writes a Proxy-Status list member (RFC 9209 section 2): the proxy's name, which must be a token,
+// the error type and details in free text. Empty ones are left out. The text is put into the printable ASCII that
+// a structured-field string may hold (RFC 8941 section 3.3.3) and cut.
+func ProxyStatus(name, token, details string) string {
+	var b strings.Builder
+	b.WriteString(name)
+	if token != "" {
+		b.WriteString("; error=")
+		b.WriteString(token)
+	}
+	if details != "" {
+		b.WriteString(`; details="`)
+		for _, c := range []byte(printable(details, maxDetails)) {
+			if c == '"' || c == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(c)
+		}
+		b.WriteByte('"')
+	}
+	return b.String()
+}
+
+// printable puts a text into printable ASCII of at most limit octets: white space and controls become a space,
+// runs of them one, every other octet outside ASCII a question mark. Nothing leads or trails.
+func printable(s string, limit int) string {
+	b := make([]byte, 0, min(len(s), limit))
+	for i := 0; i < len(s) && len(b) < limit; i++ {
+		c := s[i]
+		switch {
+		case c >= 0x80:
+			b = append(b, '?')
+		case c <= ' ' || c == 0x7f:
+			if len(b) > 0 && b[len(b)-1] != ' ' {
+				b = append(b, ' ')
+			}
+		default:
+			b = append(b, c)
+		}
+	}
+	return strings.TrimRight(string(b), " ")
 }

@@ -39,34 +39,29 @@ var untrailed = set(
 )
 
 // mayTrail tells whether a field may be in a trailer section.
-func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !has(untrailed, name) }
+func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !untrailed[name] }
 
-func set(names ...string) map[string]struct{} {
-	s := make(map[string]struct{}, len(names))
+func set(names ...string) map[string]bool {
+	s := make(map[string]bool, len(names))
 	for _, n := range names {
-		s[n] = struct{}{}
+		s[n] = true
 	}
 	return s
 }
 
-func has(s map[string]struct{}, name string) bool {
-	_, ok := s[name]
-	return ok
-}
-
 // options gives the fields that a message's Connection header names, in canonical form; nil for none.
-func options(h http.Header) map[string]struct{} {
-	var out map[string]struct{}
+func options(h http.Header) map[string]bool {
+	var out map[string]bool
 	for _, v := range h["Connection"] {
 		for name := range strings.SplitSeq(v, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if name == "" || has(named, name) {
+			if name == "" || named[name] {
 				continue
 			}
 			if out == nil {
-				out = make(map[string]struct{}, 2)
+				out = make(map[string]bool, 2)
 			}
-			out[name] = struct{}{}
+			out[name] = true
 		}
 	}
 	return out
@@ -74,7 +69,7 @@ func options(h http.Header) map[string]struct{} {
 
 // leaves tells whether a request field may leave towards the origin.
 func leaves(name, ownPrefix string) bool {
-	if has(hopByHop, name) || has(inside, name) || hasOwnPrefix(name, ownPrefix) {
+	if hopByHop[name] || inside[name] || hasOwnPrefix(name, ownPrefix) {
 		return false
 	}
 	for _, p := range insidePrefixes {
@@ -97,7 +92,7 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	dropped := options(in)
 	out := make(http.Header, len(in)+1)
 	for name, values := range in {
-		if leaves(name, ownPrefix) && !has(dropped, name) {
+		if leaves(name, ownPrefix) && !dropped[name] {
 			out[name] = values
 		}
 	}
@@ -118,7 +113,7 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := options(src)
 	for field, values := range src {
 		switch {
-		case has(hopByHop, field), has(dropped, field), hasOwnPrefix(field, ownPrefix), field == "Alt-Svc":
+		case hopByHop[field], dropped[field], hasOwnPrefix(field, ownPrefix), field == "Alt-Svc":
 			continue
 		case field == "Proxy-Status" || field == "Cache-Status":
 			if values = withoutMembers(values, name); values == nil {
@@ -133,4 +128,61 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 func isWebSocket(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
 		len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket")
+}
+
+// withoutMembers takes the members that name the given party out of a structured-field list header such as
+// Proxy-Status or Cache-Status, so that an origin cannot speak in that party's name. It gives nil when nothing
+// is left. Values that cannot be split are dropped when they mention the name at all.
+func withoutMembers(values []string, name string) []string {
+	var kept []string
+	for _, v := range values {
+		if !strings.Contains(strings.ToLower(v), strings.ToLower(name)) {
+			kept = append(kept, v)
+			continue
+		}
+		members, ok := splitList(v)
+		if !ok {
+			continue
+		}
+		var left []string
+		for _, m := range members {
+			if !strings.EqualFold(memberName(m), name) {
+				left = append(left, m)
+			}
+		}
+		if len(left) > 0 {
+			kept = append(kept, strings.Join(left, ", "))
+		}
+	}
+	return kept
+}
+
+// splitList splits at the commas outside quoted strings. It answers false for an unclosed string.
+func splitList(v string) ([]string, bool) {
+	var members []string
+	start, quoted := 0, false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			members = append(members, strings.TrimSpace(v[start:i]))
+			start = i + 1
+		}
+	}
+	return append(members, strings.TrimSpace(v[start:])), !quoted
+}
+
+// memberName gives the token or string that a list member begins with.
+func memberName(m string) string {
+	if s, ok := strings.CutPrefix(m, `"`); ok {
+		name, _, _ := strings.Cut(s, `"`)
+		return name
+	}
+	if end := strings.IndexAny(m, "; \t"); end >= 0 {
+		return m[:end]
+	}
+	return m
 }

@@ -42,7 +42,7 @@ func TestKindsRFC9209(t *testing.T) {
 			t.Errorf("kind %d is named %q as is %d", k, k, other)
 		}
 		seen[k.String()] = k
-		if !has(registered, k.Token()) && k != KindClientGone {
+		if !registered[k.Token()] && k != KindClientGone {
 			t.Errorf("%v: token %q is not registered", k, k.Token())
 		}
 		if k.Status() < 400 || k.Status() > 504 {
@@ -97,13 +97,13 @@ func FuzzRequestHeader(f *testing.F) {
 			if name == "Te" && slices.Equal(values, []string{"trailers"}) || name == "User-Agent" {
 				continue
 			}
-			if has(hopByHop, name) || has(inside, name) || has(listed, name) ||
+			if hopByHop[name] || inside[name] || listed[name] ||
 				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") {
 				t.Fatalf("%s leaves", name)
 			}
 		}
 		for name, values := range in {
-			if kept := leaves(name, "Crawlgate-") && !has(listed, name); kept && !slices.Equal(out[name], values) {
+			if kept := leaves(name, "Crawlgate-") && !listed[name]; kept && !slices.Equal(out[name], values) {
 				t.Fatalf("%s: %q became %q", name, values, out[name])
 			}
 		}
@@ -172,7 +172,7 @@ func FuzzResponseFields(f *testing.F) {
 		}
 		listed := options(in)
 		for name, values := range out {
-			if has(hopByHop, name) || has(listed, name) || name == "Alt-Svc" || strings.HasPrefix(name, "Crawlgate-") {
+			if hopByHop[name] || listed[name] || name == "Alt-Svc" || strings.HasPrefix(name, "Crawlgate-") {
 				t.Errorf("%s reaches the client", name)
 			}
 			if name == "Proxy-Status" || name == "Cache-Status" {

@@ -49,15 +49,15 @@ func (x *forwarding) presets(h http.Header) {
 
 // announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has trailers behind chunks
 // only, so a length gives way to them.
-func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]struct{} {
+func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]bool {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return nil
 	}
-	announced := make(map[string]struct{}, len(resp.Trailer))
+	announced := make(map[string]bool, len(resp.Trailer))
 	names := make([]string, 0, len(resp.Trailer))
 	for name := range resp.Trailer {
-		if mayTrail(name) && !has(hopByHop, name) && !hasOwnPrefix(name, x.f.HeaderPrefix) {
-			announced[name] = struct{}{}
+		if mayTrail(name) && !hopByHop[name] && !hasOwnPrefix(name, x.f.HeaderPrefix) {
+			announced[name] = true
 			names = append(names, name)
 		}
 	}
@@ -77,7 +77,7 @@ func (x *forwarding) takesTrailers() bool {
 
 // trailers sends the trailers. Those that were not announced go the way net/http has for them, which works where the
 // body is chunked or the client speaks HTTP/2.
-func (x *forwarding) trailers(resp *http.Response, announced map[string]struct{}) {
+func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return
 	}
@@ -86,7 +86,7 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]struct{}
 	for name, values := range resp.Trailer {
 		switch {
 		case !mayTrail(name):
-		case has(announced, name):
+		case announced[name]:
 			responseFields(h, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
 		case len(values) > 0:
 			responseFields(late, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
