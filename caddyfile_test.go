@@ -210,7 +210,7 @@ func TestBadGateway(t *testing.T) {
 		},
 		{"agent A {\nclient_certificate \"\"\n}", 4, `robots: agent "A": client_certificate name "" is empty or has a control octet`},
 		{"agent A {\nowner \"a\nb\"\n}", 4, `robots: agent "A": owner and contact are lines of up to 200 octets`},
-		{"mode off a.example\nmode report A.example", 4, `robots: mode of host "a.example" is given twice`},
+		{"mode off a.example\nmode report A.example", 4, `robots: mode report of hosts: "a.example" is given twice`},
 		{"deny a.example\ndeny b.example a.example", 4, `robots: deny: "a.example" is given twice`},
 		{"connect tunnel\nconnect deny a.example", 4, `robots: connect tunnel: holds for every host, so the rules after it are never reached`},
 		{"connect deny a.example\nconnect deny a.example", 4, `robots: connect deny: "a.example" is given twice`},

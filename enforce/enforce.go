@@ -35,16 +35,16 @@ type Config struct {
 // Enforcer decides. It is safe for concurrent use. The zero value refuses everything.
 type Enforcer struct {
 	rules  Lookup
-	policy *Policy
+	policy Policy
 	kills  *KillSwitch
 	now    func() time.Time
 }
 
 // New returns an Enforcer.
 func New(cfg Config) *Enforcer {
-	e := &Enforcer{rules: cfg.Rules, policy: cfg.Policy, kills: cfg.Kills, now: cfg.Now}
-	if e.now == nil {
-		e.now = time.Now
+	e := &Enforcer{rules: cfg.Rules, kills: cfg.Kills, now: cfg.Now}
+	if cfg.Policy != nil {
+		e.policy = *cfg.Policy
 	}
 	return e
 }
@@ -102,7 +102,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if !ok {
 		return d
 	}
-	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy.Paths())
+	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy.paths)
 	d.Group, d.Rule, d.Line, d.Form, d.Judged = m.Group, m.Rule, m.Line, form, judged
 	switch {
 	case !m.Allowed && m.Line == 0 && form == PathResolved:

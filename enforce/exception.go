@@ -74,7 +74,7 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 			return nil, err
 		}
 		hosts = append(hosts, pattern.String())
-		p.exceptions.add(pattern, x)
+		p.exceptions.put(pattern, x)
 	}
 	x.label = cut(strings.Join(append(hosts, x.paths...), " "), maxText)
 	if c.Reason != "" {
@@ -121,16 +121,12 @@ func pathPrefix(s string) (string, error) {
 // Exempt returns the label of the exception that covers the request at the time now. A path
 // of "" stands for one that cannot be seen: exceptions with paths do not cover it.
 func (p *Policy) Exempt(o origin.Origin, path, agent string, now time.Time) (label string, ok bool) {
-	if p == nil {
-		return "", false
-	}
-	p.exceptions.each(o, func(_ HostPattern, x *exception) bool {
+	for _, x := range p.exceptions.matches(o) {
 		if x.covers(path, agent, now) {
-			label, ok = x.label, true
+			return x.label, true
 		}
-		return !ok
-	})
-	return label, ok
+	}
+	return "", false
 }
 
 func (x *exception) covers(path, agent string, now time.Time) bool {

@@ -3,7 +3,7 @@ package enforce
 // lookupFold returns m's value for the ASCII lower-case form of key. It allocates nothing.
 func lookupFold[V any](m map[string]V, key string) (value V, ok bool) {
 	var buf [maxToken]byte
-	if len(key) > len(buf) {
+	if len(m) == 0 || len(key) > len(buf) {
 		return value, false
 	}
 	for i := range len(key) {

@@ -3,6 +3,8 @@ package enforce
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -24,19 +26,9 @@ import (
 // could be meant in two ways (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused.
 // The zero value matches nothing.
 type HostPattern struct {
-	kind patternKind
-	host string // canonical; of a suffix without "*."
+	key  string // the host, canonical; ".example.com" for the names below it; "*" for all
 	port uint16 // 0: any
 }
-
-type patternKind uint8
-
-const (
-	matchNone patternKind = iota
-	matchExact
-	matchBelow
-	matchAll
-)
 
 // ParseHostPattern reads a pattern. The error says what to write instead.
 func ParseHostPattern(s string) (HostPattern, error) {
@@ -58,12 +50,9 @@ func ParseHostPattern(s string) (HostPattern, error) {
 		return fail("%v", err)
 	}
 	if host == "*" {
-		return HostPattern{kind: matchAll, port: port}, nil
+		return HostPattern{host, port}, nil
 	}
-	p := HostPattern{kind: matchExact, port: port}
-	if below, ok := strings.CutPrefix(host, "*."); ok {
-		p.kind, host = matchBelow, below
-	}
+	host, below := strings.CutPrefix(host, "*.")
 	if strings.Contains(host, "*") {
 		return fail("has * elsewhere than alone before a dot at its start")
 	}
@@ -71,11 +60,13 @@ func ParseHostPattern(s string) (HostPattern, error) {
 	if err != nil {
 		return fail("%v", err)
 	}
-	if _, isAddr := o.Addr(); isAddr && p.kind == matchBelow {
+	if !below {
+		return HostPattern{o.Host, port}, nil
+	}
+	if _, isAddr := o.Addr(); isAddr {
 		return fail("no names are below an address")
 	}
-	p.host = o.Host
-	return p, nil
+	return HostPattern{"." + o.Host, port}, nil
 }
 
 func isRange(s string) bool {
@@ -104,114 +95,95 @@ func splitPort(s string) (host string, port uint16, err error) {
 
 // Match reports whether the origin's host, and port if the pattern has one, is in the set.
 func (p HostPattern) Match(o origin.Origin) bool {
-	if p.port != 0 && p.port != o.Port {
+	switch {
+	case p.key == "" || o.IsZero() || p.port != 0 && p.port != o.Port:
 		return false
-	}
-	switch p.kind {
-	case matchAll:
-		return !o.IsZero()
-	case matchExact:
-		return p.host == o.Host
-	case matchBelow:
-		above, ok := strings.CutSuffix(o.Host, p.host)
-		return ok && len(above) > 1 && above[len(above)-1] == '.'
+	case p.key[0] == '.':
+		return len(o.Host) > len(p.key) && strings.HasSuffix(o.Host, p.key)
 	default:
-		return false
+		return p.key == "*" || p.key == o.Host
 	}
 }
 
 // String returns the pattern in its one canonical spelling, "" for the zero value.
 func (p HostPattern) String() string {
-	host := p.host
-	switch p.kind {
-	case matchNone:
-		return ""
-	case matchAll:
-		host = "*"
-	case matchBelow:
-		host = "*." + host
-	case matchExact:
-		if p.port != 0 && strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
+	host := p.key
+	if strings.HasPrefix(host, ".") {
+		host = "*" + host
 	}
 	if p.port == 0 {
 		return host
 	}
-	return host + ":" + strconv.Itoa(int(p.port))
+	return net.JoinHostPort(host, strconv.Itoa(int(p.port)))
 }
 
-// hostIndex finds what is filed under the patterns that match an origin, without looking
-// at the others. The zero value is empty. It is safe for concurrent use once filled.
+// hostIndex finds the values of the patterns that match an origin, without looking at the others.
+// The zero value is empty. It is safe for concurrent use once filled.
 type hostIndex[V any] struct {
-	exact, below map[string][]filed[V]
-	all          []filed[V]
+	byKey map[string][]hostEntry[V]
 }
 
-type filed[V any] struct {
+type hostEntry[V any] struct {
 	pattern HostPattern
 	value   V
 }
 
-func (x *hostIndex[V]) add(p HostPattern, v V) {
-	if x.exact == nil {
-		x.exact, x.below = make(map[string][]filed[V]), make(map[string][]filed[V])
+// add gives a value to the hosts of some patterns. It refuses a pattern that has one already.
+func (x *hostIndex[V]) add(hosts []string, v V) error {
+	for _, s := range hosts {
+		p, err := ParseHostPattern(s)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(x.byKey[p.key], func(e hostEntry[V]) bool { return e.pattern == p }) {
+			return fmt.Errorf("%q is given twice", p)
+		}
+		x.put(p, v)
 	}
-	switch f := (filed[V]{p, v}); p.kind {
-	case matchExact:
-		x.exact[p.host] = append(x.exact[p.host], f)
-	case matchBelow:
-		x.below[p.host] = append(x.below[p.host], f)
-	case matchAll:
-		x.all = append(x.all, f)
-	case matchNone:
-	}
+	return nil
 }
 
-// has reports whether something is filed under exactly p.
-func (x *hostIndex[V]) has(p HostPattern) bool {
-	list := x.all
-	switch p.kind {
-	case matchExact:
-		list = x.exact[p.host]
-	case matchBelow:
-		list = x.below[p.host]
-	case matchAll, matchNone:
+// put gives a pattern one more value.
+func (x *hostIndex[V]) put(p HostPattern, v V) {
+	if x.byKey == nil {
+		x.byKey = make(map[string][]hostEntry[V])
 	}
-	return slices.ContainsFunc(list, func(f filed[V]) bool { return f.pattern == p })
+	x.byKey[p.key] = append(x.byKey[p.key], hostEntry[V]{p, v})
 }
 
-// each yields what is filed under matching patterns, the closest pattern first (the host
-// itself, the longest name that it is below, all; of equal ones that with a port), until
-// yield returns false.
-func (x *hostIndex[V]) each(o origin.Origin, yield func(HostPattern, V) bool) {
-	if !eachPort(x.exact[o.Host], o.Port, yield) {
-		return
-	}
-	if len(x.below) > 0 {
-		for at := strings.IndexByte(o.Host, '.'); at >= 0; {
-			rest := o.Host[at+1:]
-			if !eachPort(x.below[rest], o.Port, yield) {
+// matches yields the values of the matching patterns, the closest pattern first: the host itself,
+// the longest name that it is below, all; of equal ones that with a port.
+func (x *hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
+	return func(yield func(HostPattern, V) bool) {
+		if len(x.byKey) == 0 || !x.yieldKey(o.Host, o.Port, yield) {
+			return
+		}
+		for i := range len(o.Host) {
+			if o.Host[i] == '.' && !x.yieldKey(o.Host[i:], o.Port, yield) {
 				return
 			}
-			next := strings.IndexByte(rest, '.')
-			if next < 0 {
-				break
-			}
-			at += 1 + next
 		}
+		x.yieldKey("*", o.Port, yield)
 	}
-	eachPort(x.all, o.Port, yield)
 }
 
-// eachPort yields those filed with the port, then those without one.
-func eachPort[V any](list []filed[V], port uint16, yield func(HostPattern, V) bool) bool {
+// yieldKey yields those of a key with the port, then those without one.
+func (x *hostIndex[V]) yieldKey(key string, port uint16, yield func(HostPattern, V) bool) bool {
+	list := x.byKey[key]
 	for _, want := range [2]uint16{port, 0} {
-		for _, f := range list {
-			if f.pattern.port == want && !yield(f.pattern, f.value) {
+		for _, e := range list {
+			if e.pattern.port == want && !yield(e.pattern, e.value) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// closest returns the value of the closest pattern that matches.
+func (x *hostIndex[V]) closest(o origin.Origin) (p HostPattern, v V, ok bool) {
+	for p, v := range x.matches(o) {
+		return p, v, true
+	}
+	return p, v, false
 }

@@ -54,13 +54,12 @@ type KillSwitch struct {
 	state   atomic.Pointer[killState]
 }
 
-// killState is a snapshot. It never changes, but that changed is closed once.
+// killState is a snapshot, which never changes.
 type killState struct {
-	kills   []Kill
-	all     *Kill
-	hosts   hostIndex[*Kill]
-	agents  map[string]*Kill // by name in lower case
-	changed chan struct{}    // closed when another snapshot is in force
+	kills  []Kill
+	all    *Kill
+	hosts  hostIndex[*Kill]
+	agents map[string]*Kill // by name in lower case
 }
 
 // Set puts an order in force. It replaces one with the same scope and value.
@@ -75,7 +74,7 @@ func (k *KillSwitch) Set(order Kill) error {
 	if len(kills) >= maxKills {
 		return ErrTooManyKills
 	}
-	k.swap(append(kills, order))
+	k.state.Store(newKillState(append(kills, order)))
 	return nil
 }
 
@@ -94,7 +93,7 @@ func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found boo
 		return Kill{}, false
 	}
 	lifted = kills[at]
-	k.swap(slices.Delete(kills, at, at+1))
+	k.state.Store(newKillState(slices.Delete(kills, at, at+1)))
 	return lifted, true
 }
 
@@ -119,28 +118,13 @@ func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped b
 	if s.all != nil {
 		return *s.all, true
 	}
-	if len(s.agents) > 0 {
-		if kill, ok := lookupFold(s.agents, agent); ok {
-			return *kill, true
-		}
+	if kill, ok := lookupFold(s.agents, agent); ok {
+		return *kill, true
 	}
-	s.hosts.each(o, func(_ HostPattern, kill *Kill) bool {
-		order, stopped = *kill, true
-		return false
-	})
-	return order, stopped
-}
-
-// Changed returns a channel that is closed when orders change after the call. Who holds a
-// connection open asks Match again then, and closes it if it is stopped: get the channel
-// first, then ask, then wait.
-func (k *KillSwitch) Changed() <-chan struct{} {
-	for {
-		if s := k.state.Load(); s != nil {
-			return s.changed
-		}
-		k.state.CompareAndSwap(nil, newKillState(nil))
+	if _, kill, ok := s.hosts.closest(o); ok {
+		return *kill, true
 	}
+	return Kill{}, false
 }
 
 // killFile is the stored form.
@@ -174,7 +158,7 @@ func (k *KillSwitch) UnmarshalJSON(data []byte) error {
 	if len(f.Kills) > maxKills {
 		return fmt.Errorf("reading the kill switch: %w", ErrTooManyKills)
 	}
-	seen := make(map[killKey]bool, len(f.Kills))
+	seen := make(map[string]bool, len(f.Kills))
 	for i, order := range f.Kills {
 		order, err := order.canonical()
 		if err != nil {
@@ -188,20 +172,13 @@ func (k *KillSwitch) UnmarshalJSON(data []byte) error {
 	}
 	k.writing.Lock()
 	defer k.writing.Unlock()
-	k.swap(f.Kills)
+	k.state.Store(newKillState(f.Kills))
 	return nil
 }
 
-// swap puts the orders in force. The caller holds k.writing and gives the slice away.
-func (k *KillSwitch) swap(kills []Kill) {
-	if old := k.state.Swap(newKillState(kills)); old != nil {
-		close(old.changed)
-	}
-}
-
-// newKillState indexes canonical orders.
+// newKillState indexes canonical orders. The caller gives the slice away.
 func newKillState(kills []Kill) *killState {
-	s := &killState{kills: kills, agents: make(map[string]*Kill), changed: make(chan struct{})}
+	s := &killState{kills: kills, agents: make(map[string]*Kill)}
 	for i := range kills {
 		switch kill := &kills[i]; kill.Scope {
 		case KillAll:
@@ -210,22 +187,17 @@ func newKillState(kills []Kill) *killState {
 			s.agents[lowerASCII(kill.Value)] = kill
 		case KillHost:
 			if pattern, err := ParseHostPattern(kill.Value); err == nil {
-				s.hosts.add(pattern, kill)
+				s.hosts.put(pattern, kill)
 			}
 		}
 	}
 	return s
 }
 
-// killKey is what tells two orders apart.
-type killKey struct {
-	scope KillScope
-	value string
-}
+// key is what tells two canonical orders apart.
+func (o Kill) key() string { return string(o.Scope) + " " + lowerASCII(o.Value) }
 
-// key returns the key of a canonical order.
-func (o Kill) key() killKey { return killKey{o.Scope, lowerASCII(o.Value)} }
-
+// same reports whether two canonical orders stop the same.
 func (o Kill) same(other Kill) bool { return o.key() == other.key() }
 
 // canonical checks an order and returns it with its value in canonical form.

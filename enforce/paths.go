@@ -1,14 +1,14 @@
 package enforce
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Paths says in which forms a path is held against the rules. The zero value is PathsStrict.
+// Paths says in which forms a path is held against the rules. The zero value is PathsStrict,
+// and an undeclared value is strict too.
 type Paths uint8
 
 const (
@@ -25,13 +25,6 @@ func (p Paths) String() string {
 		return "as_sent"
 	}
 	return "strict"
-}
-
-func (p Paths) check() error {
-	if p > PathsAsSent {
-		return fmt.Errorf("paths %d does not exist", p)
-	}
-	return nil
 }
 
 // PathForm says by which form of a path the rules decided. It is empty where servers resolve

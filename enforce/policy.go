@@ -3,6 +3,8 @@ package enforce
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,35 +41,69 @@ type HostMode struct {
 	Mode  Mode
 }
 
+// Connect says what becomes of a CONNECT that carries TLS. The zero value is ConnectDeny, and an
+// undeclared value denies too.
+type Connect uint8
+
+const (
+	// ConnectDeny opens no tunnel.
+	ConnectDeny Connect = iota
+	// ConnectTunnel opens one, blindly, where the rules refuse the agent nothing.
+	ConnectTunnel
+	// ConnectIntercept opens one and looks into it: each request inside is decided.
+	ConnectIntercept
+)
+
+// String returns "deny", "tunnel" or "intercept".
+func (c Connect) String() string {
+	switch c {
+	case ConnectTunnel:
+		return "tunnel"
+	case ConnectIntercept:
+		return "intercept"
+	default:
+		return "deny"
+	}
+}
+
+// ConnectRule is the choice for the hosts of some patterns; none means every host.
+type ConnectRule struct {
+	Choice Connect
+	Hosts  []string
+}
+
 // Policy is what the operator says, ready for use. It never changes and is safe for
 // concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
 // makes no exception and opens no tunnel.
 type Policy struct {
-	mode       Mode
-	agentModes map[string]Mode // by name in lower case
-	hostModes  hostIndex[Mode]
-	deny       hostIndex[struct{}]
-	exceptions hostIndex[*exception]
-	connect    connectPolicy
-	paths      Paths
+	mode           Mode
+	agentModes     map[string]Mode // by name in lower case
+	hostModes      hostIndex[Mode]
+	deny           hostIndex[struct{}]
+	exceptions     hostIndex[*exception]
+	connect        hostIndex[connectAt]
+	connectDefault Connect
+	paths          Paths
+}
+
+// connectAt is a choice with the index of its rule: the first rule counts, not the closest.
+type connectAt struct {
+	index  int
+	choice Connect
 }
 
 // NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
 // exceptions that are over at the time now or lack what an auditor asks for.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
-	p = &Policy{mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths}
-	if err := errors.Join(cfg.Paths.check(), p.addModes(cfg)); err != nil {
+	p = &Policy{
+		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
+		connectDefault: cfg.ConnectDefault,
+	}
+	if err := p.addModes(cfg); err != nil {
 		return nil, nil, err
 	}
-	for _, s := range cfg.Deny {
-		pattern, err := ParseHostPattern(s)
-		if err != nil {
-			return nil, nil, fmt.Errorf("deny: %w", err)
-		}
-		if p.deny.has(pattern) {
-			return nil, nil, fmt.Errorf("deny: %q is given twice", pattern)
-		}
-		p.deny.add(pattern, struct{}{})
+	if err := p.deny.add(cfg.Deny, struct{}{}); err != nil {
+		return nil, nil, fmt.Errorf("deny: %w", err)
 	}
 	for _, c := range cfg.Exceptions {
 		w, err := p.addException(c, cfg.Agents, now)
@@ -76,18 +112,17 @@ func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, e
 		}
 		warnings = append(warnings, w...)
 	}
-	if p.connect, err = newConnectPolicy(cfg.Connect, cfg.ConnectDefault); err != nil {
-		return nil, nil, err
+	for i, rule := range cfg.Connect {
+		if err := p.addConnect(i, rule, i == len(cfg.Connect)-1); err != nil {
+			return nil, nil, fmt.Errorf("connect %s: %w", rule.Choice, err)
+		}
 	}
 	return p, warnings, nil
 }
 
 func (p *Policy) addModes(cfg PolicyConfig) error {
-	if err := cfg.Mode.check(); err != nil {
-		return err
-	}
 	for name, m := range cfg.AgentModes {
-		if err := errors.Join(m.check(), knownAgent(cfg.Agents, name)); err != nil {
+		if err := knownAgent(cfg.Agents, name); err != nil {
 			return fmt.Errorf("mode of agent %q: %w", name, err)
 		}
 		if _, twice := p.agentModes[lowerASCII(name)]; twice {
@@ -99,23 +134,9 @@ func (p *Policy) addModes(cfg PolicyConfig) error {
 		if len(h.Hosts) == 0 {
 			return fmt.Errorf("mode %s of hosts: names no host", h.Mode)
 		}
-		for _, s := range h.Hosts {
-			pattern, err := ParseHostPattern(s)
-			if err := errors.Join(h.Mode.check(), err); err != nil {
-				return fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
-			}
-			if p.hostModes.has(pattern) {
-				return fmt.Errorf("mode of host %q is given twice", pattern)
-			}
-			p.hostModes.add(pattern, h.Mode)
+		if err := p.hostModes.add(h.Hosts, h.Mode); err != nil {
+			return fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
 		}
-	}
-	return nil
-}
-
-func (m Mode) check() error {
-	if m > ModeOff {
-		return fmt.Errorf("mode %d does not exist", m)
 	}
 	return nil
 }
@@ -128,41 +149,68 @@ func knownAgent(agents []string, name string) error {
 	return nil
 }
 
+func (p *Policy) addConnect(index int, rule ConnectRule, last bool) error {
+	if len(rule.Hosts) > 0 {
+		return p.connect.add(rule.Hosts, connectAt{index, rule.Choice})
+	}
+	if !last {
+		return errors.New("holds for every host, so the rules after it are never reached")
+	}
+	p.connectDefault = rule.Choice
+	return nil
+}
+
 // Mode returns the mode for a request of the agent to the origin: the host's, else the
 // agent's, else the general one.
 func (p *Policy) Mode(o origin.Origin, agent string) Mode {
-	if p == nil {
-		return ModeEnforce
+	if _, m, ok := p.hostModes.closest(o); ok {
+		return m
 	}
-	mode := p.mode
-	if len(p.agentModes) > 0 {
-		if m, ok := lookupFold(p.agentModes, agent); ok {
-			mode = m
-		}
+	if m, ok := lookupFold(p.agentModes, agent); ok {
+		return m
 	}
-	p.hostModes.each(o, func(_ HostPattern, m Mode) bool {
-		mode = m
-		return false
-	})
-	return mode
-}
-
-// Paths returns in which forms a path is held against the rules.
-func (p *Policy) Paths() Paths {
-	if p == nil {
-		return PathsStrict
-	}
-	return p.paths
+	return p.mode
 }
 
 // Denied returns the pattern of the deny list that the origin matches, if any.
 func (p *Policy) Denied(o origin.Origin) (pattern HostPattern, denied bool) {
-	if p == nil {
-		return HostPattern{}, false
-	}
-	p.deny.each(o, func(match HostPattern, _ struct{}) bool {
-		pattern, denied = match, true
-		return false
-	})
+	pattern, _, denied = p.deny.closest(o)
 	return pattern, denied
+}
+
+// Connect returns the choice for CONNECT to the origin.
+func (p *Policy) Connect(o origin.Origin) Connect {
+	first, found := connectAt{choice: p.connectDefault}, false
+	for _, at := range p.connect.matches(o) {
+		if !found || at.index < first.index {
+			first, found = at, true
+		}
+	}
+	return first.choice
+}
+
+// defaultClients are the ranges whose clients may use a gateway where the operator names none: this
+// machine and the company's own private networks. The range that carriers share (100.64.0.0/10,
+// RFC 6598) is not among them: other customers of the carrier have addresses in it, and so have
+// load balancers of clouds, behind which is the whole internet.
+var defaultClients = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"),    // loopback, RFC 1122 section 3.2.1.3
+	netip.MustParsePrefix("::1/128"),        // loopback, RFC 4291 section 2.5.3
+	netip.MustParsePrefix("10.0.0.0/8"),     // private, RFC 1918
+	netip.MustParsePrefix("172.16.0.0/12"),  // private, RFC 1918
+	netip.MustParsePrefix("192.168.0.0/16"), // private, RFC 1918
+	netip.MustParsePrefix("fc00::/7"),       // unique local, RFC 4193
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local, RFC 3927
+	netip.MustParsePrefix("fe80::/10"),      // link-local, RFC 4291 section 2.5.6
+}
+
+// ClientAllowed reports whether a client at source may use a gateway whose clients are in some
+// ranges. No range at all stands for the loopback addresses (127.0.0.0/8, ::1), the private ranges
+// (RFC 1918, RFC 4193) and the link-local ones. An unknown address is in no range.
+func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
+	if len(clients) == 0 {
+		clients = defaultClients
+	}
+	source = source.Unmap().WithZone("")
+	return slices.ContainsFunc(clients, func(p netip.Prefix) bool { return p.Contains(source) })
 }
