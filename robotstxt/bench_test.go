@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// BenchmarkParse parses every file once an iteration. Besides the mean it reports the sum of each file's best time,
-// which other work on the machine disturbs less.
+// BenchmarkParse parses every file once an iteration. Besides the mean it reports the sum of each
+// file's best time, which other work on the machine disturbs less.
 func BenchmarkParse(b *testing.B) {
 	files := corpus(b)
 	best := make([]time.Duration, len(files))
@@ -64,7 +64,8 @@ func prepare(tb testing.TB, n int) []prepared {
 	return all
 }
 
-// BenchmarkDecide answers one question an iteration, group choice included, each time about another file.
+// BenchmarkDecide answers one question an iteration, group choice included, each time about another
+// file.
 func BenchmarkDecide(b *testing.B) {
 	questions := prepare(b, 20)
 	b.ReportAllocs()
@@ -78,8 +79,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideSpread measures every question by itself, as the mean of a few answers, and reports how the times are
-// spread over the questions.
+// BenchmarkDecideSpread measures every question by itself, as the mean of a few answers, and
+// reports how the times are spread over the questions.
 func BenchmarkDecideSpread(b *testing.B) {
 	const answers = 8
 	questions := prepare(b, 20)

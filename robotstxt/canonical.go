@@ -1,6 +1,9 @@
 package robotstxt
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
 
 const upperHex = "0123456789ABCDEF"
 
@@ -10,11 +13,12 @@ func isCanonical(t string) bool {
 		return false
 	}
 	for i := 0; i < len(t); i++ {
-		class := octetClass[t[i]]
-		if class&(octetPercent|octetIllegal|octetFragment) == 0 {
+		class := byteClass[t[i]]
+		if class&(classPercent|classIllegal|classFragment) == 0 {
 			continue
 		}
-		if class&octetPercent == 0 || i+2 >= len(t) || !isCanonicalEscape(t[i+1], t[i+2]) {
+		c, ok := escapeAt(t, i)
+		if !ok || isUnreserved(c) || t[i+1] >= 'a' || t[i+2] >= 'a' {
 			return false
 		}
 		i += 2
@@ -22,9 +26,12 @@ func isCanonical(t string) bool {
 	return true
 }
 
-// isCanonicalEscape: two hex digits in capitals, of an octet that is not unreserved.
-func isCanonicalEscape(hi, lo byte) bool {
-	return isHex(hi) && isHex(lo) && hi < 'a' && lo < 'a' && !isUnreserved(unhex(hi)<<4|unhex(lo))
+// escapeAt returns the byte that the escape at s[i] stands for, if there is one.
+func escapeAt[T ~string | ~[]byte](s T, i int) (c byte, ok bool) {
+	if i+2 >= len(s) || s[i] != '%' || !isHex(s[i+1]) || !isHex(s[i+2]) {
+		return 0, false
+	}
+	return unhex(s[i+1])<<4 | unhex(s[i+2]), true
 }
 
 func unhex(c byte) byte {
@@ -34,36 +41,38 @@ func unhex(c byte) byte {
 	return c&^0x20 - 'A' + 10
 }
 
-// appendCanonical appends the canonical form of a path (RFC 9309 section 2.2.2): hex digits of escapes in capitals,
-// escapes of unreserved octets resolved once, octets that a URI may not hold escaped. A % that begins no escape stays.
-// The result is its own canonical form.
+// appendCanonical appends the canonical form of a path (RFC 9309 section 2.2.2): hex digits of
+// escapes in capitals, escapes of unreserved bytes resolved once, bytes that a URI may not hold
+// escaped. A % that begins no escape stays. The result is its own canonical form.
 func appendCanonical[T ~string | ~[]byte](dst []byte, s T) []byte {
 	broken := -3 // where in dst the last % is that begins no escape; none yet
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		switch class := octetClass[c]; {
-		case class&octetIllegal != 0:
+		switch class := byteClass[c]; {
+		case class&classIllegal != 0:
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
-		case class&octetPercent == 0:
-			dst = append(dst, c)
-		case i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]):
-			broken = len(dst)
+		case class&classPercent == 0:
 			dst = append(dst, c)
 		default:
-			octet := unhex(s[i+1])<<4 | unhex(s[i+2])
+			escaped, ok := escapeAt(s, i)
+			if !ok {
+				broken = len(dst)
+				dst = append(dst, c)
+				continue
+			}
 			i += 2
-			if isUnreserved(octet) && (!isHex(octet) || !completes(dst, broken)) {
-				dst = append(dst, octet)
+			if isUnreserved(escaped) && (!isHex(escaped) || !completes(dst, broken)) {
+				dst = append(dst, escaped)
 			} else {
-				dst = append(dst, '%', upperHex[octet>>4], upperHex[octet&15])
+				dst = append(dst, '%', upperHex[escaped>>4], upperHex[escaped&15])
 			}
 		}
 	}
 	return dst
 }
 
-// completes reports whether a hex digit at the end of dst could make an escape of the broken %, which would then be
-// resolved in its turn.
+// completes reports whether a hex digit at the end of dst could make an escape of the broken %,
+// which would then be resolved in its turn.
 func completes(dst []byte, broken int) bool {
 	n := len(dst)
 	return broken == n-1 || broken == n-2 && isHex(dst[n-1])
@@ -71,11 +80,8 @@ func completes(dst []byte, broken int) bool {
 
 // appendTarget appends the canonical form of a target: without a fragment, with a leading slash.
 func appendTarget(dst []byte, t string) []byte {
-	for i := range len(t) {
-		if t[i] == '#' {
-			t = t[:i]
-			break
-		}
+	if i := strings.IndexByte(t, '#'); i >= 0 {
+		t = t[:i]
 	}
 	if t == "" || t[0] != '/' {
 		dst = append(dst, '/')
@@ -83,17 +89,18 @@ func appendTarget(dst []byte, t string) []byte {
 	return appendCanonical(dst, t)
 }
 
-// form names the escapes that are resolved on top of the canonical form, where RFC 9309 has a rule and a target agree
-// that spell an octet differently.
+// form names the escapes that are resolved on top of the canonical form, where RFC 9309 has a rule
+// and a target agree that spell a byte differently.
 type form uint8
 
 const (
 	formSpecial form = 1 << iota // %24 and %2A, everywhere (sections 2.2.2 and 2.2.3)
-	formQuery                    // %3A %2F %3F %40 %5B %5D, behind the first ? (figure in section 2.2.2)
+	formQuery                    // %3A %2F %3F %40 %5B %5D after the first ? (figure in 2.2.2)
 	forms                        // the number of forms
 )
 
-// literalStar stands for a literal * in formSpecial, in rules and targets: no canonical path holds it.
+// literalStar stands for a literal * in formSpecial, in rules and targets: no canonical path holds
+// it.
 const literalStar = 0x01
 
 // appendForm appends a canonical path in a looser form. In a rule, the * are wildcards and stay.
@@ -101,25 +108,23 @@ func appendForm[T ~string | ~[]byte](dst []byte, s T, f form, isRule bool) []byt
 	query := false
 	for i := 0; i < len(s); i++ {
 		c := s[i]
+		escaped, ok := escapeAt(s, i)
 		switch {
 		case c == '*' && !isRule && f&formSpecial != 0:
 			c = literalStar
 		case c == '?':
 			query = true
-		case c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
-			octet := unhex(s[i+1])<<4 | unhex(s[i+2])
-			switch {
-			case octet == '$' && f&formSpecial != 0:
-				c, i = octet, i+2
-			case octet == '*' && f&formSpecial != 0:
-				c, i = literalStar, i+2
-			case query && f&formQuery != 0 && octetClass[octet]&(octetQuery|octetReserved) != 0:
-				c, i = octet, i+2
-			default:
-				dst = append(dst, c, s[i+1])
-				i += 2
-				c = s[i]
-			}
+		case !ok:
+		case escaped == '$' && f&formSpecial != 0:
+			c, i = escaped, i+2
+		case escaped == '*' && f&formSpecial != 0:
+			c, i = literalStar, i+2
+		case query && f&formQuery != 0 && byteClass[escaped]&(classQuery|classReserved) != 0:
+			c, i = escaped, i+2
+		default:
+			dst = append(dst, c, s[i+1])
+			i += 2
+			c = s[i]
 		}
 		dst = append(dst, c)
 	}
@@ -131,28 +136,85 @@ func looseForm[T ~string | ~[]byte](s T) form {
 	var f form
 	query := false
 	for i := 0; i < len(s); i++ {
-		octet := s[i]
-		if octet == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			octet = unhex(s[i+1])<<4 | unhex(s[i+2])
+		c, escaped := s[i], false
+		if e, ok := escapeAt(s, i); ok {
+			c, escaped = e, true
 			i += 2
-			if octet == '*' {
-				f |= formSpecial
-			}
 		}
-		if octet == '$' {
+		if c == '$' || c == '*' && escaped {
 			f |= formSpecial
 		}
-		if octetClass[octet]&(octetQuery|octetReserved) == 0 {
-			continue
-		}
-		if query {
+		if query && byteClass[c]&(classQuery|classReserved) != 0 {
 			f |= formQuery
 		}
-		query = query || s[i] == '?'
+		query = query || c == '?' && !escaped
 	}
 	return f
 }
 
-// view lets octets be read as a string without a copy. The caller must not write to octets that have been read while
-// the string is in use.
+// view lets bytes be read as a string without a copy. The caller must not write to bytes that have
+// been read while the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } //nolint:gosec // see comment
+
+// What a byte can mean in a path. A byte of class 0 stands for itself everywhere.
+const (
+	classStar     = 1 << iota // * : any run of bytes, in a rule
+	classPercent              // % : begins an escape
+	classIllegal              // must be escaped in a URI (RFC 3986 section 2)
+	classQuery                // ? : the first one begins the query
+	classReserved             // : / @ [ ] : the same raw and escaped in a query, as is ?
+	classDollar               // $ : the same raw and escaped; at the end of a rule it is the end
+	classFragment             // # : ends a target
+	classBlank                // space, tab, vertical tab, form feed
+	classHex                  // hex digit
+	classLetter               // may be in a product token (RFC 9309 section 2.2.1)
+)
+
+// byteClass classifies all bytes for the walks over rules, targets and lines.
+var byteClass = func() [256]uint16 {
+	var t [256]uint16
+	for c := range t {
+		if c <= ' ' || c >= 0x7F {
+			t[c] = classIllegal
+		}
+	}
+	set := func(chars string, class uint16) {
+		for i := range len(chars) {
+			t[chars[i]] |= class
+		}
+	}
+	set("\"<>\\^`{|}", classIllegal)
+	set("*", classStar)
+	set("%", classPercent)
+	set("?", classQuery)
+	set("$", classDollar)
+	set(":/@[]", classReserved)
+	set("#", classFragment)
+	set(" \t\v\f", classBlank)
+	set("0123456789abcdefABCDEF", classHex)
+	set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", classLetter)
+	return t
+}()
+
+func isHex(c byte) bool { return byteClass[c]&classHex != 0 }
+
+func isBlank(c byte) bool { return byteClass[c]&classBlank != 0 }
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// isUnreserved: RFC 3986 section 2.3.
+func isUnreserved(c byte) bool {
+	switch c {
+	case '-', '.', '_', '~':
+		return true
+	}
+	return isLetter(c) || c >= '0' && c <= '9'
+}
+
+// lower folds ASCII letters only: robots.txt knows no other case (RFC 9309 section 2.2).
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}

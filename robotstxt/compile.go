@@ -1,35 +1,32 @@
 package robotstxt
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // scratch is the working memory of compile.
 type scratch struct {
-	text  []byte   // of the Ruleset, as far as it is written
-	slots []uint32 // a table of names only
-	hash  []uint64 // by name
-	final []uint32 // by block of the file: the block of the Ruleset
-	solo  []uint32 // by name: one more than the block that is this name's alone
-	last  []uint32 // by name: one more than its last block
-	drawn []pattern
-	order []patternKey
+	text    []byte // of the Ruleset, as far as it is written
+	keys    []nameKey
+	final   []uint32 // by block of the file: the block of the Ruleset
+	solo    []uint32 // by name: one more than the block that is this name's alone
+	drawn   []pattern
+	members []uint64 // name, block
 }
 
-// patternKey sorts a pattern of drawn.
-type patternKey struct {
-	key uint64 // block, then inverted rank
-	i   uint32
+// nameKey is one of the names that a user-agent line is found by.
+type nameKey struct {
+	text  span // in data
+	line  int32
+	which int32 // of the line's two
 }
 
 // compile makes the Ruleset of what scan has found.
 func (p *parser) compile() *Ruleset {
 	rs := new(Ruleset)
-	rs.text = p.newText()
 	p.compileNames(rs)
-	p.compileSlots(rs)
 	p.compileBlocks(rs)
 	p.compileMembers(rs)
 	p.compileDelays(rs)
@@ -37,35 +34,14 @@ func (p *parser) compile() *Ruleset {
 	p.compilePatterns(rs)
 	p.compilePreferences(rs)
 	p.compileSitemaps(rs)
-	rs.text = rs.text[:len(p.text)]
-	if cap(p.text)-len(p.text) > len(p.text)/8 {
-		rs.text = strings.Clone(rs.text)
-	}
-	p.text = nil
+	rs.text = string(p.text)
 	return rs
 }
 
-// newText makes room for all octets that the Ruleset can come to hold. The string returned shows them as they are put:
-// each octet is written once, before anything refers to it.
-func (p *parser) newText() string {
-	p.text = make([]byte, p.octets)
-	text := view(p.text)
-	p.text = p.text[:0]
-	return text
-}
-
-// put appends octets to the text of the Ruleset.
-func (p *parser) put(octets []byte) span {
-	s := span{at: uint32(len(p.text)), n: uint32(len(octets))}
-	p.text = append(p.text, octets...)
-	return s
-}
-
-// shrink gives back room that was not needed after all.
-func shrink[T any](s []T) []T {
-	if cap(s)-len(s) > len(s)/8 {
-		return slices.Clone(s)
-	}
+// put appends bytes to the text of the Ruleset.
+func (p *parser) put(b []byte) span {
+	s := span{at: uint32(len(p.text)), n: uint32(len(b))}
+	p.text = append(p.text, b...)
 	return s
 }
 
@@ -76,56 +52,53 @@ func resize(s []uint32, n int) []uint32 {
 	return s
 }
 
-// compileNames gives every user-agent line the names it is found by. A line is found by its beginning of letters, -
-// and _, as Google does it, and by its first word where that has other octets too (for configured tokens that are not
-// of RFC 9309's kind).
+// compileNames gives every user-agent line the names it is found by, and sorts these. A line is
+// found by its beginning of letters, - and _, as Google does it, and by its first word where that
+// has other bytes too (for configured tokens that are not of RFC 9309's kind).
 func (p *parser) compileNames(rs *Ruleset) {
-	rs.names = make([]name, 0, len(p.names))
-	p.slots, p.hash = resize(p.slots, 3*len(p.names)), p.hash[:0] // up to two names a line
-	rs.slots = p.slots
 	for i := range p.names {
-		l := &p.names[i]
-		value := p.octetsOf(l.value)
-		if isWildcard(value) {
-			l.keys[0] = p.intern(rs, value[:1], hashName(value[:1]))
-			rs.wildcard = l.keys[0] + 1
+		value := p.names[i].value
+		text := p.bytesOf(value)
+		if isWildcard(text) {
+			p.keys = append(p.keys, nameKey{span{value.at, 1}, int32(i), 0})
 			continue
 		}
-		letters, word := spelling(value)
-		if letters.n > 0 && letters.n <= maxKey {
-			l.keys[0] = p.intern(rs, value[:letters.n], letters.hash)
+		letters, word := len(trimLetters(text)), len(trimToken(text))
+		if letters > 0 && letters <= maxToken {
+			p.keys = append(p.keys, nameKey{span{value.at, uint32(letters)}, int32(i), 0})
 		}
-		if word.n > letters.n && word.n <= maxKey && string(value[:word.n]) != "*" {
-			l.keys[1] = p.intern(rs, value[:word.n], word.hash)
+		if word > letters && word <= maxToken && string(text[:word]) != "*" {
+			p.keys = append(p.keys, nameKey{span{value.at, uint32(word)}, int32(i), 1})
 		}
 	}
-	rs.names = shrink(rs.names)
+	slices.SortFunc(p.keys, func(a, b nameKey) int {
+		return cmp.Or(compareFold(p.bytesOf(a.text), p.bytesOf(b.text)), cmp.Compare(a.line, b.line))
+	})
+	differ := 0
+	isNew := func(i int) bool {
+		return i == 0 || compareFold(p.bytesOf(p.keys[i].text), p.bytesOf(p.keys[i-1].text)) != 0
+	}
+	for i, k := range p.keys {
+		if isNew(i) {
+			differ++
+		}
+		p.names[k.line].keys[k.which] = int32(differ - 1)
+	}
+	rs.names = make([]name, 0, differ)
+	for i, k := range p.keys {
+		if !isNew(i) {
+			continue
+		}
+		text := p.bytesOf(k.text)
+		if rs.names = append(rs.names, name{text: p.put(text), asks: noDelay}); string(text) == "*" {
+			rs.wildcard = int32(len(rs.names))
+		}
+	}
 }
 
-// intern returns the index of a name with a hash, which it adds if need be.
-func (p *parser) intern(rs *Ruleset, word []byte, hash uint64) int32 {
-	if i := findName(rs, hash, word); i != none {
-		return i
-	}
-	rs.names = append(rs.names, name{text: p.put(word), delay: none})
-	rs.insert(hash, uint32(len(rs.names)))
-	p.hash = append(p.hash, hash)
-	return int32(len(rs.names) - 1)
-}
-
-// compileSlots makes the table of names and rules, now that it is known how many names there are.
-func (p *parser) compileSlots(rs *Ruleset) {
-	rs.slots = nil
-	if n := len(rs.names) + len(p.drafts); n > 0 {
-		rs.slots = make([]uint32, 2*n)
-	}
-	for i, hash := range p.hash {
-		rs.insert(hash, uint32(i+1))
-	}
-}
-
-// compileBlocks numbers the blocks. Lists that hold one and the same name are one block, so that a file which repeats
-// "User-agent: *" before every rule costs a decision no more than another. A block that nobody can ask for is left out.
+// compileBlocks numbers the blocks. Lists that hold one and the same name are one block, so that a
+// file which repeats "User-agent: *" before every rule costs a decision no more than another. A
+// block that nobody can ask for is left out.
 func (p *parser) compileBlocks(rs *Ruleset) {
 	p.final = resize(p.final, p.blocks+1)
 	p.solo = resize(p.solo, len(rs.names))
@@ -157,136 +130,146 @@ func (p *parser) compileBlocks(rs *Ruleset) {
 
 // compileMembers lists the blocks of every name, in the order of the file.
 func (p *parser) compileMembers(rs *Ruleset) {
-	total := uint32(0)
-	p.eachMember(rs, func(n *name, _ uint32) { n.count++; total++ })
-	rs.members = make([]uint32, total)
-	total = 0
-	for i := range rs.names {
-		n := &rs.names[i]
-		n.first, n.count, total = total, 0, total+n.count
-	}
-	p.eachMember(rs, func(n *name, b uint32) { rs.members[n.first+n.count] = b; n.count++ })
-}
-
-// eachMember calls f for every name and each of its blocks once. New blocks have ever greater numbers.
-func (p *parser) eachMember(rs *Ruleset, f func(n *name, b uint32)) {
-	p.last = resize(p.last, len(rs.names))
-	for i := range p.names {
-		l := &p.names[i]
-		b := p.final[l.block]
+	for _, l := range p.names {
 		for _, k := range l.keys {
-			if k != none && p.last[k] <= b {
-				p.last[k] = b + 1
-				f(&rs.names[k], b)
+			if k != none {
+				p.members = append(p.members, uint64(k)<<32|uint64(p.final[l.block]))
 			}
 		}
 	}
+	slices.Sort(p.members)
+	p.members = slices.Compact(p.members)
+	rs.members = make([]uint32, len(p.members))
+	for i, m := range p.members {
+		n := &rs.names[m>>32]
+		if n.count == 0 {
+			n.first = uint32(i)
+		}
+		n.count++
+		rs.members[i] = uint32(m)
+	}
 }
 
-// compileDelays gives every name what the lines behind it in its list ask for. A name that is listed behind such a
-// line is not asked.
+// compileDelays gives every name what the lines behind it in its list ask for. A name that is
+// listed behind such a line is not asked.
 func (p *parser) compileDelays(rs *Ruleset) {
 	asks := noDelay
-	for i := len(p.names) - 1; i >= 0; i-- {
-		l := &p.names[i]
+	for i, l := range slices.Backward(p.names) {
 		if i+1 == len(p.names) || p.names[i+1].block != l.block {
 			asks = noDelay
 		}
-		if asks = asks.widen(l.asks); asks == noDelay {
-			continue
-		}
+		asks = asks.widen(l.asks)
 		for _, k := range l.keys {
-			if k == none {
-				continue
+			if k != none {
+				rs.names[k].asks = rs.names[k].asks.widen(asks)
 			}
-			n := &rs.names[k]
-			if n.delay == none {
-				n.delay = int32(len(rs.delays))
-				rs.delays = append(rs.delays, noDelay)
-			}
-			rs.delays[n.delay] = rs.delays[n.delay].widen(asks)
 		}
 	}
-	rs.delays = shrink(rs.delays)
 }
 
-// compileRules puts the rules into the table and lists those that need patterns. Of rules that match the same targets
-// only the highest can ever decide, so only it is kept.
+// compileRules sorts the rules by block and key, and lists those that need patterns. Of rules that
+// match the same targets only the highest can ever decide, so only it is kept.
 func (p *parser) compileRules(rs *Ruleset) {
-	rs.rules = make([]rule, 0, len(p.drafts))
+	p.sortDrafts()
+	rs.rules = make([]rule, len(p.drafts))
 	for i := range p.drafts {
-		d := &p.drafts[i]
-		b := p.final[d.rank.block()]
-		if b == noBlock {
-			continue
-		}
+		d, r := &p.drafts[i], &rs.rules[i]
+		*r = rule{rank: d.rank, text: uint16(d.path.n), key: d.key}
 		key := p.keyOf(d)
-		r := rule{rank: d.rank.inBlock(b), text: uint16(d.path.n), key: d.key}
-		id := r.rank.identity()
-		hash := d.hash + startHash(id)
-		j := rs.findRule(hash, id, view(key))
-		if j != none && rs.rules[j].rank > r.rank {
-			continue
-		}
-		r.at = p.put(p.octetsOf(d.path)).at
+		r.at = p.put(p.bytesOf(d.path)).at
 		if r.rank&rankRewritten != 0 {
 			p.put(key)
 		}
-		rs.blocks[b].note(&r)
-		if j != none {
-			rs.blocks[b].forget(&rs.rules[j])
-			rs.rules[j] = r
-			continue
+		b := &rs.blocks[r.rank.block()]
+		if b.last == 0 {
+			b.first = int32(i)
 		}
-		rs.rules = append(rs.rules, r)
-		rs.insert(hash, slotRule|uint32(len(rs.rules)))
-		p.addPatterns(rs, d, key)
+		b.last = int32(i + 1)
+		if !r.rank.allow() {
+			b.disallows++
+		}
+		r.up = int32(i - 1)
+		for r.up >= b.first &&
+			(!rs.rules[r.up].rank.isPrefix() || !bytes.HasPrefix(key, p.keyOf(&p.drafts[r.up]))) {
+			r.up = rs.rules[r.up].up
+		}
+		p.addPatterns(uint32(i), d, key)
 	}
-	rs.rules = shrink(rs.rules)
 }
 
-// addPatterns draws what the table cannot hold of the last rule.
-func (p *parser) addPatterns(rs *Ruleset, d *draft, key []byte) {
-	n := uint32(len(rs.rules) - 1)
+// sortDrafts brings the drafts into the order of Ruleset.rules, without those that never decide.
+func (p *parser) sortDrafts() {
+	p.drafts = slices.DeleteFunc(p.drafts, func(d draft) bool { return p.final[d.rank.block()] == noBlock })
+	for i := range p.drafts {
+		d := &p.drafts[i]
+		d.rank = d.rank.inBlock(p.final[d.rank.block()])
+	}
+	slices.SortFunc(p.drafts, func(a, b draft) int {
+		if c := p.compareTargets(&a, &b); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.rank, a.rank)
+	})
+	p.drafts = slices.CompactFunc(p.drafts, func(a, b draft) bool { return p.compareTargets(&a, &b) == 0 })
+}
+
+// compareTargets orders drafts by block and key. Those that match the same targets are equal.
+func (p *parser) compareTargets(a, b *draft) int {
+	if c := cmp.Compare(a.rank.block(), b.rank.block()); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.head, b.head); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(p.keyOf(a), p.keyOf(b)); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.rank&rankEnd, b.rank&rankEnd)
+}
+
+// addPatterns draws what of a rule cannot be found by its key.
+func (p *parser) addPatterns(rule uint32, d *draft, key []byte) {
 	if d.rank&rankPattern != 0 {
-		p.drawn = append(p.drawn, pattern{rule: n})
+		at := uint32(len(p.text) - len(key))
+		if d.rank&rankRewritten == 0 {
+			at = uint32(len(p.text)) - d.path.n
+		}
+		p.addPattern(pattern{rule: rule, at: at, n: uint16(len(key))})
 	}
 	if d.form != 0 {
 		loose := p.put(appendForm(nil, key, d.form, true))
-		p.drawn = append(p.drawn, pattern{rule: n, at: loose.at, n: uint16(loose.n), form: d.form})
-		rs.loose = true
+		p.addPattern(pattern{rule: rule, at: loose.at, n: uint16(loose.n), form: d.form})
 	}
 }
 
-// compilePatterns completes the patterns and sorts them by block and, in a block, from the highest rank down.
+func (p *parser) addPattern(pat pattern) {
+	text := p.text[pat.at : pat.at+uint32(pat.n)]
+	pat.least = pat.n - uint16(bytes.Count(text, []byte{'*'}))
+	pat.needs = pairsNeeded(text, pat.form)
+	p.drawn = append(p.drawn, pat)
+}
+
+// compilePatterns sorts the patterns by block and, in a block, from the highest rank down.
 func (p *parser) compilePatterns(rs *Ruleset) {
 	if len(p.drawn) == 0 {
 		return
 	}
-	for i := range p.drawn {
-		pat := &p.drawn[i]
-		r := &rs.rules[pat.rule]
-		if pat.form == 0 {
-			pat.at, pat.n = r.keyAt(), r.key
+	slices.SortFunc(p.drawn, func(a, b pattern) int {
+		x, y := rs.rules[a.rule].rank, rs.rules[b.rule].rank
+		if c := cmp.Compare(x.block(), y.block()); c != 0 {
+			return c
 		}
-		text := rs.text[pat.at : pat.at+uint32(pat.n)]
-		pat.length = uint16(r.rank >> rankLength)
-		pat.octets = pat.n - uint16(strings.Count(text, "*"))
-		pat.needs = pairsNeeded(text, pat.form)
-		pat.end = r.rank&rankEnd != 0
-		p.order = append(p.order, patternKey{r.rank.byBlock(), uint32(i)})
-	}
-	slices.SortFunc(p.order, func(a, b patternKey) int { return cmp.Compare(a.key, b.key) })
-	rs.patterns = make([]pattern, len(p.order))
-	for i, o := range p.order {
-		rs.patterns[i] = p.drawn[o.i]
-		b := &rs.blocks[rs.rules[rs.patterns[i].rule].rank.block()]
-		if b.last == 0 {
-			b.first = uint32(i)
+		return cmp.Compare(y, x)
+	})
+	rs.patterns = slices.Clone(p.drawn)
+	for i, pat := range rs.patterns {
+		rs.loose = rs.loose || pat.form != 0
+		b := &rs.blocks[rs.rules[pat.rule].rank.block()]
+		if b.patternsEnd == 0 {
+			b.patterns = uint32(i)
 		}
-		b.last = uint32(i + 1)
+		b.patternsEnd = uint32(i + 1)
 	}
-	p.drawn, p.order = p.drawn[:0], p.order[:0]
 }
 
 func (p *parser) compileSitemaps(rs *Ruleset) {
@@ -295,7 +278,7 @@ func (p *parser) compileSitemaps(rs *Ruleset) {
 	}
 	rs.sitemaps = make([]span, len(p.sitemaps))
 	for i, url := range p.sitemaps {
-		rs.sitemaps[i] = p.put(p.octetsOf(url))
+		rs.sitemaps[i] = p.put(p.bytesOf(url))
 	}
 }
 
@@ -307,9 +290,21 @@ func (p *parser) compilePreferences(rs *Ruleset) {
 				continue
 			}
 		}
-		path, value := splitPreference(p.octetsOf(l.value))
+		path, value := splitPreference(p.bytesOf(l.value))
 		rs.prefs = append(rs.prefs, preference{
-			block: b, line: l.line, key: p.put(p.octetsOf(l.key)), path: p.put(path), value: p.put(value),
+			block: b, line: l.line, key: p.put(p.bytesOf(l.key)), path: p.put(path), value: p.put(value),
 		})
 	}
+}
+
+// splitPreference divides the value of a preference line into the path it may begin with and the
+// rest.
+func splitPreference(value []byte) (path, rest []byte) {
+	if len(value) == 0 || value[0] != '/' {
+		return nil, value
+	}
+	if i := bytes.IndexAny(value, " \t"); i >= 0 {
+		return value[:i], trimLeft(value[i:])
+	}
+	return value, nil
 }

@@ -7,25 +7,9 @@ import (
 	"time"
 )
 
-// delay is what a name's Crawl-delay and Request-rate lines ask for; negative when there is none.
-type delay struct{ crawl, rate time.Duration }
-
-var noDelay = delay{crawl: -1, rate: -1}
-
-// widen keeps the longer of both.
-func (d delay) widen(e delay) delay {
-	return delay{crawl: max(d.crawl, e.crawl), rate: max(d.rate, e.rate)}
-}
-
-func (d delay) pause() (time.Duration, bool) {
-	if d.crawl >= 0 {
-		return d.crawl, true
-	}
-	return max(d.rate, 0), d.rate >= 0
-}
-
-// parseCrawlDelay reads seconds as decimal digits with at most one point. Signs, exponents, units and decimal commas
-// are no numbers here, as peers read them in ways too different to guess what a site means.
+// parseCrawlDelay reads seconds as decimal digits with at most one point. Signs, exponents, units
+// and decimal commas are no numbers here, as peers read them in ways too different to guess what a
+// site means.
 func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	whole, fraction, _ := bytes.Cut(s, []byte{'.'})
 	if len(whole)+len(fraction) == 0 {
@@ -51,8 +35,8 @@ func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	return time.Duration(seconds)*time.Second + time.Duration(nanos), true
 }
 
-// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h or d of the period.
-// The pause is period/documents.
+// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h
+// or d of the period. The pause is period/documents.
 func parseRequestRate(s []byte) (time.Duration, bool) {
 	left, right, _ := bytes.Cut(s, []byte{'/'})
 	unit := time.Second

@@ -1,26 +1,30 @@
 // Package robotstxt reads robots.txt files and answers what they allow.
 //
-// RFC 9309 is followed first; where it is silent, Google's documented interpretation; where the documents are silent
-// too, the measured behaviour of Google's parser. The departures from that parser are those that the RFC asks for:
+// RFC 9309 is followed first; where it is silent, Google's documented interpretation; where the
+// documents are silent too, the measured behaviour of Google's parser. The departures from that
+// parser are those that the RFC asks for:
 //
-//   - escapes of unreserved octets are resolved, hex digits of escapes are compared in capitals, and octets that no
-//     URI may hold are escaped, in rules and in targets (section 2.2.2);
-//   - %24 and %2A in a rule are a literal $ and *, raw or escaped in the target (section 2.2.3); so is a raw $ that
-//     does not close the rule (section 2.2.2);
-//   - behind the first literal ? of a rule, the octets : / ? @ [ ] and their escapes are the same (the figure in
-//     section 2.2.2);
+//   - escapes of unreserved bytes are resolved, hex digits of escapes are compared in capitals, and
+//     bytes that no URI may hold are escaped, in rules and in targets (section 2.2.2);
+//   - %24 and %2A in a rule are a literal $ and *, raw or escaped in the target (section 2.2.3); so
+//     is a raw $ that does not close the rule (section 2.2.2);
+//   - behind the first literal ? of a rule, the bytes : / ? @ [ ] and their escapes are the same
+//     (the figure in section 2.2.2);
 //   - /robots.txt itself is always allowed (section 2.2.2);
 //   - of several product tokens the first that has a group decides alone (section 2.2.1);
 //   - a file ends after 500 KiB, and a line that this cuts is dropped (section 2.5).
 //
-// Parsing never fails: lines that can be used are used, all others are ignored (section 2.3.1.5). [Lint] names them.
+// Parsing never fails: lines that can be used are used, all others are ignored (section 2.3.1.5).
+// [Lint] names them.
 //
 // # How a decision is made
 //
-// A rule without a * inside is a string that the target must begin with. All such rules of a file are in one hash
-// table, keyed by the octets and by the group's block; the hash of every beginning of the target comes out of one walk
-// over it, so the number of rules does not matter. The rules with a * inside are kept per block from the
-// longest to the shortest, each with a bit mask of the octet pairs it needs: most are put aside by one comparison, the
-// others are searched segment by segment, from left to right, never going back. Nothing recurses, nothing backtracks,
-// and a decision allocates nothing.
+// A rule without a * inside is a key that the target must begin with. The rules of a block, which is
+// what stands under one list of names, are sorted by their keys. A binary search finds the last key
+// that is not behind the target. All keys that the target begins with are on the way from there
+// along the links from each key to the next shorter one that it begins with. The rules with a *
+// inside are kept per block from the longest to the shortest, each with a bit mask of the pairs of
+// bytes it needs: most are put aside by one comparison. The others are searched segment by segment,
+// from left to right, never going back. Nothing recurses, nothing backtracks, and a decision
+// allocates nothing. At worst it takes the number of wildcard rules times the length of the target.
 package robotstxt

@@ -52,7 +52,8 @@ func TestExt_TokensBeyondTheRFC(t *testing.T) {
 	})
 }
 
-// Google: * alone or with a blank behind it is everybody; anything else with a * in front is nobody.
+// Google: * alone or with a blank behind it is everybody; anything else with a * in front is
+// nobody.
 func TestExt_WildcardName(t *testing.T) {
 	t.Parallel()
 	file := func(name string) string { return "User-agent: " + name + "\nDisallow: /x" }
@@ -92,7 +93,8 @@ func TestExt_IgnoreWildcard(t *testing.T) {
 	}
 }
 
-// Google forgives a missing colon between two words (its test ID_LineSyntax_Line); S2 does not describe it.
+// Google forgives a missing colon between two words (its test ID_LineSyntax_Line); S2 does not
+// describe it.
 func TestExt_MissingColon(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -107,7 +109,8 @@ func TestExt_MissingColon(t *testing.T) {
 	})
 }
 
-// Google forgives some misspelt keys and whatever stands behind a key (conformance table: typos, key-exact). S2: undefined.
+// Google forgives some misspelt keys and whatever stands behind a key (conformance table: typos,
+// key-exact). S2: undefined.
 func TestExt_Keys(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -134,7 +137,7 @@ func TestExt_Keys(t *testing.T) {
 	runChecks(t, checks)
 }
 
-// Google reads 2083*8-1 octets of a line and drops the rest.
+// Google reads 2083*8-1 bytes of a line and drops the rest.
 func TestExt_LongLine(t *testing.T) {
 	t.Parallel()
 	const most = 2083*8 - 1
@@ -154,8 +157,8 @@ func TestExt_LongLine(t *testing.T) {
 	})
 }
 
-// Google accepts a rule that begins with *; one that begins with neither / nor * matches nothing but ends the list of
-// names. S2: must begin with a slash.
+// Google accepts a rule that begins with *; one that begins with neither / nor * matches nothing
+// but ends the list of names. S2: must begin with a slash.
 func TestExt_PathWithoutSlash(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path + "\nUser-agent: b\nDisallow: /b" }
@@ -220,7 +223,8 @@ func TestExt_Truncated(t *testing.T) {
 	}
 }
 
-// Crawl-delay and Request-rate: RFC 9309 section 2.2.4 permits to read other lines; the syntax is the conformance table's.
+// Crawl-delay and Request-rate: RFC 9309 section 2.2.4 permits to read other lines; the syntax is
+// the conformance table's.
 func TestExt_CrawlDelay(t *testing.T) {
 	t.Parallel()
 	const none = time.Duration(-1)

@@ -1,7 +1,7 @@
 package robotstxt
 
-// families are the crawlers that look for other groups besides their own (seeds 002 and 003, the tables of Google's
-// crawlers).
+// families are the crawlers that look for other groups besides their own (seeds 002 and 003, the
+// tables of Google's crawlers).
 var families = map[string]Agent{
 	"googlebot-news":   {Tokens: []string{"Googlebot-News", "Googlebot"}},
 	"googlebot-image":  {Tokens: []string{"Googlebot-Image", "Googlebot"}},
@@ -12,8 +12,8 @@ var families = map[string]Agent{
 	"adsbot-google":        {Tokens: []string{"AdsBot-Google"}, IgnoreWildcard: true},
 }
 
-// Family returns the Agent for a product token: for well-known crawlers with the tokens of their family, for all others
-// with the token alone. The tokens must not be changed.
+// Family returns the Agent for a product token: for well-known crawlers with the tokens of their
+// family, for all others with the token alone. The tokens must not be changed.
 func Family(token string) Agent {
 	token = trimToken(token)
 	lowerCase := make([]byte, len(token))

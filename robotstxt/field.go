@@ -27,8 +27,8 @@ func isDisallow(s []byte) bool {
 	return len(s) >= 8 && binary.LittleEndian.Uint64(s)|allLower == disallow
 }
 
-// fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may be misspelt in
-// the ways that Google's parser forgives; the others must be exact.
+// fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may
+// be misspelt in the ways that Google's parser forgives; the others must be exact.
 func fieldOf(key []byte) field {
 	if len(key) == 0 {
 		return fieldOther

@@ -61,7 +61,8 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// checkUnrelated puts a group of another crawler in front of the file: nothing may change but the line numbers.
+// checkUnrelated puts a group of another crawler in front of the file: nothing may change but the
+// line numbers.
 func checkUnrelated(t *testing.T, data []byte, q question, m robotstxt.Match) {
 	t.Helper()
 	if bytes.HasPrefix(data, []byte{0xEF}) || strings.HasPrefix(strings.ToLower(q.tokens[0]), "unrelated") {
@@ -77,7 +78,8 @@ func checkUnrelated(t *testing.T, data []byte, q question, m robotstxt.Match) {
 	}
 }
 
-// FuzzCanonical: the canonical form of a target is its own, both engines agree on it, and the shortcut knows it.
+// FuzzCanonical: the canonical form of a target is its own, both engines agree on it, and the
+// shortcut knows it.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range edges {
 		f.Add("/" + s)
@@ -99,7 +101,8 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// FuzzPattern makes the hardest patterns: of few octets, with many wildcards, on targets of the same octets.
+// FuzzPattern makes the hardest patterns: of few bytes, with many wildcards, on targets of the same
+// bytes.
 func FuzzPattern(f *testing.F) {
 	f.Add("a*a*b", "aabab", false)
 	f.Add("**a%2A*?:", "a*?%3A", true)
@@ -122,8 +125,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzProductToken: a token is one of the field's products; these stand in the field in their order, are names of up
-// to 128 octets, and each is its own token.
+// FuzzProductToken: a token is one of the field's products; these stand in the field in their
+// order, are names of up to 128 bytes, and each is its own token.
 func FuzzProductToken(f *testing.F) {
 	f.Add("Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)")
 	f.Add("ExampleBot/1.0 (x(y)")

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Warning is about a line that is ignored or repaired, or that does something else than its author may think.
+// Warning is about a line that is ignored or repaired, or that does something else than its author
+// may think.
 type Warning struct {
 	Line    int    // its number, from 1
 	Code    string // what it is: one of the Lint constants
@@ -40,13 +41,13 @@ const (
 	LintHTML          = "html"
 	LintLongLine      = "long-line"      // cut
 	LintNUL           = "nul"            // cut there
-	LintInvalidUTF8   = "invalid-utf-8"  // taken octet by octet
+	LintInvalidUTF8   = "invalid-utf-8"  // taken byte by byte
 	LintMissingColon  = "missing-colon"  // supplied
 	LintMisspeltField = "misspelt-field" // forgiven
 	LintOddName       = "odd-name"       // only a part of it is a product token
 	LintTwoDirectives = "two-directives" // the second is part of the first one's value
 	LintDollarInside  = "dollar-inside"  // stands for itself
-	LintEncodedPath   = "encoded-path"   // has octets that a URL can only have escaped
+	LintEncodedPath   = "encoded-path"   // has bytes that a URL can only have escaped
 	LintBrokenEscape  = "broken-escape"  // a % that stands for itself
 	LintNoRules       = "group-without-rules"
 	LintTooMany       = "too-many-warnings"
@@ -55,8 +56,8 @@ const (
 // maxWarnings bounds what is reported about one file.
 const maxWarnings = 1000
 
-// Lint reports, in the order of the lines, what is wrong with a robots.txt or may do something else than meant: at most
-// 1,000 warnings and one that says so. It reads a file exactly as [Parse] does.
+// Lint reports, in the order of the lines, what is wrong with a robots.txt or may do something else
+// than meant: at most 1,000 warnings and one that says so. It reads a file exactly as [Parse] does.
 func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
@@ -74,7 +75,7 @@ func Lint(data []byte) []Warning {
 	}
 	l.endGroup()
 	if l.s.hasCut {
-		l.warnAt(l.s.number, LintTooLarge, "the file has more than %d octets: this line and what follows is not read", MaxSize)
+		l.warnAt(l.s.number, LintTooLarge, "the file has more than %d bytes: this line and what follows is not read", MaxSize)
 	}
 	slices.SortStableFunc(l.warnings, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
 	if len(l.warnings) > maxWarnings {
@@ -84,8 +85,9 @@ func Lint(data []byte) []Warning {
 	return l.warnings
 }
 
-// IsUTF16 reports whether data begins with a UTF-16 byte order mark or with ASCII letters in UTF-16. RFC 9309 section 2.3
-// demands UTF-8: nothing in such a file is read, so everything is allowed, which is worth a line in a log.
+// IsUTF16 reports whether data begins with a UTF-16 byte order mark or with ASCII letters in
+// UTF-16. RFC 9309 section 2.3 demands UTF-8: nothing in such a file is read, so everything is
+// allowed, which is worth a line in a log.
 func IsUTF16(data []byte) bool {
 	if len(data) < 4 {
 		return false
@@ -96,7 +98,7 @@ func IsUTF16(data []byte) bool {
 }
 
 // IsHTML reports whether data is an HTML page, which many sites answer with that have no
-// robots.txt: behind blanks and a byte order mark it begins with a tag, and its first 1,024 octets
+// robots.txt: behind blanks and a byte order mark it begins with a tag, and its first 1,024 bytes
 // name the document type or the root element. The lines of it that read like robots.txt lines are
 // used all the same (RFC 9309 section 2.2.4).
 func IsHTML(data []byte) bool {
@@ -123,9 +125,9 @@ type linter struct {
 
 // ruleKey is what rules have in common that match the same targets for the same crawlers.
 type ruleKey struct {
-	list     int
-	key      string
-	identity rank
+	list int
+	key  string
+	end  bool
 }
 
 type lintedRule struct {
@@ -142,16 +144,16 @@ func (l *linter) warnAt(line int, code, format string, args ...any) {
 func (l *linter) line(line []byte) {
 	content := l.s.content(line)
 	if len(line) > maxLine {
-		l.warn(LintLongLine, "the line has %d octets, of which %d are read", len(line), maxLine)
+		l.warn(LintLongLine, "the line has %d bytes, of which %d are read", len(line), maxLine)
 	}
 	if bytes.IndexByte(line, 0) >= 0 {
-		l.warn(LintNUL, "the line has a NUL octet: it and what follows is not read")
+		l.warn(LintNUL, "the line has a NUL byte: it and what follows are not read")
 	}
 	if len(content) == 0 {
 		return
 	}
 	if !utf8.Valid(content) {
-		l.warn(LintInvalidUTF8, "the line is not UTF-8: its octets are taken as they are")
+		l.warn(LintInvalidUTF8, "the line is not UTF-8: its bytes are taken as they are")
 	}
 	key, value := split(content)
 	if len(key) == 0 {
@@ -317,11 +319,11 @@ func (l *linter) path(path []byte) {
 	}
 	encoded, broken := false, false
 	for i, c := range path {
-		encoded = encoded || octetClass[c]&octetIllegal != 0
+		encoded = encoded || byteClass[c]&classIllegal != 0
 		broken = broken || c == '%' && (i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]))
 	}
 	if encoded {
-		l.warn(LintEncodedPath, "%s has octets that a URL can only have escaped: it is read as %s",
+		l.warn(LintEncodedPath, "%s has bytes that a URL can only have escaped: it is read as %s",
 			quote(path), quote(appendCanonical(nil, path)))
 	}
 	if broken {
@@ -329,13 +331,14 @@ func (l *linter) path(path []byte) {
 	}
 }
 
-// compare looks for another rule of the same crawlers that matches the same targets. Of all these the highest decides.
+// compare looks for another rule of the same crawlers that matches the same targets. Of all these
+// the highest decides.
 func (l *linter) compare(path []byte, allow bool) {
 	l.p.reset()
 	l.p.data = l.s.data
 	l.p.addPath(path, newRank(0, allow, l.s.number))
 	d := &l.p.drafts[0]
-	k := ruleKey{list: l.number, key: string(l.p.keyOf(d)), identity: d.rank.identity()}
+	k := ruleKey{list: l.number, key: string(l.p.keyOf(d)), end: d.rank&rankEnd != 0}
 	now, before := lintedRule{d.rank, string(path)}, l.rules[k]
 	switch {
 	case before.rank == 0:
@@ -362,7 +365,7 @@ func (l *linter) shadowed(loser, winner lintedRule) {
 		quote([]byte(winner.path)), winner.rank.line(), reason)
 }
 
-// quote shows octets of a file, cut where they are many.
+// quote shows bytes of a file, cut where they are many.
 func quote(b []byte) string {
 	const most = 80
 	if len(b) > most {

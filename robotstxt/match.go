@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// workspace holds the forms of a target that are not the target itself. Only targets of unusual spelling need one; it
-// grows to the longest of them.
+// workspace holds the forms of a target that are not the target itself. Only targets of unusual
+// spelling need one; it grows to the longest of them.
 type workspace [forms][]byte
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
-// Match answers for a target: path and query of the request, as they will be sent. A fragment is ignored, a missing
-// leading slash supplied. It does not allocate.
+// Match answers for a target: path and query of the request, as they will be sent. A fragment is
+// ignored, a missing leading slash supplied. It does not allocate.
 //
-// To fetch /robots.txt is always allowed (RFC 9309 section 2.2.2). For a request that does anything else to it, ask
-// [Group.MatchRules].
+// To fetch /robots.txt is always allowed (RFC 9309 section 2.2.2). For a request that does anything
+// else to it, ask [Group.MatchRules].
 func (g Group) Match(target string) Match { return g.match(target, true) }
 
 // MatchRules is Match by the rules alone: they hold for /robots.txt as for any other target.
@@ -62,7 +62,8 @@ func (g Group) decide(t string, implied bool) int32 {
 	return g.search(&s)
 }
 
-// loosenAndSearch spells the target in the forms in which some rules get their second chance, before the search.
+// loosenAndSearch spells the target in the forms in which some rules get their second chance,
+// before the search.
 func (g Group) loosenAndSearch(s *subject) int32 {
 	w := workspaces.Get().(*workspace)
 	defer workspaces.Put(w)
@@ -77,7 +78,7 @@ func (g Group) loosenAndSearch(s *subject) int32 {
 func (g Group) search(s *subject) int32 {
 	decider, best := int32(none), rank(0)
 	for _, b := range g.blocks() {
-		if i := g.rs.longestKey(b, s.forms[0]); i != none && g.rs.rules[i].rank > best {
+		if i := g.rs.bestPrefix(b, s.forms[0]); i != none && g.rs.rules[i].rank > best {
 			best, decider = g.rs.rules[i].rank, i
 		}
 		if i := g.rs.bestPattern(b, s, best); i != none {
@@ -87,30 +88,129 @@ func (g Group) search(s *subject) int32 {
 	return decider
 }
 
-// longestKey returns the highest rule of a block among those whose key the target begins with, or none. A longer key
-// need not be the higher rule: /a***** has more octets than /a/b, and all of them count.
-func (rs *Ruleset) longestKey(b uint32, t string) int32 {
-	bl := &rs.blocks[b]
-	id := rank(b) << rankBlock
-	hash := startHash(id)
-	found, best := int32(none), rank(0)
-	n := min(len(t), int(bl.longest))
-	for i := 0; ; i++ {
-		if bl.lengths>>min(i, longLength)&1 != 0 {
-			if j := rs.findRule(hash, id, t[:i]); j != none && rs.rules[j].rank > best {
-				best, found = rs.rules[j].rank, j
-			}
+// bestPrefix returns the highest rule of a block among those whose key the target begins with, or
+// none. A longer key need not be the higher rule: /a***** has more bytes than /a/b, and all of them
+// count. All such keys are on the way up from the last key that is not behind the target, as what
+// lies between a beginning of the target and the target begins so too.
+func (rs *Ruleset) bestPrefix(b uint32, t string) int32 {
+	first, i := rs.blocks[b].first, rs.blocks[b].last
+	for low := first; low < i; {
+		if mid := (low + i) / 2; rs.rules[mid].keyIn(rs.text) <= t {
+			low = mid + 1
+		} else {
+			i = mid
 		}
-		if i == n {
-			break
-		}
-		hash += uint64(t[i]) * weights[i]
 	}
-	if n == len(t) {
-		id |= rankEnd
-		if j := rs.findRule(hash+startWeight*uint64(rankEnd), id, t); j != none && rs.rules[j].rank > best {
-			found = j
+	found, best := int32(none), rank(0)
+	for i--; i >= first; i = rs.rules[i].up {
+		r := &rs.rules[i]
+		key := r.keyIn(rs.text)
+		if r.rank > best && strings.HasPrefix(t, key) && (r.rank.isPrefix() || r.rank&rankPattern == 0 && key == t) {
+			found, best = i, r.rank
 		}
 	}
 	return found
+}
+
+// pattern is a path that the table cannot hold: with a * inside, or in a looser form.
+// Its text is the canonical path without a closing $ or run of *; a * in it is a wildcard.
+type pattern struct {
+	needs uint64 // the pairs of bytes that it needs in a target; see pairBit
+	at    uint32 // in Ruleset.text
+	rule  uint32 // in Ruleset.rules
+	n     uint16 // bytes of the text
+	least uint16 // the length of the shortest target that can match
+	form  form   // of the targets that it is matched against
+}
+
+// subject is a target in the course of a decision.
+type subject struct {
+	forms [forms]string
+	pairs uint64 // pairs of bytes in the target; 0 when not yet known
+}
+
+// pairBit spreads the pairs of adjacent bytes over the bits of a word.
+func pairBit(a, b byte) uint64 { return 1 << ((uint32(a)<<8 | uint32(b)) * 0x9E3779B1 >> 26) }
+
+func pairsOf(t string) uint64 {
+	pairs := uint64(0)
+	for i := 1; i < len(t); i++ {
+		pairs |= pairBit(t[i-1], t[i])
+	}
+	return pairs
+}
+
+// pairsNeeded returns the pairs of bytes that every match of a pattern holds. What a form may spell
+// otherwise is left out, so that the pairs of the canonical target serve for all forms.
+func pairsNeeded(text []byte, f form) uint64 {
+	needs := uint64(0)
+	for i := 1; i < len(text); i++ {
+		if a, b := text[i-1], text[i]; a != '*' && b != '*' && (f == 0 || isFixed(a) && isFixed(b)) {
+			needs |= pairBit(a, b)
+		}
+	}
+	return needs
+}
+
+// isFixed reports whether no form spells the byte differently.
+func isFixed(c byte) bool {
+	return byteClass[c]&(classQuery|classReserved) == 0 && c != '$' && c != literalStar
+}
+
+// bestPattern returns the highest rule of a block above best that has a matching pattern, or none.
+func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
+	patterns := rs.patterns[rs.blocks[b].patterns:rs.blocks[b].patternsEnd]
+	if len(patterns) == 0 {
+		return none
+	}
+	if s.pairs == 0 {
+		s.pairs = pairsOf(s.forms[0])
+	}
+	for i := range patterns {
+		p := &patterns[i]
+		if p.needs&^s.pairs != 0 || int(p.least) > len(s.forms[0]) {
+			continue
+		}
+		r := &rs.rules[p.rule]
+		if r.rank <= best {
+			break
+		}
+		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], r.rank&rankEnd != 0) {
+			return int32(p.rule)
+		}
+	}
+	return none
+}
+
+// matches reports whether a pattern matches a beginning of t or, with end, all of t. The bytes
+// before the first * and, with end, those behind the last have one place each. Every segment
+// between them is taken where it first occurs, as any later place leaves less of t to the rest: so
+// one pass over t is enough.
+func matches(pattern, t string, end bool) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(t, head) {
+		return false
+	}
+	t = t[len(head):]
+	if !wild {
+		return !end || t == ""
+	}
+	if end {
+		last := strings.LastIndexByte(rest, '*')
+		tail := rest[last+1:]
+		if !strings.HasSuffix(t, tail) {
+			return false
+		}
+		t, rest = t[:len(t)-len(tail)], rest[:max(last, 0)]
+	}
+	for rest != "" {
+		var segment string
+		segment, rest, _ = strings.Cut(rest, "*")
+		i := strings.Index(t, segment)
+		if i < 0 {
+			return false
+		}
+		t = t[i+len(segment):]
+	}
+	return true
 }

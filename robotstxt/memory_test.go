@@ -10,7 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestSizeIsWhatIsRetained: the cost of a Ruleset in a cache is the memory that it really takes, within a fifth.
+// TestSizeIsWhatIsRetained: the cost of a Ruleset in a cache is the memory that it really takes,
+// within a fifth.
 func TestSizeIsWhatIsRetained(t *testing.T) {
 	files := corpus(t)
 	kept := make([]*robotstxt.Ruleset, len(files))
@@ -47,7 +48,8 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRepeatedNamesCostNothing: a file that names its crawler anew before every rule makes the rules of one that does not.
+// TestRepeatedNamesCostNothing: a file that names its crawler anew before every rule makes the
+// rules of one that does not.
 func TestRepeatedNamesCostNothing(t *testing.T) {
 	t.Parallel()
 	var once, anew strings.Builder

@@ -41,7 +41,8 @@ func disagreement(rs *robotstxt.Ruleset, f *oracle.File, q question) error {
 	return nil
 }
 
-// TestOracleAgreesOnRealFiles asks both engines the same questions about every file: a million over the whole corpus.
+// TestOracleAgreesOnRealFiles asks both engines the same questions about every file: a million over
+// the whole corpus.
 func TestOracleAgreesOnRealFiles(t *testing.T) {
 	t.Parallel()
 	files := corpus(t)
@@ -69,8 +70,8 @@ func TestOracleAgreesOnRealFiles(t *testing.T) {
 	t.Logf("%d questions about %d files", asked, len(files))
 }
 
-// TestOracleAgreesOnManyPatterns asks about files with many wildcards of few letters, whose segments
-// are found in parts all over the long targets.
+// TestOracleAgreesOnManyPatterns asks about files with many wildcards of few letters, whose
+// segments are found in parts all over the long targets.
 func TestOracleAgreesOnManyPatterns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

@@ -2,6 +2,7 @@ package robotstxt
 
 import (
 	"bytes"
+	"encoding/binary"
 	"sync"
 )
 
@@ -10,17 +11,19 @@ func Parse(data []byte) *Ruleset { return Options{}.Parse(data) }
 
 // Options changes how a file is read. The zero value is right for a whole file.
 type Options struct {
-	// Truncated says that data is only the beginning of a file, of which the rest was not read: a last line without
-	// terminator is dropped, as half a path is a wider rule than the site wrote. Data over 500 KiB needs no such word.
+	// Truncated says that data is only the beginning of a file, of which the rest was not read: a last
+	// line without terminator is dropped, as half a path is a wider rule than the site wrote. Data
+	// over 500 KiB needs no such word.
 	Truncated bool
 
-	// IndexHTML lets "Allow: /x/index.html" and the like allow /x/ too, as Google's parser does and RFC 9309 section
-	// 2.2.2 does not.
+	// IndexHTML lets "Allow: /x/index.html" and the like allow /x/ too, as Google's parser does and
+	// RFC 9309 section 2.2.2 does not.
 	IndexHTML bool
 }
 
-// Parse reads a robots.txt. It never fails: what can be used is used, all else is ignored. Of data, the first 500 KiB
-// are read, and a line that this limit cuts is dropped. The Ruleset keeps no reference to data.
+// Parse reads a robots.txt. It never fails: what can be used is used, all else is ignored. Of data,
+// the first 500 KiB are read, and a line that this limit cuts is dropped. The Ruleset keeps no
+// reference to data.
 func (o Options) Parse(data []byte) *Ruleset {
 	s := newScanner(data, o.Truncated)
 	p := parsers.Get().(*parser)
@@ -34,8 +37,9 @@ func (o Options) Parse(data []byte) *Ruleset {
 // parsers keeps working memory. Its size is bounded by that of a file.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// parser collects what a file says, in the order of the file. Until compile all octets stay where they are in the
-// file, and no slice here holds a pointer: that keeps the garbage collector out of it.
+// parser collects what a file says, in the order of the file. Until compile all bytes stay where
+// they are in the file, and no slice here holds a pointer: that keeps the garbage collector out of
+// it.
 type parser struct {
 	data     []byte
 	names    []nameLine
@@ -47,8 +51,7 @@ type parser struct {
 
 	indexHTML bool // see Options
 
-	canon  []byte // canonical keys that are not in the file
-	octets int    // that the Ruleset will hold at most
+	canon []byte // canonical keys that are not in the file
 	scratch
 }
 
@@ -57,7 +60,7 @@ type nameLine struct {
 	value span // in data
 	block uint32
 	asks  delay    // of the lines that follow while this name is the last one
-	keys  [2]int32 // what it is found by, in Ruleset.names: its letters, its first word where that is longer
+	keys  [2]int32 // in Ruleset.names: its letters, and its first word where that is longer
 }
 
 // prefLine is a preference line.
@@ -69,15 +72,16 @@ type prefLine struct {
 func (p *parser) reset() {
 	p.data = nil
 	p.names, p.drafts, p.prefs, p.sitemaps = p.names[:0], p.drafts[:0], p.prefs[:0], p.sitemaps[:0]
-	p.blocks, p.closed, p.canon, p.octets = 0, false, p.canon[:0], 0
+	p.blocks, p.closed, p.canon = 0, false, p.canon[:0]
+	p.text, p.keys, p.drawn, p.members = p.text[:0], p.keys[:0], p.drawn[:0], p.members[:0]
 }
 
-// spanOf returns where in data octets are that were cut out of it.
-func (p *parser) spanOf(octets []byte) span {
-	return span{at: uint32(cap(p.data) - cap(octets)), n: uint32(len(octets))}
+// spanOf returns where in data bytes are that were cut out of it.
+func (p *parser) spanOf(b []byte) span {
+	return span{at: uint32(cap(p.data) - cap(b)), n: uint32(len(b))}
 }
 
-func (p *parser) octetsOf(s span) []byte { return p.data[s.at : s.at+s.n] }
+func (p *parser) bytesOf(s span) []byte { return p.data[s.at : s.at+s.n] }
 
 func (p *parser) scan(s *scanner) {
 	p.data = s.data
@@ -111,19 +115,19 @@ func (p *parser) scan(s *scanner) {
 	}
 }
 
-// addName begins a list of names or continues it. Only rules end a list (RFC 9309 section 2.2.4: other lines must not
-// interfere), even empty ones.
+// addName begins a list of names or continues it. Only rules end a list (RFC 9309 section 2.2.4:
+// other lines must not interfere), even empty ones.
 func (p *parser) addName(value []byte) {
 	if p.closed || p.blocks == 0 {
 		p.blocks, p.closed = p.blocks+1, false
 	}
-	p.octets += 2 * len(value)
 	p.names = append(p.names, nameLine{
 		value: p.spanOf(value), block: uint32(p.blocks), asks: noDelay, keys: [2]int32{none, none},
 	})
 }
 
-// addRule takes a rule. Those before any name are ignored; those that begin with neither / nor * match nothing.
+// addRule takes a rule. Those before any name are ignored; those that begin with neither / nor *
+// match nothing.
 func (p *parser) addRule(path []byte, allow bool, line int) {
 	if p.blocks == 0 {
 		return
@@ -149,7 +153,6 @@ func (p *parser) addDelay(d delay) {
 func (p *parser) addSitemap(url []byte) {
 	if isAbsoluteURL(url) {
 		p.sitemaps = append(p.sitemaps, p.spanOf(url))
-		p.octets += len(url)
 	}
 }
 
@@ -157,7 +160,6 @@ func (p *parser) addPreference(key, value []byte, line int) {
 	p.prefs = append(p.prefs, prefLine{
 		key: p.spanOf(key), value: p.spanOf(value), block: uint32(p.blocks), line: uint32(line),
 	})
-	p.octets += len(key) + len(value)
 }
 
 // isAbsoluteURL reports whether the value of a Sitemap line has a scheme and something behind it.
@@ -172,4 +174,81 @@ func isAbsoluteURL(value []byte) bool {
 		}
 	}
 	return true
+}
+
+// draft is a rule on its way from the file to the Ruleset.
+type draft struct {
+	rank rank
+	head uint64 // the first bytes of the key as a number, which sorts most keys
+	path span   // in data, as written
+	at   uint32 // of the key: in canon if it is rewritten, else in data
+	key  uint16 // its bytes: the canonical path without a closing $ or run of *
+	form form   // of its second chance, if it has one
+}
+
+// addPath takes the path of a rule apart.
+func (p *parser) addPath(path []byte, r rank) {
+	key := path
+	if key[len(key)-1] == '$' {
+		key, r = key[:len(key)-1], r|rankEnd
+	}
+	for len(key) > 0 && key[len(key)-1] == '*' {
+		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
+	}
+	p.addDraft(path, key, len(path), r)
+}
+
+// addDirectory adds the rule /x/$ for a path such as /x/index.html.
+func (p *parser) addDirectory(path []byte, r rank) {
+	slash := bytes.LastIndexByte(path, '/')
+	if slash >= 0 && bytes.HasPrefix(path[slash:], []byte("/index.htm")) {
+		p.addDraft(path, path[:slash+1], len("$")+slash+1, r|rankEnd)
+	}
+}
+
+// addDraft compiles a rule with a key, which the path begins with, and a length, which counts a
+// closing $ and run of * too. Nearly all keys are canonical as they stand and have no wildcard
+// inside: one walk over the bytes finds that out.
+func (p *parser) addDraft(path, key []byte, length int, r rank) {
+	d := draft{path: p.spanOf(path)}
+	d.at = d.path.at
+	classes := classesOf(key)
+	if classes&(classPercent|classIllegal) != 0 {
+		start := len(p.canon)
+		p.canon = appendCanonical(p.canon, key)
+		if canonical := p.canon[start:]; string(canonical) == string(key) {
+			p.canon = p.canon[:start]
+		} else {
+			length += len(canonical) - len(key)
+			key, r, d.at = canonical, r|rankRewritten, uint32(start)
+			classes = classesOf(key)
+		}
+	}
+	if classes&(classPercent|classQuery|classDollar) != 0 {
+		d.form = looseForm(key)
+	}
+	if classes&classStar != 0 {
+		r |= rankPattern
+	}
+	d.rank, d.key = r|rank(length)<<rankLength, uint16(len(key))
+	var head [8]byte
+	copy(head[:], key)
+	d.head = binary.BigEndian.Uint64(head[:])
+	p.drafts = append(p.drafts, d)
+}
+
+// keyOf returns the key of a draft.
+func (p *parser) keyOf(d *draft) []byte {
+	if d.rank&rankRewritten != 0 {
+		return p.canon[d.at : d.at+uint32(d.key)]
+	}
+	return p.data[d.at : d.at+uint32(d.key)]
+}
+
+// classesOf returns the union of the classes of some bytes.
+func classesOf(b []byte) (classes uint16) {
+	for _, c := range b {
+		classes |= byteClass[c]
+	}
+	return classes
 }

@@ -17,8 +17,8 @@ func (q question) String() string {
 	return fmt.Sprintf("%q (wildcard ignored: %v) %q", q.tokens, q.ignoreWildcard, q.target)
 }
 
-// asker makes questions that aim at the edges of a file: at the names it lists and at the paths of its rules,
-// lengthened, shortened, filled in and spelt differently.
+// asker makes questions that aim at the edges of a file: at the names it lists and at the paths of
+// its rules, lengthened, shortened, filled in and spelt differently.
 type asker struct {
 	rnd   *rand.Rand
 	names []string
@@ -127,7 +127,7 @@ func (a *asker) mutate(t string) string {
 	return t
 }
 
-// respell escapes the octet at a place or resolves the escapes there.
+// respell escapes the byte at a place or resolves the escapes there.
 func respell(t string, at int) string {
 	if at >= len(t) {
 		return t

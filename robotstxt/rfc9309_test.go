@@ -7,8 +7,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The tests of this file hold what RFC 9309 demands; those of ext_test.go what goes beyond it. S0 to S4 are the
-// project's seed documents 000 to 004.
+// The tests of this file hold what RFC 9309 demands; those of ext_test.go what goes beyond it. S0
+// to S4 are the project's seed documents 000 to 004.
 
 // RFC 9309 section 2.1, S2: groups.
 func TestRFC9309_2_1_Groups(t *testing.T) {
@@ -33,7 +33,8 @@ func TestRFC9309_2_1_Groups(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2: lines end in CR, LF or CRLF and nothing else (S0, S2); the numbers must be exact.
+// RFC 9309 section 2.2: lines end in CR, LF or CRLF and nothing else (S0, S2); the numbers must be
+// exact.
 func TestRFC9309_2_2_LineEnds(t *testing.T) {
 	t.Parallel()
 	checks := []check{
@@ -58,7 +59,8 @@ func TestRFC9309_2_2_LineEnds(t *testing.T) {
 	runChecks(t, checks)
 }
 
-// RFC 9309 section 2.2: blanks at the ends of lines, keys and values, comments anywhere, case of keys (S0, S2).
+// RFC 9309 section 2.2: blanks at the ends of lines, keys and values, comments anywhere, case of
+// keys (S0, S2).
 func TestRFC9309_2_2_Syntax(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -101,7 +103,8 @@ func TestRFC9309_2_2_1_ProductToken(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.1: the group of * is for those without their own; groups of one name are one (S2, S3).
+// RFC 9309 section 2.2.1: the group of * is for those without their own; groups of one name are one
+// (S2, S3).
 func TestRFC9309_2_2_1_ChoiceOfGroup(t *testing.T) {
 	t.Parallel()
 	const both = "User-agent: *\nDisallow: /x\nUser-agent: foobot\nDisallow: /y"
@@ -128,7 +131,7 @@ func TestRFC9309_2_2_1_ChoiceOfGroup(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.2: a rule matches what begins with it, octet by octet, case-sensitive.
+// RFC 9309 section 2.2.2: a rule matches what begins with it, byte by byte, case-sensitive.
 func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path }
@@ -159,8 +162,8 @@ func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.2: the longest rule decides, allow where two are of one length (S1, S4); of equals the first is
-// named.
+// RFC 9309 section 2.2.2: the longest rule decides, allow where two are of one length (S1, S4); of
+// equals the first is named.
 func TestRFC9309_2_2_2_Precedence(t *testing.T) {
 	t.Parallel()
 	file := func(rules ...string) string { return "User-agent: a\n" + strings.Join(rules, "\n") }
@@ -274,7 +277,8 @@ func TestRFC9309_2_2_2_PercentEncoding(t *testing.T) {
 	})
 }
 
-// The figure of RFC 9309 section 2.2.2: behind the first literal ? of a rule, : / ? @ [ ] and their escapes are equal.
+// The figure of RFC 9309 section 2.2.2: behind the first literal ? of a rule, : / ? @ [ ] and their
+// escapes are equal.
 func TestRFC9309_2_2_2_ReservedInQuery(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path }
@@ -297,7 +301,7 @@ func TestRFC9309_2_2_2_ReservedInQuery(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.3: * is any run of octets, $ the end.
+// RFC 9309 section 2.2.3: * is any run of bytes, $ the end.
 func TestRFC9309_2_2_3_Wildcards(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path }
@@ -366,8 +370,8 @@ func TestRFC9309_2_2_3_LiteralSpecials(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.4: other lines must not interfere: they end no list of names and no group. S2's grammar has them
-// anywhere too.
+// RFC 9309 section 2.2.4: other lines must not interfere: they end no list of names and no group.
+// S2's grammar has them anywhere too.
 func TestRFC9309_2_2_4_OtherLines(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -389,7 +393,8 @@ func TestRFC9309_2_2_4_OtherLines(t *testing.T) {
 	runChecks(t, checks)
 }
 
-// RFC 9309 section 2.3: the file is UTF-8; a byte order mark is skipped (S0, S2), also part of one, as Google does.
+// RFC 9309 section 2.3: the file is UTF-8; a byte order mark is skipped (S0, S2), also part of one,
+// as Google does.
 func TestRFC9309_2_3_Encoding(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: a\nDisallow: /"

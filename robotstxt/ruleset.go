@@ -1,21 +1,20 @@
 package robotstxt
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
 
-// Ruleset is a parsed robots.txt: immutable, compact, safe for concurrent use. The empty Ruleset allows everything, a
-// nil one nothing.
+// Ruleset is a parsed robots.txt: immutable, compact, safe for concurrent use. The empty Ruleset
+// allows everything, a nil one nothing.
 type Ruleset struct {
 	text     string    // names, paths and values, one after the other
-	slots    []uint32  // hash table over names and rules; see index.go
-	rules    []rule    //
+	rules    []rule    // per block, by key
 	blocks   []block   // sets of rules that apply together
 	patterns []pattern // per block, from the highest rank to the lowest
-	names    []name    //
+	names    []name    // without regard to case
 	members  []uint32  // blocks of each name, in the order of the file
-	delays   []delay   //
 	prefs    []preference
 	sitemaps []span
 	wildcard int32 // one more than the index in names of *; 0 when it is not there
@@ -27,18 +26,20 @@ const none = -1
 
 // Agent says by which product tokens a crawler looks for its group.
 type Agent struct {
-	// Tokens are the crawler's product tokens, most specific first: the first that has a group decides alone (RFC 9309
-	// section 2.2.1 knows one token; a list serves crawlers such as Googlebot-Image, seed 002). A token ends at its
-	// first slash or blank. One that is made of letters, - and _ is compared with that beginning of a user-agent line,
-	// any other with the line's first word; upper and lower case are the same. Tokens over 255 octets have no group.
+	// Tokens are the crawler's product tokens, most specific first: the first that has a group decides
+	// alone (RFC 9309 section 2.2.1 knows one token; a list serves crawlers such as Googlebot-Image,
+	// seed 002). A token ends at its first slash or blank. One that is made of letters, - and _ is
+	// compared with that beginning of a user-agent line, any other with the line's first word; upper
+	// and lower case are the same. Tokens over 255 bytes have no group.
 	Tokens []string
 
-	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own nothing binds the agent.
+	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own nothing
+	// binds the agent.
 	IgnoreWildcard bool
 }
 
-// Group is the part of a Ruleset that speaks to one crawler: a small value, safe for concurrent use, valid as long as
-// one likes. The zero Group allows nothing.
+// Group is the part of a Ruleset that speaks to one crawler: a small value, safe for concurrent
+// use, valid for ever. The zero Group allows nothing.
 type Group struct {
 	rs       *Ruleset
 	name     int32 // index in rs.names, or none
@@ -50,11 +51,12 @@ type Match struct {
 	Allowed  bool   // the verdict
 	Rule     string // path of the deciding rule as written in the file; "" when no rule decided
 	Line     int    // its line number, from 1; 0 when no rule decided
-	Group    string // name of the group that was asked: as first written, "*", or "" when there is none
+	Group    string // name of the group: as first written, "*", or "" when there is none
 	Specific bool   // the group is the crawler's own, not *
 }
 
-// Preference is a line that states a wish about the use of content and has no bearing on any verdict.
+// Preference is a line that states a wish about the use of content and has no bearing on any
+// verdict.
 type Preference struct {
 	Line  int    // its line number, from 1
 	Key   string // as written: Content-Signal, Content-Usage or License
@@ -62,8 +64,8 @@ type Preference struct {
 	Value string // the rest of the value, as written
 }
 
-// Select returns the group for an agent: its own or, without one, that of * (RFC 9309 section 2.2.1). It does not
-// allocate.
+// Select returns the group for an agent: its own or, without one, that of * (RFC 9309 section
+// 2.2.1). It does not allocate.
 func (rs *Ruleset) Select(a Agent) Group {
 	if rs == nil {
 		return Group{}
@@ -84,7 +86,8 @@ func (rs *Ruleset) Match(tokens []string, target string) Match {
 	return rs.Select(Agent{Tokens: tokens}).Match(target)
 }
 
-// Sitemaps returns the absolute URLs of the Sitemap lines in the order of the file. They belong to no group.
+// Sitemaps returns the absolute URLs of the Sitemap lines in the order of the file. They belong to
+// no group.
 func (rs *Ruleset) Sitemaps() []string {
 	if rs == nil || len(rs.sitemaps) == 0 {
 		return nil
@@ -101,8 +104,8 @@ func (rs *Ruleset) Size() int {
 	if rs == nil {
 		return 0
 	}
-	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.slots) + sizeOf(rs.rules) + sizeOf(rs.blocks) +
-		sizeOf(rs.patterns) + sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.delays) + sizeOf(rs.prefs) +
+	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.blocks) +
+		sizeOf(rs.patterns) + sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) +
 		sizeOf(rs.sitemaps)
 }
 
@@ -111,7 +114,8 @@ func sizeOf[T any](s []T) int {
 	return cap(s) * int(unsafe.Sizeof(t))
 }
 
-// Preferences returns the preference lines before the first user-agent line, in the order of the file.
+// Preferences returns the preference lines before the first user-agent line, in the order of the
+// file.
 func (rs *Ruleset) Preferences() []Preference {
 	if rs == nil {
 		return nil
@@ -119,7 +123,8 @@ func (rs *Ruleset) Preferences() []Preference {
 	return rs.preferences([]uint32{noBlock})
 }
 
-// Name returns the name of the group as first written in the file; "*" for the wildcard group, "" for none.
+// Name returns the name of the group as first written in the file; "*" for the wildcard group, ""
+// for none.
 func (g Group) Name() string {
 	if g.rs == nil || g.name == none {
 		return ""
@@ -130,7 +135,8 @@ func (g Group) Name() string {
 // Specific reports whether the group is the crawler's own, not that of *.
 func (g Group) Specific() bool { return g.specific }
 
-// Unrestricted reports that no disallow rule of the group could match any target. It is false for the zero Group.
+// Unrestricted reports that no disallow rule of the group could match any target. It is false for
+// the zero Group.
 func (g Group) Unrestricted() bool {
 	if g.rs == nil {
 		return false
@@ -143,18 +149,15 @@ func (g Group) Unrestricted() bool {
 	return true
 }
 
-// CrawlDelay returns the pause that the group asks for between two requests: the largest of its Crawl-delay lines or,
-// without any, the slowest of its Request-rate lines. A group does not inherit from *. Neither line is part of RFC
-// 9309; section 2.2.4 permits to read them. The value is the site's: clamp it.
+// CrawlDelay returns the pause that the group asks for between two requests: the largest of its
+// Crawl-delay lines or, without any, the slowest of its Request-rate lines. A group does not
+// inherit from *. Neither line is part of RFC 9309; section 2.2.4 permits to read them. The value
+// is the site's: clamp it.
 func (g Group) CrawlDelay() (time.Duration, bool) {
 	if g.rs == nil || g.name == none {
 		return 0, false
 	}
-	i := g.rs.names[g.name].delay
-	if i == none {
-		return 0, false
-	}
-	return g.rs.delays[i].pause()
+	return g.rs.names[g.name].asks.pause()
 }
 
 // Preferences returns the group's preference lines in the order of the file.
@@ -172,4 +175,183 @@ func (g Group) blocks() []uint32 {
 	}
 	n := &g.rs.names[g.name]
 	return g.rs.members[n.first : n.first+n.count]
+}
+
+// noBlock is the block of preference lines that stand before the first user-agent line.
+const noBlock = maxBlock
+
+// preference is a Content-Signal, Content-Usage or License line, with where its parts are in
+// Ruleset.text.
+type preference struct {
+	block, line      uint32
+	key, path, value span
+}
+
+// preferences returns those of the given blocks, which are in ascending order.
+func (rs *Ruleset) preferences(blocks []uint32) []Preference {
+	var found []Preference
+	for _, p := range rs.prefs {
+		if _, ok := slices.BinarySearch(blocks, p.block); ok {
+			found = append(found, Preference{
+				Line: int(p.line), Key: p.key.in(rs.text), Path: p.path.in(rs.text), Value: p.value.in(rs.text),
+			})
+		}
+	}
+	return found
+}
+
+// span is a piece of Ruleset.text.
+type span struct {
+	at uint32
+	n  uint32
+}
+
+func (s span) in(text string) string { return text[s.at : s.at+s.n] }
+
+// rule is one Allow or Disallow line that can match.
+type rule struct {
+	rank rank
+	at   uint32 // in Ruleset.text: the path as written and, if it is rewritten, its canonical key
+	up   int32  // the rule with the next shorter key that this key begins with; none if < block.first
+	text uint16 // bytes of the path as written
+	key  uint16 // bytes of the key: the canonical path without a closing $ or run of *
+}
+
+// block is a set of rules that apply together, mostly what stands under one list of names.
+type block struct {
+	first, last           int32 // its rules, by key
+	patterns, patternsEnd uint32
+	disallows             uint32 // the number of its disallow rules
+}
+
+// rank orders rules and holds what is to know of one in a word. From the top: 16 bits of length,
+// one for allow, 20 of the line number inverted, 18 of the block, then the flags. So the greatest
+// rank is that of the rule that decides: the longest; among equals allow (RFC 9309 section 2.2.2);
+// of these the first in the file, as Google reports it.
+type rank uint64
+
+const (
+	rankLength    = 48
+	rankAllow     = 1 << 47
+	rankLine      = 27
+	rankBlock     = 9
+	rankEnd       = 1 << 0 // the path ends in $: the target must end there too
+	rankPattern   = 1 << 1 // the key has a * inside, so the rule is in patterns
+	rankRewritten = 1 << 2 // the key is not the beginning of the path as written
+
+	maxNumber = 1<<20 - 1 // above any line number
+	maxBlock  = 1<<18 - 1 // above any block
+)
+
+func newRank(length int, allow bool, line int) rank {
+	r := rank(length)<<rankLength | rank(maxNumber-line)<<rankLine
+	if allow {
+		r |= rankAllow
+	}
+	return r
+}
+
+func (r rank) allow() bool   { return r&rankAllow != 0 }
+func (r rank) line() int     { return maxNumber - int(r>>rankLine&maxNumber) }
+func (r rank) block() uint32 { return uint32(r >> rankBlock & maxBlock) }
+
+func (r rank) inBlock(b uint32) rank { return r&^(maxBlock<<rankBlock) | rank(b)<<rankBlock }
+
+// isPrefix reports whether the rule is for all targets that begin with its key.
+func (r rank) isPrefix() bool { return r&(rankEnd|rankPattern) == 0 }
+
+// written returns the path of a rule as it stands in the file.
+func (rs *Ruleset) written(r *rule) string { return rs.text[r.at : r.at+uint32(r.text)] }
+
+func (r *rule) keyAt() uint32 {
+	if r.rank&rankRewritten != 0 {
+		return r.at + uint32(r.text)
+	}
+	return r.at
+}
+
+func (r *rule) keyIn(text string) string { return text[r.keyAt() : r.keyAt()+uint32(r.key)] }
+
+// name is a product token that has rules, or *.
+type name struct {
+	text         span   // as first written
+	first, count uint32 // its blocks, in Ruleset.members
+	asks         delay  // of its Crawl-delay and Request-rate lines
+}
+
+// trimToken cuts a product token at its first slash or blank: RFC 9309 section 2.2.1 knows no
+// version.
+func trimToken[T ~string | ~[]byte](s T) T {
+	for i := range len(s) {
+		if s[i] == '/' || isBlank(s[i]) {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// trimLetters cuts s behind the bytes that RFC 9309 section 2.2.1 allows in a product token.
+func trimLetters[T ~string | ~[]byte](s T) T {
+	for i := range len(s) {
+		if byteClass[s[i]]&classLetter == 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// isWildcard reports whether the value of a user-agent line is *, alone or with a blank and
+// anything behind it.
+func isWildcard(value []byte) bool {
+	return len(value) > 0 && value[0] == '*' && (len(value) == 1 || isBlank(value[1]))
+}
+
+// compareFold orders by length and then by bytes, without regard to the case of ASCII letters.
+func compareFold[S, T ~string | ~[]byte](a S, b T) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	for i := range len(a) {
+		if x, y := lower(a[i]), lower(b[i]); x != y {
+			return int(x) - int(y)
+		}
+	}
+	return 0
+}
+
+// maxToken is the length of the longest token that has a group.
+const maxToken = 255
+
+// findName returns the index of the name that a product token asks for, or none. A token of
+// letters,
+//   - and _ finds what lines begin with, any other finds a whole first word: the two kinds never look
+//     alike, so one list holds both.
+func (rs *Ruleset) findName(token string) int32 {
+	if token == "*" {
+		return none
+	}
+	i, ok := slices.BinarySearchFunc(rs.names, token, func(n name, token string) int {
+		return compareFold(n.text.in(rs.text), token)
+	})
+	if !ok {
+		return none
+	}
+	return int32(i)
+}
+
+// delay is what a name's Crawl-delay and Request-rate lines ask for; negative when there is none.
+type delay struct{ crawl, rate time.Duration }
+
+var noDelay = delay{crawl: -1, rate: -1}
+
+// widen keeps the longer of both.
+func (d delay) widen(e delay) delay {
+	return delay{crawl: max(d.crawl, e.crawl), rate: max(d.rate, e.rate)}
+}
+
+func (d delay) pause() (time.Duration, bool) {
+	if d.crawl >= 0 {
+		return d.crawl, true
+	}
+	return max(d.rate, 0), d.rate >= 0
 }

@@ -3,11 +3,11 @@ package robotstxt
 import "bytes"
 
 const (
-	// MaxSize is the number of octets of a file that are read (RFC 9309 section 2.5: at least 500 KiB).
+	// MaxSize is the number of bytes of a file that are read (RFC 9309 section 2.5: at least 500 KiB).
 	MaxSize = 500 * 1024
 
-	// maxLine is the number of octets of a line that are read, as in Google's parser: eight times the longest URL
-	// of an old browser, less one.
+	// maxLine is the number of bytes of a line that are read, as in Google's parser: eight times the
+	// longest URL of an old browser, less one.
 	maxLine = 8*2083 - 1
 )
 
@@ -20,13 +20,13 @@ type scanner struct {
 	hasBOM, hasCut     bool // for lint: a byte order mark was skipped, the size limit applied
 }
 
-// finder remembers where an octet is next, so that the rarer it is the less is searched.
+// finder remembers where a byte is next, so that the rarer it is the less is searched.
 type finder struct {
-	octet byte
-	at    int
+	char byte
+	at   int
 }
 
-// from returns the first place of the octet in data at or behind pos; len(data) when there is none.
+// from returns the first place of the byte in data at or behind pos; len(data) when there is none.
 func (f *finder) from(data []byte, pos int) int {
 	if f.at < pos {
 		f.search(data, pos)
@@ -36,12 +36,13 @@ func (f *finder) from(data []byte, pos int) int {
 
 func (f *finder) search(data []byte, pos int) {
 	f.at = len(data)
-	if i := bytes.IndexByte(data[pos:], f.octet); i >= 0 {
+	if i := bytes.IndexByte(data[pos:], f.char); i >= 0 {
 		f.at = pos + i
 	}
 }
 
-// newScanner prepares the part of data that is read. With open, data itself is the beginning of something longer.
+// newScanner prepares the part of data that is read. With open, data itself is the beginning of
+// something longer.
 func newScanner(data []byte, open bool) scanner {
 	s := scanner{
 		lf: finder{'\n', -1}, cr: finder{'\r', -1}, nul: finder{0, -1}, sharp: finder{'#', -1},
@@ -64,7 +65,8 @@ func newScanner(data []byte, open bool) scanner {
 	return s
 }
 
-// next returns the next line without its terminator. What follows the last terminator is a line too.
+// next returns the next line without its terminator. What follows the last terminator is a line
+// too.
 func (s *scanner) next() ([]byte, bool) {
 	if s.pos > len(s.data) {
 		return nil, false
@@ -79,8 +81,8 @@ func (s *scanner) next() ([]byte, bool) {
 	return line, true
 }
 
-// content strips the line that next returned last of what is beyond its limit, behind a NUL or a comment sign, and of
-// blanks at both ends.
+// content strips the line that next returned last of what is beyond its limit, behind a NUL or a
+// comment sign, and of blanks at both ends.
 func (s *scanner) content(line []byte) []byte {
 	start := s.offset(line)
 	end := start + min(len(line), maxLine)
@@ -94,11 +96,12 @@ func (s *scanner) content(line []byte) []byte {
 	return trimRight(s.data[start:end])
 }
 
-// offset returns where in data octets are that were cut out of it.
-func (s *scanner) offset(octets []byte) int { return cap(s.data) - cap(octets) }
+// offset returns where in data bytes are that were cut out of it.
+func (s *scanner) offset(b []byte) int { return cap(s.data) - cap(b) }
 
-// split divides the content of a line into key and value: at the first colon or, without any, at the blanks between
-// exactly two words, as Google does. The key is empty when the line is no directive.
+// split divides the content of a line into key and value: at the first colon or, without any, at
+// the blanks between exactly two words, as Google does. The key is empty when the line is no
+// directive.
 func split(content []byte) (key, value []byte) {
 	if isDisallow(content) && len(content) > len("disallow") && content[len("disallow")] == ':' { // as most are
 		return content[:len("disallow")], trimLeft(content[len("disallow:"):])

@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The examples of the seed documents. Where the text of one lost a table's cells, they are those of the document it
-// copies.
+// The examples of the seed documents. Where the text of one lost a table's cells, they are those of
+// the document it copies.
 
 // S0: "In this example".
 func TestSeed0_Example(t *testing.T) {
@@ -29,8 +29,8 @@ func TestSeed0_Example(t *testing.T) {
 	})
 }
 
-// S1: "A matching Allow directive beats a matching Disallow only if it contains more or equal number of characters in
-// the path", and its examples.
+// S1: "A matching Allow directive beats a matching Disallow only if it contains more or equal
+// number of characters in the path", and its examples.
 func TestSeed1_Examples(t *testing.T) {
 	t.Parallel()
 	file := func(rules ...string) string { return "User-agent: *\n" + strings.Join(rules, "\n") }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxProduct bounds the octets of a product's name. A longer one names nobody.
+// maxProduct bounds the bytes of a product's name. A longer one names nobody.
 const maxProduct = 128
 
 // Products returns the names of the products in the value of a User-Agent field (RFC 9110 section
@@ -17,9 +17,10 @@ const maxProduct = 128
 //     version that has "bot", "crawl" or "spider" in it. Words with which browsers fill their
 //     comments (Linux, Windows, MSIE, Trident, …) are left out.
 //
-// A name is made of letters, digits, hyphens, underscores and dots, is up to 128 octets long, and
-// ends at any other octet ([IsProductName]). An address is a word with "://" or "@": it is no product
-// in a comment, and outside a URL is none. A comment inside a comment is read as a part of it.
+// A name is made of letters, digits, hyphens, underscores and dots, is up to 128 bytes long, and
+// ends at any other byte ([IsProductName]). An address is a word with "://" or "@": it is no
+// product in a comment, and outside a URL is none. A comment inside a comment is read as a part of
+// it.
 func Products(userAgent string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s := productScanner{rest: userAgent}
@@ -32,9 +33,9 @@ func Products(userAgent string) iter.Seq[string] {
 }
 
 // ProductToken returns the product token of the value of a User-Agent field, or "" if it has none,
-// as with all browsers of today. It is the one of the field's [Products] that the field begins with.
-// Where that is Mozilla, which all browsers say and many crawlers too, it is the first item behind
-// "compatible;" in a comment or, without one, the first product that
+// as with all browsers of today. It is the one of the field's [Products] that the field begins
+// with. Where that is Mozilla, which all browsers say and many crawlers too, it is the first item
+// behind "compatible;" in a comment or, without one, the first product that
 //
 //   - is behind "compatible;" outside of comments;
 //   - or stands in a comment, with its version, before an address;
@@ -50,8 +51,8 @@ func Products(userAgent string) iter.Seq[string] {
 //	Mozilla/5.0 (X11; Linux x86_64; ExampleBot/1.0) Gecko/20100101 Firefox/52.0
 //	Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/52.0; ExampleBot
 //
-// The token may hold digits and dots, which RFC 9309 section 2.2.1 does not allow, as in w3m: [Agent]
-// says what becomes of such names.
+// The token may hold digits and dots, which RFC 9309 section 2.2.1 does not allow, as in w3m:
+// [Agent] says what becomes of such names.
 func ProductToken(userAgent string) string {
 	userAgent = strings.TrimLeft(userAgent, " \t")
 	word, _ := cutWord(userAgent)
@@ -105,7 +106,7 @@ type productScanner struct {
 func (s *productScanner) next() (p product, ok bool) {
 	for s.rest != "" && !ok {
 		c := s.rest[0]
-		if isNameOctet(c) {
+		if isNameByte(c) {
 			p, ok = s.item()
 			continue
 		}
@@ -187,7 +188,7 @@ func cutItem(s string) (item, rest string) {
 // cutName cuts the name of a product off a word. It is "" if the word is none.
 func cutName(word string) (name, version string) {
 	end := 0
-	for end < len(word) && isNameOctet(word[end]) {
+	for end < len(word) && isNameByte(word[end]) {
 		end++
 	}
 	name, version = word[:end], word[end:]
@@ -197,11 +198,11 @@ func cutName(word string) (name, version string) {
 	return name, version
 }
 
-// isNameOctet reports whether c may be in the name of a product.
-func isNameOctet(c byte) bool { return isUnreserved(c) && c != '~' }
+// isNameByte reports whether c may be in the name of a product.
+func isNameByte(c byte) bool { return isUnreserved(c) && c != '~' }
 
-// startsWithAddress reports whether the next word of the same comment, or outside of comments, is an
-// address.
+// startsWithAddress reports whether the next word of the same comment, or outside of comments, is
+// an address.
 func startsWithAddress(s string) bool {
 	word, _ := cutWord(strings.TrimLeft(s, " \t;,"))
 	return strings.Contains(word, "://") || strings.Contains(word, "@")

@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestProductToken has the default User-Agent of every client that was measured (reference: clients, table 1), the
-// crawlers of seed 003's table, and others that are met.
+// TestProductToken has the default User-Agent of every client that was measured (reference:
+// clients, table 1), the crawlers of seed 003's table, and others that are met.
 func TestProductToken(t *testing.T) {
 	t.Parallel()
 	const chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36"
@@ -128,8 +128,8 @@ func TestProductToken(t *testing.T) {
 	}
 }
 
-// readUserAgents returns the rows of a table of User-Agents, whose first column is the product token and whose last
-// the field.
+// readUserAgents returns the rows of a table of User-Agents, whose first column is the product
+// token and whose last the field.
 func readUserAgents(tb testing.TB, name string) (rows [][]string) {
 	tb.Helper()
 	table, err := os.ReadFile("testdata/useragents/" + name)
@@ -142,8 +142,9 @@ func readUserAgents(tb testing.TB, name string) (rows [][]string) {
 	return rows[1:]
 }
 
-// TestProductTokenOfKnownFields has what the documents of crawlers say that they send, and what browsers, telephones,
-// televisions, consoles and libraries send. The tables say where each was found.
+// TestProductTokenOfKnownFields has what the documents of crawlers say that they send, and what
+// browsers, telephones, televisions, consoles and libraries send. The tables say where each was
+// found.
 func TestProductTokenOfKnownFields(t *testing.T) {
 	t.Parallel()
 	for name, least := range map[string]int{"crawlers.tsv": 130, "others.tsv": 100} {
@@ -166,7 +167,8 @@ func TestProductTokenLimits(t *testing.T) {
 	for _, c := range []struct{ userAgent, documented, got string }{
 		{"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Slurp", "Yahoo"},
 		{"Mozilla/5.0 (Windows NT 6.1; WOW64) AppleWebKit/534+ (KHTML, like Gecko) BingPreview/1.0b", "BingPreview", ""},
-		// Retired with these telephones. A field could hide its first product if a comment behind it counted more.
+		// Retired with these telephones. A field could hide its first product if a comment behind it
+		// counted more.
 		{"DoCoMo/2.0 N905i(c100;TB;W24H16) (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "DoCoMo"},
 		{"SAMSUNG-SGH-E250/1.0 Profile/MIDP-2.0 Configuration/CLDC-1.1 UP.Browser/6.2.3.3.c.1.101 (GUI) MMP/2.0 (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "SAMSUNG-SGH-E250"},
 	} {
@@ -176,7 +178,8 @@ func TestProductTokenLimits(t *testing.T) {
 	}
 }
 
-// TestProducts has the fields of RFC 9110 section 10.1.5, of real clients (clients, table 1) and of crawlers.
+// TestProducts has the fields of RFC 9110 section 10.1.5, of real clients (clients, table 1) and of
+// crawlers.
 func TestProducts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -247,8 +250,8 @@ func TestIsProductName(t *testing.T) {
 	}
 }
 
-// TestProductTokenCost: a field is walked over once, without allocations, whatever it is made of. A walk that took
-// the square of these lengths would not end within the time of a test.
+// TestProductTokenCost: a field is walked over once, without allocations, whatever it is made of. A
+// walk that took the square of these lengths would not end within the time of a test.
 func TestProductTokenCost(t *testing.T) {
 	const size = 1 << 20
 	for _, part := range []string{"(", ")", "()", "a", "a ", "a;", "a/1;", "(a/1;", "compatible;", "(compatible; a/1;", "; ", "bo", "a@", "://", "\xff"} {

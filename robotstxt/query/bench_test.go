@@ -13,8 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// BenchmarkRun answers 50,000 questions an iteration, about the files of the folder that CRAWLGATE_CORPUS names or those
-// of testdata in turn, once with the files on disk and once with each file in its question.
+// BenchmarkRun answers 50,000 questions an iteration, about the files of the folder that
+// CRAWLGATE_CORPUS names or those of testdata in turn, once with the files on disk and once with
+// each file in its question.
 func BenchmarkRun(b *testing.B) {
 	const questions = 50_000
 	dir := os.Getenv("CRAWLGATE_CORPUS")

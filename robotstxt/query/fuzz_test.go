@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, and what encoding/json takes for
-// its id is the id of the answer.
+// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, and what
+// encoding/json takes for its id is the id of the answer.
 func FuzzRun(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogLw==","agent":"A","url":"http://example.com/x"}`,
@@ -69,7 +69,8 @@ func checkAnswer(t *testing.T, line, answer []byte) bool {
 	return a.Error != nil
 }
 
-// FuzzTarget: where the gateway would take a URL, the octets that are matched here are those that it would match.
+// FuzzTarget: where the gateway would take a URL, the bytes that are matched here are those that it
+// would match.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{
 		"http://example.com", "https://EXAMPLE.com:443/a%2Fb{c?d#e", "http://[::1]:8080?q", "http://example.com/caf\u00e9%2fx",

@@ -20,8 +20,8 @@ func (l *lineReader) idle() bool {
 	return bytes.IndexByte(waiting, '\n') < 0
 }
 
-// next returns the next line, or its beginning when it is too long; the rest of it is then skipped. The octets are
-// good until the next call. The error is io.EOF when there is no further line.
+// next returns the next line, or its beginning when it is too long; the rest of it is then skipped.
+// The bytes are good until the next call. The error is io.EOF when there is no further line.
 func (l *lineReader) next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

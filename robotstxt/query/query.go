@@ -1,17 +1,19 @@
-// Package query answers questions about robots.txt files, one JSON object a line, for scripts and test suites.
+// Package query answers questions about robots.txt files, one JSON object a line, for scripts and
+// test suites.
 //
 // A question is
 //
 //	{"id":…,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
 //
-// with "robots_file":"path" in place of robots, and "agents":["A","B"], most specific first, in place of agent. The id
-// is any JSON value or absent. The url is absolute or a path with its leading slash. Its answer is
+// with "robots_file":"path" in place of robots, and "agents":["A","B"], most specific first, in
+// place of agent. The id is any JSON value or absent. The url is absolute or a path with its
+// leading slash. Its answer is
 //
 //	{"id":…,"allowed":true,"rule":"/path","line":12,"group":"A"}
 //
-// with the deciding rule's path as written and its line, "" and 0 when no rule decided, and the name of the group that
-// was asked, "" when there is none. A line that is no question gets {"id":…,"error":"…"}, with the id null when it
-// could not be read.
+// with the deciding rule's path as written and its line, "" and 0 when no rule decided, and the
+// name of the group that was asked, "" when there is none. A line that is no question gets
+// {"id":…,"error":"…"}, with the id null when it could not be read.
 package query
 
 import (
@@ -29,9 +31,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Options bounds what Run holds in memory, and says how it reads. The zero value means the defaults.
+// Options bounds what Run holds in memory, and says how it reads. The zero value means the
+// defaults.
 type Options struct {
-	// MaxLine is the number of octets of the longest question; 8 MiB by default. Of a longer line the rest is skipped.
+	// MaxLine is the number of bytes of the longest question; 8 MiB by default. Of a longer line the
+	// rest is skipped.
 	MaxLine int
 
 	// CacheBytes bounds the parsed files that are kept for later questions; 256 MiB by default.
@@ -40,9 +44,9 @@ type Options struct {
 	// IndexHTML is that of robotstxt.Options.
 	IndexHTML bool
 
-	// Match decides about a target, which begins with a slash and has no fragment, and names the form of it that decided: the
-	// field "form" that each answer then has. Without it the rules are asked about the target as it stands, and there is no
-	// such field.
+	// Match decides about a target, which begins with a slash and has no fragment, and names the form
+	// of it that decided: the field "form" that each answer then has. Without it the rules are asked
+	// about the target as it stands, and there is no such field.
 	Match func(g robotstxt.Group, target string) (m robotstxt.Match, form string)
 }
 
@@ -51,9 +55,10 @@ const (
 	defaultCacheBytes = 256 << 20
 )
 
-// Run answers the questions of in on out, line by line and in order, until in ends. An answer is written out before Run
-// waits for the next question. Empty lines are skipped. The result failed reports whether any line was answered by an
-// error. Run returns an error when ctx is done, which it notices between lines, and when reading or writing fails.
+// Run answers the questions of in on out, line by line and in order, until in ends. An answer is
+// written out before Run waits for the next question. Empty lines are skipped. The result failed
+// reports whether any line was answered by an error. Run returns an error when ctx is done, which
+// it notices between lines, and when reading or writing fails.
 func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed bool, err error) {
 	if opts.MaxLine <= 0 {
 		opts.MaxLine = defaultMaxLine
@@ -178,8 +183,8 @@ func (r *runner) match(q question) (v verdict, err error) {
 	return v, nil
 }
 
-// targetOf returns what is matched of a URL: the octets between its authority and its fragment. Unlike a URL on its way
-// through the gateway it may hold a % that begins no escape.
+// targetOf returns what is matched of a URL: the bytes between its authority and its fragment.
+// Unlike a URL on its way through the gateway it may hold a % that begins no escape.
 func targetOf(url string) (string, error) {
 	if strings.HasPrefix(url, "/") {
 		return url, nil

@@ -196,7 +196,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestHugeLine: of a line of 100 MB no more is held than the limit, its id is known, and the stream goes on.
+// TestHugeLine: of a line of 100 MB no more is held than the limit, its id is known, and the stream
+// goes on.
 func TestHugeLine(t *testing.T) {
 	t.Parallel()
 	in := io.MultiReader(
@@ -229,7 +230,8 @@ func TestHugeLineMemory(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: with room for nothing every file is parsed anew, and the answers are the same.
+// TestCacheIsBounded: with room for nothing every file is parsed anew, and the answers are the
+// same.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	var in strings.Builder
@@ -248,7 +250,8 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestFileIsReadAgain: a file that is written anew between two questions is not answered from the cache.
+// TestFileIsReadAgain: a file that is written anew between two questions is not answered from the
+// cache.
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.txt")

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Canonical is the form in which targets are compared (RFC 9309 section 2.2.2): no fragment, a leading slash,
-// hex digits of escapes in capitals, escapes of unreserved octets resolved, octets that no URI may hold escaped.
+// Canonical is the form in which targets are compared (RFC 9309 section 2.2.2): no fragment, a
+// leading slash, hex digits of escapes in capitals, escapes of unreserved bytes resolved, bytes
+// that no URI may hold escaped.
 func Canonical(target string) string {
 	target, _, _ = strings.Cut(target, "#")
 	if !strings.HasPrefix(target, "/") {
@@ -16,17 +17,17 @@ func Canonical(target string) string {
 	return strings.Join(escapes(target), "")
 }
 
-// escapes cuts s into single octets and canonical escapes.
+// escapes cuts s into single bytes and canonical escapes.
 func escapes(s string) []string {
 	var out []string
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
 			escape := strings.ToUpper(s[i : i+3])
-			octet := unescape(escape)[0]
+			char := unescape(escape)[0]
 			i += 2
-			if isUnreserved(octet) && (!isHex(octet) || !afterBrokenPercent(out)) {
-				escape = string(rune(octet))
+			if isUnreserved(char) && (!isHex(char) || !afterBrokenPercent(out)) {
+				escape = string(rune(char))
 			}
 			out = append(out, escape)
 			continue
@@ -40,7 +41,8 @@ func escapes(s string) []string {
 	return out
 }
 
-// afterBrokenPercent: a hex digit written here could make an escape of a percent sign that was none.
+// afterBrokenPercent: a hex digit written here could make an escape of a percent sign that was
+// none.
 func afterBrokenPercent(out []string) bool {
 	n := len(out)
 	return n > 0 && out[n-1] == "%" ||
@@ -53,10 +55,10 @@ func isUnreserved(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// element of a path pattern: one octet, any run of octets (*), or the end ($).
+// element of a path pattern: one byte, any run of bytes (*), or the end ($).
 type element struct {
 	any, end bool
-	octet    byte
+	char     byte
 }
 
 // pattern is the path of a rule, element by element.
@@ -68,9 +70,9 @@ type pattern struct {
 // read takes a path apart.
 func read(path string) pattern {
 	var p pattern
-	octets := func(es []element, s string) []element {
+	chars := func(es []element, s string) []element {
 		for i := range len(s) {
-			es = append(es, element{octet: s[i]})
+			es = append(es, element{char: s[i]})
 		}
 		return es
 	}
@@ -81,16 +83,16 @@ func read(path string) pattern {
 			p.plain, p.loose = append(p.plain, element{any: true}), append(p.loose, element{any: true})
 		}
 		for _, e := range escapes(part) {
-			p.plain = octets(p.plain, e)
+			p.plain = chars(p.plain, e)
 			switch d := unescape(e); {
 			case d == "$" || e == "%2A":
 				p.special = true
-				p.loose = octets(p.loose, d)
+				p.loose = chars(p.loose, d)
 			case seenQuery && strings.Contains(":/?@[]", d):
 				p.inQuery = true
-				p.loose = octets(p.loose, d)
+				p.loose = chars(p.loose, d)
 			default:
-				p.loose = octets(p.loose, e)
+				p.loose = chars(p.loose, e)
 			}
 			seenQuery = seenQuery || e == "?"
 		}
@@ -101,7 +103,7 @@ func read(path string) pattern {
 	return p
 }
 
-// match returns the number of octets of the rule if it matches t, else 0.
+// match returns the number of bytes of the rule if it matches t, else 0.
 func (p pattern) match(t string) int {
 	if run(p.plain, t) || (p.special || p.inQuery) && run(p.loose, loosen(t, p.special, p.inQuery)) {
 		return len(p.plain)
@@ -109,16 +111,16 @@ func (p pattern) match(t string) int {
 	return 0
 }
 
-// unescape resolves a canonical escape; a single octet is itself.
+// unescape resolves a canonical escape; a single byte is itself.
 func unescape(e string) string {
 	if len(e) == 1 {
 		return e
 	}
-	octet, err := hex.DecodeString(e[1:])
+	char, err := hex.DecodeString(e[1:])
 	if err != nil {
 		panic(err) // not an escape
 	}
-	return string(octet)
+	return string(char)
 }
 
 // loosen resolves the escapes of a canonical target that a second chance may ignore.
@@ -151,7 +153,7 @@ func run(pattern []element, t string) bool {
 			}
 		default:
 			for _, p := range at {
-				if p < len(t) && t[p] == e.octet {
+				if p < len(t) && t[p] == e.char {
 					next = append(next, p+1)
 				}
 			}

@@ -1,6 +1,6 @@
-// Package oracle is a second robots.txt engine, written to be read against RFC 9309 and the project's conformance
-// table and for nothing else. It shares no code and no idea with package robotstxt, keeps every rule and is
-// slow. The tests hold the two against each other.
+// Package oracle is a second robots.txt engine, written to be read against RFC 9309 and the
+// project's conformance table and for nothing else. It shares no code and no idea with package
+// robotstxt, keeps every rule and is slow. The tests hold the two against each other.
 package oracle
 
 import (
@@ -161,7 +161,7 @@ func names(value, token string) bool {
 	return asciiLower(value) == asciiLower(token)
 }
 
-// letters is the longest beginning of s made of the octets of an RFC 9309 product token.
+// letters is the longest beginning of s made of the bytes of an RFC 9309 product token.
 func letters(s string) string {
 	i := 0
 	for i < len(s) && (s[i] == '-' || s[i] == '_' || s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z') {
@@ -207,7 +207,8 @@ func (f *File) CheckRules(tokens []string, ignoreWildcard bool, target string) R
 	return result
 }
 
-// Delay is the pause asked of a crawler: the largest Crawl-delay, without any the slowest Request-rate.
+// Delay is the pause asked of a crawler: the largest Crawl-delay, without any the slowest
+// Request-rate.
 func (f *File) Delay(tokens []string, ignoreWildcard bool) (time.Duration, bool) {
 	members, _ := f.choose(tokens, ignoreWildcard)
 	for _, crawl := range []bool{true, false} {
@@ -254,7 +255,8 @@ func lines(data []byte) []string {
 	return all
 }
 
-// directive splits a line at its colon, or, without any colon, at the blanks between exactly two words.
+// directive splits a line at its colon, or, without any colon, at the blanks between exactly two
+// words.
 func directive(line string) (key, value string, ok bool) {
 	key, value, ok = strings.Cut(line, ":")
 	if !ok {
