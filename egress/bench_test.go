@@ -45,8 +45,8 @@ func BenchmarkServerName(b *testing.B) {
 	}
 }
 
-// BenchmarkForward is one request over connections that stay: client, gateway and origin share the processor, so compare
-// with direct.
+// BenchmarkForward is one request over connections that stay: client, gateway and origin share the
+// processor, so compare with direct.
 func BenchmarkForward(b *testing.B) {
 	body := strings.Repeat("x", 64)
 	origin := startServer(b, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }), "h1")
@@ -103,7 +103,7 @@ func BenchmarkForwardBody(b *testing.B) {
 	}
 }
 
-// endless gives octets without end.
+// endless gives bytes without end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -133,7 +133,7 @@ func BenchmarkMintKept(b *testing.B) {
 	})
 }
 
-// BenchmarkMintManyHosts tells the octets that one kept leaf takes.
+// BenchmarkMintManyHosts tells the bytes that one kept leaf takes.
 func BenchmarkMintManyHosts(b *testing.B) {
 	const hosts = DefaultLeaves
 	for b.Loop() {
@@ -157,8 +157,8 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkTunnelHandshake is a CONNECT, a handshake and one request: client and gateway share the processor. "known" has the
-// leaf already, "resumed" a session as well.
+// BenchmarkTunnelHandshake is a CONNECT, a handshake and one request: client and gateway share the
+// processor. "known" has the leaf already, "resumed" a session as well.
 func BenchmarkTunnelHandshake(b *testing.B) {
 	for _, kind := range []string{"new host", "known", "resumed"} {
 		b.Run(kind, func(b *testing.B) {

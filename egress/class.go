@@ -2,12 +2,14 @@ package egress
 
 import "net/netip"
 
-// Class says what kind of place an address is, after the IANA special-purpose registries (RFC 6890). The zero
-// value is an address that was not understood; like every class but [ClassPublic] it is refused.
+// Class says what kind of place an address is, after the IANA special-purpose registries (RFC
+// 6890). The zero value is an address that was not understood; like every class but [ClassPublic]
+// it is refused.
 type Class uint8
 
-// The classes of addresses. The last three are not properties of an address: the guard gives them to listeners of its
-// own process, to ports that are not open for egress, and to names with addresses of two kinds.
+// The classes of addresses. The last three are not properties of an address: the guard gives them
+// to listeners of its own process, to ports that are not open for egress, and to names with
+// addresses of two kinds.
 const (
 	ClassInvalid        Class = iota // not an address
 	ClassPublic                      // globally reachable unicast
@@ -55,8 +57,8 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// classified lists the address blocks that are not public. The first block that contains an address gives its
-// class, so narrow blocks stand before the wide ones that contain them.
+// classified lists the address blocks that are not public. The first block that contains an address
+// gives its class, so narrow blocks stand before the wide ones that contain them.
 var classified = []struct {
 	block netip.Prefix
 	class Class
@@ -118,12 +120,13 @@ var (
 	v4Translated  = netip.MustParsePrefix("::ffff:0:0:0/96")
 )
 
-// Classify gives the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96) is taken
-// as the IPv4 address that it holds.
+// Classify gives the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96)
+// is taken as the IPv4 address that it holds.
 //
-// An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4 address inside:
-// in an IPv6-only network every IPv4 site is reached so. The other forms with an address inside (NAT64 local use,
-// 6to4, Teredo, IPv4-compatible, IPv4-translated) are refused whatever they hold, because no site is published there.
+// An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4
+// address inside: in an IPv6-only network every IPv4 site is reached so. The other forms with an
+// address inside (NAT64 local use, 6to4, Teredo, IPv4-compatible, IPv4-translated) are refused
+// whatever they hold, because no site is published there.
 func Classify(addr netip.Addr) Class {
 	if !addr.IsValid() {
 		return ClassInvalid
@@ -143,8 +146,9 @@ func Classify(addr netip.Addr) Class {
 	return ClassPublic
 }
 
-// Embedded gives the IPv4 address that a transition mechanism's IPv6 address holds, for messages: the target
-// of NAT64, 6to4, IPv4-compatible and IPv4-translated addresses and the client of Teredo ones.
+// Embedded gives the IPv4 address that a transition mechanism's IPv6 address holds, for messages:
+// the target of NAT64, 6to4, IPv4-compatible and IPv4-translated addresses and the client of Teredo
+// ones.
 func Embedded(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.IsValid() {
 		return netip.Addr{}, false

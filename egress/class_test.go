@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each block of features.md b.2.7 and of the IANA special-purpose registries is held by its first and last address and,
-// where those are public, by its neighbours.
+// Each block of features.md b.2.7 and of the IANA special-purpose registries is held by its first
+// and last address and, where those are public, by its neighbours.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

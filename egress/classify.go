@@ -13,20 +13,21 @@ import (
 	"syscall"
 )
 
-// Errors of this package that classify maps to kinds.
+// Failures that this package finds itself.
 var (
-	errStalled     = errors.New("no octets for too long")
-	errSlowOrigin  = errors.New("the origin sends or takes too few octets in a minute (min_rate)")
-	errSlowClient  = errors.New("the client sends or takes too few octets in a minute (min_rate)")
-	errBodyTimeout = errors.New("the request's body took too long (body_timeout)")
-	errManyInterim = errors.New("too many interim responses")
-	errNoHalfClose = errors.New("has no half that closes alone")
-	errBadStatus   = errors.New("status code out of range")
-	errUnasked101  = errors.New("protocol switch that was not asked for")
-	errUpgrade     = errors.New("switch to another protocol than was asked for")
-	errOrigin407   = errors.New("proxy authentication demanded by an origin")
-	errLoop        = errors.New("request has passed this gateway before")
+	errStalled     = newError(KindStalled, "no bytes for too long")
+	errSlowOrigin  = newError(KindStalled, "the origin sends or takes too few bytes in a minute (min_rate)")
+	errSlowClient  = newError(KindClientTimeout, "the client sends or takes too few bytes in a minute (min_rate)")
+	errBodyTimeout = newError(KindClientTimeout, "the request's body took too long (body_timeout)")
+	errManyInterim = newError(KindProtocol, "too many interim responses")
+	errBadStatus   = newError(KindProtocol, "status code out of range")
+	errUnasked101  = newError(KindProtocol, "protocol switch that was not asked for")
+	errOrigin407   = newError(KindProtocol, "proxy authentication demanded by an origin")
+	errUpgrade     = newError(KindUpgrade, "switch to another protocol than was asked for")
+	errLoop        = newError(KindLoop, "request has passed this gateway before")
 )
+
+func newError(k Kind, text string) *Error { return &Error{Kind: k, Err: errors.New(text)} }
 
 // stage is how far an exchange had come when it failed.
 type stage uint8
@@ -37,14 +38,16 @@ const (
 	stageBody                 // response header received
 )
 
-// ClassifyDial gives the failure of a dial, for callers that dial by themselves ([Transport.DialTunnel]). It returns
-// err itself if it is an [*Error] already.
+// ClassifyDial gives the failure of a dial, for callers that dial by themselves
+// ([Transport.DialTunnel]). It returns err itself if it is an [*Error] already.
 func ClassifyDial(err error) *Error { return classify(err, stageConnect) }
 
-// classify finds the kind of an error of the transport. Failures of the client's side are sorted out before.
+// classify finds the kind of an error of the transport. Failures of the client's side are sorted
+// out before.
 func classify(err error, at stage) *Error {
 	if known, ok := errors.AsType[*Error](err); ok {
-		return known
+		out := *known // the caller may add an address
+		return &out
 	}
 	out := &Error{Err: err}
 	if f, ok := errors.AsType[*ForbiddenError](err); ok {
@@ -70,8 +73,8 @@ func classify(err error, at stage) *Error {
 	return out
 }
 
-// exhausted reports that this machine has nothing left to make a connection of. The resolver keeps only the text of such
-// an error.
+// exhausted reports that this machine has nothing left to make a connection of. The resolver keeps
+// only the text of such an error.
 func exhausted(err error) bool {
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
@@ -103,25 +106,6 @@ func ownKind(err error) (Kind, bool) {
 	}
 	if exhausted(err) {
 		return KindExhausted, true
-	}
-	for _, e := range []struct {
-		err  error
-		kind Kind
-	}{
-		{errStalled, KindStalled},
-		{errLoop, KindLoop},
-		{errUpgrade, KindUpgrade},
-		{errManyInterim, KindProtocol},
-		{errBadStatus, KindProtocol},
-		{errUnasked101, KindProtocol},
-		{errOrigin407, KindProtocol},
-		{errFTPReplies, KindHeaderSize},
-		{errFTPListing, KindHeaderSize},
-		{errFTPSize, KindProtocol},
-	} {
-		if errors.Is(err, e.err) {
-			return e.kind, true
-		}
 	}
 	return 0, false
 }
@@ -192,8 +176,8 @@ func bodyKind(err error) Kind {
 	}
 }
 
-// streamError has the fields of HTTP/2's stream error. net/http's own type is private, but lets errors.As copy it
-// into any struct of this form.
+// streamError has the fields of HTTP/2's stream error. net/http's own type is private, but lets
+// errors.As copy it into any struct of this form.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -204,7 +188,8 @@ func (e streamError) Error() string {
 	return fmt.Sprintf("stream %d ended with code %d", e.StreamID, e.Code)
 }
 
-// faults are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC 9113 section 7.
+// faults are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC 9113
+// section 7.
 var faults = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
 
 // isReset tells whether a connection, or a stream of one, ended before its time.
@@ -234,17 +219,6 @@ func isTimeout(err error) bool {
 	}
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// watchKind finds the kind of an end that a watch has made.
-func watchKind(cause error) (Kind, bool) {
-	switch {
-	case errors.Is(cause, errStalled), errors.Is(cause, errSlowOrigin):
-		return KindStalled, true
-	case errors.Is(cause, errSlowClient), errors.Is(cause, errBodyTimeout):
-		return KindClientTimeout, true
-	}
-	return 0, false
 }
 
 // writeKind finds the kind of an error that writing to the client gave.

@@ -14,9 +14,11 @@ import (
 
 // ConnectContext is what an accepted CONNECT tells about the requests inside its tunnel.
 type ConnectContext struct {
-	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set when serving begins.
+	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set
+	// when serving begins.
 	Scheme string
-	// Host is what the CONNECT asked for: a name in lower case (punycode) or an IP address without brackets.
+	// Host is what the CONNECT asked for: a name in lower case (punycode) or an IP address without
+	// brackets.
 	Host string
 	Port uint16
 	// Outer is the CONNECT request.
@@ -29,7 +31,8 @@ type ConnectContext struct {
 
 // Errors of [ConnectContext.Resolve].
 var (
-	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421 answers it.
+	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421
+	// answers it.
 	ErrMisdirected = errors.New("request is for another authority than its tunnel")
 	// ErrNested says that an inner request is itself a CONNECT; 400 answers it.
 	ErrNested = errors.New("CONNECT inside a tunnel")
@@ -37,7 +40,8 @@ var (
 
 type connectKey struct{}
 
-// ConnectFrom returns what is known of the CONNECT that a request came through, nil if it came through none.
+// ConnectFrom returns what is known of the CONNECT that a request came through, nil if it came
+// through none.
 func ConnectFrom(ctx context.Context) *ConnectContext {
 	p, _ := ctx.Value(connectKey{}).(*ConnectContext)
 	return p
@@ -54,9 +58,10 @@ func (p *ConnectContext) Authority() string {
 	return net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
 }
 
-// Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and authority are the
-// tunnel's, whatever the client wrote, and the address of the client outside. A request whose Host is not the tunnel's
-// is given the URL that it asks for, with [ErrMisdirected]: it must not be served, but logs are to say what it was for.
+// Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and
+// authority are the tunnel's, whatever the client wrote, and the address of the client outside. A
+// request whose Host is not the tunnel's is given the URL that it asks for, with [ErrMisdirected]:
+// it must not be served, but logs are to say what it was for.
 func (p *ConnectContext) Resolve(r *http.Request) error {
 	r.RemoteAddr = p.Outer.RemoteAddr
 	if r.Method == http.MethodConnect {
@@ -82,8 +87,8 @@ func (p *ConnectContext) Resolve(r *http.Request) error {
 	return misdirected
 }
 
-// serves tells whether an inner Host field is the tunnel's. One without a port is: there are clients that leave even
-// unusual ports out, and the request goes to the tunnel's port in any case.
+// serves tells whether an inner Host field is the tunnel's. One without a port is: there are
+// clients that leave even unusual ports out, and the request goes to the tunnel's port in any case.
 func (p *ConnectContext) serves(host string) bool {
 	u := url.URL{Host: host}
 	if port := u.Port(); port != "" && port != strconv.Itoa(int(p.Port)) {
@@ -92,7 +97,8 @@ func (p *ConnectContext) serves(host string) bool {
 	return sameHost(u.Hostname(), p.Host)
 }
 
-// sameHost tells whether two hosts are the same name, whatever their case and the dot of the root, or the same address.
+// sameHost tells whether two hosts are the same name, whatever their case and the dot of the root,
+// or the same address.
 func sameHost(a, b string) bool {
 	if strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, ".")) {
 		return true

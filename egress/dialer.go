@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,17 +19,19 @@ const DefaultDialTimeout = 10 * time.Second
 // maxAddresses bounds how many addresses of one name are tried.
 const maxAddresses = 8
 
-// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip", "ip4" or "ip6".
+// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip", "ip4" or
+// "ip6".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer connects to checked addresses only: a name is resolved once, every address is put to the guard and the
-// connection goes to one of those that passed, so a second DNS answer cannot lead elsewhere. A name with public and
-// non-public addresses is refused as a whole. The guard is asked again by the socket's control function, the last moment
-// before the connection leaves. Names are absolute: no search list of resolv.conf is added to them, so that an order on
-// "pub.test" cannot be passed as "pub". The zero value works with the zero [Guard]. Safe for concurrent use; the fields are
-// set before first use.
+// Dialer connects to checked addresses only: a name is resolved once, every address is put to the
+// guard and the connection goes to one of those that passed, so a second DNS answer cannot lead
+// elsewhere. A name with public and non-public addresses is refused as a whole. The guard is asked
+// again by the socket's control function, the last moment before the connection leaves. Names are
+// absolute: no search list of resolv.conf is added to them, so that an order on "pub.test" cannot
+// be passed as "pub". The zero value works with the zero [Guard]. Safe for concurrent use; the
+// fields are set before first use.
 type Dialer struct {
 	Guard    *Guard
 	Resolver Resolver      // nil: the system's, by its hosts file and DNS
@@ -48,8 +51,8 @@ type Conn struct {
 	Dialed Dialed
 }
 
-// DialedOf finds out how a connection was made, looking through TLS. It answers false for connections that no
-// [Dialer] made.
+// DialedOf finds out how a connection was made, looking through TLS. It answers false for
+// connections that no [Dialer] made.
 func DialedOf(c net.Conn) (Dialed, bool) {
 	conn, ok := find[*Conn](c)
 	if !ok {
@@ -81,7 +84,8 @@ func (p Phase) String() string {
 	}
 }
 
-// DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError] instead.
+// DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError]
+// instead.
 type DialError struct {
 	Phase Phase
 	Host  string // name or address as asked for
@@ -96,8 +100,8 @@ func (e *DialError) Error() string {
 
 func (e *DialError) Unwrap() error { return e.Err }
 
-// DialContext has the form that [net/http.Transport] wants. network must be "tcp", "tcp4" or "tcp6", addr a host
-// or literal address with a numeric port. The connection is a [*Conn].
+// DialContext has the form that [net/http.Transport] wants. network must be "tcp", "tcp4" or
+// "tcp6", addr a host or literal address with a numeric port. The connection is a [*Conn].
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -170,9 +174,10 @@ func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p 
 	return &Conn{TCPConn: conn, Dialed: dialed}, nil
 }
 
-// Check resolves host and puts every address to the guard, without dialing. Unlike a dial, which leaves refused
-// addresses out, it fails when any address is refused: it serves where another party dials (an upstream proxy),
-// which may pick any of them. What that party resolves may still differ from what was checked here.
+// Check resolves host and puts every address to the guard, without dialing. Unlike a dial, which
+// leaves refused addresses out, it fails when any address is refused: it serves where another party
+// dials (an upstream proxy), which may pick any of them. What that party resolves may still differ
+// from what was checked here.
 func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
 	return d.check(ctx, host, port, toOrigin)
 }
@@ -200,15 +205,10 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 	return checked, nil
 }
 
-func (d *Dialer) timeout() time.Duration {
-	if d.Timeout > 0 {
-		return d.Timeout
-	}
-	return DefaultDialTimeout
-}
+func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup gives the addresses of host, at least one. literal tells that host is an address itself. A name that a client
-// or a site gave and that has public and non-public addresses is refused.
+// lookup gives the addresses of host, at least one. literal tells that host is an address itself. A
+// name that a client or a site gave and that has public and non-public addresses is refused.
 func (d *Dialer) lookup(
 	ctx context.Context, network, host string, port uint16, p purpose,
 ) (addrs []netip.Addr, literal bool, err error) {
@@ -243,7 +243,8 @@ func (d *Dialer) lookup(
 	return addrs, false, err
 }
 
-// systemResolver is Go's own: that of the C library finds no name in the hosts file that ends in a dot.
+// systemResolver is Go's own: that of the C library finds no name in the hosts file that ends in a
+// dot.
 var systemResolver = &net.Resolver{PreferGo: true}
 
 // hostsFile is systemResolver without DNS.
@@ -258,8 +259,8 @@ func (d *Dialer) resolver(fallback Resolver) Resolver {
 	return fallback
 }
 
-// absolute looks up a name as one that ends in a dot. One of a single label is looked for in the hosts file first, where
-// Go finds it without the dot only.
+// absolute looks up a name as one that ends in a dot. One of a single label is looked for in the
+// hosts file first, where Go finds it without the dot only.
 func (d *Dialer) absolute(ctx context.Context, family, host string) ([]netip.Addr, error) {
 	if d.Resolver == nil && !strings.Contains(host, ".") {
 		if addrs, err := hostsFile.LookupNetIP(ctx, family, host); err == nil {
@@ -272,7 +273,8 @@ func (d *Dialer) absolute(ctx context.Context, family, host string) ([]netip.Add
 // asDNSError gives a resolver's error the name that was asked for, and the form that others know.
 func asDNSError(err error, host string) error {
 	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
-		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the family.
+		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of
+		// the family.
 		return &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
 	}
 	if known, ok := err.(*net.DNSError); ok { //nolint:errorlint // one that wraps it says more
@@ -283,8 +285,8 @@ func asDNSError(err error, host string) error {
 	return err
 }
 
-// mixed refuses a name with public and non-public addresses. No site is published so: the owner of the name wants a
-// check to see the one and a connection to reach the other (DNS rebinding).
+// mixed refuses a name with public and non-public addresses. No site is published so: the owner of
+// the name wants a check to see the one and a connection to reach the other (DNS rebinding).
 func mixed(host string, addrs []netip.Addr, port uint16) error {
 	isPublic := func(a netip.Addr) bool { return Classify(a) == ClassPublic }
 	public := slices.IndexFunc(addrs, isPublic)
@@ -295,8 +297,8 @@ func mixed(host string, addrs []netip.Addr, port uint16) error {
 	return &ForbiddenError{Addr: netip.AddrPortFrom(addrs[other], port), Class: ClassMixed, Name: host, Other: addrs[public]}
 }
 
-// permitted keeps the addresses that allow passes, in the order in which to try them. If it passes none the error
-// is the refusal of the first.
+// permitted keeps the addresses that allow passes, in the order in which to try them. If it passes
+// none the error is the refusal of the first.
 func permitted(addrs []netip.Addr, port uint16, allow func(netip.AddrPort) error) ([]netip.AddrPort, error) {
 	var refused error
 	out := make([]netip.AddrPort, 0, min(len(addrs), maxAddresses))

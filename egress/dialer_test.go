@@ -246,8 +246,8 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	}
 }
 
-// TestDialerRefusesMixedNames: a name with public and non-public addresses is refused as a whole, also where the guard
-// allows both.
+// TestDialerRefusesMixedNames: a name with public and non-public addresses is refused as a whole,
+// also where the guard allows both.
 func TestDialerRefusesMixedNames(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
@@ -280,8 +280,9 @@ func (s *searching) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestTargetNamesAreAbsolute: what a client or a site names is not looked for in the search list of resolv.conf, or an
-// order on pub.test could be passed as pub. The name of an upstream proxy is the operator's.
+// TestTargetNamesAreAbsolute: what a client or a site names is not looked for in the search list of
+// resolv.conf, or an order on pub.test could be passed as pub. The name of an upstream proxy is the
+// operator's.
 func TestTargetNamesAreAbsolute(t *testing.T) {
 	t.Parallel()
 	r := new(searching)
@@ -313,7 +314,8 @@ func TestTargetNamesAreAbsolute(t *testing.T) {
 	}
 }
 
-// TestHostsFile: names of the hosts file are found though they are looked up as absolute, whatever the build.
+// TestHostsFile: names of the hosts file are found though they are looked up as absolute, whatever
+// the build.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
 	addrs, literal, err := new(Dialer).lookup(t.Context(), "tcp", "localhost", 80, toOrigin)
@@ -355,7 +357,8 @@ func TestPermittedIsBounded(t *testing.T) {
 	}
 }
 
-// script is an attempt function that follows a plan per address: fail after a time, hang, or connect.
+// script is an attempt function that follows a plan per address: fail after a time, hang, or
+// connect.
 type script map[string]struct {
 	after time.Duration
 	err   error

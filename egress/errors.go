@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Kind is the class of a failure on the way out: what is logged and counted, which Proxy-Status token (RFC 9209
-// section 2.3) names it and with which status it is answered. The zero value is a failure of the gateway itself.
+// Kind is the class of a failure on the way out: what is logged and counted, which Proxy-Status
+// token (RFC 9209 section 2.3) names it and with which status it is answered. The zero value is a
+// failure of the gateway itself.
 type Kind uint8
 
 // The kinds of failure.
@@ -43,7 +44,8 @@ const (
 	numKinds
 )
 
-// statusClientGone is what nginx and Caddy log for a client that left before its answer; it is never sent.
+// statusClientGone is what nginx and Caddy log for a client that left before its answer; it is
+// never sent.
 const statusClientGone = 499
 
 var kinds = [numKinds]struct {
@@ -91,11 +93,13 @@ func (k Kind) valid() Kind {
 // String gives the stable name of the kind, for logs and metrics.
 func (k Kind) String() string { return kinds[k.valid()].name }
 
-// Token gives the error type for Proxy-Status, RFC 9209 section 2.3; empty where nobody is left to be told.
+// Token gives the error type for Proxy-Status, RFC 9209 section 2.3; empty where nobody is left to
+// be told.
 func (k Kind) Token() string { return kinds[k.valid()].token }
 
-// Status gives the status to answer with: 403 for the gateway's own refusals, 504 for time-outs, 502 for the
-// origin's other failures, 408, 400 and 413 for the client's, 499 (to log, never to send) for a client that left.
+// Status gives the status to answer with: 403 for the gateway's own refusals, 504 for time-outs,
+// 502 for the origin's other failures, 408, 400 and 413 for the client's, 499 (to log, never to
+// send) for a client that left.
 func (k Kind) Status() int { return kinds[k.valid()].status }
 
 // Error is a classified failure.
@@ -103,7 +107,8 @@ type Error struct {
 	Kind Kind
 	// Addr is the address involved, where one is known.
 	Addr netip.AddrPort
-	// Err is the cause. Its text may hold what the origin or the resolver said; it holds no credentials.
+	// Err is the cause. Its text may hold what the origin or the resolver said; it holds no
+	// credentials.
 	Err error
 }
 
@@ -113,8 +118,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // NeverReached reports whether the failure came before anything was sent towards the site, so that
 // the site cannot have noticed the request. An attempt to connect is noticed: a site that is down
-// must not be asked without end. It holds for requests that got no connection at all; the error does
-// not know of connections that an earlier attempt of the same request had.
+// must not be asked without end. It holds for requests that got no connection at all; the error
+// does not know of connections that an earlier attempt of the same request had.
 func (e *Error) NeverReached() bool {
 	switch e.Kind {
 	case KindLoop, KindForbidden, KindForbiddenPort, KindForbiddenOwn, KindDNS, KindDNSTimeout, KindExhausted:
@@ -132,9 +137,10 @@ func (e *Error) ProxyStatus(name string) string {
 // maxDetails bounds the details of a Proxy-Status member.
 const maxDetails = 240
 
-// ProxyStatus writes a Proxy-Status list member (RFC 9209 section 2): the proxy's name, which must be a token,
-// the error type and details in free text. Empty ones are left out. The text is put into the printable ASCII that
-// a structured-field string may hold (RFC 8941 section 3.3.3) and cut.
+// ProxyStatus writes a Proxy-Status list member (RFC 9209 section 2): the proxy's name, which must
+// be a token, the error type and details in free text. Empty ones are left out. The text is put
+// into the printable ASCII that a structured-field string may hold (RFC 8941 section 3.3.3) and
+// cut.
 func ProxyStatus(name, token, details string) string {
 	var b strings.Builder
 	b.WriteString(name)
@@ -155,8 +161,9 @@ func ProxyStatus(name, token, details string) string {
 	return b.String()
 }
 
-// printable puts a text into printable ASCII of at most limit octets: white space and controls become a space,
-// runs of them one, every other octet outside ASCII a question mark. Nothing leads or trails.
+// printable puts a text into printable ASCII of at most limit bytes: white space and controls
+// become a space, runs of them one, every other byte outside ASCII a question mark. Nothing leads
+// or trails.
 func printable(s string, limit int) string {
 	b := make([]byte, 0, min(len(s), limit))
 	for i := 0; i < len(s) && len(b) < limit; i++ {

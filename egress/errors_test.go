@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestClassifyExhausted: what this machine lacks is told from what an origin or a proxy does, in every phase of a dial.
+// TestClassifyExhausted: what this machine lacks is told from what an origin or a proxy does, in
+// every phase of a dial.
 func TestClassifyExhausted(t *testing.T) {
 	t.Parallel()
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
@@ -29,7 +30,8 @@ func TestClassifyExhausted(t *testing.T) {
 	}
 }
 
-// TestNeverReached: only failures before the first packet to the site leave it unaware of the request.
+// TestNeverReached: only failures before the first packet to the site leave it unaware of the
+// request.
 func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	unaware := map[Kind]bool{

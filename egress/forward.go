@@ -13,38 +13,43 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// DefaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay without an octet.
+// DefaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
+// without a byte.
 const DefaultIdle = 5 * time.Minute
 
-// Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use; the fields are
-// set before first use.
+// Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use;
+// the fields are set before first use.
 type Forwarder struct {
 	Transport *Transport
-	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are taken out.
+	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name
+	// are taken out.
 	Name string
-	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"). Such fields pass
-	// neither from clients to origins nor from origins to clients.
+	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-").
+	// Such fields pass neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
-	// Idle is how long the bodies of an exchange or an upgraded connection may stay without an octet because of the
-	// origin; 0 means DefaultIdle. The wait for a response is not meant, see TransportConfig.ResponseHeaderTimeout, nor is
-	// an idle client, whom the server's own limits are for.
+	// Idle is how long the bodies of an exchange or an upgraded connection may stay without a byte
+	// because of the origin; 0 means DefaultIdle. The wait for a response is not meant, see
+	// TransportConfig.ResponseHeaderTimeout, nor is an idle client, whom the server's own limits
+	// are for.
 	Idle time.Duration
-	// MinRate is how many octets of a body a second client and origin have to send and to take, each averaged over a minute
-	// or more in which it is its turn; 0 means any. Event streams and upgraded connections are not meant.
+	// MinRate is how many bytes of a body a second client and origin have to send and to take, each
+	// averaged over a minute or more in which it is its turn; 0 means any. Event streams and
+	// upgraded connections are not meant.
 	MinRate int64
-	// BodyTimeout is how long a request's body may take from the client's first octet on; 0 means any time.
+	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means
+	// any time.
 	BodyTimeout time.Duration
 }
 
 // Result tells what became of one exchange. It is filled in also where [Forwarder.Forward] panics.
 type Result struct {
-	// Answered, which the caller may set before, is called with the origin's final status and header before any of it
-	// reaches the client.
+	// Answered, which the caller may set before, is called with the origin's final status and
+	// header before any of it reaches the client.
 	Answered func(status int, header http.Header)
 
 	Status   int    // final status received from the origin; 0 for none
 	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
-	BytesIn  int64  // octets of body (after an upgrade: of any kind) that came from the client
+	BytesIn  int64  // bytes of body (after an upgrade: of any kind) that came from the client
 	BytesOut int64  // the same towards the client
 	Dialed   Dialed // how the connection was made, or failed to be; its times are 0 where Reused
 	Reused   bool   // the connection had served before
@@ -52,21 +57,23 @@ type Result struct {
 	Err      *Error // why it failed, nil for a complete exchange
 }
 
-// Forward sends r to target and the response to w. The octets of target are the octets on the wire: path and query as
-// target.RequestURI gives them, Host from target.Host. The context of r ends everything when the client leaves.
+// Forward sends r to target and the response to w. The bytes of target are the bytes on the wire:
+// path and query as target.RequestURI gives them, Host from target.Host. The context of r ends
+// everything when the client leaves.
 //
-// Hop-by-hop fields, proxy credentials and whatever tells of the network inside are left out on the way; see
-// [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and a WebSocket upgrade turns
-// the connection into a relay that Forward returns from when it has ended. No other upgrade is passed on: after one to
-// HTTP/2 in clear text, requests could follow that nobody judged.
+// Hop-by-hop fields, proxy credentials and whatever tells of the network inside are left out on the
+// way; see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and
+// a WebSocket upgrade turns the connection into a relay that Forward returns from when it has
+// ended. No other upgrade is passed on: after one to HTTP/2 in clear text, requests could follow
+// that nobody judged.
 //
-// res, which must not be nil, tells what happened. The returned error, the same as res.Err, is not nil only if nothing
-// has been written to w: the caller answers then. A response that breaks off in the middle panics with
-// [http.ErrAbortHandler], so that no client takes a part for the whole.
+// res, which must not be nil, tells what happened. The returned error, the same as res.Err, is not
+// nil only if nothing has been written to w: the caller answers then. A response that breaks off in
+// the middle panics with [http.ErrAbortHandler], so that no client takes a part for the whole.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	if f.Transport.Looped(r.Header) {
-		res.Err = &Error{Kind: KindLoop, Err: errLoop}
-		return res.Err
+		res.Err = errLoop
+		return errLoop
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -74,9 +81,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	defer x.account()
 	x.watch.idle, x.watch.ended = f.idle(), func(cause error) {
 		cancel(cause)
-		if kind, _ := watchKind(cause); kind == KindClientTimeout {
-			// The transport waits for the read of the body that is under way. A writer that cannot set a
-			// deadline is not a server's.
+		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {
+			// The transport waits for the read of the body that is under way. A writer that cannot
+			// set a deadline is not a server's.
 			_ = x.rc.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
@@ -172,8 +179,8 @@ func (x *forwarding) attachBody(out *http.Request) {
 		x.attachTrailer(out)
 	}
 	if x.r.ProtoMajor == 1 {
-		// Without this the server reads the rest of the body itself, and throws it away, as soon as the response
-		// begins. A writer that cannot do it is not a server's.
+		// Without this the server reads the rest of the body itself, and throws it away, as soon as
+		// the response begins. A writer that cannot do it is not a server's.
 		_ = x.rc.EnableFullDuplex()
 	}
 }
@@ -199,10 +206,11 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 }
 
-// expectations settles Expect: 100-continue: passed on if there is a body to wait for, and then the connection to the
-// origin is closed after the response. Else net/http would send the body after a refusal, to save the connection,
-// which means to ask the client for a body that nobody wants. Of clients
-// that speak HTTP/2 the expectation is not known here: Go's server keeps the field and asks for the body when it is read.
+// expectations settles Expect: 100-continue: passed on if there is a body to wait for, and then the
+// connection to the origin is closed after the response. Else net/http would send the body after a
+// refusal, to save the connection, which means to ask the client for a body that nobody wants. Of
+// clients that speak HTTP/2 the expectation is not known here: Go's server keeps the field and asks
+// for the body when it is read.
 func (x *forwarding) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return
@@ -214,8 +222,9 @@ func (x *forwarding) expectations(out *http.Request) {
 	x.expecting, out.Close = true, true
 }
 
-// broken is why the request was broken off although a response came. An origin that sees half a body end may answer it before
-// the connection is gone: to the client that would be the answer to all of it.
+// broken is why the request was broken off although a response came. An origin that sees half a
+// body end may answer it before the connection is gone: to the client that would be the answer to
+// all of it.
 func (x *forwarding) broken(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -234,7 +243,8 @@ func (x *forwarding) acceptable(resp *http.Response) error {
 	case code < 200 && code != http.StatusSwitchingProtocols, code > 999:
 		return errBadStatus
 	case code == http.StatusProxyAuthRequired:
-		// Passed on, it would say that this gateway wants credentials, and clients would send or drop theirs.
+		// Passed on, it would say that this gateway wants credentials, and clients would send or
+		// drop theirs.
 		if up := x.f.Transport.upstream(x.target.Hostname()); up != nil {
 			return up.granted(resp)
 		}
@@ -261,22 +271,23 @@ func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	return x.res.Err
 }
 
-// closeBehindBody has the connection closed after a response that begins before the body was read to its end. net/http, told
-// to leave the body alone, would read the rest of it after the handler, take its end for a sign to watch the connection, and
-// panic when it goes on to read the next request. And of a body that the origin refused before 100 Continue nobody knows
-// whether the client sends it now or not.
+// closeBehindBody has the connection closed after a response that begins before the body was read
+// to its end. net/http, told to leave the body alone, would read the rest of it after the handler,
+// take its end for a sign to watch the connection, and panic when it goes on to read the next
+// request. And of a body that the origin refused before 100 Continue nobody knows whether the
+// client sends it now or not.
 func (x *forwarding) closeBehindBody() {
 	if x.r.ProtoMajor == 1 && x.body.left() {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// classify finds out whose failure err is: the client's, whose leaving or broken body fails the transport too, or
-// the origin's.
+// classify finds out whose failure err is: the client's, whose leaving or broken body fails the
+// transport too, or the origin's.
 func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	cause := context.Cause(ctx)
-	if kind, ok := watchKind(cause); ok {
-		return &Error{Kind: kind, Err: cause}
+	if _, ok := errors.AsType[*Error](cause); ok {
+		return classify(cause, at)
 	} else if errors.Is(ctx.Err(), context.Canceled) { // by the server: nobody else has ended it yet
 		if errors.Is(cause, context.Canceled) {
 			x.body.settle()

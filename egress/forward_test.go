@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// TestForwardOctets: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is turned into origin form.
+// TestForwardOctets: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is
+// turned into origin form.
 func TestForwardOctets(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 1)
@@ -226,7 +227,7 @@ func TestForwardBodies(t *testing.T) {
 			for i, tt := range tests {
 				resp := send(t, c, request(t, t.Context(), tt.method, g.URL+"/"+tt.query, tt.body))
 				if got := readAll(t, resp); got != tt.want {
-					t.Errorf("%d: %d octets came back, want %d", i, len(got), len(tt.want))
+					t.Errorf("%d: %d bytes came back, want %d", i, len(got), len(tt.want))
 				}
 				if got := resp.Header.Get("X-Length"); got != tt.length {
 					t.Errorf("%d: origin saw length %s, want %s", i, got, tt.length)
@@ -273,7 +274,8 @@ func TestForwardNotModified(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			g, c := p.start(t, h)
-			// A client of net/http takes a 304 of HTTP/2 with a length for one that was broken off, once it reads the body.
+			// A client of net/http takes a 304 of HTTP/2 with a length for one that was broken off,
+			// once it reads the body.
 			resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
 			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("ETag") != `"page"` {
 				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
@@ -376,7 +378,7 @@ func TestForwardResponseTrailers(t *testing.T) {
 				for _, q := range []string{"announced", "announced&length", "late", "announced&late"} {
 					resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/?"+q+"&body="+body, nil))
 					if got := readAll(t, resp); got != body {
-						t.Fatalf("%s: body of %d octets came as %d", q, len(body), len(got))
+						t.Fatalf("%s: body of %d bytes came as %d", q, len(body), len(got))
 					}
 					want := http.Header{}
 					if strings.Contains(q, "announced") {
@@ -386,7 +388,7 @@ func TestForwardResponseTrailers(t *testing.T) {
 						want["X-Late"] = []string{"43"}
 					}
 					if !maps.EqualFunc(resp.Trailer, want, slices.Equal) {
-						t.Errorf("%s, %d octets: trailers %v, want %v", q, len(body), resp.Trailer, want)
+						t.Errorf("%s, %d bytes: trailers %v, want %v", q, len(body), resp.Trailer, want)
 					}
 				}
 			}
@@ -494,11 +496,12 @@ func TestForwardExpectAccepted(t *testing.T) {
 	}
 }
 
-// wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then does not know any more that the client
-// waits for 100 Continue.
+// wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then does not know
+// any more that the client waits for 100 Continue.
 type wrapBody struct{ io.ReadCloser }
 
-// TestForwardExpectRefused: the refusal comes at once, the body is not asked for, the connection ends.
+// TestForwardExpectRefused: the refusal comes at once, the body is not asked for, the connection
+// ends.
 func TestForwardExpectRefused(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -528,7 +531,7 @@ func TestForwardExpectRefused(t *testing.T) {
 					t.Errorf("answered %d, close %v", resp.StatusCode, resp.Close)
 				}
 				if n, err := br.Discard(1); err != io.EOF {
-					t.Errorf("%d more octets, %v, want the end", n, err)
+					t.Errorf("%d more bytes, %v, want the end", n, err)
 				}
 				if res := g.result(t); res.BytesIn != 0 || res.Err != nil {
 					t.Errorf("result %+v", res)
@@ -538,7 +541,8 @@ func TestForwardExpectRefused(t *testing.T) {
 	}
 }
 
-// TestForwardExpectUnanswered: an origin that knows nothing of expectations gets the body after a while.
+// TestForwardExpectUnanswered: an origin that knows nothing of expectations gets the body after a
+// while.
 func TestForwardExpectUnanswered(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -579,7 +583,8 @@ func TestForwardExpectFailing(t *testing.T) {
 	}
 }
 
-// TestForwardStreams: octets do not wait for more of them, in either direction and with either kind of length.
+// TestForwardStreams: bytes do not wait for more of them, in either direction and with either kind
+// of length.
 func TestForwardStreams(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -711,7 +716,8 @@ func TestForwardTruncation(t *testing.T) {
 	}
 }
 
-// TestForwardTruncationHTTP10: without a length a client of HTTP/1.0 can tell a broken body by a reset only.
+// TestForwardTruncationHTTP10: without a length a client of HTTP/1.0 can tell a broken body by a
+// reset only.
 func TestForwardTruncationHTTP10(t *testing.T) {
 	t.Parallel()
 	cut := make(chan struct{})
@@ -856,7 +862,8 @@ func TestForwardWritesNothingOnFailure(t *testing.T) {
 	}
 }
 
-// TestForwardStalled: an origin that falls silent in the middle is given up; a slow client is not mistaken for one.
+// TestForwardStalled: an origin that falls silent in the middle is given up; a slow client is not
+// mistaken for one.
 func TestForwardStalled(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -875,7 +882,8 @@ func TestForwardStalled(t *testing.T) {
 	}
 }
 
-// TestForwardClientBodyBreaks: a client that breaks its body off is the one to blame, not the origin.
+// TestForwardClientBodyBreaks: a client that breaks its body off is the one to blame, not the
+// origin.
 func TestForwardClientBodyBreaks(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
@@ -914,15 +922,16 @@ func TestForwardClientBodyTooLarge(t *testing.T) {
 	}
 }
 
-// TestForwardUnreadBody: net/http panics when it reads the rest of a body itself, after a handler that has told it not to, and
-// then goes on to the next request. So it must not go on.
+// TestForwardUnreadBody: net/http panics when it reads the rest of a body itself, after a handler
+// that has told it not to, and then goes on to the next request. So it must not go on.
 func TestForwardUnreadBody(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
 	g := startGateway(t, "h1", origin)
 	inner := g.Config.Handler
 	g.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// As Caddy does it: the reader is given no server's writer, so it cannot close the connection itself.
+		// As Caddy does it: the reader is given no server's writer, so it cannot close the
+		// connection itself.
 		r.Body = http.MaxBytesReader(struct{ http.ResponseWriter }{w}, r.Body, 100)
 		inner.ServeHTTP(w, r)
 	})
@@ -946,7 +955,8 @@ func TestForwardUnreadBody(t *testing.T) {
 	}
 }
 
-// TestForwardEarlyResponse: an origin may answer before it has the whole body, and the client gets that answer.
+// TestForwardEarlyResponse: an origin may answer before it has the whole body, and the client gets
+// that answer.
 func TestForwardEarlyResponse(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -1009,7 +1019,8 @@ func TestForwardWebSocket(t *testing.T) {
 	}
 }
 
-// TestForwardUpgradeRefused: an origin that does not switch answers as usual, on a connection that goes on.
+// TestForwardUpgradeRefused: an origin that does not switch answers as usual, on a connection that
+// goes on.
 func TestForwardUpgradeRefused(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -1024,7 +1035,8 @@ func TestForwardUpgradeRefused(t *testing.T) {
 	}
 }
 
-// TestForwardOtherUpgrades: h2c is not passed on; after a switch to it requests would follow that nobody judged.
+// TestForwardOtherUpgrades: h2c is not passed on; after a switch to it requests would follow that
+// nobody judged.
 func TestForwardOtherUpgrades(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1085,7 +1097,8 @@ func TestErrorUnwraps(t *testing.T) {
 	}
 }
 
-// TestForwardStalledUpload: an origin that takes no more of a body is given up; the client gets an answer.
+// TestForwardStalledUpload: an origin that takes no more of a body is given up; the client gets an
+// answer.
 func TestForwardStalledUpload(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
@@ -1148,8 +1161,8 @@ func TestForwardFailedDialIsTold(t *testing.T) {
 	}
 }
 
-// halfAnswered answers what it gets of a body, as net/http does where the origin's answer comes between the end of the body
-// and that of the connection.
+// halfAnswered answers what it gets of a body, as net/http does where the origin's answer comes
+// between the end of the body and that of the connection.
 type halfAnswered struct{}
 
 func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -1157,7 +1170,8 @@ func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
 }
 
-// TestAnswerToHalfABody: no client may take the answer to a part of its body for the answer to the whole.
+// TestAnswerToHalfABody: no client may take the answer to a part of its body for the answer to the
+// whole.
 func TestAnswerToHalfABody(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.NotFoundHandler(), "h1")

@@ -8,13 +8,14 @@ import (
 	"net/http"
 )
 
-// Strict returns c for a server of HTTP/1 that refuses a request with Content-Length and Transfer-Encoding, or with
-// Transfer-Encoding in HTTP/1.0: its length can be understood in two ways (RFC 9112 section 6.1). net/http settles the
-// doubt, and takes Content-Length away, before any handler runs. So the fields are looked for here, where they arrive, and
-// such a head is made unreadable by one octet: net/http answers 400 and closes, as it does to all that it cannot read.
+// Strict returns c for a server of HTTP/1 that refuses a request with Content-Length and
+// Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0: its length can be understood in two
+// ways (RFC 9112 section 6.1). net/http settles the doubt, and takes Content-Length away, before
+// any handler runs. So the fields are looked for here, where they arrive, and such a head is made
+// unreadable by one byte: net/http answers 400 and closes, as it does to all that it cannot read.
 //
-// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. Of a connection that is hijacked
-// [Unfollow] must be told.
+// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. Of a
+// connection that is hijacked [Unfollow] must be told.
 //
 // Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
@@ -25,8 +26,8 @@ func Strict(c net.Conn) net.Conn {
 	return s
 }
 
-// Unfollow has the form of [http.Server]'s ConnState. It lets a connection from [Strict] be when it is hijacked, as what
-// follows then need not be HTTP.
+// Unfollow has the form of [http.Server]'s ConnState. It lets a connection from [Strict] be when it
+// is hijacked, as what follows then need not be HTTP.
 func Unfollow(c net.Conn, state http.ConnState) {
 	if state != http.StateHijacked {
 		return
@@ -55,9 +56,9 @@ func (c *strictConn) NetConn() net.Conn { return c.Conn }
 // CloseWrite closes the sending half.
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy wraps
-// around it. The connection within is asked for its own only when that is needed: behind the PROXY
-// protocol it has to be waited for.
+// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy
+// wraps around it. The connection within is asked for its own only when that is needed: behind the
+// PROXY protocol it has to be waited for.
 func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
 type strictAddr struct{ conn *strictConn }
@@ -85,21 +86,23 @@ type strictTLSConn struct {
 // ConnectionState is that of [tls.Conn].
 func (c *strictTLSConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// scanner follows the requests in a stream. It need not notice what net/http refuses, as nothing is read behind that.
+// scanner follows the requests in a stream. It need not notice what net/http refuses, as nothing is
+// read behind that.
 type scanner struct {
-	// step reads a part of p, which is not empty, and returns the rest. It is nil when nothing is followed any more.
+	// step reads a part of p, which is not empty, and returns the rest. It is nil when nothing is
+	// followed any more.
 	step func(s *scanner, p []byte) []byte
 
-	last      byte                              // the last octet of the request line so far
+	last      byte                              // the last byte of the request line so far
 	name      [17]byte                          // the beginning of the field's name in lower case
-	n         int                               // octets in the name
+	n         int                               // bytes in the name
 	value     func(s *scanner, p []byte) []byte // reads the value of the field
 	old       bool                              // HTTP/1.0
 	sized     bool                              // Content-Length was there
 	chunked   bool                              // Transfer-Encoding was there
 	trailer   bool                              // the fields are trailers
 	extension bool                              // the size of the chunk has ended
-	left      uint64                            // octets of the body, or of the chunk with its line break
+	left      uint64                            // bytes of the body, or of the chunk with its line break
 }
 
 func (s *scanner) follow(p []byte) {
@@ -108,7 +111,8 @@ func (s *scanner) follow(p []byte) {
 	}
 }
 
-// start awaits a request line. net/http takes line breaks in front of it for nothing, or refuses them.
+// start awaits a request line. net/http takes line breaks in front of it for nothing, or refuses
+// them.
 func (s *scanner) start(p []byte) []byte {
 	switch c := p[0]; {
 	case c == '\r' || c == '\n':
@@ -276,7 +280,8 @@ func unhex(c byte) (digit byte, ok bool) {
 	}
 }
 
-// IsHTTP2 reports whether a connection, or the one from [Strict] within it, has agreed on HTTP/2 by TLS.
+// IsHTTP2 reports whether a connection, or the one from [Strict] within it, has agreed on HTTP/2 by
+// TLS.
 func IsHTTP2(c net.Conn) bool {
 	if s := strictOf(c); s != nil {
 		c = s

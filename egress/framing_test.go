@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// pieces is a connection that gives a stream in reads of the sizes given, in turn, and each size more than once.
+// pieces is a connection that gives a stream in reads of the sizes given, in turn, and each size
+// more than once.
 type pieces struct {
 	net.Conn // nil: it is only read from
 	rest     []byte
@@ -59,8 +60,9 @@ type heard struct {
 	header, trailer          http.Header
 }
 
-// hear reads requests as net/http's server does, up to the first that it would refuse; whole tells that there was none. The
-// first whose length can be understood in two ways is all[doubtful], where there is one.
+// hear reads requests as net/http's server does, up to the first that it would refuse; whole tells
+// that there was none. The first whose length can be understood in two ways is all[doubtful], where
+// there is one.
 func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool) {
 	source := &counted{Reader: conn}
 	br := bufio.NewReader(source)
@@ -103,9 +105,9 @@ func isDoubtful(head []byte, minor int) bool {
 }
 
 var streams = []struct {
-	name, octets string
-	want         int // requests that are heard
-	spoilt       bool
+	name, bytes string
+	want        int // requests that are heard
+	spoilt      bool
 }{
 	{"one", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 1, false},
 	{"bare line feeds", "GET / HTTP/1.1\nHost: h\n\nGET /2 HTTP/1.1\nHost: h\n\n", 2, false},
@@ -135,25 +137,26 @@ var streams = []struct {
 	{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\nContent-Length: 1\nTransfer-Encoding: x\n\n", 0, false},
 }
 
-// TestStrict holds RFC 9112 section 6.1 in streams read at once and octet by octet.
+// TestStrict holds RFC 9112 section 6.1 in streams read at once and byte by byte.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	for _, tt := range streams {
 		for _, sizes := range []string{"", "\x00", "\x00\x06\x02"} {
-			read := checkStrict(t, []byte(tt.octets), []byte(sizes))
+			read := checkStrict(t, []byte(tt.bytes), []byte(sizes))
 			if len(read) != tt.want {
 				t.Errorf("%s: %d requests are read, want %d: %+v", tt.name, len(read), tt.want, read)
 			}
-			through, _ := io.ReadAll(Strict(&pieces{rest: []byte(tt.octets), sizes: []byte(sizes)}))
-			if spoilt := string(through) != tt.octets; spoilt != tt.spoilt {
+			through, _ := io.ReadAll(Strict(&pieces{rest: []byte(tt.bytes), sizes: []byte(sizes)}))
+			if spoilt := string(through) != tt.bytes; spoilt != tt.spoilt {
 				t.Errorf("%s: %q, want it spoilt: %t", tt.name, through, tt.spoilt)
 			}
 		}
 	}
 }
 
-// checkStrict holds that the requests read through Strict are those that are read without it, up to the first whose length
-// can be understood in two ways, and that octets which are no request pass as they are.
+// checkStrict holds that the requests read through Strict are those that are read without it, up to
+// the first whose length can be understood in two ways, and that bytes which are no request pass as
+// they are.
 func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
 	plain, doubtful, whole := hear(&pieces{rest: stream, sizes: sizes}, stream)
@@ -181,8 +184,8 @@ func changes(a, b []byte) (n int) {
 // FuzzStrict holds checkStrict for any stream, in reads of any sizes.
 func FuzzStrict(f *testing.F) {
 	for _, s := range streams {
-		f.Add([]byte(s.octets), []byte{})
-		f.Add([]byte(s.octets), []byte{0, 5, 17})
+		f.Add([]byte(s.bytes), []byte{})
+		f.Add([]byte(s.bytes), []byte{0, 5, 17})
 	}
 	f.Add([]byte{0, 3, 8, 9, 12, 2, 3, 8, 5}, []byte{})
 	f.Fuzz(func(t *testing.T, stream, sizes []byte) {
@@ -199,7 +202,7 @@ var parts = []string{
 	"X: \xff\r\n", "Content-Length : 3\r\n", "Transfer-Encodin: chunked\r\n", "TRANSFER-ENCODING:chunked\n", "\x00", "\x16\x03\x01", "A\r\n",
 }
 
-// spell makes a stream of parts, one for each octet: chance alone finds few that net/http accepts.
+// spell makes a stream of parts, one for each byte: chance alone finds few that net/http accepts.
 func spell(choice []byte) []byte {
 	var stream []byte
 	for _, c := range choice[:min(len(choice), 100)] {
@@ -226,7 +229,8 @@ func TestStrictAtRandom(t *testing.T) {
 	t.Logf("%d requests are read", read)
 }
 
-// TestStrictServer has a server of net/http refuse what Strict finds: 400, closed, and no handler runs.
+// TestStrictServer has a server of net/http refuse what Strict finds: 400, closed, and no handler
+// runs.
 func TestStrictServer(t *testing.T) {
 	t.Parallel()
 	var served []string
@@ -250,7 +254,7 @@ func TestStrictServer(t *testing.T) {
 		readAll(t, resp)
 	}
 	if n, err := br.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d octets behind the 400", n)
+		t.Errorf("%d bytes behind the 400", n)
 	}
 	if strings.Join(served, " ") != "/1" {
 		t.Errorf("served are %q", served)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
+	"iter"
 	"mime"
 	"net"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -18,7 +21,7 @@ import (
 )
 
 // ftpSession is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It
-// logs in as anonymous, transfers octets as they are, in passive mode, and sends no command that
+// logs in as anonymous, transfers bytes as they are, in passive mode, and sends no command that
 // writes. The library that speaks the protocol has neither contexts nor limits: the connections
 // made here bring both.
 type ftpSession struct {
@@ -91,9 +94,9 @@ func (s *ftpSession) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// ftpSpelling resolves the escapes of octets that a path may hold as they are (RFC 3986 section
-// 3.3). Rules tell such an octet from its escape (RFC 9309 section 2.2.2); an FTP server gets the
-// octet in both cases. RFC 1738 reserves the semicolon, so it is none of them.
+// ftpSpelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section
+// 3.3). Rules tell such a byte from its escape (RFC 9309 section 2.2.2); an FTP server gets the
+// byte in both cases. RFC 1738 reserves the semicolon, so it is none of them.
 var ftpSpelling = strings.NewReplacer(
 	"%21", "!", "%24", "$", "%26", "&", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2a", "*",
 	"%2B", "+", "%2b", "+", "%2C", ",", "%2c", ",", "%3A", ":", "%3a", ":", "%3D", "=", "%3d", "=",
@@ -225,5 +228,85 @@ func (s *ftpSession) respond(status int, header http.Header, length int64, body 
 	}
 	return &http.Response{
 		StatusCode: status, Proto: "FTP", Header: header, Body: body, ContentLength: length, Request: s.request,
+	}
+}
+
+// list asks for the entries of the current directory: by MLSD where the server has it, else by
+// LIST, and by NLST where LIST gives nothing that is understood.
+func (s *ftpSession) list() ([]*ftp.Entry, error) {
+	s.listing = true
+	entries, err := s.client.List("")
+	err = ftpDone(err)
+	if _, refused := errors.AsType[*textproto.Error](err); len(entries) > 0 || err != nil && !refused {
+		return entries, err
+	}
+	names, nameErr := s.client.NameList("")
+	nameErr = ftpDone(nameErr)
+	if _, refused := errors.AsType[*textproto.Error](nameErr); refused {
+		return nil, err // many servers say 550 of an empty directory
+	}
+	for _, name := range names {
+		entries = append(entries, &ftp.Entry{Name: name})
+	}
+	return entries, nameErr
+}
+
+// ftpPageFor chooses the form of a directory: plain text if the client asks for that and not for
+// HTML, else HTML.
+func ftpPageFor(request http.Header) (header http.Header, write func(dir string, entries []*ftp.Entry) string) {
+	accept := strings.ToLower(strings.Join(request["Accept"], ","))
+	contentType, write := "text/html; charset=utf-8", ftpHTML
+	if strings.Contains(accept, "text/plain") && !strings.Contains(accept, "text/html") {
+		contentType, write = "text/plain; charset=utf-8", ftpText
+	}
+	return http.Header{"Content-Type": {contentType}, "Vary": {"Accept"}}, write
+}
+
+// ftpText writes one name a line.
+func ftpText(_ string, entries []*ftp.Entry) string {
+	var b strings.Builder
+	for name := range ftpNames(entries) {
+		b.WriteString(strings.ToValidUTF8(name, "\uFFFD"))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// ftpHTML writes a page of links. A link has the bytes of a name as the server gave them, in
+// whatever encoding.
+func ftpHTML(dir string, entries []*ftp.Entry) string {
+	shown := func(s string) string { return html.EscapeString(strings.ToValidUTF8(s, "\uFFFD")) }
+	var b strings.Builder
+	b.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>" + shown(dir) +
+		"</title>\n</head>\n<body>\n<h1>" + shown(dir) + "</h1>\n<ul>\n")
+	for name := range ftpNames(entries) {
+		bare, isDir := strings.CutSuffix(name, "/")
+		href := "./" + ftpSpelling.Replace(url.PathEscape(bare)) // ./ keeps a: from being a scheme
+		if isDir {
+			href += "/"
+		}
+		b.WriteString("<li><a href=\"" + html.EscapeString(href) + "\">" + shown(name) + "</a></li>\n")
+	}
+	b.WriteString("</ul>\n</body>\n</html>\n")
+	return b.String()
+}
+
+// ftpNames goes over the names of entries, with a slash behind directories. It leaves out names
+// that are no name of something in the directory.
+func ftpNames(entries []*ftp.Entry) iter.Seq[string] {
+	unfit := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
+	return func(yield func(string) bool) {
+		for _, e := range entries {
+			name := e.Name
+			if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unfit) {
+				continue
+			}
+			if e.Type == ftp.EntryTypeFolder {
+				name += "/"
+			}
+			if !yield(name) {
+				return
+			}
+		}
 	}
 }

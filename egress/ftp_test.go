@@ -74,9 +74,9 @@ func TestFTPAnswers(t *testing.T) {
 		{"nonsense for a size", "GET", "/pub/a.txt", with(ftpSite(), "SIZE", "213 many"), 200, "", "some text\n", -1},
 		{"size below zero", "GET", "/pub/a.txt", with(ftpSite(), "SIZE", "213 -5"), 200, "", "some text\n", -1},
 		{"empty file", "GET", "/pub/none", ftpSite(), 200, "", "", -1},
-		{"octets of an empty file", "GET", "/pub/a.txt", with(ftpSite(), "SIZE", "213 0"), 200, "", "some text\n", -1},
+		{"bytes of an empty file", "GET", "/pub/a.txt", with(ftpSite(), "SIZE", "213 0"), 200, "", "some text\n", -1},
 		{"HEAD of an empty file", "HEAD", "/pub/none", ftpSite(), 200, "", "", 0},
-		{"one octet", "GET", "/pub/one", ftpSite(), 200, "", "1", 1},
+		{"one byte", "GET", "/pub/one", ftpSite(), 200, "", "1", 1},
 		{"250 for the end", "GET", "/pub/a.txt", with(ftpSite(), "226", "250 done"), 200, "", "some text\n", 10},
 		{"no EPSV, PASV names another address", "GET", "/pub/a.txt", with(ftpSite(), "EPSV", "502 no"), 200, "", "some text\n", 10},
 		{"no password asked", "GET", "/pub/a.txt", with(ftpSite(), "USER", "230 hello"), 200, "", "some text\n", 10},
@@ -96,7 +96,7 @@ func TestFTPAnswers(t *testing.T) {
 		{"names alone", "GET", "/pub/", with(&testorigin.FTPSite{Dirs: map[string]string{"/pub": "a.txt\r\nsub\r\n"}}, "LIST", "502 no"), 200, "", `<a href="./sub">sub</a>`, page},
 		{"empty directory by 550", "GET", "/", with(ftpSite(), "NLST", "550 no files found"), 200, "", "<ul>\n</ul>", page},
 
-		{"escapes that rules tell from their octets", "GET", "/pub/c%2b%2B/%28a%29%20", ftpSite(), 301, "Location: /pub/c++/(a)%20", "", 0},
+		{"escapes that rules tell from their bytes", "GET", "/pub/c%2b%2B/%28a%29%20", ftpSite(), 301, "Location: /pub/c++/(a)%20", "", 0},
 		{"no file", "GET", "/nothing", ftpSite(), 404, "Content-Type: text/plain; charset=utf-8", "The FTP server answers: 550 no such file or directory\n", page},
 		{"no directory", "GET", "/nothing/", ftpSite(), 404, "", "550", page},
 		{"login refused", "GET", "/pub/a.txt", with(ftpSite(), "PASS", "530 no"), 403, "", "530 no", page},
@@ -141,7 +141,8 @@ func TestFTPAnswers(t *testing.T) {
 	}
 }
 
-// TestFTPCommands: what a server gets, and nothing else. A directory is no argument of LIST, which takes wildcards and options.
+// TestFTPCommands: what a server gets, and nothing else. A directory is no argument of LIST, which
+// takes wildcards and options.
 func TestFTPCommands(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][]string{
@@ -233,7 +234,8 @@ func deadPort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestFTPBrokenTransfer: a client sees that a file is not whole, whatever length was announced, and the result says why.
+// TestFTPBrokenTransfer: a client sees that a file is not whole, whatever length was announced, and
+// the result says why.
 func TestFTPBrokenTransfer(t *testing.T) {
 	t.Parallel()
 	cut := func(_, data net.Conn, content string) {
@@ -250,8 +252,8 @@ func TestFTPBrokenTransfer(t *testing.T) {
 		{"aborted, of unknown size", []string{"226", "426 aborted", "SIZE", "502 no"}, nil, KindIncomplete},
 		{"reset", []string{"226", "426 aborted"}, cut, KindIncomplete},
 		{"reset, of unknown size", []string{"226", "426 aborted", "SIZE", "502 no"}, cut, KindIncomplete},
-		{"fewer octets than announced", []string{"SIZE", "213 11"}, nil, KindIncomplete},
-		{"more octets than announced", []string{"SIZE", "213 9"}, nil, KindProtocol},
+		{"fewer bytes than announced", []string{"SIZE", "213 11"}, nil, KindIncomplete},
+		{"more bytes than announced", []string{"SIZE", "213 9"}, nil, KindProtocol},
 		{"nothing behind the transfer", []string{"226", ""}, nil, KindStalled},
 		{"nothing behind the transfer, of unknown size", []string{"226", "", "SIZE", "502 no"}, nil, KindStalled},
 		{"another reply behind the transfer", []string{"226", "200 hm"}, nil, KindIncomplete},
@@ -314,7 +316,7 @@ func TestFTPWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := readAll(t, resp); got != content {
-			t.Errorf("%s: got %d octets", path, len(got))
+			t.Errorf("%s: got %d bytes", path, len(got))
 		}
 		if res := <-g.results; res.Err != nil || res.BytesOut != int64(len(content)) {
 			t.Errorf("%s: result %+v", path, res)
@@ -341,7 +343,7 @@ func TestFTPClientLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(resp.Body, make([]byte, 999)); err != nil { // the last octet is held back
+	if _, err := io.ReadFull(resp.Body, make([]byte, 999)); err != nil { // the last byte is held back
 		t.Fatal(err)
 	}
 	leave()
@@ -489,8 +491,8 @@ func proxyAddrOf(t *testing.T, u *url.URL) netip.AddrPort {
 	return netip.MustParseAddrPort(u.Host)
 }
 
-// TestFTPUpstream: where the operator has ordered a way out both connections take it, to the host that was checked; where
-// that way is closed there is no other.
+// TestFTPUpstream: where the operator has ordered a way out both connections take it, to the host
+// that was checked; where that way is closed there is no other.
 func TestFTPUpstream(t *testing.T) {
 	t.Parallel()
 	through := func(proxy *url.URL, target string) (*http.Response, error) {
@@ -537,8 +539,8 @@ func TestFTPUpstream(t *testing.T) {
 	}
 }
 
-// TestFTPTrace: the hooks on which the clocks of hosts hang are called once each, in order; a session whose connection is
-// given up says nothing on it.
+// TestFTPTrace: the hooks on which the clocks of hosts hang are called once each, in order; a
+// session whose connection is given up says nothing on it.
 func TestFTPTrace(t *testing.T) {
 	t.Parallel()
 	site := ftpSite()
@@ -584,7 +586,8 @@ func TestFTPTrace(t *testing.T) {
 	}
 }
 
-// TestFTPListing: names of all kinds lead to themselves and nowhere else, and no octet of them is markup.
+// TestFTPListing: names of all kinds lead to themselves and nowhere else, and no byte of them is
+// markup.
 func TestFTPListing(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -651,7 +654,8 @@ func pageOf(t *testing.T, page string) (links, elements []string) {
 	return links, elements
 }
 
-// FuzzFTPListing: whatever a server lists, the page has no element but its own, and every link leads into the directory.
+// FuzzFTPListing: whatever a server lists, the page has no element but its own, and every link
+// leads into the directory.
 func FuzzFTPListing(f *testing.F) {
 	f.Add("a b", "javascript:x", true)
 	f.Add("<script>", "../x", false)
@@ -678,7 +682,8 @@ func FuzzFTPListing(f *testing.F) {
 	})
 }
 
-// FuzzFTPReplies: whatever a server says, a session ends, with an error or an answer that can be read.
+// FuzzFTPReplies: whatever a server says, a session ends, with an error or an answer that can be
+// read.
 func FuzzFTPReplies(f *testing.F) {
 	const login = "220 ready\r\n331 pass\r\n230 hello\r\n211-has\r\n MLST\r\n MDTM\r\n211 end\r\n200 binary\r\n"
 	f.Add(login+"213 5\r\n213 20200102030405\r\n229 (|||99|)\r\n150 comes\r\n226 done\r\n", "12345", "/a")
@@ -713,7 +718,7 @@ func FuzzFTPReplies(f *testing.F) {
 		}
 		defer resp.Body.Close()
 		if n, err := io.Copy(io.Discard, resp.Body); err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
-			t.Errorf("%d octets, %d announced", n, resp.ContentLength)
+			t.Errorf("%d bytes, %d announced", n, resp.ContentLength)
 		}
 	})
 }

@@ -18,19 +18,19 @@ import (
 )
 
 // Limits on what an FTP server may send besides files. The replies of a session need a few hundred
-// octets, greetings some thousand. A listing is held in memory as a whole.
+// bytes, greetings some thousand. A listing is held in memory as a whole.
 const (
 	maxFTPReplies = 64 << 10
 	maxFTPListing = 2 << 20
 	maxFTPEntries = 20_000
 )
 
-// Errors of servers that go over a limit.
+// Failures of servers that go over a limit.
 var (
-	errFTPReplies = fmt.Errorf("FTP server sent more than %d octets of replies", maxFTPReplies)
-	errFTPListing = fmt.Errorf("FTP server sent a listing of more than %d octets or %d lines",
-		maxFTPListing, maxFTPEntries)
-	errFTPSize = errors.New("FTP server sent more octets than it had announced")
+	errFTPReplies = newError(KindHeaderSize, fmt.Sprintf("FTP server sent more than %d bytes of replies", maxFTPReplies))
+	errFTPListing = newError(KindHeaderSize, fmt.Sprintf("FTP server sent a listing of more than %d bytes or %d lines",
+		maxFTPListing, maxFTPEntries))
+	errFTPSize = newError(KindProtocol, "FTP server sent more bytes than it had announced")
 )
 
 // connect makes the control connection first, then those for data. The host that the library names
@@ -94,11 +94,11 @@ func ftpTrace(ctx context.Context) *httptrace.ClientTrace {
 type ftpControl struct {
 	net.Conn
 
-	answered func() // called at the first octet of the greeting
+	answered func() // called at the first byte of the greeting
 	read     int
 	failed   error  // what ended the reading
 	command  string // the word of the last command
-	reply    []byte // the first three octets of the reply to it
+	reply    []byte // the first three bytes of the reply to it
 }
 
 // RemoteAddr gives the library the TCP address that it insists on. Nothing is done with it.
@@ -136,16 +136,16 @@ func (c *ftpControl) aboutPath() bool {
 type ftpListing struct {
 	net.Conn
 
-	end           context.CancelFunc // of the session
-	octets, lines int
+	end          context.CancelFunc // of the session
+	bytes, lines int
 }
 
 // Read implements io.Reader.
 func (l *ftpListing) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
-	l.octets += n
+	l.bytes += n
 	l.lines += bytes.Count(p[:n], []byte{'\n'})
-	if l.octets > maxFTPListing || l.lines > maxFTPEntries {
+	if l.bytes > maxFTPListing || l.lines > maxFTPEntries {
 		n, err = 0, errFTPListing
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -166,7 +166,7 @@ func (s *ftpSession) transfer(size int64) (io.ReadCloser, error) {
 }
 
 // ftpBody is the file that a session reads. Only the reply that follows a transfer tells a whole
-// file from one that broke off. The last octet is held back until that reply has come.
+// file from one that broke off. The last byte is held back until that reply has come.
 type ftpBody struct {
 	session *ftpSession
 	file    *ftp.Response

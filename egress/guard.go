@@ -43,30 +43,34 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// DefaultPorts gives the ports that are open for egress where none are configured: 80, 443 and 1024-65535. The
-// privileged rest holds mail, DNS and the like, which no crawler has business with.
+// DefaultPorts gives the ports that are open for egress where none are configured: 80, 443 and
+// 1024-65535. The privileged rest holds mail, DNS and the like, which no crawler has business with.
 func DefaultPorts() []PortRange { return []PortRange{{80, 80}, {443, 443}, {1024, 65535}} }
 
-// Guard decides which addresses may be dialed. The zero value is the strictest useful one: public addresses only,
-// on the default ports. The fields are set before first use; the methods are safe for concurrent use.
+// Guard decides which addresses may be dialed. The zero value is the strictest useful one: public
+// addresses only, on the default ports. The fields are set before first use; the methods are safe
+// for concurrent use.
 type Guard struct {
-	// AllowPrivate names the non-public blocks that may be dialed nevertheless. An address that a cloud's metadata
-	// service uses is opened only by a block of just this address, never by a wider one. An IPv6 address with an
-	// IPv4 address inside (NAT64, 6to4, ...) is opened by a block of the IPv6 address, not of the inner one.
+	// AllowPrivate names the non-public blocks that may be dialed nevertheless. An address that a
+	// cloud's metadata service uses is opened only by a block of just this address, never by a
+	// wider one. An IPv6 address with an IPv4 address inside (NAT64, 6to4, ...) is opened by a
+	// block of the IPv6 address, not of the inner one.
 	AllowPrivate []netip.Prefix
 	// Ports are the ports that may be dialed; empty means [DefaultPorts].
 	Ports []PortRange
 
-	// Listener tells which part of this process a connection to an address would reach. public says that the address is of
-	// no special block. nil: none. It is called for every connection, some times each.
+	// Listener tells which part of this process a connection to an address would reach. public says
+	// that the address is of no special block. nil: none. It is called for every connection, some
+	// times each.
 	Listener func(ap netip.AddrPort, public bool) Listener
 }
 
 // Listener says what of this process listens at an address. The zero value is nothing.
 type Listener uint8
 
-// What may listen. A gateway and the rest of the process are refused whatever AllowPrivate says. A site, and what nobody
-// can tell, is opened where AllowPrivate names the very address: a block of it alone.
+// What may listen. A gateway and the rest of the process are refused whatever AllowPrivate says. A
+// site, and what nobody can tell, is opened where AllowPrivate names the very address: a block of
+// it alone.
 const (
 	NoListener      Listener = iota
 	ListenerUnknown          // an address of this machine, on a system that does not tell who listens there
@@ -80,7 +84,8 @@ func (l Listener) openable() bool {
 	return l == NoListener || l == ListenerUnknown || l == ListenerSite
 }
 
-// Allow tells whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its zero value.
+// Allow tells whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its
+// zero value.
 func (g *Guard) Allow(ap netip.AddrPort) error {
 	if g == nil {
 		g = new(Guard)
@@ -114,8 +119,8 @@ func (g *Guard) allowFTP(ap netip.AddrPort) error {
 	return err
 }
 
-// notOwn refuses gateways and the admin API of this process only. It guards connections to upstream proxies, whose
-// addresses the operator has named.
+// notOwn refuses gateways and the admin API of this process only. It guards connections to upstream
+// proxies, whose addresses the operator has named.
 func (g *Guard) notOwn(ap netip.AddrPort) error {
 	if g == nil {
 		return nil
@@ -127,7 +132,8 @@ func (g *Guard) notOwn(ap netip.AddrPort) error {
 	return nil
 }
 
-// listener finds what of this process would be reached, also by way of a translator to the IPv4 address inside.
+// listener finds what of this process would be reached, also by way of a translator to the IPv4
+// address inside.
 func (g *Guard) listener(ap netip.AddrPort, class Class) Listener {
 	if g.Listener == nil || class == ClassInvalid {
 		return NoListener
@@ -169,7 +175,8 @@ type ForbiddenError struct {
 	Class Class
 	// Listener is what of this process listens there, for [ClassOwn].
 	Listener Listener
-	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one of the two is public.
+	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one
+	// of the two is public.
 	Name  string
 	Other netip.Addr
 }

@@ -74,8 +74,8 @@ func checkRefusal(t *testing.T, what string, err error, want Class) {
 	}
 }
 
-// TestGuardListener: what listens in this process is refused also where the address is allowed, a site of it unless the
-// very address is.
+// TestGuardListener: what listens in this process is refused also where the address is allowed, a
+// site of it unless the very address is.
 func TestGuardListener(t *testing.T) {
 	t.Parallel()
 	listeners := map[string]Listener{
@@ -126,7 +126,8 @@ func TestGuardListener(t *testing.T) {
 	}
 }
 
-// TestForbiddenErrorThroughNetHTTP: the fetch package knows the refusal by a method, through whatever wraps it.
+// TestForbiddenErrorThroughNetHTTP: the fetch package knows the refusal by a method, through
+// whatever wraps it.
 func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	t.Parallel()
 	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: ClassPrivate}}

@@ -77,15 +77,16 @@ func newTestTransport(tb testing.TB, c TransportConfig) *Transport {
 	return tr
 }
 
-// gateway forwards whatever it gets: a proxied request to its target, another one to the origin given.
+// gateway forwards whatever it gets: a proxied request to its target, another one to the origin
+// given.
 type gateway struct {
 	*httptest.Server
 	forwarder *Forwarder
 	results   chan Result // one for each exchange that has ended
 }
 
-// startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to origin, which lets clients
-// speak HTTP/2 to it as well.
+// startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to
+// origin, which lets clients speak HTTP/2 to it as well.
 func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway {
 	tb.Helper()
 	g := &gateway{results: make(chan Result, 100)}

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// hopByHop are the fields that belong to one connection, RFC 9110 section 7.6.1, with those that are spoken
-// between a client and its proxy (section 11.7) and the non-standard ones of the same kind.
+// hopByHop are the fields that belong to one connection, RFC 9110 section 7.6.1, with those that
+// are spoken between a client and its proxy (section 11.7) and the non-standard ones of the same
+// kind.
 var hopByHop = set(
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Http2-Settings",
 )
 
-// inside are request fields that would tell the origin about the network behind the gateway: who asked, over
-// which proxies, and under which trace.
+// inside are request fields that would tell the origin about the network behind the gateway: who
+// asked, over which proxies, and under which trace.
 var inside = set(
 	"Via", "Forwarded", "Client-Ip", "X-Client-Ip", "X-Real-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
 	"X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip",
@@ -28,12 +29,12 @@ var inside = set(
 // insidePrefixes are the families of such fields.
 var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
 
-// named are fields that the Connection header may not take out: with them a client would be judged by a name that
-// the origin never sees.
+// named are fields that the Connection header may not take out: with them a client would be judged
+// by a name that the origin never sees.
 var named = set("User-Agent", "From")
 
-// untrailed are fields that must not be trailers, beside those that [httpguts.ValidTrailerHeader] knows: they control the
-// message or authenticate (RFC 9110 section 6.5.1), or name the client.
+// untrailed are fields that must not be trailers, beside those that [httpguts.ValidTrailerHeader]
+// knows: they control the message or authenticate (RFC 9110 section 6.5.1), or name the client.
 var untrailed = set(
 	"Cookie", "Set-Cookie", "Age", "Date", "Expires", "Location", "Retry-After", "Vary", "Warning", "User-Agent", "From",
 )
@@ -49,7 +50,8 @@ func set(names ...string) map[string]bool {
 	return s
 }
 
-// options gives the fields that a message's Connection header names, in canonical form; nil for none.
+// options gives the fields that a message's Connection header names, in canonical form; nil for
+// none.
 func options(h http.Header) map[string]bool {
 	var out map[string]bool
 	for _, v := range h["Connection"] {
@@ -84,10 +86,11 @@ func hasOwnPrefix(name, ownPrefix string) bool {
 	return ownPrefix != "" && strings.HasPrefix(name, ownPrefix)
 }
 
-// RequestHeader gives the header that leaves for the origin: without hop-by-hop fields and those that Connection
-// names, without proxy credentials, without what tells of the network inside and without fields that begin with
-// ownPrefix (canonical form, empty for none). The values are shared with in, which stays unchanged. A User-Agent that
-// the client did not send is kept from being added.
+// RequestHeader gives the header that leaves for the origin: without hop-by-hop fields and those
+// that Connection names, without proxy credentials, without what tells of the network inside and
+// without fields that begin with ownPrefix (canonical form, empty for none). The values are shared
+// with in, which stays unchanged. A User-Agent that the client did not send is kept from being
+// added.
 func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	dropped := options(in)
 	out := make(http.Header, len(in)+1)
@@ -105,10 +108,11 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	return out
 }
 
-// responseFields copies an origin's fields into dst, where they replace fields of the same name, leaving out the
-// hop-by-hop ones, those that Connection names, all that speaks in the gateway's name, and Alt-Svc (RFC 7838): a client
-// that goes to the alternative service leaves for another host or port, by UDP even past the gateway, where
-// nobody judges what it asks for. The values are shared.
+// responseFields copies an origin's fields into dst, where they replace fields of the same name,
+// leaving out the hop-by-hop ones, those that Connection names, all that speaks in the gateway's
+// name, and Alt-Svc (RFC 7838): a client that goes to the alternative service leaves for another
+// host or port, by UDP even past the gateway, where nobody judges what it asks for. The values are
+// shared.
 func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := options(src)
 	for field, values := range src {
@@ -124,15 +128,17 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 	}
 }
 
-// isWebSocket tells whether a message asks for, or grants, a change to the WebSocket protocol, RFC 6455 section 4.
+// isWebSocket tells whether a message asks for, or grants, a change to the WebSocket protocol, RFC
+// 6455 section 4.
 func isWebSocket(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
 		len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket")
 }
 
-// withoutMembers takes the members that name the given party out of a structured-field list header such as
-// Proxy-Status or Cache-Status, so that an origin cannot speak in that party's name. It gives nil when nothing
-// is left. Values that cannot be split are dropped when they mention the name at all.
+// withoutMembers takes the members that name the given party out of a structured-field list header
+// such as Proxy-Status or Cache-Status, so that an origin cannot speak in that party's name. It
+// gives nil when nothing is left. Values that cannot be split are dropped when they mention the
+// name at all.
 func withoutMembers(values []string, name string) []string {
 	var kept []string
 	for _, v := range values {

@@ -74,8 +74,9 @@ func TestWithoutMembers(t *testing.T) {
 	}
 }
 
-// FuzzRequestHeader: nothing that belongs to the hop or to the inside leaves, whatever Connection says; the name that is
-// judged by stays; what is neither stays unless Connection names it; the input is not changed.
+// FuzzRequestHeader: nothing that belongs to the hop or to the inside leaves, whatever Connection
+// says; the name that is judged by stays; what is neither stays unless Connection names it; the
+// input is not changed.
 func FuzzRequestHeader(f *testing.F) {
 	f.Add("Connection: close\r\nUser-Agent: Bot/1\r\n")
 	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
@@ -153,8 +154,8 @@ func TestMayTrail(t *testing.T) {
 	}
 }
 
-// FuzzResponseFields: nothing that belongs to the hop or speaks in the gateway's name reaches the client, whatever Connection
-// says; the input is not changed.
+// FuzzResponseFields: nothing that belongs to the hop or speaks in the gateway's name reaches the
+// client, whatever Connection says; the input is not changed.
 func FuzzResponseFields(f *testing.F) {
 	f.Add("Connection: X-A\r\nX-A: 1\r\nX-B: 2\r\nAlt-Svc: h3=\":1\"\r\n")
 	f.Add("Proxy-Status: crawlgate; error=x, cdn\r\nCache-Status: \"crawlgate\"; hit\r\nCrawlgate-Decision: allow\r\n")

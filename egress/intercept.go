@@ -11,15 +11,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
 // DefaultHandshakeTimeout bounds the TLS handshake of a client inside a tunnel.
 const DefaultHandshakeTimeout = 10 * time.Second
 
-// InterceptorConfig configures an [Interceptor]. Handler is needed. The limits should be those of the server that the
-// CONNECT requests come through; 0 means net/http's defaults, which for times are none at all.
+// InterceptorConfig configures an [Interceptor]. Handler is needed. The limits should be those of
+// the server that the CONNECT requests come through; 0 means net/http's defaults, which for times
+// are none at all.
 type InterceptorConfig struct {
 	Handler           http.Handler
 	HandshakeTimeout  time.Duration // 0: DefaultHandshakeTimeout
@@ -29,12 +29,12 @@ type InterceptorConfig struct {
 	ErrorLog          *log.Logger // nil: nothing is logged
 }
 
-// Interceptor serves the requests inside accepted tunnels, of HTTP/1.1 and HTTP/2 over TLS that it ends itself and of
-// HTTP/1.1 in clear text. Its handler finds what it has to know in [ConnectFrom] the request's context, and should begin
-// with [ConnectContext.Resolve]. Safe for concurrent use.
+// Interceptor serves the requests inside accepted tunnels, of HTTP/1.1 and HTTP/2 over TLS that it
+// ends itself and of HTTP/1.1 in clear text. Its handler finds what it has to know in [ConnectFrom]
+// the request's context, and should begin with [ConnectContext.Resolve]. Safe for concurrent use.
 type Interceptor struct {
 	server    *http.Server
-	listener  *chanListener
+	listener  *tunnelListener
 	tls       *tls.Config
 	classical *tls.Config // the same, for clients that do without a post-quantum key exchange
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
@@ -45,7 +45,7 @@ type Interceptor struct {
 // NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown].
 func NewInterceptor(c InterceptorConfig) *Interceptor {
 	s := &Interceptor{
-		listener:  newChanListener(),
+		listener:  newTunnelListener(),
 		handshake: c.HandshakeTimeout,
 		served:    make(chan struct{}),
 	}
@@ -109,9 +109,10 @@ func (s *Interceptor) configureTLS() {
 	s.classical.GetConfigForClient, s.classical.CurvePreferences = nil, classicalGroups
 }
 
-// classicalGroups are the key exchanges taken where a client offers one of them. A post-quantum one keeps what was recorded
-// today from being read in the far future; between a crawler and its own gateway, with public pages, that is not
-// worth a sixth of what a tunnel costs. Towards origins it is used.
+// classicalGroups are the key exchanges taken where a client offers one of them. A post-quantum one
+// keeps what was recorded today from being read in the far future; between a crawler and its own
+// gateway, with public pages, that is not worth a sixth of what a tunnel costs. Towards origins it
+// is used.
 var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 
 func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
@@ -133,15 +134,16 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has ended. The end of ctx
-// closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
+// ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has
+// ended. The end of ctx closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	p.Scheme = "http"
 	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, connect: p}))
 }
 
-// ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has ended. The client must ask
-// for the host of the CONNECT by SNI or for none. A handshake that fails gives a [*HandshakeError].
+// ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has
+// ended. The client must ask for the host of the CONNECT by SNI or for none. A handshake that fails
+// gives a [*HandshakeError].
 func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	if p.Minter == nil {
 		_ = t.Close()
@@ -178,8 +180,9 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 	}
 }
 
-// Shutdown takes no more tunnels, closes those that are idle and waits for the others' requests to end, at most as long as
-// ctx; then they are cut. Connections that were upgraded to WebSocket live on.
+// Shutdown takes no more tunnels, closes those that are idle and waits for the others' requests to
+// end, at most as long as ctx; then they are cut. Connections that were upgraded to WebSocket live
+// on.
 func (s *Interceptor) Shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {
@@ -245,47 +248,43 @@ func handshakeReason(in *innerConn, err error) HandshakeReason {
 	}
 }
 
-// chanListener hands connections that are open already to a server.
-type chanListener struct {
+// tunnelListener hands tunnels to a server as its connections.
+type tunnelListener struct {
 	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+	closed context.Context //nolint:containedctx // a channel that may be closed twice
+	cancel context.CancelFunc
 }
 
-func newChanListener() *chanListener {
-	return &chanListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+func newTunnelListener() *tunnelListener {
+	closed, cancel := context.WithCancel(context.Background())
+	return &tunnelListener{conns: make(chan net.Conn), closed: closed, cancel: cancel}
 }
 
-// offer hands a connection over. It answers false when the listener has been closed.
-func (l *chanListener) offer(c net.Conn) bool {
-	select {
-	case <-l.closed:
-		return false
-	default:
-	}
+// offer hands a connection over. It returns false when the listener has been closed.
+func (l *tunnelListener) offer(c net.Conn) bool {
 	select {
 	case l.conns <- c:
 		return true
-	case <-l.closed:
+	case <-l.closed.Done():
 		return false
 	}
 }
 
-// Accept is part of [net.Listener].
-func (l *chanListener) Accept() (net.Conn, error) {
+// Accept implements [net.Listener].
+func (l *tunnelListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
-	case <-l.closed:
+	case <-l.closed.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-// Close is part of [net.Listener].
-func (l *chanListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
+// Close implements [net.Listener].
+func (l *tunnelListener) Close() error {
+	l.cancel()
 	return nil
 }
 
-// Addr is part of [net.Listener].
-func (l *chanListener) Addr() net.Addr { return textAddr("tunnels") }
+// Addr implements [net.Listener].
+func (*tunnelListener) Addr() net.Addr { return textAddr("tunnels") }

@@ -114,7 +114,8 @@ func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// TestInterceptRequests: HTTP/1.1 and HTTP/2 inside, over CONNECT of both, one tunnel for all of them.
+// TestInterceptRequests: HTTP/1.1 and HTTP/2 inside, over CONNECT of both, one tunnel for all of
+// them.
 func TestInterceptRequests(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -140,7 +141,8 @@ func TestInterceptRequests(t *testing.T) {
 	}
 }
 
-// TestInterceptAuthorities: literal addresses, with and without SNI, ports, upper case (clients.md 9).
+// TestInterceptAuthorities: literal addresses, with and without SNI, ports, upper case (clients.md
+// 9).
 func TestInterceptAuthorities(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
@@ -209,8 +211,9 @@ func verifyFor(state tls.ConnectionState, a *authority, host string) error {
 	return err
 }
 
-// TestInterceptAddressAsSNI: lftp, lynx, w3m, Scrapy, axios and others send a literal address as SNI, against RFC 6066
-// (clients.md 9). crypto/tls does not, so the name is put into its hello by hand and only the first answer looked at.
+// TestInterceptAddressAsSNI: lftp, lynx, w3m, Scrapy, axios and others send a literal address as
+// SNI, against RFC 6066 (clients.md 9). crypto/tls does not, so the name is put into its hello by
+// hand and only the first answer looked at.
 func TestInterceptAddressAsSNI(t *testing.T) {
 	t.Parallel()
 	const handshake, alert = 22, 21
@@ -307,7 +310,8 @@ func TestInterceptPlain(t *testing.T) {
 	}
 }
 
-// TestInterceptMisdirected: the Host inside must be the tunnel's, or a permitted name would open the way to another.
+// TestInterceptMisdirected: the Host inside must be the tunnel's, or a permitted name would open
+// the way to another.
 func TestInterceptMisdirected(t *testing.T) {
 	t.Parallel()
 	var asked string
@@ -360,8 +364,8 @@ func TestInterceptMisdirected(t *testing.T) {
 	}
 }
 
-// TestInterceptForwards: the whole way, with what only works if nothing on it buffers or hides: trailers both ways, interim
-// responses, a WebSocket, a cancelled request.
+// TestInterceptForwards: the whole way, with what only works if nothing on it buffers or hides:
+// trailers both ways, interim responses, a WebSocket, a cancelled request.
 func TestInterceptForwards(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 4)
@@ -461,7 +465,8 @@ func TestInterceptForwards(t *testing.T) {
 	}
 }
 
-// TestInterceptShutdown: idle tunnels end at once, a running request is completed, new tunnels are not taken.
+// TestInterceptShutdown: idle tunnels end at once, a running request is completed, new tunnels are
+// not taken.
 func TestInterceptShutdown(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -505,7 +510,8 @@ func TestInterceptShutdown(t *testing.T) {
 	}
 }
 
-// TestInterceptShutdownIsBounded: a request that does not end is cut when the context of the shutdown ends.
+// TestInterceptShutdownIsBounded: a request that does not end is cut when the context of the
+// shutdown ends.
 func TestInterceptShutdownIsBounded(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -540,8 +546,9 @@ func TestInterceptEndsWithOuter(t *testing.T) {
 	}
 }
 
-// stuckConn is a client's end that takes nothing more from some time on: a write then ends with the connection only, as one
-// does whose HTTP/2 stream has no window left. A deadline that comes later is none for it.
+// stuckConn is a client's end that takes nothing more from some time on: a write then ends with the
+// connection only, as one does whose HTTP/2 stream has no window left. A deadline that comes later
+// is none for it.
 type stuckConn struct {
 	net.Conn
 	shut    atomic.Bool
@@ -623,8 +630,8 @@ func TestInterceptWithoutMinter(t *testing.T) {
 	}
 }
 
-// TestInterceptKeyExchange: the cheap one where there is a choice, with the key that the client has sent along, and
-// whatever the client insists on where there is none.
+// TestInterceptKeyExchange: the cheap one where there is a choice, with the key that the client has
+// sent along, and whatever the client insists on where there is none.
 func TestInterceptKeyExchange(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)

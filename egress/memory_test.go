@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestForwardFlatMemory: what is alive while 64 MiB pass, up and down and past a client or origin that has stopped taking
-// them, does not grow with them. It does not run beside other tests, whose memory it would see.
+// TestForwardFlatMemory: what is alive while 64 MiB pass, up and down and past a client or origin
+// that has stopped taking them, does not grow with them. It does not run beside other tests, whose
+// memory it would see.
 func TestForwardFlatMemory(t *testing.T) {
 	const size, step, bound = 64 << 20, 16 << 20, 6 << 20
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +60,7 @@ func TestForwardFlatMemory(t *testing.T) {
 		}
 		<-g.results
 		if res := <-g.results; res.BytesIn != size {
-			t.Errorf("%v: %d octets went up", p, res.BytesIn)
+			t.Errorf("%v: %d bytes went up", p, res.BytesIn)
 		}
 	}
 }
@@ -67,8 +68,8 @@ func TestForwardFlatMemory(t *testing.T) {
 // steps lets the origin of TestForwardFlatMemory take the next part of a body.
 var steps = make(chan struct{})
 
-// BenchmarkIdleTunnels tells what one tunnel holds that has carried something and then falls silent, with the client's end,
-// which is in the same process, and the stacks.
+// BenchmarkIdleTunnels tells what one tunnel holds that has carried something and then falls
+// silent, with the client's end, which is in the same process, and the stacks.
 func BenchmarkIdleTunnels(b *testing.B) {
 	const tunnels = 500
 	origin := rawOrigin(b, sayEcho)

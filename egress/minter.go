@@ -31,10 +31,12 @@ const (
 	maxCommonName = 64
 )
 
-// Issuer is the authority that signs leaves. It may be renewed at any time: both methods are called for each leaf, and as
-// they are two calls they may answer for different generations, which the [Minter] notices and asks again.
+// Issuer is the authority that signs leaves. It may be renewed at any time: both methods are called
+// for each leaf, and as they are two calls they may answer for different generations, which the
+// [Minter] notices and asks again.
 type Issuer interface {
-	// Chain gives the issuing certificate first and then those above it that clients need to be sent, without the root.
+	// Chain gives the issuing certificate first and then those above it that clients need to be
+	// sent, without the root.
 	Chain() []*x509.Certificate
 	// Signer gives the issuing certificate's key.
 	Signer() crypto.Signer
@@ -48,9 +50,10 @@ type MinterConfig struct {
 	Now      func() time.Time // nil: time.Now
 }
 
-// Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key, which is made anew
-// with each Minter and never stored; whoever could read it out of the process could read the issuer's key as well, so a
-// key for each host would protect nothing. Safe for concurrent use.
+// Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key,
+// which is made anew with each Minter and never stored; whoever could read it out of the process
+// could read the issuer's key as well, so a key for each host would protect nothing. Safe for
+// concurrent use.
 type Minter struct {
 	issuer   Issuer
 	lifetime time.Duration
@@ -204,7 +207,7 @@ func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err 
 		return nil, time.Time{}, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 octets
+		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 bytes
 		NotBefore:             from,
 		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageDigitalSignature,

@@ -129,7 +129,8 @@ func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
 	return leafCert(tb, c)
 }
 
-// TestMinterLeaves: a leaf verifies for its host and no other, as a server's, up to the root, RFC 5280 and RFC 6125.
+// TestMinterLeaves: a leaf verifies for its host and no other, as a server's, up to the root, RFC
+// 5280 and RFC 6125.
 func TestMinterLeaves(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -214,8 +215,8 @@ func TestMinterKeeps(t *testing.T) {
 	}
 }
 
-// TestMinterRenewedIssuer: leaves of an issuer that has been renewed are not given out any more, and the two calls that
-// read the issuer may see different generations.
+// TestMinterRenewedIssuer: leaves of an issuer that has been renewed are not given out any more,
+// and the two calls that read the issuer may see different generations.
 func TestMinterRenewedIssuer(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -308,7 +309,8 @@ func (s slowSigner) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	return s.Signer.Sign(r, digest, opts)
 }
 
-// TestMinterSingleFlight: all who ask at once wait for one leaf; a failure is told to all and kept for none.
+// TestMinterSingleFlight: all who ask at once wait for one leaf; a failure is told to all and kept
+// for none.
 func TestMinterSingleFlight(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

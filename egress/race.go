@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// attemptDelay is how long one attempt has before the next address is tried beside it, RFC 8305 section 5.
+// attemptDelay is how long one attempt has before the next address is tried beside it, RFC 8305
+// section 5.
 const attemptDelay = 250 * time.Millisecond
 
-// interleave orders addresses by turns of family, beginning with the family of the first, RFC 8305 section 4.
-// Within a family the resolver's order (RFC 6724) is kept.
+// interleave orders addresses by turns of family, beginning with the family of the first, RFC 8305
+// section 4. Within a family the resolver's order (RFC 6724) is kept.
 func interleave(addrs []netip.Addr) []netip.Addr {
 	if len(addrs) < 2 {
 		return addrs
@@ -45,9 +46,10 @@ type attemptResult struct {
 	err  error
 }
 
-// race connects to the first of targets that answers: they are tried in order, each given attemptDelay (or its
-// failure, whichever is sooner) before the next joins in. targets must not be empty. Attempts that lose are
-// cancelled and closed. When all fail, the error and address are those of the most telling failure.
+// race connects to the first of targets that answers: they are tried in order, each given
+// attemptDelay (or its failure, whichever is sooner) before the next joins in. targets must not be
+// empty. Attempts that lose are cancelled and closed. When all fail, the error and address are
+// those of the most telling failure.
 func race(ctx context.Context, targets []netip.AddrPort, attempt attemptFunc) (*net.TCPConn, netip.AddrPort, error) {
 	if len(targets) == 1 {
 		conn, err := attempt(ctx, targets[0])
@@ -102,8 +104,8 @@ func closeLosers(results <-chan attemptResult, pending int) {
 	}
 }
 
-// telling reports whether a failure says something about the origin rather than about this machine's own lack of
-// a route, as every IPv6 address gives on an IPv4-only machine.
+// telling reports whether a failure says something about the origin rather than about this
+// machine's own lack of a route, as every IPv6 address gives on an IPv4-only machine.
 func telling(err error) bool {
 	for _, dull := range []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
 		if errors.Is(err, dull) {

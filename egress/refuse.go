@@ -12,11 +12,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// maxReason keeps reason phrases below the hundred octets that clients show without cutting.
+// maxReason keeps reason phrases below the hundred bytes that clients show without cutting.
 const maxReason = 99
 
-// lingerTime and lingerSize bound the wait for a refused client to read its refusal before the connection is closed
-// under it.
+// lingerTime and lingerSize bound the wait for a refused client to read its refusal before the
+// connection is closed under it.
 const (
 	lingerTime = 500 * time.Millisecond
 	lingerSize = 64 << 10
@@ -25,22 +25,25 @@ const (
 // Refusal is an answer of the gateway itself to a CONNECT.
 type Refusal struct {
 	Status int
-	// Reason is the reason phrase, put through [ReasonPhrase]; empty means the standard one. Of a refused CONNECT it is
-	// all that many clients show. HTTP/2 has none.
+	// Reason is the reason phrase, put through [ReasonPhrase]; empty means the standard one. Of a
+	// refused CONNECT it is all that many clients show. HTTP/2 has none.
 	Reason string
-	// Header may be nil. Content-Length, Connection and, unless set, Cache-Control: no-store are added.
+	// Header may be nil. Content-Length, Connection and, unless set, Cache-Control: no-store are
+	// added.
 	Header http.Header
 	Body   []byte
 }
 
-// ReasonPhrase puts a text into what a reason phrase may hold: printable ASCII without line breaks, below 100 octets.
+// ReasonPhrase puts a text into what a reason phrase may hold: printable ASCII without line breaks,
+// below 100 bytes.
 func ReasonPhrase(s string) string { return printable(s, maxReason) }
 
 // Refuse answers a CONNECT that is not accepted.
 //
-// Over HTTP/1.1 a reason phrase of one's own takes the connection out of the server's hands, so that it ends with the
-// answer; clients open another for their next CONNECT anyway. Not so with 407, which several clients answer on the same
-// connection: it is left to the server, which keeps the connection open, and so is everything without a reason.
+// Over HTTP/1.1 a reason phrase of one's own takes the connection out of the server's hands, so
+// that it ends with the answer; clients open another for their next CONNECT anyway. Not so with
+// 407, which several clients answer on the same connection: it is left to the server, which keeps
+// the connection open, and so is everything without a reason.
 func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	reason := ReasonPhrase(a.Reason)
 	if r.ProtoMajor != 1 || a.Status == http.StatusProxyAuthRequired || reason == "" {
@@ -89,9 +92,10 @@ func (a Refusal) complete(h http.Header) {
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 }
 
-// linger waits for the client to read and close, no longer than lingerTime, and closes. To do so with octets of the
-// client unread would make the system reset the connection, and the client could lose the answer. What still comes is
-// taken from below the server's wrapping: to the server the request is over, its octets are counted.
+// linger waits for the client to read and close, no longer than lingerTime, and closes. To do so
+// with bytes of the client unread would make the system reset the connection, and the client could
+// lose the answer. What still comes is taken from below the server's wrapping: to the server the
+// request is over, its bytes are counted.
 func linger(conn, below net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if closeWrite(conn) != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
@@ -100,9 +104,10 @@ func linger(conn, below net.Conn) {
 	_, _ = io.CopyN(io.Discard, below, lingerSize)
 }
 
-// PrepareRefusal must be called before answering a request whose body has not been read and is not going to be. A client
-// that waits for 100 Continue must get its answer at once and the connection must end with it; the server, left alone,
-// would first wait for the body where a middleware has wrapped it.
+// PrepareRefusal must be called before answering a request whose body has not been read and is not
+// going to be. A client that waits for 100 Continue must get its answer at once and the connection
+// must end with it; the server, left alone, would first wait for the body where a middleware has
+// wrapped it.
 func PrepareRefusal(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || !httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue") {
 		return

@@ -33,7 +33,7 @@ func TestReasonPhrase(t *testing.T) {
 	}
 }
 
-// FuzzReasonPhrase: printable ASCII, below 100 octets, the same again when put through again.
+// FuzzReasonPhrase: printable ASCII, below 100 bytes, the same again when put through again.
 func FuzzReasonPhrase(f *testing.F) {
 	for _, s := range []string{"", "a\r\nb", "ä€😀", "\x00", strings.Repeat(" x", 100)} {
 		f.Add(s)
@@ -41,7 +41,7 @@ func FuzzReasonPhrase(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := ReasonPhrase(s)
 		if len(got) >= 100 {
-			t.Fatalf("%d octets", len(got))
+			t.Fatalf("%d bytes", len(got))
 		}
 		for _, c := range []byte(got) {
 			if c < ' ' || c > '~' {
@@ -66,7 +66,7 @@ func startRefusing(t *testing.T, proto string, a Refusal) (*gateway, chan int) {
 	return &gateway{Server: s}, told
 }
 
-// TestRefuseHTTP1: the exact octets, which many clients show parts of (clients.md 19).
+// TestRefuseHTTP1: the exact bytes, which many clients show parts of (clients.md 19).
 func TestRefuseHTTP1(t *testing.T) {
 	t.Parallel()
 	g, told := startRefusing(t, "h1", Refusal{
@@ -105,8 +105,8 @@ func TestRefuseHTTP1(t *testing.T) {
 	}
 }
 
-// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium (clients.md 4), as is
-// whatever needs no reason phrase of its own.
+// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium
+// (clients.md 4), as is whatever needs no reason phrase of its own.
 func TestRefuseKeepsConnection(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Refusal{
@@ -141,8 +141,8 @@ func TestRefuseHTTP2(t *testing.T) {
 	}
 }
 
-// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, also where a middleware has wrapped the
-// body.
+// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, also where a
+// middleware has wrapped the body.
 func TestPrepareRefusal(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

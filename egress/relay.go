@@ -68,9 +68,6 @@ func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Dur
 	if known, ok := errors.AsType[*Error](cause); ok {
 		return traffic, known
 	}
-	if kind, ok := watchKind(cause); ok {
-		return traffic, &Error{Kind: kind, Err: cause}
-	}
 	return traffic, &Error{Kind: KindClientGone, Err: cause}
 }
 

@@ -52,7 +52,7 @@ func TestRelayHalfCloses(t *testing.T) {
 		big := strings.Repeat("x", 3*copyBufferSize+17)
 		go func() { io.WriteString(client, big); client.CloseWrite() }()
 		if got, err := io.ReadAll(origin); err != nil || string(got) != big {
-			t.Errorf("origin got %d octets, %v", len(got), err)
+			t.Errorf("origin got %d bytes, %v", len(got), err)
 		}
 		go func() { io.WriteString(origin, "answer"); origin.CloseWrite() }()
 		if got, err := io.ReadAll(client); err != nil || string(got) != "answer" {
@@ -64,7 +64,7 @@ func TestRelayHalfCloses(t *testing.T) {
 	})
 }
 
-// TestRelayIdle: an octet either way keeps both directions alive; without any the relay ends.
+// TestRelayIdle: a byte either way keeps both directions alive; without any the relay ends.
 func TestRelayIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRelayIdle(t *testing.T) {
 			t.Errorf("ended with %+v", got)
 		}
 		if took := time.Since(start); took != 560*time.Second {
-			t.Errorf("ended after %v, want a minute after the last octet", took)
+			t.Errorf("ended after %v, want a minute after the last byte", took)
 		}
 		if _, err := client.Read(buf); err == nil {
 			t.Error("the client's end is still open")
@@ -114,7 +114,8 @@ func TestRelayEndsWithContext(t *testing.T) {
 	})
 }
 
-// TestRelayWithoutHalf: where an end cannot be half-closed, the end of the other one ends the relay.
+// TestRelayWithoutHalf: where an end cannot be half-closed, the end of the other one ends the
+// relay.
 func TestRelayWithoutHalf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

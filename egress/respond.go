@@ -34,21 +34,22 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	x.trailers(resp, announced)
 }
 
-// bodiless says that no body follows, whatever length is announced (RFC 9110 section 6.4.1). To net/http's HTTP/2 client a 304
-// that announces one seems to have been broken off.
+// bodiless says that no body follows, whatever length is announced (RFC 9110 section 6.4.1). To
+// net/http's HTTP/2 client a 304 that announces one seems to have been broken off.
 func (x *forwarding) bodiless(resp *http.Response) bool {
 	return resp.Body == http.NoBody || x.r.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// presets removes what the outer server has put into every response in its own name. Here the origin speaks.
+// presets removes what the outer server has put into every response in its own name. Here the
+// origin speaks.
 func (x *forwarding) presets(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }
 
-// announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has trailers behind chunks
-// only, so a length gives way to them.
+// announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has
+// trailers behind chunks only, so a length gives way to them.
 func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]bool {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return nil
@@ -75,8 +76,8 @@ func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
-// trailers sends the trailers. Those that were not announced go the way net/http has for them, which works where the
-// body is chunked or the client speaks HTTP/2.
+// trailers sends the trailers. Those that were not announced go the way net/http has for them,
+// which works where the body is chunked or the client speaks HTTP/2.
 func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return
@@ -102,8 +103,8 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	}
 }
 
-// copyBody streams the body to the client. Octets of a body without a known length, or of an event stream, go out as
-// they come; those of others within flushDelay.
+// copyBody streams the body to the client. Bytes of a body without a known length, or of an event
+// stream, go out as they come; those of others within flushDelay.
 func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	rate := x.f.MinRate
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
@@ -117,7 +118,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	x.watch.start(theOrigin, rate)
 	buf := getBuffer()
 	defer putBuffer(buf)
-	out.arm() // lets the header go if the first octets are long in coming
+	out.arm() // lets the header go if the first bytes are long in coming
 	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
@@ -141,8 +142,8 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	}
 }
 
-// abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1 closes the connection
-// short of the length or the last chunk, HTTP/2 resets the stream.
+// abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1
+// closes the connection short of the length or the last chunk, HTTP/2 resets the stream.
 func (x *forwarding) abort(out *flusher, e *Error) {
 	x.res.Err = e
 	out.close()
@@ -155,7 +156,8 @@ func (x *forwarding) abort(out *flusher, e *Error) {
 	panic(http.ErrAbortHandler)
 }
 
-// reset breaks the connection of an HTTP/1.0 client, for which a mere close could be the regular end of the body.
+// reset breaks the connection of an HTTP/1.0 client, for which a mere close could be the regular
+// end of the body.
 func (x *forwarding) reset() {
 	conn, _, err := x.rc.Hijack()
 	if err != nil {
@@ -165,11 +167,13 @@ func (x *forwarding) reset() {
 	_ = conn.Close()
 }
 
-// flushDelay is how long octets of a body of known length may wait in the server's buffer for more to come.
+// flushDelay is how long bytes of a body of known length may wait in the server's buffer for more
+// to come.
 const flushDelay = 10 * time.Millisecond
 
-// flusher writes a response's body and sees to it that no octet waits long in the server's buffers. With eager set
-// each write is sent at once, else a timer sends what the buffers hold after flushDelay. Close must be called.
+// flusher writes a response's body and sees to it that no byte waits long in the server's buffers.
+// With eager set each write is sent at once, else a timer sends what the buffers hold after
+// flushDelay. Close must be called.
 type flusher struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
@@ -234,16 +238,16 @@ func (f *flusher) close() {
 	}
 }
 
-// interim guards the writer while interim responses come: the transport reports them on its own goroutine, possibly
-// after the round trip has been given up.
+// interim guards the writer while interim responses come: the transport reports them on its own
+// goroutine, possibly after the round trip has been given up.
 type interim struct {
 	mu    sync.Mutex
 	count int
 	over  bool
 }
 
-// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and whatever else comes, but to
-// clients of HTTP/1.0, which know none.
+// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and whatever
+// else comes, but to clients of HTTP/1.0, which know none.
 func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()

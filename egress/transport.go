@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -21,17 +22,19 @@ const (
 	DefaultTLSTimeout            = 10 * time.Second
 	// MaxResponseHeader bounds the header of a response; a larger one fails the request.
 	MaxResponseHeader = 256 << 10
-	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per host is slow.
+	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per
+	// host is slow.
 	maxIdle        = 2048
 	maxIdlePerHost = 8
 	idleTimeout    = 90 * time.Second
-	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is sent unasked, as
-	// RFC 9110 section 10.1.1 wants; curl waits as long.
+	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is
+	// sent unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
 	expectTimeout = time.Second
 	// What an HTTP/2 origin may send ahead of a slow client, per stream and connection.
 	h2StreamBuffer = 1 << 20
 	h2ConnBuffer   = 8 << 20
-	// An HTTP/2 connection that has been silent is asked whether it lives, and given up without an answer.
+	// An HTTP/2 connection that has been silent is asked whether it lives, and given up without an
+	// answer.
 	h2PingAfter   = 30 * time.Second
 	h2PingTimeout = 15 * time.Second
 	tlsSessions   = 512
@@ -40,31 +43,34 @@ const (
 // TransportConfig configures a [Transport]. Only Dialer is needed.
 type TransportConfig struct {
 	Dialer *Dialer
-	// Upstreams are proxies to go through instead of directly; the first whose Match accepts the host is taken.
+	// Upstreams are proxies to go through instead of directly; the first whose Match accepts the
+	// host is taken.
 	Upstreams []Upstream
-	// RootCAs are the authorities trusted for origins and upstream proxies; nil means the system's. [TrustedRoots]
-	// adds to those.
+	// RootCAs are the authorities trusted for origins and upstream proxies; nil means the system's.
+	// [TrustedRoots] adds to those.
 	RootCAs *x509.CertPool
 	// ResponseHeaderTimeout runs from the end of the request to the header of the response; 0 means
 	// DefaultResponseHeaderTimeout.
 	ResponseHeaderTimeout time.Duration
 	// TLSTimeout bounds a handshake; 0 means DefaultTLSTimeout.
 	TLSTimeout time.Duration
-	// Via is the pseudonym of this gateway in Via, a token that must be unique to the process, as it finds loops;
-	// empty means a random one.
+	// Via is the pseudonym of this gateway in Via, a token that must be unique to the process, as
+	// it finds loops; empty means a random one.
 	Via string
-	// Fresh sends each request over a connection of its own. net/http repeats a request whose pooled connection breaks
-	// before the answer; where every request counts, none may be.
+	// Fresh sends each request over a connection of its own. net/http repeats a request whose
+	// pooled connection breaks before the answer; where every request counts, none may be.
 	Fresh bool
 }
 
-// Transport sends requests to origins over HTTP/1.1 and HTTP/2, and reads from FTP servers, directly or through upstream
-// proxies, always past the dialer's guard. It changes nothing about a message: no compression is asked for, no redirect followed.
-// Certificates are verified; there is no switch to turn that off. Safe for concurrent use.
+// Transport sends requests to origins over HTTP/1.1 and HTTP/2, and reads from FTP servers,
+// directly or through upstream proxies, always past the dialer's guard. It changes nothing about a
+// message: no compression is asked for, no redirect followed. Certificates are verified; there is
+// no switch to turn that off. Safe for concurrent use.
 //
-// Via is sent to upstream proxies only. RFC 9110 section 7.6.3 wants it towards origins too, but widespread servers
-// stop compressing for requests that carry it, which would cost every crawled site traffic; and a request sent
-// directly cannot come back, as the guard refuses the gateway's own listeners.
+// Via is sent to upstream proxies only. RFC 9110 section 7.6.3 wants it towards origins too, but
+// widespread servers stop compressing for requests that carry it, which would cost every crawled
+// site traffic; and a request sent directly cannot come back, as the guard refuses the gateway's
+// own listeners.
 type Transport struct {
 	dialer    *Dialer
 	direct    ways
@@ -104,12 +110,6 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 }
 
 func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
-	orDefault := func(d, fallback time.Duration) time.Duration {
-		if d > 0 {
-			return d
-		}
-		return fallback
-	}
 	return &http.Transport{
 		TLSClientConfig:        t.tls.Clone(),
 		ForceAttemptHTTP2:      true, // a custom DialContext turns HTTP/2 off otherwise
@@ -118,8 +118,8 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    orDefault(c.TLSTimeout, DefaultTLSTimeout),
-		ResponseHeaderTimeout:  orDefault(c.ResponseHeaderTimeout, DefaultResponseHeaderTimeout),
+		TLSHandshakeTimeout:    cmp.Or(max(c.TLSTimeout, 0), DefaultTLSTimeout),
+		ResponseHeaderTimeout:  cmp.Or(max(c.ResponseHeaderTimeout, 0), DefaultResponseHeaderTimeout),
 		ExpectContinueTimeout:  expectTimeout,
 		MaxResponseHeaderBytes: MaxResponseHeader,
 		HTTP2: &http.HTTP2Config{
@@ -146,8 +146,8 @@ func waysOf(shared *http.Transport) ways {
 	return ways{shared, alone}
 }
 
-// of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the request (RFC 4559 section
-// 6): whoever came over it later would be taken for the same client.
+// of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the
+// request (RFC 4559 section 6): whoever came over it later would be taken for the same client.
 func (w ways) of(r *http.Request) *http.Transport {
 	for _, v := range r.Header["Authorization"] {
 		scheme := strings.TrimLeft(v, " \t")
@@ -161,8 +161,8 @@ func (w ways) of(r *http.Request) *http.Transport {
 	return w.shared
 }
 
-// TrustedRoots gives the system's authorities with those of the PEM files' contents added. Contents without any
-// certificate are an error.
+// TrustedRoots gives the system's authorities with those of the PEM files' contents added. Contents
+// without any certificate are an error.
 func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -192,8 +192,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// DialTunnel connects to a port of an origin for opaque octets, through an upstream proxy where one is configured
-// for the host. The connection supports CloseWrite.
+// DialTunnel connects to a port of an origin for opaque bytes, through an upstream proxy where one
+// is configured for the host. The connection supports CloseWrite.
 func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toOrigin)

@@ -112,7 +112,8 @@ func withUser(t *testing.T, raw string) *url.URL {
 	return u
 }
 
-// TestUpstreamHTTP: requests and tunnels go through the proxy, by name, with its credentials and our Via.
+// TestUpstreamHTTP: requests and tunnels go through the proxy, by name, with its credentials and
+// our Via.
 func TestUpstreamHTTP(t *testing.T) {
 	t.Parallel()
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("u:p"))
@@ -197,7 +198,8 @@ func TestUpstreamSOCKS(t *testing.T) {
 	}
 }
 
-// TestUpstreamKeepsGuard: nothing is handed to a proxy that this gateway would not dial; the proxy hears nothing of it.
+// TestUpstreamKeepsGuard: nothing is handed to a proxy that this gateway would not dial; the proxy
+// hears nothing of it.
 func TestUpstreamKeepsGuard(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -227,8 +229,8 @@ func TestUpstreamKeepsGuard(t *testing.T) {
 	}
 }
 
-// TestUpstreamByHost: the first that matches is taken, others go directly, and a proxy's own address is not open as a
-// target by its being a proxy.
+// TestUpstreamByHost: the first that matches is taken, others go directly, and a proxy's own
+// address is not open as a target by its being a proxy.
 func TestUpstreamByHost(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -268,7 +270,8 @@ func TestUpstreamByHost(t *testing.T) {
 	checkRefusal(t, "a proxy that is this gateway", err, ClassOwn)
 }
 
-// TestUpstreamRefuses: a proxy's refusal of a tunnel is told as what it is, and its 407 is not passed on.
+// TestUpstreamRefuses: a proxy's refusal of a tunnel is told as what it is, and its 407 is not
+// passed on.
 func TestUpstreamRefuses(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 407, 502} {
@@ -347,7 +350,8 @@ func TestTrustedRoots(t *testing.T) {
 	}
 }
 
-// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own, direct and through upstreams.
+// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own,
+// direct and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	w := waysOf(new(http.Transport))

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,11 @@ import (
 	"time"
 )
 
-// Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries whatever the client and its origin say
-// to each other. It counts the octets and can look ahead at the first of them.
+// Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries whatever the client
+// and its origin say to each other. It counts the bytes and can look ahead at the first of them.
 //
-// Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for concurrent use.
+// Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for
+// concurrent use.
 type Tunnel struct {
 	conn  net.Conn
 	ahead []byte // read ahead, not yet taken
@@ -29,8 +31,9 @@ type Tunnel struct {
 	closed    chan struct{}
 }
 
-// ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing else (RFC 9112 section 3.2.3).
-// net/http is content with less, and takes Host where it is empty. Whether the host is one is not looked at.
+// ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing
+// else (RFC 9112 section 3.2.3). net/http is content with less, and takes Host where it is empty.
+// Whether the host is one is not looked at.
 func ConnectAuthority(r *http.Request) (string, error) {
 	if _, port, err := net.SplitHostPort(r.URL.Host); err != nil || port == "" {
 		return "", errors.New("CONNECT needs a host and a port")
@@ -41,12 +44,13 @@ func ConnectAuthority(r *http.Request) (string, error) {
 	return r.URL.Host, nil
 }
 
-// Accept answers a CONNECT with 200 and gives the tunnel. Over HTTP/1.1 (and 1.0) the connection is taken from the
-// server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the handler must not return before the tunnel has
-// ended. What can be refused should be refused before: nothing else can be answered afterwards.
+// Accept answers a CONNECT with 200 and gives the tunnel. Over HTTP/1.1 (and 1.0) the connection is
+// taken from the server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the handler
+// must not return before the tunnel has ended. What can be refused should be refused before:
+// nothing else can be answered afterwards.
 //
-// The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer is told of it too,
-// after the connection has left it, so that logs have the status.
+// The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer
+// is told of it too, after the connection has left it, so that logs have the status.
 func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if r.ProtoMajor >= 2 {
 		return acceptStream(w, r)
@@ -76,7 +80,7 @@ func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 
 func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{conn: conn, closed: make(chan struct{})} }
 
-// Read takes octets of the client, those that were looked at first.
+// Read takes bytes of the client, those that were looked at first.
 func (t *Tunnel) Read(p []byte) (int, error) {
 	if len(t.ahead) > 0 {
 		n := copy(p, t.ahead)
@@ -99,7 +103,7 @@ func (t *Tunnel) read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write sends octets to the client.
+// Write sends bytes to the client.
 func (t *Tunnel) Write(p []byte) (int, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -114,8 +118,9 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 // CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
 func (t *Tunnel) CloseWrite() error { return closeWrite(t.conn) }
 
-// Close ends the tunnel, and whatever reads from it or writes to it. From then on the connection is not touched: its server
-// may have counted the octets, and writes the sum into a log when the handler returns.
+// Close ends the tunnel, and whatever reads from it or writes to it. From then on the connection is
+// not touched: its server may have counted the bytes, and writes the sum into a log when the
+// handler returns.
 func (t *Tunnel) Close() error {
 	t.closeOnce.Do(func() {
 		t.closeErr = t.conn.Close()
@@ -140,7 +145,7 @@ func (t *Tunnel) isClosed() bool {
 // Done is closed when the tunnel has been.
 func (t *Tunnel) Done() <-chan struct{} { return t.closed }
 
-// Traffic gives the octets that have passed so far, the established tunnel's only.
+// Traffic gives the bytes that have passed so far, the established tunnel's only.
 func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
 
 // LocalAddr is part of [net.Conn].
@@ -188,8 +193,8 @@ func (f First) String() string {
 // recordHandshake is the content type of TLS handshake records, RFC 8446 section 5.1.
 const recordHandshake = 0x16
 
-// First looks at the first octet of the client, waiting for it as long as timeout. The octet stays to be read. The end of
-// ctx closes the tunnel.
+// First looks at the first byte of the client, waiting for it as long as timeout. The byte stays to
+// be read. The end of ctx closes the tunnel.
 func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error) {
 	err := t.lookAhead(ctx, 1, timeout)
 	if len(t.ahead) == 0 {
@@ -199,7 +204,7 @@ func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return FirstSilent, nil
 		default:
-			return FirstClosed, fmt.Errorf("awaiting the first octet of a tunnel: %w", err)
+			return FirstClosed, fmt.Errorf("awaiting the first byte of a tunnel: %w", err)
 		}
 	}
 	switch c := t.ahead[0]; {
@@ -212,7 +217,7 @@ func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error
 	}
 }
 
-// lookAhead reads until n octets lie ahead.
+// lookAhead reads until n bytes lie ahead.
 func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) error {
 	if len(t.ahead) >= n {
 		return nil
@@ -240,9 +245,9 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	return nil
 }
 
-// Relay passes octets between the client and origin until both have ended, half-closing each side when the other ends,
-// and closes both. It ends early with ctx and with [KindStalled] when nothing has passed for idle (0: DefaultIdle). The error
-// is nil for a regular end.
+// Relay passes bytes between the client and origin until both have ended, half-closing each side
+// when the other ends, and closes both. It ends early with ctx and with [KindStalled] when nothing
+// has passed for idle (0: DefaultIdle). The error is nil for a regular end.
 func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration) error {
 	if idle <= 0 {
 		idle = DefaultIdle
@@ -252,3 +257,58 @@ func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration)
 	}
 	return nil
 }
+
+// maxHello bounds what is read for a ClientHello, records included. Post-quantum key shares bring
+// it to some 2 KiB today.
+const maxHello = 64 << 10
+
+var (
+	errLongHello = errors.New("TLS ClientHello is too long")
+	errHelloRead = errors.New("the ClientHello has been read")
+)
+
+// ServerName looks at the client's TLS ClientHello, waiting for the whole of it as long as timeout,
+// and returns the name that it asks for (SNI, RFC 6066 section 3), as sent; empty for none. With
+// Encrypted Client Hello it is the name of the outer hello, not of the site. The bytes stay to be
+// read. ServerName is for tunnels that began with [FirstTLS]. The end of ctx closes the tunnel.
+func (t *Tunnel) ServerName(ctx context.Context, timeout time.Duration) (string, error) {
+	var name string
+	conn := &helloConn{Tunnel: t, ctx: ctx, deadline: time.Now().Add(timeout)}
+	err := tls.Server(conn, &tls.Config{
+		MinVersion: tls.VersionTLS12, // of no effect: the hello is not answered
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			name = hello.ServerName
+			return nil, errHelloRead
+		},
+	}).HandshakeContext(ctx)
+	if !errors.Is(err, errHelloRead) {
+		return "", fmt.Errorf("reading a ClientHello: %w", err)
+	}
+	return name, nil
+}
+
+// helloConn lets crypto/tls look at what lies ahead in a tunnel. What it writes goes nowhere.
+type helloConn struct {
+	*Tunnel
+	ctx      context.Context //nolint:containedctx // of one call of ServerName
+	deadline time.Time
+	read     int // bytes of Tunnel.ahead that were read
+}
+
+// Read implements [net.Conn].
+func (c *helloConn) Read(p []byte) (int, error) {
+	if c.read == len(c.ahead) {
+		if c.read >= maxHello {
+			return 0, errLongHello
+		}
+		if err := c.lookAhead(c.ctx, c.read+1, time.Until(c.deadline)); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.ahead[c.read:])
+	c.read += n
+	return n, nil
+}
+
+// Write implements [net.Conn].
+func (*helloConn) Write(p []byte) (int, error) { return len(p), nil }

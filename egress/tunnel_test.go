@@ -65,7 +65,8 @@ func connectH2(tb testing.TB, gw *httptest.Server, authority string) (*http.Resp
 	return resp, c
 }
 
-// startConnect starts a server that hands every tunnel it accepts to serve and tells when the handler has returned.
+// startConnect starts a server that hands every tunnel it accepts to serve and tells when the
+// handler has returned.
 func startConnect(tb testing.TB, proto string, serve func(*http.Request, *Tunnel)) (*httptest.Server, <-chan struct{}) {
 	tb.Helper()
 	done := make(chan struct{}, 100)
@@ -136,8 +137,8 @@ func (w *wrapHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return struct{ net.Conn }{c}, rw, err
 }
 
-// TestTunnelHalfClose: each direction ends by itself, also where the server wraps what it gives up; and the writer learns
-// the status.
+// TestTunnelHalfClose: each direction ends by itself, also where the server wraps what it gives up;
+// and the writer learns the status.
 func TestTunnelHalfClose(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, sayEcho)
@@ -204,8 +205,8 @@ func TestTunnelOriginEndsFirst(t *testing.T) {
 	<-done
 }
 
-// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field (clients.md 7), and some clients do
-// not wait for the answer before they send on.
+// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field
+// (clients.md 7), and some clients do not wait for the answer before they send on.
 func TestTunnelAcceptHTTP10(t *testing.T) {
 	t.Parallel()
 	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
@@ -256,7 +257,8 @@ func TestTunnelFirst(t *testing.T) {
 	}
 }
 
-// TestTunnelFirstSilent: a client that never speaks is noticed in time and can still speak afterwards.
+// TestTunnelFirstSilent: a client that never speaks is noticed in time and can still speak
+// afterwards.
 func TestTunnelFirstSilent(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -329,7 +331,7 @@ func TestTunnelServerName(t *testing.T) {
 				t.Error(err)
 			}
 			names <- name
-			// The octets are still there: a handshake works.
+			// The bytes are still there: a handshake works.
 			server := tls.Server(tunnel, &tls.Config{Certificates: gwCertificate(t)})
 			fmt.Fprint(server, "hi")
 			server.Close()
@@ -409,7 +411,8 @@ func TestAcceptOnUnsupportedWriter(t *testing.T) {
 	}
 }
 
-// FuzzTunnel: whatever a client says in a tunnel, looking ahead takes nothing of it away, and waits for no more than came.
+// FuzzTunnel: whatever a client says in a tunnel, looking ahead takes nothing of it away, and waits
+// for no more than came.
 func FuzzTunnel(f *testing.F) {
 	for _, s := range []string{"", "G", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "SSH-2.0-x\r\n", "\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
 		f.Add([]byte(s), []byte{})
@@ -436,7 +439,8 @@ func FuzzTunnel(f *testing.F) {
 	})
 }
 
-// FuzzConnect reads the octets of a CONNECT and holds that what is accepted names a host and a port and nothing else.
+// FuzzConnect reads the bytes of a CONNECT and holds that what is accepted names a host and a port
+// and nothing else.
 func FuzzConnect(f *testing.F) {
 	for _, s := range []string{
 		"h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "[::1]:443 HTTP/1.1\r\n\r\n", "H:0443 HTTP/1.0\r\n\r\n", "u:p@h:443 HTTP/1.1\r\n\r\n",
@@ -445,8 +449,8 @@ func FuzzConnect(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, octets string) {
-		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("CONNECT " + octets)))
+	f.Fuzz(func(t *testing.T, bytes string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("CONNECT " + bytes)))
 		if err != nil {
 			t.Skip()
 		}

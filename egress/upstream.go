@@ -21,13 +21,14 @@ import (
 // maxConnectHeader bounds an upstream proxy's answer to CONNECT.
 const maxConnectHeader = 64 << 10
 
-// Upstream is a proxy to send requests through. The guard stays on: a target's name is resolved and every one of
-// its addresses checked before the name is handed over. What the upstream then resolves is out of this gateway's
-// hands, so an upstream that can reach private networks should refuse them itself. The upstream's own address is the
-// operator's choice and may be private. There is no falling back to a direct connection.
+// Upstream is a proxy to send requests through. The guard stays on: a target's name is resolved and
+// every one of its addresses checked before the name is handed over. What the upstream then
+// resolves is out of this gateway's hands, so an upstream that can reach private networks should
+// refuse them itself. The upstream's own address is the operator's choice and may be private. There
+// is no falling back to a direct connection.
 type Upstream struct {
-	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some. The names are
-	// resolved by the proxy in all three.
+	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some.
+	// The names are resolved by the proxy in all three.
 	URL *url.URL
 	// Match tells which hosts (lower case, IPv6 without brackets) go this way; nil means all.
 	Match func(host string) bool
@@ -180,7 +181,8 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p p
 	return tunnel, nil
 }
 
-// connect asks for a tunnel over a connection to the proxy. The answer is awaited for as long as a dial may take.
+// connect asks for a tunnel over a connection to the proxy. The answer is awaited for as long as a
+// dial may take.
 func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -222,8 +224,8 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	return &replayConn{Conn: conn, early: early, within: conn}, nil
 }
 
-// socksClient is what x/net's SOCKS5 dialer can do beyond its interface: speak over a connection that exists. Its own
-// dialing would hide the connection behind a type without CloseWrite.
+// socksClient is what x/net's SOCKS5 dialer can do beyond its interface: speak over a connection
+// that exists. Its own dialing would hide the connection behind a type without CloseWrite.
 type socksClient interface {
 	DialWithConn(ctx context.Context, conn net.Conn, network, address string) (net.Addr, error)
 }

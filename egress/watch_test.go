@@ -81,10 +81,10 @@ func TestWatchIdle(t *testing.T) {
 	}
 }
 
-// parcel is what one party does in a simulated transfer: it takes a time for some octets.
+// parcel is what one party does in a simulated transfer: it takes a time for some bytes.
 type parcel struct {
 	client, origin time.Duration
-	octets         int
+	bytes          int
 }
 
 func many(n int, p parcel) []parcel {
@@ -106,11 +106,11 @@ func (w *watching) transfer(upload bool, rate int64, parcels []parcel) {
 		if upload {
 			w.turn(theClient, 0)
 			time.Sleep(p.client)
-			w.turn(theOrigin, p.octets)
+			w.turn(theOrigin, p.bytes)
 			time.Sleep(p.origin)
 		} else {
 			time.Sleep(p.origin)
-			w.turn(theClient, p.octets)
+			w.turn(theClient, p.bytes)
 			time.Sleep(p.client)
 			w.turn(theOrigin, 0)
 		}
@@ -133,8 +133,8 @@ func TestWatchRate(t *testing.T) {
 		down    error // as a download
 		most    time.Duration
 	}{
-		{"an octet every 18 s of the client", many(99, parcel{18 * time.Second, 0, 1}), errSlowClient, errSlowClient, 75 * time.Second},
-		{"an octet every 18 s of the origin", many(99, parcel{0, 18 * time.Second, 1}), errSlowOrigin, errSlowOrigin, 75 * time.Second},
+		{"a byte every 18 s of the client", many(99, parcel{18 * time.Second, 0, 1}), errSlowClient, errSlowClient, 75 * time.Second},
+		{"a byte every 18 s of the origin", many(99, parcel{0, 18 * time.Second, 1}), errSlowOrigin, errSlowOrigin, 75 * time.Second},
 		{"of both", many(99, parcel{18 * time.Second, 18 * time.Second, 1}), errSlowClient, errSlowOrigin, 150 * time.Second},
 		{"a client just below the rate", many(99, parcel{time.Second, 0, 99}), errSlowClient, errSlowClient, 75 * time.Second},
 		{"a client just above", many(99, parcel{time.Second, time.Millisecond, 103}), nil, nil, 0},
@@ -166,8 +166,8 @@ func TestWatchRate(t *testing.T) {
 	}
 }
 
-// TestWatchRateModel runs random transfers: parties that are above the rate in every piece are left alone, one that is at
-// half of it is not.
+// TestWatchRateModel runs random transfers: parties that are above the rate in every piece are left
+// alone, one that is at half of it is not.
 func TestWatchRateModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -177,9 +177,10 @@ func TestWatchRateModel(t *testing.T) {
 			upload := seed%2 == 0
 			parcels := make([]parcel, 0, 200)
 			for range 200 {
-				p := parcel{octets: 1 + rnd.IntN(32<<10)}
-				allowed := time.Duration(p.octets) * time.Second / time.Duration(rate)
-				// A piece that is taken counts from its first octet on, one that is sent with its last.
+				p := parcel{bytes: 1 + rnd.IntN(32<<10)}
+				allowed := time.Duration(p.bytes) * time.Second / time.Duration(rate)
+				// A piece that is taken counts from its first byte on, one that is sent with its
+				// last.
 				taking, sending := &p.client, &p.origin
 				if upload {
 					taking, sending = sending, taking
@@ -196,7 +197,7 @@ func TestWatchRateModel(t *testing.T) {
 			slow := rnd.IntN(2) == 0
 			for i := range parcels {
 				each := time.Duration(1+rnd.Int64N(20)) * time.Second
-				parcels[i] = parcel{octets: int(rate * int64(each) / int64(time.Second) / 2), client: each}
+				parcels[i] = parcel{bytes: int(rate * int64(each) / int64(time.Second) / 2), client: each}
 				if slow {
 					parcels[i].client, parcels[i].origin = 0, each
 				}
@@ -211,7 +212,8 @@ func TestWatchRateModel(t *testing.T) {
 	}
 }
 
-// TestWatchBodyDeadline holds the limit for a whole body: from its first octet on, until the last one or the answer.
+// TestWatchBodyDeadline holds the limit for a whole body: from its first byte on, until the last
+// one or the answer.
 func TestWatchBodyDeadline(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Minute
@@ -240,7 +242,8 @@ func TestWatchBodyDeadline(t *testing.T) {
 	}
 }
 
-// TestWatchLastPiece: an origin that does not take the last piece of a body is given up, until it has taken the request.
+// TestWatchLastPiece: an origin that does not take the last piece of a body is given up, until it
+// has taken the request.
 func TestWatchLastPiece(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {

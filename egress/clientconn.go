@@ -1,0 +1,260 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+type connKey struct{}
+
+// WithConn notes in a context over which connection its requests come; it has the form of
+// [http.Server]'s ConnContext. Servers that wrap the connection which they give up to a handler
+// (Caddy does, to count its bytes) hide that one of its halves can be closed alone. Only a
+// connection noted here lets tunnels and upgraded connections of HTTP/1.1 end one direction before
+// the other then.
+func WithConn(ctx context.Context, conn net.Conn) context.Context {
+	if strict := strictOf(conn); strict != nil {
+		conn = strict // the server's wrapping hides what is within
+	}
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// notedConn returns the connection that was noted for a request, conn if none was.
+func notedConn(r *http.Request, conn net.Conn) net.Conn {
+	if noted, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		return noted
+	}
+	return conn
+}
+
+// replayConn is a connection of which some bytes were read ahead: they come before the others.
+type replayConn struct {
+	net.Conn
+	early  []byte
+	within net.Conn // what Conn wraps, as far as it is known; its sending half can close alone
+}
+
+// Read implements [net.Conn].
+func (c *replayConn) Read(p []byte) (int, error) {
+	if len(c.early) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.early)
+	if c.early = c.early[n:]; len(c.early) == 0 {
+		c.early = nil
+	}
+	return n, nil
+}
+
+// NetConn returns the connection within, as the method of crypto/tls does.
+func (c *replayConn) NetConn() net.Conn { return c.within }
+
+// CloseWrite closes the sending half.
+func (c *replayConn) CloseWrite() error { return closeWrite(c.within) }
+
+// hijack takes the client's connection over, free of deadlines, and with what the server has read
+// of it already put back in front.
+func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("taking over the client's connection: %w", err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("freeing the client's connection from its deadline: %w", err)
+	}
+	early := make([]byte, rw.Reader.Buffered())
+	if _, err := io.ReadFull(rw.Reader, early); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("taking over what the server has read: %w", err)
+	}
+	return &replayConn{Conn: conn, early: early, within: notedConn(r, conn)}, nil
+}
+
+// writeHead writes an HTTP/1.1 status line and header.
+func writeHead(w io.Writer, status string, h http.Header) error {
+	bw := bufio.NewWriter(w)
+	_, _ = bw.WriteString("HTTP/1.1 " + status + "\r\n") // errors of a bufio.Writer stay until Flush
+	_ = h.Write(bw)
+	_, _ = bw.WriteString("\r\n")
+	if err := bw.Flush(); err != nil {
+		return fmt.Errorf("writing %q to the client: %w", status, err)
+	}
+	return nil
+}
+
+// find returns the outermost connection of type T that c is or holds by methods NetConn.
+func find[T any](c any) (found T, ok bool) {
+	for c != nil {
+		if found, ok = c.(T); ok {
+			return found, true
+		}
+		holder, holds := c.(interface{ NetConn() net.Conn })
+		if !holds {
+			break
+		}
+		c = holder.NetConn()
+	}
+	return found, false
+}
+
+// closeWrite closes the sending half of a connection, or of one that it holds, if it has one.
+func closeWrite(c any) error {
+	if half, ok := find[interface{ CloseWrite() error }](c); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("%T has no sending half that closes alone", c)
+}
+
+// breakOff resets the TCP connection or the HTTP/2 stream that c comes by. TLS on the way is not
+// closed: its goodbye would be a regular end.
+func breakOff(c net.Conn) {
+	if in, ok := find[*innerConn](c); ok {
+		c = in.conn
+	}
+	if stream, ok := find[*streamConn](c); ok {
+		stream.reset()
+	} else if tcp, ok := find[interface {
+		SetLinger(sec int) error
+		io.Closer
+	}](c); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
+}
+
+// streamConn makes a connection of an HTTP/2 or 3 CONNECT stream: the request's body to read from,
+// the response to write to.
+//
+// The body is copied into a pipe, which has the deadlines for reading. A deadline on the stream
+// itself would end it for good, while an http.Server over this connection interrupts its own reads
+// by deadlines all the time.
+type streamConn struct {
+	net.Conn // the near end of the pipe; only reads go through it
+	body     io.Closer
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	remote   net.Addr
+
+	copyErr error         // why the copying ended; set before the far end of the pipe closes
+	copied  chan struct{} // closed when the copying has ended
+
+	mu            sync.Mutex
+	writeDeadline time.Time
+	writing       sync.Mutex // a ResponseWriter is not for concurrent use, but closing may overtake a write
+	closed        chan struct{}
+	once          sync.Once
+}
+
+func newStreamConn(w http.ResponseWriter, r *http.Request) *streamConn {
+	near, far := net.Pipe()
+	c := &streamConn{
+		Conn: near, body: r.Body, w: w, rc: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
+		copied: make(chan struct{}), closed: make(chan struct{}),
+	}
+	go func() {
+		defer close(c.copied)
+		buf := getBuffer()
+		defer putBuffer(buf)
+		_, c.copyErr = io.CopyBuffer(far, r.Body, buf[:])
+		_ = far.Close()
+	}()
+	return c
+}
+
+// Read implements [net.Conn].
+func (c *streamConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	switch {
+	case errors.Is(err, io.ErrClosedPipe):
+		err = net.ErrClosed
+	case errors.Is(err, io.EOF) && c.copyErr != nil:
+		err = c.copyErr
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *streamConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	limit := c.writeDeadline
+	c.mu.Unlock()
+	if !limit.IsZero() && !time.Now().Before(limit) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	if !limit.IsZero() { // the stream is told only while it writes: a deadline that passes resets it
+		_ = c.rc.SetWriteDeadline(limit)
+		defer func() { _ = c.rc.SetWriteDeadline(time.Time{}) }()
+	}
+	n, err := c.w.Write(p)
+	if err != nil {
+		return n, err
+	}
+	return n, c.rc.Flush()
+}
+
+// Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that
+// copies, and for a write in progress, so that nothing uses the stream afterwards.
+func (c *streamConn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		_ = c.Conn.Close()
+		_ = c.body.Close()
+		<-c.copied
+		if !c.writing.TryLock() {
+			c.reset() // frees the write
+			c.writing.Lock()
+		}
+		c.writing.Unlock()
+	})
+	return nil
+}
+
+// reset ends the stream by RST_STREAM. It goes to the server's own writer, as the writers around it
+// may not be for concurrent use (Caddy's that limits idle times is not).
+func (c *streamConn) reset() {
+	w := c.w
+	for {
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = outer.Unwrap()
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+}
+
+func (c *streamConn) LocalAddr() net.Addr  { return textAddr("") }
+func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *streamConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *streamConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeDeadline = t
+	return nil
+}
+
+// textAddr is an address known by its text only.
+type textAddr string
+
+func (textAddr) Network() string  { return "tcp" }
+func (a textAddr) String() string { return string(a) }
