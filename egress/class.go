@@ -2,14 +2,14 @@ package egress
 
 import "net/netip"
 
-// Class says what kind of place an address is, after the IANA special-purpose registries (RFC
-// 6890). The zero value is an address that was not understood; like every class but [ClassPublic]
-// it is refused.
+// Class is the kind of place that an address belongs to, after the IANA special-purpose registries
+// (RFC 6890). The zero value is an address that was not understood. Every class but [ClassPublic]
+// is refused.
 type Class uint8
 
-// The classes of addresses. The last three are not properties of an address: the guard gives them
-// to listeners of its own process, to ports that are not open for egress, and to names with
-// addresses of two kinds.
+// The classes of addresses. The last three are not properties of an address: the guard assigns them
+// to listeners of its own process, to ports that are not open for egress, and to names with both
+// public and non-public addresses.
 const (
 	ClassInvalid        Class = iota // not an address
 	ClassPublic                      // globally reachable unicast
@@ -49,7 +49,7 @@ var classNames = [numClasses]string{
 	"segment_routing", "own_listener", "port", "mixed",
 }
 
-// String gives the stable name of the class, for logs and messages.
+// String returns the stable name of the class, for logs and messages.
 func (c Class) String() string {
 	if c >= numClasses {
 		return classNames[ClassInvalid]
@@ -58,7 +58,7 @@ func (c Class) String() string {
 }
 
 // classified lists the address blocks that are not public. The first block that contains an address
-// gives its class, so narrow blocks stand before the wide ones that contain them.
+// decides its class, so narrow blocks stand before the wide ones that contain them.
 var classified = []struct {
 	block netip.Prefix
 	class Class
@@ -120,7 +120,7 @@ var (
 	v4Translated  = netip.MustParsePrefix("::ffff:0:0:0/96")
 )
 
-// Classify gives the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96)
+// Classify returns the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96)
 // is taken as the IPv4 address that it holds.
 //
 // An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4
@@ -146,7 +146,7 @@ func Classify(addr netip.Addr) Class {
 	return ClassPublic
 }
 
-// Embedded gives the IPv4 address that a transition mechanism's IPv6 address holds, for messages:
+// Embedded returns the IPv4 address that a transition mechanism's IPv6 address holds, for messages:
 // the target of NAT64, 6to4, IPv4-compatible and IPv4-translated addresses and the client of Teredo
 // ones.
 func Embedded(addr netip.Addr) (netip.Addr, bool) {

@@ -38,7 +38,7 @@ const (
 	stageBody                 // response header received
 )
 
-// ClassifyDial gives the failure of a dial, for callers that dial by themselves
+// ClassifyDial returns the failure of a dial, for callers that dial by themselves
 // ([Transport.DialTunnel]). It returns err itself if it is an [*Error] already.
 func ClassifyDial(err error) *Error { return classify(err, stageConnect) }
 
@@ -192,7 +192,7 @@ func (e streamError) Error() string {
 // section 7.
 var faults = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
 
-// isReset tells whether a connection, or a stream of one, ended before its time.
+// isReset reports whether a connection, or a stream of one, ended before its time.
 func isReset(err error) bool {
 	if stream, ok := errors.AsType[streamError](err); ok {
 		return !faults[stream.Code]

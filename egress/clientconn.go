@@ -15,11 +15,11 @@ import (
 
 type connKey struct{}
 
-// WithConn notes in a context over which connection its requests come; it has the form of
-// [http.Server]'s ConnContext. Servers that wrap the connection which they give up to a handler
-// (Caddy does, to count its bytes) hide that one of its halves can be closed alone. Only a
-// connection noted here lets tunnels and upgraded connections of HTTP/1.1 end one direction before
-// the other then.
+// WithConn notes in a context which connection its requests come by; it has the form of
+// [http.Server]'s ConnContext. Servers that wrap the connection which they hand over to a handler
+// (Caddy does, to count its bytes) hide that its halves can be closed one by one. Tunnels and
+// upgraded connections of HTTP/1.1 can end one direction before the other only over a connection
+// that is noted here.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	if strict := strictOf(conn); strict != nil {
 		conn = strict // the server's wrapping hides what is within
@@ -35,7 +35,7 @@ func notedConn(r *http.Request, conn net.Conn) net.Conn {
 	return conn
 }
 
-// replayConn is a connection of which some bytes were read ahead: they come before the others.
+// replayConn returns bytes that were read ahead before those of its connection.
 type replayConn struct {
 	net.Conn
 	early  []byte
@@ -54,14 +54,14 @@ func (c *replayConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// NetConn returns the connection within, as the method of crypto/tls does.
+// NetConn returns the connection within; crypto/tls has the same method.
 func (c *replayConn) NetConn() net.Conn { return c.within }
 
 // CloseWrite closes the sending half.
 func (c *replayConn) CloseWrite() error { return closeWrite(c.within) }
 
-// hijack takes the client's connection over, free of deadlines, and with what the server has read
-// of it already put back in front.
+// hijack takes the client's connection over from the server. It lifts all deadlines, and puts the
+// bytes that the server has read ahead back in front.
 func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -115,7 +115,7 @@ func closeWrite(c any) error {
 }
 
 // breakOff resets the TCP connection or the HTTP/2 stream that c comes by. TLS on the way is not
-// closed: its goodbye would be a regular end.
+// closed: its close_notify would be a regular end.
 func breakOff(c net.Conn) {
 	if in, ok := find[*innerConn](c); ok {
 		c = in.conn

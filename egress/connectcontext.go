@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// ConnectContext is what an accepted CONNECT tells about the requests inside its tunnel.
+// ConnectContext describes an accepted CONNECT to the requests inside its tunnel.
 type ConnectContext struct {
 	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set
 	// when serving begins.
 	Scheme string
-	// Host is what the CONNECT asked for: a name in lower case (punycode) or an IP address without
-	// brackets.
+	// Host is the host that the CONNECT asked for: a name in lower case (punycode) or an IP address
+	// without brackets.
 	Host string
 	Port uint16
 	// Outer is the CONNECT request.
@@ -40,14 +40,13 @@ var (
 
 type connectKey struct{}
 
-// ConnectFrom returns what is known of the CONNECT that a request came through, nil if it came
-// through none.
+// ConnectFrom returns the CONNECT that a request came through, nil if there was none.
 func ConnectFrom(ctx context.Context) *ConnectContext {
 	p, _ := ctx.Value(connectKey{}).(*ConnectContext)
 	return p
 }
 
-// Authority gives host and, unless it is the scheme's default, port.
+// Authority returns host and, unless it is the scheme's default, port.
 func (p *ConnectContext) Authority() string {
 	if p.Scheme == "https" && p.Port == 443 || p.Scheme == "http" && p.Port == 80 {
 		if strings.Contains(p.Host, ":") {
@@ -58,7 +57,7 @@ func (p *ConnectContext) Authority() string {
 	return net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
 }
 
-// Resolve gives an inner request the form that a proxied one has: an absolute URL whose scheme and
+// Resolve returns an inner request the form that a proxied one has: an absolute URL whose scheme and
 // authority are the tunnel's, whatever the client wrote, and the address of the client outside. A
 // request whose Host is not the tunnel's is given the URL that it asks for, with [ErrMisdirected]:
 // it must not be served, but logs are to say what it was for.
@@ -87,7 +86,7 @@ func (p *ConnectContext) Resolve(r *http.Request) error {
 	return misdirected
 }
 
-// serves tells whether an inner Host field is the tunnel's. One without a port is: there are
+// serves reports whether an inner Host field is the tunnel's. One without a port is: there are
 // clients that leave even unusual ports out, and the request goes to the tunnel's port in any case.
 func (p *ConnectContext) serves(host string) bool {
 	u := url.URL{Host: host}
@@ -97,7 +96,7 @@ func (p *ConnectContext) serves(host string) bool {
 	return sameHost(u.Hostname(), p.Host)
 }
 
-// sameHost tells whether two hosts are the same name, whatever their case and the dot of the root,
+// sameHost reports whether two hosts are the same name, whatever their case and the dot of the root,
 // or the same address.
 func sameHost(a, b string) bool {
 	if strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, ".")) {

@@ -38,7 +38,7 @@ type Dialer struct {
 	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
 }
 
-// Dialed tells how a connection was made.
+// Dialed describes how a connection was made.
 type Dialed struct {
 	Addr    netip.AddrPort // the address connected to
 	DNS     time.Duration  // name resolution; 0 for literal addresses
@@ -123,8 +123,8 @@ func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (*Conn, err
 	return d.dial(ctx, "tcp", host, port, toOrigin)
 }
 
-// purpose says what a connection is for, which decides on names and addresses. The zero value is
-// the strictest.
+// purpose is the use of a connection. It decides how its name is looked up and which addresses
+// pass. The zero value is the strictest.
 type purpose uint8
 
 const (
@@ -207,7 +207,7 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup gives the addresses of host, at least one. literal tells that host is an address itself. A
+// lookup returns the addresses of host, at least one. literal tells that host is an address itself. A
 // name that a client or a site gave and that has public and non-public addresses is refused.
 func (d *Dialer) lookup(
 	ctx context.Context, network, host string, port uint16, p purpose,
@@ -243,8 +243,8 @@ func (d *Dialer) lookup(
 	return addrs, false, err
 }
 
-// systemResolver is Go's own: that of the C library finds no name in the hosts file that ends in a
-// dot.
+// systemResolver is Go's own resolver: the one of the C library finds no name in the hosts file
+// that ends in a dot.
 var systemResolver = &net.Resolver{PreferGo: true}
 
 // hostsFile is systemResolver without DNS.
@@ -270,7 +270,7 @@ func (d *Dialer) absolute(ctx context.Context, family, host string) ([]netip.Add
 	return d.resolver(systemResolver).LookupNetIP(ctx, family, strings.TrimSuffix(host, ".")+".")
 }
 
-// asDNSError gives a resolver's error the name that was asked for, and the form that others know.
+// asDNSError returns a resolver's error the name that was asked for, and the form that others know.
 func asDNSError(err error, host string) error {
 	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
 		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of

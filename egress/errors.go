@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Kind is the class of a failure on the way out: what is logged and counted, which Proxy-Status
-// token (RFC 9209 section 2.3) names it and with which status it is answered. The zero value is a
+// Kind classifies a failure on the way out. It decides the name in logs and metrics, the
+// Proxy-Status token (RFC 9209 section 2.3) and the status of the answer. The zero value is a
 // failure of the gateway itself.
 type Kind uint8
 
@@ -44,8 +44,8 @@ const (
 	numKinds
 )
 
-// statusClientGone is what nginx and Caddy log for a client that left before its answer; it is
-// never sent.
+// statusClientGone is the status that nginx and Caddy log for a client that left before its answer.
+// It is never sent.
 const statusClientGone = 499
 
 var kinds = [numKinds]struct {
@@ -90,14 +90,14 @@ func (k Kind) valid() Kind {
 	return k
 }
 
-// String gives the stable name of the kind, for logs and metrics.
+// String returns the stable name of the kind, for logs and metrics.
 func (k Kind) String() string { return kinds[k.valid()].name }
 
-// Token gives the error type for Proxy-Status, RFC 9209 section 2.3; empty where nobody is left to
-// be told.
+// Token returns the error type for Proxy-Status, RFC 9209 section 2.3. It is empty for a client
+// that left: there is no answer to put it into.
 func (k Kind) Token() string { return kinds[k.valid()].token }
 
-// Status gives the status to answer with: 403 for the gateway's own refusals, 504 for time-outs,
+// Status returns the status to answer with: 403 for the gateway's own refusals, 504 for time-outs,
 // 502 for the origin's other failures, 408, 400 and 413 for the client's, 499 (to log, never to
 // send) for a client that left.
 func (k Kind) Status() int { return kinds[k.valid()].status }
@@ -129,7 +129,7 @@ func (e *Error) NeverReached() bool {
 	}
 }
 
-// ProxyStatus gives the Proxy-Status member for the failure, as [ProxyStatus] writes it.
+// ProxyStatus returns the Proxy-Status member for the failure, as [ProxyStatus] writes it.
 func (e *Error) ProxyStatus(name string) string {
 	return ProxyStatus(name, e.Kind.Token(), e.Err.Error())
 }

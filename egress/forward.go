@@ -27,21 +27,21 @@ type Forwarder struct {
 	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-").
 	// Such fields pass neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
-	// Idle is how long the bodies of an exchange or an upgraded connection may stay without a byte
-	// because of the origin; 0 means DefaultIdle. The wait for a response is not meant, see
-	// TransportConfig.ResponseHeaderTimeout, nor is an idle client, whom the server's own limits
-	// are for.
+	// Idle bounds how long the origin may leave the bodies of an exchange or an upgraded connection
+	// without a byte; 0 means DefaultIdle. It does not bound the wait for a response (see
+	// TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
 	Idle time.Duration
-	// MinRate is how many bytes of a body a second client and origin have to send and to take, each
-	// averaged over a minute or more in which it is its turn; 0 means any. Event streams and
-	// upgraded connections are not meant.
+	// MinRate is the least number of body bytes a second that client and origin each have to send
+	// and to take, averaged over a minute or more of their own turns; 0 means any. It does not
+	// apply to event streams and upgraded connections.
 	MinRate int64
 	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means
 	// any time.
 	BodyTimeout time.Duration
 }
 
-// Result tells what became of one exchange. It is filled in also where [Forwarder.Forward] panics.
+// Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
+// panics.
 type Result struct {
 	// Answered, which the caller may set before, is called with the origin's final status and
 	// header before any of it reaches the client.
@@ -61,15 +61,15 @@ type Result struct {
 // path and query as target.RequestURI gives them, Host from target.Host. The context of r ends
 // everything when the client leaves.
 //
-// Hop-by-hop fields, proxy credentials and whatever tells of the network inside are left out on the
-// way; see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and
-// a WebSocket upgrade turns the connection into a relay that Forward returns from when it has
-// ended. No other upgrade is passed on: after one to HTTP/2 in clear text, requests could follow
-// that nobody judged.
+// Hop-by-hop fields, proxy credentials and fields that describe the network inside are left out;
+// see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and a
+// WebSocket upgrade turns the connection into a relay; Forward returns when that has ended. No
+// other upgrade is passed on: after one to HTTP/2 in clear text, requests that were never judged
+// could follow.
 //
-// res, which must not be nil, tells what happened. The returned error, the same as res.Err, is not
-// nil only if nothing has been written to w: the caller answers then. A response that breaks off in
-// the middle panics with [http.ErrAbortHandler], so that no client takes a part for the whole.
+// res must not be nil; it receives the outcome. The returned error equals res.Err. It is not nil
+// only if nothing has been written to w: the caller answers then. A response that breaks off in the
+// middle panics with [http.ErrAbortHandler], so that no client takes a part for the whole.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	if f.Transport.Looped(r.Header) {
 		res.Err = errLoop
@@ -307,7 +307,7 @@ func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	return e
 }
 
-// failedDial gives what is known of a connection that was not made.
+// failedDial describes a connection that was not made.
 func failedDial(err error) Dialed {
 	if d, ok := errors.AsType[*DialError](err); ok {
 		return d.Dialed

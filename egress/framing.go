@@ -43,30 +43,30 @@ type strictConn struct {
 	scan scanner
 }
 
-// Read implements net.Conn.
+// Read implements [net.Conn].
 func (c *strictConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.scan.follow(p[:n])
 	return n, err
 }
 
-// NetConn returns the connection within, as that of crypto/tls does.
+// NetConn returns the connection within; crypto/tls has the same method.
 func (c *strictConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite closes the sending half.
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// LocalAddr implements net.Conn. The address leads back to the connection, from whatever Caddy
+// LocalAddr implements [net.Conn]. The address leads back to the connection, from whatever Caddy
 // wraps around it. The connection within is asked for its own only when that is needed: behind the
 // PROXY protocol it has to be waited for.
 func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
 type strictAddr struct{ conn *strictConn }
 
-// Network implements net.Addr.
+// Network implements [net.Addr].
 func (a strictAddr) Network() string { return a.conn.Conn.LocalAddr().Network() }
 
-// String implements net.Addr.
+// String implements [net.Addr].
 func (a strictAddr) String() string { return a.conn.Conn.LocalAddr().String() }
 
 // strictOf returns the connection from [Strict] that c is or wraps, nil if there is none.
@@ -83,11 +83,11 @@ type strictTLSConn struct {
 	secure *tls.Conn
 }
 
-// ConnectionState is that of [tls.Conn].
+// ConnectionState has the meaning of [tls.Conn]'s.
 func (c *strictTLSConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// scanner follows the requests in a stream. It need not notice what net/http refuses, as nothing is
-// read behind that.
+// scanner follows the requests in a stream. Requests that net/http refuses need not be noticed, as
+// nothing is read behind them.
 type scanner struct {
 	// step reads a part of p, which is not empty, and returns the rest. It is nil when nothing is
 	// followed any more.
@@ -111,8 +111,7 @@ func (s *scanner) follow(p []byte) {
 	}
 }
 
-// start awaits a request line. net/http takes line breaks in front of it for nothing, or refuses
-// them.
+// start awaits a request line. net/http ignores line breaks in front of it, or refuses them.
 func (s *scanner) start(p []byte) []byte {
 	switch c := p[0]; {
 	case c == '\r' || c == '\n':

@@ -101,10 +101,10 @@ type ftpControl struct {
 	reply    []byte // the first three bytes of the reply to it
 }
 
-// RemoteAddr gives the library the TCP address that it insists on. Nothing is done with it.
+// RemoteAddr returns the library the TCP address that it insists on. Nothing is done with it.
 func (*ftpControl) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (c *ftpControl) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.read+n > maxFTPReplies {
@@ -119,7 +119,7 @@ func (c *ftpControl) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer. The library writes each command at once.
+// Write implements [io.Writer]. The library writes each command at once.
 func (c *ftpControl) Write(p []byte) (int, error) {
 	c.command, _, _ = strings.Cut(strings.TrimSpace(string(p)), " ")
 	c.reply = c.reply[:0]
@@ -140,7 +140,7 @@ type ftpListing struct {
 	bytes, lines int
 }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (l *ftpListing) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.bytes += n
@@ -176,7 +176,7 @@ type ftpBody struct {
 	whole   bool
 }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (b *ftpBody) Read(p []byte) (int, error) {
 	held := 1
 	if !b.whole {
@@ -216,7 +216,7 @@ func (b *ftpBody) finish() error {
 	return nil
 }
 
-// Close implements io.Closer. It ends the session, however far it is.
+// Close implements [io.Closer]. It ends the session, however far it is.
 func (b *ftpBody) Close() error {
 	b.session.end()
 	return nil

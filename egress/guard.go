@@ -43,7 +43,7 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// DefaultPorts gives the ports that are open for egress where none are configured: 80, 443 and
+// DefaultPorts returns the ports that are open for egress where none are configured: 80, 443 and
 // 1024-65535. The privileged rest holds mail, DNS and the like, which no crawler has business with.
 func DefaultPorts() []PortRange { return []PortRange{{80, 80}, {443, 443}, {1024, 65535}} }
 
@@ -59,18 +59,18 @@ type Guard struct {
 	// Ports are the ports that may be dialed; empty means [DefaultPorts].
 	Ports []PortRange
 
-	// Listener tells which part of this process a connection to an address would reach. public says
-	// that the address is of no special block. nil: none. It is called for every connection, some
-	// times each.
+	// Listener returns the part of this process that a connection to an address would reach. public
+	// reports that the address is in no special block. nil means none. It is called for every
+	// connection, sometimes more than once.
 	Listener func(ap netip.AddrPort, public bool) Listener
 }
 
-// Listener says what of this process listens at an address. The zero value is nothing.
+// Listener is the part of this process that listens at an address. The zero value is none.
 type Listener uint8
 
-// What may listen. A gateway and the rest of the process are refused whatever AllowPrivate says. A
-// site, and what nobody can tell, is opened where AllowPrivate names the very address: a block of
-// it alone.
+// The listeners. A gateway and the rest of the process are refused whatever AllowPrivate says. A
+// site, and a listener that cannot be determined, are opened where AllowPrivate names the very
+// address: a block of that address alone.
 const (
 	NoListener      Listener = iota
 	ListenerUnknown          // an address of this machine, on a system that does not tell who listens there
@@ -84,7 +84,7 @@ func (l Listener) openable() bool {
 	return l == NoListener || l == ListenerUnknown || l == ListenerSite
 }
 
-// Allow tells whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its
+// Allow reports whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its
 // zero value.
 func (g *Guard) Allow(ap netip.AddrPort) error {
 	if g == nil {
@@ -112,7 +112,7 @@ const ftpPort = 21
 // allowFTP is Allow for connections to FTP servers, for which their port is open too.
 func (g *Guard) allowFTP(ap netip.AddrPort) error {
 	err := g.Allow(ap)
-	// The port is what is looked at last.
+	// Allow checks the port last.
 	if f, ok := errors.AsType[*ForbiddenError](err); ok && f.Class == ClassPort && ap.Port() == ftpPort {
 		return nil
 	}
@@ -132,8 +132,8 @@ func (g *Guard) notOwn(ap netip.AddrPort) error {
 	return nil
 }
 
-// listener finds what of this process would be reached, also by way of a translator to the IPv4
-// address inside.
+// listener returns the part of this process that would be reached, also through a translator to the
+// IPv4 address inside.
 func (g *Guard) listener(ap netip.AddrPort, class Class) Listener {
 	if g.Listener == nil || class == ClassInvalid {
 		return NoListener
@@ -173,7 +173,7 @@ func (g *Guard) portOpen(port uint16) bool {
 type ForbiddenError struct {
 	Addr  netip.AddrPort
 	Class Class
-	// Listener is what of this process listens there, for [ClassOwn].
+	// Listener is the part of this process that listens there, for [ClassOwn].
 	Listener Listener
 	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one
 	// of the two is public.
@@ -197,7 +197,7 @@ func (e *ForbiddenError) Error() string {
 	return fmt.Sprintf("address %s is not public (%s)", e.Addr, e.Class)
 }
 
-// text says what listens at an address.
+// text describes the listener at an address.
 func (l Listener) text(addr netip.Addr) string {
 	switch l {
 	case ListenerGateway:

@@ -16,8 +16,8 @@ var hopByHop = set(
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Http2-Settings",
 )
 
-// inside are request fields that would tell the origin about the network behind the gateway: who
-// asked, over which proxies, and under which trace.
+// inside are request fields that would describe the network behind the gateway to the origin: the
+// client's address, the proxies on the way and the trace of the request.
 var inside = set(
 	"Via", "Forwarded", "Client-Ip", "X-Client-Ip", "X-Real-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
 	"X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip",
@@ -39,7 +39,7 @@ var untrailed = set(
 	"Cookie", "Set-Cookie", "Age", "Date", "Expires", "Location", "Retry-After", "Vary", "Warning", "User-Agent", "From",
 )
 
-// mayTrail tells whether a field may be in a trailer section.
+// mayTrail reports whether a field may be in a trailer section.
 func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !untrailed[name] }
 
 func set(names ...string) map[string]bool {
@@ -50,7 +50,7 @@ func set(names ...string) map[string]bool {
 	return s
 }
 
-// options gives the fields that a message's Connection header names, in canonical form; nil for
+// options returns the fields that a message's Connection header names, in canonical form; nil for
 // none.
 func options(h http.Header) map[string]bool {
 	var out map[string]bool
@@ -69,7 +69,7 @@ func options(h http.Header) map[string]bool {
 	return out
 }
 
-// leaves tells whether a request field may leave towards the origin.
+// leaves reports whether a request field may leave towards the origin.
 func leaves(name, ownPrefix string) bool {
 	if hopByHop[name] || inside[name] || hasOwnPrefix(name, ownPrefix) {
 		return false
@@ -86,11 +86,11 @@ func hasOwnPrefix(name, ownPrefix string) bool {
 	return ownPrefix != "" && strings.HasPrefix(name, ownPrefix)
 }
 
-// RequestHeader gives the header that leaves for the origin: without hop-by-hop fields and those
-// that Connection names, without proxy credentials, without what tells of the network inside and
-// without fields that begin with ownPrefix (canonical form, empty for none). The values are shared
-// with in, which stays unchanged. A User-Agent that the client did not send is kept from being
-// added.
+// RequestHeader returns the header that leaves for the origin: without hop-by-hop fields and those
+// that Connection names, without proxy credentials, without fields that describe the network
+// inside, and without fields that begin with ownPrefix (canonical form, empty for none). The values
+// are shared with in, which stays unchanged. A User-Agent that the client did not send is kept from
+// being added.
 func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	dropped := options(in)
 	out := make(http.Header, len(in)+1)
@@ -108,10 +108,10 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	return out
 }
 
-// responseFields copies an origin's fields into dst, where they replace fields of the same name,
-// leaving out the hop-by-hop ones, those that Connection names, all that speaks in the gateway's
-// name, and Alt-Svc (RFC 7838): a client that goes to the alternative service leaves for another
-// host or port, by UDP even past the gateway, where nobody judges what it asks for. The values are
+// responseFields copies an origin's fields into dst, where they replace fields of the same name. It
+// leaves out hop-by-hop fields, fields that Connection names, fields that speak in the gateway's
+// name, and Alt-Svc (RFC 7838): a client that follows the alternative service goes to another host
+// or port, with UDP even past the gateway, and its requests are not judged there. The values are
 // shared.
 func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := options(src)
@@ -128,16 +128,16 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 	}
 }
 
-// isWebSocket tells whether a message asks for, or grants, a change to the WebSocket protocol, RFC
+// isWebSocket reports whether a message asks for, or grants, a change to the WebSocket protocol, RFC
 // 6455 section 4.
 func isWebSocket(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
 		len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket")
 }
 
-// withoutMembers takes the members that name the given party out of a structured-field list header
+// withoutMembers removes the members that name the given party from a structured-field list header
 // such as Proxy-Status or Cache-Status, so that an origin cannot speak in that party's name. It
-// gives nil when nothing is left. Values that cannot be split are dropped when they mention the
+// returns nil when nothing is left. Values that cannot be split are dropped when they mention the
 // name at all.
 func withoutMembers(values []string, name string) []string {
 	var kept []string
@@ -181,7 +181,7 @@ func splitList(v string) ([]string, bool) {
 	return append(members, strings.TrimSpace(v[start:])), !quoted
 }
 
-// memberName gives the token or string that a list member begins with.
+// memberName returns the token or string that a list member begins with.
 func memberName(m string) string {
 	if s, ok := strings.CutPrefix(m, `"`); ok {
 		name, _, _ := strings.Cut(s, `"`)

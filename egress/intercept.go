@@ -29,9 +29,9 @@ type InterceptorConfig struct {
 	ErrorLog          *log.Logger // nil: nothing is logged
 }
 
-// Interceptor serves the requests inside accepted tunnels, of HTTP/1.1 and HTTP/2 over TLS that it
-// ends itself and of HTTP/1.1 in clear text. Its handler finds what it has to know in [ConnectFrom]
-// the request's context, and should begin with [ConnectContext.Resolve]. Safe for concurrent use.
+// Interceptor serves the requests inside accepted tunnels: HTTP/1.1 and HTTP/2 over TLS, which it
+// ends itself, and HTTP/1.1 in clear text. Its handler finds the CONNECT by [ConnectFrom] and
+// should begin with [ConnectContext.Resolve]. Safe for concurrent use.
 type Interceptor struct {
 	server    *http.Server
 	listener  *tunnelListener
@@ -109,10 +109,10 @@ func (s *Interceptor) configureTLS() {
 	s.classical.GetConfigForClient, s.classical.CurvePreferences = nil, classicalGroups
 }
 
-// classicalGroups are the key exchanges taken where a client offers one of them. A post-quantum one
-// keeps what was recorded today from being read in the far future; between a crawler and its own
-// gateway, with public pages, that is not worth a sixth of what a tunnel costs. Towards origins it
-// is used.
+// classicalGroups are the key exchanges that are taken where a client offers one of them. A
+// post-quantum exchange protects recorded traffic against the far future. Between a crawler and its
+// own gateway, with public pages, that is not worth a sixth of the cost of a tunnel. Towards
+// origins it is used.
 var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 
 func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
@@ -125,7 +125,7 @@ type innerConn struct {
 	fronted    bool   // which is not the host of the CONNECT
 }
 
-// connContext gives each inner request its ConnectContext.
+// connContext returns each inner request its ConnectContext.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = WithConn(ctx, c)
 	if in, ok := find[*innerConn](c); ok {
@@ -180,8 +180,8 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 	}
 }
 
-// Shutdown takes no more tunnels, closes those that are idle and waits for the others' requests to
-// end, at most as long as ctx; then they are cut. Connections that were upgraded to WebSocket live
+// Shutdown accepts no more tunnels, closes the idle ones and waits for the requests of the others,
+// at most until the end of ctx; then it cuts them. Connections that were upgraded to WebSocket live
 // on.
 func (s *Interceptor) Shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)

@@ -35,10 +35,10 @@ const (
 // for each leaf, and as they are two calls they may answer for different generations, which the
 // [Minter] notices and asks again.
 type Issuer interface {
-	// Chain gives the issuing certificate first and then those above it that clients need to be
+	// Chain returns the issuing certificate first and then those above it that clients need to be
 	// sent, without the root.
 	Chain() []*x509.Certificate
-	// Signer gives the issuing certificate's key.
+	// Signer returns the issuing certificate's key.
 	Signer() crypto.Signer
 }
 
@@ -51,9 +51,8 @@ type MinterConfig struct {
 }
 
 // Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key,
-// which is made anew with each Minter and never stored; whoever could read it out of the process
-// could read the issuer's key as well, so a key for each host would protect nothing. Safe for
-// concurrent use.
+// which is made with each Minter and never stored. A reader of the process's memory could read the
+// issuer's key as well, so a key for each host would protect nothing. Safe for concurrent use.
 type Minter struct {
 	issuer   Issuer
 	lifetime time.Duration

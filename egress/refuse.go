@@ -34,16 +34,16 @@ type Refusal struct {
 	Body   []byte
 }
 
-// ReasonPhrase puts a text into what a reason phrase may hold: printable ASCII without line breaks,
-// below 100 bytes.
+// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII without line
+// breaks, below 100 bytes.
 func ReasonPhrase(s string) string { return printable(s, maxReason) }
 
 // Refuse answers a CONNECT that is not accepted.
 //
-// Over HTTP/1.1 a reason phrase of one's own takes the connection out of the server's hands, so
-// that it ends with the answer; clients open another for their next CONNECT anyway. Not so with
-// 407, which several clients answer on the same connection: it is left to the server, which keeps
-// the connection open, and so is everything without a reason.
+// Over HTTP/1.1 a custom reason phrase takes the connection out of the server's hands, so it ends
+// with the answer; clients open another for their next CONNECT anyway. A 407 is answered by several
+// clients on the same connection: it is left to the server, which keeps the connection open. So is
+// an answer without a reason.
 func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	reason := ReasonPhrase(a.Reason)
 	if r.ProtoMajor != 1 || a.Status == http.StatusProxyAuthRequired || reason == "" {
@@ -92,10 +92,10 @@ func (a Refusal) complete(h http.Header) {
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 }
 
-// linger waits for the client to read and close, no longer than lingerTime, and closes. To do so
-// with bytes of the client unread would make the system reset the connection, and the client could
-// lose the answer. What still comes is taken from below the server's wrapping: to the server the
-// request is over, its bytes are counted.
+// linger waits for the client to read and close, no longer than lingerTime, and closes. If bytes of
+// the client stayed unread, the system would reset the connection and the client could lose the
+// answer. They are read from below the server's wrapping: to the server the request is over and its
+// bytes are counted.
 func linger(conn, below net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if closeWrite(conn) != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// copyBufferSize is what one read of a body or tunnel takes at most. 32 KiB holds two of TLS's
-// largest records.
+// copyBufferSize bounds one read of a body or tunnel. 32 KiB holds two of TLS's largest records.
 const copyBufferSize = 32 << 10
 
 // buffers holds copy buffers. All are of one size, so nothing oversized is ever kept.

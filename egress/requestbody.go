@@ -63,7 +63,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin tells whether the body may be read. If so it is the client's turn.
+// begin reports whether the body may be read. If so it is the client's turn.
 func (b *requestBody) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *requestBody) begin() bool {
 	return true
 }
 
-// written tells that the origin has taken the request.
+// written records that the origin has taken the whole request.
 func (b *requestBody) written() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,9 +94,8 @@ func (b *requestBody) written() {
 // settleTime bounds the wait for a read that has failed already.
 const settleTime = time.Second
 
-// settle waits for the read that is under way, if one is. It is for when the server has ended the
-// request's context: it does so from within the read that fails, so that the transport may give up
-// before the body knows why.
+// settle waits for the read that is under way, if there is one. The server ends the request's
+// context from within the read that fails, so the transport may give up before the body knows why.
 func (b *requestBody) settle() {
 	b.mu.Lock()
 	if !b.reading {
@@ -116,9 +115,9 @@ func (b *requestBody) settle() {
 	}
 }
 
-// Close ends the reading. It leaves the client's body alone: closing that reads what is left of it,
-// which would stall here while a client that waits for 100 Continue holds it back. The server
-// closes it in the end.
+// Close ends the reading. It leaves the client's body alone: closing that would read the rest of
+// it, and stall while a client that waits for 100 Continue holds it back. The server closes it in
+// the end.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +128,7 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// answer tells that the response has begun, to whom the watch belongs from now on.
+// answer records that the response has begun. The watch belongs to the response from then on.
 func (b *requestBody) answer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +136,7 @@ func (b *requestBody) answer() {
 	b.watch.setDeadline(time.Time{})
 }
 
-// state gives the bytes read and the error that ended the reading, if one did.
+// state returns the bytes read and the error that ended the reading, if one did.
 func (b *requestBody) state() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +151,8 @@ func (b *requestBody) left() bool {
 }
 
 const (
-	// rateWindow is over what time a rate is averaged: a crawl has bursts and pauses. It is the
-	// least grace as well.
+	// rateWindow is the time over which a rate is averaged: a crawl has bursts and pauses. It is
+	// also the least grace.
 	rateWindow = time.Minute
 	// rateTick is how late a rate that is too low may be noticed.
 	rateTick = rateWindow / 4
@@ -170,8 +169,8 @@ const (
 	theOrigin
 )
 
-// watch notices that an exchange stands still or creeps. Time counts for whoever's turn it is: the
-// client's to send or to take bytes, or the origin's. It calls ended, once, when
+// watch notices that an exchange stalls or is too slow. Time counts for the party whose turn it is:
+// the client's to send or to take bytes, or the origin's. It calls ended, once, when
 //
 //   - a turn that is not the client's lasts for idle (how long a client may be idle is the server's business);
 //   - all turns of one party together last for rateWindow, and fewer bytes than rate in that time have passed, or are on
@@ -262,7 +261,7 @@ func (w *watch) check() {
 	w.timer.Reset(w.left(now))
 }
 
-// fault is what is wrong at the given time, if anything is.
+// fault returns the limit that is exceeded at the given time, nil for none.
 func (w *watch) fault(now time.Time) error {
 	switch {
 	case !w.deadline.IsZero() && !now.Before(w.deadline):

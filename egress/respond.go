@@ -41,14 +41,14 @@ func (x *forwarding) bodiless(resp *http.Response) bool {
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// presets removes what the outer server has put into every response in its own name. Here the
-// origin speaks.
+// presets removes the fields that the outer server has put into every response in its own name.
+// Here the origin speaks.
 func (x *forwarding) presets(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }
 
-// announce tells the client which trailers will follow, and gives their number. HTTP/1.1 has
+// announce tells the client which trailers will follow, and returns their names. HTTP/1.1 has
 // trailers behind chunks only, so a length gives way to them.
 func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]bool {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
@@ -171,9 +171,9 @@ func (x *forwarding) reset() {
 // to come.
 const flushDelay = 10 * time.Millisecond
 
-// flusher writes a response's body and sees to it that no byte waits long in the server's buffers.
-// With eager set each write is sent at once, else a timer sends what the buffers hold after
-// flushDelay. Close must be called.
+// flusher writes a response's body and leaves no byte in the server's buffers for long. With eager
+// set each write is sent at once, else a timer sends the buffered bytes after flushDelay. close
+// must be called.
 type flusher struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
@@ -185,7 +185,7 @@ type flusher struct {
 	done  bool
 }
 
-// arm lets what is in the buffers now be sent within flushDelay.
+// arm has the buffered bytes sent within flushDelay.
 func (f *flusher) arm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,7 +273,7 @@ func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// endInterim makes the writer the handler's own again.
+// endInterim returns the writer to the handler.
 func (x *forwarding) endInterim() {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()

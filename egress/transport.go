@@ -30,7 +30,8 @@ const (
 	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is
 	// sent unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
 	expectTimeout = time.Second
-	// What an HTTP/2 origin may send ahead of a slow client, per stream and connection.
+	// Bounds on the data that an HTTP/2 origin may send ahead of a slow client, per stream and
+	// connection.
 	h2StreamBuffer = 1 << 20
 	h2ConnBuffer   = 8 << 20
 	// An HTTP/2 connection that has been silent is asked whether it lives, and given up without an
@@ -147,7 +148,7 @@ func waysOf(shared *http.Transport) ways {
 }
 
 // of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the
-// request (RFC 4559 section 6): whoever came over it later would be taken for the same client.
+// request (RFC 4559 section 6): a later client on it would be taken for the first.
 func (w ways) of(r *http.Request) *http.Transport {
 	for _, v := range r.Header["Authorization"] {
 		scheme := strings.TrimLeft(v, " \t")
@@ -161,7 +162,7 @@ func (w ways) of(r *http.Request) *http.Transport {
 	return w.shared
 }
 
-// TrustedRoots gives the system's authorities with those of the PEM files' contents added. Contents
+// TrustedRoots returns the system's authorities with those of the PEM files' contents added. Contents
 // without any certificate are an error.
 func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
@@ -205,7 +206,7 @@ func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (n
 	return conn, nil
 }
 
-// Looped tells from a request's header that this gateway has sent the request before.
+// Looped reports whether a request's header says that this gateway has sent the request before.
 func (t *Transport) Looped(h http.Header) bool {
 	for _, v := range h["Via"] {
 		for member := range strings.SplitSeq(v, ",") {

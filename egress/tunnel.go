@@ -44,10 +44,10 @@ func ConnectAuthority(r *http.Request) (string, error) {
 	return r.URL.Host, nil
 }
 
-// Accept answers a CONNECT with 200 and gives the tunnel. Over HTTP/1.1 (and 1.0) the connection is
-// taken from the server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the handler
-// must not return before the tunnel has ended. What can be refused should be refused before:
-// nothing else can be answered afterwards.
+// Accept answers a CONNECT with 200 and returns the tunnel. Over HTTP/1.1 (and 1.0) the connection
+// is taken from the server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the
+// handler must not return before the tunnel has ended. Refuse before Accept: nothing else can be
+// answered afterwards.
 //
 // The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer
 // is told of it too, after the connection has left it, so that logs have the status.
@@ -145,25 +145,25 @@ func (t *Tunnel) isClosed() bool {
 // Done is closed when the tunnel has been.
 func (t *Tunnel) Done() <-chan struct{} { return t.closed }
 
-// Traffic gives the bytes that have passed so far, the established tunnel's only.
+// Traffic returns the bytes that have passed so far, the established tunnel's only.
 func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
 
-// LocalAddr is part of [net.Conn].
+// LocalAddr implements [net.Conn].
 func (t *Tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
 
 // RemoteAddr is the address of the client.
 func (t *Tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
 
-// SetDeadline is part of [net.Conn].
+// SetDeadline implements [net.Conn].
 func (t *Tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
 
-// SetReadDeadline is part of [net.Conn].
+// SetReadDeadline implements [net.Conn].
 func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
 
-// SetWriteDeadline is part of [net.Conn].
+// SetWriteDeadline implements [net.Conn].
 func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
 
-// First is what a tunnel begins with.
+// First classifies the beginning of a tunnel.
 type First uint8
 
 // The beginnings of a tunnel.

@@ -22,15 +22,16 @@ import (
 const maxConnectHeader = 64 << 10
 
 // Upstream is a proxy to send requests through. The guard stays on: a target's name is resolved and
-// every one of its addresses checked before the name is handed over. What the upstream then
-// resolves is out of this gateway's hands, so an upstream that can reach private networks should
-// refuse them itself. The upstream's own address is the operator's choice and may be private. There
-// is no falling back to a direct connection.
+// every one of its addresses checked before the name is handed over. The upstream resolves the name
+// again, out of this gateway's hands, so an upstream that can reach private networks should refuse
+// them itself. The upstream's own address is the operator's choice and may be private. There is no
+// fallback to a direct connection.
 type Upstream struct {
 	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some.
 	// The names are resolved by the proxy in all three.
 	URL *url.URL
-	// Match tells which hosts (lower case, IPv6 without brackets) go this way; nil means all.
+	// Match reports whether a host (lower case, IPv6 without brackets) goes this way; nil means
+	// all.
 	Match func(host string) bool
 }
 
@@ -56,7 +57,7 @@ type upstream struct {
 	ways   ways // http, and a like one
 }
 
-// Check returns what is wrong with the URL of an upstream proxy, without its password.
+// Check reports an error in the URL of an upstream proxy, without its password.
 func (u Upstream) Check() error {
 	_, err := u.port()
 	return err
@@ -224,8 +225,9 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	return &replayConn{Conn: conn, early: early, within: conn}, nil
 }
 
-// socksClient is what x/net's SOCKS5 dialer can do beyond its interface: speak over a connection
-// that exists. Its own dialing would hide the connection behind a type without CloseWrite.
+// socksClient is the ability of x/net's SOCKS5 dialer beyond its interface: to speak over a
+// connection that exists. Its own dialing would hide the connection behind a type without
+// CloseWrite.
 type socksClient interface {
 	DialWithConn(ctx context.Context, conn net.Conn, network, address string) (net.Addr, error)
 }
