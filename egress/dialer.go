@@ -111,15 +111,12 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
-	conn, err := d.dial(ctx, network, host, port, toOrigin)
-	if err != nil {
-		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
-	}
-	return conn, nil
+	return d.dial(ctx, network, host, port, toOrigin)
 }
 
-// Dial connects to a port of a name or literal address (IPv6 without brackets).
-func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (*Conn, error) {
+// Dial connects to a port of a name or literal address (IPv6 without brackets). The connection is a
+// [*Conn].
+func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	return d.dial(ctx, "tcp", host, port, toOrigin)
 }
 
@@ -145,8 +142,8 @@ func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 	}
 }
 
-// dial connects to one of the addresses of host that the guard passes.
-func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p purpose) (*Conn, error) {
+// dial connects to one of the addresses of host that the guard passes. The connection is a [*Conn].
+func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p purpose) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	allow := d.allow(p)

@@ -62,11 +62,7 @@ func (t *Transport) dialFTP(
 		dialed, _ := DialedOf(control)
 		host = dialed.Addr.Addr().String()
 	}
-	conn, err := t.dialer.dial(ctx, "tcp", host, port, toFTP)
-	if err != nil {
-		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
-	}
-	return conn, nil
+	return t.dialer.dial(ctx, "tcp", host, port, toFTP)
 }
 
 func (s *ftpSession) roundTrip() (*http.Response, error) {

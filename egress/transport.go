@@ -199,11 +199,7 @@ func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (n
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toOrigin)
 	}
-	conn, err := t.dialer.Dial(ctx, host, port)
-	if err != nil {
-		return nil, err // not conn: a nil *Conn in a net.Conn is not nil
-	}
-	return conn, nil
+	return t.dialer.Dial(ctx, host, port)
 }
 
 // Looped reports whether a request's header says that this gateway has sent the request before.

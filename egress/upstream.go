@@ -152,7 +152,8 @@ func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
 	secure := tls.Client(conn, u.tls)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, u.failed(conn.Dialed.Addr, err)
+		dialed, _ := DialedOf(conn)
+		return nil, u.failed(dialed.Addr, err)
 	}
 	return secure, nil
 }
