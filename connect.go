@@ -119,7 +119,7 @@ func (c *connect) open(handleTLS func()) error {
 	ctx, done := endingWith(c.ctx, server.draining)
 	defer done()
 	first, err := c.conn.First(ctx, firstOctet)
-	instruments.tunnels.WithLabelValues(first.String()).Inc()
+	instruments.tunnels.WithLabelValues(string(first)).Inc()
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))

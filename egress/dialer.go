@@ -19,8 +19,7 @@ const DefaultDialTimeout = 10 * time.Second
 // maxAddresses bounds how many addresses of one name are tried.
 const maxAddresses = 8
 
-// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip", "ip4" or
-// "ip6".
+// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
@@ -61,28 +60,15 @@ func DialedOf(c net.Conn) (Dialed, bool) {
 	return conn.Dialed, true
 }
 
-// Phase is a step of dialing.
-type Phase uint8
+// Phase is a step of dialing, in the words of an error's text.
+type Phase string
 
 // The phases of dialing.
 const (
-	PhaseResolve Phase = iota // looking the name up
-	PhaseConnect              // connecting to an address
-	PhaseProxy                // speaking with an upstream proxy
+	PhaseResolve Phase = "resolving"                     // looking the name up
+	PhaseConnect Phase = "connecting to"                 // connecting to an address
+	PhaseProxy   Phase = "asking the upstream proxy for" // speaking with an upstream proxy
 )
-
-func (p Phase) String() string {
-	switch p {
-	case PhaseResolve:
-		return "resolving"
-	case PhaseConnect:
-		return "connecting to"
-	case PhaseProxy:
-		return "asking the upstream proxy for"
-	default:
-		return "dialing"
-	}
-}
 
 // DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError]
 // instead.
@@ -95,14 +81,14 @@ type DialError struct {
 }
 
 func (e *DialError) Error() string {
-	return e.Phase.String() + " " + e.Host + ": " + e.Err.Error()
+	return string(e.Phase) + " " + e.Host + ": " + e.Err.Error()
 }
 
 func (e *DialError) Unwrap() error { return e.Err }
 
-// DialContext has the form that [net/http.Transport] wants. network must be "tcp", "tcp4" or
-// "tcp6", addr a host or literal address with a numeric port. The connection is a [*Conn].
-func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+// DialContext has the form that [net/http.Transport] wants. The network is always TCP, over IPv4 or
+// IPv6; addr is a host or literal address with a numeric port. The connection is a [*Conn].
+func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
@@ -111,13 +97,13 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
-	return d.dial(ctx, network, host, port, toOrigin)
+	return d.dial(ctx, host, port, toOrigin)
 }
 
 // Dial connects to a port of a name or literal address (IPv6 without brackets). The connection is a
 // [*Conn].
 func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	return d.dial(ctx, "tcp", host, port, toOrigin)
+	return d.dial(ctx, host, port, toOrigin)
 }
 
 // purpose is the use of a connection. It decides how its name is looked up and which addresses
@@ -143,12 +129,12 @@ func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 }
 
 // dial connects to one of the addresses of host that the guard passes. The connection is a [*Conn].
-func (d *Dialer) dial(ctx context.Context, network, host string, port uint16, p purpose) (net.Conn, error) {
+func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	allow := d.allow(p)
 	start := time.Now()
-	addrs, literal, err := d.lookup(ctx, network, host, port, p)
+	addrs, literal, err := d.lookup(ctx, host, port, p)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +173,7 @@ func (d *Dialer) CheckFTP(ctx context.Context, host string, port uint16) ([]neti
 func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
-	addrs, _, err := d.lookup(ctx, "tcp", host, port, p)
+	addrs, _, err := d.lookup(ctx, host, port, p)
 	if err != nil {
 		return nil, err
 	}
@@ -204,26 +190,19 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup returns the addresses of host, at least one. literal tells that host is an address itself. A
+// lookup returns the addresses of host, at least one. literal reports that host is an address itself. A
 // name that a client or a site gave and that has public and non-public addresses is refused.
 func (d *Dialer) lookup(
-	ctx context.Context, network, host string, port uint16, p purpose,
+	ctx context.Context, host string, port uint16, p purpose,
 ) (addrs []netip.Addr, literal bool, err error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, true, nil
 	}
-	family := "ip"
-	switch network {
-	case "tcp4":
-		family = "ip4"
-	case "tcp6":
-		family = "ip6"
-	}
 	start := time.Now()
 	if p == toProxy {
-		addrs, err = d.resolver(net.DefaultResolver).LookupNetIP(ctx, family, host)
+		addrs, err = d.resolver(net.DefaultResolver).LookupNetIP(ctx, "ip", host)
 	} else {
-		addrs, err = d.absolute(ctx, family, host)
+		addrs, err = d.absolute(ctx, host)
 	}
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
@@ -258,16 +237,16 @@ func (d *Dialer) resolver(fallback Resolver) Resolver {
 
 // absolute looks up a name as one that ends in a dot. One of a single label is looked for in the
 // hosts file first, where Go finds it without the dot only.
-func (d *Dialer) absolute(ctx context.Context, family, host string) ([]netip.Addr, error) {
+func (d *Dialer) absolute(ctx context.Context, host string) ([]netip.Addr, error) {
 	if d.Resolver == nil && !strings.Contains(host, ".") {
-		if addrs, err := hostsFile.LookupNetIP(ctx, family, host); err == nil {
+		if addrs, err := hostsFile.LookupNetIP(ctx, "ip", host); err == nil {
 			return addrs, nil
 		}
 	}
-	return d.resolver(systemResolver).LookupNetIP(ctx, family, strings.TrimSuffix(host, ".")+".")
+	return d.resolver(systemResolver).LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
 }
 
-// asDNSError returns a resolver's error the name that was asked for, and the form that others know.
+// asDNSError gives a resolver's error the name that was asked for, and the form that others know.
 func asDNSError(err error, host string) error {
 	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
 		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of
@@ -328,6 +307,8 @@ func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) 
 			return allow(actual)
 		},
 	}
+	// Not DialTCP: it binds the local port before the destination is known, so that all origins
+	// would share one range of ports.
 	c, err := nd.DialContext(ctx, "tcp", ap.String())
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (t *Transport) dialFTP(
 		dialed, _ := DialedOf(control)
 		host = dialed.Addr.Addr().String()
 	}
-	return t.dialer.dial(ctx, "tcp", host, port, toFTP)
+	return t.dialer.dial(ctx, host, port, toFTP)
 }
 
 func (s *ftpSession) roundTrip() (*http.Response, error) {

@@ -164,31 +164,16 @@ func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDead
 func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
 
 // First classifies the beginning of a tunnel.
-type First uint8
+type First string
 
 // The beginnings of a tunnel.
 const (
-	FirstSilent First = iota // nothing came in time
-	FirstClosed              // the client closed it without a word
-	FirstTLS                 // a TLS handshake record
-	FirstHTTP                // a letter, as HTTP methods begin with: several clients tunnel http:// too
-	FirstOther               // anything else
+	FirstSilent First = "silent" // nothing came in time
+	FirstClosed First = "closed" // the client closed it and said nothing
+	FirstTLS    First = "tls"    // a TLS handshake record
+	FirstHTTP   First = "http"   // a letter, as HTTP methods begin with: several clients tunnel http:// too
+	FirstOther  First = "other"  // anything else
 )
-
-func (f First) String() string {
-	switch f {
-	case FirstSilent:
-		return "silent"
-	case FirstClosed:
-		return "closed"
-	case FirstTLS:
-		return "tls"
-	case FirstHTTP:
-		return "http"
-	default:
-		return "other"
-	}
-}
 
 // recordHandshake is the content type of TLS handshake records, RFC 8446 section 5.1.
 const recordHandshake = 0x16

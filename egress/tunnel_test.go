@@ -270,7 +270,7 @@ func TestTunnelFirstSilent(t *testing.T) {
 			}
 			silent <- first
 			first, err = tunnel.First(r.Context(), time.Minute)
-			result <- fmt.Sprint(first, err)
+			result <- fmt.Sprintf("%s %v", first, err)
 		})
 		_, c := connect(t, gw, "site:443")
 		if got := <-silent; got != FirstSilent {

@@ -140,7 +140,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 
 // dialProxy connects to the proxy itself, TLS included.
 func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
-	conn, err := u.dialer.dial(ctx, "tcp", u.host, u.port, toProxy)
+	conn, err := u.dialer.dial(ctx, u.host, u.port, toProxy)
 	if err != nil {
 		return nil, u.failed(netip.AddrPort{}, err)
 	}
