@@ -120,8 +120,8 @@ var (
 	v4Translated  = netip.MustParsePrefix("::ffff:0:0:0/96")
 )
 
-// Classify returns the class of an address. A zone is ignored, an IPv4-mapped address (::ffff:0:0/96)
-// is taken as the IPv4 address that it holds.
+// Classify returns the class of an address. A zone is ignored, an IPv4-mapped address
+// (::ffff:0:0/96) is taken as the IPv4 address that it holds.
 //
 // An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4
 // address inside: in an IPv6-only network every IPv4 site is reached so. The other forms with an

@@ -29,7 +29,7 @@ var (
 
 func newError(k Kind, text string) *Error { return &Error{Kind: k, Err: errors.New(text)} }
 
-// stage is how far an exchange had come when it failed.
+// stage is the progress of an exchange when it failed.
 type stage uint8
 
 const (
@@ -38,12 +38,12 @@ const (
 	stageBody                 // response header received
 )
 
-// ClassifyDial returns the failure of a dial, for callers that dial by themselves
-// ([Transport.DialTunnel]). It returns err itself if it is an [*Error] already.
+// ClassifyDial classifies the failure of a dial, for callers of [Transport.DialTunnel]. An [*Error]
+// keeps its kind.
 func ClassifyDial(err error) *Error { return classify(err, stageConnect) }
 
-// classify finds the kind of an error of the transport. Failures of the client's side are sorted
-// out before.
+// classify finds the kind of an error of the transport. Failures of the client's side are handled
+// before.
 func classify(err error, at stage) *Error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		out := *known // the caller may add an address
@@ -73,8 +73,8 @@ func classify(err error, at stage) *Error {
 	return out
 }
 
-// exhausted reports that this machine has nothing left to make a connection of. The resolver keeps
-// only the text of such an error.
+// exhausted reports that this machine lacks resources for a connection. The resolver keeps only the
+// text of such an error.
 func exhausted(err error) bool {
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
@@ -96,7 +96,7 @@ func forbiddenKind(c Class) Kind {
 	}
 }
 
-// ownKind knows the errors that mean the same at every stage.
+// ownKind recognizes errors that mean the same at every stage.
 func ownKind(err error) (Kind, bool) {
 	if _, ok := errors.AsType[*UpstreamError](err); ok {
 		return KindUpstream, true

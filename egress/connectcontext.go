@@ -46,7 +46,7 @@ func ConnectFrom(ctx context.Context) *ConnectContext {
 	return p
 }
 
-// Authority returns host and, unless it is the scheme's default, port.
+// Authority returns the host and, unless it is the scheme's default, the port.
 func (p *ConnectContext) Authority() string {
 	if p.Scheme == "https" && p.Port == 443 || p.Scheme == "http" && p.Port == 80 {
 		if strings.Contains(p.Host, ":") {
@@ -57,10 +57,10 @@ func (p *ConnectContext) Authority() string {
 	return net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
 }
 
-// Resolve returns an inner request the form that a proxied one has: an absolute URL whose scheme and
-// authority are the tunnel's, whatever the client wrote, and the address of the client outside. A
-// request whose Host is not the tunnel's is given the URL that it asks for, with [ErrMisdirected]:
-// it must not be served, but logs are to say what it was for.
+// Resolve gives an inner request the form of a proxied one: an absolute URL with the scheme and
+// authority of the tunnel, whatever the client wrote, and the address of the client outside. If its
+// Host is not the tunnel's, the URL is the one that it asks for and the error is [ErrMisdirected]:
+// it must not be served, but logs should name its target.
 func (p *ConnectContext) Resolve(r *http.Request) error {
 	r.RemoteAddr = p.Outer.RemoteAddr
 	if r.Method == http.MethodConnect {
@@ -86,8 +86,8 @@ func (p *ConnectContext) Resolve(r *http.Request) error {
 	return misdirected
 }
 
-// serves reports whether an inner Host field is the tunnel's. One without a port is: there are
-// clients that leave even unusual ports out, and the request goes to the tunnel's port in any case.
+// serves reports whether an inner Host field is the tunnel's. A host without a port is: some
+// clients leave even unusual ports out, and the request goes to the tunnel's port in any case.
 func (p *ConnectContext) serves(host string) bool {
 	u := url.URL{Host: host}
 	if port := u.Port(); port != "" && port != strconv.Itoa(int(p.Port)) {
@@ -96,8 +96,8 @@ func (p *ConnectContext) serves(host string) bool {
 	return sameHost(u.Hostname(), p.Host)
 }
 
-// sameHost reports whether two hosts are the same name, whatever their case and the dot of the root,
-// or the same address.
+// sameHost reports whether two hosts are the same name, whatever their case and the dot of the
+// root, or the same address.
 func sameHost(a, b string) bool {
 	if strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, ".")) {
 		return true

@@ -190,8 +190,9 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup returns the addresses of host, at least one. literal reports that host is an address itself. A
-// name that a client or a site gave and that has public and non-public addresses is refused.
+// lookup returns the addresses of host, at least one. literal reports that host is an address
+// itself. A name that a client or a site gave and that has public and non-public addresses is
+// refused.
 func (d *Dialer) lookup(
 	ctx context.Context, host string, port uint16, p purpose,
 ) (addrs []netip.Addr, literal bool, err error) {

@@ -107,8 +107,7 @@ type Error struct {
 	Kind Kind
 	// Addr is the address involved, where one is known.
 	Addr netip.AddrPort
-	// Err is the cause. Its text may hold what the origin or the resolver said; it holds no
-	// credentials.
+	// Err is the cause. Its text may quote the origin or the resolver; it contains no credentials.
 	Err error
 }
 
@@ -161,9 +160,9 @@ func ProxyStatus(name, token, details string) string {
 	return b.String()
 }
 
-// printable puts a text into printable ASCII of at most limit bytes: white space and controls
-// become a space, runs of them one, every other byte outside ASCII a question mark. Nothing leads
-// or trails.
+// printable reduces a text to printable ASCII of at most limit bytes: each run of white space and
+// controls becomes one space, every byte outside ASCII a question mark. It trims spaces at both
+// ends.
 func printable(s string, limit int) string {
 	b := make([]byte, 0, min(len(s), limit))
 	for i := 0; i < len(s) && len(b) < limit; i++ {

@@ -185,7 +185,8 @@ func (x *forwarding) attachBody(out *http.Request) {
 	}
 }
 
-// attachTrailer lets the client's trailers follow the body. Their values are known only at its end.
+// attachTrailer forwards the client's trailers after the body. Their values are known only at its
+// end.
 func (x *forwarding) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
@@ -206,11 +207,11 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 }
 
-// expectations settles Expect: 100-continue: passed on if there is a body to wait for, and then the
-// connection to the origin is closed after the response. Else net/http would send the body after a
-// refusal, to save the connection, which means to ask the client for a body that nobody wants. Of
-// clients that speak HTTP/2 the expectation is not known here: Go's server keeps the field and asks
-// for the body when it is read.
+// expectations handles Expect: 100-continue. It is passed on if there is a body to wait for; the
+// connection to the origin is then closed after the response. Otherwise net/http would send the
+// body even after a refusal, to save the connection, and so ask the client for a body in vain. For
+// clients of HTTP/2 the expectation is unknown here: Go's server keeps the field and asks for the
+// body when it is read.
 func (x *forwarding) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return
@@ -222,9 +223,9 @@ func (x *forwarding) expectations(out *http.Request) {
 	x.expecting, out.Close = true, true
 }
 
-// broken is why the request was broken off although a response came. An origin that sees half a
-// body end may answer it before the connection is gone: to the client that would be the answer to
-// all of it.
+// broken returns the reason why the request was broken off although a response came. An origin that
+// sees half a body end may answer it before the connection is gone: to the client that would be the
+// answer to all of it.
 func (x *forwarding) broken(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -233,7 +234,7 @@ func (x *forwarding) broken(ctx context.Context) error {
 	return failed
 }
 
-// acceptable sorts out responses that may not be passed on.
+// acceptable returns an error for responses that must not be passed on.
 func (x *forwarding) acceptable(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusSwitchingProtocols && !x.upgrading:
@@ -271,18 +272,18 @@ func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	return x.res.Err
 }
 
-// closeBehindBody has the connection closed after a response that begins before the body was read
-// to its end. net/http, told to leave the body alone, would read the rest of it after the handler,
-// take its end for a sign to watch the connection, and panic when it goes on to read the next
-// request. And of a body that the origin refused before 100 Continue nobody knows whether the
-// client sends it now or not.
+// closeBehindBody closes the connection after a response that begins before the body was read to
+// its end. net/http, told to leave the body alone, would read the rest of it after the handler,
+// take its end for a sign to watch the connection, and panic when it reads the next request. If the
+// origin refused the body before 100 Continue, it is also unknown whether the client still sends
+// it.
 func (x *forwarding) closeBehindBody() {
 	if x.r.ProtoMajor == 1 && x.body.left() {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// classify finds out whose failure err is: the client's, whose leaving or broken body fails the
+// classify decides whose failure err is: the client's, whose leaving or broken body fails the
 // transport too, or the origin's.
 func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	cause := context.Cause(ctx)

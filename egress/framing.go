@@ -8,14 +8,14 @@ import (
 	"net/http"
 )
 
-// Strict returns c for a server of HTTP/1 that refuses a request with Content-Length and
-// Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0: its length can be understood in two
-// ways (RFC 9112 section 6.1). net/http settles the doubt, and takes Content-Length away, before
-// any handler runs. So the fields are looked for here, where they arrive, and such a head is made
-// unreadable by one byte: net/http answers 400 and closes, as it does to all that it cannot read.
+// Strict returns c for a server of HTTP/1 that refuses a request with both Content-Length and
+// Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0: its length is ambiguous (RFC 9112
+// section 6.1). net/http resolves the ambiguity, and removes Content-Length, before any handler
+// runs. So the fields are looked for as they arrive, and one byte of such a head is changed to make
+// it unreadable: net/http answers 400 and closes, as for any head that it cannot read.
 //
-// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. Of a
-// connection that is hijacked [Unfollow] must be told.
+// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. [Unfollow]
+// must be called for a connection that is hijacked.
 //
 // Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
@@ -26,8 +26,8 @@ func Strict(c net.Conn) net.Conn {
 	return s
 }
 
-// Unfollow has the form of [http.Server]'s ConnState. It lets a connection from [Strict] be when it
-// is hijacked, as what follows then need not be HTTP.
+// Unfollow has the form of [http.Server]'s ConnState. It makes a connection from [Strict] pass
+// everything once it is hijacked, as the following bytes need not be HTTP.
 func Unfollow(c net.Conn, state http.ConnState) {
 	if state != http.StateHijacked {
 		return
@@ -56,8 +56,8 @@ func (c *strictConn) NetConn() net.Conn { return c.Conn }
 // CloseWrite closes the sending half.
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// LocalAddr implements [net.Conn]. The address leads back to the connection, from whatever Caddy
-// wraps around it. The connection within is asked for its own only when that is needed: behind the
+// LocalAddr implements [net.Conn]. The address leads back to the connection through any wrapping by
+// Caddy. The connection within is asked for its own address only when that is needed: behind the
 // PROXY protocol it has to be waited for.
 func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
@@ -123,7 +123,7 @@ func (s *scanner) start(p []byte) []byte {
 	return p
 }
 
-// end follows no further.
+// end stops following.
 func (s *scanner) end() []byte {
 	s.step = nil
 	return nil
@@ -221,7 +221,7 @@ func (s *scanner) length(p []byte) []byte {
 	return nil
 }
 
-// headEnd is behind the empty line.
+// headEnd handles the empty line after the fields.
 func (s *scanner) headEnd() {
 	switch {
 	case s.trailer:
@@ -235,7 +235,7 @@ func (s *scanner) headEnd() {
 	}
 }
 
-// body passes over a body, or a chunk.
+// body skips a body, or a chunk.
 func (s *scanner) body(p []byte) []byte {
 	n := min(uint64(len(p)), s.left)
 	if s.left -= n; s.left == 0 {

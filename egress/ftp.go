@@ -21,9 +21,9 @@ import (
 )
 
 // ftpSession is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It
-// logs in as anonymous, transfers bytes as they are, in passive mode, and sends no command that
+// logs in as anonymous, transfers bytes unchanged in passive mode, and sends no command that
 // writes. The library that speaks the protocol has neither contexts nor limits: the connections
-// made here bring both.
+// made here add both.
 type ftpSession struct {
 	// dial connects to a port of the server; for data, to the peer of the control connection.
 	dial    func(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error)
@@ -50,7 +50,7 @@ func (t *Transport) roundTripFTP(r *http.Request) (*http.Response, error) {
 }
 
 // dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
-// host. A data connection goes to the address that its control connection has: the one in the
+// host. A data connection goes to the address of its control connection: the address in the
 // server's answer to PASV is ignored.
 func (t *Transport) dialFTP(
 	ctx context.Context, host string, port uint16, control net.Conn,
@@ -268,8 +268,8 @@ func ftpText(_ string, entries []*ftp.Entry) string {
 	return b.String()
 }
 
-// ftpHTML writes a page of links. A link has the bytes of a name as the server gave them, in
-// whatever encoding.
+// ftpHTML writes a page of links. A link has the bytes of a name as the server sent them, in any
+// encoding.
 func ftpHTML(dir string, entries []*ftp.Entry) string {
 	shown := func(s string) string { return html.EscapeString(strings.ToValidUTF8(s, "\uFFFD")) }
 	var b strings.Builder
@@ -287,8 +287,8 @@ func ftpHTML(dir string, entries []*ftp.Entry) string {
 	return b.String()
 }
 
-// ftpNames goes over the names of entries, with a slash behind directories. It leaves out names
-// that are no name of something in the directory.
+// ftpNames iterates over the names of entries, with a slash behind directories. It leaves out names
+// that cannot be names in the directory.
 func ftpNames(entries []*ftp.Entry) iter.Seq[string] {
 	unfit := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	return func(yield func(string) bool) {

@@ -18,7 +18,7 @@ import (
 )
 
 // Limits on what an FTP server may send besides files. The replies of a session need a few hundred
-// bytes, greetings some thousand. A listing is held in memory as a whole.
+// bytes, greetings a few thousand. A listing is held in memory as a whole.
 const (
 	maxFTPReplies = 64 << 10
 	maxFTPListing = 2 << 20
@@ -80,7 +80,7 @@ func (s *ftpSession) open(port uint16, control net.Conn) (net.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(s.timeout))
 }
 
-// ftpTrace is the trace of a context, with all the hooks that a session calls.
+// ftpTrace returns the trace of a context, with all the hooks that a session calls.
 func ftpTrace(ctx context.Context) *httptrace.ClientTrace {
 	return httptrace.ContextClientTrace(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:              func(string) {},
@@ -101,7 +101,7 @@ type ftpControl struct {
 	reply    []byte // the first three bytes of the reply to it
 }
 
-// RemoteAddr returns the library the TCP address that it insists on. Nothing is done with it.
+// RemoteAddr satisfies the library, which insists on a TCP address. It does nothing with it.
 func (*ftpControl) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
 // Read implements [io.Reader].
@@ -126,8 +126,8 @@ func (c *ftpControl) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// aboutPath reports whether the last command was about the path: no other 550 says that nothing is
-// there.
+// aboutPath reports whether the last command was about the path: any other 550 does not say that
+// the path is missing.
 func (c *ftpControl) aboutPath() bool {
 	return slices.Contains([]string{"SIZE", "MDTM", "RETR", "CWD", "LIST", "MLSD", "NLST"}, c.command)
 }
@@ -165,8 +165,8 @@ func (s *ftpSession) transfer(size int64) (io.ReadCloser, error) {
 	return &ftpBody{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
 }
 
-// ftpBody is the file that a session reads. Only the reply that follows a transfer tells a whole
-// file from one that broke off. The last byte is held back until that reply has come.
+// ftpBody is the file that a session reads. Only the reply after a transfer distinguishes a whole
+// file from one that broke off, so the last byte is held back until that reply has come.
 type ftpBody struct {
 	session *ftpSession
 	file    *ftp.Response
@@ -222,8 +222,8 @@ func (b *ftpBody) Close() error {
 	return nil
 }
 
-// ftpDone takes 250 for the end of a transfer too, as RFC 959 section 5.4 has it. The library takes
-// 226 only.
+// ftpDone also accepts 250 as the end of a transfer (RFC 959 section 5.4). The library accepts only
+// 226.
 func ftpDone(err error) error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code == ftp.StatusRequestedFileActionOK {
 		return nil

@@ -84,8 +84,8 @@ func (l Listener) openable() bool {
 	return l == NoListener || l == ListenerUnknown || l == ListenerSite
 }
 
-// Allow reports whether ap may be dialed. The error is a [*ForbiddenError]. A nil Guard works as its
-// zero value.
+// Allow returns nil if ap may be dialed; otherwise the error is a [*ForbiddenError]. A nil Guard
+// works as its zero value.
 func (g *Guard) Allow(ap netip.AddrPort) error {
 	if g == nil {
 		g = new(Guard)

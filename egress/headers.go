@@ -8,9 +8,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// hopByHop are the fields that belong to one connection, RFC 9110 section 7.6.1, with those that
-// are spoken between a client and its proxy (section 11.7) and the non-standard ones of the same
-// kind.
+// hopByHop are the fields of a single connection (RFC 9110 section 7.6.1), the fields between a
+// client and its proxy (section 11.7), and non-standard fields of the same kind.
 var hopByHop = set(
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Http2-Settings",
@@ -29,8 +28,8 @@ var inside = set(
 // insidePrefixes are the families of such fields.
 var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
 
-// named are fields that the Connection header may not take out: with them a client would be judged
-// by a name that the origin never sees.
+// named are fields that the Connection header may not remove: a client would be judged by a name
+// that the origin never sees.
 var named = set("User-Agent", "From")
 
 // untrailed are fields that must not be trailers, beside those that [httpguts.ValidTrailerHeader]
@@ -128,8 +127,8 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 	}
 }
 
-// isWebSocket reports whether a message asks for, or grants, a change to the WebSocket protocol, RFC
-// 6455 section 4.
+// isWebSocket reports whether a message asks for, or grants, a change to the WebSocket protocol,
+// RFC 6455 section 4.
 func isWebSocket(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
 		len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket")
@@ -163,7 +162,7 @@ func withoutMembers(values []string, name string) []string {
 	return kept
 }
 
-// splitList splits at the commas outside quoted strings. It answers false for an unclosed string.
+// splitList splits at the commas outside quoted strings. It returns false for an unclosed string.
 func splitList(v string) ([]string, bool) {
 	var members []string
 	start, quoted := 0, false

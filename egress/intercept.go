@@ -17,9 +17,9 @@ import (
 // DefaultHandshakeTimeout bounds the TLS handshake of a client inside a tunnel.
 const DefaultHandshakeTimeout = 10 * time.Second
 
-// InterceptorConfig configures an [Interceptor]. Handler is needed. The limits should be those of
-// the server that the CONNECT requests come through; 0 means net/http's defaults, which for times
-// are none at all.
+// InterceptorConfig configures an [Interceptor]. Handler is required. The limits should be those of
+// the server that receives the CONNECT requests; 0 means net/http's defaults, which are no limits
+// for times.
 type InterceptorConfig struct {
 	Handler           http.Handler
 	HandshakeTimeout  time.Duration // 0: DefaultHandshakeTimeout
@@ -125,7 +125,7 @@ type innerConn struct {
 	fronted    bool   // which is not the host of the CONNECT
 }
 
-// connContext returns each inner request its ConnectContext.
+// connContext notes the ConnectContext of an inner connection for its requests.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = WithConn(ctx, c)
 	if in, ok := find[*innerConn](c); ok {
@@ -142,8 +142,8 @@ func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectConte
 }
 
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has
-// ended. The client must ask for the host of the CONNECT by SNI or for none. A handshake that fails
-// gives a [*HandshakeError].
+// ended. The client must ask for the host of the CONNECT by SNI, or for none. A failed handshake is
+// a [*HandshakeError].
 func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	if p.Minter == nil {
 		_ = t.Close()
@@ -193,7 +193,7 @@ func (s *Interceptor) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// HandshakeReason says why a handshake inside a tunnel failed.
+// HandshakeReason is the reason for a failed handshake inside a tunnel.
 type HandshakeReason string
 
 // The reasons, stable for logs and metrics.

@@ -31,9 +31,9 @@ const (
 	maxCommonName = 64
 )
 
-// Issuer is the authority that signs leaves. It may be renewed at any time: both methods are called
-// for each leaf, and as they are two calls they may answer for different generations, which the
-// [Minter] notices and asks again.
+// Issuer is the authority that signs leaves. It may be renewed at any time. Both methods are called
+// for each leaf, and may answer for different generations; the [Minter] notices this and asks
+// again.
 type Issuer interface {
 	// Chain returns the issuing certificate first and then those above it that clients need to be
 	// sent, without the root.
@@ -105,8 +105,8 @@ func NewMinter(c MinterConfig) (*Minter, error) {
 }
 
 // Certificate returns the certificate for host, a name in lower case (punycode) or an IP address
-// without brackets. It is made once for all who ask at the same time, and again when two thirds of
-// its life are over or the issuer has changed.
+// without brackets. It is made once for all concurrent callers, and again when two thirds of its
+// life are over or the issuer has changed.
 func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	var issuer []byte
 	if chain := m.issuer.Chain(); len(chain) > 0 {
@@ -150,9 +150,9 @@ func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 	return nil, nil, errors.New("the issuer's key does not belong to its certificate")
 }
 
-// claim finds the leaf of a host, or begins one, which the caller must then make. Leaves of another
-// issuer than the one given are dropped. Where there are too many, any one goes: to make it again
-// costs less than to keep them in order.
+// claim returns the leaf of a host, or begins one, which the caller must then make. Leaves of
+// another issuer than the given one are dropped. Beyond the limit an arbitrary leaf is dropped:
+// making it again costs less than keeping an order.
 func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
 	now := m.now()
 	m.mu.Lock()

@@ -46,10 +46,10 @@ type attemptResult struct {
 	err  error
 }
 
-// race connects to the first of targets that answers: they are tried in order, each given
-// attemptDelay (or its failure, whichever is sooner) before the next joins in. targets must not be
-// empty. Attempts that lose are cancelled and closed. When all fail, the error and address are
-// those of the most telling failure.
+// race connects to the first of targets that answers. They are tried in order: the next one joins
+// after attemptDelay, or sooner if all before it have failed. targets must not be empty. Losing
+// attempts are cancelled and closed. When all fail, the error and address belong to the most
+// telling failure.
 func race(ctx context.Context, targets []netip.AddrPort, attempt attemptFunc) (*net.TCPConn, netip.AddrPort, error) {
 	if len(targets) == 1 {
 		conn, err := attempt(ctx, targets[0])

@@ -104,10 +104,9 @@ func linger(conn, below net.Conn) {
 	_, _ = io.CopyN(io.Discard, below, lingerSize)
 }
 
-// PrepareRefusal must be called before answering a request whose body has not been read and is not
-// going to be. A client that waits for 100 Continue must get its answer at once and the connection
-// must end with it; the server, left alone, would first wait for the body where a middleware has
-// wrapped it.
+// PrepareRefusal must be called before answering a request whose body was not read and will not be.
+// A client that waits for 100 Continue must get its answer at once, and the connection must end
+// with it; otherwise the server would first wait for the body where a middleware has wrapped it.
 func PrepareRefusal(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || !httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue") {
 		return

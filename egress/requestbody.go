@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// requestBody is the client's body on its way to the origin. It counts, remembers why reading
-// failed, hands the trailers over at the end and can be shut: the transport may go on reading after
-// the handler has returned.
+// requestBody is the client's body on its way to the origin. It counts bytes, remembers why reading
+// failed, and hands the trailers over at the end. It can be shut, as the transport may go on
+// reading after the handler has returned.
 type requestBody struct {
 	src     io.Reader     // nil without a body
 	watch   *watch        // of the exchange; runs until the body is written or the response begins
@@ -154,9 +154,9 @@ const (
 	// rateWindow is the time over which a rate is averaged: a crawl has bursts and pauses. It is
 	// also the least grace.
 	rateWindow = time.Minute
-	// rateTick is how late a rate that is too low may be noticed.
+	// rateTick bounds how late a low rate is noticed.
 	rateTick = rateWindow / 4
-	// maxBytes is the most that is counted in a window: so many seconds are no overflow.
+	// maxBytes bounds the count of a window: so many seconds do not overflow.
 	maxBytes = 1 << 32
 )
 
@@ -172,9 +172,9 @@ const (
 // watch notices that an exchange stalls or is too slow. Time counts for the party whose turn it is:
 // the client's to send or to take bytes, or the origin's. It calls ended, once, when
 //
-//   - a turn that is not the client's lasts for idle (how long a client may be idle is the server's business);
-//   - all turns of one party together last for rateWindow, and fewer bytes than rate in that time have passed, or are on
-//     their way;
+//   - a turn that is not the client's lasts for idle (the server itself limits idle clients);
+//   - all turns of one party together last for rateWindow, and fewer bytes than rate in that time
+//     have passed, or are on their way;
 //   - the deadline of the request's body is over.
 //
 // The methods are safe for concurrent use. A watch that was not started notices nothing.
@@ -192,7 +192,7 @@ type watch struct {
 	bytes    int64 // in this window
 }
 
-// start lets it run. A new window begins with the turn of p.
+// start runs the watch. A new window begins with the turn of p.
 func (w *watch) start(p party, rate int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,14 +212,14 @@ func (w *watch) stop() {
 	}
 }
 
-// turn makes it the turn of p, which has n bytes to take on from the other party.
+// turn passes the turn to p, which has n bytes to take from the other party.
 func (w *watch) turn(p party, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass(p, n)
 }
 
-// touch notes n bytes that passed beside the turns.
+// touch records n bytes that passed outside of the turns.
 func (w *watch) touch(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +237,7 @@ func (w *watch) pass(p party, n int) {
 	w.now, w.since = p, now
 }
 
-// setDeadline sets the deadline of the request's body; the zero time lifts it.
+// setDeadline sets the deadline of the request's body; the zero time removes it.
 func (w *watch) setDeadline(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,14 +277,14 @@ func (w *watch) fault(now time.Time) error {
 	}
 }
 
-// slow is when the turn will have lasted for too long for the bytes of the window.
+// slow returns the time at which the turn will have lasted too long for the bytes of the window.
 func (w *watch) slow() time.Time {
 	least := time.Duration(w.bytes) * time.Second / time.Duration(w.rate)
 	return w.since.Add(max(rateWindow, least) - w.spent[w.now])
 }
 
-// left is how long nothing can be wrong, as far as can be known: the next turn may have little time
-// left in its window.
+// left returns how long no limit can be exceeded, as far as is known: the next turn may have little
+// time left in its window.
 func (w *watch) left(now time.Time) time.Duration {
 	left := w.idle
 	if w.now != theClient {

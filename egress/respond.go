@@ -15,7 +15,7 @@ import (
 // maxInterim bounds the interim responses of one request; an origin may not send them without end.
 const maxInterim = 64
 
-// respond sends a response to the client. It panics where the response breaks off.
+// respond sends a response to the client. It panics if the response breaks off.
 func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
 	x.presets(h)
@@ -34,8 +34,8 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	x.trailers(resp, announced)
 }
 
-// bodiless says that no body follows, whatever length is announced (RFC 9110 section 6.4.1). To
-// net/http's HTTP/2 client a 304 that announces one seems to have been broken off.
+// bodiless reports that no body follows, whatever length is announced (RFC 9110 section 6.4.1).
+// net/http's HTTP/2 client takes a 304 that announces a length for one that broke off.
 func (x *forwarding) bodiless(resp *http.Response) bool {
 	return resp.Body == http.NoBody || x.r.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
@@ -76,8 +76,8 @@ func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
-// trailers sends the trailers. Those that were not announced go the way net/http has for them,
-// which works where the body is chunked or the client speaks HTTP/2.
+// trailers sends the trailers. Unannounced ones use net/http's prefix for them, which works where
+// the body is chunked or the client speaks HTTP/2.
 func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return
@@ -103,8 +103,8 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	}
 }
 
-// copyBody streams the body to the client. Bytes of a body without a known length, or of an event
-// stream, go out as they come; those of others within flushDelay.
+// copyBody streams the body to the client. A body without a known length and an event stream are
+// sent as they come, others within flushDelay.
 func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	rate := x.f.MinRate
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
@@ -246,8 +246,8 @@ type interim struct {
 	over  bool
 }
 
-// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and whatever
-// else comes, but to clients of HTTP/1.0, which know none.
+// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and any other.
+// Clients of HTTP/1.0 know none, and get none.
 func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()

@@ -34,8 +34,7 @@ const (
 	// connection.
 	h2StreamBuffer = 1 << 20
 	h2ConnBuffer   = 8 << 20
-	// An HTTP/2 connection that has been silent is asked whether it lives, and given up without an
-	// answer.
+	// A silent HTTP/2 connection is pinged, and given up without an answer.
 	h2PingAfter   = 30 * time.Second
 	h2PingTimeout = 15 * time.Second
 	tlsSessions   = 512
@@ -55,11 +54,12 @@ type TransportConfig struct {
 	ResponseHeaderTimeout time.Duration
 	// TLSTimeout bounds a handshake; 0 means DefaultTLSTimeout.
 	TLSTimeout time.Duration
-	// Via is the pseudonym of this gateway in Via, a token that must be unique to the process, as
-	// it finds loops; empty means a random one.
+	// Via is the pseudonym of this gateway in Via: a token, unique to the process, by which loops
+	// are found. Empty means a random one.
 	Via string
 	// Fresh sends each request over a connection of its own. net/http repeats a request whose
-	// pooled connection breaks before the answer; where every request counts, none may be.
+	// pooled connection breaks before the answer; callers that count every request must not have
+	// that.
 	Fresh bool
 }
 
@@ -162,8 +162,8 @@ func (w ways) of(r *http.Request) *http.Transport {
 	return w.shared
 }
 
-// TrustedRoots returns the system's authorities with those of the PEM files' contents added. Contents
-// without any certificate are an error.
+// TrustedRoots returns the system's authorities with those of the PEM files' contents added.
+// Contents without any certificate are an error.
 func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries whatever the client
-// and its origin say to each other. It counts the bytes and can look ahead at the first of them.
+// Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries the bytes between
+// the client and its origin. It counts them and can look ahead at the first ones.
 //
 // Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for
 // concurrent use.
@@ -32,8 +32,8 @@ type Tunnel struct {
 }
 
 // ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing
-// else (RFC 9112 section 3.2.3). net/http is content with less, and takes Host where it is empty.
-// Whether the host is one is not looked at.
+// else (RFC 9112 section 3.2.3). net/http accepts less, and takes Host where the target is empty.
+// The host itself is not validated.
 func ConnectAuthority(r *http.Request) (string, error) {
 	if _, port, err := net.SplitHostPort(r.URL.Host); err != nil || port == "" {
 		return "", errors.New("CONNECT needs a host and a port")
@@ -80,7 +80,7 @@ func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 
 func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{conn: conn, closed: make(chan struct{})} }
 
-// Read takes bytes of the client, those that were looked at first.
+// Read reads from the client, beginning with the bytes that were looked at.
 func (t *Tunnel) Read(p []byte) (int, error) {
 	if len(t.ahead) > 0 {
 		n := copy(p, t.ahead)
@@ -118,9 +118,8 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 // CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
 func (t *Tunnel) CloseWrite() error { return closeWrite(t.conn) }
 
-// Close ends the tunnel, and whatever reads from it or writes to it. From then on the connection is
-// not touched: its server may have counted the bytes, and writes the sum into a log when the
-// handler returns.
+// Close ends the tunnel and interrupts its reads and writes. From then on the connection is not
+// touched: its server may have counted the bytes, and logs the sum when the handler returns.
 func (t *Tunnel) Close() error {
 	t.closeOnce.Do(func() {
 		t.closeErr = t.conn.Close()
@@ -142,10 +141,10 @@ func (t *Tunnel) isClosed() bool {
 	}
 }
 
-// Done is closed when the tunnel has been.
+// Done is closed once the tunnel is.
 func (t *Tunnel) Done() <-chan struct{} { return t.closed }
 
-// Traffic returns the bytes that have passed so far, the established tunnel's only.
+// Traffic returns the bytes that have passed so far, without those of the CONNECT.
 func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
 
 // LocalAddr implements [net.Conn].
@@ -178,8 +177,8 @@ const (
 // recordHandshake is the content type of TLS handshake records, RFC 8446 section 5.1.
 const recordHandshake = 0x16
 
-// First looks at the first byte of the client, waiting for it as long as timeout. The byte stays to
-// be read. The end of ctx closes the tunnel.
+// First looks at the first byte of the client, waiting for it at most timeout. The byte stays to be
+// read. The end of ctx closes the tunnel.
 func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error) {
 	err := t.lookAhead(ctx, 1, timeout)
 	if len(t.ahead) == 0 {
@@ -230,8 +229,8 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	return nil
 }
 
-// Relay passes bytes between the client and origin until both have ended, half-closing each side
-// when the other ends, and closes both. It ends early with ctx and with [KindStalled] when nothing
+// Relay copies bytes between the client and origin until both have ended, half-closing each side
+// when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing
 // has passed for idle (0: DefaultIdle). The error is nil for a regular end.
 func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration) error {
 	if idle <= 0 {
@@ -252,10 +251,10 @@ var (
 	errHelloRead = errors.New("the ClientHello has been read")
 )
 
-// ServerName looks at the client's TLS ClientHello, waiting for the whole of it as long as timeout,
+// ServerName looks at the client's TLS ClientHello, waiting at most timeout for the whole of it,
 // and returns the name that it asks for (SNI, RFC 6066 section 3), as sent; empty for none. With
 // Encrypted Client Hello it is the name of the outer hello, not of the site. The bytes stay to be
-// read. ServerName is for tunnels that began with [FirstTLS]. The end of ctx closes the tunnel.
+// read. Call it for tunnels that began with [FirstTLS]. The end of ctx closes the tunnel.
 func (t *Tunnel) ServerName(ctx context.Context, timeout time.Duration) (string, error) {
 	var name string
 	conn := &helloConn{Tunnel: t, ctx: ctx, deadline: time.Now().Add(timeout)}
@@ -272,7 +271,7 @@ func (t *Tunnel) ServerName(ctx context.Context, timeout time.Duration) (string,
 	return name, nil
 }
 
-// helloConn lets crypto/tls look at what lies ahead in a tunnel. What it writes goes nowhere.
+// helloConn lets crypto/tls look at the bytes ahead in a tunnel. Its writes are discarded.
 type helloConn struct {
 	*Tunnel
 	ctx      context.Context //nolint:containedctx // of one call of ServerName

@@ -35,7 +35,7 @@ type Upstream struct {
 	Match func(host string) bool
 }
 
-// UpstreamError says that an upstream proxy refused a tunnel.
+// UpstreamError is an upstream proxy's refusal of a tunnel.
 type UpstreamError struct {
 	Proxy  string // host and port, without credentials
 	Status int    // its answer
@@ -183,8 +183,8 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p p
 	return tunnel, nil
 }
 
-// connect asks for a tunnel over a connection to the proxy. The answer is awaited for as long as a
-// dial may take.
+// connect asks for a tunnel over a connection to the proxy. It waits for the answer at most as long
+// as for a dial.
 func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
