@@ -2,6 +2,11 @@ package testorigin
 
 import (
 	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -89,4 +94,211 @@ func (b Behaviour) After(d time.Duration) Behaviour {
 // Refuse is a host on which nothing listens: connections are refused.
 func Refuse() Behaviour {
 	return Behaviour{Name: "refuse connections", where: atDial, serve: (*session).reset}
+}
+
+// Response is a correct HTTP response. Date, Content-Type (plain text in UTF-8)
+// and Content-Length are filled in where Header lacks them.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Respond answers with r. What it means follows from the status as in RFC 9309
+// section 2.3.1; 429 counts with the server errors (seed 000).
+func Respond(r Response) Behaviour {
+	r.Header, r.Body = r.Header.Clone(), slices.Clone(r.Body)
+	b := Behaviour{
+		Name:    fmt.Sprintf("status %d", r.Status),
+		Meaning: meaningOf(r.Status, r.Header.Get("Location") != ""),
+		serve:   func(s *session) error { return s.respond(r) },
+	}
+	if b.Meaning == MeansRules && bodyAllowed(r.Status) {
+		b.Rules = r.Body
+	}
+	return b
+}
+
+// OK answers 200 with rules.
+func OK(rules string) Behaviour {
+	return Respond(Response{Status: http.StatusOK, Body: []byte(rules)})
+}
+
+// Status answers with a status and a body that is no rule. After a status below
+// 200 no final one follows.
+func Status(status int) Behaviour {
+	return Respond(Response{Status: status, Body: []byte(reasonPhrase(status) + "\n")})
+}
+
+// Redirect answers with a redirect; location goes out as it is: absolute,
+// relative, to a site of another scheme or host, to itself, or nonsense. A loop
+// or a scheme without robots.txt means absent: change Meaning for these.
+func Redirect(status int, location string) Behaviour {
+	b := Respond(Response{Status: status, Header: http.Header{"Location": {location}}})
+	b.Name = fmt.Sprintf("redirect %d to %s", status, location)
+	return b
+}
+
+// RedirectLoop redirects robots.txt to itself.
+func RedirectLoop() Behaviour {
+	b := Redirect(http.StatusFound, robotsPath)
+	b.Name, b.Meaning = "redirect loop", MeansAbsent
+	return b
+}
+
+// meaningOf is RFC 9309 section 2.3.1 over statuses.
+func meaningOf(status int, hasLocation bool) Meaning {
+	switch {
+	case 200 <= status && status < 300:
+		return MeansRules
+	case 300 <= status && status < 400 && hasLocation:
+		return MeansRedirect
+	case 300 <= status && status < 500 && status != http.StatusTooManyRequests:
+		return MeansAbsent
+	default:
+		return MeansUnreachable
+	}
+}
+
+// htmlPages answers any path with a small page of links.
+var htmlPages = Behaviour{
+	Name:    "page",
+	Meaning: MeansRules, // as a robots.txt: of HTML what parses
+	serve:   servePage,
+}
+
+func servePage(s *session) error {
+	path := s.request.path()
+	return s.respond(Response{
+		Status: http.StatusOK,
+		Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}},
+		Body:   htmlPage(path, linksOf(s.site.paths, path)),
+	})
+}
+
+// linksOf returns where the page at path leads: / to all pages, each page to the
+// one after it and back to /.
+func linksOf(paths []string, path string) []string {
+	if path == "/" {
+		return paths
+	}
+	links := []string{"/"}
+	if i := slices.Index(paths, path); i >= 0 && i+1 < len(paths) {
+		links = append(links, paths[i+1])
+	}
+	return links
+}
+
+func htmlPage(path string, links []string) []byte {
+	var page strings.Builder
+	title := html.EscapeString(path)
+	page.WriteString("<!DOCTYPE html>\n<html lang=\"en\"><head><title>" + title + "</title></head>\n<body><h1>" + title + "</h1>\n<ul>\n")
+	for _, link := range links {
+		link = html.EscapeString(link)
+		page.WriteString("<li><a href=\"" + link + "\">" + link + "</a></li>\n")
+	}
+	page.WriteString("</ul></body></html>\n")
+	return []byte(page.String())
+}
+
+// bombSize and oversize are above what a crawler has to read of a robots.txt (RFC
+// 9309 section 2.5: at least 500 KiB), and small enough to have many of.
+const (
+	bombSize = 8 << 20
+	oversize = 600 << 10
+)
+
+// Catalogue returns one behaviour of each kind for sites of a scheme, all with
+// the same rules where they have any: the repertoire of a chaos test and the rows
+// of a table test. No two have the same name.
+func Catalogue(scheme, rules string) []Behaviour {
+	all := slices.Concat(correct(rules), broken(rules))
+	for _, coding := range Codings {
+		all = append(all, Encoded(coding, rules), LyingCoding(coding, rules), CutCoding(coding, rules), Bomb(coding, rules, bombSize))
+	}
+	if scheme == "https" {
+		for kind := CertificateExpired; kind <= CertificateWrongHost; kind++ {
+			all = append(all, BadCertificate(kind, rules))
+		}
+		all = append(all, HandshakeAlert(), HandshakePlain(), HandshakeHang(), HandshakeReset())
+	}
+	return all
+}
+
+// correct are answers that HTTP allows.
+func correct(rules string) []Behaviour {
+	return slices.Concat(successes(rules), statuses(), redirects())
+}
+
+func successes(rules string) []Behaviour {
+	return []Behaviour{
+		OK(rules),
+		Respond(Response{
+			Status: http.StatusPartialContent,
+			Header: http.Header{"Content-Range": {"bytes 0-99/100"}},
+			Body:   []byte(rules),
+		}),
+		Chunked(rules),
+		UntilClose(rules),
+		RawDeflate(rules),
+		UTF16(rules),
+		WrongCharset(rules),
+		HTML(),
+		Oversize(rules, oversize),
+		Informational(OK(rules), http.StatusContinue, http.StatusEarlyHints),
+	}
+}
+
+func statuses() []Behaviour {
+	codes := []int{204, 300, 304, 400, 401, 403, 404, 410, 418, 429, 451, 500, 502, 503, 504, 599}
+	all := make([]Behaviour, len(codes))
+	for i, code := range codes {
+		all[i] = Status(code)
+	}
+	return all
+}
+
+// redirects lead to the site's first page, which has no rules unless SetPages
+// gives it some, and to nowhere.
+func redirects() []Behaviour {
+	toPage := Redirect(http.StatusMovedPermanently, "/")
+	toPage.Meaning = MeansRules
+	toNoHost := Redirect(http.StatusMovedPermanently, "http://")
+	toNoHost.Meaning = MeansUnreachable
+	return []Behaviour{
+		toPage, toNoHost, RedirectLoop(), redirectNowhere("file:///etc/passwd"), redirectNowhere("mailto:bots@example.com"),
+	}
+}
+
+// redirectNowhere is one to a scheme that no robots.txt has.
+func redirectNowhere(location string) Behaviour {
+	b := Redirect(http.StatusMovedPermanently, location)
+	b.Meaning = MeansAbsent
+	return b
+}
+
+// broken are failures of the network or of HTTP.
+func broken(rules string) []Behaviour {
+	half := len(rules) / 2
+	return []Behaviour{
+		Refuse(),
+		Drip(rules, time.Minute),
+		HangBeforeHead(),
+		HangInHead(),
+		HangInBody(rules, half),
+		CloseAtOnce(),
+		ResetAtOnce(),
+		ResetInHead(),
+		ResetInBody(rules, half),
+		ShortBody(rules, half),
+		MissingLastChunk(rules),
+		BrokenChunk(rules),
+		InvalidStatusLine(rules),
+		NotHTTP(),
+		ConflictingLengths(rules),
+		EndlessHead(),
+		OnlyInformational(http.StatusContinue, http.StatusEarlyHints),
+		OnlyInformational(http.StatusProcessing),
+		UnknownCoding(rules),
+	}
 }

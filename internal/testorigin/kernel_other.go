@@ -5,6 +5,8 @@ package testorigin
 import (
 	"net"
 	"net/netip"
+	"syscall"
+	"time"
 )
 
 // reservePort finds a free port. Here nothing keeps it while the site
@@ -18,3 +20,12 @@ func reservePort(netip.Addr) (port uint16, release func(), err error) {
 	port = l.Addr().(*net.TCPAddr).AddrPort().Port()
 	return port, func() {}, nil
 }
+
+// stampedConn is for Linux, where the kernel tells when data arrived.
+type stampedConn struct{ *net.TCPConn }
+
+func listenStamped(string, string, syscall.RawConn) error { return nil }
+
+func stamped(conn net.Conn) net.Conn { return conn }
+
+func arrival(_ net.Conn, now time.Time) time.Time { return now }
