@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -40,13 +41,10 @@ func (adminAPI) Provision(ctx caddy.Context) error {
 	return instruments.register(ctx.GetMetricsRegistry())
 }
 
-// adminPrefix is the path below which all of it is.
-const adminPrefix = "/robots/"
-
 // adminMethod answers one method of one path. What it returns is sent as JSON, but for an adminText.
 type adminMethod func(a *App, r *http.Request) (any, error)
 
-// adminRoutes are the paths below adminPrefix and their methods. HEAD goes with GET.
+// adminRoutes are the paths below adminapi.Prefix and their methods. HEAD goes with GET.
 var adminRoutes = map[string]map[string]adminMethod{
 	"origins": {http.MethodGet: adminOrigins},
 	"origin":  {http.MethodGet: adminOrigin},
@@ -63,9 +61,9 @@ var adminRoutes = map[string]map[string]adminMethod{
 // Routes implements caddy.AdminRouter.
 func (adminAPI) Routes() []caddy.AdminRoute {
 	routes := make([]caddy.AdminRoute, 0, 1+len(adminRoutes))
-	routes = append(routes, caddy.AdminRoute{Pattern: adminPrefix, Handler: caddy.AdminHandlerFunc(adminUnknown)})
+	routes = append(routes, caddy.AdminRoute{Pattern: adminapi.Prefix, Handler: caddy.AdminHandlerFunc(adminUnknown)})
 	for path, methods := range adminRoutes {
-		routes = append(routes, caddy.AdminRoute{Pattern: adminPrefix + path, Handler: adminHandler(methods)})
+		routes = append(routes, caddy.AdminRoute{Pattern: adminapi.Prefix + path, Handler: adminHandler(methods)})
 	}
 	return routes
 }
@@ -74,7 +72,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 func adminUnknown(http.ResponseWriter, *http.Request) error {
 	paths := make([]string, 0, len(adminRoutes))
 	for path := range adminRoutes {
-		paths = append(paths, adminPrefix+path)
+		paths = append(paths, adminapi.Prefix+path)
 	}
 	slices.Sort(paths)
 	return adminError(http.StatusNotFound, "there is nothing at this path; there is %s", strings.Join(paths, ", "))
@@ -197,35 +195,22 @@ func readQuery(r *http.Request, known ...string) (url.Values, error) {
 	return query, nil
 }
 
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
-
 // pageSize reads the parameter limit.
 func pageSize(query url.Values) (int, error) {
 	if !query.Has("limit") {
-		return defaultPage, nil
+		return adminapi.DefaultPage, nil
 	}
 	n, err := strconv.Atoi(query.Get("limit"))
-	if err != nil || n < 1 || n > maxPage {
-		return 0, adminError(http.StatusBadRequest, "limit %.20q: want a number from 1 to %d", query.Get("limit"), maxPage)
+	if err != nil || n < 1 || n > adminapi.MaxPage {
+		return 0, adminError(http.StatusBadRequest, "limit %.20q: want a number from 1 to %d", query.Get("limit"), adminapi.MaxPage)
 	}
 	return n, nil
 }
 
-// readOrigin reads the URL of a site. A page's URL is refused: who purges one must not take it for a page.
 func readOrigin(text string) (origin.Origin, error) {
-	if text == "" {
-		return origin.Origin{}, adminError(http.StatusBadRequest, "origin is missing: want a URL such as https://example.com")
-	}
-	o, err := origin.Parse(text)
+	o, err := adminapi.ParseOrigin(text)
 	if err != nil {
-		return o, adminError(http.StatusBadRequest, "origin: %w", err)
-	}
-	if u, err := url.Parse(text); err != nil || u.RawQuery != "" || u.Fragment != "" ||
-		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {
-		return o, adminError(http.StatusBadRequest, "origin %.200q: want scheme, host and port alone, as in %s", text, o)
+		return o, adminError(http.StatusBadRequest, "%w", err)
 	}
 	return o, nil
 }

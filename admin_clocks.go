@@ -9,39 +9,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/origin"
 )
-
-// clocksInfo is how the clocks of the hosts stand.
-type clocksInfo struct {
-	// Keys is the number of clocks kept, Waiting that of requests held for their turn, Blocked that of clocks whose site
-	// asked to be left alone.
-	Keys    int `json:"keys"`
-	Waiting int `json:"waiting"`
-	Blocked int `json:"blocked"`
-	// Clocks are a page of them, in the order of their keys.
-	Clocks []clockInfo `json:"clocks"`
-	// Next is the parameter after of the next page, empty if there is none.
-	Next string `json:"next,omitempty"`
-}
-
-// clockInfo is one clock: a host's, or that of a "site:", an "addr:" or an "agent:" where the operator paces by these.
-type clockInfo struct {
-	Key string `json:"key"`
-	// NextRequest is when the next request may go, WaitSeconds how long that is: 0 where one may go now.
-	NextRequest time.Time `json:"next_request"`
-	WaitSeconds float64   `json:"wait_s"`
-	// DelaySeconds is the gap that the last request asked for: the Crawl-delay.
-	DelaySeconds float64 `json:"delay_s,omitempty"`
-	InFlight     int     `json:"in_flight"`
-	Queue        int     `json:"queue"`
-	// BlockedUntil is the end of the block, LeftSeconds how long that is: 0 for one that is over and not forgiven.
-	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
-	LeftSeconds  int64      `json:"left_s,omitempty"`
-	// Strikes is how often in a row the site blocked without saying for how long.
-	Strikes int `json:"strikes,omitempty"`
-}
 
 // clockFilters are the values of the parameter state.
 var clockFilters = map[string]pace.Filter{
@@ -65,7 +36,7 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	pacer := a.clocks.pacer
 	rate := pace.Limit{Interval: a.cfg.pace.Rate.Interval(), Burst: a.cfg.pace.Burst}
 	stats := pacer.Stats()
-	info := clocksInfo{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []clockInfo{}}
+	info := adminapi.Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []adminapi.Clock{}}
 	now := time.Now()
 	if query.Has("key") {
 		if c, ok := pacer.Clock(query.Get("key"), rate); ok {
@@ -84,8 +55,8 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	return info, nil
 }
 
-func describeClock(c pace.Clock, now time.Time) clockInfo {
-	info := clockInfo{
+func describeClock(c pace.Clock, now time.Time) adminapi.Clock {
+	info := adminapi.Clock{
 		Key: c.Key, NextRequest: c.Next.UTC(), WaitSeconds: max(c.Next.Sub(now), 0).Seconds(), DelaySeconds: c.Delay.Seconds(),
 		InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
 	}
@@ -100,31 +71,13 @@ func describeClock(c pace.Clock, now time.Time) clockInfo {
 	return info
 }
 
-// unblockRequest is the body of unblock.
-type unblockRequest struct {
-	// Key is a host, or the key of a clock as they are listed.
-	Key string `json:"key"`
-}
-
-// unblocked is the answer to it: the blocks that were ended.
-type unblocked struct {
-	Ended []endedBlock `json:"ended"`
-}
-
-// endedBlock is one of them. Of a block that only other gateways knew no more is told than its key.
-type endedBlock struct {
-	Key          string    `json:"key"`
-	BlockedUntil time.Time `json:"blocked_until,omitzero"`
-	Strikes      int       `json:"strikes,omitempty"`
-}
-
 // adminUnblock ends the back-off of a host, by all clocks that stand for it.
 func adminUnblock(a *App, r *http.Request) (any, error) {
-	var request unblockRequest
+	var request adminapi.UnblockRequest
 	if err := readJSON(r, &request); err != nil {
 		return nil, err
 	}
-	answer := unblocked{Ended: []endedBlock{}}
+	answer := adminapi.Unblocked{Ended: []adminapi.EndedBlock{}}
 	for _, key := range a.clockKeys(request.Key) {
 		b, found, err := a.clocks.pacer.Unblock(key)
 		if err != nil {
@@ -134,7 +87,7 @@ func adminUnblock(a *App, r *http.Request) (any, error) {
 			note(a.clocks.changed)
 			a.logger.Info("back-off lifted by the operator",
 				zap.String("clock", key), zap.Time("blocked_until", b.Until), zap.Int("strikes", b.Strikes))
-			answer.Ended = append(answer.Ended, endedBlock{key, b.Until.UTC(), b.Strikes})
+			answer.Ended = append(answer.Ended, adminapi.EndedBlock{Key: key, BlockedUntil: b.Until.UTC(), Strikes: b.Strikes})
 		}
 	}
 	if len(answer.Ended) == 0 {

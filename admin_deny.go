@@ -8,13 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 )
-
-// orders are those of the kill switch that are in force, oldest first.
-type orders struct {
-	Orders []enforce.Kill `json:"orders"`
-}
 
 // adminOrders lists the orders in force.
 func adminOrders(a *App, r *http.Request) (any, error) {
@@ -25,34 +21,12 @@ func adminOrders(a *App, r *http.Request) (any, error) {
 	if list == nil {
 		list = []enforce.Kill{}
 	}
-	return orders{list}, nil
-}
-
-// orderRequest is an order as it is given.
-type orderRequest struct {
-	Scope  enforce.KillScope `json:"scope"`
-	Value  string            `json:"value"`
-	By     string            `json:"by"`
-	Reason string            `json:"reason"`
-	// Force gives the order also where no agent has the name.
-	Force bool `json:"force"`
-}
-
-// orderGiven is the answer to an order.
-type orderGiven struct {
-	Order enforce.Kill `json:"order"`
-	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
-	Ended int `json:"ended"`
-}
-
-// orderLifted is the answer to the end of an order.
-type orderLifted struct {
-	Order enforce.Kill `json:"order"`
+	return adminapi.Orders{Orders: list}, nil
 }
 
 // adminDeny puts an order in force. Before it answers, all that the order stops has been told to end.
 func adminDeny(a *App, r *http.Request) (any, error) {
-	var request orderRequest
+	var request adminapi.OrderRequest
 	if err := readJSON(r, &request); err != nil {
 		return nil, err
 	}
@@ -76,7 +50,7 @@ func adminDeny(a *App, r *http.Request) (any, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
-	return orderGiven{order, ended}, nil
+	return adminapi.OrderGiven{Order: order, Ended: ended}, nil
 }
 
 // knowsAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
@@ -103,6 +77,9 @@ func (a *App) knowsAgent(name string) error {
 	return adminError(http.StatusBadRequest, "no agent %.100q is configured: %s%s; with force the order is given all the same",
 		name, hint, strings.Join(names, ", "))
 }
+
+// maxNamed bounds the agents that a refusal names.
+const maxNamed = 20
 
 // nearNames returns the names that a slip of the finger makes of another one: those at most a third
 // of whose letters differ, or that begin with it.
@@ -165,5 +142,5 @@ func adminUndeny(a *App, r *http.Request) (any, error) {
 	case !found:
 		return nil, adminError(http.StatusNotFound, "there is no such order: %s", order)
 	}
-	return orderLifted{lifted}, nil
+	return adminapi.OrderLifted{Order: lifted}, nil
 }

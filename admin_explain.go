@@ -8,24 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
 )
-
-// explanation is what a request would be told.
-type explanation struct {
-	// Site is the listener whose policy decided.
-	Site string `json:"site,omitempty"`
-	// URL is what would be asked for, as it would be sent.
-	URL string `json:"url"`
-	// Robots is the object that the access log would have.
-	Robots enforce.Record `json:"robots"`
-	// Refusal is what the client would get, nil where the request would leave.
-	Refusal *enforce.Problem `json:"refusal,omitempty"`
-	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: what may leave waits for its turn all
-	// the same.
-	BlockedUntil time.Time `json:"blocked_until,omitzero"`
-}
 
 // adminExplain decides a request that nobody makes, as the site would. It goes past identity: the agent is taken at its
 // word. A robots.txt that is not known is fetched, as it would be for a crawler.
@@ -47,7 +33,7 @@ func adminExplain(a *App, r *http.Request) (any, error) {
 		return nil, err
 	}
 	d := h.enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
-	e := explanation{Site: h.name(), URL: target.String(), Robots: d.Record(), BlockedUntil: a.blockedUntil(target.Origin)}
+	e := adminapi.Explanation{Site: h.name(), URL: target.String(), Robots: d.Record(), BlockedUntil: a.blockedUntil(target.Origin)}
 	if d.Verdict != enforce.Allow {
 		problem := enforce.NewProblem(d, enforce.RequestInfo{Method: http.MethodGet, URL: target.String(), Help: a.cfg.help})
 		e.Refusal = &problem

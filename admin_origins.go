@@ -9,125 +9,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// originInfo is the record of an origin as the admin API shows it. Times are in UTC; what says nothing is left out.
-type originInfo struct {
-	Origin    string `json:"origin"`
-	RobotsURL string `json:"robots_url"`
-	// State, Cause, Detail, Status and Hops describe the answer in force, as in the access log.
-	State  string   `json:"state"`
-	Cause  string   `json:"cause,omitempty"`
-	Detail string   `json:"detail,omitempty"`
-	Status int      `json:"status,omitempty"`
-	Hops   []string `json:"hops,omitempty"`
-	// SHA256 and Truncated describe its text.
-	SHA256    string `json:"sha256,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`
-	// Flags say why the text may be something else than a robots.txt: flagHTML, which a list does
-	// not have, and flag202.
-	Flags []string `json:"flags,omitempty"`
-	// Sitemaps are those of the text that decides, which a list does not have.
-	Sitemaps []string `json:"sitemaps,omitempty"`
-
-	FetchedAt        time.Time    `json:"fetched_at,omitzero"`
-	FreshUntil       time.Time    `json:"fresh_until,omitzero"`
-	UnreachableSince time.Time    `json:"unreachable_since,omitzero"`
-	Attempts         int          `json:"attempts,omitempty"`
-	NextAttempt      time.Time    `json:"next_attempt,omitzero"`
-	LastFailure      *failureInfo `json:"last_failure,omitempty"`
-	LastGood         *copyInfo    `json:"last_good,omitempty"`
-}
-
-// failureInfo is the latest failure of a run.
-type failureInfo struct {
-	At     time.Time `json:"at"`
-	Cause  string    `json:"cause"`
-	Detail string    `json:"detail,omitempty"`
-	Status int       `json:"status,omitempty"`
-	Hops   []string  `json:"hops,omitempty"`
-}
-
-// copyInfo is the last good copy of an origin that does not answer.
-type copyInfo struct {
-	SHA256    string    `json:"sha256"`
-	FetchedAt time.Time `json:"fetched_at"`
-}
-
-// viewInfo is what a record means for crawling now.
-type viewInfo struct {
-	// Access is "rules", "last_good", "allow" or "deny".
-	Access     string    `json:"access"`
-	State      string    `json:"state"`
-	Cause      string    `json:"cause,omitempty"`
-	SHA256     string    `json:"sha256,omitempty"`
-	FetchedAt  time.Time `json:"fetched_at,omitzero"`
-	FreshUntil time.Time `json:"fresh_until,omitzero"`
-	RetryAt    time.Time `json:"retry_at,omitzero"`
-}
-
-// versionInfo is one stretch of an origin's history.
-type versionInfo struct {
-	State     string    `json:"state"`
-	Cause     string    `json:"cause,omitempty"`
-	Status    int       `json:"status,omitempty"`
-	SHA256    string    `json:"sha256,omitempty"`
-	Size      int       `json:"size,omitempty"`
-	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
-}
-
-// The flags of a text. It decides with what parses all the same.
-const (
-	flagHTML = "html"       // it is an HTML page
-	flag202  = "status_202" // it came with 202 (Accepted), perhaps in place of what is still being made
-)
-
-func flagsOf(r fetch.Record) (flags []string) {
-	if text, ok := r.Text(); ok && robotstxt.IsHTML(text.Body) {
-		flags = append(flags, flagHTML)
-	}
-	if r.State == fetch.StateRules && r.Status == http.StatusAccepted {
-		flags = append(flags, flag202)
-	}
-	return flags
-}
-
 // sitemapsOf are the sitemaps of a ruleset, nil for none, fit to be shown.
 func sitemapsOf(rules *robotstxt.Ruleset) []string {
 	urls := rules.Sitemaps()
 	for i, u := range urls {
-		urls[i] = visible(u)
+		urls[i] = escape.Unprintable(u)
 	}
 	return urls
 }
 
-func infoOf(r fetch.Record, p fetch.Policy, now time.Time) originInfo {
+func infoOf(r fetch.Record, p fetch.Policy, now time.Time) adminapi.OriginInfo {
 	r = p.Settle(r, now)
-	i := originInfo{
+	i := adminapi.OriginInfo{
 		Origin: r.Origin.String(), RobotsURL: r.Origin.RobotsURL(),
 		State: r.State.String(), Cause: string(r.Cause), Detail: r.Detail, Status: r.Status, Hops: r.Hops,
-		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: flagsOf(r),
+		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: adminapi.FlagsOf(r),
 		FetchedAt: r.FetchedAt.UTC(), FreshUntil: r.FreshUntil.UTC(), UnreachableSince: r.UnreachableSince.UTC(),
 		Attempts: r.Attempts, NextAttempt: r.NextAttempt.UTC(),
 	}
 	if f := r.LastFailure; !f.At.IsZero() {
-		i.LastFailure = &failureInfo{f.At.UTC(), string(f.Cause), f.Detail, f.Status, f.Hops}
+		i.LastFailure = &adminapi.FailureInfo{
+			At: f.At.UTC(), Cause: string(f.Cause), Detail: f.Detail, Status: f.Status, Hops: f.Hops,
+		}
 	}
 	if c := r.LastGood; c != nil {
-		i.LastGood = &copyInfo{hexOf(c.SHA256), c.FetchedAt.UTC()}
+		i.LastGood = &adminapi.CopyInfo{SHA256: hexOf(c.SHA256), FetchedAt: c.FetchedAt.UTC()}
 	}
 	return i
 }
 
-func viewOf(e *robotscache.Entry, now time.Time) viewInfo {
+func viewOf(e *robotscache.Entry, now time.Time) adminapi.ViewInfo {
 	v := e.View(now)
-	return viewInfo{
+	return adminapi.ViewInfo{
 		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: hexOf(v.SHA256),
 		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.RetryAt.UTC(),
 	}
@@ -139,13 +61,6 @@ func hexOf(sha [32]byte) string {
 		return ""
 	}
 	return hex.EncodeToString(sha[:])
-}
-
-// originList is a page of origins.
-type originList struct {
-	Origins []originInfo `json:"origins"`
-	// Next is the parameter after of the next page, empty if there is none.
-	Next string `json:"next,omitempty"`
 }
 
 // maxScanned bounds the records that are read for one page, however few of them pass the filter.
@@ -171,7 +86,7 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 	if err := oneOf("state", state, "rules", "absent", "unreachable"); err != nil {
 		return nil, adminError(http.StatusBadRequest, "%w", err)
 	}
-	page, now := originList{Origins: []originInfo{}, Next: query.Get("after")}, time.Now()
+	page, now := adminapi.OriginList{Origins: []adminapi.OriginInfo{}, Next: query.Get("after")}, time.Now()
 	for scanned := 0; scanned < maxScanned; {
 		batch := robotscache.MaxList
 		if state == "" {
@@ -238,13 +153,6 @@ func (a *App) listHost(host string) (func(ctx context.Context, after string, lim
 	}, nil
 }
 
-// originDetail is all that is known of one origin.
-type originDetail struct {
-	Record  originInfo    `json:"record"`
-	View    viewInfo      `json:"view"`
-	History []versionInfo `json:"history"`
-}
-
 // adminOrigin shows one origin.
 func adminOrigin(a *App, r *http.Request) (any, error) {
 	query, err := readQuery(r, "origin")
@@ -262,9 +170,9 @@ func adminOrigin(a *App, r *http.Request) (any, error) {
 	return a.detail(r.Context(), o, entry)
 }
 
-func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.Entry) (originDetail, error) {
+func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.Entry) (adminapi.OriginDetail, error) {
 	now := time.Now()
-	d := originDetail{Record: infoOf(entry.Record(), a.cfg.policy, now), View: viewOf(entry, now)}
+	d := adminapi.OriginDetail{Record: infoOf(entry.Record(), a.cfg.policy, now), View: viewOf(entry, now)}
 	d.Record.Sitemaps = sitemapsOf(entry.View(now).Rules)
 	history, err := a.history(ctx, o)
 	for _, v := range history {
@@ -285,8 +193,8 @@ func (a *App) history(ctx context.Context, o origin.Origin) ([]robotscache.Versi
 	return history, nil
 }
 
-func versionOf(v robotscache.Version) versionInfo {
-	return versionInfo{
+func versionOf(v robotscache.Version) adminapi.VersionInfo {
+	return adminapi.VersionInfo{
 		State: v.State.String(), Cause: string(v.Cause), Status: v.Status, SHA256: hexOf(v.SHA256), Size: v.Size,
 		FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC(),
 	}
@@ -316,24 +224,6 @@ func readSHA256(name, text string) (sha [32]byte, err error) {
 	return sha, nil
 }
 
-// textDiff is what changed from one text to another.
-type textDiff struct {
-	Origin string      `json:"origin"`
-	From   versionInfo `json:"from"`
-	To     versionInfo `json:"to"`
-	Hunks  []diffHunk  `json:"hunks"`
-}
-
-// diffHunk is a stretch of changed lines with three unchanged ones on either side. Each line begins with "-", "+" or a
-// blank; octets that are not printable are escaped.
-type diffHunk struct {
-	FromLine  int      `json:"from_line"`
-	FromCount int      `json:"from_count"`
-	ToLine    int      `json:"to_line"`
-	ToCount   int      `json:"to_count"`
-	Lines     []string `json:"lines"`
-}
-
 // diffContext is how many unchanged lines a hunk shows around its changes.
 const diffContext = 3
 
@@ -355,7 +245,7 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := textDiff{Origin: o.String(), From: versionOf(from), To: versionOf(to), Hunks: []diffHunk{}}
+	d := adminapi.TextDiff{Origin: o.String(), From: versionOf(from), To: versionOf(to), Hunks: []adminapi.DiffHunk{}}
 	var texts [2][]byte
 	for i, v := range []robotscache.Version{from, to} {
 		body, err := a.rulesets.cache.Body(r.Context(), v.SHA256)
@@ -366,9 +256,9 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 		texts[i] = body[:min(len(body), robotstxt.MaxSize)]
 	}
 	for _, h := range linediff.Compare(texts[0], texts[1], diffContext) {
-		hunk := diffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
+		hunk := adminapi.DiffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
 		for _, l := range h.Lines {
-			hunk.Lines = append(hunk.Lines, string(l.Op)+visible(l.Text))
+			hunk.Lines = append(hunk.Lines, string(l.Op)+escape.Unprintable(l.Text))
 		}
 		d.Hunks = append(d.Hunks, hunk)
 	}
@@ -414,25 +304,13 @@ func pick(o origin.Origin, history []robotscache.Version, name, text string) (in
 	return 0, adminError(http.StatusNotFound, "%s: %s has no such version", name, o)
 }
 
-// originRequest is the body of purge and refresh.
-type originRequest struct {
-	Origin string `json:"origin"`
-}
-
 // readOriginRequest reads the origin that a request is about.
 func readOriginRequest(r *http.Request) (origin.Origin, error) {
-	var request originRequest
+	var request adminapi.OriginRequest
 	if err := readJSON(r, &request); err != nil {
 		return origin.Origin{}, err
 	}
 	return readOrigin(request.Origin)
-}
-
-// purged is the answer to a purge.
-type purged struct {
-	Origin string `json:"origin"`
-	// Known says that something was there to forget.
-	Known bool `json:"known"`
 }
 
 // adminPurge forgets an origin.
@@ -445,7 +323,7 @@ func adminPurge(a *App, r *http.Request) (any, error) {
 	if err := a.rulesets.cache.Purge(r.Context(), o); err != nil {
 		return nil, err
 	}
-	return purged{o.String(), known}, nil
+	return adminapi.Purged{Origin: o.String(), Known: known}, nil
 }
 
 // adminRefresh fetches the robots.txt of an origin, and shows what is known then.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -28,7 +29,7 @@ func hashOf(text string) string {
 }
 
 func originQuery(path, origin string) string {
-	return adminPrefix + path + "?" + url.Values{"origin": {origin}}.Encode()
+	return adminapi.Prefix + path + "?" + url.Values{"origin": {origin}}.Encode()
 }
 
 // TestAdminErrors holds that each route takes what it knows and nothing else, and says what is wrong.
@@ -117,7 +118,7 @@ func TestAdminErrors(t *testing.T) {
 			}
 		})
 	}
-	if list := ask[orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
+	if list := ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
 		t.Errorf("an order that was refused is in force: %v", list)
 	}
 }
@@ -170,7 +171,7 @@ func TestAdminOrigins(t *testing.T) {
 				query.Set("state", tt.state)
 			}
 			for pages := 0; ; pages++ {
-				page := ask[originList](g, "GET", "/robots/origins?"+query.Encode(), nil)
+				page := ask[adminapi.OriginList](g, "GET", "/robots/origins?"+query.Encode(), nil)
 				for _, o := range page.Origins {
 					got = append(got, o.Origin)
 					if o.State != states[o.Origin] {
@@ -199,7 +200,7 @@ func TestAdminOrigin(t *testing.T) {
 	s.SetRobots(testorigin.OK(rulesA))
 	g.visit(s.URL("/page"), "alpha")
 
-	first := ask[originDetail](g, "GET", originQuery("origin", o), nil)
+	first := ask[adminapi.OriginDetail](g, "GET", originQuery("origin", o), nil)
 	if r := first.Record; r.Origin != o || r.State != "rules" || r.Status != 200 || r.SHA256 != hashOf(rulesA) || r.RobotsURL != o+"/robots.txt" {
 		t.Errorf("record: %+v", r)
 	}
@@ -214,7 +215,7 @@ func TestAdminOrigin(t *testing.T) {
 	}
 
 	s.SetRobots(testorigin.OK(rulesB))
-	second := ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	second := ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if len(second.History) != 2 || second.Record.SHA256 != hashOf(rulesB) {
 		t.Errorf("after a refresh: %+v", second)
 	}
@@ -226,19 +227,19 @@ func TestAdminOrigin(t *testing.T) {
 	}
 
 	s.SetRobots(testorigin.Status(503))
-	third := ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	third := ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	// A record inside its TTL is not degraded by a failure.
 	if r := third.Record; r.State != "rules" || r.LastFailure == nil || r.LastFailure.Status != 503 || r.Attempts != 1 || r.UnreachableSince.IsZero() {
 		t.Errorf("after a failure: %+v", r)
 	}
 
-	if p := ask[purged](g, "POST", "/robots/purge", originRequest{o + "/robots.txt"}); p != (purged{o, true}) {
+	if p := ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); p != (adminapi.Purged{Origin: o, Known: true}) {
 		t.Errorf("purge: %+v", p)
 	}
 	if a := g.admin("GET", originQuery("origin", o), nil); a.status != 404 {
 		t.Errorf("after the purge: %d %s", a.status, a.body)
 	}
-	if p := ask[purged](g, "POST", "/robots/purge", originRequest{o}); p.Known {
+	if p := ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o}); p.Known {
 		t.Error("a second purge knew it still")
 	}
 	for _, x := range s.RobotsExchanges() {
@@ -250,18 +251,18 @@ func TestAdminOrigin(t *testing.T) {
 
 func checkDiff(t *testing.T, g *rig, o string) {
 	t.Helper()
-	want := []diffHunk{{1, 2, 1, 4, []string{
+	want := []adminapi.DiffHunk{{FromLine: 1, FromCount: 2, ToLine: 1, ToCount: 4, Lines: []string{
 		" User-agent: *", " Disallow: /private/", "+Disallow: /new/", `+# \x1b[2J\xff`,
 	}}}
-	d := ask[textDiff](g, "GET", originQuery("diff", o), nil)
+	d := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)
 	if d.From.SHA256 != hashOf(rulesA) || d.To.SHA256 != hashOf(rulesB) || !reflect.DeepEqual(d.Hunks, want) {
 		t.Errorf("diff: %+v", d)
 	}
-	backwards := ask[textDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesB)+"&to="+hashOf(rulesA), nil)
+	backwards := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesB)+"&to="+hashOf(rulesA), nil)
 	if backwards.From.SHA256 != hashOf(rulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
 		t.Errorf("backwards: %+v", backwards)
 	}
-	same := ask[textDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesA)+"&to="+hashOf(rulesA), nil)
+	same := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesA)+"&to="+hashOf(rulesA), nil)
 	if same.Hunks == nil || len(same.Hunks) != 0 {
 		t.Errorf("a text differs from itself: %+v", same)
 	}
@@ -275,9 +276,9 @@ func TestAdminExplain(t *testing.T) {
 	g := newRig(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: alpha\nDisallow: /private/\nCrawl-delay: 2\n\nUser-agent: *\nDisallow: /\n"))
-	explain := func(agent, page string) explanation {
+	explain := func(agent, page string) adminapi.Explanation {
 		t.Helper()
-		return ask[explanation](g, "GET", "/robots/explain?"+url.Values{"agent": {agent}, "url": {page}}.Encode(), nil)
+		return ask[adminapi.Explanation](g, "GET", "/robots/explain?"+url.Values{"agent": {agent}, "url": {page}}.Encode(), nil)
 	}
 	if e := explain("alpha", s.URL("/page")); e.Refusal != nil || e.Robots.Reason != enforce.ReasonNoRule ||
 		e.Robots.Group != "alpha" || e.Robots.CrawlDelay != 2 || e.Robots.Agent != "Alpha" || e.Site == "" {
@@ -345,7 +346,7 @@ func TestAdminExplainSite(t *testing.T) {
 	for _, h := range handlers {
 		for _, name := range []string{h.name(), h.server.Name()} {
 			query := url.Values{"agent": {"x"}, "url": {"https://one.example/"}, "site": {name}}
-			e := ask[explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
+			e := ask[adminapi.Explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
 			if e.Robots.Reason == enforce.ReasonOperatorDeny {
 				denied++
 			}
@@ -370,16 +371,16 @@ func TestAdminClocks(t *testing.T) {
 		keys = append(keys, s.Origin().Host)
 	}
 	slices.Sort(keys)
-	info := ask[clocksInfo](g, "GET", "/robots/clocks?state=blocked", nil)
+	info := ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=blocked", nil)
 	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Clocks) != 3 {
 		t.Errorf("got %+v", info)
 	}
-	if busy := ask[clocksInfo](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
+	if busy := ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
 		t.Errorf("busy: %+v", busy.Clocks)
 	}
 	var got []string
 	for after := ""; ; {
-		page := ask[clocksInfo](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
+		page := ask[adminapi.Clocks](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
 		for _, c := range page.Clocks {
 			got = append(got, c.Key)
 			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(*c.BlockedUntil) < 900*time.Second {
@@ -393,15 +394,15 @@ func TestAdminClocks(t *testing.T) {
 	if !slices.Equal(got, keys) {
 		t.Errorf("got %v, want %v", got, keys)
 	}
-	if one := ask[clocksInfo](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
+	if one := ask[adminapi.Clocks](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
 		t.Errorf("by key: %+v", one)
 	}
-	if none := ask[clocksInfo](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
+	if none := ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
 		t.Errorf("by a key that nobody asked for: %+v", none)
 	}
 	// Who asks why is told that the host is blocked.
 	s := server.Sites()[0]
-	e := ask[explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
+	e := ask[adminapi.Explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
 	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {
 		t.Errorf("explain: blocked until %v", e.BlockedUntil)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 )
@@ -103,7 +105,7 @@ func TestAdminDocs(t *testing.T) {
 	routes := map[string]bool{}
 	for path, methods := range adminRoutes {
 		for method := range methods {
-			routes[method+" "+adminPrefix+path] = true
+			routes[method+" "+adminapi.Prefix+path] = true
 		}
 	}
 	headings := map[string]bool{}
@@ -125,7 +127,7 @@ func TestAdminDocs(t *testing.T) {
 	}
 	inCode := setOf("after", "host", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
-		originList{}, originDetail{}, textDiff{}, explanation{}, purged{}, orders{}, orderGiven{}, orderLifted{}, clocksInfo{}, unblocked{},
+		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{},
 	} {
 		answerFields(inCode, reflect.TypeOf(answer))
 	}
@@ -142,10 +144,10 @@ func TestAdminParameters(t *testing.T) {
 			if method == http.MethodPost {
 				continue
 			}
-			section := p.sections[method+" "+adminPrefix+path]
+			section := p.sections[method+" "+adminapi.Prefix+path]
 			_, table, _ := strings.Cut(section, "| parameter | meaning |")
 			table, _, _ = strings.Cut(table, "\n\n")
-			a := g.admin(method, adminPrefix+path+"?nonsense=1", nil)
+			a := g.admin(method, adminapi.Prefix+path+"?nonsense=1", nil)
 			found := takes.FindStringSubmatch(string(a.body))
 			if a.status != http.StatusBadRequest || found == nil {
 				t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
@@ -162,7 +164,7 @@ func TestCommandDocs(t *testing.T) {
 	t.Parallel()
 	p := readPage(t, "cli.md")
 	robots := &cobra.Command{Use: "robots"}
-	robotsCommand(robots)
+	cli.AddCommands(robots)
 	commands, headings := map[string]bool{}, map[string]bool{}
 	for heading := range p.sections {
 		headings[heading] = true

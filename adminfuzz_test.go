@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -101,7 +102,7 @@ func FuzzAdmin(f *testing.F) {
 		if !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain") && !json.Valid(answer.Body.Bytes()) {
 			t.Fatalf("%s ?%s: no JSON: %s", route, query, answer.Body)
 		}
-		var given orderGiven
+		var given adminapi.OrderGiven
 		if route != "deny" || methods[int(method)%len(methods)] != http.MethodPost {
 			return
 		}
@@ -122,7 +123,7 @@ func FuzzAdmin(f *testing.F) {
 }
 
 func askAdmin(route, method, query, body string) (*httptest.ResponseRecorder, error) {
-	r := httptest.NewRequest(http.MethodPost, adminPrefix+route, strings.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, adminapi.Prefix+route, strings.NewReader(body))
 	r.Method, r.URL.RawQuery = method, query
 	w := httptest.NewRecorder()
 	return w, adminHandler(adminRoutes[route])(w, r)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -146,7 +147,7 @@ func TestAuditDocs(t *testing.T) {
 		causes[string(c)] = true
 	}
 	inCode, inDocs := map[string]bool{}, map[string]bool{}
-	for _, object := range []any{auditFinding{}, auditError{}, auditTotals{}} {
+	for _, object := range []any{cli.AuditFinding{}, cli.AuditError{}, cli.AuditTotals{}} {
 		answerFields(inCode, reflect.TypeOf(object))
 	}
 	delete(inCode, "") // of embedded structs

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // commandRun is what came of a command.
@@ -32,7 +35,7 @@ type commandRun struct {
 func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string) commandRun {
 	t.Helper()
 	root, robots := &cobra.Command{Use: "crawlgate"}, &cobra.Command{Use: "robots"}
-	robotsCommand(robots)
+	cli.AddCommands(robots)
 	root.AddCommand(robots)
 	var out, stderr bytes.Buffer
 	root.SetIn(strings.NewReader(stdin))
@@ -41,14 +44,14 @@ func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string)
 	root.SetArgs(append([]string{"robots"}, args...))
 	run := commandRun{}
 	if err := root.ExecuteContext(ctx); err != nil {
-		status, ok := errors.AsType[*exitStatusError](err)
+		status, ok := errors.AsType[*cli.ExitError](err)
 		if !ok {
 			t.Fatalf("%v ended with a %T: %v", args, err, err)
 		}
-		run.status = status.code
+		run.status = status.Code
 		// This is what Caddy's main function goes by; every other error is 1 to it.
-		if isCaddys := strings.Contains(fmt.Sprintf("%T", errors.Unwrap(err)), "exitError"); isCaddys != (status.code > 1) {
-			t.Errorf("Caddy would not see status %d: %T", status.code, errors.Unwrap(err))
+		if isCaddys := strings.Contains(fmt.Sprintf("%T", errors.Unwrap(err)), "exitError"); isCaddys != (status.Code > 1) {
+			t.Errorf("Caddy would not see status %d: %T", status.Code, errors.Unwrap(err))
 		}
 	}
 	run.out, run.err = out.String(), stderr.String()
@@ -235,7 +238,7 @@ func TestCheckLive(t *testing.T) {
 			before := len(s.RobotsExchanges())
 			s.SetRobots(tt.behaviour)
 			says := ""
-			if tt.status == exitNo {
+			if tt.status == 1 {
 				says = saysNo
 			}
 			check(s.URL("/a"), s.URL("/b")).check(t, tt.status, tt.out, says)
@@ -244,7 +247,7 @@ func TestCheckLive(t *testing.T) {
 				t.Errorf("robots.txt was fetched %d times", len(exchanges))
 			}
 			for _, x := range exchanges {
-				if got := x.Header.Get("User-Agent"); got != defaultUserAgent() {
+				if got := x.Header.Get("User-Agent"); got != version.UserAgent() {
 					t.Errorf("fetched as %q", got)
 				}
 			}
@@ -359,7 +362,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	run = runCommand(t.Context(), t, "Disallow: /\n", "lint", "--json", "-")
-	var w warning
+	var w cli.LintWarning
 	if err := json.Unmarshal([]byte(run.out), &w); err != nil || run.status != 1 || run.err != "" || w.File != "-" || w.Line != 1 || w.Code != "rule-outside-group" || w.Message == "" {
 		t.Errorf("%v: %+v", err, run)
 	}
@@ -456,10 +459,14 @@ func TestOrderCommands(t *testing.T) {
 	}
 	runCommand(t.Context(), t, "", "check", "--gateway", g.address(), "--agent", "a", "https://example.com/").check(t, 1,
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", saysNo)
-	if r := run("deny", "agent", "a"); r.status != 0 || thisUser() != "" && !strings.Contains(r.out, "by "+thisUser()) {
+	this, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run("deny", "agent", "a"); r.status != 0 || !strings.Contains(r.out, "by "+this.Username) {
 		t.Errorf("an order without a name: %+v", r)
 	}
-	run("undeny", "agent", "a").check(t, 0, "lifted: agent a"+golden(", by "+thisUser())+"\n", "")
+	run("undeny", "agent", "a").check(t, 0, "lifted: agent a"+golden(", by "+this.Username)+"\n", "")
 	run("undeny", "agent", "a").check(t, 2, "", "there is no such order: agent a")
 	run("undeny", "host", "example.com").check(t, 0, "lifted: host example.com, by dora, because: complaint 7\n", "")
 	run("deny", "host").check(t, 2, "", "want all, host PATTERN or agent NAME")
@@ -510,7 +517,7 @@ func TestCommandUsage(t *testing.T) {
 		t.Run(tt.args, func(t *testing.T) {
 			t.Parallel()
 			run := runCommand(t.Context(), t, "", strings.Fields(tt.args)...)
-			run.check(t, exitError, "", tt.err)
+			run.check(t, 2, "", tt.err)
 			if !strings.HasPrefix(run.err, "crawlgate robots") {
 				t.Errorf("the message does not say of whom it is: %s", run.err)
 			}
@@ -543,7 +550,7 @@ func TestAdminClient(t *testing.T) {
 					return
 				}
 			}
-		}, "more than 67108864 octets"},
+		}, "more than 67108864 bytes"},
 		{"cut", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			fmt.Fprint(w, "{")
@@ -554,9 +561,9 @@ func TestAdminClient(t *testing.T) {
 			server := httptest.NewServer(tt.handler)
 			defer server.Close()
 			for _, address := range []string{server.URL, strings.TrimPrefix(server.URL, "http://"), server.URL + "/"} {
-				runCommand(t.Context(), t, "", "clocks", "--address", address).check(t, exitError, "", tt.want)
+				runCommand(t.Context(), t, "", "clocks", "--address", address).check(t, 2, "", tt.want)
 			}
 		})
 	}
-	runCommand(t.Context(), t, "", "clocks", "--address", "unix//nowhere/admin.sock").check(t, exitError, "", "no such file")
+	runCommand(t.Context(), t, "", "clocks", "--address", "unix//nowhere/admin.sock").check(t, 2, "", "no such file")
 }

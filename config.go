@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/egress"
 )
 
 // The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an operator
@@ -222,22 +224,6 @@ func checkRedisURL(raw string) error {
 	return nil
 }
 
-// parsePrefixes reads CIDR ranges; a bare address is the range of itself.
 func parsePrefixes(what string, list []string) ([]netip.Prefix, error) {
-	out := make([]netip.Prefix, 0, len(list))
-	for _, s := range list {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			a, aerr := netip.ParseAddr(s)
-			if aerr != nil {
-				return nil, fmt.Errorf("%s %q: not an address range", what, s)
-			}
-			p = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
-		}
-		if p != p.Masked() {
-			return nil, fmt.Errorf("%s %q: has bits set outside the range, want %s", what, s, p.Masked())
-		}
-		out = append(out, p)
-	}
-	return out, nil
+	return egress.ParsePrefixes(what, list)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -207,7 +208,7 @@ const (
 
 // withText adds the sitemaps of the current text to the data of an event, and the flags.
 func withText(r fetch.Record, data map[string]any) map[string]any {
-	sitemaps, flags := []string{}, flagsOf(r)
+	sitemaps, flags := []string{}, adminapi.FlagsOf(r)
 	if r.State == fetch.StateRules {
 		sitemaps = slices.DeleteFunc(sitemapsOf(robotstxt.Parse(r.Body)), func(u string) bool { return len(u) > maxSitemapURL })
 	}

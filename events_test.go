@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -99,13 +100,13 @@ func TestEvents(t *testing.T) {
 	}
 
 	s.SetRobots(testorigin.OK(rulesB))
-	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Name() != eventRulesChanged || e.Data["origin"] != o || e.Data["from"] != hashOf(rulesA) || e.Data["to"] != hashOf(rulesB) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
-	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o}) // the same again is no event
+	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // the same again is no event
 	s.SetRobots(testorigin.Status(http.StatusGone))
-	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	want := map[string]any{
 		"origin": o, "robots_url": o + "/robots.txt", "from": "rules", "to": "absent", "cause": "status", "status": 410, "detail": "",
 		"sitemaps": []string{}, "flags": []string{},
@@ -119,9 +120,9 @@ func TestEvents(t *testing.T) {
 	s.SetRobots(testorigin.Respond(testorigin.Response{
 		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + rulesA + "Sitemap: https://example.com/map.xml\n"),
 	}))
-	ask[originDetail](g, "POST", "/robots/refresh", originRequest{o})
+	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" ||
-		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{flagHTML, flag202}) {
+		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{adminapi.FlagHTML, adminapi.Flag202}) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
 }

@@ -4,22 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
-
-// defaultUserAgent names the program, and the project where nobody has configured a contact. Many
-// sites answer a request without a User-Agent with 403, which for robots.txt would mean that all is
-// allowed.
-func defaultUserAgent() string {
-	return "crawlgate/" + strings.TrimPrefix(version.Read().Version, "v") + " (+https://github.com/crawlgate/crawlgate)"
-}
 
 // liveFetcher fetches by the configuration in force: a refresh that begins after a reload follows the new configuration,
 // whoever asked for it.

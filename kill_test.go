@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -82,7 +83,7 @@ func until(t *testing.T, what string, met func() bool) {
 func (g *rig) deny(scope, value string, ended int) {
 	g.t.Helper()
 	order := map[string]string{"scope": scope, "value": value, "by": "dora", "reason": "complaint 7"}
-	if given := ask[orderGiven](g, "POST", "/robots/deny", order); given.Ended != ended {
+	if given := ask[adminapi.OrderGiven](g, "POST", "/robots/deny", order); given.Ended != ended {
 		g.t.Errorf("the order ended %d, want %d", given.Ended, ended)
 	}
 }
@@ -191,7 +192,7 @@ func TestKillSwitchEndsWaiting(t *testing.T) {
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
 	g.visit(s.URL("/first"), "alpha")
 	statuses := g.visiting(s.URL("/second"), "alpha")
-	until(t, "waiting", func() bool { return ask[clocksInfo](g, "GET", "/robots/clocks", nil).Waiting == 1 })
+	until(t, "waiting", func() bool { return ask[adminapi.Clocks](g, "GET", "/robots/clocks", nil).Waiting == 1 })
 	g.deny("all", "", 1)
 	refusedSoon(t, statuses)
 	killed(t, g.lines(2)[1])
@@ -215,10 +216,10 @@ func TestKillSwitchEndsFetch(t *testing.T) {
 	if a := g.admin("GET", originQuery("origin", o.String()), nil); a.status != http.StatusNotFound {
 		t.Errorf("the site was held to have failed: %s", a.body)
 	}
-	if a := g.admin("POST", "/robots/refresh", originRequest{o.String()}); a.status != http.StatusConflict {
+	if a := g.admin("POST", "/robots/refresh", adminapi.OriginRequest{Origin: o.String()}); a.status != http.StatusConflict {
 		t.Errorf("a refresh of what is stopped: %d %s", a.status, a.body)
 	}
-	ask[orderLifted](g, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
+	ask[adminapi.OrderLifted](g, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
 	s.SetRobots(testorigin.Status(404))
 	if status := g.visit(s.URL("/page"), "alpha"); status != http.StatusOK {
 		t.Errorf("after the order was lifted: %d", status)
@@ -299,7 +300,7 @@ func TestKillSwitchOutlives(t *testing.T) {
 	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
 		t.Errorf("after a restart: %d", status)
 	}
-	if list := ask[orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
+	if list := ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
 		t.Errorf("after a restart: %+v", list)
 	}
 	for i := range engines.inForce().stops.underway.lanes {

@@ -29,9 +29,6 @@ var (
 	unidentifieds = map[string]enforce.Unidentified{
 		"": enforce.UnidentifiedDefault, "deny": enforce.UnidentifiedDeny, "allow": enforce.UnidentifiedAllow,
 	}
-	pathsChoices = map[string]enforce.Paths{
-		"": enforce.PathsStrict, "strict": enforce.PathsStrict, "as_sent": enforce.PathsAsSent,
-	}
 	connects = map[string]enforce.Connect{
 		"intercept": enforce.ConnectIntercept, "tunnel": enforce.ConnectTunnel, "deny": enforce.ConnectDeny,
 	}
@@ -172,7 +169,7 @@ func parseMode(s string) (enforce.Mode, error) {
 }
 
 func parsePaths(s string) (enforce.Paths, error) {
-	return pathsChoices[s], oneOf("paths", s, "strict", "as_sent")
+	return enforce.ParsePaths(s)
 }
 
 func (c *ConnectRule) check() error {

@@ -89,7 +89,6 @@ const (
 	defaultRate                  = "5/s"
 	defaultBurst                 = 5
 	defaultConcurrency           = 8
-	defaultMaxCrawlDelay         = 30 * time.Second
 	defaultWait                  = 10 * time.Second
 	defaultQueue                 = 1000
 	defaultBackoffMin            = time.Minute
@@ -110,7 +109,7 @@ const (
 
 // settings checks the configuration and fills in the defaults.
 func (a *App) settings() (settings, error) {
-	s := settings{userAgent: cmp.Or(a.UserAgent, defaultUserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
+	s := settings{userAgent: cmp.Or(a.UserAgent, version.UserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}
@@ -289,7 +288,7 @@ func (p *PaceConfig) settings() (paceSettings, error) {
 			Rate:        rate,
 			Burst:       cmp.Or(p.Burst, defaultBurst),
 			Concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
-			CrawlDelay:  pace.CrawlDelay{Max: defaultMaxCrawlDelay},
+			CrawlDelay:  pace.CrawlDelay{Max: enforce.DefaultMaxCrawlDelay},
 			Wait:        defaultWait,
 			Per:         []pace.Scope{pace.PerHost},
 		},

@@ -215,3 +215,23 @@ func (l Listener) text(addr netip.Addr) string {
 // method is the gateway's own refusal of an address, not a failure of the network. It returns the
 // name of the error's [Kind]: "forbidden_address", "forbidden_port" or "own_listener".
 func (e *ForbiddenError) Forbidden() string { return forbiddenKind(e.Class).String() }
+
+// ParsePrefixes reads CIDR ranges; a bare address is the range of itself. Errors begin with what.
+func ParsePrefixes(what string, list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, aerr := netip.ParseAddr(s)
+			if aerr != nil {
+				return nil, fmt.Errorf("%s %q: not an address range", what, s)
+			}
+			p = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
+		}
+		if p != p.Masked() {
+			return nil, fmt.Errorf("%s %q: has bits set outside the range, want %s", what, s, p.Masked())
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -25,6 +26,17 @@ func (p Paths) String() string {
 		return "as_sent"
 	}
 	return "strict"
+}
+
+// ParsePaths reads what String returns; the empty text stands for the default, strict.
+func ParsePaths(s string) (Paths, error) {
+	switch s {
+	case "", PathsStrict.String():
+		return PathsStrict, nil
+	case PathsAsSent.String():
+		return PathsAsSent, nil
+	}
+	return 0, fmt.Errorf("paths %q: want strict, as_sent", s)
 }
 
 // PathForm says by which form of a path the rules decided. It is empty where servers resolve

@@ -13,6 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
+// DefaultMaxCrawlDelay is the longest Crawl-delay that is kept where the operator says nothing.
+const DefaultMaxCrawlDelay = 30 * time.Second
+
 // Politeness is the operator's part in when an allowed request may go. The zero value paces
 // nothing and holds no request.
 type Politeness struct {

@@ -101,3 +101,9 @@ func (i Info) String() string {
 	}
 	return s + ")"
 }
+
+// UserAgent names the program, and the project where nobody has configured a contact. Many sites answer
+// a request without a User-Agent with 403, which for robots.txt would mean that all is allowed.
+func UserAgent() string {
+	return "crawlgate/" + strings.TrimPrefix(Read().Version, "v") + " (+https://" + modulePath + ")"
+}

@@ -1,4 +1,6 @@
-package crawlgate
+// Package cli has the commands below `crawlgate robots`: they check URLs and files by themselves,
+// and ask and order a running gateway by its admin API. docs/cli.md describes them.
+package cli
 
 import (
 	"context"
@@ -19,7 +21,7 @@ func init() {
 		Long: `Checks URLs against robots.txt, lints robots.txt files, and asks and orders a running gateway by its admin endpoint.
 
 Text of sites is escaped wherever it is shown. Errors go to the standard error stream.`,
-		CobraFunc: robotsCommand,
+		CobraFunc: AddCommands,
 	})
 }
 
@@ -30,8 +32,8 @@ const (
 	exitError = 2 // it could not be found out or done
 )
 
-// robotsCommand puts the commands below cmd, which is `robots`.
-func robotsCommand(cmd *cobra.Command) {
+// AddCommands puts the commands below cmd, which is `robots`.
+func AddCommands(cmd *cobra.Command) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fail(cmd, err) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -66,11 +68,11 @@ type streams struct {
 
 // complain prints an error that does not end the command.
 func (s streams) complain(format string, args ...any) {
-	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is nowhere else to say it
+	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is no other place for it
 }
 
-// build makes a cobra command. An interrupt ends the process at once, as it does for any program that says nothing else:
-// no command holds anything that would have to be given back.
+// build makes a cobra command. An interrupt ends the process at once: no command holds anything
+// that would have to be given back.
 func build(c command) *cobra.Command {
 	cmd := c.usage()
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.DisableFlagsInUseLine = true, true, true
@@ -86,22 +88,24 @@ func build(c command) *cobra.Command {
 	return &cmd
 }
 
-// fail prints an error and gives it its exit status. Lines of a message stay lines; all else is made visible.
+// fail prints an error and gives it its exit status. Lines of a message stay lines; whatever else
+// is not printable is escaped.
 func fail(cmd *cobra.Command, err error) error {
 	for i, line := range strings.Split(err.Error(), "\n") {
 		if i == 0 {
 			line = cmd.CommandPath() + ": " + line
 		}
-		_ = printLine(cmd.ErrOrStderr(), line) // there is nowhere else to say it
+		_ = printLine(cmd.ErrOrStderr(), line) // there is no other place for it
 	}
 	return exit(exitError)
 }
 
-// exitStatusError is the end of a command that is not exitOK. All that is to be said has been printed.
-type exitStatusError struct {
-	code int
-	// caddy is the error by which Caddy's main function knows the status. It has no other way to be told, and an error
-	// of its own only above 1, which is what it takes every other error for.
+// ExitError ends a command with another status than 0. Everything else has been printed.
+type ExitError struct {
+	// Code is the exit status.
+	Code int
+	// caddy is the error from which Caddy's main function reads a status above 1. Every other error
+	// means 1 to it.
 	caddy error
 }
 
@@ -110,11 +114,11 @@ func exit(code int) error {
 		return nil
 	}
 	status := func(caddycmd.Flags) (int, error) { return code, nil }
-	return &exitStatusError{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
+	return &ExitError{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
 }
 
 // Error implements error.
-func (e *exitStatusError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
 // Unwrap returns what Caddy looks for.
-func (e *exitStatusError) Unwrap() error { return e.caddy }
+func (e *ExitError) Unwrap() error { return e.caddy }

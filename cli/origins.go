@@ -1,4 +1,4 @@
-package crawlgate
+package cli
 
 import (
 	"cmp"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/adminapi"
 )
 
 // originsCommand lists what is known.
@@ -63,26 +65,27 @@ func (c *originsCommand) run(ctx context.Context, s streams, args []string) (int
 	}
 }
 
-func (c *originsCommand) page(ctx context.Context, client *adminClient, left int) (page originList, err error) {
-	size := maxPage
+func (c *originsCommand) page(ctx context.Context, client *adminClient, left int) (page adminapi.OriginList, err error) {
+	size := adminapi.MaxPage
 	if c.limit > 0 {
 		size = min(size, left)
 	}
-	q := url.Values{"limit": {strconv.Itoa(size)}}
-	if c.after != "" {
-		q.Set("after", c.after)
+	return listOrigins(ctx, client, url.Values{"limit": {strconv.Itoa(size)}, "after": {c.after}, "state": {c.state}})
+}
+
+func listOrigins(ctx context.Context, client *adminClient, query url.Values) (page adminapi.OriginList, err error) {
+	data, err := client.do(ctx, adminRequest{method: http.MethodGet, path: "origins", query: query})
+	if err != nil {
+		return page, err
 	}
-	if c.state != "" {
-		q.Set("state", c.state)
-	}
-	return page, client.call(ctx, http.MethodGet, "origins", q, nil, &page)
+	return decode[adminapi.OriginList](data)
 }
 
 // print writes a page. Pages have columns of their own width.
-func (c *originsCommand) print(w io.Writer, page originList, headings bool) error {
-	t := new(table)
+func (c *originsCommand) print(w io.Writer, page adminapi.OriginList, headings bool) error {
+	t := newTable()
 	if headings && len(page.Origins) > 0 {
-		t = newTable("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
+		t.row("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
 	for _, o := range page.Origins {
 		if c.json {
@@ -91,18 +94,13 @@ func (c *originsCommand) print(w io.Writer, page originList, headings bool) erro
 			}
 			continue
 		}
-		t.origin(o)
+		t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
+			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
 	if c.json {
 		return nil
 	}
 	return t.print(w)
-}
-
-// origin is a row of the list.
-func (t *table) origin(o originInfo) {
-	t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
-		moment(o.UnreachableSince), moment(o.NextAttempt))
 }
 
 // showCommand shows one origin.
@@ -136,24 +134,17 @@ func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if err != nil {
 		return exitError, err
 	}
-	path := "origin"
-	if c.diff {
-		path = "diff"
-	}
 	site, err := knownOrigin(ctx, client, args[0])
 	if err != nil {
 		return exitError, err
 	}
-	data, err := client.raw(ctx, http.MethodGet, path, url.Values{"origin": {site}}, nil)
-	switch {
-	case err != nil:
-		return exitError, err
-	case c.json:
-		return exitOK, printRaw(s.out, data)
-	case c.diff:
-		return exitOK, printDiff(s.out, data)
+	query := url.Values{"origin": {site}}
+	if c.diff {
+		q := adminRequest{method: http.MethodGet, path: "diff", query: query}
+		return ask(ctx, &c.remote, s, q, func(d adminapi.TextDiff) error { return printDiff(s.out, d) })
 	}
-	return exitOK, printOrigin(s.out, data)
+	q := adminRequest{method: http.MethodGet, path: "origin", query: query}
+	return ask(ctx, &c.remote, s, q, func(d adminapi.OriginDetail) error { return printOrigin(s.out, d) })
 }
 
 // maxNamed bounds the origins that a question names.
@@ -165,9 +156,8 @@ func knownOrigin(ctx context.Context, client *adminClient, arg string) (string, 
 	if strings.Contains(arg, "://") {
 		return arg, nil
 	}
-	var page originList
-	q := url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}}
-	if err := client.call(ctx, http.MethodGet, "origins", q, nil, &page); err != nil {
+	page, err := listOrigins(ctx, client, url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}})
+	if err != nil {
 		return "", err
 	}
 	names := make([]string, 0, len(page.Origins))
@@ -188,15 +178,11 @@ func knownOrigin(ctx context.Context, client *adminClient, arg string) (string, 
 
 // flagTexts are the flags of a text in words.
 var flagTexts = map[string]string{
-	flagHTML: "the text is an HTML page: what parses of it decides",
-	flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
+	adminapi.FlagHTML: "the text is an HTML page: what parses of it decides",
+	adminapi.Flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
 }
 
-func printOrigin(w io.Writer, data []byte) error {
-	var d originDetail
-	if err := decode(data, &d); err != nil {
-		return err
-	}
+func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t, r := newTable(), d.Record
 	t.fact("origin", r.Origin)
 	t.fact("robots.txt", r.RobotsURL)
@@ -244,21 +230,21 @@ func printOrigin(w io.Writer, data []byte) error {
 }
 
 // printDiff writes a unified diff.
-func printDiff(w io.Writer, data []byte) error {
-	var d textDiff
-	if err := decode(data, &d); err != nil {
-		return err
+func printDiff(w io.Writer, d adminapi.TextDiff) error {
+	lines := []string{
+		fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256),
+		fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256),
 	}
-	t := newTable()
-	t.note(fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256))
-	t.note(fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256))
 	for _, h := range d.Hunks {
-		t.note(fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.FromLine, h.FromCount, h.ToLine, h.ToCount))
-		for _, line := range h.Lines {
-			t.note(line)
+		lines = append(lines, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.FromLine, h.FromCount, h.ToLine, h.ToCount))
+		lines = append(lines, h.Lines...)
+	}
+	for _, line := range lines {
+		if err := printLine(w, line); err != nil {
+			return err
 		}
 	}
-	return t.print(w)
+	return nil
 }
 
 // purgeCommand forgets origins.
@@ -268,18 +254,14 @@ func (*purgeCommand) usage() cobra.Command {
 	return cobra.Command{
 		Use:   "purge ORIGIN...",
 		Short: "Forgets what a gateway knows of origins",
-		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt anew.
+		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt again.
 
 An origin without a scheme is taken for https.`,
 	}
 }
 
 func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return c.each(ctx, s, args, "purge", originBody, func(data []byte) error {
-		var p purged
-		if err := decode(data, &p); err != nil {
-			return err
-		}
+	return askEach(ctx, &c.remote, s, args, aboutOrigin("purge"), func(p adminapi.Purged) error {
 		what := "purged"
 		if !p.Known {
 			what = "was not known"
@@ -288,37 +270,11 @@ func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, 
 	})
 }
 
-// originBody is the body of a request about an origin.
-func originBody(arg string) any { return originRequest{originArgument(arg)} }
-
-// each has something done for each argument. What fails for one does not keep it from being done
-// for the others.
-func (r *remote) each(
-	ctx context.Context, s streams, args []string, path string, body func(arg string) any, show func(data []byte) error,
-) (int, error) {
-	if len(args) == 0 {
-		return exitError, errors.New("want one argument at least")
+// aboutOrigin makes the requests of a command that takes origins.
+func aboutOrigin(path string) func(arg string) adminRequest {
+	return func(arg string) adminRequest {
+		return adminRequest{method: http.MethodPost, path: path, body: adminapi.OriginRequest{Origin: originArgument(arg)}}
 	}
-	client, err := newAdminClient(r.address)
-	if err != nil {
-		return exitError, err
-	}
-	if r.json {
-		show = func(data []byte) error { return printRaw(s.out, data) }
-	}
-	status := exitOK
-	for _, arg := range args {
-		data, err := client.raw(ctx, http.MethodPost, path, nil, body(arg))
-		if err != nil {
-			s.complain("%s: %v", arg, err)
-			status = exitError
-			continue
-		}
-		if err := show(data); err != nil {
-			return exitError, err
-		}
-	}
-	return status, nil
 }
 
 // refreshCommand fetches the robots.txt of origins.
@@ -335,11 +291,7 @@ An origin without a scheme is taken for https.`,
 }
 
 func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return c.each(ctx, s, args, "refresh", originBody, func(data []byte) error {
-		var d originDetail
-		if err := decode(data, &d); err != nil {
-			return err
-		}
+	return askEach(ctx, &c.remote, s, args, aboutOrigin("refresh"), func(d adminapi.OriginDetail) error {
 		r := d.Record
 		line := r.Origin + " " + withNote(r.State, r.Cause)
 		if f := r.LastFailure; f != nil {

@@ -1,4 +1,4 @@
-package crawlgate
+package cli
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -40,8 +41,8 @@ func (c *lintCommand) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "print each warning as a JSON object, one a line")
 }
 
-// warning is the JSON form of one.
-type warning struct {
+// LintWarning is what --json prints of a warning.
+type LintWarning struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Code    string `json:"code"`
@@ -60,7 +61,7 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 	for _, w := range append(warnings, robotstxt.Lint(text)...) {
 		status = exitNo
 		if c.json {
-			err = printJSON(s.out, warning{args[0], w.Line, w.Code, w.Message})
+			err = printJSON(s.out, LintWarning{args[0], w.Line, w.Code, w.Message})
 		} else {
 			err = printLine(s.out, fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message))
 		}
@@ -87,7 +88,7 @@ func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte,
 		text, err := readRobots(name, s.in)
 		return text, nil, err
 	}
-	o, err := readOrigin(name)
+	o, err := adminapi.ParseOrigin(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,8 +104,8 @@ func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte,
 		return nil, nil, errors.New(came)
 	}
 	var warnings []robotstxt.Warning
-	if slices.Contains(flagsOf(entry.Record()), flag202) {
-		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[flag202]})
+	if slices.Contains(adminapi.FlagsOf(entry.Record()), adminapi.Flag202) {
+		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[adminapi.Flag202]})
 	}
 	return entry.Record().Body, warnings, nil
 }

@@ -1,9 +1,10 @@
-package crawlgate
+package cli
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
@@ -70,7 +72,7 @@ func (c *auditCommand) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
 	f.StringVar(&c.redacted, "redacted", defaultRedacted, "what the log's filter writes in place of queries or parts of them")
 	f.DurationVar(&c.minDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
-	f.DurationVar(&c.maxDelay, "crawl-delay-max", defaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
+	f.DurationVar(&c.maxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
 	f.DurationVar(&c.tolerance, "tolerance", defaultTolerance, "by how much a gap may fall short of the Crawl-delay")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 }
@@ -129,7 +131,7 @@ func (c *auditCommand) texts(ctx context.Context) (textSource, error) {
 			return nil, fmt.Errorf("--gateway: %w", err)
 		}
 		// That nobody answers is to be said once, and not for each text.
-		_, err = client.raw(ctx, http.MethodGet, "origins", url.Values{"limit": {"1"}}, nil)
+		_, err = listOrigins(ctx, client, url.Values{"limit": {"1"}})
 		return gatewayTexts{client}, err
 	}
 	path := c.store
@@ -151,7 +153,7 @@ type gatewayTexts struct{ client *adminClient }
 
 // Body implements audit.Texts.
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	body, err := g.client.raw(ctx, http.MethodGet, "body", url.Values{"sha256": {hexOf(sha)}}, nil)
+	body, err := g.client.do(ctx, adminRequest{method: http.MethodGet, path: "body", query: url.Values{"sha256": {hex.EncodeToString(sha[:])}}})
 	if refusal, ok := errors.AsType[*adminRefusalError](err); ok && refusal.status == http.StatusNotFound {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
 	}
@@ -161,18 +163,21 @@ func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 // Close implements io.Closer.
 func (gatewayTexts) Close() error { return nil }
 
-// The objects that --json prints. docs/audit.md describes them.
+// The objects that --json prints, one a line. docs/audit.md describes them.
 type (
-	auditFinding struct {
+	// AuditFinding is a line that does not follow from the texts.
+	AuditFinding struct {
 		Type string `json:"type"` // "finding"
 		audit.Finding
 	}
-	auditError struct {
+	// AuditError is a line or file that cannot be read.
+	AuditError struct {
 		Type string `json:"type"` // "error"
 		audit.Place
 		Error string `json:"error"`
 	}
-	auditTotals struct {
+	// AuditTotals is what the logs hold in all.
+	AuditTotals struct {
 		Type string `json:"type"` // "totals"
 		audit.Totals
 	}
@@ -184,7 +189,7 @@ func (c *auditCommand) report(s streams, out *bufio.Writer) audit.Report {
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
 			if c.json {
-				return printJSON(out, auditFinding{"finding", f})
+				return printJSON(out, AuditFinding{"finding", f})
 			}
 			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 		},
@@ -196,7 +201,7 @@ func (c *auditCommand) report(s streams, out *bufio.Writer) audit.Report {
 				s.complain("%s: %v", f.File, f.Err)
 			}
 			if c.json {
-				return printJSON(out, auditError{"error", f.Place, f.Err.Error()})
+				return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
 			}
 			return nil
 		},
@@ -240,10 +245,10 @@ func (p *progress) clear() {
 // print writes the totals.
 func (c *auditCommand) print(w io.Writer, t audit.Totals) error {
 	if c.json {
-		return printJSON(w, auditTotals{"totals", t})
+		return printJSON(w, AuditTotals{"totals", t})
 	}
 	for i, section := range []*table{auditSummary(t), auditAgents(t), auditReasons(t), auditTexts(t)} {
-		if len(section.rows) < 2 && i > 0 {
+		if section.rows < 2 && i > 0 {
 			continue
 		}
 		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
@@ -260,24 +265,24 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("to", moment(t.Last))
 	s.row("files", tally(int64(t.Files)))
 	s.row("lines", tally(t.Lines))
-	s.fact("  unreadable", tallyOrNone(t.Unreadable))
-	s.fact("  not ours", tallyOrNone(t.Foreign))
-	s.fact("    of these, requests through a proxy", tallyOrNone(t.Unjudged))
+	s.fact("  unreadable", number(t.Unreadable))
+	s.fact("  not ours", number(t.Foreign))
+	s.fact("    of these, requests through a proxy", number(t.Unjudged))
 	s.row("  checked", tally(t.Checked))
 	s.row("    replayed from a text", tally(t.Replayed))
 	s.row("    following from the state", tally(t.ByState))
 	s.row("    as recorded", tally(t.AsRecorded))
 	for _, cause := range audit.Causes() {
-		s.fact("    not provable: "+string(cause), tallyOrNone(t.NotProvable[cause]))
+		s.fact("    not provable: "+string(cause), number(t.NotProvable[cause]))
 	}
 	g := t.Gaps
 	s.row("gaps under a Crawl-delay", tally(g.Pairs))
 	s.row("  kept", tally(g.Kept))
 	s.row("  too short", tally(g.Short))
 	s.row("  undecided", tally(g.Undecided))
-	s.fact("  not compared: late lines", tallyOrNone(g.Late))
-	s.fact("  not compared: lines without times", tallyOrNone(g.Untimed))
-	s.fact("requests under a Crawl-delay that was cut", tallyOrNone(g.Clamped))
+	s.fact("  not compared: late lines", number(g.Late))
+	s.fact("  not compared: lines without times", number(g.Untimed))
+	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
 	s.row("errors", tally(t.Errors))
 	var all int64
 	for _, n := range t.Findings {
@@ -285,12 +290,12 @@ func auditSummary(t audit.Totals) *table {
 	}
 	s.row("findings", tally(all))
 	for _, kind := range audit.Kinds() {
-		s.fact("  "+string(kind), tallyOrNone(t.Findings[kind]))
+		s.fact("  "+string(kind), number(t.Findings[kind]))
 	}
-	s.fact("not in full: lines of further agents", tallyOrNone(t.Caps.Agents))
-	s.fact("not in full: uses of further exceptions", tallyOrNone(t.Caps.Exceptions))
-	s.fact("not in full: lines of further missing texts", tallyOrNone(t.Caps.Texts))
-	s.fact("not in full: hosts whose last requests were forgotten", tallyOrNone(t.Caps.Hosts))
+	s.fact("not in full: lines of further agents", number(t.Caps.Agents))
+	s.fact("not in full: uses of further exceptions", number(t.Caps.Exceptions))
+	s.fact("not in full: lines of further missing texts", number(t.Caps.Texts))
+	s.fact("not in full: hosts whose last requests were forgotten", number(t.Caps.Hosts))
 	return s
 }
 
@@ -358,14 +363,6 @@ func sumOf[K comparable](counts map[K]int64) (sum int64) {
 }
 
 func tally(n int64) string { return strconv.FormatInt(n, 10) }
-
-// tallyOrNone is tally, empty for 0.
-func tallyOrNone(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return tally(n)
-}
 
 // dashed is the name of an agent, - for one without.
 func dashed(agent string) string { return cmp.Or(agent, "-") }

@@ -1,4 +1,4 @@
-package crawlgate
+package cli
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
@@ -103,7 +104,7 @@ func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (in
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
 		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
 	}
-	paths, err := parsePaths(cmp.Or(c.paths, defaultCheckPaths))
+	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
 	if err != nil {
 		return exitError, fmt.Errorf("--%w", err)
 	}
@@ -151,7 +152,7 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
 	}
-	paths, err := parsePaths(cmp.Or(c.paths, defaultCheckPaths))
+	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
@@ -180,18 +181,18 @@ func (c *checkCommand) askGateway() (judge, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, rawURL string) (judgement, error) {
-		q := url.Values{"agent": {c.agent}, "url": {rawURL}}
-		if c.site != "" {
-			q.Set("site", c.site)
+		query := url.Values{"agent": {c.agent}, "url": {rawURL}, "site": {c.site}}
+		data, err := client.do(ctx, adminRequest{method: http.MethodGet, path: "explain", query: query})
+		if err != nil {
+			return judgement{}, err
 		}
-		var e explanation
-		err := client.call(ctx, http.MethodGet, "explain", q, nil, &e)
+		e, err := decode[adminapi.Explanation](data)
 		return judgement{Record: e.Robots}, err
 	}, nil
 }
 
-// report prints what was decided and sums it up in an exit status. What cannot be decided does not keep the rest from
-// being.
+// report prints what was decided and sums it up in an exit status. What cannot be decided does not
+// keep the rest from being.
 func (c *checkCommand) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
 	var notes []string
@@ -214,7 +215,7 @@ func (c *checkCommand) report(ctx context.Context, s streams, urls []string, dec
 			notes = append(notes, j.fetched)
 		}
 	}
-	if c.json || len(t.rows) == 1 {
+	if c.json || t.rows == 1 {
 		return status, nil
 	}
 	for _, note := range notes {

@@ -1,4 +1,4 @@
-package crawlgate
+package cli
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// live fetches robots.txt as a gateway with its default settings does, past the same guard, and remembers what it found.
-// It is not safe for concurrent use.
+// live fetches robots.txt as a gateway with its default settings does, past the same guard, and
+// remembers what it found. It is not safe for concurrent use.
 type live struct {
 	fetcher *fetch.Fetcher
 	reading robotscache.Reading
@@ -29,19 +30,19 @@ type live struct {
 
 // newLive makes one that may fetch from the given address ranges besides the public ones.
 func newLive(allowPrivate []string) (*live, error) {
-	ranges, err := parsePrefixes("--allow-private", allowPrivate)
+	ranges, err := egress.ParsePrefixes("--allow-private", allowPrivate)
 	if err != nil {
 		return nil, err
 	}
 	guard := &egress.Guard{AllowPrivate: ranges, Ports: egress.DefaultPorts()}
-	dialer := &egress.Dialer{Guard: guard, Timeout: defaultDialTimeout}
+	dialer := &egress.Dialer{Guard: guard}
 	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: dialer})
 	if err != nil {
 		return nil, err
 	}
 	return &live{
 		fetcher: fetch.New(fetch.Config{
-			Transport: transport, UserAgent: defaultUserAgent(), Timeout: defaultFetchTimeout, Soft404: true,
+			Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
 			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 		}),
 		reading: robotscache.Reading{Policy: fetch.DefaultPolicy()},
@@ -144,8 +145,8 @@ func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
 	}, nil
 }
 
-// identityOf is the identity of a crawler with the given product tokens, most specific first. One token by itself has
-// its family behind it.
+// identityOf is the identity of a crawler with the given product tokens, most specific first. One
+// token by itself has its family behind it.
 func identityOf(agent string) (enforce.Identity, error) {
 	var config enforce.IdentifierConfig
 	if tokens := strings.Split(agent, ","); len(tokens) > 1 {
@@ -171,7 +172,8 @@ func agentToken(agent string) string {
 // errTooLarge is a file that is no robots.txt.
 var errTooLarge = errors.New("it is too large")
 
-// maxRobots bounds what is read of a file: more than anybody reads of a robots.txt, so that lint can tell.
+// maxRobots bounds what is read of a file: more than anybody reads of a robots.txt, so that lint
+// can tell.
 const maxRobots = 64 << 20
 
 // readRobots reads a robots.txt from a file, or from in for "-".

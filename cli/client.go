@@ -1,4 +1,4 @@
-package crawlgate
+package cli
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/adminapi"
 )
 
 // adminClient asks the admin API of a running gateway.
@@ -28,12 +31,13 @@ const (
 	adminDialTimeout = 10 * time.Second
 	// adminTimeout bounds the wait for an answer, for which robots.txt may have to be fetched.
 	adminTimeout = 5 * time.Minute
-	// maxAdminAnswer bounds what is read of one: a page of 1,000 origins has about a mebibyte, a difference of two texts
-	// a few.
+	// maxAdminAnswer bounds what is read of one: a page of 1,000 origins has about a mebibyte, a
+	// difference of two texts a few.
 	maxAdminAnswer = 64 << 20
 )
 
-// newAdminClient takes an address as Caddy writes it (localhost:2019, unix//run/caddy.sock) or a URL.
+// newAdminClient takes an address as Caddy writes it (localhost:2019, unix//run/caddy.sock) or a
+// URL.
 func newAdminClient(address string) (*adminClient, error) {
 	dialer := &net.Dialer{Timeout: adminDialTimeout}
 	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: adminTimeout, DisableKeepAlives: true}
@@ -69,41 +73,33 @@ func newAdminClient(address string) (*adminClient, error) {
 	return c, nil
 }
 
-// call sends a request to a path below adminPrefix, with a body if there is one, and reads the answer into v.
-func (c *adminClient) call(ctx context.Context, method, path string, query url.Values, body, v any) error {
-	data, err := c.raw(ctx, method, path, query, body)
-	if err != nil {
-		return err
-	}
-	return decode(data, v)
+// adminRequest is a request to the admin API, at a path below its prefix.
+type adminRequest struct {
+	method, path string
+	query        url.Values // empty values are left out
+	body         any        // sent as JSON; nil for none
 }
 
-func decode(data []byte, v any) error {
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("reading the answer of the gateway: %w", err)
-	}
-	return nil
-}
-
-// raw is call for the answer as it came.
-func (c *adminClient) raw(ctx context.Context, method, path string, query url.Values, body any) ([]byte, error) {
+// do sends a request and returns the answer.
+func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 	var payload io.Reader = http.NoBody
-	if body != nil {
-		text, err := json.Marshal(body)
+	if q.body != nil {
+		text, err := json.Marshal(q.body)
 		if err != nil {
 			return nil, fmt.Errorf("asking the gateway: %w", err)
 		}
 		payload = bytes.NewReader(text)
 	}
-	target := c.base + adminPrefix + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+	target := c.base + adminapi.Prefix + q.path
+	maps.DeleteFunc(q.query, func(_ string, values []string) bool { return values[0] == "" })
+	if len(q.query) > 0 {
+		target += "?" + q.query.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, target, payload)
+	r, err := http.NewRequestWithContext(ctx, q.method, target, payload)
 	if err != nil {
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
-	if body != nil {
+	if q.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if c.origin != "" {
@@ -119,7 +115,7 @@ func (c *adminClient) raw(ctx context.Context, method, path string, query url.Va
 	case err != nil:
 		return nil, fmt.Errorf("reading the answer of the gateway: %w", err)
 	case len(data) > maxAdminAnswer:
-		return nil, fmt.Errorf("the answer of the gateway has more than %d octets", maxAdminAnswer)
+		return nil, fmt.Errorf("the answer of the gateway has more than %d bytes", maxAdminAnswer)
 	case resp.StatusCode != http.StatusOK:
 		return nil, refusedBy(resp.StatusCode, data)
 	}
@@ -149,6 +145,14 @@ func refusedBy(status int, data []byte) error {
 	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
 }
 
+// decode reads an answer.
+func decode[T any](data []byte) (v T, err error) {
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, fmt.Errorf("reading the answer of the gateway: %w", err)
+	}
+	return v, nil
+}
+
 // remote are the flags of the commands that ask a running gateway.
 type remote struct {
 	address string
@@ -160,7 +164,51 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.json, "json", false, "print what the gateway answers, as JSON")
 }
 
-// originArgument makes the URL of a site of what was written for it: https is taken where no scheme is given.
+// ask sends one request and shows the answer: as it came with --json, else by show.
+func ask[T any](ctx context.Context, r *remote, s streams, q adminRequest, show func(T) error) (int, error) {
+	client, err := newAdminClient(r.address)
+	if err != nil {
+		return exitError, err
+	}
+	return exitOK, send(ctx, client, r, s, q, show)
+}
+
+// askEach sends a request for each argument. A failure of one does not keep the others from being
+// sent.
+func askEach[T any](ctx context.Context, r *remote, s streams, args []string, q func(arg string) adminRequest, show func(T) error) (int, error) {
+	if len(args) == 0 {
+		return exitError, errors.New("want one argument at least")
+	}
+	client, err := newAdminClient(r.address)
+	if err != nil {
+		return exitError, err
+	}
+	status := exitOK
+	for _, arg := range args {
+		if err := send(ctx, client, r, s, q(arg), show); err != nil {
+			s.complain("%s: %v", arg, err)
+			status = exitError
+		}
+	}
+	return status, nil
+}
+
+func send[T any](ctx context.Context, client *adminClient, r *remote, s streams, q adminRequest, show func(T) error) error {
+	data, err := client.do(ctx, q)
+	if err != nil {
+		return err
+	}
+	if r.json {
+		return printRaw(s.out, data)
+	}
+	v, err := decode[T](data)
+	if err != nil {
+		return err
+	}
+	return show(v)
+}
+
+// originArgument makes the URL of a site of what was written for it. A missing scheme means https.
 func originArgument(s string) string {
 	if strings.Contains(s, "://") {
 		return s

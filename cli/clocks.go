@@ -1,10 +1,11 @@
-package crawlgate
+package cli
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/adminapi"
 )
 
 // clocksCommand shows how the clocks of the hosts stand.
@@ -37,50 +40,32 @@ func (c *clocksCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.key, "key", "", "only this clock: a host, or as listed")
 	f.StringVar(&c.state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
 	f.StringVar(&c.after, "after", "", "begin behind this clock")
-	f.IntVar(&c.limit, "limit", defaultPage, "list so many at most, up to "+strconv.Itoa(maxPage))
+	f.IntVar(&c.limit, "limit", adminapi.DefaultPage, "list so many at most, up to "+strconv.Itoa(adminapi.MaxPage))
 }
 
 func (c *clocksCommand) run(ctx context.Context, s streams, args []string) (int, error) {
 	if len(args) > 0 {
 		return exitError, errors.New("it takes no argument")
 	}
-	client, err := newAdminClient(c.address)
-	if err != nil {
-		return exitError, err
-	}
-	q := url.Values{"limit": {strconv.Itoa(c.limit)}}
-	if c.key != "" {
-		q.Set("key", c.key)
-	}
-	if c.state != "" {
-		q.Set("state", c.state)
-	}
-	if c.after != "" {
-		q.Set("after", c.after)
-	}
-	data, err := client.raw(ctx, http.MethodGet, "clocks", q, nil)
-	if err != nil {
-		return exitError, err
-	}
-	if c.json {
-		return exitOK, printRaw(s.out, data)
-	}
-	var info clocksInfo
-	if err := decode(data, &info); err != nil {
-		return exitError, err
-	}
+	query := url.Values{"limit": {strconv.Itoa(c.limit)}, "key": {c.key}, "state": {c.state}, "after": {c.after}}
+	q := adminRequest{method: http.MethodGet, path: "clocks", query: query}
+	return ask(ctx, &c.remote, s, q, func(info adminapi.Clocks) error { return printClocks(s.out, info) })
+}
+
+func printClocks(w io.Writer, info adminapi.Clocks) error {
 	t := newTable()
 	t.note(fmt.Sprintf("%d clocks, %d requests waiting, %d clocks blocked", info.Keys, info.Waiting, info.Blocked))
 	if len(info.Clocks) > 0 {
 		t.row("CLOCK", "NEXT IN", "DELAY", "IN FLIGHT", "QUEUE", "BLOCKED FOR", "STRIKES")
 	}
 	for _, k := range info.Clocks {
-		t.row(k.Key, inSeconds(k.WaitSeconds, "now"), inSeconds(k.DelaySeconds, "-"), number(k.InFlight), number(k.Queue), k.block(), number(k.Strikes))
+		t.row(k.Key, inSeconds(k.WaitSeconds, "now"), inSeconds(k.DelaySeconds, "-"),
+			number(k.InFlight), number(k.Queue), blockOf(k), number(k.Strikes))
 	}
 	if info.Next != "" {
 		t.note("There are more: --after " + info.Next)
 	}
-	return exitOK, t.print(s.out)
+	return t.print(w)
 }
 
 // inSeconds is a time in the table, to the tenth of a second.
@@ -91,8 +76,8 @@ func inSeconds(s float64, none string) string {
 	return max(time.Duration(s*float64(time.Second)).Round(100*time.Millisecond), 100*time.Millisecond).String()
 }
 
-// block is how long the clock is blocked still.
-func (k clockInfo) block() string {
+// blockOf is how long the clock is blocked still.
+func blockOf(k adminapi.Clock) string {
 	switch {
 	case k.BlockedUntil == nil:
 		return "-"
@@ -117,12 +102,10 @@ A clock that is no host's is named as "clocks --state blocked" lists it.`,
 }
 
 func (c *unblockCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	body := func(arg string) any { return unblockRequest{arg} }
-	return c.each(ctx, s, args, "unblock", body, func(data []byte) error {
-		var done unblocked
-		if err := decode(data, &done); err != nil {
-			return err
-		}
+	q := func(arg string) adminRequest {
+		return adminRequest{method: http.MethodPost, path: "unblock", body: adminapi.UnblockRequest{Key: arg}}
+	}
+	return askEach(ctx, &c.remote, s, args, q, func(done adminapi.Unblocked) error {
 		for _, b := range done.Ended {
 			line := b.Key + " was blocked until " + cmp.Or(moment(b.BlockedUntil), "a time that other gateways know")
 			if b.Strikes > 0 {

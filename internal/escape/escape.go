@@ -1,15 +1,15 @@
-package crawlgate
+// Package escape makes texts of others fit to be shown.
+package escape
 
 import (
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// visible returns s fit for a terminal: what a robots.txt says must not move the cursor, colour the screen or turn the
-// direction of the line. What is not printable is escaped as \xNN, octet by octet.
-func visible(s string) string {
+// Unprintable returns s fit for a terminal: what a robots.txt says must not move the cursor, colour
+// the screen or turn the direction of the line. What is not printable is escaped as \xNN, byte by byte.
+func Unprintable(s string) string {
 	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if strings.IndexFunc(s, bad) < 0 {
 		return s
@@ -31,12 +31,4 @@ func visible(s string) string {
 		s = s[size:]
 	}
 	return b.String()
-}
-
-// number is n as text, empty for 0.
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }

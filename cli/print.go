@@ -1,12 +1,15 @@
-package crawlgate
+package cli
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
 // printJSON writes v as one line.
@@ -27,10 +30,15 @@ func printRaw(w io.Writer, data []byte) error {
 	return nil
 }
 
+// printLine writes a line by itself.
+func printLine(w io.Writer, line string) error {
+	return printRaw(w, []byte(escape.Unprintable(line)+"\n"))
+}
+
 // table prints rows in columns as wide as their widest cell.
 type table struct {
-	rows   [][]string
-	widths []int
+	rows int
+	text strings.Builder
 }
 
 // newTable begins with a line of headings, if there are any.
@@ -42,20 +50,20 @@ func newTable(headings ...string) *table {
 	return t
 }
 
-// row adds a line. Its cells are made visible.
+// row adds a line. Its cells are escaped.
 func (t *table) row(cells ...string) {
 	for i, c := range cells {
-		cells[i] = visible(c)
-		if i == len(t.widths) {
-			t.widths = append(t.widths, 0)
+		if i > 0 {
+			t.text.WriteByte('\t')
 		}
-		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cells[i]))
+		t.text.WriteString(escape.Unprintable(c))
 	}
-	t.rows = append(t.rows, cells)
+	t.text.WriteByte('\n')
+	t.rows++
 }
 
 // note adds a line that belongs to no column.
-func (t *table) note(text string) { t.rows = append(t.rows, []string{visible(text)}) }
+func (t *table) note(text string) { t.row(text) }
 
 // fact is a row of a name and a value, left out where there is no value.
 func (t *table) fact(name, value string) {
@@ -66,25 +74,17 @@ func (t *table) fact(name, value string) {
 
 // print writes the rows.
 func (t *table) print(w io.Writer) error {
-	var b strings.Builder
-	for _, cells := range t.rows {
-		column, at := 0, 0 // where the cell begins, and where the line is
-		for i, c := range cells {
-			if c != "" {
-				b.WriteString(strings.Repeat(" ", column-at) + c)
-				at = column + utf8.RuneCountInString(c)
-			}
-			if i < len(cells)-1 {
-				column += t.widths[i] + 2
-			}
+	var columns strings.Builder
+	tabs := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
+	_, _ = io.WriteString(tabs, t.text.String()) // a Builder takes everything
+	_ = tabs.Flush()
+	for line := range strings.Lines(columns.String()) {
+		if err := printRaw(w, []byte(strings.TrimRight(line, " \n")+"\n")); err != nil {
+			return err
 		}
-		b.WriteByte('\n')
 	}
-	return printRaw(w, []byte(b.String()))
+	return nil
 }
-
-// printLine writes a line by itself.
-func printLine(w io.Writer, line string) error { return printRaw(w, []byte(visible(line)+"\n")) }
 
 // moment is a time for people and machines, empty for none.
 func moment(t time.Time) string {
@@ -100,4 +100,12 @@ func withNote(word, note string) string {
 		return word
 	}
 	return word + " (" + note + ")"
+}
+
+// number is a count, empty for 0.
+func number[N int | int64](n N) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 10)
 }

@@ -1,9 +1,10 @@
-package crawlgate
+package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
@@ -33,7 +35,7 @@ cut off too. Orders outlive reloads and restarts.
 A host is a pattern: example.com, *.example.com (every name below it), either with a port. An agent has to be one that is
 configured or, where any is let in, a product token; --force gives the order all the same.
 
-Without an argument it lists the orders in force.`,
+Without an argument it lists the orders that hold.`,
 		Example: `  crawlgate robots deny host example.com --reason "complaint 4711"
   crawlgate robots deny`,
 	}
@@ -47,12 +49,12 @@ func (c *denyCommand) flags(f *pflag.FlagSet) {
 }
 
 func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	client, err := newAdminClient(c.address)
-	if err != nil {
-		return exitError, err
-	}
 	if len(args) == 0 {
-		return exitOK, c.list(ctx, s, client)
+		if c.by != "" || c.reason != "" || c.force {
+			return exitError, errors.New("--by, --reason and --force go with an order")
+		}
+		q := adminRequest{method: http.MethodGet, path: "deny"}
+		return ask(ctx, &c.remote, s, q, func(list adminapi.Orders) error { return printOrders(s.out, list) })
 	}
 	scope, value, err := scopeOf(args)
 	if err != nil {
@@ -61,43 +63,22 @@ func (c *denyCommand) run(ctx context.Context, s streams, args []string) (int, e
 	if c.by == "" {
 		c.by = thisUser()
 	}
-	data, err := client.raw(ctx, http.MethodPost, "deny", nil, orderRequest{scope, value, c.by, c.reason, c.force})
-	if err != nil {
-		return exitError, err
-	}
-	if c.json {
-		return exitOK, printRaw(s.out, data)
-	}
-	var given orderGiven
-	if err := decode(data, &given); err != nil {
-		return exitError, err
-	}
-	return exitOK, printLine(s.out, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
+	order := adminapi.OrderRequest{Scope: scope, Value: value, By: c.by, Reason: c.reason, Force: c.force}
+	q := adminRequest{method: http.MethodPost, path: "deny", body: order}
+	return ask(ctx, &c.remote, s, q, func(given adminapi.OrderGiven) error {
+		return printLine(s.out, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
+	})
 }
 
-func (c *denyCommand) list(ctx context.Context, s streams, client *adminClient) error {
-	if c.by != "" || c.reason != "" || c.force {
-		return errors.New("--by, --reason and --force go with an order")
-	}
-	data, err := client.raw(ctx, http.MethodGet, "deny", nil, nil)
-	if err != nil {
-		return err
-	}
-	if c.json {
-		return printRaw(s.out, data)
-	}
-	var list orders
-	if err := decode(data, &list); err != nil {
-		return err
-	}
+func printOrders(w io.Writer, list adminapi.Orders) error {
 	if len(list.Orders) == 0 {
-		return printLine(s.out, "nothing is stopped")
+		return printLine(w, "nothing is stopped")
 	}
 	t := newTable("SCOPE", "VALUE", "SINCE", "BY", "REASON")
 	for _, o := range list.Orders {
 		t.row(string(o.Scope), o.Value, moment(o.At), o.By, o.Reason)
 	}
-	return t.print(s.out)
+	return t.print(w)
 }
 
 // scopeOf reads what an order is about.
@@ -138,24 +119,9 @@ func (c *undenyCommand) run(ctx context.Context, s streams, args []string) (int,
 	if err != nil {
 		return exitError, err
 	}
-	client, err := newAdminClient(c.address)
-	if err != nil {
-		return exitError, err
-	}
-	q := url.Values{"scope": {string(scope)}}
-	if value != "" {
-		q.Set("value", value)
-	}
-	data, err := client.raw(ctx, http.MethodDelete, "deny", q, nil)
-	if err != nil {
-		return exitError, err
-	}
-	if c.json {
-		return exitOK, printRaw(s.out, data)
-	}
-	var lifted orderLifted
-	if err := decode(data, &lifted); err != nil {
-		return exitError, err
-	}
-	return exitOK, printLine(s.out, "lifted: "+lifted.Order.String())
+	query := url.Values{"scope": {string(scope)}, "value": {value}}
+	q := adminRequest{method: http.MethodDelete, path: "deny", query: query}
+	return ask(ctx, &c.remote, s, q, func(lifted adminapi.OrderLifted) error {
+		return printLine(s.out, "lifted: "+lifted.Order.String())
+	})
 }

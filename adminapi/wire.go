@@ -1,0 +1,229 @@
+// Package adminapi is what the gateway adds to Caddy's admin endpoint, below /robots/: what is
+// known of origins, why a request would be refused, the kill switch, the clocks. It speaks for the
+// current configuration. Caddy decides who may reach it (admin in the global options).
+// docs/admin-api.md describes it.
+package adminapi
+
+import (
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// Prefix begins the paths of the admin API.
+const Prefix = "/robots/"
+
+// The number of entries on a page of a list.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// OriginInfo is the record of an origin. Times are in UTC; fields without a value are left out.
+type OriginInfo struct {
+	Origin    string `json:"origin"`
+	RobotsURL string `json:"robots_url"`
+	// State, Cause, Detail, Status and Hops describe the answer that counts, as in the access log.
+	State  string   `json:"state"`
+	Cause  string   `json:"cause,omitempty"`
+	Detail string   `json:"detail,omitempty"`
+	Status int      `json:"status,omitempty"`
+	Hops   []string `json:"hops,omitempty"`
+	// SHA256 and Truncated describe its text.
+	SHA256    string `json:"sha256,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+	// Flags say why the text may be something else than a robots.txt: FlagHTML, which a list does not
+	// have, and Flag202.
+	Flags []string `json:"flags,omitempty"`
+	// Sitemaps are those of the text that decides. A list does not have them.
+	Sitemaps []string `json:"sitemaps,omitempty"`
+
+	FetchedAt        time.Time    `json:"fetched_at,omitzero"`
+	FreshUntil       time.Time    `json:"fresh_until,omitzero"`
+	UnreachableSince time.Time    `json:"unreachable_since,omitzero"`
+	Attempts         int          `json:"attempts,omitempty"`
+	NextAttempt      time.Time    `json:"next_attempt,omitzero"`
+	LastFailure      *FailureInfo `json:"last_failure,omitempty"`
+	LastGood         *CopyInfo    `json:"last_good,omitempty"`
+}
+
+// FailureInfo is the latest failure of a run.
+type FailureInfo struct {
+	At     time.Time `json:"at"`
+	Cause  string    `json:"cause"`
+	Detail string    `json:"detail,omitempty"`
+	Status int       `json:"status,omitempty"`
+	Hops   []string  `json:"hops,omitempty"`
+}
+
+// CopyInfo is the last good copy of an origin that does not answer.
+type CopyInfo struct {
+	SHA256    string    `json:"sha256"`
+	FetchedAt time.Time `json:"fetched_at"`
+}
+
+// ViewInfo is what a record means for crawling now.
+type ViewInfo struct {
+	// Access is "rules", "last_good", "allow" or "deny".
+	Access     string    `json:"access"`
+	State      string    `json:"state"`
+	Cause      string    `json:"cause,omitempty"`
+	SHA256     string    `json:"sha256,omitempty"`
+	FetchedAt  time.Time `json:"fetched_at,omitzero"`
+	FreshUntil time.Time `json:"fresh_until,omitzero"`
+	RetryAt    time.Time `json:"retry_at,omitzero"`
+}
+
+// VersionInfo is one stretch of an origin's history.
+type VersionInfo struct {
+	State     string    `json:"state"`
+	Cause     string    `json:"cause,omitempty"`
+	Status    int       `json:"status,omitempty"`
+	SHA256    string    `json:"sha256,omitempty"`
+	Size      int       `json:"size,omitempty"`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+}
+
+// The flags of a text. What parses of it decides all the same.
+const (
+	FlagHTML = "html"       // it is an HTML page
+	Flag202  = "status_202" // it came with 202 (Accepted): it may stand for a text that is still being made
+)
+
+// OriginList is a page of origins.
+type OriginList struct {
+	Origins []OriginInfo `json:"origins"`
+	// Next is the parameter after of the next page, empty if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+// OriginDetail is all that is known of one origin.
+type OriginDetail struct {
+	Record  OriginInfo    `json:"record"`
+	View    ViewInfo      `json:"view"`
+	History []VersionInfo `json:"history"`
+}
+
+// TextDiff is what changed from one text to another.
+type TextDiff struct {
+	Origin string      `json:"origin"`
+	From   VersionInfo `json:"from"`
+	To     VersionInfo `json:"to"`
+	Hunks  []DiffHunk  `json:"hunks"`
+}
+
+// DiffHunk is a stretch of changed lines with three unchanged ones on either side. Each line begins
+// with "-", "+" or a blank; bytes that are not printable are escaped.
+type DiffHunk struct {
+	FromLine  int      `json:"from_line"`
+	FromCount int      `json:"from_count"`
+	ToLine    int      `json:"to_line"`
+	ToCount   int      `json:"to_count"`
+	Lines     []string `json:"lines"`
+}
+
+// OriginRequest is the body of purge and refresh.
+type OriginRequest struct {
+	Origin string `json:"origin"`
+}
+
+// Purged is the answer to a purge.
+type Purged struct {
+	Origin string `json:"origin"`
+	// Known says that there was something to forget.
+	Known bool `json:"known"`
+}
+
+// Explanation is how a request would be answered.
+type Explanation struct {
+	// Site is the listener whose policy decided.
+	Site string `json:"site,omitempty"`
+	// URL is the target, as it would be sent.
+	URL string `json:"url"`
+	// Robots is the object that the access log would have.
+	Robots enforce.Record `json:"robots"`
+	// Refusal is what the client would get, nil where the request would leave.
+	Refusal *enforce.Problem `json:"refusal,omitempty"`
+	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: an allowed request
+	// waits for its turn all the same.
+	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+}
+
+// Orders are those of the kill switch that hold, oldest first.
+type Orders struct {
+	Orders []enforce.Kill `json:"orders"`
+}
+
+// OrderRequest is an order as it is given.
+type OrderRequest struct {
+	Scope  enforce.KillScope `json:"scope"`
+	Value  string            `json:"value"`
+	By     string            `json:"by"`
+	Reason string            `json:"reason"`
+	// Force gives the order also where no agent has the name.
+	Force bool `json:"force"`
+}
+
+// OrderGiven is the answer to an order.
+type OrderGiven struct {
+	Order enforce.Kill `json:"order"`
+	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
+	Ended int `json:"ended"`
+}
+
+// OrderLifted is the answer to the end of an order.
+type OrderLifted struct {
+	Order enforce.Kill `json:"order"`
+}
+
+// Clocks is how the clocks of the hosts stand.
+type Clocks struct {
+	// Keys is the number of clocks kept, Waiting that of requests held for their turn, Blocked that of
+	// clocks whose site asked to be left alone.
+	Keys    int `json:"keys"`
+	Waiting int `json:"waiting"`
+	Blocked int `json:"blocked"`
+	// Clocks are a page of them, in the order of their keys.
+	Clocks []Clock `json:"clocks"`
+	// Next is the parameter after of the next page, empty if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+// Clock is one clock: a host's, or that of a "site:", an "addr:" or an "agent:" where the operator
+// paces by these.
+type Clock struct {
+	Key string `json:"key"`
+	// NextRequest is when the next request may go, WaitSeconds how long that is: 0 where one may go
+	// now.
+	NextRequest time.Time `json:"next_request"`
+	WaitSeconds float64   `json:"wait_s"`
+	// DelaySeconds is the gap that the last request asked for: the Crawl-delay.
+	DelaySeconds float64 `json:"delay_s,omitempty"`
+	InFlight     int     `json:"in_flight"`
+	Queue        int     `json:"queue"`
+	// BlockedUntil is the end of the block, LeftSeconds how long that is: 0 for one that is over and
+	// not forgiven.
+	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
+	LeftSeconds  int64      `json:"left_s,omitempty"`
+	// Strikes is how often in a row the site blocked without saying for how long.
+	Strikes int `json:"strikes,omitempty"`
+}
+
+// UnblockRequest is the body of unblock.
+type UnblockRequest struct {
+	// Key is a host, or the key of a clock as they are listed.
+	Key string `json:"key"`
+}
+
+// Unblocked is the answer to it: the blocks that were ended.
+type Unblocked struct {
+	Ended []EndedBlock `json:"ended"`
+}
+
+// EndedBlock is one of them. Only the key is told of a block that other gateways alone knew.
+type EndedBlock struct {
+	Key          string    `json:"key"`
+	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+	Strikes      int       `json:"strikes,omitempty"`
+}

@@ -1,0 +1,3 @@
+package crawlgate
+
+import _ "github.com/crawlgate/crawlgate/cli" // its commands register themselves
