@@ -205,7 +205,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return x.refuseRequest(enforce.ReasonBadRequest, what)
 	}
 	if n, most := len(r.RequestURI), h.app.cfg.limits.urlSize; n > most {
-		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d octets, and the limit is %d", n, most))
+		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, most))
 	}
 	if connect {
 		return h.serveConnect(x)

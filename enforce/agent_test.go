@@ -29,7 +29,7 @@ func TestNewIdentifierRefuses(t *testing.T) {
 		"name as bad token":    {[]Agent{{Name: "a/b"}}, []string{`agent "a/b"`, "give it a token"}},
 		"pattern empty":        {[]Agent{{Name: "a", UserAgents: []string{" "}}}, []string{"empty"}},
 		"pattern long":         {[]Agent{{Name: "a", UserAgents: []string{long + "*"}}}, []string{"longer than 256"}},
-		"pattern with newline": {[]Agent{{Name: "a", UserAgents: []string{"a\nb"}}}, []string{"control octet"}},
+		"pattern with newline": {[]Agent{{Name: "a", UserAgents: []string{"a\nb"}}}, []string{"control character"}},
 		"user empty":           {[]Agent{{Name: "a", Credentials: []string{""}}}, []string{"credential user"}},
 		"user with colon":      {[]Agent{{Name: "a", Credentials: []string{"u:p"}}}, []string{"colon"}},
 		"certificate empty":    {[]Agent{{Name: "a", ClientCertificates: []string{""}}}, []string{"client_certificate"}},

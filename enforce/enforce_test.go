@@ -157,7 +157,7 @@ func TestDecideLookupFails(t *testing.T) {
 	}
 }
 
-// RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." These octets only.
+// RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." These bytes only.
 func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	t.Parallel()
 	closed := rules("User-agent: *\nDisallow: /\n")

@@ -15,7 +15,7 @@ import (
 type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string
-	// Paths are prefixes of the path and query in the octets that are sent; none means
+	// Paths are prefixes of the path and query in the bytes that are sent; none means
 	// every path. All forms that servers resolve a path to ([origin.Resolve]) must have the
 	// prefix too, or an exception would open another place.
 	Paths []string
@@ -51,8 +51,8 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 	if len(c.Hosts) == 0 {
 		return nil, errors.New("names no host")
 	}
-	if len(c.Reason) > maxText || hasControl(c.Reason) {
-		return nil, fmt.Errorf("reason is one line of up to %d octets", maxText)
+	if !isLine(c.Reason) {
+		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
 	}
 	x := &exception{agents: slices.Clone(c.Agents), until: c.Until}
 	for _, prefix := range c.Paths {
@@ -97,7 +97,7 @@ func pathPrefix(s string) (string, error) {
 	case !strings.HasPrefix(s, "/"):
 		return "", fmt.Errorf("path %q does not start with a slash", cut(s, maxText))
 	case len(s) > maxPattern:
-		return "", fmt.Errorf("path %q is longer than %d octets", cut(s, maxText), maxPattern)
+		return "", fmt.Errorf("path %q is longer than %d bytes", cut(s, maxText), maxPattern)
 	case strings.ContainsAny(s, "*#"):
 		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
 	}

@@ -2,7 +2,7 @@ package enforce
 
 import "strings"
 
-// glob is a pattern for a whole header value in which * stands for any octets, also
+// glob is a pattern for a whole header value in which * stands for any bytes, also
 // none. It is kept in ASCII lower case, without runs of *.
 type glob string
 
@@ -37,59 +37,41 @@ func (g glob) match(s string) bool {
 
 // intersect returns a string that both globs match, if there is one.
 func (g glob) intersect(h glob) (witness string, ok bool) {
-	dead := make(map[[2]int]bool)
-	// walk matches g[i:] against h[j:] and returns the string backwards.
-	var walk func(i, j int) ([]byte, bool)
-	try := func(i, j int, emit ...byte) ([]byte, bool) {
-		w, ok := walk(i, j)
-		return append(w, emit...), ok
-	}
-	walk = func(i, j int) ([]byte, bool) {
-		if i == len(g) && j == len(h) {
-			return nil, true
-		}
-		if dead[[2]int{i, j}] {
-			return nil, false
-		}
-		inG, inH := i < len(g), j < len(h)
-		starG, starH := inG && g[i] == '*', inH && h[j] == '*'
-		var w []byte
-		found := false
-		if starG {
-			w, found = try(i+1, j)
-		}
-		if !found && starH {
-			w, found = try(i, j+1)
-		}
-		switch {
-		case found:
-		case starG && inH && !starH:
-			w, found = try(i, j+1, h[j])
-		case starH && inG && !starG:
-			w, found = try(i+1, j, g[i])
-		case inG && inH && g[i] == h[j] && !starG:
-			w, found = try(i+1, j+1, g[i])
-		}
-		dead[[2]int{i, j}] = !found
-		return w, found
-	}
-	w, ok := walk(0, 0)
-	for i, j := 0, len(w)-1; i < j; i, j = i+1, j-1 {
-		w[i], w[j] = w[j], w[i]
-	}
-	return string(w), ok
+	return intersection{}.of(g, h)
 }
 
-// lowerASCII returns s with its ASCII letters in lower case.
-func lowerASCII(s string) string {
-	for i := range len(s) {
-		if s[i] != lower(s[i]) {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				b[i] = lower(b[i])
-			}
-			return string(b)
-		}
+// intersection is the search for a string that two globs match. It holds the pairs of rests for
+// which there is none.
+type intersection map[[2]glob]bool
+
+func (none intersection) of(g, h glob) (string, bool) {
+	if none[[2]glob{g, h}] {
+		return "", false
 	}
-	return s
+	witness, ok := none.search(g, h)
+	none[[2]glob{g, h}] = !ok
+	return witness, ok
+}
+
+func (none intersection) search(g, h glob) (string, bool) {
+	switch {
+	case g == "" && h == "":
+		return "", true
+	case strings.HasPrefix(string(h), "*") && !strings.HasPrefix(string(g), "*"):
+		return none.of(h, g)
+	case g == "":
+		return "", false
+	case g[0] != '*':
+		if h == "" || g[0] != h[0] {
+			return "", false
+		}
+		rest, ok := none.of(g[1:], h[1:])
+		return string(g[:1]) + rest, ok
+	}
+	// The star of g stands for nothing, or for what h begins with.
+	if witness, ok := none.of(g[1:], h); ok || h == "" {
+		return witness, ok
+	}
+	rest, ok := none.of(g, h[1:])
+	return strings.TrimPrefix(string(h[:1]), "*") + rest, ok
 }

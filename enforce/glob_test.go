@@ -46,7 +46,7 @@ func FuzzGlob(f *testing.F) {
 		g, h := newGlob(p), newGlob(q)
 		for _, x := range []glob{g, h} {
 			if ascii(string(x)+s, 1000) != string(x)+s {
-				continue // an expression is over characters, a glob over octets
+				continue // an expression is over characters, a glob over bytes
 			}
 			re := regexp.MustCompile(`^` + strings.ReplaceAll(regexp.QuoteMeta(string(x)), `\*`, `.*`) + `$`)
 			if got, want := x.match(lowerASCII(s)), re.MatchString(lowerASCII(s)); got != want {

@@ -48,7 +48,7 @@ type IdentifierConfig struct {
 	Verify func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
 }
 
-// maxUserAgent bounds the octets of a User-Agent. A longer one is refused, not cut or passed
+// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed
 // over: the site would see names in it that were not judged.
 const maxUserAgent = 4096
 
@@ -93,7 +93,7 @@ type Identifier struct {
 }
 
 // NewIdentifier checks the agents and makes them ready for matching. Warnings are for
-// people. Errors name the agents: a name given twice, a value that cannot be meant, two
+// people. Errors name the agents:  a name given twice, a value that cannot be meant, two
 // agents that one request could match alike.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
@@ -156,18 +156,18 @@ func (id *Identifier) add(a *agent) {
 }
 
 // Identify tells who sends a request in absolute form. Of ctx only Verify takes notice.
-func (id *Identifier) Identify(ctx context.Context, e Sender) Identity {
-	return id.judge(id.authenticate(ctx, e), e.UserAgent)
+func (id *Identifier) Identify(ctx context.Context, s Sender) Identity {
+	return id.judge(id.authenticate(ctx, s), s.UserAgent)
 }
 
 // Opaque tells who sends a CONNECT that will not be looked into. Its User-Agent, which most
 // clients leave out and some get wrong (clients.md 1, 2), is all there is; so where it names
 // nobody, an agent that credentials or certificate bind to needs not show it.
-func (id *Identifier) Opaque(ctx context.Context, e Sender) Identity {
-	t := id.authenticate(ctx, e)
-	i := id.judge(t, e.UserAgent)
-	if i.refusal == ReasonAgentMismatch && len(id.named(e.UserAgent).agents) == 0 {
-		return id.nameless(t, i)
+func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
+	auth := id.authenticate(ctx, s)
+	i := id.judge(auth, s.UserAgent)
+	if i.refusal == ReasonAgentMismatch && len(id.named(s.UserAgent).agents) == 0 {
+		return id.nameless(auth, i)
 	}
 	return i
 }
@@ -177,19 +177,19 @@ func (id *Identifier) Opaque(ctx context.Context, e Sender) Identity {
 // The credentials count for all that is inside, as clients send them here only. So a CONNECT
 // is refused for its credentials, and where nobody could be accepted without some; all other
 // refusals are given inside, where clients see them.
-func (id *Identifier) AuthenticateTunnel(ctx context.Context, e Sender) Authentication {
-	t := id.authenticate(ctx, e)
-	if t.refusal == "" && t.user == "" && id.verify != nil && !id.possible(t) {
-		t.refusal, t.detail = ReasonCredentialsMissing, ""
+func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
+	auth := id.authenticate(ctx, s)
+	if auth.refusal == "" && auth.user == "" && id.verify != nil && !id.possible(auth) {
+		auth.refusal, auth.detail = ReasonCredentialsMissing, ""
 	}
-	t.inner = true
-	return t
+	auth.inner = true
+	return auth
 }
 
 // Inner tells who sends a request inside an accepted tunnel, by the tunnel's evidence and
 // the request's own User-Agent.
-func (id *Identifier) Inner(t Authentication, userAgent string) Identity {
-	return id.judge(t, userAgent)
+func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
+	return id.judge(auth, userAgent)
 }
 
 // Named returns the identity of an agent by its name, for questions that no request
@@ -231,61 +231,56 @@ func (id *Identifier) Agents() []string {
 
 // authenticate checks credentials and collects the evidence that does not depend on
 // User-Agent.
-func (id *Identifier) authenticate(ctx context.Context, e Sender) Authentication {
-	t := Authentication{opened: true, source: e.Source.Unmap().WithZone(""), certificates: e.CertificateNames}
-	if id.verify == nil || e.ProxyAuthorization == "" {
-		return t
+func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication {
+	auth := Authentication{opened: true, source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
+	if id.verify == nil || s.ProxyAuthorization == "" {
+		return auth
 	}
-	user, password, ok := basicCredentials(e.ProxyAuthorization)
+	user, password, ok := basicCredentials(s.ProxyAuthorization)
 	if !ok {
-		t.refusal, t.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
-		return t
+		auth.refusal, auth.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
+		return auth
 	}
-	check := id.verify(ctx, t.source, user, password)
+	check := id.verify(ctx, auth.source, user, password)
 	agents := id.byUser[user]
 	switch {
 	case check == PasswordUnchecked && ctx.Err() != nil:
-		t.refusal, t.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
-		return t
+		auth.refusal, auth.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
+		return auth
 	case check == PasswordUnchecked:
-		t.refusal, t.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
-		return t
+		auth.refusal, auth.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
+		return auth
 	case check != PasswordRight || len(agents) == 0:
 		// Which of the two was wrong is not told.
-		t.refusal, t.detail = ReasonCredentialsWrong, "user name or password is wrong"
-		return t
+		auth.refusal, auth.detail = ReasonCredentialsWrong, "user name or password is wrong"
+		return auth
 	}
-	t.user, t.users = user, agents
-	return t
+	auth.user, auth.users = user, agents
+	return auth
 }
 
 // possible reports whether some User-Agent inside the tunnel would be accepted.
-func (id *Identifier) possible(t Authentication) bool {
+func (id *Identifier) possible(auth Authentication) bool {
 	if id.allowUnknown || id.anyUserAgent {
 		return true
 	}
-	holds := func(a *agent) bool { return a.unmet(t, byUserAgent) == 0 }
-	for _, name := range t.certificates {
-		if slices.ContainsFunc(id.byCert[name], holds) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(id.bySource, holds)
+	holds := func(a *agent) bool { return a.unmet(auth, named{}, byUserAgent) == 0 }
+	return slices.ContainsFunc(id.bound(auth), holds) || slices.ContainsFunc(id.bySource, holds)
 }
 
 // judge is the last step: who is it, given the evidence and the User-Agent.
-func (id *Identifier) judge(t Authentication, userAgent string) Identity {
-	if r, detail, refused := t.Refused(); refused {
+func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
+	if r, detail, refused := auth.Refused(); refused {
 		return Identity{UserAgent: userAgent, refusal: r, detail: detail}
 	}
 	if len(userAgent) > maxUserAgent {
-		return Identity{}.refuse(ReasonUnidentified, "its User-Agent is longer than %d octets", maxUserAgent)
+		return Identity{}.refuse(ReasonUnidentified, "its User-Agent is longer than %d bytes", maxUserAgent)
 	}
 	if id.tokenOnly {
 		return id.byToken(userAgent)
 	}
 	n := id.named(userAgent)
-	r, bound := id.rank(t, n)
+	r, bound := id.rank(auth, n)
 	switch a := r.best; {
 	case r.tie != nil:
 		return a.identity(userAgent).refuse(ReasonAmbiguousAgent, "it matches the agents %q and %q alike", a.Name, r.tie.Name)
@@ -297,27 +292,27 @@ func (id *Identifier) judge(t Authentication, userAgent string) Identity {
 		return bound.conflict(n, userAgent)
 	case bound != nil:
 		return bound.identity(userAgent).refuse(ReasonAgentMismatch,
-			"it is not what agent %q is registered with: %s", bound.Name, bound.unmetIn(t, n))
+			"it is not what agent %q is registered with: %s", bound.Name, bound.describeUnmet(auth, n))
 	case len(n.agents) > 0:
-		return id.unmetClaim(t, n, userAgent)
+		return id.unmetClaim(auth, n, userAgent)
 	default:
-		return id.unknown(t, userAgent)
+		return id.unknown(auth, userAgent)
 	}
 }
 
 // unmetClaim refuses a request whose User-Agent names agents none of which it is.
-func (id *Identifier) unmetClaim(t Authentication, n named, userAgent string) Identity {
+func (id *Identifier) unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	a := n.agents[0]
 	i := a.identity(userAgent)
 	needsCredential := slices.ContainsFunc(n.agents, func(a *agent) bool { return a.conditions&byCredential != 0 })
-	if needsCredential && !t.inner {
+	if needsCredential && !auth.inner {
 		return i.refuse(ReasonCredentialsMissing, "the User-Agent names agent %q, which is told by its credentials", a.Name)
 	}
-	return i.refuse(ReasonAgentMismatch, "the User-Agent names agent %q, which is registered with more: %s", a.Name, a.unmetIn(t, n))
+	return i.refuse(ReasonAgentMismatch, "the User-Agent names agent %q, which is registered with more: %s", a.Name, a.describeUnmet(auth, n))
 }
 
 // unknown is the sender that matches nobody and names nobody.
-func (id *Identifier) unknown(t Authentication, userAgent string) Identity {
+func (id *Identifier) unknown(auth Authentication, userAgent string) Identity {
 	i := Identity{UserAgent: userAgent}
 	switch {
 	case id.allowUnknown:
@@ -325,7 +320,7 @@ func (id *Identifier) unknown(t Authentication, userAgent string) Identity {
 		i = id.byToken(userAgent)
 		i.Agent, i.IdentifiedBy = "", ""
 		return i
-	case id.verify != nil && !t.inner:
+	case id.verify != nil && !auth.inner:
 		return i.refuse(ReasonCredentialsMissing, "it matches no registered agent")
 	case id.verify != nil:
 		// A client does not expect 407 from what it takes for the origin.
@@ -335,7 +330,7 @@ func (id *Identifier) unknown(t Authentication, userAgent string) Identity {
 	}
 }
 
-// byToken is identification without agents: the product token of the User-Agent.
+// byToken is identification without agents:  the product token of the User-Agent.
 func (id *Identifier) byToken(userAgent string) Identity {
 	i := Identity{UserAgent: userAgent, accepted: true}
 	if i.Agent = robotstxt.ProductToken(userAgent); i.Agent == "" {
@@ -349,3 +344,27 @@ func (id *Identifier) byToken(userAgent string) Identity {
 }
 
 var byUserAgentName = byUserAgent.String()
+
+// identity is that of a request that was matched to a.
+func (a *agent) identity(userAgent string) Identity {
+	return Identity{
+		Agent: a.Name, Config: a.Agent, Robots: a.robots,
+		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, accepted: true,
+	}
+}
+
+// conflict refuses a request of a whose User-Agent names another agent.
+func (a *agent) conflict(n named, userAgent string) Identity {
+	return a.identity(userAgent).refuse(ReasonUserAgentConflict,
+		"the User-Agent names agent %q, but the %s is that of agent %q", n.agents[0].Name, a.evidence(), a.Name)
+}
+
+// evidence names the strongest condition of a, for people.
+func (a *agent) evidence() string {
+	for _, n := range conditionKinds {
+		if a.conditions&n.bit != 0 {
+			return strings.ReplaceAll(n.name, "_", " ")
+		}
+	}
+	return ""
+}

@@ -127,7 +127,7 @@ var identityCases = []struct {
 	{name: "no base64", e: Sender{ProxyAuthorization: "Basic ???"}, reason: ReasonCredentialsWrong},
 	{name: "no colon", e: Sender{ProxyAuthorization: "Basic " + base64.StdEncoding.EncodeToString([]byte("al"))}, reason: ReasonCredentialsWrong},
 	{name: "no user", e: Sender{ProxyAuthorization: basic("", "pw-")}, reason: ReasonCredentialsWrong},
-	{name: "control octet", e: Sender{ProxyAuthorization: basic("al", "pw-al\n")}, reason: ReasonCredentialsWrong},
+	{name: "control character", e: Sender{ProxyAuthorization: basic("al", "pw-al\n")}, reason: ReasonCredentialsWrong},
 	{name: "far too long", e: Sender{ProxyAuthorization: basic("al", strings.Repeat("x", 5000))}, reason: ReasonCredentialsWrong},
 
 	// Certificates.
@@ -150,7 +150,7 @@ var identityCases = []struct {
 	{name: "product in comment of a system", e: Sender{UserAgent: "Mozilla/5.0 (X11; Linux; openbot/1.0) Gecko/1"}, agent: "Open", by: "user_agent"},
 	{name: "product before its address", e: Sender{UserAgent: "Mozilla/5.0 Safari/1 (OpenBot/0.1; +http://x)"}, agent: "Open", by: "user_agent"},
 	{name: "product behind a comment", e: Sender{UserAgent: "Mozilla/5.0 (KHTML, like Gecko); compatible; OpenBot/1.1; +http://x"}, agent: "Open", by: "user_agent"},
-	{name: "product before other octets", e: Sender{UserAgent: "OpenBot+(+http://x)"}, agent: "Open", by: "user_agent"},
+	{name: "product before other bytes", e: Sender{UserAgent: "OpenBot+(+http://x)"}, agent: "Open", by: "user_agent"},
 	{name: "product in comment", e: Sender{UserAgent: "Mozilla/5.0 (compatible; openbot/1.0)"}, agent: "Open", by: "user_agent"},
 	{name: "second product", e: Sender{UserAgent: "curl/8 mybot"}, agent: "mybot", by: "user_agent"},
 	{name: "first of two wins", e: Sender{UserAgent: "mybot OpenBot"}, agent: "mybot", by: "user_agent"},

@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -83,9 +85,28 @@ type Authentication struct {
 
 // Refused returns the reason for which the CONNECT has to be answered with a refusal, as
 // nothing inside could make it good, and whether that is so.
-func (t Authentication) Refused() (reason Reason, detail string, refused bool) {
-	if !t.opened {
+func (auth Authentication) Refused() (reason Reason, detail string, refused bool) {
+	if !auth.opened {
 		return ReasonUnidentified, "", true
 	}
-	return t.refusal, t.detail, t.refusal != ""
+	return auth.refusal, auth.detail, auth.refusal != ""
+}
+
+// maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.
+const maxAuthorization = 4096
+
+// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2).
+// It is strict: what is not Basic, not base64, without colon, or with control characters,
+// is no credential.
+func basicCredentials(field string) (user, password string, ok bool) {
+	scheme, encoded, found := strings.Cut(field, " ")
+	if !found || len(field) > maxAuthorization || !strings.EqualFold(scheme, "Basic") {
+		return "", "", false
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(strings.Trim(encoded, " "))
+	if err != nil || hasControl(string(decoded)) {
+		return "", "", false
+	}
+	user, password, ok = strings.Cut(string(decoded), ":")
+	return user, password, ok && user != ""
 }

@@ -202,10 +202,8 @@ func (o Kill) same(other Kill) bool { return o.key() == other.key() }
 
 // canonical checks an order and returns it with its value in canonical form.
 func (o Kill) canonical() (Kill, error) {
-	for _, text := range []string{o.By, o.Reason} {
-		if len(text) > maxText || hasControl(text) {
-			return Kill{}, fmt.Errorf("by and reason are lines of up to %d octets", maxText)
-		}
+	if !isLine(o.By) || !isLine(o.Reason) {
+		return Kill{}, fmt.Errorf("by and reason are lines of up to %d bytes", maxText)
 	}
 	switch o.Scope {
 	case KillAll:
@@ -220,7 +218,7 @@ func (o Kill) canonical() (Kill, error) {
 		o.Value = pattern.String()
 	case KillAgent:
 		if o.Value == "" || len(o.Value) > maxToken || hasControl(o.Value) {
-			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d octets", cut(o.Value, maxText), maxToken)
+			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes", cut(o.Value, maxText), maxToken)
 		}
 	default:
 		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent", cut(string(o.Scope), maxName))

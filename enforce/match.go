@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -8,14 +9,167 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
+// condition is a set of kinds of evidence. Their order is that of strength: of several
+// agents that a request matches, the one with the numerically greatest set is taken.
+// A set is never ambiguous against another set.
+type condition uint8
+
+const (
+	byUserAgent condition = 1 << iota
+	bySource
+	byCertificate
+	byCredential
+)
+
+// conditionKinds are the kinds of condition, strongest first. Their names are the closed set of
+// words in [Decision.IdentifiedBy].
+var conditionKinds = []struct {
+	bit  condition
+	name string
+	// met reports whether a sender meets the agent's condition.
+	met func(a *agent, auth Authentication, n named) bool
+	// overlap says how one sender can meet the conditions of both agents; "" if none can.
+	overlap func(a, b *agent) string
+}{
+	{byCredential, "credential", (*agent).meetsCredential, overlapCredential},
+	{byCertificate, "client_certificate", (*agent).meetsCertificate, overlapCertificate},
+	{bySource, "source", (*agent).meetsSource, overlapSource},
+	{byUserAgent, "user_agent", (*agent).meetsUserAgent, overlapUserAgent},
+}
+
+// String returns the names of the set, joined by "+".
+func (c condition) String() string {
+	var names []string
+	for _, kind := range conditionKinds {
+		if c&kind.bit != 0 {
+			names = append(names, kind.name)
+		}
+	}
+	return strings.Join(names, "+")
+}
+
+func (a *agent) meetsCredential(auth Authentication, _ named) bool {
+	return auth.user != "" && slices.Contains(a.Credentials, auth.user)
+}
+
+func (a *agent) meetsCertificate(auth Authentication, _ named) bool {
+	_, ok := common(auth.certificates, a.ClientCertificates)
+	return ok
+}
+
+func (a *agent) meetsSource(auth Authentication, _ named) bool {
+	return slices.ContainsFunc(a.from, func(p netip.Prefix) bool { return p.Contains(auth.source) })
+}
+
+// meetsUserAgent reports whether the User-Agent names a, and in a way that a's condition asks for:
+// to show its first token alone does not satisfy its patterns.
+func (a *agent) meetsUserAgent(_ Authentication, n named) bool {
+	return slices.Contains(n.agents, a) &&
+		(n.product != "" && containsFold(a.products, n.product) || a.globMatches(n.folded))
+}
+
+func (a *agent) globMatches(folded string) bool {
+	return slices.ContainsFunc(a.globs, func(g glob) bool { return g.match(folded) })
+}
+
+// unmet returns the conditions of a, but for those in ignore, that the sender does not meet.
+func (a *agent) unmet(auth Authentication, n named, ignore condition) (unmet condition) {
+	for i := range conditionKinds {
+		kind := &conditionKinds[i]
+		if a.conditions&^ignore&kind.bit != 0 && !kind.met(a, auth, n) {
+			unmet |= kind.bit
+		}
+	}
+	return unmet
+}
+
+// describeUnmet lists the unmet conditions for people.
+func (a *agent) describeUnmet(auth Authentication, n named) string {
+	return strings.ReplaceAll(a.unmet(auth, n, 0).String(), "_", " ") + " differs"
+}
+
+// ambiguity says how one request can match both agents alike, or returns "". Agents with
+// different kinds of conditions never do: the stronger evidence decides.
+//
+// All of it is exact but for certificates: one that carries the names of two agents
+// cannot be foreseen, and is refused when it comes.
+func (a *agent) ambiguity(b *agent) string {
+	if a.conditions != b.conditions {
+		return ""
+	}
+	var both []string
+	for _, kind := range conditionKinds {
+		if a.conditions&kind.bit == 0 {
+			continue
+		}
+		how := kind.overlap(a, b)
+		if how == "" {
+			return ""
+		}
+		both = append(both, how)
+	}
+	return strings.Join(both, ", ")
+}
+
+func overlapCredential(a, b *agent) string {
+	if user, ok := common(a.Credentials, b.Credentials); ok {
+		return fmt.Sprintf("credential user %q", user)
+	}
+	return ""
+}
+
+func overlapCertificate(a, b *agent) string {
+	if name, ok := common(a.ClientCertificates, b.ClientCertificates); ok {
+		return fmt.Sprintf("client certificate name %q", name)
+	}
+	return ""
+}
+
+func overlapSource(a, b *agent) string {
+	for _, p := range a.from {
+		for _, q := range b.from {
+			if p.Overlaps(q) {
+				return fmt.Sprintf("sources %s and %s", p, q)
+			}
+		}
+	}
+	return ""
+}
+
+// overlapUserAgent compares products with products and globs with globs. A product goes
+// before every glob (see [Identifier]), so those two never contend.
+func overlapUserAgent(a, b *agent) string {
+	if p, ok := common(a.products, b.products); ok {
+		return fmt.Sprintf("User-Agent product %q", p)
+	}
+	for _, g := range a.globs {
+		for _, h := range b.globs {
+			if witness, ok := g.intersect(h); ok {
+				return fmt.Sprintf("User-Agent patterns %q and %q (both match %q)", g, h, witness)
+			}
+		}
+	}
+	return ""
+}
+
+// common returns the first element that both lists have.
+func common(a, b []string) (string, bool) {
+	for _, s := range a {
+		if slices.Contains(b, s) {
+			return s, true
+		}
+	}
+	return "", false
+}
+
 // ranking keeps the agent with the strongest evidence, and another one that has the same.
 type ranking struct{ best, tie *agent }
 
 // consider ranks the agents whose conditions all hold.
-func (r *ranking) consider(t Authentication, n named, agents ...*agent) {
+func (r *ranking) consider(auth Authentication, n named, agents ...*agent) {
 	for _, a := range agents {
 		switch {
-		case a == r.best || a.unmetBy(t, n) != 0:
+		case a == r.best || a.unmet(auth, n, 0) != 0:
 		case r.best == nil || a.conditions > r.best.conditions:
 			r.best, r.tie = a, nil
 		case a.conditions == r.best.conditions:
@@ -26,42 +180,43 @@ func (r *ranking) consider(t Authentication, n named, agents ...*agent) {
 
 // rank returns the ranking of all agents and, if there is binding evidence, one of the
 // agents that it binds to: if possible one that the User-Agent names too.
-func (id *Identifier) rank(t Authentication, n named) (r ranking, bound *agent) {
-	if t.user != "" {
-		r.consider(t, n, t.users...)
-		return r, n.pick(t.users)
+func (id *Identifier) rank(auth Authentication, n named) (r ranking, bound *agent) {
+	if agents := id.bound(auth); len(agents) > 0 {
+		r.consider(auth, n, agents...)
+		return r, n.pick(agents)
 	}
-	for _, name := range t.certificates {
-		if agents := id.byCert[name]; len(agents) > 0 {
-			r.consider(t, n, agents...)
-			bound = n.pick(agents)
-		}
-	}
-	if bound != nil {
-		return r, bound
-	}
-	r.consider(t, n, id.bySource...)
+	r.consider(auth, n, id.bySource...)
 	for _, a := range n.agents {
 		if a.conditions == byUserAgent {
-			r.consider(t, n, a)
+			r.consider(auth, n, a)
 		}
 	}
 	return r, nil
 }
 
-// nameless identifies a sender whose User-Agent names nobody by its binding evidence alone,
-// or returns its refusal so far.
-func (id *Identifier) nameless(t Authentication, refused Identity) Identity {
-	bound := t.users
-	for _, name := range t.certificates {
-		if t.user == "" {
-			bound = append(slices.Clip(bound), id.byCert[name]...)
+// bound returns the agents that credentials or, without any, the certificate bind the sender to.
+// The slice is shared, and must not be changed.
+func (id *Identifier) bound(auth Authentication) (agents []*agent) {
+	if auth.user != "" {
+		return auth.users
+	}
+	for _, name := range auth.certificates {
+		if agents == nil {
+			agents = id.byCert[name]
+		} else {
+			agents = append(slices.Clip(agents), id.byCert[name]...)
 		}
 	}
+	return agents
+}
+
+// nameless identifies a sender whose User-Agent names nobody by its binding evidence alone,
+// or returns its refusal so far.
+func (id *Identifier) nameless(auth Authentication, refused Identity) Identity {
 	var found *agent
-	for _, a := range bound {
+	for _, a := range id.bound(auth) {
 		switch {
-		case a == found || a.unmet(t, byUserAgent) != 0:
+		case a == found || a.unmet(auth, named{}, byUserAgent) != 0:
 		case found != nil:
 			return found.identity(refused.UserAgent).refuse(ReasonAmbiguousAgent,
 				"without a User-Agent it could be agent %q or %q", found.Name, a.Name)
@@ -119,71 +274,4 @@ func (id *Identifier) named(userAgent string) (n named) {
 		}
 	}
 	return n
-}
-
-// identity is that of a request that was matched to a.
-func (a *agent) identity(userAgent string) Identity {
-	return Identity{
-		Agent: a.Name, Config: a.Agent, Robots: a.robots,
-		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, accepted: true,
-	}
-}
-
-// conflict refuses a request of a whose User-Agent names another agent.
-func (a *agent) conflict(n named, userAgent string) Identity {
-	return a.identity(userAgent).refuse(ReasonUserAgentConflict,
-		"the User-Agent names agent %q, but the %s is that of agent %q", n.agents[0].Name, a.evidence(), a.Name)
-}
-
-// evidence names the strongest condition of a, for people.
-func (a *agent) evidence() string {
-	for _, n := range conditionNames {
-		if a.conditions&n.bit != 0 {
-			return strings.ReplaceAll(n.name, "_", " ")
-		}
-	}
-	return ""
-}
-
-// unmet returns the conditions of a that the tunnel's evidence does not satisfy, but for
-// those in ignore.
-func (a *agent) unmet(t Authentication, ignore condition) (unmet condition) {
-	need := a.conditions &^ ignore
-	if need&byCredential != 0 && (t.user == "" || !slices.Contains(a.Credentials, t.user)) {
-		unmet |= byCredential
-	}
-	if need&byCertificate != 0 {
-		if _, ok := common(t.certificates, a.ClientCertificates); !ok {
-			unmet |= byCertificate
-		}
-	}
-	if need&bySource != 0 && !slices.ContainsFunc(a.from, func(p netip.Prefix) bool { return p.Contains(t.source) }) {
-		unmet |= bySource
-	}
-	return unmet
-}
-
-// unmetBy is unmet with the User-Agent condition.
-func (a *agent) unmetBy(t Authentication, n named) condition {
-	unmet := a.unmet(t, byUserAgent)
-	if a.conditions&byUserAgent != 0 && !a.satisfiedBy(n) {
-		unmet |= byUserAgent
-	}
-	return unmet
-}
-
-// satisfiedBy reports whether the User-Agent names a, and in a way that a's condition
-// asks for: to show its first token alone does not satisfy its patterns.
-func (a *agent) satisfiedBy(n named) bool {
-	return slices.Contains(n.agents, a) &&
-		(n.product != "" && containsFold(a.products, n.product) || a.globMatches(n.folded))
-}
-
-func (a *agent) globMatches(folded string) bool {
-	return slices.ContainsFunc(a.globs, func(g glob) bool { return g.match(folded) })
-}
-
-// unmetIn lists the unmet conditions for people.
-func (a *agent) unmetIn(t Authentication, n named) string {
-	return strings.ReplaceAll(a.unmetBy(t, n).String(), "_", " ") + " differs"
 }

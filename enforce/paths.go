@@ -13,10 +13,10 @@ import (
 type Paths uint8
 
 const (
-	// PathsStrict judges the octets as sent, and the forms that servers resolve them to
+	// PathsStrict judges the bytes as sent, and the forms that servers resolve them to
 	// ([origin.Resolve]): what is disallowed in one of them is refused.
 	PathsStrict Paths = iota
-	// PathsAsSent judges the octets as sent alone, as RFC 9309 section 2.2.2 has it.
+	// PathsAsSent judges the bytes as sent alone, as RFC 9309 section 2.2.2 has it.
 	PathsAsSent
 )
 
@@ -44,17 +44,17 @@ func ParsePaths(s string) (Paths, error) {
 type PathForm string
 
 const (
-	// PathAsSent is the octets as sent: they are disallowed, or were alone to be judged.
+	// PathAsSent is the bytes as sent: they are disallowed, or were alone to be judged.
 	PathAsSent PathForm = "as_sent"
-	// PathResolved is a resolved form, which is disallowed while the octets as sent are not.
+	// PathResolved is a resolved form, which is disallowed while the bytes as sent are not.
 	PathResolved PathForm = "resolved"
-	// PathBoth is the octets as sent and all resolved forms, none of which is disallowed.
+	// PathBoth is the bytes as sent and all resolved forms, none of which is disallowed.
 	PathBoth PathForm = "both"
 )
 
 // MatchPath returns what the rules of a group say about a request for a path and query, and about
 // which form of it. judged is the resolved form that is disallowed, where one is. Where all forms
-// are allowed, the match is the one of the octets as sent. A path of too many forms is not allowed
+// are allowed, the match is the one of the bytes as sent. A path of too many forms is not allowed
 // by any rule: its form is PathResolved, and the line is 0.
 func MatchPath(g robotstxt.Group, method, path string, paths Paths) (m robotstxt.Match, form PathForm, judged string) {
 	match := g.MatchRules
@@ -80,7 +80,7 @@ func MatchPath(g robotstxt.Group, method, path string, paths Paths) (m robotstxt
 }
 
 // FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which
-// is always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these octets: a
+// is always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these bytes: a
 // query makes another one, and an encoded letter is for the rules to judge. So is a request that
 // could change the file.
 func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }

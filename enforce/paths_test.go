@@ -77,7 +77,7 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// FuzzMatchPath: strict refuses what the octets as sent or a resolved form are refused for, and nothing else.
+// FuzzMatchPath: strict refuses what the bytes as sent or a resolved form are refused for, and nothing else.
 func FuzzMatchPath(f *testing.F) {
 	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
 		f.Add(pathRules, path, true)

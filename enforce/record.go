@@ -12,7 +12,7 @@ import (
 // SchemaVersion is the value of [Record.Schema].
 const SchemaVersion = 1
 
-// maxShown bounds the octets of foreign text (a rule, a User-Agent) in what is shown or logged.
+// maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.
 const maxShown = 512
 
 // Record is a [Decision] in the form that is shown and stored: the object "robots" of the access

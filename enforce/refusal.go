@@ -47,7 +47,7 @@ type RequestInfo struct {
 // Refusal is an answer of the gateway itself.
 type Refusal struct {
 	Status int
-	// Reason is a reason phrase below 100 octets: for many clients all that is shown
+	// Reason is a reason phrase below 100 bytes: for many clients all that is shown
 	// (clients.md 19). HTTP/2 has none.
 	Reason string
 	// Header has no Content-Length and no Connection; these are for the server. It is the
@@ -182,7 +182,7 @@ func (p Problem) JSON() []byte {
 	return append(b, '\n')
 }
 
-// Text returns p as text/plain. The first line stands by itself and has at most 120 octets.
+// Text returns p as text/plain. The first line stands by itself and has at most 120 bytes.
 func (p Problem) Text() []byte {
 	var b bytes.Buffer
 	b.WriteString(p.Detail)

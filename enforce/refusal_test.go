@@ -103,7 +103,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		retry = 5 * time.Second
 	case ReasonURLSize:
 		d = Decision{}
-		detail = "it has 20000 octets, and the limit is 16384"
+		detail = "it has 20000 bytes, and the limit is 16384"
 	case ReasonCrawlDelay:
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour
@@ -287,7 +287,7 @@ func checkRefusal(t *testing.T, r Refusal) {
 		t.Errorf("status %d with Proxy-Authenticate %q", r.Status, r.Header.Get("Proxy-Authenticate"))
 	}
 	if len(r.Body) > 32<<10 {
-		t.Errorf("%d octets of body", len(r.Body))
+		t.Errorf("%d bytes of body", len(r.Body))
 	}
 	for i, c := range string(r.Body) {
 		if c < ' ' && c != '\n' || c == 0x7f || c == '\u202e' || c == '\ufffd' {
@@ -383,7 +383,7 @@ func TestInternalDetailStaysInside(t *testing.T) {
 	}
 }
 
-// The refusal carries the log's object, octet by octet.
+// The refusal carries the log's object, byte by byte.
 func TestProblemCarriesTheRecord(t *testing.T) {
 	t.Parallel()
 	d, asked := sample(t, ReasonDisallowed)

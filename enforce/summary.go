@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lengths that clients show without cutting (clients.md 19, 20), in octets.
+// Lengths that clients show without cutting (clients.md 19, 20), in bytes.
 const (
 	maxPhrase  = 99
 	maxSummary = 120
@@ -72,7 +72,7 @@ func (d Decision) host() string {
 	return ascii(d.Origin.Authority(), maxShown)
 }
 
-// maxWhy bounds the octets of a detail in a sentence.
+// maxWhy bounds the bytes of a detail in a sentence.
 const maxWhy = 44
 
 // wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.

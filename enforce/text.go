@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -9,7 +10,7 @@ import (
 // ellipsis marks what was cut.
 const ellipsis = "..."
 
-// cut returns at most limit octets of s, an ellipsis included, without cutting a UTF-8
+// cut returns at most limit bytes of s, an ellipsis included, without cutting a UTF-8
 // sequence in two. The limit must not be below the ellipsis.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
@@ -22,8 +23,8 @@ func cut(s string, limit int) string {
 	return s[:end] + ellipsis
 }
 
-// printable returns at most limit octets of s that are safe to show: what is not
-// printable (control octets, invalid UTF-8, marks that change the direction of text or
+// printable returns at most limit bytes of s that are safe to show: what is not
+// printable (control characters, invalid UTF-8, marks that change the direction of text or
 // show nothing) is escaped as \xNN.
 func printable(s string, limit int) string {
 	return escape(s, limit, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
@@ -44,7 +45,7 @@ func plain(s string) bool {
 	return true
 }
 
-// escape keeps the runes that pass and writes the octets of all others as \xNN. It cuts
+// escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts
 // between runes. A clean, short s is returned as it is.
 func escape(s string, limit int, pass func(rune) bool) string {
 	const hex = "0123456789abcdef"
@@ -74,4 +75,52 @@ func escape(s string, limit int, pass func(rune) bool) string {
 		i += size
 	}
 	return string(b)
+}
+
+// hasControl reports whether s has an ASCII control character.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// isLine reports whether s is a line of text of at most maxText bytes.
+func isLine(s string) bool { return len(s) <= maxText && !hasControl(s) }
+
+// containsFold reports whether list has s, ignoring ASCII case.
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
+}
+
+// lowerASCII returns s with its ASCII letters in lower case.
+func lowerASCII(s string) string {
+	for i := range len(s) {
+		if s[i] != lower(s[i]) {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				b[i] = lower(b[i])
+			}
+			return string(b)
+		}
+	}
+	return s
+}
+
+// lookupFold returns m's value for the ASCII lower-case form of key. It allocates nothing.
+func lookupFold[V any](m map[string]V, key string) (value V, ok bool) {
+	var buf [maxToken]byte
+	if len(m) == 0 || len(key) > len(buf) {
+		return value, false
+	}
+	for i := range len(key) {
+		buf[i] = lower(key[i])
+	}
+	value, ok = m[string(buf[:len(key)])]
+	return value, ok
+}
+
+// lower returns the ASCII lower-case form of c.
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
 }

@@ -60,7 +60,7 @@ func FuzzSanitize(f *testing.F) {
 		p, a := printable(s, limit), ascii(s, limit)
 		for _, out := range []string{p, a} {
 			if len(out) > limit || !utf8.ValidString(out) {
-				t.Errorf("%q: %q has %d octets or is no UTF-8, limit %d", s, out, len(out), limit)
+				t.Errorf("%q: %q has %d bytes or is no UTF-8, limit %d", s, out, len(out), limit)
 			}
 			if i := strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q: %q is not printable at %d", s, out, i)
