@@ -24,7 +24,7 @@ var importRules = map[string][]string{
 	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "github.com/redis/rueidis"},
 	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
-	"robotscache/internal":    {"github.com/klauspost/compress/"},
+	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
 	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -45,16 +46,16 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-func BenchmarkRecordBinary(b *testing.B) {
+func BenchmarkRecordJSON(b *testing.B) {
 	r := after(Policy{}, 0*hour, good, 30*hour, broken)
-	data, err := r.MarshalBinary()
+	data, err := json.Marshal(r)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Run("marshal", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := r.MarshalBinary(); err != nil {
+			if _, err := json.Marshal(r); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -63,7 +64,7 @@ func BenchmarkRecordBinary(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var n Record
-			if err := n.UnmarshalBinary(data); err != nil {
+			if err := json.Unmarshal(data, &n); err != nil {
 				b.Fatal(err)
 			}
 		}

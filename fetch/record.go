@@ -45,55 +45,61 @@ func (s State) String() string {
 // StateUnreachable. Bodies are shared between records and must not be changed.
 // The zero Record permits nothing.
 type Record struct {
-	Origin origin.Origin
-	State  State
+	Origin origin.Origin `json:"origin"`
+	State  State         `json:"state"`
 	// Cause, Detail, Status and Hops describe the answer that led to State, as in
 	// [Outcome]. Cause is empty in StateRules.
-	Cause  Cause
-	Detail string
-	Status int
-	Hops   []string
+	Cause  Cause    `json:"cause,omitzero"`
+	Detail string   `json:"detail,omitzero"`
+	Status int      `json:"status,omitzero"`
+	Hops   []string `json:"hops,omitempty"`
 	// Body is the text in force, in StateRules only; SHA256 is its hash and
 	// Truncated says that the file went on.
-	Body      []byte
-	SHA256    [sha256.Size]byte
-	Truncated bool
+	Body      []byte `json:"-"`
+	SHA256    Sum    `json:"sha256,omitzero"`
+	Truncated bool   `json:"truncated,omitzero"`
 	// FetchedAt and FreshUntil bound the time in which a good answer (rules or
-	// absent) is in force. FetchedAt of an unreachable record is that of its
-	// last attempt, its FreshUntil is zero.
-	FetchedAt, FreshUntil time.Time
+	// absent) holds. FetchedAt of an unreachable record is the time of its last
+	// attempt, its FreshUntil is zero.
+	FetchedAt  time.Time `json:"fetched_at,omitzero"`
+	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	// UnreachableSince is the first failure of the unbroken run, zero if the last
-	// attempt was good. It may be set while an older good answer is in force.
-	UnreachableSince time.Time
+	// attempt was good. It may be set while an older good answer still holds.
+	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Attempts counts the failures of that run.
-	Attempts int
+	Attempts int `json:"attempts,omitzero"`
 	// NextAttempt is the earliest time for another attempt after a failure.
-	NextAttempt time.Time
+	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// LastFailure is the latest failure of that run.
-	LastFailure Failure
-	// LastGood is the copy in force before the run, in StateUnreachable only. Nil
+	LastFailure Failure `json:"last_failure,omitzero"`
+	// LastGood is the copy that held before the run, in StateUnreachable only. Nil
 	// if there was none, or if the site's last good answer was that it has no file.
-	LastGood *Copy
+	LastGood *Copy `json:"last_good,omitzero"`
 }
 
 // Copy is the text of a robots.txt with its date.
 type Copy struct {
-	Body      []byte
-	SHA256    [sha256.Size]byte
-	FetchedAt time.Time
-	Truncated bool
+	Body      []byte    `json:"-"`
+	SHA256    Sum       `json:"sha256"`
+	FetchedAt time.Time `json:"fetched_at"`
+	Truncated bool      `json:"truncated,omitzero"`
 }
 
 // Failure is one attempt that got no valid answer; its fields are as in [Outcome].
 type Failure struct {
-	At     time.Time
-	Cause  Cause
-	Detail string
-	Status int
-	Hops   []string
+	At     time.Time `json:"at,omitzero"`
+	Cause  Cause     `json:"cause,omitzero"`
+	Detail string    `json:"detail,omitzero"`
+	Status int       `json:"status,omitzero"`
+	Hops   []string  `json:"hops,omitempty"`
 }
 
-// Text returns the one body that the record holds, if any: the text in force, or
+// IsZero reports whether there was no failure.
+func (f Failure) IsZero() bool {
+	return f.At.IsZero() && f.Cause == "" && f.Detail == "" && f.Status == 0 && len(f.Hops) == 0
+}
+
+// Text returns the one body that the record holds, if any: the present text, or
 // the last good copy. It must be compiled if [Policy.Access] says AccessRules or
 // AccessLastGood.
 func (r Record) Text() (Copy, bool) {
@@ -107,12 +113,12 @@ func (r Record) Text() (Copy, bool) {
 	}
 }
 
-// emptySHA256 is the hash of no octets.
-var emptySHA256 = sha256.Sum256(nil)
+// emptySHA256 is the hash of no bytes.
+var emptySHA256 Sum = sha256.Sum256(nil)
 
 // whole reports whether the body that a hash speaks of is there. A store that
 // lost a body must not turn its rules into those of an empty file.
-func whole(body []byte, sum *[sha256.Size]byte) bool {
+func whole(body []byte, sum *Sum) bool {
 	return len(body) > 0 || *sum == emptySHA256
 }
 

@@ -26,6 +26,7 @@
 package origin
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -68,6 +69,23 @@ func (o Origin) String() string {
 		return ""
 	}
 	return o.Scheme + "://" + o.Authority()
+}
+
+// MarshalText implements encoding.TextMarshaler: the text is that of String.
+func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText
+// gives, and no other spelling.
+func (o *Origin) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err != nil {
+		return err
+	}
+	if parsed.String() != string(text) {
+		return fmt.Errorf("the origin %s in another spelling: %q", parsed, text)
+	}
+	*o = parsed
+	return nil
 }
 
 // Authority returns host[:port] as in [Origin.String]: an IPv6 address has its

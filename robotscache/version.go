@@ -7,18 +7,19 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// Version is one stretch of an origin's history: a text or a state that was in
-// force without a break from FirstSeen to LastSeen.
+// Version is one stretch of an origin's history: a text or a state that held
+// without a break from FirstSeen to LastSeen.
 type Version struct {
-	State fetch.State
+	State fetch.State `json:"state"`
 	// Cause and Status are those of the latest answer of the stretch.
-	Cause  fetch.Cause
-	Status int
-	// SHA256 and Size are those of the text in force, zero unless State is rules.
-	SHA256 [32]byte
-	Size   int
+	Cause  fetch.Cause `json:"cause,omitzero"`
+	Status int         `json:"status,omitzero"`
+	// SHA256 and Size describe the text, zero unless State is rules.
+	SHA256 fetch.Sum `json:"sha256,omitzero"`
+	Size   int       `json:"size,omitzero"`
 	// FirstSeen and LastSeen are the first and the latest retrieval that gave it.
-	FirstSeen, LastSeen time.Time
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
 }
 
 // VersionOf returns the version that a record makes by itself.
@@ -56,8 +57,8 @@ func AddVersion(history []Version, v Version, keep int) []Version {
 
 // Texts returns the hashes of the texts that a record and its history refer to,
 // each once, in no particular order.
-func Texts(r fetch.Record, history []Version) [][32]byte {
-	var all [][32]byte
+func Texts(r fetch.Record, history []Version) []fetch.Sum {
+	var all []fetch.Sum
 	if text, ok := r.Text(); ok {
 		all = append(all, text.SHA256)
 	}
@@ -67,4 +68,16 @@ func Texts(r fetch.Record, history []Version) [][32]byte {
 		}
 	}
 	return all
+}
+
+// WithoutText returns r without its body, hashes left in place: what
+// [Store.List] returns.
+func WithoutText(r fetch.Record) fetch.Record {
+	r.Body = nil
+	if r.LastGood != nil {
+		last := *r.LastGood
+		last.Body = nil
+		r.LastGood = &last
+	}
+	return r
 }

@@ -1,7 +1,6 @@
 package robotscache_test
 
 import (
-	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -57,10 +56,10 @@ func TestTexts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		record fetch.Record
-		want   [][32]byte
+		want   []fetch.Sum
 	}{
-		"its own is in the history": {b, [][32]byte{b.SHA256, a.SHA256}},
-		"a last good copy":          {storetest.Fail(a, now.Add(25*time.Hour)), [][32]byte{a.SHA256, b.SHA256}},
+		"its own is in the history": {b, []fetch.Sum{b.SHA256, a.SHA256}},
+		"a last good copy":          {storetest.Fail(a, now.Add(25*time.Hour)), []fetch.Sum{a.SHA256, b.SHA256}},
 	} {
 		if got := robotscache.Texts(test.record, history); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %x", name, got)
@@ -69,51 +68,4 @@ func TestTexts(t *testing.T) {
 	if got := robotscache.Texts(fetch.Record{State: fetch.StateAbsent}, nil); got != nil {
 		t.Errorf("of nothing: %x", got)
 	}
-}
-
-func TestVersion_AppendBinaryRefuses(t *testing.T) {
-	t.Parallel()
-	for _, v := range []robotscache.Version{
-		{Status: -1},
-		{Status: math.MaxUint16 + 1},
-		{Size: -1},
-		{Size: math.MaxUint32 + 1},
-		{Cause: fetch.Cause(make([]byte, 256))},
-	} {
-		if _, err := v.AppendBinary(nil); err == nil {
-			t.Errorf("%+v: no error", v)
-		}
-	}
-}
-
-// Any octets are versions that encode to the same octets, or none.
-func FuzzDecodeVersions(f *testing.F) {
-	var seed []byte
-	for _, v := range []robotscache.Version{
-		robotscache.VersionOf(storetest.Rules(example(1), someRules, time.Now())),
-		robotscache.VersionOf(storetest.Fail(fetch.Record{Origin: example(1)}, time.Now())),
-	} {
-		var err error
-		if seed, err = v.AppendBinary(seed); err != nil {
-			f.Fatal(err)
-		}
-	}
-	f.Add(seed)
-	f.Add(seed[:len(seed)-1])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		versions, err := robotscache.DecodeVersions(b)
-		if err != nil {
-			return
-		}
-		var again []byte
-		for _, v := range versions {
-			if again, err = v.AppendBinary(again); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if string(again) != string(b) {
-			t.Errorf("%x came back as %x", b, again)
-		}
-	})
 }

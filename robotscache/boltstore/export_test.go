@@ -4,18 +4,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Migration is a step between two formats.
-type Migration = func(tx *bolt.Tx) error
-
-// OpenWith opens a store as a release with other migrations would.
-func OpenWith(cfg Config, steps ...Migration) (*Store, error) {
-	all := make([]migration, len(steps))
-	for i, step := range steps {
-		all[i] = step
-	}
-	return open(cfg, all)
-}
-
 // SetMaxFile makes the disk full when the file has the given size; 0: no limit.
 func (s *Store) SetMaxFile(size int) {
 	_ = s.file.update(func(tx *bolt.Tx) error { // for the lock

@@ -4,14 +4,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // The buckets of the file.
@@ -21,54 +24,96 @@ var (
 	textsBucket   = []byte("texts")   // SHA-256 -> text
 )
 
-// formatKey is the key of the format's number in metaBucket: uint32, big-endian.
+// format is the number of the file's form, uint32, big-endian, under formatKey in
+// metaBucket. A file of another one is refused.
+const format = 2
+
 var formatKey = []byte("format")
 
-// migration changes a file from one format to the next.
-type migration func(tx *bolt.Tx) error
-
-// migrations lead from format 1 to the present one, which is len(migrations)+1.
-// A step that a release has had is never changed.
-var migrations []migration
-
-// Reasons for which a file is refused. None of them is ever met by emptying it.
+// Reasons for which a file is refused. It is then left as it is.
 var (
-	errForeign = errors.New("it is not a robots.txt store of Crawlgate; move it away or name another file")
-	errTorn    = errors.New("it is damaged; restore a copy, or move it away to begin anew (what is known of unreachable origins is then lost)")
-	errNewer   = errors.New("a later release of Crawlgate wrote it")
-	errLocked  = errors.New("another process has it open")
+	errForeign = errors.New("it is not a robots.txt store of Crawlgate, or its beginning is damaged; move it away or name another file")
+	errTorn    = errors.New("it is damaged; restore a copy or move it away (what is known of unreachable origins is then lost)")
+	errFormat  = errors.New("another release of Crawlgate wrote it")
+
+	// ErrLocked means that another process, such as a running gateway, has the file
+	// open.
+	ErrLocked = errors.New("another process has it open")
 )
 
-func openFile(path string, lockTimeout time.Duration, steps []migration) (*file, error) {
+// openFile opens a store. Where there is none it makes one, unless the file is only
+// to be read.
+func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, error) {
 	if path == "" {
 		return nil, errors.New("no path given")
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && !readOnly {
+		if err := create(path); err != nil {
+			return nil, err
+		}
+		info, err = os.Stat(path)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = create(path, len(steps)+1)
-	case err == nil && !info.Mode().IsRegular():
-		err = errForeign
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := inspect(path); err != nil {
-		return nil, err
+	case err != nil:
+		return nil, unpath(err)
+	case !info.Mode().IsRegular():
+		return nil, errForeign
+	case info.Size() == 0: // bbolt would fill it
+		return nil, fmt.Errorf("%w: it is empty", errTorn)
 	}
 	f := new(file)
-	if err := f.open(path, lockTimeout, false); err != nil {
+	if err := f.open(path, lockTimeout, readOnly); err != nil {
 		return nil, err
 	}
-	if err := f.do(func() error { return prepare(f.db, steps) }); err != nil {
+	err = f.view(func(tx *bolt.Tx) error {
+		// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
+		}
+		return checkFormat(tx)
+	})
+	if f.broken.Load() != nil {
+		err = fmt.Errorf("%w: %w", errTorn, err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
 }
 
+// checkFormat refuses a file that is not ours, or of another format.
+func checkFormat(tx *bolt.Tx) error {
+	meta := tx.Bucket(metaBucket)
+	if meta == nil {
+		return errForeign
+	}
+	value := meta.Get(formatKey)
+	if len(value) != 4 {
+		return errForeign
+	}
+	if n := binary.BigEndian.Uint32(value); n != format {
+		return fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
+	}
+	for _, bucket := range [][]byte{originsBucket, textsBucket} {
+		if tx.Bucket(bucket) == nil {
+			return fmt.Errorf("%w: it has no %s", errTorn, bucket)
+		}
+	}
+	return nil
+}
+
+// unpath leaves the system's words of an error: the path is named once.
+func unpath(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
+}
+
 // create makes an empty store under another name and then gives it its own, so
 // that there is no moment at which the path names half a file.
-func create(path string, format int) error {
+func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -92,7 +137,7 @@ func create(path string, format int) error {
 				return err
 			}
 		}
-		return setFormat(tx, format)
+		return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
@@ -121,140 +166,74 @@ func publish(name, path string) error {
 	return dir.Close()
 }
 
-// inspect refuses what bbolt would not survive: it maps the file into memory, and
-// touching a page beyond its end is a fault. The two header pages say how many
-// pages there must be.
-func inspect(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() == 0 {
-		return fmt.Errorf("%w: it is empty", errTorn)
-	}
-	best, anyMagic := header{}, false
-	for _, at := range headerOffsets(f) {
-		h, magic := readHeader(f, at)
-		anyMagic = anyMagic || magic
-		if h.valid && (!best.valid || h.tx > best.tx) {
-			best = h
-		}
-	}
-	switch {
-	case !anyMagic:
-		return errForeign
-	case !best.valid:
-		return fmt.Errorf("%w: no valid header", errTorn)
-	case info.Size() < best.size():
-		return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), best.size())
-	}
-	return nil
+// file is a bbolt database that fails instead of crashing.
+//
+// When bbolt meets a damaged page, or a file that was cut while it is open, it
+// panics or faults in its memory map, perhaps with a lock held. That is caught
+// here, and the file is not used any more: to go on could hang, or make the damage
+// worse. The gateway runs without its store, and says so.
+type file struct {
+	db     *bolt.DB
+	handle *os.File // of db, which is not closed in the usual way after a panic
+	broken atomic.Pointer[error]
 }
 
-// header is what matters of a bbolt meta page. Its form has not changed since the
-// first Bolt: page header of 16 bytes, then magic, version, page size and flags
-// (uint32), root bucket (two uint64), freelist, pages, transaction and an FNV-1a
-// checksum of what follows the page header (uint64), in the machine's byte order.
-type header struct {
-	valid     bool
-	pageSize  int64
-	pages, tx uint64
-}
-
-const (
-	boltMagic  = 0xED0CDAED
-	pageHeader = 16
-	metaSize   = 64
-)
-
-func (h header) size() int64 {
-	return int64(min(h.pages, 1<<40)) * h.pageSize
-}
-
-// headerOffsets returns where the two header pages may begin: the second follows
-// the first by the page size, which is the first's to say, or unknown.
-func headerOffsets(f io.ReaderAt) []int64 {
-	if h, _ := readHeader(f, 0); h.valid {
-		return []int64{0, h.pageSize}
-	}
-	offsets := []int64{0}
-	for size := int64(1 << 10); size <= 16<<20; size *= 2 {
-		offsets = append(offsets, size)
-	}
-	return offsets
-}
-
-// readHeader reads the header page at an offset, and reports whether there is at
-// least the mark of one.
-func readHeader(f io.ReaderAt, at int64) (h header, magic bool) {
-	buf := make([]byte, pageHeader+metaSize)
-	if _, err := f.ReadAt(buf, at); err != nil {
-		return header{}, false
-	}
-	meta, order := buf[pageHeader:], binary.NativeEndian
-	if order.Uint32(meta) != boltMagic {
-		return header{}, false
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(meta[:metaSize-8])
-	size := int64(order.Uint32(meta[8:]))
-	return header{
-		valid:    sum.Sum64() == order.Uint64(meta[metaSize-8:]) && size >= 1<<10 && size <= 16<<20,
-		pageSize: size,
-		pages:    order.Uint64(meta[40:]),
-		tx:       order.Uint64(meta[48:]),
-	}, true
-}
-
-// prepare checks that the file is ours and brings it to the present format, in
-// one transaction: it is migrated, or as it was.
-func prepare(db *bolt.DB, steps []migration) error {
-	format, present := 0, len(steps)+1
-	err := db.View(func(tx *bolt.Tx) error {
+func (f *file) open(path string, lockTimeout time.Duration, readOnly bool) error {
+	err := f.do(func() error {
 		var err error
-		format, err = formatOf(tx)
+		f.db, err = bolt.Open(path, 0o600, &bolt.Options{
+			Timeout:      lockTimeout,
+			FreelistType: bolt.FreelistMapType,
+			NoStatistics: true,
+			ReadOnly:     readOnly,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				var err error
+				f.handle, err = os.OpenFile(name, flag, mode)
+				return f.handle, err
+			},
+		})
 		return err
 	})
 	switch {
-	case err != nil:
-		return err
-	case format > present:
-		return fmt.Errorf("%w: its format is %d, this release knows up to %d", errNewer, format, present)
-	case format == present:
-		return nil
+	case f.broken.Load() != nil:
+		return errors.Join(fmt.Errorf("%w: %w", errTorn, err), f.close())
+	case errors.Is(err, berrors.ErrTimeout):
+		return fmt.Errorf("%w%s (waited %v)", ErrLocked, holder(path), lockTimeout)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+		return errForeign
 	}
-	return db.Update(func(tx *bolt.Tx) error {
-		for ; format < present; format++ {
-			if err := steps[format-1](tx); err != nil {
-				return fmt.Errorf("migrating it from format %d to %d: %w", format, format+1, err)
-			}
-		}
-		return setFormat(tx, present)
-	})
+	return err
 }
 
-func formatOf(tx *bolt.Tx) (int, error) {
-	meta := tx.Bucket(metaBucket)
-	if meta == nil {
-		return 0, errForeign
-	}
-	value := meta.Get(formatKey)
-	if len(value) != 4 || binary.BigEndian.Uint32(value) == 0 {
-		return 0, errForeign
-	}
-	for _, bucket := range [][]byte{originsBucket, textsBucket} {
-		if tx.Bucket(bucket) == nil {
-			return 0, fmt.Errorf("%w: it has no %s", errTorn, bucket)
-		}
-	}
-	return int(binary.BigEndian.Uint32(value)), nil
+func (f *file) view(do func(*bolt.Tx) error) error {
+	return f.do(func() error { return f.db.View(do) })
 }
 
-func setFormat(tx *bolt.Tx, format int) error {
-	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, uint32(format)))
+func (f *file) update(do func(*bolt.Tx) error) error {
+	return f.do(func() error { return f.db.Update(do) })
+}
+
+// do calls a function that uses the database, unless it is broken. The named
+// result is how the deferred function gets its error out.
+func (f *file) do(use func() error) (err error) {
+	if broken := f.broken.Load(); broken != nil {
+		return *broken
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %w: %v; the file is not used any more",
+				robotscache.ErrUnavailable, robotscache.ErrCorrupt, v)
+			f.broken.CompareAndSwap(nil, &err)
+		}
+	}()
+	return use()
+}
+
+// close closes the file, and so unlocks it.
+func (f *file) close() error {
+	if f.broken.Load() != nil {
+		return f.handle.Close()
+	}
+	return f.db.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -87,7 +88,8 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 			filled(tb, path, 5)
 			patch(tb, path, 30, []byte("damage"))
 			patch(tb, path, int64(os.Getpagesize()+30), []byte("damage"))
-		}, "no valid header"},
+		}, "or its beginning is damaged"},
+		{"empty", func(tb testing.TB, path string) { tb.Helper(); write(tb, path, nil) }, "it is damaged"},
 		{"without its records", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
@@ -96,8 +98,13 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 		{"format of a later release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
-			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 2) })
-		}, "a later release of Crawlgate wrote it: its format is 2, this release knows up to 1"},
+			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 3) })
+		}, "another release of Crawlgate wrote it: its format is 3, and the one of this release is 2"},
+		{"format of an earlier release", func(tb testing.TB, path string) {
+			tb.Helper()
+			filled(tb, path, 5)
+			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 1) })
+		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 2"},
 		{"no format", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
@@ -158,64 +165,6 @@ func TestOpen_Locked(t *testing.T) {
 	}
 }
 
-// An older format is migrated step by step, in one transaction with its number.
-func TestOpen_Migrates(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "robots.db")
-	all := filled(t, path, 3)
-	var ran []string
-	step := func(name string) boltstore.Migration {
-		return func(tx *bolt.Tx) error {
-			ran = append(ran, name)
-			return tx.Bucket([]byte("origins")).Put([]byte(name), []byte("x"))
-		}
-	}
-	fails := func(*bolt.Tx) error { return errors.New("no space") }
-
-	// A step that fails leaves everything as it was.
-	_, err := boltstore.OpenWith(boltstore.Config{Path: path}, step("a"), fails)
-	if err == nil || !strings.Contains(err.Error(), "migrating it from format 2 to 3: no space") {
-		t.Fatalf("error %v", err)
-	}
-	s := open(t, boltstore.Config{Path: path})
-	wantCounts(t, s, 3, 3)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	ran = nil
-	for range 2 { // the second time there is nothing to do
-		s, err = boltstore.OpenWith(boltstore.Config{Path: path}, step("a"), step("b"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantCounts(t, s, 5, 3)
-		for _, r := range all {
-			if got, err := s.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
-				t.Errorf("after the migration: %+v, %v", got, err)
-			}
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if fmt.Sprint(ran) != "[a b]" {
-		t.Errorf("ran %v", ran)
-	}
-	if _, err := boltstore.Open(boltstore.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "later release") {
-		t.Errorf("opened by the earlier release: %v", err)
-	}
-	// A new file has the newest format from the start.
-	fresh := filepath.Join(t.TempDir(), "new.db")
-	s, err = boltstore.OpenWith(boltstore.Config{Path: fresh}, fails)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The present format, as a file that was written by the first release has it: it
 // must be read for ever.
 func TestOpen_FormatIsPinned(t *testing.T) {
@@ -228,17 +177,18 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
-		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 1}) {
+		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 2}) {
 			t.Errorf("format %x", got)
 		}
 		item := tx.Bucket([]byte("origins")).Get([]byte("https://n0.example"))
-		const version = 1 + 32 + 8 + 8 + 2 + 4 + 1
-		if len(item) < 9+version+4 || item[8] != version || string(item[9+version:9+version+3]) != "CGr" {
-			t.Errorf("item %x", item)
+		sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(item[:len(item)-4], crc32.MakeTable(crc32.Castagnoli)))
+		if !bytes.HasPrefix(item[8:], []byte(`{"record":{"origin":"https://n0.example","state":"rules","status":200,"sha256":"`)) ||
+			!bytes.Contains(item, []byte(`,"history":[{"state":"rules","status":200,"sha256":"`)) || !bytes.HasSuffix(item, sum) {
+			t.Errorf("item %q", item)
 		}
 		key, text := tx.Bucket([]byte("texts")).Cursor().First()
 		const want = "User-agent: *\nDisallow: /0\n"
-		if len(key) != 32 || !bytes.Equal(text, append([]byte{1, 0, byte(len(want))}, want...)) {
+		if len(key) != 32 || !bytes.HasPrefix(text, []byte("\x01\x28\xb5\x2f\xfd")) || !bytes.HasSuffix(text, []byte(want)) {
 			t.Errorf("text %x: %q", key, text)
 		}
 		return nil

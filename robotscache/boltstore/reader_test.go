@@ -89,10 +89,8 @@ func TestReaderRefuses(t *testing.T) {
 		}
 	}
 	old := filepath.Join(dir, "newer.db")
-	s, err := boltstore.OpenWith(boltstore.Config{Path: old}, func(*bolt.Tx) error { return nil })
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	filled(t, old, 1)
+	change(t, old, func(tx *bolt.Tx) error { return setFormat(tx, 3) })
 	if _, err := boltstore.OpenReader(old, 0); err == nil {
 		t.Error("a file of a later release was opened")
 	}

@@ -15,8 +15,9 @@
 //
 // # Trust
 //
-// A file that is not a store of ours, that is cut short, that a later release
-// wrote or that another process has open is left as it is, and Open says so.
+// A file that is not a store of ours, that is cut short, that another release with
+// another format wrote or that another process has open is left as it is, and Open
+// says so.
 // Records carry a checksum, texts are checked against their hash at each read:
 // one that is damaged is an error. Damage to the file's structure that shows later
 // ends its use until the process is started again.
@@ -34,7 +35,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
+	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
 // Config holds the settings of a [Store]. Only Path is required; other fields
@@ -67,19 +68,14 @@ type Store struct {
 	versions  int
 	retention time.Duration
 	file      *file
-	codec     *textcodec.Codec
+	texts     *storecodec.Texts
 	sweeper   *sweeper
 	close     func() error // closes the file, once
 }
 
 // Open opens the store, and makes it where there is none. Its errors name the
-// path and are meant for the operator. It waits for LockTimeout at most, and for
-// the migration of an older format.
+// path and are meant for the operator. It waits for LockTimeout at most.
 func Open(cfg Config) (*Store, error) {
-	return open(cfg, migrations)
-}
-
-func open(cfg Config, steps []migration) (*Store, error) {
 	if cfg.Versions <= 0 {
 		cfg.Versions = defaultVersions
 	}
@@ -89,16 +85,16 @@ func open(cfg Config, steps []migration) (*Store, error) {
 	if cfg.LockTimeout <= 0 {
 		cfg.LockTimeout = defaultLockTimeout
 	}
-	f, err := openFile(cfg.Path, cfg.LockTimeout, steps)
+	f, err := openFile(cfg.Path, cfg.LockTimeout, false)
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
 	}
 	s := &Store{path: cfg.Path, versions: cfg.Versions, retention: cfg.Retention, file: f}
-	s.codec, err = textcodec.New()
+	s.texts, err = storecodec.NewTexts()
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	s.close = sync.OnceValue(func() error { return errors.Join(s.codec.Close(), f.close()) })
+	s.close = sync.OnceValue(func() error { return errors.Join(s.texts.Close(), f.close()) })
 	s.sweeper = startSweeper(s.sweep)
 	return s, nil
 }
@@ -116,41 +112,17 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 	}
 	var r fetch.Record
 	err := s.file.view(func(tx *bolt.Tx) error {
-		value := tx.Bucket(originsBucket).Get([]byte(o.String()))
-		if value == nil {
-			return robotscache.ErrNotFound
-		}
-		it, err := decodeItem(value)
+		it, err := loadItem(tx, o)
 		if err != nil {
 			return err
 		}
-		r, err = it.record()
-		if err != nil {
-			return err
-		}
-		return s.setText(tx, &r)
+		r = it.Record
+		return s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return loadText(tx, sha) })
 	})
 	if err == nil || errors.Is(err, robotscache.ErrNotFound) {
 		return r, err
 	}
 	return fetch.Record{}, s.fault("loading "+o.String(), err)
-}
-
-// setText gives r its text.
-func (s *Store) setText(tx *bolt.Tx, r *fetch.Record) error {
-	sha, ok := r.BodySHA256()
-	if !ok {
-		return nil
-	}
-	text, err := s.text(tx, sha)
-	if err != nil {
-		// Not as an ErrNotFound: the record is there, and it is of no use.
-		return fmt.Errorf("%w: %v", robotscache.ErrCorrupt, err) //nolint:errorlint // see above
-	}
-	if err := r.SetBody(text); err != nil {
-		return fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
-	}
-	return nil
 }
 
 // Save implements [robotscache.Store], in one commit. Whatever keeps the disk from
@@ -210,11 +182,7 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 			if err != nil {
 				return err
 			}
-			r, err := it.record()
-			if err != nil {
-				return err
-			}
-			records = append(records, r)
+			records = append(records, it.Record)
 		}
 		return ctx.Err()
 	})
@@ -229,23 +197,15 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var history []robotscache.Version
-	err := s.file.view(func(tx *bolt.Tx) error {
-		value := tx.Bucket(originsBucket).Get([]byte(o.String()))
-		if value == nil {
-			return robotscache.ErrNotFound
-		}
-		it, err := decodeItem(value)
-		if err != nil {
-			return err
-		}
-		history, err = it.versions()
+	var it item
+	err := s.file.view(func(tx *bolt.Tx) (err error) {
+		it, err = loadItem(tx, o)
 		return err
 	})
 	if err != nil {
 		return nil, s.fault("history of "+o.String(), err)
 	}
-	return history, nil
+	return it.History, nil
 }
 
 // Body implements [robotscache.Store].
@@ -253,12 +213,7 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var text []byte
-	err := s.file.view(func(tx *bolt.Tx) error {
-		var err error
-		text, err = s.text(tx, sha)
-		return err
-	})
+	text, err := s.file.text(s.texts, sha)
 	if err != nil {
 		return nil, s.fault("reading a text", err)
 	}

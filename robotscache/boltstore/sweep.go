@@ -67,7 +67,7 @@ func (s *Store) sweep(from []byte) (next []byte) {
 		c := tx.Bucket(originsBucket).Cursor()
 		key, value := c.Seek(from)
 		for n := 0; key != nil && n < sweepBatch; n++ {
-			if len(value) >= savedSize && savedAt(value).Before(limit) {
+			if savedBefore(value, limit) {
 				old = append(old, bytes.Clone(key))
 			}
 			key, value = c.Next()

@@ -3,15 +3,17 @@ package boltstore
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
+	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// textValue is the value of a text, whose key is its SHA-256: the number of
-// origins that refer to it, as a uvarint, and the form of package textcodec.
+// textValue is the value of a text, whose key is its SHA-256: the number of origins
+// that refer to it, as a uvarint, and the compressed text.
 type textValue struct {
 	refs uint64
 	data []byte
@@ -25,49 +27,61 @@ func decodeTextValue(value []byte) (textValue, error) {
 	return textValue{refs: refs, data: value[n:]}, nil
 }
 
-func (v textValue) encode() []byte {
-	value := make([]byte, 0, binary.MaxVarintLen64+len(v.data))
-	value = binary.AppendUvarint(value, v.refs)
-	return append(value, v.data...)
-}
+func (v textValue) encode() []byte { return append(binary.AppendUvarint(nil, v.refs), v.data...) }
 
-// text reads a text. Its hash is for the caller to check.
-func (s *Store) text(tx *bolt.Tx, sha [32]byte) ([]byte, error) { return readText(tx, s.codec, sha) }
-
-func readText(tx *bolt.Tx, codec *textcodec.Codec, sha [32]byte) ([]byte, error) {
+// loadText returns a text, compressed.
+func loadText(tx *bolt.Tx, sha fetch.Sum) ([]byte, error) {
 	value := tx.Bucket(textsBucket).Get(sha[:])
 	if value == nil {
 		return nil, fmt.Errorf("text %x: %w", sha, robotscache.ErrNotFound)
 	}
 	v, err := decodeTextValue(value)
-	if err != nil {
-		return nil, err
-	}
-	text, err := codec.Decode(v.data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
-	}
-	return text, nil
+	return v.data, err
 }
 
-// hold counts one more origin that refers to a text. The text is given in case it
-// is new, or cannot be read any more: a commit must not fail for damage that it
-// can mend.
-func (s *Store) hold(texts *bolt.Bucket, sha [32]byte, text []byte) error {
+// text reads a text. Its hash is for the caller to check.
+func (f *file) text(texts *storecodec.Texts, sha fetch.Sum) (text []byte, err error) {
+	err = f.view(func(tx *bolt.Tx) error {
+		data, err := loadText(tx, sha)
+		if err == nil {
+			text, err = texts.Decode(data)
+		}
+		return err
+	})
+	return text, err
+}
+
+// addReference counts one more origin that refers to a text. The text is given in
+// case it is new, or cannot be read any more: a commit must not fail for damage that
+// it can mend.
+func (s *Store) addReference(tx *bolt.Tx, sha fetch.Sum, text []byte) error {
+	texts := tx.Bucket(textsBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
 	if err != nil {
-		v = textValue{data: s.codec.Encode(text)}
+		v = textValue{data: s.texts.Encode(text)}
 	}
 	v.refs++
 	return texts.Put(sha[:], v.encode())
 }
 
-// release counts one origin less, and deletes the text with the last.
-func release(texts *bolt.Bucket, sha [32]byte) error {
-	v, err := decodeTextValue(texts.Get(sha[:]))
-	if err != nil || v.refs <= 1 {
-		return texts.Delete(sha[:])
+// dropReferences counts one origin less for each of the texts that an origin had and
+// has no more, and deletes those to which no other refers.
+func dropReferences(tx *bolt.Tx, had, has []fetch.Sum) error {
+	texts := tx.Bucket(textsBucket)
+	for _, sha := range had {
+		if slices.Contains(has, sha) {
+			continue
+		}
+		v, err := decodeTextValue(texts.Get(sha[:]))
+		if err != nil || v.refs <= 1 {
+			err = texts.Delete(sha[:])
+		} else {
+			v.refs--
+			err = texts.Put(sha[:], v.encode())
+		}
+		if err != nil {
+			return err
+		}
 	}
-	v.refs--
-	return texts.Put(sha[:], v.encode())
+	return nil
 }

@@ -47,13 +47,13 @@ type Store struct {
 	size     int64
 	byOrigin map[origin.Origin]*list.Element // of *item
 	order    list.List                       // least recently used first
-	bodies   map[[32]byte]*body
+	bodies   map[fetch.Sum]*body
 }
 
 type item struct {
 	record  fetch.Record // its body is that of bodies
 	history []robotscache.Version
-	texts   [][32]byte
+	texts   []fetch.Sum
 }
 
 type body struct {
@@ -74,7 +74,7 @@ func New(cfg Config) *Store {
 	return &Store{
 		cfg:      cfg,
 		byOrigin: make(map[origin.Origin]*list.Element),
-		bodies:   make(map[[32]byte]*body),
+		bodies:   make(map[fetch.Sum]*body),
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *Store) save(r fetch.Record) error {
 // hold takes a reference to each text of it, of which the record's own is the only
 // one that may be new, and makes the record refer to the copy that all share.
 func (s *Store) hold(it *item) error {
-	text, _ := it.record.Text()
+	text, ok := it.record.Text()
 	for _, sha := range it.texts {
 		b := s.bodies[sha]
 		if b == nil {
@@ -160,10 +160,10 @@ func (s *Store) hold(it *item) error {
 		}
 		b.refs++
 	}
-	if _, ok := it.record.BodySHA256(); ok {
-		return it.record.SetBody(s.bodies[text.SHA256].text)
+	if !ok {
+		return nil
 	}
-	return nil
+	return it.record.SetBody(s.bodies[text.SHA256].text)
 }
 
 func (s *Store) release(it *item) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/internal/textcodec"
+	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
 // Config holds the settings of a [Store]. Only URL is required; other fields that
@@ -43,15 +43,15 @@ const (
 	defaultTimeout   = 500 * time.Millisecond
 
 	// format is the number of the layout of keys and values. Another release may
-	// have another; it then begins anew beside this one.
-	format = "1:"
+	// have another; it then starts empty beside this one.
+	format = "2:"
 )
 
 // Store is a [robotscache.Store] and a [robotscache.Leaser] in Redis.
 type Store struct {
 	cfg   Config
 	link  *link
-	codec *textcodec.Codec
+	texts *storecodec.Texts
 }
 
 // New returns a store. It does not wait for the server: the error is about the
@@ -73,11 +73,11 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis store: %w", err)
 	}
-	codec, err := textcodec.New()
+	texts, err := storecodec.NewTexts()
 	if err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg, link: l, codec: codec}, nil
+	return &Store{cfg: cfg, link: l, texts: texts}, nil
 }
 
 func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
@@ -85,7 +85,7 @@ func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + k
 func (s *Store) recordKey(o origin.Origin) string  { return s.key("r:", o.String()) }
 func (s *Store) historyKey(o origin.Origin) string { return s.key("h:", o.String()) }
 func (s *Store) leaseKey(o origin.Origin) string   { return s.key("l:", o.String()) }
-func (s *Store) textKey(sha [32]byte) string       { return s.key("t:", hex.EncodeToString(sha[:])) }
+func (s *Store) textKey(sha fetch.Sum) string      { return s.key("t:", hex.EncodeToString(sha[:])) }
 
 // fault wraps an error of a call with what it was and the server's address.
 func (s *Store) fault(doing string, err error) error {
@@ -100,44 +100,12 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 	}
 	r, err := decodeRecord(value)
 	if err == nil {
-		err = s.setText(ctx, &r)
+		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
 	}
 	if err != nil {
 		return fetch.Record{}, s.fault("loading "+o.String(), err)
 	}
 	return r, nil
-}
-
-// setText gives r its text. That the server has dropped it must not look as if
-// the record were not there, nor as if the text were empty.
-func (s *Store) setText(ctx context.Context, r *fetch.Record) error {
-	sha, ok := r.BodySHA256()
-	if !ok {
-		return nil
-	}
-	text, err := s.text(ctx, sha)
-	if errors.Is(err, robotscache.ErrNotFound) {
-		return fmt.Errorf("%w: its text %x is missing", robotscache.ErrCorrupt, sha)
-	}
-	if err != nil {
-		return err
-	}
-	if err := r.SetBody(text); err != nil {
-		return fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
-	}
-	return nil
-}
-
-func (s *Store) text(ctx context.Context, sha [32]byte) ([]byte, error) {
-	value, err := s.get(ctx, s.textKey(sha))
-	if err != nil {
-		return nil, err
-	}
-	text, err := s.codec.Decode(value)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
-	}
-	return text, nil
 }
 
 func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
@@ -157,7 +125,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	for i, r := range records {
 		var err error
 		if calls[i], err = s.saving(r); err != nil {
-			return s.fault("saving", fmt.Errorf("%w: the record of %s: %w", robotscache.ErrInvalid, r.Origin, err))
+			return s.fault("saving", fmt.Errorf("the record of %s: %w", r.Origin, err))
 		}
 	}
 	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
@@ -171,26 +139,27 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 
 // saving makes the call of saveScript for a record.
 func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
+	text, hasText, err := storecodec.TextOf(r)
+	if err != nil {
+		return rueidis.LuaExec{}, err
+	}
 	record, err := encodeRecord(r)
 	if err != nil {
 		return rueidis.LuaExec{}, err
 	}
-	version, err := robotscache.VersionOf(r).AppendBinary(nil)
+	version, err := json.Marshal(robotscache.VersionOf(r))
 	if err != nil {
 		return rueidis.LuaExec{}, err
 	}
 	textKey, encoded := s.recordKey(r.Origin), "" // the script wants some key of the slot
-	if text, ok := r.Text(); ok {
-		if sha256.Sum256(text.Body) != text.SHA256 {
-			return rueidis.LuaExec{}, errors.New("its text is not the one of its hash")
-		}
-		textKey, encoded = s.textKey(text.SHA256), string(s.codec.Encode(text.Body))
+	if hasText {
+		textKey, encoded = s.textKey(text.SHA256), string(s.texts.Encode(text.Body))
 	}
 	return rueidis.LuaExec{
 		Keys: []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey},
 		Args: []string{
 			string(record), string(version), r.Origin.String(), encoded,
-			milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions), strconv.Itoa(robotscache.VersionHead),
+			milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions),
 		},
 	}, nil
 }
@@ -297,13 +266,11 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 	if err != nil {
 		return nil, s.fault("history of "+o.String(), err)
 	}
-	var history []robotscache.Version
-	for _, b := range encoded {
-		v, err := robotscache.DecodeVersions([]byte(b))
-		if err != nil {
+	history := make([]robotscache.Version, len(encoded))
+	for i, b := range encoded {
+		if err := json.Unmarshal([]byte(b), &history[i]); err != nil {
 			return nil, s.fault("history of "+o.String(), fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err))
 		}
-		history = append(history, v...)
 	}
 	return history, nil
 }
@@ -311,7 +278,11 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 // Body implements [robotscache.Store]. The text of a version that was last in
 // force longer than the retention ago is gone.
 func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	text, err := s.text(ctx, sha)
+	var text []byte
+	data, err := s.get(ctx, s.textKey(sha))
+	if err == nil {
+		text, err = s.texts.Decode(data)
+	}
 	if err == nil && sha256.Sum256(text) != sha {
 		err = robotscache.ErrCorrupt
 	}
@@ -326,7 +297,7 @@ func (s *Store) Close() error {
 	if !s.link.close() {
 		return nil
 	}
-	return s.codec.Close()
+	return s.texts.Close()
 }
 
 var (

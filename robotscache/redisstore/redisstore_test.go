@@ -206,7 +206,7 @@ func TestStore_Retention(t *testing.T) {
 		results := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), cmd)
 		return results[1]
 	}
-	long := srv.open(t, redisstore.Config{Prefix: prefix})
+	long := srv.open(t, redisstore.Config{Prefix: prefix, Timeout: 5 * time.Second})
 	for i := range 3 {
 		if err := long.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestStore_Retention(t *testing.T) {
 	}
 
 	// A second of retention: records go, and the sets follow with the next saves.
-	short := srv.open(t, redisstore.Config{Prefix: prefix, Retention: time.Second})
+	short := srv.open(t, redisstore.Config{Prefix: prefix, Retention: time.Second, Timeout: 5 * time.Second})
 	for i := range 3 {
 		if err := short.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
 			t.Fatal(err)
@@ -235,8 +235,8 @@ func TestStore_Retention(t *testing.T) {
 		if err := short.Save(t.Context(), storetest.Rules(example(9), "kept", time.Now())); err != nil {
 			t.Fatal(err)
 		}
-		n, err := do(c.B().Zcard().Key(prefix + "1:index").Build()).AsInt64()
-		m, err2 := do(c.B().Zcard().Key(prefix + "1:seen").Build()).AsInt64()
+		n, err := do(c.B().Zcard().Key(prefix + "2:index").Build()).AsInt64()
+		m, err2 := do(c.B().Zcard().Key(prefix + "2:seen").Build()).AsInt64()
 		return err == nil && err2 == nil && n == 1 && m == 1
 	})
 	if _, err := short.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
@@ -257,7 +257,7 @@ func TestLoad_TextIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := srv.client(t)
-	key := fmt.Sprintf("{test}:1:t:%x", r.SHA256)
+	key := fmt.Sprintf("{test}:2:t:%x", r.SHA256)
 	for _, damage := range []rueidis.Completed{
 		c.B().Set().Key(key).Value("\x00\x01x").Build(), // another text
 		c.B().Set().Key(key).Value("\x07garbage").Build(),

@@ -9,7 +9,7 @@ import "github.com/redis/rueidis"
 //
 // KEYS: record, history, index, seen, text.
 // ARGV: record, version, origin, encoded text or "", retention in ms, number of
-// versions, length of a version's head.
+// versions.
 var saveScript = rueidis.NewLuaScript(`
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -21,19 +21,19 @@ if old then
   end
 end
 
-local ttl, head = ARGV[5], tonumber(ARGV[7])
+local ttl = ARGV[5]
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
 if ARGV[4] ~= '' then
   redis.call('SET', KEYS[5], ARGV[4], 'PX', ttl)
 end
 
-local version = ARGV[2]
-local newest = redis.call('LINDEX', KEYS[2], 0)
-if newest and string.sub(newest, 1, head) == string.sub(version, 1, head) then
-  version = string.sub(newest, 1, head + 8) .. string.sub(version, head + 9)
-  redis.call('LSET', KEYS[2], 0, version)
+local version = cjson.decode(ARGV[2])
+local whole, newest = pcall(cjson.decode, redis.call('LINDEX', KEYS[2], 0) or 'null')
+if whole and type(newest) == 'table' and newest.state == version.state and newest.sha256 == version.sha256 then
+  version.first_seen = newest.first_seen
+  redis.call('LSET', KEYS[2], 0, cjson.encode(version))
 else
-  redis.call('LPUSH', KEYS[2], version)
+  redis.call('LPUSH', KEYS[2], ARGV[2])
   redis.call('LTRIM', KEYS[2], 0, tonumber(ARGV[6]) - 1)
 end
 redis.call('PEXPIRE', KEYS[2], ttl)

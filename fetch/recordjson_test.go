@@ -2,13 +2,9 @@ package fetch
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"flag"
-	"hash/crc32"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -52,20 +48,20 @@ func withoutBody(r Record) Record {
 	return r
 }
 
-func TestRecordBinary(t *testing.T) {
+func TestRecordJSON(t *testing.T) {
 	t.Parallel()
 	for name, r := range samples() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := r.MarshalBinary()
+			data, err := json.Marshal(r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if bytes.Contains(data, []byte("Disallow")) {
-				t.Error("the binary form has a body")
+				t.Error("the stored form has a body")
 			}
 			n := Record{State: StateRules, Body: []byte("must go")}
-			if err := n.UnmarshalBinary(data); err != nil {
+			if err := json.Unmarshal(data, &n); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(n, withoutBody(r)) {
@@ -74,50 +70,45 @@ func TestRecordBinary(t *testing.T) {
 			if restored := restart(t, r); !reflect.DeepEqual(restored, r) {
 				t.Errorf("restored %+v\nwant %+v", restored, r)
 			}
-			t.Logf("%d octets", len(data))
+			t.Logf("%d bytes", len(data))
 		})
 	}
 }
 
-// TestRecordBinary_Version1 reads what earlier releases wrote: the files under
-// testdata are never changed, new shapes get new files.
-func TestRecordBinary_Version1(t *testing.T) {
+// TestRecordJSON_Golden reads what earlier releases wrote: the records in the file
+// are never changed, new shapes are added.
+func TestRecordJSON_Golden(t *testing.T) {
 	t.Parallel()
-	all := samples()
-	for name, r := range all {
-		file := filepath.Join("testdata", "record-v1-"+name+".hex")
-		if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) {
-			data, err := r.MarshalBinary()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(hex.EncodeToString(data)+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		text, err := os.ReadFile(file)
+	const file = "testdata/records.json"
+	want := samples()
+	if *update {
+		data, err := json.MarshalIndent(want, "", "\t")
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := hex.DecodeString(strings.TrimSpace(string(text)))
-		if err != nil {
+		if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
 			t.Fatal(err)
-		}
-		var n Record
-		if err := n.UnmarshalBinary(data); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if !reflect.DeepEqual(n, withoutBody(r)) {
-			t.Errorf("%s: decoded %+v\nwant %+v", name, n, withoutBody(r))
 		}
 	}
-	files, err := filepath.Glob(filepath.Join("testdata", "record-v1-*.hex"))
-	if err != nil || len(files) != len(all) {
-		t.Errorf("%d files for %d records, %v", len(files), len(all), err)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]Record
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range want {
+		if !reflect.DeepEqual(got[name], withoutBody(r)) {
+			t.Errorf("%s: decoded %+v\nwant %+v", name, got[name], withoutBody(r))
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d records in the file, want %d", len(got), len(want))
 	}
 }
 
-func TestRecordBinary_DecodedDeniesWithoutBody(t *testing.T) {
+func TestRecordJSON_DecodedDeniesWithoutBody(t *testing.T) {
 	t.Parallel()
 	p := Policy{Mode: ModeStale}
 	for name, r := range samples() {
@@ -125,7 +116,7 @@ func TestRecordBinary_DecodedDeniesWithoutBody(t *testing.T) {
 		if name == "rules-empty" {
 			continue
 		}
-		if _, ok := r.BodySHA256(); ok {
+		if _, ok := r.Text(); ok {
 			if got := p.Access(n, n.FetchedAt); got != AccessDeny {
 				t.Errorf("%s without its body: %s", name, got)
 			}
@@ -159,11 +150,10 @@ func TestRecordSetBody(t *testing.T) {
 	}
 }
 
-func TestRecordBinary_Refuses(t *testing.T) {
+func TestRecordJSON_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Record){
 		"no origin":             func(r *Record) { r.Origin = origin.Origin{} },
-		"origin not canonical":  func(r *Record) { r.Origin.Host = "A.example" },
 		"unknown state":         func(r *Record) { r.State = 9 },
 		"absent with a body":    func(r *Record) { r.State = StateAbsent },
 		"good with a copy":      func(r *Record) { r.LastGood = &Copy{} },
@@ -172,88 +162,74 @@ func TestRecordBinary_Refuses(t *testing.T) {
 		"run without attempts":  func(r *Record) { r.UnreachableSince = t0 },
 		"next attempt alone":    func(r *Record) { r.NextAttempt = t0 },
 		"failure alone":         func(r *Record) { r.LastFailure.Cause = CauseDNS },
-		"negative status":       func(r *Record) { r.Status = -1 },
-		"long detail":           func(r *Record) { r.Detail = strings.Repeat("x", maxRecordString+1) },
-		"long hop":              func(r *Record) { r.Hops = []string{strings.Repeat("x", maxRecordString+1)} },
-		"many hops":             func(r *Record) { r.Hops = make([]string, maxRecordHops+1) },
 		"time beyond calendars": func(r *Record) { r.FetchedAt = time.Unix(1<<60, 0) },
 	} {
 		r := samples()["rules"]
 		change(&r)
-		if data, err := r.MarshalBinary(); err == nil {
-			t.Errorf("%s: encoded as %x", name, data)
+		if data, err := json.Marshal(r); err == nil {
+			t.Errorf("%s: encoded as %s", name, data)
 		}
 	}
 }
 
-// TestRecordBinary_Torn: a record that was cut, lengthened or flipped anywhere is
-// an error, and leaves the receiver alone.
-func TestRecordBinary_Torn(t *testing.T) {
+// What a store may hold after somebody has changed it is refused, and leaves the
+// receiver alone.
+func TestRecordJSON_RefusesToDecode(t *testing.T) {
 	t.Parallel()
-	data, err := samples()["unreachable-with-copy"].MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	refuse := func(what string, at int, broken []byte) {
-		t.Helper()
+	for name, data := range map[string]string{
+		"nothing":               `{}`,
+		"another type":          `[]`,
+		"no origin":             `{"state":"absent"}`,
+		"origin not canonical":  `{"origin":"https://A.example","state":"absent"}`,
+		"default port":          `{"origin":"https://a.example:443","state":"absent"}`,
+		"unknown state":         `{"origin":"https://a.example","state":"fine"}`,
+		"state as a number":     `{"origin":"https://a.example","state":2}`,
+		"absent with a hash":    `{"origin":"https://a.example","state":"absent","sha256":"` + strings.Repeat("ab", 32) + `"}`,
+		"short hash":            `{"origin":"https://a.example","state":"rules","sha256":"abab"}`,
+		"hash of other digits":  `{"origin":"https://a.example","state":"rules","sha256":"` + strings.Repeat("xy", 32) + `"}`,
+		"attempts alone":        `{"origin":"https://a.example","state":"absent","attempts":3}`,
+		"time beyond calendars": `{"origin":"https://a.example","state":"absent","fetched_at":"20000-01-01T00:00:00Z"}`,
+	} {
 		r := Record{Detail: "mine"}
-		if err := r.UnmarshalBinary(broken); err == nil || r.Detail != "mine" {
-			t.Errorf("%s at %d: %v", what, at, err)
+		if err := json.Unmarshal([]byte(data), &r); err == nil || r.Detail != "mine" {
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
-	}
-	for n := range data {
-		refuse("cut", n, data[:n])
-		for bit := range 8 {
-			flipped := bytes.Clone(data)
-			flipped[n] ^= 1 << bit
-			refuse("flipped", n, flipped)
-		}
-	}
-	refuse("lengthened", len(data), append(bytes.Clone(data), 0))
-	refuse("doubled", len(data), append(bytes.Clone(data), data...))
-	refuse("zeroes", 0, make([]byte, 4096))
-	more := append(bytes.Clone(data[:len(data)-crc32.Size]), 0)
-	refuse("lengthened inside its checksum", len(data), binary.BigEndian.AppendUint32(more, crc32.Checksum(more, castagnoli)))
-
-	later := bytes.Clone(data)
-	later[len(recordMagic)]++
-	if err := new(Record).UnmarshalBinary(later); !errors.Is(err, ErrRecordVersion) {
-		t.Errorf("later version: %v", err)
 	}
 }
 
-// FuzzRecordBinary holds that no octets make decoding panic or a record that
-// cannot be encoded again. Half of the inputs get a right checksum, as otherwise
-// it is all that would be tested.
-func FuzzRecordBinary(f *testing.F) {
+// FuzzRecordJSON holds that no bytes make decoding panic or a record that cannot be
+// encoded again.
+func FuzzRecordJSON(f *testing.F) {
 	for _, r := range samples() {
-		data, err := r.MarshalBinary()
+		data, err := json.Marshal(r)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(data, false)
-		f.Add(data[:len(data)-crc32.Size], true)
+		f.Add(data)
 	}
-	f.Fuzz(func(t *testing.T, data []byte, sum bool) {
-		if sum {
-			data = binary.BigEndian.AppendUint32(bytes.Clone(data), crc32.Checksum(data, castagnoli))
-		}
+	f.Fuzz(func(t *testing.T, data []byte) {
 		var r Record
-		if err := r.UnmarshalBinary(data); err != nil {
-			return
+		if err := json.Unmarshal(data, &r); err != nil || r.Origin.IsZero() {
+			return // "null" changes nothing
 		}
-		again, err := r.MarshalBinary()
+		again, err := json.Marshal(r)
 		if err != nil {
 			t.Fatalf("decoded, but not encoded: %v", err)
 		}
 		var n Record
-		if err := n.UnmarshalBinary(again); err != nil || !reflect.DeepEqual(n, r) {
+		if err := json.Unmarshal(again, &n); err != nil || !equal(n, r) {
 			t.Fatalf("%+v became %+v, %v", r, n, err)
 		}
-		if r.State == StateRules || r.LastGood != nil {
-			if sum, ok := r.BodySHA256(); !ok || (sum != emptySHA256 && (Policy{Mode: ModeStale}).Access(r, r.FetchedAt) != AccessDeny) {
-				t.Fatal("a record without its body permits something")
-			}
+		if text, ok := r.Text(); ok && text.SHA256 != emptySHA256 && (Policy{Mode: ModeStale}).Access(r, r.FetchedAt) != AccessDeny {
+			t.Fatal("a record without its body permits something")
 		}
 	})
+}
+
+// equal compares records by what they say: times in other zones, and hop lists that
+// are nil or empty, are the same.
+func equal(a, b Record) bool {
+	first, err1 := json.Marshal(a)
+	second, err2 := json.Marshal(b)
+	return err1 == nil && err2 == nil && bytes.Equal(first, second)
 }

@@ -1,0 +1,4 @@
+package storecodec
+
+// Sum returns a value with its checksum.
+var Sum = appendSum

@@ -1,0 +1,174 @@
+package storecodec_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
+)
+
+func newTexts(tb testing.TB) *storecodec.Texts {
+	tb.Helper()
+	c, err := storecodec.NewTexts()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	c := newTexts(t)
+	noise := make([]byte, 500<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for name, test := range map[string]struct {
+		text []byte
+		most int
+	}{
+		"empty": {nil, 10},
+		"short": {[]byte("Allow: /"), 18},
+		"long":  {[]byte(strings.Repeat("Disallow: /a\n", 1000)), 100},
+		"noise": {noise, len(noise) + 32},
+	} {
+		b := c.Encode(test.text)
+		got, err := c.Decode(b)
+		if err != nil || !bytes.Equal(got, test.text) || cap(got) > len(got)+32 {
+			t.Errorf("%s: %d bytes of capacity %d, %v", name, len(got), cap(got), err)
+		}
+		if len(b) == 0 || len(b) > test.most {
+			t.Errorf("%s: %d bytes encoded", name, len(b))
+		}
+	}
+}
+
+// No bytes make decoding panic or allocate without bound, and what is a text comes
+// back.
+func FuzzTexts(f *testing.F) {
+	c := newTexts(f)
+	f.Add([]byte{})
+	f.Add(c.Encode([]byte("User-agent: *\nDisallow: /\n")))
+	f.Add(c.Encode([]byte(strings.Repeat("Disallow: /a\n", 1000))))
+	bomb := c.Encode(bytes.Repeat([]byte{'a'}, 1<<20))
+	f.Add(bomb)
+	f.Add(append(append([]byte{}, bomb...), bomb...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		text, err := c.Decode(b)
+		if err != nil {
+			if !errors.Is(err, robotscache.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := c.Decode(c.Encode(text))
+		if err != nil || !bytes.Equal(again, text) {
+			t.Errorf("%q came back as %q, %v", text, again, err)
+		}
+	})
+}
+
+// A frame that unfolds to more than any robots.txt is refused before it does.
+func TestTexts_Bomb(t *testing.T) {
+	t.Parallel()
+	c := newTexts(t)
+	if text, err := c.Decode(c.Encode(make([]byte, 65<<20))); !errors.Is(err, robotscache.ErrCorrupt) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// value is what a store might keep.
+type value struct {
+	Record  fetch.Record
+	History []robotscache.Version
+}
+
+func sample() value {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	r := fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}}
+	r = fetch.Policy{}.Next(r, fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\n")}, now)
+	v := value{r, []robotscache.Version{robotscache.VersionOf(r)}}
+	v.Record.Body = nil
+	return v
+}
+
+// A byte that is changed, missing or too many anywhere, the head included, is an
+// error.
+func TestDecode_Damage(t *testing.T) {
+	t.Parallel()
+	b, err := storecodec.Encode([]byte("head"), sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got value
+	if err := storecodec.Decode(b, 4, &got); err != nil || !reflect.DeepEqual(got, sample()) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	refuse := func(what string, at int, b []byte) {
+		t.Helper()
+		var got value
+		if err := storecodec.Decode(b, 4, &got); !errors.Is(err, robotscache.ErrCorrupt) {
+			t.Errorf("%s at %d: %+v, %v", what, at, got, err)
+		}
+	}
+	for n := range b {
+		refuse("cut", n, b[:n])
+		for bit := range 8 {
+			flipped := bytes.Clone(b)
+			flipped[n] ^= 1 << bit
+			refuse("flipped", n, flipped)
+		}
+	}
+	refuse("lengthened", len(b), append(bytes.Clone(b), 0))
+	refuse("doubled", len(b), append(bytes.Clone(b), b...))
+	refuse("zeroes", 0, make([]byte, 4096))
+}
+
+// FuzzDecode holds that no bytes make decoding panic, that what is damaged says so,
+// and that what is read is written again as it was. Half of the inputs get a right
+// checksum, as otherwise it is all that would be tested.
+func FuzzDecode(f *testing.F) {
+	b, err := storecodec.Encode([]byte("head"), sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, false)
+	f.Add(b[:len(b)/2], false)
+	f.Add(b[:len(b)-4], true)
+	f.Add([]byte{}, true)
+	f.Add([]byte(`head{"Record":{"origin":"http://a","state":"absent"},"History":[{"state":"rules","sha256":"00"}]}`), true)
+	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
+		if sum {
+			b = storecodec.Sum(bytes.Clone(b))
+		}
+		var v value
+		if err := storecodec.Decode(b, 4, &v); err != nil {
+			if !errors.Is(err, robotscache.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := storecodec.Encode(b[:4:4], v)
+		if err != nil {
+			if v.Record.Origin.IsZero() { // {} decodes to nothing
+				return
+			}
+			t.Fatalf("decoded, but not encoded: %v", err)
+		}
+		var n value
+		if err := storecodec.Decode(again, 4, &n); err != nil || !reflect.DeepEqual(n, v) {
+			t.Fatalf("%+v became %+v, %v", v, n, err)
+		}
+	})
+}
