@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 // Name is how the gateway names itself in Proxy-Status (RFC 9209 section 2) and Via.
@@ -125,7 +127,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Reason == ReasonInternal || d.Reason == ReasonNotReady {
 		d.Detail = "" // for the log only: it tells of the gateway's inside
 	}
-	url := ascii(withoutUserinfo(asked.URL), maxShown)
+	url := ascii(redact.Target(asked.Method, asked.URL), maxShown)
 	if url == "" {
 		url = d.host()
 	}

@@ -84,26 +84,6 @@ func wholeSeconds(d time.Duration) int64 {
 	return s
 }
 
-// withoutUserinfo takes credentials out of a URL. Of one that is not correct, all that
-// could be meant as credentials.
-func withoutUserinfo(url string) string {
-	scheme, rest, ok := strings.Cut(url, "://")
-	if !ok || strings.ContainsAny(scheme, "/?#@") {
-		if at := strings.LastIndexByte(url, '@'); at >= 0 {
-			return ellipsis + url[at:]
-		}
-		return url
-	}
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-		return scheme + "://" + ellipsis + rest[at:]
-	}
-	return url
-}
-
 // withoutQuery takes out of a URL what may be secret and is not what a rule is about most
 // often: a sentence ends up in clients' logs.
 func withoutQuery(url string) string {

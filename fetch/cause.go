@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 // forbiddenError is implemented by the errors of an address guard, anywhere in
@@ -203,33 +205,11 @@ func reason(err error) string {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
-		return op.Op + ": " + withoutUserinfo(op.Err.Error())
+		return op.Op + ": " + redact.URLs(op.Err.Error())
 	}
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "HTTP/1.x transport connection broken: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
-	return withoutUserinfo(text)
-}
-
-// withoutUserinfo cuts credentials out of URLs in an error's text, such as those
-// of an upstream proxy.
-func withoutUserinfo(s string) string {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(s, "://")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		b.WriteString("://")
-		authority := rest
-		if end := strings.IndexAny(rest, "/?# \"'"); end >= 0 {
-			authority = rest[:end]
-		}
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			rest = rest[at+1:]
-		}
-		s = rest
-	}
+	return redact.URLs(text)
 }

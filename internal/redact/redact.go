@@ -1,7 +1,8 @@
 // Package redact keeps passwords and keys out of logs.
 //
-// Caddy copies a request for its logs before any handler of a site runs. So what must not be logged is taken out in front
-// of Caddy's handler ([Fields.Withhold]), and put back by the gateway's ([PutBack]).
+// Caddy copies a request for its logs before any handler of a site runs. So what must not be logged
+// is taken out in front of Caddy's handler ([Fields.Withhold]), and put back by the gateway's
+// ([PutBack]).
 package redact
 
 import (
@@ -10,8 +11,8 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -20,8 +21,9 @@ import (
 // Mark stands in logs for what must not be there.
 const Mark = "REDACTED"
 
-// defaults are the request and response fields that are not logged where the operator names none: those by which
-// common APIs take and give keys. Authorization, Proxy-Authorization, Cookie and Set-Cookie are Caddy's own business.
+// defaults are the request and response fields that are not logged where the operator names none:
+// those by which common APIs take and give keys. Authorization, Proxy-Authorization, Cookie and
+// Set-Cookie are Caddy's own business.
 var defaults = []string{
 	"Api-Key", "Apikey", "X-Api-Key", "X-Apikey", "X-Api-Secret", "X-Api-Token", "X-Access-Key", "X-Access-Token", "X-Auth-Key", "X-Auth-Token",
 	"X-Authorization", "X-Client-Secret", "X-Csrf-Token", "X-Secret", "X-Session-Token", "X-Token", "X-Xsrf-Token",
@@ -32,7 +34,8 @@ var defaults = []string{
 // Fields are the fields whose values are not logged, by their names in canonical form.
 type Fields map[string]struct{}
 
-// New returns the fields of the names given, the defaults for none; "off" alone stands for no field.
+// New returns the fields of the names given, the defaults for none; "off" alone stands for no
+// field.
 func New(names []string) (Fields, error) {
 	if len(names) == 0 {
 		names = defaults
@@ -54,7 +57,8 @@ func New(names []string) (Fields, error) {
 	return fields, nil
 }
 
-// hides reports whether the values of a field are not to be logged. Caddy drops names with _ or a dot, but logs them.
+// hides reports whether the values of a field are not to be logged. Caddy drops names with _ or a
+// dot, but logs them.
 func (f Fields) hides(name string) bool {
 	if strings.ContainsAny(name, "_.") {
 		name = textproto.CanonicalMIMEHeaderKey(hyphens.Replace(name))
@@ -74,11 +78,9 @@ func (f Fields) shown(name string, values []string) []string {
 	for i, v := range values {
 		masked := v
 		if name == "Referer" || name == "Location" {
-			if start, end, ok := userinfo(http.MethodGet, v); ok {
-				masked = v[:start] + Mark + v[end:]
-			}
+			masked = Target(http.MethodGet, v)
 		}
-		if masked = maskURLs(masked); masked != v {
+		if masked = URLs(masked); masked != v {
 			if shown == nil {
 				shown = slices.Clone(values)
 			}
@@ -98,7 +100,8 @@ type withheld struct {
 	userinfo bool // a user name or password was in the authority of the target
 }
 
-// withheldTarget is a target of which a part was taken out; the zero value stands for one that is as it was.
+// withheldTarget is a target of which a part was taken out; the zero value stands for one that is
+// as it was.
 type withheldTarget struct {
 	was, shown string
 	url        *url.URL
@@ -109,17 +112,15 @@ type withheldField struct {
 	was, shown []string
 }
 
-// Withhold takes out of a request what must not be logged, for [PutBack] to find. Fields are taken from proxied requests,
-// and from those whose target holds a user name or password: of others nobody would put them back.
+// Withhold takes out of a request what must not be logged, for [PutBack] to find. Fields are taken
+// from proxied requests, and from those whose target holds a user name or password: of others
+// nobody would put them back.
 func (f Fields) Withhold(r *http.Request, proxied bool) {
 	var fields []withheldField
 	var target withheldTarget
-	found, shown := false, r.RequestURI
-	if start, end, ok := userinfo(r.Method, shown); ok {
-		found, shown = true, shown[:start]+Mark+shown[end:]
-	}
+	shown, found := hideUserinfo(r.Method, r.RequestURI)
 	if proxied || found {
-		shown = maskURLs(shown)
+		shown = URLs(shown)
 	}
 	if shown != r.RequestURI {
 		target = withheldTarget{r.RequestURI, shown, r.URL}
@@ -138,7 +139,8 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 	}
 	if found || fields != nil || target.was != "" {
 		w := &withheld{fields, target, found}
-		*r = *r.WithContext(context.WithValue(r.Context(), withheldKey{}, w)) // in place: net/http looks at it too
+		// In place, as net/http looks at the request too.
+		*r = *r.WithContext(context.WithValue(r.Context(), withheldKey{}, w))
 	}
 }
 
@@ -158,8 +160,8 @@ func retarget(r *http.Request, target string) {
 	}
 }
 
-// PutBack gives a request its fields and its path and query again, if no handler has changed them since, and reports whether
-// the authority of its target held a user name or password.
+// PutBack gives a request its fields and its path and query again, if no handler has changed them
+// since, and reports whether the authority of its target held a user name or password.
 func PutBack(r *http.Request) (userinfo bool) {
 	w, ok := r.Context().Value(withheldKey{}).(*withheld)
 	if !ok {
@@ -176,7 +178,8 @@ func PutBack(r *http.Request) (userinfo bool) {
 	return w.userinfo
 }
 
-// putBack gives a request its path and query again. A request inside a tunnel has got the scheme and host in front of them.
+// putBack gives a request its path and query again. A request inside a tunnel has got the scheme
+// and host in front of them.
 func (t *withheldTarget) putBack(r *http.Request) {
 	if t.was == "" {
 		return
@@ -188,7 +191,8 @@ func (t *withheldTarget) putBack(r *http.Request) {
 	}
 }
 
-// HideSent takes out of a response header that has been sent what must not be logged. Trailers are still to come.
+// HideSent takes out of a response header that has been sent what must not be logged. Trailers are
+// still to come.
 func (f Fields) HideSent(h http.Header) {
 	for name, values := range h {
 		if shown := f.shown(name, values); shown != nil && !httpguts.HeaderValuesContainsToken(h["Trailer"], name) {
@@ -197,111 +201,72 @@ func (f Fields) HideSent(h http.Header) {
 	}
 }
 
-// userinfo finds what may be a user name and password in the target of a request line or in a URL: target[start:end]. It
-// knows the spellings that clients come to by mistake as well: //u:p@h/, http:/u:p@h/, http:u:p@h/, u:p@h/, and \ for /.
-func userinfo(method, target string) (start, end int, found bool) {
-	scheme := 0
+// Target returns the target of a request line, or a URL, with a mark for what may be a user name
+// and password. It knows the spellings that clients come to by mistake as well: //u:p@h/,
+// http:/u:p@h/, http:u:p@h/, u:p@h/, and \ for /.
+func Target(method, target string) string {
+	shown, _ := hideUserinfo(method, target)
+	return shown
+}
+
+// schemePattern is the scheme that a URL begins with, its colon included (RFC 3986 section 3.1).
+var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+
+// hideUserinfo is Target, and reports whether there was anything to hide.
+func hideUserinfo(method, target string) (shown string, found bool) {
+	if !strings.Contains(target, "@") {
+		return target, false
+	}
+	scheme := ""
 	if method != http.MethodConnect || strings.Contains(target, "://") {
-		scheme = schemeEnd(target)
+		scheme = schemePattern.FindString(target)
 	}
-	rest := target[scheme:]
-	slashes := len(rest) - len(strings.TrimLeft(rest, `/\`))
-	start, end = scheme+slashes, len(target)
-	regular := scheme > 0 && slashes == 2 && strings.HasPrefix(rest, "//")
-	if regular || scheme == 0 { // else all that looks like it: such a target is refused in any case
-		if i := strings.IndexAny(target[start:], `/\?#`); i >= 0 {
-			end = start + i
+	rest := strings.TrimLeft(target[len(scheme):], `/\`)
+	slashes := target[len(scheme) : len(target)-len(rest)]
+	authority := rest
+	if scheme == "" && method != http.MethodConnect || slashes == "//" { // else all that looks like it: it is refused in any case
+		if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
+			authority = rest[:end]
 		}
 	}
-	at := strings.LastIndexByte(target[start:end], '@')
+	at := strings.LastIndexByte(authority, '@')
 	if at <= 0 {
-		return 0, 0, false
+		return target, false
 	}
-	end = start + at
-	if scheme == 0 && method != http.MethodConnect && (slashes < 2 || !strings.Contains(target[start:end], ":")) {
-		return 0, 0, false // a path
+	if scheme == "" && slashes != "" && (len(slashes) == 1 || !strings.Contains(authority[:at], ":")) {
+		return target, false // a path
 	}
-	return start, end, true
+	return scheme + slashes + Mark + rest[at:], true
 }
 
-// schemeEnd returns the length of the scheme that a URL begins with, its colon included (RFC 3986 section 3.1); 0 for none.
-func schemeEnd(s string) int {
-	for i, c := range []byte(s) {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		switch {
-		case letter:
-		case i == 0:
-			return 0
-		case c == ':':
-			return i + 1
-		case c != '+' && c != '-' && c != '.' && (c < '0' || c > '9'):
-			return 0
-		}
-	}
-	return 0
-}
+// What begins and ends the authority of a URL in a text, also percent-encoded.
+var (
+	authorityStart = regexp.MustCompile(`(?i)(?::|%3A)(?:/|%2F)(?:/|%2F)`)
+	authorityEnd   = regexp.MustCompile(`(?i)[/\\?#&"<> \t]|%(?:2F|5C|3F|23|26|22|3C|3E|20|09)`)
+)
 
-// maskURLs returns text with a mark for the user name and password of each URL in it, also where these are percent-encoded,
-// as in a query.
-func maskURLs(text string) string {
+// URLs returns text with a mark for the user name and password of each URL in it, also where these
+// are percent-encoded, as in a query.
+func URLs(text string) string {
 	if !strings.Contains(text, "@") && !strings.Contains(text, "%40") {
 		return text
 	}
 	var masked strings.Builder
-	kept := 0 // how much of the text masked has
-	for at := 0; at < len(text); {
-		start := authority(text, at)
-		if start < 0 {
-			break
+	for {
+		start := authorityStart.FindStringIndex(text)
+		if start == nil {
+			return masked.String() + text
 		}
-		end := -1
-		for i := start; i < len(text); {
-			c, n := decoded(text[i:])
-			if strings.IndexByte("/\\?#&\"<> \t", c) >= 0 {
-				break
-			}
-			if c == '@' {
-				end = i
-			}
-			i += n
+		masked.WriteString(text[:start[1]])
+		text = text[start[1]:]
+		authority := text
+		if end := authorityEnd.FindStringIndex(text); end != nil {
+			authority = text[:end[0]]
 		}
-		if end > start && text[start:end] != Mark {
-			masked.WriteString(text[kept:start] + Mark)
-			kept = end
-		}
-		at = max(start, end) // the authority may end with the colon of another "://"
-	}
-	masked.WriteString(text[kept:])
-	return masked.String()
-}
-
-// authority returns where behind the next "://" an authority may begin; -1 for nowhere.
-func authority(text string, from int) int {
-	const before = "://"
-	for seen := 0; from < len(text); {
-		c, n := decoded(text[from:])
-		from += n
-		switch c {
-		case before[seen]:
-			seen++
-		case ':':
-			seen = 1
-		default:
-			seen = 0
-		}
-		if seen == len(before) {
-			return from
+		at := max(strings.LastIndexByte(authority, '@'), strings.LastIndex(authority, "%40"))
+		if at > 0 {
+			masked.WriteString(Mark)
+			text = text[at:] // the authority may end with the colon of another "://"
 		}
 	}
-	return -1
-}
-
-// decoded returns the first octet of a text that is not empty, and its length there: 3 if it is percent-encoded.
-func decoded(text string) (c byte, length int) {
-	if text[0] == '%' && len(text) >= 3 {
-		if n, err := strconv.ParseUint(text[1:3], 16, 8); err == nil {
-			return byte(n), 3
-		}
-	}
-	return text[0], 1
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestUserinfo(t *testing.T) {
+func TestTarget(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ method, target, want string }{
 		{"GET", "http://u:p@h/", "http://REDACTED@h/"},
@@ -35,6 +35,7 @@ func TestUserinfo(t *testing.T) {
 		{"GET", "http:u:p/p?p@h/", "http:REDACTED@h/"},
 		{"GET", `http:\\u:p@h/`, `http:\\REDACTED@h/`},
 		{"GET", "u:p@h/", "u:REDACTED@h/"},
+		{"GET", "u@h", "REDACTED@h"},
 		{"GET", "*", "*"},
 		{"GET", "", ""},
 		{"CONNECT", "u:p@h:443", "REDACTED@h:443"},
@@ -44,17 +45,13 @@ func TestUserinfo(t *testing.T) {
 		{"CONNECT", "http://u:p@h/", "http://REDACTED@h/"},
 		{"CONNECT", "[::1]:443", "[::1]:443"},
 	} {
-		got := tt.target
-		if start, end, ok := userinfo(tt.method, tt.target); ok {
-			got = got[:start] + Mark + got[end:]
-		}
-		if got != tt.want {
+		if got := Target(tt.method, tt.target); got != tt.want {
 			t.Errorf("%s %s: %q, want %q", tt.method, tt.target, got, tt.want)
 		}
 	}
 }
 
-func TestMaskURLs(t *testing.T) {
+func TestURLs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, want string }{
 		{"", ""},
@@ -80,7 +77,7 @@ func TestMaskURLs(t *testing.T) {
 		{"http://://u:p@h/", "http://://REDACTED@h/"},
 		{"http://u:p@h://v:q@i", "http://REDACTED@h://REDACTED@i"},
 	} {
-		if got := maskURLs(tt.text); got != tt.want {
+		if got := URLs(tt.text); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
 		}
 	}
@@ -158,8 +155,8 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	}
 }
 
-// FuzzWithhold reads requests and holds that nothing which is to be hidden is left while Caddy looks, that all fields come
-// back, and that no user information which net/url knows is overlooked.
+// FuzzWithhold reads requests and holds that nothing which is to be hidden is left while Caddy
+// looks, that all fields come back, and that no user information which net/url knows is overlooked.
 func FuzzWithhold(f *testing.F) {
 	for _, target := range []string{
 		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
@@ -172,8 +169,8 @@ func FuzzWithhold(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, octets string) {
-		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(octets)))
+	f.Fuzz(func(t *testing.T, message string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(message)))
 		if err != nil {
 			t.Skip()
 		}
@@ -185,13 +182,13 @@ func FuzzWithhold(f *testing.F) {
 				t.Errorf("%s is %q", name, values)
 			}
 		}
-		if start, end, ok := userinfo(r.Method, r.RequestURI); ok && r.RequestURI[start:end] != Mark {
+		if Target(r.Method, r.RequestURI) != r.RequestURI {
 			t.Errorf("%q became %q", target, r.RequestURI)
 		}
 		if u := r.URL.User; u != nil && u.String() != Mark && u.String() != "" || strings.Contains(r.Host, "@") {
 			t.Errorf("%q has the user information %q and the host %q", target, r.URL.User, r.Host)
 		}
-		if masked := maskURLs(r.RequestURI); masked != r.RequestURI {
+		if masked := URLs(r.RequestURI); masked != r.RequestURI {
 			t.Errorf("%q is logged, want %q", r.RequestURI, masked)
 		}
 		if found := PutBack(r); known && !found || !found && r.RequestURI != target {
