@@ -17,9 +17,9 @@ import (
 // asked once more.
 func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (robotscache.Lease, bool, error) {
 	l := &lease{store: s, origin: o, token: rand.Text(), ttl: milliseconds(ttl)}
-	acquired, err := l.ask(ctx, leaseScript)
+	acquired, err := l.ask(ctx, leaseScript, l.ttl)
 	if errors.Is(err, errSlow) {
-		acquired, err = l.ask(ctx, leaseScript)
+		acquired, err = l.ask(ctx, leaseScript, l.ttl)
 	}
 	switch {
 	case err != nil:
@@ -39,23 +39,47 @@ type lease struct {
 }
 
 // ask runs a script that answers whether the lease is the caller's.
-func (l *lease) ask(ctx context.Context, script *rueidis.Lua) (held bool, err error) {
-	err = l.store.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		n, err := script.Exec(ctx, c, []string{l.store.leaseKey(l.origin)}, []string{l.token, l.ttl}).AsInt64()
-		held = n == 1
-		return err
+func (l *lease) ask(ctx context.Context, script *rueidis.Lua, ttl string) (held bool, err error) {
+	result, err := l.store.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return script.Exec(ctx, c, []string{l.store.leaseKey(l.origin)}, []string{l.token, ttl})
 	})
-	return held, err
+	if err != nil {
+		return false, err
+	}
+	return result.AsBool()
 }
 
 // Renew implements [robotscache.Lease].
 func (l *lease) Renew(ctx context.Context) (held bool, err error) {
-	if held, err = l.ask(ctx, renewScript); err != nil {
-		return false, l.store.fault("renewing the lease of "+l.origin.String(), err)
-	}
-	return held, nil
+	held, err = l.ask(ctx, renewScript, l.ttl)
+	return held, l.store.fault("renewing the lease of "+l.origin.String(), err)
 }
 
-// Release implements [robotscache.Lease], also where what the lease was for was
-// broken off. Where it fails, the lease runs out.
-func (l *lease) Release() { _, _ = l.ask(context.Background(), releaseScript) }
+// Release implements [robotscache.Lease]. It works after the end of the context for
+// which the lease was taken; where it fails, the lease runs out.
+func (l *lease) Release() { _, _ = l.ask(context.Background(), renewScript, "0") }
+
+// leaseScript takes a lease that nobody has. The caller may have it already, by a
+// call whose answer it did not get.
+//
+// KEYS: lease. ARGV: the caller's token, time to live in ms.
+var leaseScript = rueidis.NewLuaScript(`
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return 1
+end
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return 1
+end
+return 0
+`)
+
+// renewScript makes a lease last for a time to live from now on, or ends it where
+// that is 0, if it is still the caller's.
+//
+// KEYS: lease. ARGV: the caller's token, time to live in ms.
+var renewScript = rueidis.NewLuaScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 0
+`)

@@ -11,24 +11,24 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// link is the way to the server: it connects when it is first needed, bounds each
-// call, and while the server is gone lets one call each second try.
+// link calls the server: it connects when it is first needed, bounds each call, and
+// while the server is gone lets one call each second try.
 type link struct {
 	address string // without credentials
 	options rueidis.ClientOption
 	timeout time.Duration
+	dialing singleflight.Group // of the first connection
 
 	mu      sync.Mutex
 	closed  bool
 	client  rueidis.Client // nil until the first connection
-	dialing *dial          // of the first connection, while it is being made
 	failed  error          // why the server is taken for gone, nil while it is not
 	nextTry time.Time      // when a call may try again while failed
-	heard   time.Time      // of the last answer
 	silent  time.Time      // since when calls get no answer; zero while they do
 }
 
@@ -68,40 +68,45 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	}, nil
 }
 
+// call is what do makes: one command, or several of which it gives the result that
+// tells how they went.
+type call func(ctx context.Context, c rueidis.Client) rueidis.RedisResult
+
 // do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx,
 // errSlow, and ErrUnavailable for everything else: what the server refuses
 // (read-only, out of memory, loading) it may do later.
-func (l *link) do(ctx context.Context, call func(context.Context, rueidis.Client) error) error {
+func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, err error) {
 	if err := l.enter(ctx); err != nil {
-		return err
+		return result, err
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	c, err := l.connected(bounded)
 	if err == nil {
-		err = call(bounded, c)
+		result = makes(bounded, c)
+		err = result.Error()
 	}
-	_, answered := rueidis.IsRedisErr(err) // a nil answer too
+	_, refused := rueidis.IsRedisErr(err) // which a nil answer is too
+	if err == nil || refused {
+		l.answered()
+	}
 	switch {
 	case err == nil:
-		l.answer()
-		return nil
+		return result, nil
 	case rueidis.IsRedisNil(err):
-		l.answer()
-		return robotscache.ErrNotFound
-	case answered:
-		l.answer()
+		return result, robotscache.ErrNotFound
+	case refused:
 	case ctx.Err() != nil:
-		return ctx.Err() // says nothing about the server
+		return result, ctx.Err() // says nothing about the server
 	case errors.Is(err, context.DeadlineExceeded): // the library may give up a little before bounded ends
 		if !l.noAnswer(began, err) {
-			return fmt.Errorf("%w (%v)", errSlow, l.timeout)
+			return result, fmt.Errorf("%w (%v)", errSlow, l.timeout)
 		}
 	default:
 		l.gone(err)
 	}
-	return fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
+	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
 // enter lets a call through unless the server is gone, or if it is time to try.
@@ -122,20 +127,17 @@ func (l *link) enter(ctx context.Context) error {
 	return nil
 }
 
-// answer notes that a call got one.
-func (l *link) answer() {
+// answered notes that a call got an answer.
+func (l *link) answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failed, l.heard, l.silent = nil, time.Now(), time.Time{}
+	l.failed, l.silent = nil, time.Time{}
 }
 
-// noAnswer notes that a call got none, and reports whether the server is gone.
+// noAnswer notes that a call got no answer, and reports whether the server is gone.
 func (l *link) noAnswer(began time.Time, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if began.Before(l.heard) {
-		began = l.heard // other calls got theirs meanwhile
-	}
 	if l.silent.IsZero() || began.Before(l.silent) {
 		l.silent = began
 	}
@@ -155,52 +157,38 @@ func (l *link) gone(err error) {
 	l.failed = err
 }
 
-// dial is an attempt to make the first connection, for all who need it.
-type dial struct {
-	done   chan struct{} // closed when the rest is set
-	client rueidis.Client
-	err    error
-}
-
-// connected returns the client, which is made when the server is first needed.
-// The library keeps and renews its connections from then on.
+// connected returns the client, which is made when the server is first needed, once
+// for all who wait for it. The library keeps and renews its connections from then on.
 func (l *link) connected(ctx context.Context) (rueidis.Client, error) {
 	l.mu.Lock()
-	if l.client != nil || l.closed {
-		defer l.mu.Unlock()
-		return l.client, l.closedError()
-	}
-	d := l.dialing
-	if d == nil {
-		d = &dial{done: make(chan struct{})}
-		l.dialing = d
-		go l.dial(d)
-	}
+	c, err := l.client, l.closedError()
 	l.mu.Unlock()
+	if c != nil || err != nil {
+		return c, err
+	}
 	select {
-	case <-d.done:
-		return d.client, d.err
+	case r := <-l.dialing.DoChan("", l.dial):
+		c, _ := r.Val.(rueidis.Client)
+		return c, r.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // dial makes the client. It is bounded by the timeout, for each address.
-func (l *link) dial(d *dial) {
+func (l *link) dial() (any, error) {
 	c, err := rueidis.NewClient(l.options)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err != nil:
-		d.err = fmt.Errorf("connecting: %w", err)
-	case l.closed:
+	if l.closed || l.client != nil { // closed or connected meanwhile
 		c.Close()
-		d.err = errClosed
-	default:
-		l.client, d.client = c, c
+		return l.client, l.closedError()
 	}
-	l.dialing = nil
-	close(d.done)
+	l.client = c
+	return c, nil
 }
 
 // closedError is what a call gets that comes when the link is closed. l.mu is held.

@@ -1,3 +1,33 @@
+// Package redisstore keeps robots.txt records in Redis or Valkey, for gateways
+// that share what they know: each origin is fetched once for all of them.
+//
+// # Keys
+//
+// All keys begin with Config.Prefix and the number of the format. The prefix has
+// a hash tag, so that in a cluster all keys are in one slot, as the scripts need.
+//
+//	r:<origin>  string  the record, after the time of its last attempt
+//	h:<origin>  list    its history, newest first
+//	t:<sha256>  string  a text, once for all origins
+//	l:<origin>  string  a lease, while somebody fetches the origin and renews it
+//	index       zset    the origins by name
+//	seen        zset    the origins by the time of their last save
+//
+// Everything expires after Config.Retention unless it is saved again; the two
+// sets are trimmed by the way. No command looks at all keys.
+//
+// # Durability
+//
+// A save that has returned is with the server. What the server loses, by its own
+// settings for persistence and eviction, is fetched again.
+//
+// # Outages
+//
+// Each call is bounded by Config.Timeout. A server to which there is no connection,
+// or of which nothing is heard for twice that time, is taken for gone: calls then
+// fail at once with robotscache.ErrUnavailable, but for one each second which tries
+// whether it is back; so nothing has to be restarted or told. The server may also
+// be away when the gateway starts.
 package redisstore
 
 import (
@@ -89,52 +119,58 @@ func (s *Store) textKey(sha fetch.Sum) string      { return s.key("t:", hex.Enco
 
 // fault wraps an error of a call with what it was and the server's address.
 func (s *Store) fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.address, err)
 }
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
 func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
+	r, err := s.load(ctx, o)
+	return r, s.fault("loading "+o.String(), err)
+}
+
+func (s *Store) load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
 	value, err := s.get(ctx, s.recordKey(o))
 	if err != nil {
-		return fetch.Record{}, s.fault("loading "+o.String(), err)
+		return fetch.Record{}, err
 	}
 	r, err := decodeRecord(value)
-	if err == nil {
-		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
-	}
 	if err != nil {
-		return fetch.Record{}, s.fault("loading "+o.String(), err)
+		return fetch.Record{}, err
 	}
-	return r, nil
+	err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
+	return r, err
 }
 
 func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
-	var value []byte
-	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		var err error
-		value, err = c.Do(ctx, c.B().Get().Key(key).Build()).AsBytes()
-		return err
+	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Get().Key(key).Build())
 	})
-	return value, err
+	if err != nil {
+		return nil, err
+	}
+	return result.AsBytes()
 }
 
-// Save implements [robotscache.Store], in one round trip. Where the server has a
-// record with a later attempt, that one stays.
+// Save implements [robotscache.Store], in one go. Where the server has a record with
+// a later attempt, that one stays.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
 	calls := make([]rueidis.LuaExec, len(records))
 	for i, r := range records {
 		var err error
 		if calls[i], err = s.saving(r); err != nil {
-			return s.fault("saving", fmt.Errorf("the record of %s: %w", r.Origin, err))
+			return s.fault("saving the record of "+r.Origin.String(), err)
 		}
 	}
-	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		return firstError(saveScript.ExecMulti(ctx, c, calls...))
+	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return firstFailure(saveScript.ExecMulti(ctx, c, calls...))
 	})
-	if err != nil {
-		return s.fault("saving", err)
-	}
-	return nil
+	return s.fault("saving", err)
 }
 
 // saving makes the call of saveScript for a record.
@@ -164,14 +200,14 @@ func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
 	}, nil
 }
 
-// firstError returns the first error of several calls.
-func firstError(results []rueidis.RedisResult) error {
+// firstFailure returns the first result with an error, or the last one.
+func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
 	for _, r := range results {
-		if err := r.Error(); err != nil {
-			return err
+		if r.Error() != nil {
+			return r
 		}
 	}
-	return nil
+	return results[len(results)-1]
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
@@ -179,17 +215,14 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milli
 // Delete implements [robotscache.Store]. Texts stay until their time is over.
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	name := o.String()
-	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		return firstError(c.DoMulti(ctx,
+	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return firstFailure(c.DoMulti(ctx,
 			c.B().Del().Key(s.recordKey(o), s.historyKey(o)).Build(),
 			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
 			c.B().Zrem().Key(s.key("seen", "")).Member(name).Build(),
 		))
 	})
-	if err != nil {
-		return s.fault("deleting "+name, err)
-	}
-	return nil
+	return s.fault("deleting "+name, err)
 }
 
 // List implements [robotscache.Store].
@@ -214,71 +247,61 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 
 // page returns the next names of the index, and the records that they still have.
 func (s *Store) page(ctx context.Context, after string, limit int) (names []string, records []fetch.Record, err error) {
-	var values []rueidis.RedisMessage
-	err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		var err error
-		from := "(" + after
-		if after == "" {
-			from = "-"
-		}
-		names, err = c.Do(ctx, c.B().Zrangebylex().Key(s.key("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build()).AsStrSlice()
-		if err != nil || len(names) == 0 {
-			return err
-		}
-		keys := make([]string, len(names))
-		for i, name := range names {
-			keys[i] = s.key("r:", name)
-		}
-		values, err = c.Do(ctx, c.B().Mget().Key(keys...).Build()).ToArray()
-		return err
+	from := "(" + after
+	if after == "" {
+		from = "-"
+	}
+	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Zrangebylex().Key(s.key("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build())
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, v := range values {
-		b, err := v.AsBytes()
-		if rueidis.IsRedisNil(err) {
-			continue // expired
+	if names, err = result.AsStrSlice(); err != nil || len(names) == 0 {
+		return nil, nil, err
+	}
+	result, err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		get := c.B().Mget().Key(s.key("r:", names[0]))
+		for _, name := range names[1:] {
+			get = get.Key(s.key("r:", name))
 		}
-		if err != nil {
-			return nil, nil, err
+		return c.Do(ctx, get.Build())
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err := result.AsStrSlice() // "" for one that has expired
+	for _, value := range values {
+		if value == "" {
+			continue
 		}
-		r, err := decodeRecord(b)
+		r, err := decodeRecord([]byte(value))
 		if err != nil {
 			return nil, nil, err
 		}
 		records = append(records, r)
 	}
-	return names, records, nil
+	return names, records, err
 }
 
 // History implements [robotscache.Store].
-func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	var encoded []string
-	err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) error {
-		var err error
-		encoded, err = c.Do(ctx, c.B().Lrange().Key(s.historyKey(o)).Start(0).Stop(-1).Build()).AsStrSlice()
-		return err
+func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotscache.Version, err error) {
+	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Lrange().Key(s.historyKey(o)).Start(0).Stop(-1).Build())
 	})
-	if err == nil && len(encoded) == 0 {
-		err = robotscache.ErrNotFound
-	}
-	if err != nil {
-		return nil, s.fault("history of "+o.String(), err)
-	}
-	history := make([]robotscache.Version, len(encoded))
-	for i, b := range encoded {
-		if err := json.Unmarshal([]byte(b), &history[i]); err != nil {
-			return nil, s.fault("history of "+o.String(), fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err))
+	if err == nil {
+		if err = rueidis.DecodeSliceOfJSON(result, &history); err != nil {
+			err = fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
+		} else if len(history) == 0 {
+			err = robotscache.ErrNotFound
 		}
 	}
-	return history, nil
+	return history, s.fault("history of "+o.String(), err)
 }
 
-// Body implements [robotscache.Store]. The text of a version that was last in
-// force longer than the retention ago is gone.
-func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	var text []byte
+// Body implements [robotscache.Store]. The text of a version that ended longer than
+// the retention ago is gone.
+func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
 	data, err := s.get(ctx, s.textKey(sha))
 	if err == nil {
 		text, err = s.texts.Decode(data)
@@ -286,10 +309,7 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	if err == nil && sha256.Sum256(text) != sha {
 		err = robotscache.ErrCorrupt
 	}
-	if err != nil {
-		return nil, s.fault(fmt.Sprintf("reading text %x", sha), err)
-	}
-	return text, nil
+	return text, s.fault(fmt.Sprintf("reading text %x", sha), err)
 }
 
 // Close implements [robotscache.Store].
