@@ -222,7 +222,7 @@ func (c *Cache) deleteStored(ctx context.Context, o origin.Origin) error {
 	}
 	defer c.releaseWriter()
 	err := c.cfg.Store.Delete(ctx, o)
-	c.noteStore("delete", err)
+	c.reportStore("delete", err)
 	return err
 }
 

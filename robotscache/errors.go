@@ -29,17 +29,3 @@ type ForbiddenError struct {
 
 // Error implements error.
 func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
-
-// Errors of a [Store], to be found with errors.Is.
-var (
-	// ErrNotFound is the answer for an origin or a body that it does not hold.
-	ErrNotFound = errors.New("not found")
-	// ErrUnavailable means that its medium does not answer at the moment: it may
-	// later, and to ask is cheap until then.
-	ErrUnavailable = errors.New("store unavailable")
-	// ErrCorrupt means that it holds something under the key, but not what was
-	// saved. The origin is as good as unknown.
-	ErrCorrupt = errors.New("stored data is damaged")
-	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
-	ErrInvalid = errors.New("invalid record")
-)

@@ -1,6 +1,9 @@
 package robotscache
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -116,4 +119,80 @@ type Load struct {
 	// Retry are retries of unreachable origins, and first requests that nobody
 	// waits for any more.
 	Retry int
+}
+
+// Source tells where the answer of a [Cache.Lookup] came from. It is the value
+// of the access log's field "source" (DESIGN §9).
+type Source uint8
+
+const (
+	// SourceNone is the zero value: there was no answer.
+	SourceNone Source = iota
+	// SourceHot is the in-memory hot tier.
+	SourceHot
+	// SourceStore is the persistent store.
+	SourceStore
+	// SourceFetch is a robots.txt fetch that this request began.
+	SourceFetch
+	// SourceWait is work that another request had begun and this one waited for.
+	SourceWait
+)
+
+// String returns "none", "hot", "store", "fetch" or "wait".
+func (s Source) String() string {
+	switch s {
+	case SourceHot:
+		return "hot"
+	case SourceStore:
+		return "store"
+	case SourceFetch:
+		return "fetch"
+	case SourceWait:
+		return "wait"
+	default:
+		return "none"
+	}
+}
+
+// health remembers whether reading or writing the store fails, so that a store that
+// goes away, or fills its disk, is reported once and not at each call. Reading and
+// writing are apart: what can still be read is no sign that it can be written.
+type health struct {
+	mu               sync.Mutex
+	reading, writing bool // failing
+}
+
+// set records how a call went, and reports whether the health of the store has
+// changed by it, and to what.
+func (h *health) set(op string, failing bool) (changed, healthy bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.reading || h.writing
+	if op == "save" || op == "delete" {
+		h.writing = failing
+	} else {
+		h.reading = failing
+	}
+	after := h.reading || h.writing
+	return before != after, !after
+}
+
+// reportStore tells the observer how a call of the store went.
+func (c *Cache) reportStore(op string, err error) {
+	failed := err != nil && !errors.Is(err, ErrNotFound)
+	if failed {
+		if c.base.Err() != nil && op != "save" {
+			return // ended by Close
+		}
+		c.cfg.Observer.StoreFailed(op, err)
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			return // it answers, if badly
+		}
+	}
+	if changed, healthy := c.health.set(op, failed); changed {
+		if healthy {
+			err = nil
+		}
+		c.cfg.Observer.StoreAvailable(healthy, err)
+	}
 }

@@ -149,7 +149,7 @@ func (c *Cache) lease(ctx context.Context, o origin.Origin) (Lease, bool, error)
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
 	defer cancel()
 	l, acquired, err := c.leaser.Lease(ctx, o, leaseTTL)
-	c.noteStore("lease", err)
+	c.reportStore("lease", err)
 	return l, acquired && err == nil, err
 }
 
@@ -179,7 +179,7 @@ func (h *heldLease) renew() {
 	ctx, cancel := context.WithTimeout(h.cache.base, storeTimeout)
 	defer cancel()
 	held, err := h.lease.Renew(ctx)
-	h.cache.noteStore("lease", err)
+	h.cache.reportStore("lease", err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended && (held || err != nil) {
@@ -286,7 +286,7 @@ func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
 	if err == nil && r.Origin != o {
 		err = errWrongOrigin
 	}
-	c.noteStore("load", err)
+	c.reportStore("load", err)
 	return r, err
 }
 

@@ -203,7 +203,7 @@ func (c *Cache) write(batch []*Entry) (ok bool) {
 		records[i] = e.record
 	}
 	err := c.cfg.Store.Save(ctx, records...)
-	c.noteStore("save", err)
+	c.reportStore("save", err)
 	switch {
 	case err != nil && !errors.Is(err, ErrInvalid):
 		c.mu.Lock()
