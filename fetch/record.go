@@ -53,8 +53,8 @@ type Record struct {
 	Detail string   `json:"detail,omitzero"`
 	Status int      `json:"status,omitzero"`
 	Hops   []string `json:"hops,omitempty"`
-	// Body is the text in force, in StateRules only; SHA256 is its hash and
-	// Truncated says that the file went on.
+	// Body is the present text, in StateRules only; SHA256 is its hash and Truncated
+	// says that the file is longer.
 	Body      []byte `json:"-"`
 	SHA256    Sum    `json:"sha256,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
@@ -116,8 +116,8 @@ func (r Record) Text() (Copy, bool) {
 // emptySHA256 is the hash of no bytes.
 var emptySHA256 Sum = sha256.Sum256(nil)
 
-// whole reports whether the body that a hash speaks of is there. A store that
-// lost a body must not turn its rules into those of an empty file.
+// whole reports whether the body of a hash is there. A store that lost a body must
+// not turn its rules into the rules of an empty file.
 func whole(body []byte, sum *Sum) bool {
 	return len(body) > 0 || *sum == emptySHA256
 }

@@ -31,8 +31,8 @@ func (c *Cache) fly(f *flight) {
 	}
 	out := c.fetch(f, t, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
-	// Where the record could not be saved, the lease is left to run out: the other
-	// gateways wait for the record that a later write will bring, and do not fetch.
+	// If the record could not be saved, the lease runs out by itself: meanwhile the
+	// other gateways wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
 	c.share(out)
 }
@@ -120,12 +120,12 @@ const (
 
 // takeLease returns the newest entry that is known, nil if there is none, once
 // the caller may fetch, or once that entry needs no fetch. Where the store is
-// shared this means to hold the lease, or to see the record of who holds it, or
-// to have waited until any lease must have ended. The lease must be ended; it is nil
-// if there is none.
+// shared, the caller then holds the lease, or sees the record of the gateway that
+// held it, or has waited until any lease must have ended. The caller ends the lease,
+// which is nil if there is none.
 //
-// Without the store every gateway fetches for itself: that is impolite by the
-// number of gateways, but it lets no request through that rules forbid.
+// While the store is away every gateway fetches for itself: origins are asked more
+// often, but no request passes that rules forbid.
 func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease *heldLease) {
 	if c.leaser == nil {
 		return c.look(f), nil
@@ -134,11 +134,11 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease 
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		l, acquired, err := c.lease(ctx, f.origin)
-		// Only now: who held the lease before saved its record before it let go.
+		// Only now: the gateway that held the lease saved its record before it released it.
 		known = c.recall(f.origin)
 		switch {
 		case acquired:
-			return known, c.hold(l)
+			return known, c.keepRenewing(l)
 		case err != nil, c.settled(f, known), !sleep(ctx, pause):
 			return known, nil
 		}
@@ -153,8 +153,7 @@ func (c *Cache) lease(ctx context.Context, o origin.Origin) (Lease, bool, error)
 	return l, acquired && err == nil, err
 }
 
-// heldLease is a lease that is renewed until it is ended. It costs a timer, and no
-// goroutine while nothing is due.
+// heldLease is a lease that a timer renews until it is ended.
 type heldLease struct {
 	cache *Cache
 	lease Lease
@@ -164,8 +163,8 @@ type heldLease struct {
 	ended bool
 }
 
-// hold begins to renew a lease.
-func (c *Cache) hold(l Lease) *heldLease {
+// keepRenewing begins to renew a lease.
+func (c *Cache) keepRenewing(l Lease) *heldLease {
 	h := &heldLease{cache: c, lease: l}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,8 +172,8 @@ func (c *Cache) hold(l Lease) *heldLease {
 	return h
 }
 
-// renew is what the timer calls. A lease that was lost is not renewed any more:
-// the fetch goes on, perhaps beside another gateway's.
+// renew is called by the timer. A lost lease is not renewed any more: the fetch goes
+// on, perhaps beside another gateway's.
 func (h *heldLease) renew() {
 	ctx, cancel := context.WithTimeout(h.cache.base, storeTimeout)
 	defer cancel()
@@ -187,7 +186,7 @@ func (h *heldLease) renew() {
 	}
 }
 
-// end stops the renewal and gives the lease back, or with keep leaves it to run out.
+// end stops the renewal and releases the lease, or lets it run out if keep is set.
 func (h *heldLease) end(keep bool) {
 	if h == nil {
 		return
@@ -237,8 +236,8 @@ func (c *Cache) share(out fetch.Outcome) {
 	c.finish(f, known, out)
 }
 
-// recall returns the newest entry of o that any tier holds, judged by the policy
-// in force, nil if none does.
+// recall returns the newest entry of o that the hot tier, the pending writes or the
+// store holds, judged by the present policy; nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
 	best := c.pending.get(o)
@@ -264,8 +263,8 @@ func newer(a, b *Entry, now time.Time) *Entry {
 const skew = 2 * time.Minute
 
 // attempted returns when a record's origin was last asked, which orders the
-// versions of a record. One from the future was dated by a wrong clock: it comes
-// before all others, or nothing could replace it until then.
+// versions of a record. A record dated in the future comes from a wrong clock and
+// counts as the oldest, or nothing could replace it until then.
 func attempted(r fetch.Record, now time.Time) time.Time {
 	t := r.FetchedAt
 	if r.LastFailure.At.After(t) {

@@ -37,7 +37,7 @@ const MaxList = 1000
 // side changes them.
 //
 // Errors: ErrNotFound, ErrUnavailable, ErrCorrupt and ErrInvalid are found with
-// errors.Is; an error of ctx is passed on. Any other error has the text for the operator,
+// errors.Is; an error of ctx is passed on. Every error is written for the operator,
 // with the path or address of the store.
 type Store interface {
 	// Load returns the record of o with its text. It sees each Save that has
@@ -50,9 +50,8 @@ type Store interface {
 	// kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
-	// Delete forgets o: its record and its history. A body that nothing refers to
-	// any more may stay for as long as the store says. To delete what is not there
-	// is no error.
+	// Delete forgets o: its record and its history. A body without references may
+	// stay for as long as the store says. Deleting an unknown origin is no error.
 	Delete(ctx context.Context, o origin.Origin) error
 
 	// List returns up to limit records (at most MaxList; 0 means MaxList) whose
@@ -75,20 +74,20 @@ type Store interface {
 
 // Errors of a [Store], to be found with errors.Is.
 var (
-	// ErrNotFound is the answer for an origin or a body that it does not hold.
+	// ErrNotFound is the answer for an origin or a body that is not in the store.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable means that its medium does not answer at the moment: it may
-	// later, and to ask is cheap until then.
+	// ErrUnavailable means that the medium does not answer at the moment. Asking
+	// again is cheap until it does.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrCorrupt means that it holds something under the key, but not what was
-	// saved. The origin is as good as unknown.
+	// ErrCorrupt means that the stored value is not the one that was saved. The
+	// origin is as good as unknown.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
 	ErrInvalid = errors.New("invalid record")
 )
 
-// Leaser is what a store shared by several gateways can do in addition: it lets
-// one of them fetch an origin while the others wait for its record.
+// Leaser is implemented by stores that several gateways share: it lets one of them
+// fetch an origin while the others wait for its record.
 type Leaser interface {
 	// Lease asks for the right to fetch o. If acquired is false another gateway
 	// has it. Otherwise the caller has it, and l is set: for ttl, and for as long
@@ -99,11 +98,11 @@ type Leaser interface {
 // Lease is the right to fetch one origin. Its methods may be called at once.
 type Lease interface {
 	// Renew makes the lease last for its ttl from now on, and reports whether it is
-	// still the caller's. One that ran out or was given back is not taken again.
-	// With an error it is not known.
+	// still the caller's. One that ran out or was released is not taken again.
+	// With an error the state of the lease is unknown.
 	Renew(ctx context.Context) (held bool, err error)
-	// Release gives the lease back, and never that of another. It does not block for
-	// long and may be called once.
+	// Release gives up the lease, and never the lease of another gateway. It does not
+	// block for long and may be called once.
 	Release()
 }
 

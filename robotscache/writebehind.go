@@ -12,16 +12,16 @@ import (
 )
 
 // Records are written behind the answers: a flight puts its entry among the pending
-// writes and lands, and a timer gives the store what has collected since. A store
-// that is away so costs no knowledge either: its writes stay pending.
+// writes and lands, and a timer writes them to the store together. While the store
+// is away they stay pending, so an outage of the store costs no knowledge.
 const (
-	// coalesce is how long a record waits at most for others to be written with it,
-	// and so what a gateway that is killed loses, besides the write under way.
+	// coalesce is how long a record waits at most for others to be written with it.
+	// A gateway that is killed loses the records of that time and the write under way.
 	coalesce = 200 * time.Millisecond
 	// writeRetry is the pause after a write that failed.
 	writeRetry = time.Second
 	// maxBatch and maxBatchBytes bound one call of Store.Save, which must end within
-	// storeTimeout. A full batch is written at once.
+	// storeTimeout. maxBatch records are written at once.
 	maxBatch      = 1000
 	maxBatchBytes = 8 << 20
 )
@@ -112,7 +112,7 @@ func (p *pendingWrites) trim() (dropped int) {
 	return dropped
 }
 
-// writeScheduled is what the timer calls.
+// writeScheduled is called by the timer.
 func (c *Cache) writeScheduled() {
 	c.mu.Lock()
 	c.pending.scheduled = false
@@ -126,10 +126,11 @@ func (c *Cache) writeScheduled() {
 	c.flush(context.WithoutCancel(c.base))
 }
 
-// persist is called after an entry was added to the pending writes, by the worker
-// that fetched it, and reports whether the entry is in the store if others share
-// it. A worker that finds no room for its entry writes, which slows it down to what
-// the store takes; where the store is away the oldest entries go.
+// persist is called by a worker after its entry was added to the pending writes. If
+// other gateways share the store, it reports whether the entry is there. When the
+// pending writes are over their bound, the worker writes them itself, which slows
+// retrievals down to the speed of the store; while the store is away the oldest
+// entries are dropped instead.
 func (c *Cache) persist() (ok bool) {
 	c.mu.Lock()
 	failing, full := c.pending.failing, c.pending.size > c.pending.limit
@@ -155,8 +156,8 @@ func (c *Cache) trimPending() {
 	}
 }
 
-// flush gives the store all that is pending now, and reports whether it took it. It
-// gives up at the first failure: a store that is away is away for all.
+// flush writes all entries that are pending now, and reports whether that worked. It
+// stops at the first failure: a store that is away is away for all.
 func (c *Cache) flush(ctx context.Context) (ok bool) {
 	if !c.takeWriter(ctx) {
 		return false
@@ -192,8 +193,8 @@ func (c *Cache) takeWriter(ctx context.Context) bool {
 
 func (c *Cache) releaseWriter() { <-c.writer }
 
-// write gives a batch to the store, and reports whether the store is there to take
-// the next. What cannot be kept at all is given up, so that it holds up no other.
+// write saves a batch, and reports whether the store is there to take the next. A
+// record that cannot be kept is given up, so that it holds up no other.
 func (c *Cache) write(batch []*Entry) (ok bool) {
 	// A result that came in while the cache is being closed is worth saving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.base), storeTimeout)
@@ -241,8 +242,8 @@ func (c *Cache) flushLast() error {
 	return nil
 }
 
-// List is [Store.List] of the cache's store, of which it knows what was answered
-// before the call, unless the store is away.
+// List is [Store.List] of the cache's store. It writes the pending records first, so
+// it sees what was answered before the call, unless the store cannot be written.
 func (c *Cache) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
 	c.flush(ctx)
 	return c.cfg.Store.List(ctx, after, limit) //nolint:wrapcheck // it says all

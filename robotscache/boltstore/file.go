@@ -111,8 +111,8 @@ func unpath(err error) error {
 	return err
 }
 
-// create makes an empty store under another name and then gives it its own, so
-// that there is no moment at which the path names half a file.
+// create makes an empty store under a temporary name and then renames it, so that
+// the path never names half a file.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -145,8 +145,8 @@ func create(path string) error {
 	return publish(name, path)
 }
 
-// publish gives the finished file its name. It does not replace one that another
-// process has made meanwhile: that process may have it open.
+// publish renames the finished file. It does not replace a file that another process
+// has made meanwhile: that process may have it open.
 func publish(name, path string) error {
 	err := os.Link(name, path)
 	if errors.Is(err, fs.ErrExist) {
@@ -162,7 +162,7 @@ func publish(name, path string) error {
 	if err != nil {
 		return err
 	}
-	_ = dir.Sync() // not every file system can, and then none need
+	_ = dir.Sync() // not every file system supports it
 	return dir.Close()
 }
 
@@ -174,7 +174,7 @@ func publish(name, path string) error {
 // worse. The gateway runs without its store, and says so.
 type file struct {
 	db     *bolt.DB
-	handle *os.File // of db, which is not closed in the usual way after a panic
+	handle *os.File // of db, to unlock the file after a panic, when db cannot be closed
 	broken atomic.Pointer[error]
 }
 
@@ -213,8 +213,8 @@ func (f *file) update(do func(*bolt.Tx) error) error {
 	return f.do(func() error { return f.db.Update(do) })
 }
 
-// do calls a function that uses the database, unless it is broken. The named
-// result is how the deferred function gets its error out.
+// do calls a function that uses the database, unless the file is broken. The
+// deferred function sets the named result.
 func (f *file) do(use func() error) (err error) {
 	if broken := f.broken.Load(); broken != nil {
 		return *broken

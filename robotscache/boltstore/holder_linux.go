@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// holder names the process that has the lock of a file, empty where the system does not tell (proc_locks(5)).
+// holder names the process that has locked a file, from /proc/locks (proc_locks(5)).
+// It is empty if the system does not tell.
 func holder(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

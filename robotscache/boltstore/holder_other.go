@@ -2,5 +2,5 @@
 
 package boltstore
 
-// holder names the process that has the lock of a file: this system does not tell.
+// holder is empty: this system does not tell which process has locked a file.
 func holder(string) string { return "" }

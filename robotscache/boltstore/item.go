@@ -82,8 +82,8 @@ func remove(tx *bolt.Tx, key []byte) error {
 	return dropReferences(tx, had, nil)
 }
 
-// former returns the history of an origin, and the texts that it refers to. What
-// cannot be read any more is replaced; its texts then stay in the file.
+// former returns the history of an origin, and the texts that it refers to. A damaged
+// item counts as none: it is replaced, and its texts stay in the file.
 func former(tx *bolt.Tx, key []byte) ([]robotscache.Version, []fetch.Sum) {
 	it, err := decodeItem(tx.Bucket(originsBucket).Get(key))
 	if err != nil {

@@ -36,8 +36,8 @@ func OpenReader(path string, lockTimeout time.Duration) (*Reader, error) {
 	return &Reader{path: path, file: f, texts: texts}, nil
 }
 
-// Body returns the text with the given SHA-256, as [Store.Body] does. Whether it still
-// has that hash is for the caller to check.
+// Body returns the text with the given SHA-256, as [Store.Body] does. The caller
+// checks the hash.
 func (r *Reader) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package boltstore keeps robots.txt records in one file: the store of a gateway
-// that shares with nobody.
+// Package boltstore keeps robots.txt records in one bbolt file, for a gateway that
+// shares its records with no other.
 //
 // # Durability
 //
@@ -9,18 +9,18 @@
 // # Size
 //
 // A text is kept once, compressed, however many origins and versions have it. A
-// record that nobody saved for Config.Retention is deleted, with its history: an
-// origin that is asked for is saved at least once a day, so it is one that nobody
-// asks for. Space that becomes free is used again; the file does not shrink.
+// record that was not saved for Config.Retention is deleted, with its history: an
+// origin in use is saved at least once a day, so nobody asks for this one. Free
+// space is used again; the file does not shrink.
 //
 // # Trust
 //
 // A file that is not a store of ours, that is cut short, that another release with
 // another format wrote or that another process has open is left as it is, and Open
 // says so.
-// Records carry a checksum, texts are checked against their hash at each read:
-// one that is damaged is an error. Damage to the file's structure that shows later
-// ends its use until the process is started again.
+// Records carry a checksum, and texts are checked against their hash at each read:
+// damage is an error. Damage to the file's structure that shows later ends its use
+// until the process is started again.
 package boltstore
 
 import (
@@ -41,14 +41,13 @@ import (
 // Config holds the settings of a [Store]. Only Path is required; other fields
 // that are zero or negative take their defaults.
 type Config struct {
-	// Path names the file. It and its folder are made where they are missing, for
-	// the owner only.
+	// Path names the file. The file and its folder are made if they are missing, with
+	// access for their owner only.
 	Path string
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
-	// Retention is how long a record is kept that is not saved again; default 60
-	// days, twice the longest time for which the past of an unreachable origin
-	// matters.
+	// Retention is how long a record is kept after its last save; default 60 days,
+	// twice the longest time for which the past of an unreachable origin matters.
 	Retention time.Duration
 	// LockTimeout is how long Open waits for another process to close the file;
 	// default 2 s: a gateway that ends commits its last records in less. One that a
@@ -73,8 +72,8 @@ type Store struct {
 	close     func() error // closes the file, once
 }
 
-// Open opens the store, and makes it where there is none. Its errors name the
-// path and are meant for the operator. It waits for LockTimeout at most.
+// Open opens the store, and makes it if there is none. Its errors name the path and
+// are meant for the operator. It waits for LockTimeout at most.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Versions <= 0 {
 		cfg.Versions = defaultVersions
@@ -125,8 +124,8 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 	return fetch.Record{}, s.fault("loading "+o.String(), err)
 }
 
-// Save implements [robotscache.Store], in one commit. Whatever keeps the disk from
-// taking it is ErrUnavailable.
+// Save implements [robotscache.Store], in one commit. A commit that fails is an
+// ErrUnavailable.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err

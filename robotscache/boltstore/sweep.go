@@ -21,7 +21,8 @@ const (
 	sweepPause = time.Second
 )
 
-// sweeper passes over the file and deletes what is past its retention.
+// sweeper passes over the file from time to time and deletes records past their
+// retention.
 type sweeper struct {
 	mu    sync.Mutex // held during a step
 	timer *time.Timer
@@ -58,8 +59,8 @@ func (w *sweeper) stop() {
 	w.timer.Stop()
 }
 
-// sweep deletes what is past its retention among sweepBatch records from the given
-// key on. A failure ends the pass: the next one does the step again.
+// sweep deletes the records past their retention among sweepBatch of them from the
+// given key on. A failure ends the pass: the next one starts from the first key.
 func (s *Store) sweep(from []byte) (next []byte) {
 	limit := time.Now().Add(-s.retention)
 	err := s.file.update(func(tx *bolt.Tx) error {

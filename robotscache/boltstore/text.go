@@ -51,9 +51,8 @@ func (f *file) text(texts *storecodec.Texts, sha fetch.Sum) (text []byte, err er
 	return text, err
 }
 
-// addReference counts one more origin that refers to a text. The text is given in
-// case it is new, or cannot be read any more: a commit must not fail for damage that
-// it can mend.
+// addReference counts one more origin that refers to a text. The text itself is
+// written if it is new, or if its value is damaged.
 func (s *Store) addReference(tx *bolt.Tx, sha fetch.Sum, text []byte) error {
 	texts := tx.Bucket(textsBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
@@ -64,8 +63,8 @@ func (s *Store) addReference(tx *bolt.Tx, sha fetch.Sum, text []byte) error {
 	return texts.Put(sha[:], v.encode())
 }
 
-// dropReferences counts one origin less for each of the texts that an origin had and
-// has no more, and deletes those to which no other refers.
+// dropReferences counts one origin less for each text that an origin referred to
+// before and does not now, and deletes texts without references.
 func dropReferences(tx *bolt.Tx, had, has []fetch.Sum) error {
 	texts := tx.Bucket(textsBucket)
 	for _, sha := range had {

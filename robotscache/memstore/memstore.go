@@ -1,5 +1,5 @@
-// Package memstore keeps robots.txt records in memory, for gateways that are told
-// to keep nothing ("store none") and for tests.
+// Package memstore keeps robots.txt records in memory, for gateways that keep nothing
+// on disk ("store none") and for tests.
 package memstore
 
 import (
@@ -20,8 +20,8 @@ import (
 // their defaults.
 type Config struct {
 	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins
-	// that were asked for least recently go first, and with them what was known of
-	// an outage: a later answer can only be stricter for it.
+	// that were asked for least recently are dropped first, with the history of their
+	// outages: later answers can only be stricter for it.
 	MaxSize int64
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
@@ -128,11 +128,11 @@ func (s *Store) save(r fetch.Record) error {
 	it := &item{record: r}
 	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), s.cfg.Versions)
 	it.texts = robotscache.Texts(r, it.history)
-	if err := s.hold(it); err != nil {
-		s.release(it)
+	if err := s.addReferences(it); err != nil {
+		s.dropReferences(it)
 		return fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
 	}
-	s.release(&old)
+	s.dropReferences(&old)
 	if el == nil {
 		s.byOrigin[r.Origin] = s.order.PushBack(it)
 		s.size += itemSize
@@ -147,9 +147,9 @@ func (s *Store) save(r fetch.Record) error {
 	return nil
 }
 
-// hold takes a reference to each text of it, of which the record's own is the only
-// one that may be new, and makes the record refer to the copy that all share.
-func (s *Store) hold(it *item) error {
+// addReferences counts one more reference to each text of an item, of which only the
+// record's own may be new, and makes the record use the shared copy.
+func (s *Store) addReferences(it *item) error {
 	text, ok := it.record.Text()
 	for _, sha := range it.texts {
 		b := s.bodies[sha]
@@ -166,7 +166,8 @@ func (s *Store) hold(it *item) error {
 	return it.record.SetBody(s.bodies[text.SHA256].text)
 }
 
-func (s *Store) release(it *item) {
+// dropReferences undoes addReferences.
+func (s *Store) dropReferences(it *item) {
 	for _, sha := range it.texts {
 		b := s.bodies[sha]
 		if b.refs--; b.refs == 0 {
@@ -178,7 +179,7 @@ func (s *Store) release(it *item) {
 
 func (s *Store) remove(el *list.Element) {
 	it := itemOf(el)
-	s.release(it)
+	s.dropReferences(it)
 	s.order.Remove(el)
 	delete(s.byOrigin, it.record.Origin)
 	s.size -= itemSize + versionSize*int64(len(it.history))

@@ -27,21 +27,21 @@ type link struct {
 	mu      sync.Mutex
 	closed  bool
 	client  rueidis.Client // nil until the first connection
-	failed  error          // why the server is taken for gone, nil while it is not
+	failed  error          // why the server counts as gone, nil while it does not
 	nextTry time.Time      // when a call may try again while failed
 	silent  time.Time      // since when calls get no answer; zero while they do
 }
 
 const (
-	// silence is for how many timeouts nothing may be heard before the server is
-	// taken for gone. A single call without an answer is a sign of load, perhaps our
-	// own: to go ahead without the others then would make the load greater.
+	// silence is the number of timeouts without an answer after which the server
+	// counts as gone. A single call without an answer is a sign of load, perhaps our
+	// own: gateways that fetched for themselves then would make the load greater.
 	silence = 2
 	// tryPause is the time between two tries while the server is gone.
 	tryPause = time.Second
 )
 
-// errSlow is a call without an answer at a server that is not taken for gone.
+// errSlow is a call without an answer from a server that does not count as gone.
 var errSlow = errors.New("no answer in time")
 
 var errClosed = errors.New("store is closed")
@@ -68,13 +68,12 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	}, nil
 }
 
-// call is what do makes: one command, or several of which it gives the result that
-// tells how they went.
+// call makes one command, or several of which it returns the decisive result.
 type call func(ctx context.Context, c rueidis.Client) rueidis.RedisResult
 
 // do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx,
-// errSlow, and ErrUnavailable for everything else: what the server refuses
-// (read-only, out of memory, loading) it may do later.
+// errSlow, and ErrUnavailable for everything else: a server that refuses a call
+// (read-only, out of memory, loading) may accept it later.
 func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, err error) {
 	if err := l.enter(ctx); err != nil {
 		return result, err
@@ -109,7 +108,7 @@ func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, 
 	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
-// enter lets a call through unless the server is gone, or if it is time to try.
+// enter admits a call unless the server is gone and it is not yet time to try again.
 func (l *link) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -191,7 +190,7 @@ func (l *link) dial() (any, error) {
 	return c, nil
 }
 
-// closedError is what a call gets that comes when the link is closed. l.mu is held.
+// closedError returns an error once the link is closed. l.mu is held.
 func (l *link) closedError() error {
 	if l.closed {
 		return errClosed

@@ -32,10 +32,10 @@ func decodeRecord(value []byte) (r fetch.Record, err error) {
 	return r, storecodec.Decode(value, orderDigits, &r)
 }
 
-// saveScript replaces a record, unless the server has one with a later attempt;
-// one from the future (two minutes by the server's clock) was dated by a wrong
-// clock and is replaced. It merges the version into the history, keeps the text,
-// and removes a few origins that have expired from the sets.
+// saveScript replaces a record, unless the server has one with a later attempt. One
+// dated in the future (two minutes by the server's clock) comes from a wrong clock and
+// is replaced. The script merges the version into the history, keeps the text, and
+// removes a few expired origins from the sets.
 //
 // KEYS: record, history, index, seen, text.
 // ARGV: record, version, origin, encoded text or "", retention in ms, number of

@@ -1,5 +1,5 @@
 // Package redisstore keeps robots.txt records in Redis or Valkey, for gateways
-// that share what they know: each origin is fetched once for all of them.
+// that share their records: each origin is fetched once for all of them.
 //
 // # Keys
 //
@@ -9,25 +9,25 @@
 //	r:<origin>  string  the record, after the time of its last attempt
 //	h:<origin>  list    its history, newest first
 //	t:<sha256>  string  a text, once for all origins
-//	l:<origin>  string  a lease, while somebody fetches the origin and renews it
+//	l:<origin>  string  a lease, while a gateway fetches the origin
 //	index       zset    the origins by name
 //	seen        zset    the origins by the time of their last save
 //
-// Everything expires after Config.Retention unless it is saved again; the two
-// sets are trimmed by the way. No command looks at all keys.
+// Every key expires after Config.Retention unless it is saved again; each save
+// removes a few expired origins from the two sets. No command looks at all keys.
 //
 // # Durability
 //
-// A save that has returned is with the server. What the server loses, by its own
-// settings for persistence and eviction, is fetched again.
+// The server has a record when Save returns. Records that the server loses, by its
+// own settings for persistence and eviction, are fetched again.
 //
 // # Outages
 //
-// Each call is bounded by Config.Timeout. A server to which there is no connection,
-// or of which nothing is heard for twice that time, is taken for gone: calls then
-// fail at once with robotscache.ErrUnavailable, but for one each second which tries
-// whether it is back; so nothing has to be restarted or told. The server may also
-// be away when the gateway starts.
+// Each call is bounded by Config.Timeout. A server counts as gone if there is no
+// connection to it, or if no call gets an answer for twice that time. Calls then
+// fail at once with robotscache.ErrUnavailable, except for one each second that tries
+// again, so nothing has to be restarted. The server may also be away when the gateway
+// starts.
 package redisstore
 
 import (
@@ -59,7 +59,7 @@ type Config struct {
 	Prefix string
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
-	// Retention is how long what is not saved again is kept; default 60 days,
+	// Retention is how long a record is kept after its last save; default 60 days,
 	// twice the longest time for which the past of an unreachable origin matters.
 	Retention time.Duration
 	// Timeout bounds each call, and the dialing for it; default 500 ms.

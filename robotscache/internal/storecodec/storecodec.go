@@ -1,7 +1,7 @@
-// Package storecodec is the form in which stores keep records and texts.
+// Package storecodec encodes records and texts for stores.
 //
-// A value is some bytes that a store reads by itself, JSON, and a CRC-32C of both
-// (big-endian). A text is a zstd frame: at the default level it makes the corpus
+// A value is a head that the store reads without decoding the rest, JSON, and a
+// CRC-32C of both (big-endian). A text is a zstd frame: at the default level it makes the corpus
 // 4.6 times smaller (a file of median length 3 times) and takes 3 µs to decode such
 // a file; s2 comes to 3.3 times.
 package storecodec
@@ -21,8 +21,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the value with the given bytes at its beginning, and v. Its error
-// is a [robotscache.ErrInvalid].
+// Encode returns the value of a head and v. Its error is a [robotscache.ErrInvalid].
 func Encode(head []byte, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -35,8 +34,8 @@ func appendSum(value []byte) []byte {
 	return binary.BigEndian.AppendUint32(value, crc32.Checksum(value, castagnoli))
 }
 
-// Decode sets v to what Encode was given, for a head of so many bytes. What is no
-// such value, or not as it was, is a [robotscache.ErrCorrupt].
+// Decode sets v from a value whose head has so many bytes. A value that is damaged, or
+// of another form, is a [robotscache.ErrCorrupt].
 func Decode(value []byte, head int, v any) error {
 	end := len(value) - crc32.Size
 	if end < head || crc32.Checksum(value[:end], castagnoli) != binary.BigEndian.Uint32(value[end:]) {
@@ -48,8 +47,8 @@ func Decode(value []byte, head int, v any) error {
 	return nil
 }
 
-// maxText bounds what a damaged text can make us allocate: far more than any
-// robots.txt that is read (DESIGN §7: max_size).
+// maxText bounds the memory for a damaged text: far more than any robots.txt that is
+// read (DESIGN §7: max_size).
 const maxText = 64 << 20
 
 // Texts compresses texts. Safe for concurrent use.
@@ -82,8 +81,8 @@ func NewTexts() (*Texts, error) {
 // Encode returns the compressed form of a text.
 func (t *Texts) Encode(text []byte) []byte { return t.encoder.EncodeAll(text, nil) }
 
-// Decode returns a text from its compressed form. What is none is a
-// [robotscache.ErrCorrupt]; whether it is the right one is for the caller to check.
+// Decode returns a text from its compressed form. A malformed one is a
+// [robotscache.ErrCorrupt]. The caller checks the hash of the text.
 func (t *Texts) Decode(data []byte) ([]byte, error) {
 	text, err := t.decoder.DecodeAll(data, nil)
 	if err != nil {
