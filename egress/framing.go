@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strings"
 )
 
 // Strict returns c for a server of HTTP/1 that refuses a request with both Content-Length and
@@ -249,7 +250,7 @@ func (s *scanner) body(p []byte) []byte {
 
 func (s *scanner) chunkSize(p []byte) []byte {
 	for i, c := range p {
-		digit, isDigit := unhex(c)
+		digit := strings.IndexByte("0123456789abcdef", c|0x20) // net/http refuses what else that lets in
 		switch {
 		case c == '\n' && s.left == 0:
 			s.trailer, s.value, s.step = true, nil, (*scanner).fieldLine
@@ -257,7 +258,7 @@ func (s *scanner) chunkSize(p []byte) []byte {
 		case c == '\n':
 			s.left, s.step = s.left+uint64(len("\r\n")), (*scanner).body
 			return p[i+1:]
-		case !isDigit:
+		case digit < 0:
 			s.extension = true
 		case !s.extension && s.left >= 1<<58:
 			return s.end() // no chunk of this size ends
@@ -266,17 +267,6 @@ func (s *scanner) chunkSize(p []byte) []byte {
 		}
 	}
 	return nil
-}
-
-func unhex(c byte) (digit byte, ok bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10, true
-	default:
-		return 0, false
-	}
 }
 
 // IsHTTP2 reports whether a connection, or the one from [Strict] within it, has agreed on HTTP/2 by
