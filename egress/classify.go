@@ -124,7 +124,7 @@ func dialKind(d *DialError) Kind {
 		return KindRefused
 	case isTimeout(d.Err):
 		return KindConnectTimeout
-	case !telling(d.Err):
+	case !informative(d.Err):
 		return KindUnroutable
 	default:
 		return KindUnavailable
@@ -188,14 +188,14 @@ func (e streamError) Error() string {
 	return fmt.Sprintf("stream %d ended with code %d", e.StreamID, e.Code)
 }
 
-// faults are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC 9113
-// section 7.
-var faults = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
+// protocolErrors are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC
+// 9113 section 7.
+var protocolErrors = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
 
 // isReset reports whether a connection, or a stream of one, ended before its time.
 func isReset(err error) bool {
 	if stream, ok := errors.AsType[streamError](err); ok {
-		return !faults[stream.Code]
+		return !protocolErrors[stream.Code]
 	}
 	for _, end := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED,

@@ -190,7 +190,7 @@ func (x *forwarding) attachBody(out *http.Request) {
 func (x *forwarding) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
-		if mayTrail(name) && leaves(name, x.f.HeaderPrefix) {
+		if mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) {
 			out.Trailer[name] = nil
 		}
 	}
@@ -200,7 +200,7 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 	x.body.trailer = func() {
 		for name, values := range x.r.Trailer {
-			if mayTrail(name) && leaves(name, x.f.HeaderPrefix) {
+			if mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) {
 				out.Trailer[name] = values
 			}
 		}

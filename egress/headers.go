@@ -15,9 +15,9 @@ var hopByHop = set(
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Http2-Settings",
 )
 
-// inside are request fields that would describe the network behind the gateway to the origin: the
-// client's address, the proxies on the way and the trace of the request.
-var inside = set(
+// internalFields are request fields that would describe the network behind the gateway to the
+// origin: the client's address, the proxies on the way and the trace of the request.
+var internalFields = set(
 	"Via", "Forwarded", "Client-Ip", "X-Client-Ip", "X-Real-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
 	"X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip",
 	"X-Envoy-External-Address", "X-Proxyuser-Ip",
@@ -25,21 +25,22 @@ var inside = set(
 	"X-Amzn-Trace-Id", "Sentry-Trace", "Elastic-Apm-Traceparent", "X-Ot-Span-Context", "Grpc-Trace-Bin",
 )
 
-// insidePrefixes are the families of such fields.
-var insidePrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
+// internalPrefixes are the families of such fields.
+var internalPrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
 
-// named are fields that the Connection header may not remove: a client would be judged by a name
-// that the origin never sees.
-var named = set("User-Agent", "From")
+// unremovable are fields that the Connection header may not remove: a client would be judged by a
+// name that the origin never sees.
+var unremovable = set("User-Agent", "From")
 
-// untrailed are fields that must not be trailers, beside those that [httpguts.ValidTrailerHeader]
-// knows: they control the message or authenticate (RFC 9110 section 6.5.1), or name the client.
-var untrailed = set(
+// neverTrailers are fields that must not be trailers, beside those that
+// [httpguts.ValidTrailerHeader] knows: they control the message or authenticate (RFC 9110 section
+// 6.5.1), or name the client.
+var neverTrailers = set(
 	"Cookie", "Set-Cookie", "Age", "Date", "Expires", "Location", "Retry-After", "Vary", "Warning", "User-Agent", "From",
 )
 
 // mayTrail reports whether a field may be in a trailer section.
-func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !untrailed[name] }
+func mayTrail(name string) bool { return httpguts.ValidTrailerHeader(name) && !neverTrailers[name] }
 
 func set(names ...string) map[string]bool {
 	s := make(map[string]bool, len(names))
@@ -49,14 +50,14 @@ func set(names ...string) map[string]bool {
 	return s
 }
 
-// options returns the fields that a message's Connection header names, in canonical form; nil for
-// none.
-func options(h http.Header) map[string]bool {
+// connectionOptions returns the fields that a message's Connection header names, in canonical form;
+// nil for none.
+func connectionOptions(h http.Header) map[string]bool {
 	var out map[string]bool
 	for _, v := range h["Connection"] {
 		for name := range strings.SplitSeq(v, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if name == "" || named[name] {
+			if name == "" || unremovable[name] {
 				continue
 			}
 			if out == nil {
@@ -68,12 +69,12 @@ func options(h http.Header) map[string]bool {
 	return out
 }
 
-// leaves reports whether a request field may leave towards the origin.
-func leaves(name, ownPrefix string) bool {
-	if hopByHop[name] || inside[name] || hasOwnPrefix(name, ownPrefix) {
+// mayLeave reports whether a request field may leave towards the origin.
+func mayLeave(name, ownPrefix string) bool {
+	if hopByHop[name] || internalFields[name] || hasOwnPrefix(name, ownPrefix) {
 		return false
 	}
-	for _, p := range insidePrefixes {
+	for _, p := range internalPrefixes {
 		if strings.HasPrefix(name, p) {
 			return false
 		}
@@ -91,10 +92,10 @@ func hasOwnPrefix(name, ownPrefix string) bool {
 // are shared with in, which stays unchanged. A User-Agent that the client did not send is kept from
 // being added.
 func RequestHeader(in http.Header, ownPrefix string) http.Header {
-	dropped := options(in)
+	dropped := connectionOptions(in)
 	out := make(http.Header, len(in)+1)
 	for name, values := range in {
-		if leaves(name, ownPrefix) && !dropped[name] {
+		if mayLeave(name, ownPrefix) && !dropped[name] {
 			out[name] = values
 		}
 	}
@@ -113,7 +114,7 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 // or port, with UDP even past the gateway, and its requests are not judged there. The values are
 // shared.
 func responseFields(dst, src http.Header, name, ownPrefix string) {
-	dropped := options(src)
+	dropped := connectionOptions(src)
 	for field, values := range src {
 		switch {
 		case hopByHop[field], dropped[field], hasOwnPrefix(field, ownPrefix), field == "Alt-Svc":

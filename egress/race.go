@@ -84,7 +84,7 @@ func race(ctx context.Context, targets []netip.AddrPort, attempt attemptFunc) (*
 				go closeLosers(results, pending)
 				return r.conn, r.addr, nil
 			}
-			if failed.err == nil || !telling(failed.err) && telling(r.err) {
+			if failed.err == nil || !informative(failed.err) && informative(r.err) {
 				failed = r
 			}
 			if next < len(targets) && ctx.Err() == nil {
@@ -104,11 +104,11 @@ func closeLosers(results <-chan attemptResult, pending int) {
 	}
 }
 
-// telling reports whether a failure says something about the origin rather than about this
+// informative reports whether a failure says something about the origin rather than about this
 // machine's own lack of a route, as every IPv6 address gives on an IPv4-only machine.
-func telling(err error) bool {
-	for _, dull := range []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
-		if errors.Is(err, dull) {
+func informative(err error) bool {
+	for _, local := range []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
+		if errors.Is(err, local) {
 			return false
 		}
 	}

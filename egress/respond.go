@@ -18,7 +18,7 @@ const maxInterim = 64
 // respond sends a response to the client. It panics if the response breaks off.
 func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
-	x.presets(h)
+	x.dropServerFields(h)
 	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
 	announced := x.announce(h, resp)
 	if _, ok := h["Content-Type"]; !ok {
@@ -41,9 +41,9 @@ func (x *forwarding) bodiless(resp *http.Response) bool {
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// presets removes the fields that the outer server has put into every response in its own name.
-// Here the origin speaks.
-func (x *forwarding) presets(h http.Header) {
+// dropServerFields removes the fields that the outer server has put into every response in its own
+// name. Here the origin speaks.
+func (x *forwarding) dropServerFields(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }

@@ -74,7 +74,7 @@ type TransportConfig struct {
 // own listeners.
 type Transport struct {
 	dialer    *Dialer
-	direct    ways
+	direct    transportPair
 	upstreams []*upstream
 	tls       *tls.Config
 	via       string
@@ -98,13 +98,13 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 	}
 	direct := t.httpTransport(c)
 	direct.DialContext = c.Dialer.DialContext
-	t.direct = waysOf(direct)
+	t.direct = pairOf(direct)
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)
 		if err != nil {
 			return nil, fmt.Errorf("building transport: %w", err)
 		}
-		up.ways = waysOf(up.http)
+		up.pair = pairOf(up.http)
 		t.upstreams = append(t.upstreams, up)
 	}
 	return t, nil
@@ -132,31 +132,29 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 	}
 }
 
-// ways are two transports to the same places.
-type ways struct {
+// transportPair is a transport for most requests, and one for those that must not share a
+// connection.
+type transportPair struct {
 	shared *http.Transport
-	alone  *http.Transport // has a connection of HTTP/1.1 for each request
+	single *http.Transport // has a connection of HTTP/1.1 for each request
 }
 
-func waysOf(shared *http.Transport) ways {
-	alone := shared.Clone()
-	alone.DisableKeepAlives = true
-	alone.Protocols = new(http.Protocols)
-	alone.Protocols.SetHTTP1(true)
-	alone.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	return ways{shared, alone}
+func pairOf(shared *http.Transport) transportPair {
+	single := shared.Clone()
+	single.DisableKeepAlives = true
+	single.Protocols = new(http.Protocols)
+	single.Protocols.SetHTTP1(true)
+	single.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	return transportPair{shared, single}
 }
 
 // of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the
 // request (RFC 4559 section 6): a later client on it would be taken for the first.
-func (w ways) of(r *http.Request) *http.Transport {
+func (w transportPair) of(r *http.Request) *http.Transport {
 	for _, v := range r.Header["Authorization"] {
-		scheme := strings.TrimLeft(v, " \t")
-		if end := strings.IndexAny(scheme, " \t"); end >= 0 {
-			scheme = scheme[:end]
-		}
+		scheme, _, _ := strings.Cut(strings.ReplaceAll(strings.TrimLeft(v, " \t"), "\t", " "), " ")
 		if strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate") {
-			return w.alone
+			return w.single
 		}
 	}
 	return w.shared

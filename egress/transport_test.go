@@ -354,13 +354,13 @@ func TestTrustedRoots(t *testing.T) {
 // direct and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()
-	w := waysOf(new(http.Transport))
+	w := pairOf(new(http.Transport))
 	for field, alone := range map[string]bool{
 		"": false, "Basic dTpw": false, "Bearer Negotiate": false, "NTLMv2 x": false, "Negotiated x": false,
 		"NTLM": true, "NTLM\tx": true, "ntlm x": true, "NEGOTIATE x": true, " Negotiate x": true,
 	} {
 		r := &http.Request{Header: http.Header{"Authorization": {"Basic x", field}}}
-		if got := w.of(r) == w.alone; got != alone {
+		if got := w.of(r) == w.single; got != alone {
 			t.Errorf("%q: alone is %t", field, got)
 		}
 	}

@@ -54,7 +54,7 @@ type upstream struct {
 	tls    *tls.Config // towards the proxy; nil for plain
 	via    string
 	http   *http.Transport
-	ways   ways // http, and a like one
+	pair   transportPair // http, and one that shares no connections
 }
 
 // Check reports an error in the URL of an upstream proxy, without its password.
@@ -135,7 +135,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 		out.Header.Set("Via", u.via)
 		r = &out
 	}
-	return u.ways.of(r).RoundTrip(r)
+	return u.pair.of(r).RoundTrip(r)
 }
 
 // dialProxy connects to the proxy itself, TLS included.
