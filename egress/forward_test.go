@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// TestForwardOctets: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is
+// TestForwardBytes: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is
 // turned into origin form.
-func TestForwardOctets(t *testing.T) {
+func TestForwardBytes(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 1)
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {

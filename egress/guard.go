@@ -45,7 +45,9 @@ func parsePort(s string) (uint16, error) {
 
 // DefaultPorts returns the ports that are open for egress where none are configured: 80, 443 and
 // 1024-65535. The privileged rest holds mail, DNS and the like, which no crawler has business with.
-func DefaultPorts() []PortRange { return []PortRange{{80, 80}, {443, 443}, {1024, 65535}} }
+func DefaultPorts() []PortRange { return slices.Clone(defaultPorts) }
+
+var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
 // Guard decides which addresses may be dialed. The zero value is the strictest useful one: public
 // addresses only, on the default ports. The fields are set before first use; the methods are safe
@@ -158,15 +160,11 @@ func (g *Guard) named(addr netip.Addr) bool {
 }
 
 func (g *Guard) portOpen(port uint16) bool {
-	if len(g.Ports) == 0 {
-		return port == 80 || port == 443 || port >= 1024
+	ports := g.Ports
+	if len(ports) == 0 {
+		ports = defaultPorts
 	}
-	for _, r := range g.Ports {
-		if r.First <= port && port <= r.Last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ports, func(r PortRange) bool { return r.First <= port && port <= r.Last })
 }
 
 // ForbiddenError says that the guard refused an address.
