@@ -27,7 +27,7 @@ import (
 // oneFile is a fetcher that finds the same rules everywhere.
 type oneFile struct{}
 
-func (oneFile) Fetch(context.Context, origin.Origin) fetch.Outcome {
+func (oneFile) Fetch(context.Context, origin.Origin, fetch.Gate) fetch.Outcome {
 	return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
 }
 

@@ -18,7 +18,7 @@ type liveFetcher struct{ atomic.Pointer[App] }
 
 // Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which
 // says nothing about the site.
-func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
+func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
 	a := f.Load()
 	var p passage
 	ctx = a.stops.underway.enter(ctx, &p, o, "")
@@ -29,7 +29,7 @@ func (f *liveFetcher) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome 
 		return out
 	}
 	if ctx.Err() == nil {
-		out = a.fetcher.Fetch(ctx, o)
+		out = a.fetcher.Fetch(ctx, o, gate)
 	}
 	if stop := stopOf(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}

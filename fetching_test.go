@@ -69,8 +69,8 @@ func TestDenyOfAllGateways(t *testing.T) {
 // TestSilentFetches: fetches that only wait must leave descriptors for the requests of crawlers.
 func TestSilentFetches(t *testing.T) {
 	t.Parallel()
-	if limit, got := descriptorLimit(), new(App).cacheConfig().Silent; limit > 0 && (got <= 0 || got > limit/silentShare) {
-		t.Errorf("%d fetches may wait, with %d descriptors", got, limit)
+	if limit, got := descriptorLimit(), new(App).cacheConfig().InFlight; limit > 0 && (got <= 0 || got > limit/fetchShare) {
+		t.Errorf("%d fetches may be under way, with %d descriptors", got, limit)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 		if err := a.buildEgress(); err != nil {
 			t.Fatal(err)
 		}
-		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o)
+		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o, nil)
 	}
 
 	closed := listenLocal(t)

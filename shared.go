@@ -105,8 +105,8 @@ func openRulesets(a *App, key string) (*rulesets, error) {
 	return r, nil
 }
 
-// silentShare is the part of the descriptors, one in so many, that fetches may hold which only wait for their servers.
-const silentShare = 4
+// fetchShare is the part of the descriptors, one in so many, that fetches may hold: most only wait for their servers.
+const fetchShare = 4
 
 // cacheConfig is what of the cache's configuration may change while it runs.
 func (a *App) cacheConfig() robotscache.Config {
@@ -116,7 +116,7 @@ func (a *App) cacheConfig() robotscache.Config {
 		MaxSize:   a.cfg.maxSize,
 		Budget:    a.cfg.fetch.timeout,
 		Parallel:  a.cfg.fetch.parallel,
-		Silent:    descriptorLimit() / silentShare,
+		InFlight:  descriptorLimit() / fetchShare,
 	}
 }
 

@@ -49,7 +49,9 @@ func (m memory) keep(text string) string {
 // sites fetch: the robots.txt of each host by its name.
 type sites map[string]fetch.Outcome
 
-func (s sites) Fetch(_ context.Context, o origin.Origin) fetch.Outcome { return s[o.Host] }
+func (s sites) Fetch(_ context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+	return s[o.Host]
+}
 
 // rulesOf is a cache over sites.
 func rulesOf(tb testing.TB, s sites, p fetch.Policy) *robotscache.Cache {

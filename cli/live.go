@@ -55,7 +55,7 @@ func (l *live) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry,
 	if e := l.entries[o]; e != nil {
 		return e, robotscache.SourceHot, nil
 	}
-	out := l.fetcher.Fetch(ctx, o)
+	out := l.fetcher.Fetch(ctx, o, nil)
 	if err := ctx.Err(); err != nil {
 		return nil, robotscache.SourceNone, err
 	}

@@ -35,7 +35,7 @@ func (d *Diff) RulesChanged() bool {
 // It does so once for each run.
 func (d *Diff) Alarmed() bool {
 	sameRun := d.Before.UnreachableSince.Equal(d.After.UnreachableSince)
-	return d.After.alarming() && !(sameRun && d.Before.alarming())
+	return d.After.alarming() && (!sameRun || !d.Before.alarming())
 }
 
 // alarming reports whether the run of failures was long enough at its latest one.

@@ -113,100 +113,106 @@ func New(cfg Config) *Fetcher {
 	return f
 }
 
+// Gate bounds how many answers are read at once. It is called when the first byte of an answer has
+// come, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
+// been read. The time limits of single steps do not run meanwhile; that of the retrieval does.
+type Gate func(ctx context.Context)
+
 // Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
 // unreachable [Outcome]. It returns within Config.Timeout, having kept at most
-// Config.MaxSize octets, and leaves no goroutine behind; a caller who ends ctx
-// gets CauseCanceled, or CauseTimeout at a deadline.
-func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin) Outcome {
+// Config.MaxSize bytes, and leaves no goroutine behind; a caller who ends ctx
+// gets CauseCanceled, or CauseTimeout at a deadline. Each answer, those of redirects
+// included, is read when the gate lets it through; a nil gate lets all through.
+func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	started := f.now()
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTotalTimeout)
 	defer cancel()
 
-	out := f.follow(ctx, o)
+	out := f.follow(ctx, o, gate)
 	out.Started, out.Duration = started, f.now().Sub(started)
 	return out
 }
 
 // follow follows redirects to an answer. Whatever that is, it belongs to the
 // origin that was asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) follow(ctx context.Context, o origin.Origin) Outcome {
-	t, err := newTrail(o)
+func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcome {
+	r, err := f.newRetrieval(o, gate)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
 	}
 	for {
-		out, again := f.hop(ctx, t)
+		out, again := r.hop(ctx)
 		if !again {
-			out.Hops, out.Final = t.hops(), t.final()
+			out.Hops, out.Final = r.hops(), r.final()
 			return out
 		}
 	}
 }
 
-// hop asks for the URL at which t stands. If the answer is a redirect that can be
-// followed it moves t on and returns true.
-func (f *Fetcher) hop(ctx context.Context, t *trail) (out Outcome, again bool) {
-	x, fail := f.get(ctx, t.at)
+// hop asks for the URL at which r stands. If the answer is a redirect that can be
+// followed it moves r on and returns true.
+func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
+	resp, fail := r.get(ctx, r.at)
 	if fail != nil {
 		return fail.outcome(0), false
 	}
-	defer x.close()
+	defer resp.close()
 
-	if t.at.Scheme == "ftp" {
-		return x.ftpFile(f.maxSize), false
+	if r.at.Scheme == "ftp" {
+		return resp.ftpFile(r.maxSize), false
 	}
-	switch classify(x.StatusCode) {
+	switch classify(resp.StatusCode) {
 	case classRedirect:
-		kind, fail := t.follow(x.Header.Get("Location"), f.maxRedirects)
+		kind, fail := r.redirect(resp.Header.Get("Location"))
 		switch {
 		case fail == nil:
 			return Outcome{}, true
 		case kind == KindAbsent:
-			return x.absent(fail.cause, fail.detail), false
+			return resp.absent(fail.cause, fail.detail), false
 		default:
-			return fail.outcome(x.StatusCode), false
+			return fail.outcome(resp.StatusCode), false
 		}
 	case classDeadEnd:
-		return x.absent(CauseRedirects, "redirect to a proxy"), false
+		return resp.absent(CauseRedirects, "redirect to a proxy"), false
 	case classAbsent:
-		return x.absent(CauseStatus, ""), false
+		return resp.absent(CauseStatus, ""), false
 	case classRules:
-		return x.rules(f.maxSize), false
+		return resp.rules(r.maxSize), false
 	case classUnreachable:
-		if f.soft404 && f.isSoft404(ctx, x, t.at) {
-			return x.absent(CauseSoft404, "error page that says not found"), false
+		if r.soft404 && r.isSoft404(ctx, resp) {
+			return resp.absent(CauseSoft404, "error page that says not found"), false
 		}
-		out := failf(CauseStatus, "").outcome(x.StatusCode)
-		out.RetryAfter = parseRetryAfter(x.Header.Get("Retry-After"), f.now())
+		out := failf(CauseStatus, "").outcome(resp.StatusCode)
+		out.RetryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), r.now())
 		return out, false
 	default:
-		return failf(CauseProtocol, "status %d is no answer to this request", x.StatusCode).outcome(x.StatusCode), false
+		return failf(CauseProtocol, "status %d is no answer to this request", resp.StatusCode).outcome(resp.StatusCode), false
 	}
 }
 
 // rules is the outcome of an answer that has the file as its body.
-func (x *exchange) rules(limit int) Outcome {
-	text, more, fail := x.text(limit)
+func (resp *response) rules(limit int) Outcome {
+	text, more, fail := resp.text(limit)
 	if fail != nil {
-		return fail.outcome(x.StatusCode)
+		return fail.outcome(resp.StatusCode)
 	}
-	out := x.good(KindRules)
+	out := resp.good(KindRules)
 	out.Body, out.Truncated = text, more
 	return out
 }
 
-func (x *exchange) absent(cause Cause, detail string) Outcome {
-	out := x.good(KindAbsent)
+func (resp *response) absent(cause Cause, detail string) Outcome {
+	out := resp.good(KindAbsent)
 	out.Cause, out.Detail = cause, detail
 	return out
 }
 
 // good is what all good answers have in common.
-func (x *exchange) good(kind Kind) Outcome {
-	fresh := parseFreshness(x.Header)
+func (resp *response) good(kind Kind) Outcome {
+	fresh := parseFreshness(resp.Header)
 	return Outcome{
 		Kind:      kind,
-		Status:    x.StatusCode,
+		Status:    resp.StatusCode,
 		MaxAge:    fresh.maxAge,
 		HasMaxAge: fresh.hasMaxAge,
 		NoCache:   fresh.noCache,

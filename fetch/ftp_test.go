@@ -39,7 +39,7 @@ func ftpTransport(tb testing.TB) *egress.Transport {
 // fetchFTPFrom runs one retrieval from s.
 func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	t.Helper()
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)))
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)), nil)
 	checkOutcome(t, out)
 	return out
 }
@@ -110,7 +110,7 @@ func TestSeed000_FTP(t *testing.T) {
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})
-	out := f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"))
+	out := f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"), nil)
 	want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 	if !out.Refused() {
 		t.Errorf("a server at a private address: %+v", out)
@@ -138,7 +138,7 @@ func TestExt_FTPLimits(t *testing.T) {
 				}
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(rules)), ContentLength: -1}, nil
 			})})
-			want.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://a.example")))
+			want.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://a.example"), nil))
 		})
 	}
 }
@@ -151,6 +151,6 @@ func TestExt_FTPCallerLeaves(t *testing.T) {
 		cancel()
 		listen(conn)
 	})
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustOrigin(t, "ftp://"+addr))
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustOrigin(t, "ftp://"+addr), nil)
 	want{KindUnreachable, CauseCanceled}.check(t, out)
 }

@@ -98,7 +98,7 @@ func fetchScript(tb testing.TB, cfg Config, answers map[string]string) (Outcome,
 	tb.Helper()
 	s := &script{tb: tb, answers: answers}
 	cfg.Transport = s
-	return New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example")), s
+	return New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil), s
 }
 
 // rawServer accepts connections on loopback and gives each to serve, which owns
@@ -166,7 +166,7 @@ func realTransport(tb testing.TB) *http.Transport {
 // fetchReal runs one retrieval over real connections.
 func fetchReal(tb testing.TB, rawURL string) Outcome {
 	tb.Helper()
-	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL))
+	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL), nil)
 }
 
 // pipeTransport is a real http.Transport whose connections are pipes to serve,

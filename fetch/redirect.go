@@ -7,35 +7,38 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// trail is the way of one retrieval through its redirects.
-type trail struct {
+// retrieval is one call of [Fetcher.Fetch], on its way through redirects.
+type retrieval struct {
+	*Fetcher
+
+	gate Gate
 	seen []string // every URL asked so far, the first one included
 	at   *url.URL
 	from origin.Origin
 }
 
-func newTrail(o origin.Origin) (*trail, error) {
+func (f *Fetcher) newRetrieval(o origin.Origin, gate Gate) (*retrieval, error) {
 	u, err := url.Parse(o.RobotsURL())
 	if err != nil {
 		return nil, err
 	}
-	return &trail{seen: []string{u.String()}, at: u, from: o}, nil
+	return &retrieval{Fetcher: f, gate: gate, seen: []string{u.String()}, at: u, from: o}, nil
 }
 
-// follow moves on to the URL that a Location field names (RFC 9110 section
+// redirect moves on to the URL that a Location field names (RFC 9110 section
 // 10.2.2), in its canonical spelling. It returns why that is not possible, and
 // the kind of outcome.
 //
 // A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2):
-// no Location, another scheme than http and https, a loop, one more than limit.
+// no Location, another scheme than http and https, a loop, one more than Config.MaxRedirects.
 // A Location that we do not understand, or refuse for its authority (see
 // [origin.FromURL]: credentials, an address in an odd spelling), may well lead
 // somewhere: it says nothing, so the file is unreachable.
-func (t *trail) follow(location string, limit int) (Kind, *failure) {
+func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if location == "" {
 		return KindAbsent, failf(CauseRedirects, "redirect without Location")
 	}
-	next, err := t.at.Parse(location)
+	next, err := r.at.Parse(location)
 	if err != nil {
 		// The error would repeat the Location, credentials included.
 		return KindUnreachable, failf(CauseRedirects, "Location that is not a URL")
@@ -52,36 +55,36 @@ func (t *trail) follow(location string, limit int) (Kind, *failure) {
 		next.Path = "/"
 	}
 	s := next.String()
-	if slices.Contains(t.seen, s) {
+	if slices.Contains(r.seen, s) {
 		return KindAbsent, failf(CauseRedirects, "redirect loop")
 	}
-	if len(t.seen) > limit {
-		return KindAbsent, failf(CauseRedirects, "more than %d redirects", limit)
+	if len(r.seen) > r.maxRedirects {
+		return KindAbsent, failf(CauseRedirects, "more than %d redirects", r.maxRedirects)
 	}
-	t.seen, t.at = append(t.seen, s), next
+	r.seen, r.at = append(r.seen, s), next
 	return KindUnreachable, nil
 }
 
 // hops returns the URLs that redirects led to, in the form of [Outcome].
-func (t *trail) hops() []string {
-	if len(t.seen) == 1 {
+func (r *retrieval) hops() []string {
+	if len(r.seen) == 1 {
 		return nil
 	}
-	hops := make([]string, 0, len(t.seen)-1)
-	for _, s := range t.seen[1:] {
+	hops := make([]string, 0, len(r.seen)-1)
+	for _, s := range r.seen[1:] {
 		hops = append(hops, printable(s, maxHop))
 	}
 	return hops
 }
 
-// final returns the origin whose own robots.txt the trail ended at, if that is
+// final returns the origin whose own robots.txt the retrieval ended at, if that is
 // another one than it began at.
-func (t *trail) final() origin.Origin {
-	if t.at.EscapedPath() != "/robots.txt" || t.at.RawQuery != "" || t.at.ForceQuery {
+func (r *retrieval) final() origin.Origin {
+	if r.at.EscapedPath() != "/robots.txt" || r.at.RawQuery != "" || r.at.ForceQuery {
 		return origin.Origin{}
 	}
-	o, err := origin.FromURL(t.at)
-	if err != nil || o == t.from {
+	o, err := origin.FromURL(r.at)
+	if err != nil || o == r.from {
 		return origin.Origin{}
 	}
 	return o

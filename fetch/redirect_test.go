@@ -195,7 +195,7 @@ func TestExt_GuardedHop(t *testing.T) {
 				errs["http://a.example/robots.txt"] = wrapped
 			}
 			f := New(Config{Transport: &script{tb: t, answers: answers, errs: errs}})
-			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"))
+			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
 			want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 			if out.Detail != "address 10.0.0.1 is private" || out.Refused() != (len(answers) == 0) {
 				t.Errorf("detail %q, refused %v", out.Detail, out.Refused())

@@ -24,27 +24,28 @@ const maxErrorPage = 64 << 10
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one
 // request that Crawlgate makes so, and it asks for nothing that exists.
-func (f *Fetcher) isSoft404(ctx context.Context, x *exchange, u *url.URL) bool {
-	switch x.StatusCode {
+func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
+	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
-	page, _, fail := x.text(maxErrorPage)
+	page, _, fail := resp.text(maxErrorPage)
 	if fail != nil {
 		return false
 	}
-	words := pageWords(page, u.Path)
+	resp.close() // so that the probe does not wait at the gate for it
+	words := pageWords(page, r.at.Path)
 	if !saysNotFound(words) {
 		return false
 	}
 
-	madeUp := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.ToLower(rand.Text()) + ".txt"}
-	probe, fail := f.get(ctx, madeUp)
+	madeUp := &url.URL{Scheme: r.at.Scheme, Host: r.at.Host, Path: "/" + strings.ToLower(rand.Text()) + ".txt"}
+	probe, fail := r.get(ctx, madeUp)
 	if fail != nil {
 		return false
 	}
 	defer probe.close()
-	if probe.StatusCode != x.StatusCode {
+	if probe.StatusCode != resp.StatusCode {
 		return false
 	}
 	page, _, fail = probe.text(maxErrorPage)

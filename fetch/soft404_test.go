@@ -75,7 +75,7 @@ func TestSeed000_Soft404(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := tt.server
-			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"))
+			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
 			w := want{KindUnreachable, CauseStatus}
 			if tt.absent {
 				w = want{KindAbsent, CauseSoft404}
@@ -86,7 +86,7 @@ func TestSeed000_Soft404(t *testing.T) {
 			}
 
 			server.probes = nil
-			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"))
+			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
 			want{KindUnreachable, CauseStatus}.check(t, off)
 			if server.probes != nil {
 				t.Errorf("probed %q although it is off", server.probes)
@@ -113,7 +113,7 @@ func TestExt_Soft404Probe(t *testing.T) {
 	})})
 	seen := map[string]bool{}
 	for range 3 {
-		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"))
+		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
 		want{KindAbsent, CauseSoft404}.check(t, out)
 		if _, _, ok := out.Shared(); ok {
 			t.Error("a soft 404 is shared")

@@ -147,7 +147,7 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 		if c.err != nil {
 			rt = roundTripper(func(*http.Request) (*http.Response, error) { return nil, c.err })
 		}
-		out := New(Config{Transport: rt, Soft404: true}).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"))
+		out := New(Config{Transport: rt, Soft404: true}).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil)
 		fmt.Fprintf(b, "| %s %s\n", c.label, answerCells(out))
 	}
 }

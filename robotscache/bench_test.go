@@ -81,7 +81,7 @@ func record(i int, texts [][]byte) fetch.Record {
 // noFetch is a fetcher for benchmarks that must not fetch.
 type noFetch struct{ testing.TB }
 
-func (f noFetch) Fetch(_ context.Context, o origin.Origin) fetch.Outcome {
+func (f noFetch) Fetch(_ context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
 	f.Errorf("%s was fetched", o)
 	return fetch.Outcome{}
 }

@@ -22,17 +22,17 @@ type Cache struct {
 
 	base context.Context // ends with Close; all work is bound to it, none to a request
 	stop context.CancelFunc
-	work sync.WaitGroup // leaders in the store, and workers; added to under mu while not closed
+	work sync.WaitGroup // all work on flights; added to under mu while not closed
 
 	health health
 
-	mu       sync.Mutex // never held over I/O
-	closed   bool
-	flights  map[origin.Origin]*flight
-	waiters  int
-	schedule *schedule
-	pending  *pendingWrites
-	writer   chan struct{} // full while the store is being changed; taken before mu
+	mu      sync.Mutex // never held over I/O
+	closed  bool
+	flights map[origin.Origin]*flight
+	waiters int
+	slots   [classes]slots
+	pending *pendingWrites
+	writer  chan struct{} // full while the store is being changed; taken before mu
 }
 
 // New returns a cache that owns the store of its configuration. The error says
@@ -51,17 +51,19 @@ func New(cfg Config) (*Cache, error) {
 
 func newCache(cfg Config, hot hotTier) *Cache {
 	c := &Cache{
-		cfg:      cfg,
-		hot:      hot,
-		flights:  make(map[origin.Origin]*flight),
-		schedule: newSchedule(cfg.Parallel, cfg.Silent, cfg.Queue),
-		writer:   make(chan struct{}, 1),
+		cfg:     cfg,
+		hot:     hot,
+		flights: make(map[origin.Origin]*flight),
+		writer:  make(chan struct{}, 1),
+	}
+	c.base, c.stop = context.WithCancel(context.Background())
+	for cl := range classes {
+		c.slots[cl] = newSlots(cl.share(cfg.InFlight), cl.share(cfg.Parallel))
 	}
 	c.pending = newPendingWrites(cfg.MaxSize/4, c.writeScheduled)
 	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.due = newDueList(maxDue, c.refreshDue)
-	c.base, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
@@ -108,18 +110,18 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 	if leads {
 		c.lead(f)
 	} else {
-		if e := c.inForce(f); e != nil && !forced {
+		if e := c.current(f); e != nil && !forced {
 			c.note(e, time.Now())
 			return e, SourceStore, nil
 		}
-		c.hurry(f)
+		c.promote(f)
 	}
 	e, err := c.wait(ctx, f)
 	if err != nil {
 		return nil, SourceNone, err
 	}
-	// Who caused a good answer has not asked about it since. Who got a failure
-	// will be back, and should find it retried.
+	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule
+	// its retry.
 	if f.source == SourceStore || failing(e.record) {
 		c.note(e, time.Now())
 	}
@@ -162,21 +164,20 @@ func (c *Cache) refreshDue(it dueItem) bool { return c.refresh(it.origin, it.ret
 // reports whether o is taken care of: not if the queue is full.
 func (c *Cache) refresh(o origin.Origin, retry bool) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closed || c.flights[o] != nil {
-		c.mu.Unlock()
 		return true
 	}
 	f, cl := c.addFlight(o), classRefresh
-	f.behind = true
+	f.background = true
 	if retry {
 		cl = classRetry
 	}
-	ok := c.schedule.push(f, cl)
-	if !ok {
+	if c.enqueue(f, cl) != nil {
 		delete(c.flights, o)
+		return false
 	}
-	c.dispatchAndUnlock()
-	return ok
+	return true
 }
 
 // Peek returns what is known of o, fresh or not, and whether anything is. It
@@ -199,7 +200,7 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 		return ErrClosed
 	}
 	if f := c.flights[o]; f != nil {
-		f.void = true
+		f.discarded = true
 		delete(c.flights, o)
 	}
 	c.pending.drop(o)
@@ -226,24 +227,8 @@ func (c *Cache) deleteStored(ctx context.Context, o origin.Origin) error {
 	return err
 }
 
-// Stats returns a snapshot for gauges.
-func (c *Cache) Stats() Stats {
-	due := c.due.len()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Stats{
-		Waiters: c.waiters,
-		Queued:  c.schedule.queuedLoad(),
-		Running: c.schedule.runningLoad(),
-		Silent:  c.schedule.silentLoad(),
-		Slow:    c.schedule.slowLoad(),
-		Due:     due,
-		Unsaved: c.pending.len(),
-	}
-}
-
-// Close ends all work, saves what is not saved yet, and closes the store. Who
-// waits gets ErrClosed, as do later calls. What a retrieval that Close broke off
+// Close ends all work, saves what is not saved yet, and closes the store. Waiting
+// and later calls get ErrClosed. What a retrieval that Close broke off
 // would have said is not recorded. Calls after the first do nothing.
 func (c *Cache) Close() error {
 	c.mu.Lock()
@@ -252,11 +237,7 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.closed = true
-	queued := c.schedule.drain()
 	c.mu.Unlock()
-	for _, f := range queued {
-		c.land(f, nil, SourceNone, ErrClosed)
-	}
 	c.due.stop()
 	c.stop()
 	c.work.Wait()

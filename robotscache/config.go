@@ -9,13 +9,12 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after
-// ctx does. It is called for many origins at once, though for one origin by one
-// goroutine only (unless it is purged meanwhile), must be bounded in the bytes
-// that it reads, and should heed the fetch.Turn of ctx: one that does not counts
-// as waiting for its server all the time.
+// Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after ctx does. It is
+// called for many origins at once, though for one origin by one goroutine only (unless it is
+// purged meanwhile), must be bounded in the bytes that it reads, and should ask the gate before it
+// reads an answer.
 type Fetcher interface {
-	Fetch(ctx context.Context, o origin.Origin) fetch.Outcome
+	Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome
 }
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required:
@@ -42,18 +41,18 @@ type Config struct {
 	// one, its time in the queue included; default 20 s. A retrieval that was in
 	// the queue for a while goes on when its requests have given up.
 	Budget time.Duration
-	// Parallel bounds the retrievals that connect, or read what a server sends, at
-	// once; default 256. First requests may take three quarters of it, early
-	// refreshes a quarter, retries of unreachable origins an eighth: see
-	// schedule.go. As many again may take longer over an answer.
+	// Parallel bounds the retrievals that read what a server sends, at once; default
+	// 256. First requests may take three quarters of it, early refreshes and retries of
+	// unreachable origins an eighth each. Four times as many may begin in a second.
 	Parallel int
-	// Silent bounds the retrievals that wait besides for servers which have not
-	// said anything yet: see lane.go. They cost a connection each, some 40 KiB.
-	// Default and most 18 times Parallel, which is 4,608 of them and 180 MiB.
-	Silent int
+	// InFlight bounds the retrievals under way, most of which wait for servers that have
+	// not said anything yet. It is divided as Parallel is. They cost a connection each,
+	// some 40 KiB. Default and most 18 times Parallel, which is 4,608 of them and 180 MiB:
+	// enough for a storm of 10,000 new origins of which three in ten hang.
+	InFlight int
 	// Queue bounds the origins that wait for their retrieval to begin, in each of
 	// the three classes; default 16,384, which holds a burst of 10,000 new origins
-	// and costs about 4 MiB when full.
+	// and costs about 64 MiB when full.
 	Queue int
 
 	// WaitersPerOrigin bounds the requests that wait for one origin; default
@@ -71,6 +70,7 @@ const (
 	defaultBudget           = 20 * time.Second
 	defaultParallel         = 256
 	defaultQueue            = 16384
+	inFlightPerReading      = 18
 	defaultWaitersPerOrigin = 4096
 	defaultWaiters          = 32768
 
@@ -111,8 +111,8 @@ func (c Config) filled() Config {
 	setDefault(&c.MaxSize, defaultMaxSize)
 	setDefault(&c.Budget, defaultBudget)
 	setDefault(&c.Parallel, defaultParallel)
-	setDefault(&c.Silent, silentPerPlace*c.Parallel)
-	c.Silent = min(c.Silent, silentPerPlace*c.Parallel)
+	setDefault(&c.InFlight, inFlightPerReading*c.Parallel)
+	c.InFlight = min(c.InFlight, inFlightPerReading*c.Parallel)
 	setDefault(&c.Queue, defaultQueue)
 	setDefault(&c.WaitersPerOrigin, defaultWaitersPerOrigin)
 	setDefault(&c.Waiters, defaultWaiters)

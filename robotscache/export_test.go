@@ -86,8 +86,33 @@ const (
 	LeaseWait = defaultBudget + leaseMargin
 )
 
-// Patience is for how long a retrieval that waits keeps its place.
-const Patience = patience
+// Stats are counts of what a cache holds.
+type Stats struct {
+	Waiters, Due, Unsaved int
+	Queued                [classes]int
+}
+
+// Stats returns the counts as they are.
+func (c *Cache) Stats() Stats {
+	s := Stats{Due: c.due.len()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Waiters, s.Unsaved = c.waiters, c.pending.len()
+	for cl := range classes {
+		s.Queued[cl] = c.slots[cl].queued
+	}
+	return s
+}
+
+// Idle reports whether no retrieval holds a slot.
+func (c *Cache) Idle() bool {
+	for cl := range classes {
+		if c.slots[cl].inFlight.used+c.slots[cl].reading.used > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // PutHot puts an entry into the hot tier.
 func (c *Cache) PutHot(e *Entry) { c.hot.put(e) }

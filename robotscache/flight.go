@@ -1,39 +1,32 @@
 package robotscache
 
 import (
-	"container/list"
 	"context"
+	"errors"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
 
 // flight is the work under way for one origin: first a look into the store, then
-// perhaps a turn in the schedule and a retrieval. All who ask for the origin
+// perhaps a retrieval, when it is its turn. All who ask for the origin
 // meanwhile wait for it. There is at most one flight for an origin; it belongs to
 // none of its waiters, and none of them can end it by leaving.
 type flight struct {
-	origin origin.Origin
-	born   time.Time
+	origin     origin.Origin
+	born       time.Time
+	background bool          // begun by no request, to replace what is known
+	known      func() *Entry // what was known at the first call, nil if nothing was
 
 	// Guarded by Cache.mu.
-	waiters int
-	class   class
-	queued  *list.Element // its place in a queue of the schedule, nil if it has none
-	spot    spot          // where it is once it has begun; see lane.go
-	stage   stage
-	since   time.Time     // of its place and stage
-	ripe    *list.Element // its place among those that wait for room in a lane
-	back    *list.Element // its place among those that come back from one
-	placed  chan struct{} // closed when it has come back
-	forced  bool          // an answer older than the flight does not do
-	void    bool          // purged, or for want of means: what it brings is for its waiters alone
-	landed  bool
-	known   *Entry // the newest that was known when somebody looked
-	looked  bool   // somebody did
-
-	behind bool // begun by no request, to replace what is known: never changes
+	waiters   int
+	class     class
+	dequeue   context.CancelFunc // takes it out of the queue of its class; nil if it is in none
+	forced    bool               // an answer older than the flight does not do
+	discarded bool               // purged, or not to be kept: the result is for its waiters alone
+	completed bool
 
 	// Set before done is closed, read after.
 	done   chan struct{}
@@ -47,6 +40,7 @@ func (c *Cache) addFlight(o origin.Origin) *flight {
 	f := &flight{
 		origin: o,
 		born:   time.Now(),
+		known:  sync.OnceValue(func() *Entry { return c.recall(o) }),
 		done:   make(chan struct{}),
 	}
 	c.flights[o] = f
@@ -78,41 +72,26 @@ func (c *Cache) join(o origin.Origin, forced bool) (f *flight, leads bool, err e
 	return f, leads, nil
 }
 
-// inForce returns the entry to answer from while a flight is under way that was
-// begun behind the answers, to replace it; nil if the request has to wait.
-func (c *Cache) inForce(f *flight) *Entry {
-	if !f.behind {
+// current returns the entry to answer from while a background flight is under way to
+// replace it; nil if the request has to wait.
+func (c *Cache) current(f *flight) *Entry {
+	if !f.background {
 		return nil
 	}
-	e := c.look(f)
+	e := f.known()
 	if e == nil || !c.policy().Fresh(e.record, time.Now()) {
 		return nil
 	}
 	return e
 }
 
-// look returns what was known of the flight's origin when it began.
-func (c *Cache) look(f *flight) *Entry {
+// promote moves a queued background flight among the first requests: somebody waits for it.
+func (c *Cache) promote(f *flight) {
 	c.mu.Lock()
-	known, looked := f.known, f.looked
-	c.mu.Unlock()
-	if looked {
-		return known
+	defer c.mu.Unlock()
+	if dequeue := f.dequeue; dequeue != nil && f.class != classFirst && c.enqueue(f, classFirst) == nil {
+		dequeue()
 	}
-	known = c.recall(f.origin)
-	c.mu.Lock()
-	f.known, f.looked = known, true
-	c.mu.Unlock()
-	return known
-}
-
-// hurry moves a flight that somebody waits for now among the first requests.
-func (c *Cache) hurry(f *flight) {
-	c.mu.Lock()
-	if f.queued != nil && f.class != classFirst {
-		c.schedule.push(f, classFirst) // where there is no room, the turn it has will do
-	}
-	c.dispatchAndUnlock()
 }
 
 // leave undoes join.
@@ -123,7 +102,7 @@ func (c *Cache) leave(f *flight) {
 	c.mu.Unlock()
 }
 
-// wait waits for the flight to land, for the budget at most.
+// wait waits for the result of the flight, for the budget at most.
 func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 	timer := time.NewTimer(c.budget() + waitGrace)
 	defer timer.Stop()
@@ -138,47 +117,99 @@ func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 }
 
 // lead does the first part of a new flight on the goroutine of the request that
-// caused it: it asks the store and, where that does not answer, gets in line for
+// caused it: it asks the store and, where that does not answer, queues for
 // a retrieval. It does not end early if that request does, since others may have
 // joined; the store is bounded in time.
 func (c *Cache) lead(f *flight) {
 	defer c.work.Done()
-	defer c.landIfPanicking(f)
-	known := c.look(f)
+	defer c.completeIfPanicking(f)
+	known := f.known()
 	fresh := known != nil && c.policy().Fresh(known.record, time.Now())
 
 	c.mu.Lock()
+	fresh = fresh && !f.forced
+	var err error
+	if !fresh {
+		err = c.enqueue(f, classFirst)
+	}
+	c.mu.Unlock()
 	switch {
-	case fresh && !f.forced:
-		c.mu.Unlock()
-		c.land(f, known, SourceStore, nil)
-	case c.closed:
-		c.mu.Unlock()
-		c.land(f, nil, SourceNone, ErrClosed)
-	case c.schedule.push(f, classFirst):
-		c.dispatchAndUnlock()
-	default:
-		c.mu.Unlock()
-		c.land(f, nil, SourceNone, ErrPending)
-		c.cfg.Observer.Dropped(DropQueue)
+	case fresh:
+		c.complete(f, known, SourceStore, nil)
+	case err != nil:
+		c.complete(f, nil, SourceNone, err)
+		if errors.Is(err, ErrPending) {
+			c.cfg.Observer.Dropped(DropQueue)
+		}
 	}
 }
 
-// land ends a flight, once: it publishes the result, keeps the entry in the hot
-// tier, and for the store if it is new, unless the flight is void, and lets the
+// enqueue has f retrieved when it is its turn in a class. It returns ErrPending if too many wait
+// there already, and ErrClosed. c.mu is held.
+func (c *Cache) enqueue(f *flight, cl class) error {
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.slots[cl].queued >= c.cfg.Queue:
+		return ErrPending
+	}
+	c.slots[cl].queued++
+	ctx, dequeue := context.WithCancel(c.base)
+	f.class, f.dequeue = cl, dequeue
+	c.work.Go(func() {
+		defer dequeue()
+		c.takeTurn(ctx, f, cl)
+	})
+	return nil
+}
+
+// takeTurn waits for a slot of the class and retrieves. It does nothing once ctx has ended: f is in
+// another queue then, or the cache is closed.
+func (c *Cache) takeTurn(ctx context.Context, f *flight, cl class) {
+	s := &c.slots[cl]
+	if s.acquire(ctx) == nil {
+		defer s.inFlight.release()
+	}
+	c.mu.Lock()
+	s.queued--
+	var err error
+	begins := false
+	switch {
+	case c.closed:
+		err = ErrClosed
+	case ctx.Err() != nil:
+	case cl == classFirst && f.waiters == 0: // those that somebody waits for go first
+		err = c.enqueue(f, classRetry)
+	default:
+		f.dequeue, begins = nil, true
+	}
+	c.mu.Unlock()
+	switch {
+	case begins:
+		c.retrieve(f, s.reading)
+	case err != nil:
+		c.complete(f, nil, SourceNone, err)
+		if errors.Is(err, ErrPending) {
+			c.cfg.Observer.Dropped(DropRefresh)
+		}
+	}
+}
+
+// complete ends a flight, once: it publishes the result, keeps the entry in the hot
+// tier, and for the store if it is new, unless the flight is discarded, and lets the
 // waiters go.
-func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
+func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.landed {
-		return f.void
+	if f.completed {
+		return f.discarded
 	}
-	f.landed = true
+	f.completed = true
 	if c.flights[f.origin] == f {
 		delete(c.flights, f.origin)
 	}
 	// Under the lock, so that no purge or later flight comes in between.
-	if e != nil && !f.void {
+	if e != nil && !f.discarded {
 		c.hot.put(e)
 		if s == SourceFetch {
 			c.pending.put(e)
@@ -186,67 +217,27 @@ func (c *Cache) land(f *flight, e *Entry, s Source, err error) (void bool) {
 	}
 	f.entry, f.source, f.err = e, s, err
 	close(f.done)
-	return f.void
+	return f.discarded
 }
 
-// landUnkept ends a flight whose result is for its waiters alone.
-func (c *Cache) landUnkept(f *flight, e *Entry, err error) {
+// completeUncached ends a flight whose result is for its waiters alone.
+func (c *Cache) completeUncached(f *flight, e *Entry, err error) {
 	c.mu.Lock()
-	f.void = true
+	f.discarded = true
 	c.mu.Unlock()
 	s := SourceNone
 	if err == nil {
 		s = SourceFetch
 	}
-	c.land(f, e, s, err)
+	c.complete(f, e, s, err)
 }
 
-// landIfPanicking is deferred by who works on f. Only a defect in the reading of
+// completeIfPanicking is deferred by all work on f. Only a defect in the reading of
 // hostile bytes can cause a panic; it ends the flight without an answer, and not
 // the gateway of all crawlers.
-func (c *Cache) landIfPanicking(f *flight) {
+func (c *Cache) completeIfPanicking(f *flight) {
 	if v := recover(); v != nil {
 		c.cfg.Observer.Panicked(f.origin, v, debug.Stack())
-		c.land(f, nil, SourceNone, ErrPending)
-	}
-}
-
-// dispatchAndUnlock starts workers for the flights whose turn it is, and releases
-// c.mu before it tells anybody.
-func (c *Cache) dispatchAndUnlock() {
-	var lost []*flight
-	for {
-		f, l := c.schedule.next()
-		lost = append(lost, l...)
-		if f == nil {
-			break
-		}
-		c.work.Add(1)
-		go c.worker(f)
-	}
-	c.mu.Unlock()
-	c.lose(lost)
-}
-
-// lose ends flights that nobody waits for and for which there is no room.
-func (c *Cache) lose(lost []*flight) {
-	for _, f := range lost {
-		c.land(f, nil, SourceNone, ErrPending)
-		c.cfg.Observer.Dropped(DropRefresh)
-	}
-}
-
-// worker flies f, and then whatever is next, until there is nothing to do. There
-// is one for each place and each retrieval in a lane, and none without work.
-func (c *Cache) worker(f *flight) {
-	defer c.work.Done()
-	for f != nil {
-		c.fly(f)
-		var lost []*flight
-		c.mu.Lock()
-		c.schedule.done(f)
-		f, lost = c.schedule.next()
-		c.mu.Unlock()
-		c.lose(lost)
+		c.complete(f, nil, SourceNone, ErrPending)
 	}
 }

@@ -137,7 +137,7 @@ func TestLookup_PendingInQueue(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
 		s := &site{took: 15 * time.Second}
-		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 1, Silent: 1}, hot)
+		c := newCache(t, robotscache.Config{Fetcher: s, InFlight: 1}, hot)
 		defer c.Close()
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -145,9 +145,9 @@ func TestLookup_PendingInQueue(t *testing.T) {
 				began := time.Now()
 				e, _, err := c.Lookup(t.Context(), example(i))
 				switch {
-				case i < 2 && err == nil: // one in the lane, one in the place
+				case i < 1 && err == nil:
 					wantAccess(t, e, fetch.AccessRules)
-				case i >= 2 && errors.Is(err, robotscache.ErrPending):
+				case i >= 1 && errors.Is(err, robotscache.ErrPending):
 					if took := time.Since(began); took.Round(time.Second) != 20*time.Second {
 						t.Errorf("refused after %v", took)
 					}
@@ -218,9 +218,9 @@ func TestLookup_WaitersAreBounded(t *testing.T) {
 func TestLookup_QueueIsBounded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
-		s := &site{took: robotscache.Patience - 1}
+		s := &site{took: time.Second}
 		ev := &events{}
-		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 2, Queue: 4, Observer: ev}, hot)
+		c := newCache(t, robotscache.Config{Fetcher: s, InFlight: 2, Queue: 4, Observer: ev}, hot)
 		defer c.Close()
 		var refused atomic.Int32
 		var wg sync.WaitGroup
@@ -230,6 +230,7 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 					refused.Add(1)
 				}
 			})
+			synctest.Wait()
 		}
 		wg.Wait()
 		// One runs (three quarters of two), four are queued.
@@ -249,8 +250,8 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
-		s := &site{took: robotscache.Patience - 1}
-		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 8}, hot)
+		s := &site{took: time.Second}
+		c := newCache(t, robotscache.Config{Fetcher: s, InFlight: 8}, hot)
 		defer c.Close()
 		var wg sync.WaitGroup
 		for i := range 300 {

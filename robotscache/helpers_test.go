@@ -50,7 +50,7 @@ func failure() fetch.Outcome {
 	return fetch.Outcome{Cause: fetch.CauseStatus, Status: 503}
 }
 
-func (s *site) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
+func (s *site) Fetch(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
 	took, hang, answer := s.begin(o)
 	defer s.end(o)
 	if hang != nil && hang(o) {

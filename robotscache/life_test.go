@@ -473,7 +473,7 @@ func TestExt_EarlyRefreshWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
 		s := &site{took: time.Second}
-		c := newCache(t, robotscache.Config{Fetcher: s, Parallel: 4, Queue: 3}, hot)
+		c := newCache(t, robotscache.Config{Fetcher: s, InFlight: 4, Queue: 3}, hot)
 		defer c.Close()
 		for i := range 200 {
 			lookup(t, c, example(i))

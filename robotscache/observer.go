@@ -94,33 +94,6 @@ func (NopObserver) StoreAvailable(bool, error) {}
 // Panicked does nothing.
 func (NopObserver) Panicked(origin.Origin, any, []byte) {}
 
-// Stats is a snapshot of a cache, for gauges.
-type Stats struct {
-	// Waiters is the number of requests that wait.
-	Waiters int
-	// Queued is the number of origins that wait for their retrieval to begin, and
-	// Running that of the places taken by retrievals under way.
-	Queued, Running Load
-	// Silent and Slow are the retrievals under way that have left their places,
-	// as the server has said nothing for long, or does not come to an end.
-	Silent, Slow Load
-	// Due is the number of origins on the list for their next refresh.
-	Due int
-	// Unsaved is the number of records that the store has not taken yet.
-	Unsaved int
-}
-
-// Load counts retrievals by what they are for.
-type Load struct {
-	// First are those that a request waits for.
-	First int
-	// Refresh are early refreshes of good answers.
-	Refresh int
-	// Retry are retries of unreachable origins, and first requests that nobody
-	// waits for any more.
-	Retry int
-}
-
 // Source tells where the answer of a [Cache.Lookup] came from. It is the value
 // of the access log's field "source" (DESIGN §9).
 type Source uint8

@@ -133,7 +133,7 @@ type shadow struct {
 	fetches int
 }
 
-func (s *shadow) Fetch(ctx context.Context, o origin.Origin) fetch.Outcome {
+func (s *shadow) Fetch(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
 	select {
 	case <-time.After(s.took):
 	case <-ctx.Done():

@@ -4,32 +4,31 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// fly is the second part of a flight, on a worker: what has to be retrieved is
+// retrieve is the second part of a flight, whose turn it is: what has to be retrieved is
 // retrieved.
-func (c *Cache) fly(f *flight) {
-	defer c.landIfPanicking(f)
+func (c *Cache) retrieve(f *flight, reading *limit) {
+	defer c.completeIfPanicking(f)
 	c.mu.Lock()
 	background := f.waiters == 0
 	c.mu.Unlock()
 	queued := time.Since(f.born)
-	t := c.begin(f)
-	defer t.end()
 
 	budget := c.budget() // one for both, whatever is configured meanwhile
 	known, lease := c.takeLease(f, budget)
 	keep := false
 	defer func() { lease.end(keep) }()
 	if c.settled(f, known) {
-		c.land(f, known, SourceStore, nil)
+		c.complete(f, known, SourceStore, nil)
 		return
 	}
-	out := c.fetch(f, t, budget)
+	out := c.fetch(f.origin, reading, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
 	// If the record could not be saved, the lease runs out by itself: meanwhile the
 	// other gateways wait for the record and do not fetch.
@@ -37,16 +36,16 @@ func (c *Cache) fly(f *flight) {
 	c.share(out)
 }
 
-// finish turns an outcome into the entry that follows known and lands the flight.
+// finish turns an outcome into the entry that follows known and completes the flight.
 // An entry that is not to be kept is for the flight's waiters alone. It reports
 // false if there is something to save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.follow(f.origin, known, out)
 	if err != nil || !kept {
-		c.landUnkept(f, e, err)
+		c.completeUncached(f, e, err)
 		return true
 	}
-	if void := c.land(f, e, SourceFetch, nil); void {
+	if discarded := c.complete(f, e, SourceFetch, nil); discarded {
 		return true
 	}
 	before := known.Record()
@@ -55,21 +54,32 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	return c.persist()
 }
 
-// fetch makes the retrieval, within its budget. It is bound to the life of the
-// cache and to no request.
-func (c *Cache) fetch(f *flight, t *turn, budget time.Duration) fetch.Outcome {
+// fetch asks the fetcher, within the budget. It is bound to the life of the cache and to no
+// request. Each answer takes one of the reading slots until it has been read.
+func (c *Cache) fetch(o origin.Origin, reading *limit, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
-	if !t.resume(ctx) { // the lease may have been long in coming
-		return outcomeStarved
+	var waited atomic.Int64 // for slots, in ns; while it waits, less the time at which that began
+	out := c.cfg.Fetcher.Fetch(ctx, o, func(ctx context.Context) {
+		waited.Add(-time.Now().UnixNano())
+		if reading.acquire(ctx) == nil {
+			context.AfterFunc(ctx, reading.release)
+		}
+		waited.Add(time.Now().UnixNano())
+	})
+	ns := waited.Load()
+	if ns < 0 {
+		ns += time.Now().UnixNano()
 	}
-	t.Asked()
-	out := c.cfg.Fetcher.Fetch(fetch.WithTurn(ctx, t), f.origin)
-	if t.starved(out, budget) {
+	if out.Cause == fetch.CauseTimeout && ns >= int64(budget/2) {
 		return outcomeStarved
 	}
 	return out
 }
+
+// outcomeStarved is the outcome of a retrieval that spent its time waiting for a slot. It says
+// nothing about the origin.
+var outcomeStarved = fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many robots.txt files are being fetched"}
 
 // follow makes the entry that follows known, nil for none, by an outcome; kept says
 // that it is one to be kept. A failure because the cache was closed says nothing
@@ -128,7 +138,7 @@ const (
 // often, but no request passes that rules forbid.
 func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease *heldLease) {
 	if c.leaser == nil {
-		return c.look(f), nil
+		return f.known(), nil
 	}
 	ctx, cancel := context.WithTimeout(c.base, budget+leaseMargin)
 	defer cancel()
@@ -227,10 +237,10 @@ func (c *Cache) share(out fetch.Outcome) {
 	f := c.addFlight(o)
 	c.mu.Unlock()
 
-	defer c.landIfPanicking(f)
+	defer c.completeIfPanicking(f)
 	known := c.recall(o)
 	if c.settled(f, known) {
-		c.land(f, known, SourceStore, nil)
+		c.complete(f, known, SourceStore, nil)
 		return
 	}
 	c.finish(f, known, out)

@@ -21,7 +21,7 @@ func (c *Cache) policy() *fetch.Policy { return &c.reading().Policy }
 
 func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
 
-// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and Silent, with
+// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with
 // the defaults of [Config]; its other fields are left out of account. Records are
 // facts, so nothing is fetched again for it: they are read anew from the next
 // request on.
@@ -30,9 +30,11 @@ func (c *Cache) Configure(cfg Config) {
 	c.tuned.Store(cfg.tuning())
 	c.hot.resize(cfg.MaxSize)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.pending.limit = cfg.MaxSize / 4
-	c.schedule.resize(cfg.Parallel, cfg.Silent)
-	c.dispatchAndUnlock()
+	for cl := range classes {
+		c.slots[cl].resize(cl.share(cfg.InFlight), cl.share(cfg.Parallel))
+	}
 }
 
 // judged returns the entry as records are read now, nil for none.

@@ -56,7 +56,7 @@ func TestWriteBehind_Coalesces(t *testing.T) {
 		inner := newMemory()
 		st := &slowStore{Store: lasting{inner}}
 		s := &site{}
-		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Parallel: 2000}, hot)
 		defer c.Close()
 		for i := range 3 {
 			lookup(t, c, example(i))
@@ -181,8 +181,7 @@ func TestWriteBehind_RefusedRecord(t *testing.T) {
 }
 
 // Where more comes in than the store takes, retrievals wait for it: nothing is
-// dropped, and no more is held than the bound and one entry for each retrieval, of
-// which as many again as Parallel may take long, and some may seem silent.
+// dropped, and no more is held than the bound and one entry for each retrieval.
 func TestWriteBehind_Backpressure(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -190,15 +189,15 @@ func TestWriteBehind_Backpressure(t *testing.T) {
 		st := &slowStore{Store: lasting{inner}, took: time.Second}
 		s := &site{}
 		s.always(rulesOutcome(strings.Repeat("Disallow: /\n", 10<<10)))
-		const parallel, n = 8, 400
-		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev, MaxSize: 4 << 20, Parallel: parallel, Silent: parallel}, hot)
+		const inFlight, n = 16, 400
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: st, Observer: ev, MaxSize: 4 << 20, InFlight: inFlight}, hot)
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
 				for {
 					e, _, err := c.Lookup(t.Context(), example(i))
 					if err == nil {
-						if most := 1<<20/e.Cost() + 3*parallel; int64(c.Stats().Unsaved) > most {
+						if most := 1<<20/e.Cost() + inFlight; int64(c.Stats().Unsaved) > most {
 							t.Errorf("%d records of %d bytes pending", c.Stats().Unsaved, e.Cost())
 						}
 						return

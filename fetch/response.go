@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-// exchange is one request and the header of its answer. Each of its phases has
+// response is an answer whose header has come, and whose body may be read. Each of its phases has
 // its own limit, and close ends it whatever state it is in.
-type exchange struct {
+type response struct {
 	*http.Response
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stall  time.Duration
-	slots  chan struct{}
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	stall    time.Duration
+	decoders chan struct{}
 }
 
 // get sends a non-conditional GET (seed 000) and waits for the header of the
-// answer. The caller must close the exchange.
-func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
+// answer. The caller must close it.
+func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	turn := TurnOf(ctx)
-	turn.Asked()
-	headerTimeout := f.headerTimeout
+	headerTimeout := r.headerTimeout
 	if u.Scheme == "ftp" {
-		headerTimeout = f.timeout // some servers look us up before they greet, and six replies follow
+		headerTimeout = r.timeout // some servers look us up before they greet, and six replies follow
 	}
-	limit := newStopwatch(headerTimeout, func() { cancel(errHeaderTimeout) })
-	defer limit.end()
+	deadline := time.Now().Add(headerTimeout)
+	limit := time.AfterFunc(headerTimeout, func() { cancel(errHeaderTimeout) })
+	defer limit.Stop()
 	var answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// The connection is not read from before the hook returns: that is no time of the server's.
 		GotFirstResponseByte: func() {
 			answered.Store(true)
-			limit.pause()
-			turn.Answered(ctx)
-			limit.resume()
+			if left := time.Until(deadline); r.gate != nil && limit.Stop() {
+				r.gate(ctx)
+				limit.Reset(left)
+			}
 		},
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -49,11 +49,11 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
 		return nil, failf(CauseProtocol, "making the request: %s", reason(err))
 	}
 	// An empty value keeps net/http from naming itself.
-	req.Header.Set("User-Agent", f.userAgent)
+	req.Header.Set("User-Agent", r.userAgent)
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 
-	resp, err := f.transport.RoundTrip(req) //nolint:bodyclose // exchange.close does
+	got, err := r.transport.RoundTrip(req) //nolint:bodyclose // response.close does
 	if err != nil {
 		fail := failed(ctx, err)
 		cancel(nil)
@@ -63,47 +63,47 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL) (*exchange, *failure) {
 		}
 		return nil, fail
 	}
-	return &exchange{Response: resp, ctx: ctx, cancel: cancel, stall: f.stallTimeout, slots: f.decoders}, nil
+	return &response{Response: got, ctx: ctx, cancel: cancel, stall: r.stallTimeout, decoders: r.decoders}, nil
 }
 
 // close drops what is left of the answer. A connection with an unread body is
 // closed with it.
-func (x *exchange) close() {
-	x.cancel(nil)
-	x.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
+func (resp *response) close() {
+	resp.cancel(nil)
+	resp.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
 }
 
-// text reads and decodes the body, to at most limit octets; more says that there
-// were more. An incomplete body is a failure unless limit octets of it came.
-func (x *exchange) text(limit int) (text []byte, more bool, fail *failure) {
-	codings, err := parseCodings(x.Header)
+// text reads and decodes the body, to at most limit bytes; more says that there
+// were more. An incomplete body is a failure unless limit bytes of it came.
+func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
+	codings, err := parseCodings(resp.Header)
 	if err != nil {
 		return nil, false, failf(CauseEncoding, "%s", err)
 	}
 	if len(codings) == 0 {
-		text, more, err = x.read(limit)
+		text, more, err = resp.read(limit)
 		if err != nil && len(text) < limit {
-			return nil, false, brokenBody(x.ctx, err)
+			return nil, false, brokenBody(resp.ctx, err)
 		}
 		return text, more || err != nil, nil
 	}
 
 	// Coded data is taken in first and decoded then: decoders hold megabytes, and
 	// so no slow server can hold a decoder.
-	data, _, readErr := x.read(codedLimit(limit))
-	if len(data) == 0 && readErr == nil && x.framed() {
+	data, _, readErr := resp.read(codedLimit(limit))
+	if len(data) == 0 && readErr == nil && resp.framed() {
 		return nil, false, nil // an empty file that was not worth coding
 	}
-	if fail := x.takeSlot(); fail != nil {
+	if fail := resp.takeDecoder(); fail != nil {
 		return nil, false, fail
 	}
 	text, more, err = decode(data, codings, limit)
-	<-x.slots
+	<-resp.decoders
 	switch {
 	case more:
 		return text, true, nil
 	case readErr != nil:
-		return nil, false, brokenBody(x.ctx, readErr)
+		return nil, false, brokenBody(resp.ctx, readErr)
 	case err != nil:
 		return nil, false, failf(CauseEncoding, "%s", err)
 	default:
@@ -111,27 +111,27 @@ func (x *exchange) text(limit int) (text []byte, more bool, fail *failure) {
 	}
 }
 
-// takeSlot waits for one of the places in which bodies are decoded.
-func (x *exchange) takeSlot() *failure {
+// takeDecoder waits for one of the places in which bodies are decoded.
+func (resp *response) takeDecoder() *failure {
 	select {
-	case x.slots <- struct{}{}:
+	case resp.decoders <- struct{}{}:
 		return nil
-	case <-x.ctx.Done():
-		return failed(x.ctx, x.ctx.Err())
+	case <-resp.ctx.Done():
+		return failed(resp.ctx, resp.ctx.Err())
 	}
 }
 
 // framed reports whether the end of the body is told by the protocol and not
 // just by the end of the connection.
-func (x *exchange) framed() bool {
-	return x.ContentLength >= 0 || len(x.TransferEncoding) > 0 || x.ProtoMajor >= 2
+func (resp *response) framed() bool {
+	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor >= 2
 }
 
-// read reads at most limit octets of the body as sent; more says that there were
+// read reads at most limit bytes of the body as sent; more says that there were
 // more. What came before an error is returned with it.
-func (x *exchange) read(limit int) (data []byte, more bool, err error) {
-	body := &stallReader{r: x.Body, limit: x.stall}
-	body.timer = time.AfterFunc(x.stall, func() { x.cancel(errStalled) })
+func (resp *response) read(limit int) (data []byte, more bool, err error) {
+	body := &stallReader{r: resp.Body, limit: resp.stall}
+	body.timer = time.AfterFunc(resp.stall, func() { resp.cancel(errStalled) })
 	defer body.timer.Stop()
 	data, err = io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	if len(data) > limit {
