@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
 	httpcaddyfile.RegisterDirective("robots", parseDirective)
-	// Before all that answers by itself: `respond` or `abort` beside the gateway must not take proxied requests from it.
+	// It comes before all that answers by itself: `respond` or `abort` beside the gateway must not take
+	// proxied requests from it.
 	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
 
@@ -50,8 +52,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	return values, nil
 }
 
-// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route` there, which take routes
-// only: within those the state of the block is a copy.
+// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route` there,
+// which take routes only: within those the state of the block is a copy.
 func atTop(h httpcaddyfile.Helper) bool {
 	if h.BlockState == nil { // no Caddyfile
 		return false
@@ -62,8 +64,8 @@ func atTop(h httpcaddyfile.Helper) bool {
 	return h.State[mark] == true
 }
 
-// UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values shown are the
-// defaults.
+// UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values shown
+// are the defaults.
 //
 //	robots {
 //		user_agent <text>
@@ -120,36 +122,29 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return readWhole(d, a, func() whole { return new(App) })
+	return block.Segment(d, a, func() *App { return new(App) }, (*App).read, (*App).settings)
 }
 
-func (a *App) check() error {
-	if _, err := a.settings(); err != nil {
-		return fmt.Errorf("robots: %w", err)
+func (a *App) read(r *block.Reader) error {
+	if r.NextArg() {
+		return r.Errf(`global option "robots" takes no argument, found %q`, r.Val())
 	}
-	return nil
+	return block.Grammar{
+		"user_agent": block.Text(&a.UserAgent),
+		"gateway":    block.Text(&a.Gateway),
+		"help":       block.Text(&a.Help),
+		"store":      {Min: 1, Max: 2, Set: a.readStore},
+		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
+		"redact":     block.CheckedList(&a.Redact, redact.New),
+		"cache":      block.Nested(a.readCache),
+		"fetch":      block.Nested(a.readFetch),
+		"pace":       block.Nested(a.readPace),
+		"egress":     block.Nested(a.readEgress),
+		"limits":     block.Nested(a.readLimits),
+	}.Read(r, "robots")
 }
 
-func (a *App) read(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.Errf(`global option "robots" takes no argument, found %q`, d.Val())
-	}
-	return block{
-		"user_agent": text(&a.UserAgent),
-		"gateway":    text(&a.Gateway),
-		"help":       text(&a.Help),
-		"store":      {min: 1, max: 2, set: a.setStore},
-		"index_html": onOff(&a.IndexHTML),
-		"redact":     {min: 1, max: -1, repeat: true, set: a.addRedact},
-		"cache":      nested(a.readCache),
-		"fetch":      nested(a.readFetch),
-		"pace":       nested(a.readPace),
-		"egress":     nested(a.readEgress),
-		"limits":     nested(a.readLimits),
-	}.read(d, "robots")
-}
-
-func (a *App) setStore(_ *caddyfile.Dispenser, args []string) error {
+func (a *App) readStore(args []string) error {
 	a.Store = &StoreConfig{Kind: args[0]}
 	switch {
 	case args[0] == "file" && len(args) == 2:
@@ -164,95 +159,51 @@ func (a *App) setStore(_ *caddyfile.Dispenser, args []string) error {
 	return a.Store.check()
 }
 
-func (a *App) addRedact(_ *caddyfile.Dispenser, args []string) error {
-	a.Redact = append(a.Redact, args...)
-	_, err := redact.New(a.Redact)
-	return err
-}
-
-func (a *App) readCache(d *caddyfile.Dispenser) error {
+func (a *App) readCache(r *block.Reader) error {
 	a.Cache = new(CacheConfig)
-	return block{
-		"max_size": size(&a.Cache.MaxSize),
-		"ttl":      duration(&a.Cache.TTL),
-		"min_ttl":  duration(&a.Cache.MinTTL),
-	}.read(d, "cache")
+	return block.Grammar{
+		"max_size": block.Size(&a.Cache.MaxSize),
+		"ttl":      block.Duration(&a.Cache.TTL),
+		"min_ttl":  block.Duration(&a.Cache.MinTTL),
+	}.Read(r, "cache")
 }
 
-func (a *App) readFetch(d *caddyfile.Dispenser) error {
+func (a *App) readFetch(r *block.Reader) error {
 	a.Fetch = new(FetchConfig)
 	f := a.Fetch
-	return block{
-		"timeout":         duration(&f.Timeout),
-		"max_redirects":   {min: 1, max: 1, set: f.setMaxRedirects},
-		"max_size":        size(&f.MaxSize),
-		"retry":           {min: 2, max: 2, set: f.setRetry},
-		"unreachable":     choice(&f.Unreachable, "spec", "stale", "google", "strict"),
-		"unreachable_for": duration(&f.UnreachableFor),
-		"forbidden":       choice(&f.Forbidden, "allow", "disallow"),
-		"soft_404":        choice(&f.SoftNotFound, "detect", "off"),
-		"parallel":        count(&f.Parallel, 1, 100_000),
-	}.read(d, "fetch")
+	return block.Grammar{
+		"timeout":         block.Duration(&f.Timeout),
+		"max_redirects":   block.Parsed(&f.MaxRedirects, block.Optional(block.ParseCount(0, 20))),
+		"max_size":        block.Size(&f.MaxSize),
+		"retry":           {Min: 2, Max: 2, Set: block.Durations(block.ParsePositive, &f.RetryFirst, &f.RetryLongest)},
+		"unreachable":     block.Choice(&f.Unreachable, "spec", "stale", "google", "strict"),
+		"unreachable_for": block.Duration(&f.UnreachableFor),
+		"forbidden":       block.Choice(&f.Forbidden, "allow", "disallow"),
+		"soft_404":        block.Choice(&f.SoftNotFound, "detect", "off"),
+		"parallel":        block.Count(&f.Parallel, 1, 100_000),
+	}.Read(r, "fetch")
 }
 
-func (f *FetchConfig) setMaxRedirects(_ *caddyfile.Dispenser, args []string) error {
-	n, err := parseCount(args[0], 0, 20)
-	f.MaxRedirects = &n
-	return err
-}
-
-func (f *FetchConfig) setRetry(_ *caddyfile.Dispenser, args []string) (err error) {
-	return pauses(args, &f.RetryFirst, &f.RetryLongest)
-}
-
-// pauses reads two spans above 0 of which the first is not longer than the second.
-func pauses(args []string, first, second *caddy.Duration) error {
-	if _, err := parsePositive(args[0]); err != nil {
-		return err
-	}
-	return durations(args, first, second)
-}
-
-// durations reads two spans of which the first is not longer than the second.
-func durations(args []string, first, second *caddy.Duration) (err error) {
-	if *first, err = parseDuration(args[0]); err != nil {
-		return err
-	}
-	if *second, err = parseDuration(args[1]); err != nil {
-		return err
-	}
-	if *first > *second {
-		return fmt.Errorf("%s is longer than %s", args[0], args[1])
-	}
-	return nil
-}
-
-func (a *App) readPace(d *caddyfile.Dispenser) error {
+func (a *App) readPace(r *block.Reader) error {
 	a.Pace = new(PaceConfig)
 	p := a.Pace
-	return block{
-		"rate":        {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setRate(&p.Rate, args[0]) }},
-		"burst":       count(&p.Burst, 1, 100_000),
-		"concurrency": count(&p.Concurrency, 1, 100_000),
-		"crawl_delay": {min: 2, max: 3, set: p.setCrawlDelay},
-		"wait":        {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setSpan(&p.Wait, args[0]) }},
-		"queue":       count(&p.Queue, 1, 1_000_000),
-		"per":         {min: 1, max: 3, set: p.setPer},
-		"backoff":     {min: 1, max: 2, set: p.setBackoff},
-		"shared":      {min: 2, max: 3, set: p.setShared},
-	}.read(d, "pace")
+	return block.Grammar{
+		"rate":        block.Checked(&p.Rate, pace.ParseRate),
+		"burst":       block.Count(&p.Burst, 1, 100_000),
+		"concurrency": block.Count(&p.Concurrency, 1, 100_000),
+		"crawl_delay": {Min: 2, Max: 3, Set: p.setCrawlDelay},
+		"wait":        block.Parsed(&p.Wait, block.Optional(block.ParseDuration)),
+		"queue":       block.Count(&p.Queue, 1, 1_000_000),
+		"per":         {Min: 1, Max: 3, Set: p.setPer},
+		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
+		"shared":      {Min: 2, Max: 3, Set: p.setShared},
+	}.Read(r, "pace")
 }
 
-// setSpan sets an optional duration, for which 0 is a value of its own.
-func setSpan(dst **caddy.Duration, s string) error {
-	v, err := parseDuration(s)
-	*dst = &v
-	return err
-}
-
-func (p *PaceConfig) setCrawlDelay(_ *caddyfile.Dispenser, args []string) error {
+func (p *PaceConfig) setCrawlDelay(args []string) error {
 	p.CrawlDelay = new(CrawlDelayConfig)
-	if err := durations(args, &p.CrawlDelay.Min, &p.CrawlDelay.Max); err != nil {
+	read := block.Durations(block.ParseDuration, &p.CrawlDelay.Min, &p.CrawlDelay.Max)
+	if err := read(args); err != nil {
 		return err
 	}
 	if len(args) == 3 {
@@ -261,51 +212,50 @@ func (p *PaceConfig) setCrawlDelay(_ *caddyfile.Dispenser, args []string) error 
 	return oneOf("action", p.CrawlDelay.Above, "clamp", "refuse", "honor")
 }
 
-func (p *PaceConfig) setPer(_ *caddyfile.Dispenser, args []string) error {
+func (p *PaceConfig) setPer(args []string) error {
 	p.Per = args
 	return checkPer(args)
 }
 
-func (p *PaceConfig) setBackoff(_ *caddyfile.Dispenser, args []string) error {
+func (p *PaceConfig) setBackoff(args []string) error {
 	p.Backoff = new(BackoffConfig)
-	if len(args) == 1 {
-		if args[0] != "off" {
-			return fmt.Errorf(`unknown value %q: want "off" or a first and a longest pause`, args[0])
-		}
-		p.Backoff.Off = true
-		return nil
+	if len(args) == 2 {
+		return block.Durations(block.ParsePositive, &p.Backoff.First, &p.Backoff.Longest)(args)
 	}
-	return pauses(args, &p.Backoff.First, &p.Backoff.Longest)
+	if args[0] != "off" {
+		return fmt.Errorf(`unknown value %q: want "off" or a first and a longest pause`, args[0])
+	}
+	p.Backoff.Off = true
+	return nil
 }
 
-func (p *PaceConfig) setShared(_ *caddyfile.Dispenser, args []string) error {
+func (p *PaceConfig) setShared(args []string) (err error) {
 	if args[0] != "redis" {
 		return fmt.Errorf("unknown kind %q: want redis", args[0])
 	}
 	p.Shared = args[1]
 	if len(args) == 3 {
-		var err error
-		if p.Gateways, err = parseCount(args[2], 1, maxGateways); err != nil {
+		if p.Gateways, err = block.ParseCount(1, maxGateways)(args[2]); err != nil {
 			return fmt.Errorf("number of gateways %q: want 1 to %d", args[2], maxGateways)
 		}
 	}
 	return checkRedisURL(args[1])
 }
 
-func (a *App) readEgress(d *caddyfile.Dispenser) error {
+func (a *App) readEgress(r *block.Reader) error {
 	a.Egress = new(EgressConfig)
 	e := a.Egress
-	return block{
-		"allow_private":           list(&e.AllowPrivate),
-		"ports":                   list(&e.Ports),
-		"trust_ca":                list(&e.TrustCA),
-		"upstream":                {min: 1, max: -1, repeat: true, set: e.addUpstream},
-		"dial_timeout":            duration(&e.DialTimeout),
-		"response_header_timeout": duration(&e.ResponseHeaderTimeout),
-	}.read(d, "egress")
+	return block.Grammar{
+		"allow_private":           block.List(&e.AllowPrivate),
+		"ports":                   block.List(&e.Ports),
+		"trust_ca":                block.List(&e.TrustCA),
+		"upstream":                {Min: 1, Max: -1, Repeat: true, Set: e.addUpstream},
+		"dial_timeout":            block.Duration(&e.DialTimeout),
+		"response_header_timeout": block.Duration(&e.ResponseHeaderTimeout),
+	}.Read(r, "egress")
 }
 
-func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error {
+func (e *EgressConfig) addUpstream(args []string) error {
 	u := UpstreamConfig{URL: args[0], Hosts: args[1:]}
 	e.Upstreams = append(e.Upstreams, u)
 	if strings.Contains(u.URL, "{") { // a placeholder, which may be known only where the gateway runs
@@ -315,39 +265,29 @@ func (e *EgressConfig) addUpstream(_ *caddyfile.Dispenser, args []string) error 
 	return err
 }
 
-func (a *App) readLimits(d *caddyfile.Dispenser) error {
+func (a *App) readLimits(r *block.Reader) error {
 	a.Limits = new(LimitsConfig)
 	l := a.Limits
-	return block{
-		"connections":            count(&l.Connections, 1, 1_000_000),
-		"connections_per_source": count(&l.ConnectionsPerSource, 1, 1_000_000),
-		"requests_per_agent":     count(&l.RequestsPerAgent, 1, 1_000_000),
-		"tunnels_per_agent":      count(&l.TunnelsPerAgent, 1, 1_000_000),
-		"tunnel_age":             duration(&l.TunnelAge),
-		"header_size":            requestSize(&l.HeaderSize),
-		"url_size":               requestSize(&l.URLSize),
-		"min_rate":               {min: 1, max: 1, set: l.setMinRate},
-		"body_timeout":           duration(&l.BodyTimeout),
-	}.read(d, "limits")
+	return block.Grammar{
+		"connections":            block.Count(&l.Connections, 1, 1_000_000),
+		"connections_per_source": block.Count(&l.ConnectionsPerSource, 1, 1_000_000),
+		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
+		"tunnels_per_agent":      block.Count(&l.TunnelsPerAgent, 1, 1_000_000),
+		"tunnel_age":             block.Duration(&l.TunnelAge),
+		"header_size":            block.Parsed(&l.HeaderSize, parseRequestSize),
+		"url_size":               block.Parsed(&l.URLSize, parseRequestSize),
+		"min_rate":               block.Checked(&l.MinRate, parseMinRate),
+		"body_timeout":           block.Duration(&l.BodyTimeout),
+	}.Read(r, "limits")
 }
 
-// requestSize is an option for the most octets of a header or a URL.
-func requestSize(dst *int64) option {
-	o := size(dst)
-	read := o.set
-	o.set = func(d *caddyfile.Dispenser, args []string) error {
-		if err := read(d, args); err != nil {
-			return err
-		}
-		return checkRequestSize(*dst)
+// parseRequestSize reads a bound on the bytes of a header or a URL.
+func parseRequestSize(s string) (int64, error) {
+	n, err := block.ParseSize(s)
+	if err != nil {
+		return n, err
 	}
-	return o
-}
-
-func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
-	l.MinRate = args[0]
-	_, err := parseMinRate(args[0])
-	return err
+	return n, checkRequestSize(n)
 }
 
 // UnmarshalCaddyfile reads the gateway of one site.
@@ -382,41 +322,35 @@ func (l *LimitsConfig) setMinRate(_ *caddyfile.Dispenser, args []string) error {
 //		decision_header on|off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return readWhole(d, h, func() whole { return &Handler{known: h.Agents} })
+	fresh := func() *Handler { return &Handler{known: h.Agents} }
+	return block.Segment(d, h, fresh, (*Handler).read, (*Handler).policy)
 }
 
-func (h *Handler) check() error {
-	if _, err := h.policy(); err != nil {
-		return fmt.Errorf("robots: %w", err)
-	}
-	return nil
-}
-
-func (h *Handler) read(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		if strings.ContainsAny(d.Val()[:min(len(d.Val()), 1)], "/@*") {
-			return d.Errf(`directive "robots" takes no matcher, found %q: Caddy would answer what it does not match with an empty 200`, d.Val())
+func (h *Handler) read(r *block.Reader) error {
+	if r.NextArg() {
+		if strings.ContainsAny(r.Val()[:min(len(r.Val()), 1)], "/@*") {
+			return r.Errf(`directive "robots" takes no matcher, found %q: `+
+				`Caddy would answer what it does not match with an empty 200`, r.Val())
 		}
-		return d.Errf(`directive "robots" takes no argument, found %q`, d.Val())
+		return r.Errf(`directive "robots" takes no argument, found %q`, r.Val())
 	}
-	return block{
-		"mode":         {min: 1, max: -1, repeat: true, set: h.setMode},
-		"clients":      {min: 1, max: -1, repeat: true, set: h.addClients},
-		"agent":        {min: 1, max: 1, repeat: true, nested: true, set: h.addAgent},
-		"unidentified": choice(&h.Unidentified, "deny", "allow"),
-		"connect":      {min: 1, max: -1, repeat: true, set: h.addConnect},
-		"except":       {min: 1, max: -1, repeat: true, nested: true, set: h.addException},
-		"paths":        choice(&h.Paths, "strict", "as_sent"),
-		"deny":         list(&h.Deny),
-		"max_wait":     {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setSpan(&h.MaxWait, args[0]) }},
-		"egress":       {min: 1, max: 1, set: h.setEgress},
-
-		"decision_header": onOff(&h.DecisionHeader),
-	}.read(d, "robots")
+	return block.Grammar{
+		"mode":            {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
+		"clients":         block.CheckedList(&h.Clients, parseClients),
+		"agent":           {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
+		"unidentified":    block.Choice(&h.Unidentified, "deny", "allow"),
+		"connect":         {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
+		"except":          {Min: 1, Max: -1, Repeat: true, Block: h.addException},
+		"paths":           block.Choice(&h.Paths, "strict", "as_sent"),
+		"deny":            block.List(&h.Deny),
+		"max_wait":        block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
+		"egress":          block.Switch(&h.EgressOff, "off"),
+		"decision_header": block.Switch(&h.DecisionHeader, "on", "off"),
+	}.Read(r, "robots")
 }
 
 // setMode reads the mode of the gateway or, with patterns, that of some hosts.
-func (h *Handler) setMode(_ *caddyfile.Dispenser, args []string) error {
+func (h *Handler) setMode(args []string) error {
 	if _, err := parseMode(args[0]); err != nil {
 		return err
 	}
@@ -431,63 +365,43 @@ func (h *Handler) setMode(_ *caddyfile.Dispenser, args []string) error {
 	return checkHosts(args[1:])
 }
 
-func (h *Handler) addClients(_ *caddyfile.Dispenser, args []string) error {
-	h.Clients = append(h.Clients, args...)
-	_, err := parseClients(h.Clients)
-	return err
-}
-
-func (h *Handler) addAgent(d *caddyfile.Dispenser, args []string) error {
+func (h *Handler) addAgent(r *block.Reader, args []string) error {
 	a := AgentConfig{Name: args[0]}
-	err := block{
-		"token":                 list(&a.Tokens),
-		"user_agent":            list(&a.UserAgents),
-		"credential":            {min: 2, max: 2, repeat: true, set: a.addCredential},
-		"from":                  list(&a.From),
-		"client_certificate":    list(&a.ClientCertificates),
-		"ignore_wildcard_group": flag(&a.IgnoreWildcardGroup),
-		"owner":                 text(&a.Owner),
-		"contact":               text(&a.Contact),
-		"rate":                  {min: 1, max: 1, set: func(_ *caddyfile.Dispenser, args []string) error { return setRate(&a.Rate, args[0]) }},
-		"mode":                  choice(&a.Mode, "enforce", "report", "off"),
-	}.read(d, "agent "+a.Name)
+	err := block.Grammar{
+		"token":                 block.List(&a.Tokens),
+		"user_agent":            block.List(&a.UserAgents),
+		"credential":            {Min: 2, Max: 2, Repeat: true, Set: a.addCredential},
+		"from":                  block.List(&a.From),
+		"client_certificate":    block.List(&a.ClientCertificates),
+		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcardGroup),
+		"owner":                 block.Text(&a.Owner),
+		"contact":               block.Text(&a.Contact),
+		"rate":                  block.Checked(&a.Rate, pace.ParseRate),
+		"mode":                  block.Choice(&a.Mode, "enforce", "report", "off"),
+	}.Read(r, "agent "+a.Name)
 	h.Agents = append(h.Agents, a)
 	return err
 }
 
-func (a *AgentConfig) addCredential(_ *caddyfile.Dispenser, args []string) error {
+func (a *AgentConfig) addCredential(args []string) error {
 	a.Credentials = append(a.Credentials, Credential{User: args[0], Hash: args[1]})
 	return nil
 }
 
-func (h *Handler) addConnect(_ *caddyfile.Dispenser, args []string) error {
+func (h *Handler) addConnect(args []string) error {
 	rule := ConnectRule{Mode: args[0], Hosts: args[1:]}
 	h.Connect = append(h.Connect, rule)
 	return rule.check()
 }
 
-func (h *Handler) addException(d *caddyfile.Dispenser, args []string) error {
+func (h *Handler) addException(r *block.Reader, args []string) error {
 	e := ExceptionConfig{Hosts: args}
-	err := block{
-		"path":   list(&e.Paths),
-		"agent":  list(&e.Agents),
-		"until":  text(&e.Until),
-		"reason": text(&e.Reason),
-	}.read(d, "except")
+	err := block.Grammar{
+		"path":   block.List(&e.Paths),
+		"agent":  block.List(&e.Agents),
+		"until":  block.Text(&e.Until),
+		"reason": block.Text(&e.Reason),
+	}.Read(r, "except")
 	h.Exceptions = append(h.Exceptions, e)
 	return err
 }
-
-func (h *Handler) setEgress(_ *caddyfile.Dispenser, args []string) error {
-	if args[0] != "off" {
-		return fmt.Errorf("unknown value %q: want off", args[0])
-	}
-	h.EgressOff = true
-	return nil
-}
-
-// Interface guards.
-var (
-	_ caddyfile.Unmarshaler = (*App)(nil)
-	_ caddyfile.Unmarshaler = (*Handler)(nil)
-)

@@ -30,6 +30,7 @@ var importRules = map[string][]string{
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
 	"audit":                   {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"internal":                {},
+	"internal/block":          {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
 	"internal/linediff":       {"github.com/aymanbagabas/go-udiff/lcs"},
 	"internal/redact":         {"golang.org/x/"},
 	"internal/sockets":        {},

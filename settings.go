@@ -256,13 +256,6 @@ func (f FetchConfig) settings() (fetchSettings, error) {
 	return s, oneOf("soft_404", f.SoftNotFound, "detect", "off")
 }
 
-// setRate keeps a rate as it was written, after a check.
-func setRate(dst *string, s string) error {
-	*dst = s
-	_, err := pace.ParseRate(s)
-	return err
-}
-
 func checkPer(list []string) error {
 	for i, s := range list {
 		if _, err := pace.ParseScope(s); err != nil {
@@ -329,7 +322,7 @@ func (s *paceSettings) setCrawlDelay(c *CrawlDelayConfig) error {
 	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
 	s.CrawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
 	if err == nil && c.Min > c.Max {
-		err = fmt.Errorf("crawl_delay: %s is longer than %s", seconds(c.Min), seconds(c.Max))
+		err = fmt.Errorf("crawl_delay: %s is longer than %s", time.Duration(c.Min), time.Duration(c.Max))
 	}
 	return err
 }

@@ -115,7 +115,8 @@ func checkPlace(h httpcaddyfile.Helper) error {
 		if err != nil {
 			continue // Caddy will say so
 		}
-		at := dispense([]caddyfile.Token{token})
+		at := caddyfile.NewDispenser([]caddyfile.Token{token})
+		at.Next()
 		if address.Host != "" {
 			return at.WrapErr(badAddress("host", address.Host))
 		}

@@ -1,0 +1,140 @@
+// Package block reads the { } blocks of a Caddyfile by a grammar: which lines a block may have, how
+// many arguments each takes, and what they set. All blocks are read by one loop, so that unknown,
+// repeated, missing and extra words fail in the same way everywhere, with file and line.
+package block
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Grammar is what may stand in a block: options by their names.
+type Grammar map[string]Option
+
+// Option is one line of a block, with the block that it opens.
+type Option struct {
+	// Min and Max bound the number of arguments. A Max below 0 means any number.
+	Min, Max int
+	// Repeat says that the option may stand more than once.
+	Repeat bool
+	// Set takes the arguments of an option without a block.
+	Set func(args []string) error
+	// Block takes the arguments of an option with a block, and reads the block by a [Grammar], whose
+	// error it returns as it is. Exactly one of Set and Block is there.
+	Block func(r *Reader, args []string) error
+}
+
+// Reader reads the lines of a segment: of a directive or a global option.
+type Reader struct {
+	*caddyfile.Dispenser
+	lines, limit int             // read so far, and to read at most
+	last         caddyfile.Token // of the last line that was read
+}
+
+// errLimit ends the reading of a segment that is only read in part.
+var errLimit = errors.New("enough lines have been read")
+
+// Read consumes the block that opens on the current line, if any. Errors name it by what.
+func (g Grammar) Read(r *Reader, what string) error {
+	seen := make(map[string]bool, len(g))
+	for nesting := r.Nesting(); r.NextBlock(nesting); {
+		if r.lines == r.limit {
+			return errLimit
+		}
+		r.lines++
+		name := r.Val()
+		opt, ok := g[name]
+		if !ok {
+			return r.WrapErr(fmt.Errorf("unknown option %q in %s: want one of %s",
+				name, what, strings.Join(slices.Sorted(maps.Keys(g)), ", ")))
+		}
+		if seen[name] && !opt.Repeat {
+			return r.WrapErr(fmt.Errorf("option %q of %s is given twice", name, what))
+		}
+		seen[name] = true
+		args := r.RemainingArgs()
+		r.last = r.Token()
+		if err := opt.checkCount(len(args)); err != nil {
+			return r.WrapErr(fmt.Errorf("option %q of %s %w", name, what, err))
+		}
+		if opt.Block != nil {
+			if err := opt.Block(r, args); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := opt.Set(args); err != nil {
+			return r.WrapErr(fmt.Errorf("option %q of %s: %w", name, what, err))
+		}
+		if r.NextBlock(r.Nesting()) {
+			return r.WrapErr(fmt.Errorf("option %q of %s takes no block", name, what))
+		}
+	}
+	return nil
+}
+
+func (o Option) checkCount(n int) error {
+	switch {
+	case o.Max == 0 && n > 0:
+		return fmt.Errorf("takes no argument, found %d", n)
+	case o.Min == o.Max && n != o.Min:
+		return fmt.Errorf("takes %s, found %d", arguments(o.Min), n)
+	case n < o.Min:
+		return fmt.Errorf("takes at least %s, found %d", arguments(o.Min), n)
+	case o.Max >= 0 && n > o.Max:
+		return fmt.Errorf("takes at most %s, found %d", arguments(o.Max), n)
+	}
+	return nil
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return strconv.Itoa(n) + " arguments"
+}
+
+// Segment reads and compiles the segment of a directive or an option. read sets dst by the lines, each
+// by itself. compile finds faults in which several lines may have a part. Such a fault is reported for
+// the line that brings it in. To find that line, the beginnings of the segment are read again, into
+// values that fresh makes.
+func Segment[T, C any](
+	d *caddyfile.Dispenser, dst T, fresh func() T, read func(T, *Reader) error, compile func(T) (C, error),
+) error {
+	tokens := d.NextSegment()
+	whole := newReader(tokens, math.MaxInt)
+	if err := read(dst, whole); err != nil {
+		return err
+	}
+	_, fault := compile(dst)
+	if fault == nil {
+		return nil
+	}
+	// Before the first line with which the fault is there, there is none, or another one.
+	first := sort.Search(whole.lines, func(n int) bool {
+		part := fresh()
+		err := read(part, newReader(tokens, n))
+		if err == nil || errors.Is(err, errLimit) {
+			_, err = compile(part)
+		}
+		return err != nil && err.Error() == fault.Error()
+	})
+	until := newReader(tokens, first)
+	_ = read(fresh(), until) // for its last line
+	at := newReader([]caddyfile.Token{until.last}, 0)
+	return at.WrapErr(fmt.Errorf("%s: %w", tokens[0].Text, fault))
+}
+
+func newReader(tokens []caddyfile.Token, limit int) *Reader {
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	return &Reader{Dispenser: d, limit: limit, last: tokens[0]}
+}
