@@ -67,7 +67,7 @@ func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 	}
 	d := enforce.Decision{
 		Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
-		Origin: to.Origin, RobotsURL: to.Origin.RobotsURL(), PathVisible: true, Group: "*", State: fetch.StateRules, SHA256: sha,
+		Origin: to.Origin, PathVisible: true, Group: "*", State: fetch.StateRules, SHA256: sha,
 		CrawlDelay: 2 * time.Second, Source: 1,
 	}
 	if strings.HasPrefix(to.Path, "/private/") {
@@ -85,7 +85,7 @@ func exampleLog(t *testing.T, sha [32]byte) string {
 	excepted := enforce.Decision{
 		Verdict: enforce.Allow, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Owner: "team news",
 		Contact: "news@acme.example", Exception: "example.com: ticket 7",
-		Origin: flipped.Origin, RobotsURL: flipped.RobotsURL, PathVisible: true,
+		Origin: flipped.Origin, PathVisible: true,
 	}
 	other := auditDecision(t, [32]byte{0xab, 0xcd}, "https://example.net/")
 	return auditLine(t, auditDecision(t, sha, site+"/"), site+"/", 0) +

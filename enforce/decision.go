@@ -1,6 +1,12 @@
 package enforce
 
 import (
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -55,6 +61,50 @@ func (m Mode) String() string {
 	}
 }
 
+// Paths says in which forms a path is held against the rules. The zero value is PathsStrict,
+// and an undeclared value is strict too.
+type Paths uint8
+
+const (
+	// PathsStrict judges the bytes as sent, and the forms that servers resolve them to
+	// ([origin.Resolve]): what is disallowed in one of them is refused.
+	PathsStrict Paths = iota
+	// PathsAsSent judges the bytes as sent alone, as RFC 9309 section 2.2.2 has it.
+	PathsAsSent
+)
+
+// String returns "strict" or "as_sent".
+func (p Paths) String() string {
+	if p == PathsAsSent {
+		return "as_sent"
+	}
+	return "strict"
+}
+
+// ParsePaths reads what String returns; the empty text stands for the default, strict.
+func ParsePaths(s string) (Paths, error) {
+	switch s {
+	case "", PathsStrict.String():
+		return PathsStrict, nil
+	case PathsAsSent.String():
+		return PathsAsSent, nil
+	}
+	return 0, fmt.Errorf("paths %q: want strict, as_sent", s)
+}
+
+// PathForm says by which form of a path the rules decided. It is empty where servers resolve
+// the path to itself, and where no rules were asked.
+type PathForm string
+
+const (
+	// PathAsSent is the bytes as sent: they are disallowed, or were alone to be judged.
+	PathAsSent PathForm = "as_sent"
+	// PathResolved is a resolved form, which is disallowed while the bytes as sent are not.
+	PathResolved PathForm = "resolved"
+	// PathBoth is the bytes as sent and all resolved forms, none of which is disallowed.
+	PathBoth PathForm = "both"
+)
+
 // Decision is what was decided on one request, with the evidence: which line of
 // which version of which file said so. It is a value; its slices are shared and
 // must not be changed. The zero Decision denies.
@@ -88,9 +138,8 @@ type Decision struct {
 	// UserAgent is the field's value as received; it is not safe to show.
 	UserAgent string
 
-	// Origin is whom the request is for, RobotsURL where its rules are.
-	Origin    origin.Origin
-	RobotsURL string
+	// Origin is whom the request is for.
+	Origin origin.Origin
 	// PathVisible says that the gateway sees the paths that are asked for. Of what passes
 	// in a tunnel that is not looked into it sees none.
 	PathVisible bool
@@ -181,4 +230,138 @@ func (d Decision) Outcome() string {
 	default:
 		return "deny"
 	}
+}
+
+// SchemaVersion is the value of [Record.Schema].
+const SchemaVersion = 1
+
+// maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.
+const maxShown = 512
+
+// Record is a [Decision] in the form that is shown and stored: the object "robots" of the access
+// log (DESIGN §9), of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
+// and escaped where it is not printable.
+//
+// The JSON names are those of the log, and are stable within a schema. Fields with omitempty are
+// left out where they are empty.
+type Record struct {
+	Schema       int      `json:"schema"`
+	Decision     string   `json:"decision"`
+	Reason       Reason   `json:"reason"`
+	Detail       string   `json:"detail,omitempty"`
+	Mode         string   `json:"mode"`
+	WouldDeny    bool     `json:"would_deny"`
+	Agent        string   `json:"agent"`
+	Tokens       []string `json:"tokens,omitempty"`
+	Owner        string   `json:"owner,omitempty"`
+	Contact      string   `json:"contact,omitempty"`
+	IdentifiedBy string   `json:"identified_by,omitempty"`
+	UserAgent    string   `json:"user_agent,omitempty"`
+	Origin       string   `json:"origin"`
+	RobotsURL    string   `json:"robots_url"`
+	State        string   `json:"state"`
+	Cause        string   `json:"cause,omitempty"`
+	Group        string   `json:"group,omitempty"`
+	Rule         string   `json:"rule,omitempty"`
+	Line         int      `json:"line,omitempty"`
+	Form         PathForm `json:"form,omitempty"`
+	SHA256       string   `json:"sha256,omitempty"`
+	AgeSeconds   int64    `json:"age_s,omitempty"`
+	Source       string   `json:"source"`
+	PathVisible  bool     `json:"path_visible"`
+	WaitMillis   int64    `json:"wait_ms,omitempty"`
+	CrawlDelay   float64  `json:"crawl_delay_s,omitempty"`
+	// DialMillis and Address are of the sending, which comes after the decision: the caller
+	// sets them.
+	DialMillis int64  `json:"dial_ms,omitempty"`
+	Address    string `json:"address,omitempty"`
+	Exception  string `json:"exception,omitempty"`
+	// Gateway and Version are the name and the build of the gateway that writes a log. The
+	// caller sets them.
+	Gateway string `json:"gateway,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// recordFields are the fields of a [Record] in order.
+var recordFields = func() (all []recordField) {
+	for f := range reflect.TypeFor[Record]().Fields() {
+		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		all = append(all, recordField{name, option == "omitempty"})
+	}
+	return all
+}()
+
+type recordField struct {
+	name      string
+	omitEmpty bool
+}
+
+// Fields yields the fields of r by their JSON names, in order, but for those that JSON leaves out.
+// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string.
+func (r *Record) Fields() iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		values := reflect.ValueOf(r).Elem()
+		for i, f := range recordFields {
+			v := values.Field(i)
+			if f.omitEmpty && v.IsZero() {
+				continue
+			}
+			if !yield(f.name, v) {
+				return
+			}
+		}
+	}
+}
+
+// Field returns the value of the field with a JSON name, also an empty one. It reports false for
+// a name that no field has.
+func (r *Record) Field(name string) (reflect.Value, bool) {
+	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
+	if at < 0 {
+		return reflect.Value{}, false
+	}
+	return reflect.ValueOf(r).Elem().Field(at), true
+}
+
+// Record returns d in the form that is shown and stored.
+func (d Decision) Record() Record {
+	r := Record{
+		Schema:       SchemaVersion,
+		Decision:     d.Outcome(),
+		Reason:       d.Reason,
+		Detail:       printable(d.Detail, maxShown),
+		Mode:         d.Mode.String(),
+		WouldDeny:    d.WouldDeny,
+		Agent:        printable(d.Agent, maxToken),
+		Tokens:       d.Tokens, // of letters, digits, "-", "_" and "." (robotstxt.IsProductName)
+		Owner:        printable(d.Owner, maxText),
+		Contact:      printable(d.Contact, maxText),
+		IdentifiedBy: d.IdentifiedBy,
+		UserAgent:    printable(d.UserAgent, maxShown),
+		State:        d.State.String(),
+		Cause:        string(d.Cause),
+		Group:        printable(d.Group, maxToken),
+		Rule:         printable(d.Rule, maxShown),
+		Line:         d.Line,
+		Form:         d.Form,
+		AgeSeconds:   int64(d.Age / time.Second),
+		Source:       d.Source.String(),
+		PathVisible:  d.PathVisible,
+		WaitMillis:   d.Wait.Milliseconds(),
+		CrawlDelay:   d.CrawlDelay.Seconds(),
+		Exception:    printable(d.Exception, maxShown),
+	}
+	if !d.Reason.Valid() {
+		r.Reason = ReasonInternal
+	}
+	if !d.Origin.IsZero() {
+		r.RobotsURL = d.Origin.RobotsURL()
+		r.Origin = strings.TrimSuffix(r.RobotsURL, "/robots.txt")
+	}
+	if d.SHA256 != [32]byte{} {
+		var text [2 * len(d.SHA256)]byte
+		hex.Encode(text[:], d.SHA256[:])
+		r.SHA256 = string(text[:])
+	}
+	return r
 }

@@ -15,7 +15,7 @@ import (
 
 // Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
 // than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
-// that of ctx, and faults of the gateway's own: a site that does not answer is an entry.
+// that of ctx, and faults of the gateway: a site that does not answer is an entry.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }
@@ -172,7 +172,7 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse
 // it: every other refusal is given inside, where clients see it (clients.md 18).
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
-	d := Decision{Mode: e.policy.Mode(o, ""), Origin: o, RobotsURL: o.RobotsURL(), PathVisible: true}
+	d := Decision{Mode: e.policy.Mode(o, ""), Origin: o, PathVisible: true}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 	} else if reason, detail, refused := t.Refused(); refused {
@@ -196,9 +196,6 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	}
 	if c := id.Config; c != nil {
 		d.Owner, d.Contact, d.interval = c.Owner, c.Contact, c.Interval
-	}
-	if !o.IsZero() {
-		d.RobotsURL = o.RobotsURL()
 	}
 	return d
 }
@@ -356,3 +353,39 @@ func (e *Enforcer) clock() time.Time {
 	}
 	return e.now()
 }
+
+// MatchPath returns what the rules of a group say about a request for a path and query, and about
+// which form of it. judged is the resolved form that is disallowed, where one is. Where all forms
+// are allowed, the match is the one of the bytes as sent. A path of too many forms is not allowed
+// by any rule: its form is PathResolved, and the line is 0.
+func MatchPath(g robotstxt.Group, method, path string, paths Paths) (m robotstxt.Match, form PathForm, judged string) {
+	match := g.MatchRules
+	if isRead(method) {
+		match = g.Match
+	}
+	m = match(path)
+	resolved, ok := origin.Resolve(path)
+	switch {
+	case ok && len(resolved) == 0:
+		return m, "", ""
+	case !m.Allowed || paths == PathsAsSent:
+		return m, PathAsSent, ""
+	case !ok:
+		return robotstxt.Match{}, PathResolved, ""
+	}
+	for _, judged := range resolved {
+		if r := match(judged); !r.Allowed {
+			return r, PathResolved, judged
+		}
+	}
+	return m, PathBoth, ""
+}
+
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which
+// is always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these bytes: a
+// query makes another one, and an encoded letter is for the rules to judge. So is a request that
+// could change the file.
+func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
+
+// isRead reports whether the method only asks for the resource.
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }

@@ -68,7 +68,7 @@ func TestDecideByRules(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, w)
 			}
 			if got.State != tt.record.State || got.Cause != tt.record.Cause || got.Source != robotscache.SourceHot ||
-				!got.PathVisible || got.RobotsURL != "http://example.com/robots.txt" || got.UserAgent != tt.agent {
+				!got.PathVisible || got.Record().RobotsURL != "http://example.com/robots.txt" || got.UserAgent != tt.agent {
 				t.Errorf("evidence: %+v", got)
 			}
 			if s.origin != got.Origin {

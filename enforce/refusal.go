@@ -2,9 +2,13 @@ package enforce
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"html"
+	"mime"
 	"net/http"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -187,14 +191,9 @@ func (p Problem) JSON() []byte {
 // Text returns p as text/plain. The first line stands by itself and has at most 120 bytes.
 func (p Problem) Text() []byte {
 	var b bytes.Buffer
-	b.WriteString(p.Detail)
-	b.WriteString("\n\n")
+	b.WriteString(p.Detail + "\n\n")
 	for _, f := range p.facts() {
-		b.WriteString(f.name)
-		b.WriteByte(':')
-		b.WriteString(strings.Repeat(" ", max(factColumn-len(f.name), 1)))
-		b.WriteString(f.value)
-		b.WriteByte('\n')
+		b.WriteString(f.name + ":" + strings.Repeat(" ", max(factColumn-len(f.name), 1)) + f.value + "\n")
 	}
 	return b.Bytes()
 }
@@ -202,25 +201,20 @@ func (p Problem) Text() []byte {
 // factColumn is the width of the longest name in facts.
 const factColumn = 12
 
+//go:embed refusal.html
+var refusalPage string
+
 // HTML returns p as a page for browsers. Its empty icon keeps them from asking for another
 // through the proxy (clients.md 12).
 func (p Problem) HTML() []byte {
-	var b bytes.Buffer
-	title := html.EscapeString(strconv.Itoa(p.Status) + " " + p.Title)
-	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>")
-	b.WriteString(title)
-	b.WriteString("</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>body{font:1rem/1.5 sans-serif;margin:3rem auto;" +
-		"max-width:50rem;padding:0 1rem}dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem}" +
-		"dt{font-weight:bold}dd{margin:0;overflow-wrap:anywhere}</style>\n</head>\n<body>\n<h1>")
-	b.WriteString(title)
-	b.WriteString("</h1>\n<p>")
-	b.WriteString(html.EscapeString(p.Detail))
-	b.WriteString("</p>\n<dl>\n")
+	var facts strings.Builder
 	for _, f := range p.facts() {
-		b.WriteString("<dt>" + html.EscapeString(f.name) + "</dt><dd>" + html.EscapeString(f.value) + "</dd>\n")
+		facts.WriteString("<dt>" + html.EscapeString(f.name) + "</dt><dd>" + html.EscapeString(f.value) + "</dd>\n")
 	}
-	b.WriteString("</dl>\n</body>\n</html>\n")
-	return b.Bytes()
+	parts := map[string]string{
+		"title": html.EscapeString(strconv.Itoa(p.Status) + " " + p.Title), "detail": html.EscapeString(p.Detail), "facts": facts.String(),
+	}
+	return []byte(os.Expand(refusalPage, func(name string) string { return parts[name] }))
 }
 
 // fact is one line of a refusal.
@@ -254,13 +248,7 @@ func (p Problem) facts() []fact {
 		{"more", p.Type},
 		{"answered by", Name + ", a gateway between crawler and site; not by the site itself"},
 	}
-	known := all[:0]
-	for _, f := range all {
-		if f.value != "" {
-			known = append(known, f)
-		}
-	}
-	return known
+	return slices.DeleteFunc(all, func(f fact) bool { return f.value == "" })
 }
 
 func describeAgent(r Record) string {
@@ -313,4 +301,71 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339)
+}
+
+// Form is the form of a refusal's body. The zero value is FormText.
+type Form uint8
+
+const (
+	// FormText is text/plain, whose first line stands by itself.
+	FormText Form = iota
+	// FormJSON is application/problem+json (RFC 9457).
+	FormJSON
+	// FormHTML is text/html, for browsers.
+	FormHTML
+)
+
+// ContentType returns the media type of the form.
+func (f Form) ContentType() string {
+	switch f {
+	case FormJSON:
+		return "application/problem+json"
+	case FormHTML:
+		return "text/html; charset=utf-8"
+	default:
+		return "text/plain; charset=utf-8"
+	}
+}
+
+// formOf finds the form that a media range asks for. JSON and HTML have to be asked for by name.
+var formOf = map[string]Form{
+	"application/json":         FormJSON,
+	"application/problem+json": FormJSON,
+	"text/html":                FormHTML,
+	"application/xhtml+xml":    FormHTML,
+	"text/plain":               FormText,
+	"text/*":                   FormText,
+	"*/*":                      FormText,
+}
+
+// Negotiate chooses the form of a refusal by the value of an Accept field (RFC 9110 section
+// 12.5.1), several fields joined by commas: the form of the media range with the greatest weight,
+// the first of equal ones. A field that cannot be read gives text, and so does one that takes none
+// of the three: a refusal is not withheld for its form.
+func Negotiate(accept string) Form {
+	best, form := 0.0, FormText
+	for mediaRange := range strings.SplitSeq(accept, ",") {
+		name, params, err := mime.ParseMediaType(mediaRange)
+		if err != nil {
+			continue
+		}
+		f, ours := formOf[name]
+		if weight := weightOf(params); ours && weight > best {
+			best, form = weight, f
+		}
+	}
+	return form
+}
+
+// weightOf reads a weight (RFC 9110 section 12.4.2): from 0 to 1, 0 where it cannot be read.
+func weightOf(params map[string]string) float64 {
+	q, ok := params["q"]
+	if !ok {
+		return 1
+	}
+	weight, err := strconv.ParseFloat(q, 64)
+	if err != nil || weight > 1 || len(q) > len("0.000") {
+		return 0
+	}
+	return weight
 }

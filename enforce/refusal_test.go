@@ -31,7 +31,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	tb.Helper()
 	d := Decision{
 		Verdict: Allow, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
-		Origin: mustOrigin(tb, "https://example.com"), RobotsURL: "https://example.com/robots.txt", PathVisible: true,
+		Origin: mustOrigin(tb, "https://example.com"), PathVisible: true,
 	}
 	asked := RequestInfo{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
 	known := func() {
@@ -86,7 +86,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		asked.URL = "http://user:secret@exa mple.com/"
 		detail = `origin: userinfo "...@exa mple.com" is not allowed`
 	case ReasonMethod:
-		d.Origin, d.RobotsURL = mustOrigin(tb, "ftp://example.com"), "ftp://example.com/robots.txt"
+		d.Origin = mustOrigin(tb, "ftp://example.com")
 		asked = RequestInfo{Method: http.MethodPut, URL: "ftp://example.com/pub/report.txt"}
 	case ReasonBadRequest:
 		d = Decision{}
@@ -95,7 +95,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		known()
 		retry = 12300 * time.Millisecond
 	case ReasonCredentialsBusy:
-		d = Decision{Origin: d.Origin, RobotsURL: d.RobotsURL}
+		d = Decision{Origin: d.Origin}
 		detail = "too many other passwords were waiting to be checked"
 		retry = retryBusy
 	case ReasonAgentLimit:
@@ -257,7 +257,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	d, _ := sample(tb, r)
 	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
 	d.Owner, d.Contact = text, text
-	d.Tokens, d.Line = []string{text, text}, 1
+	d.Line = 1
 	return d, RequestInfo{Method: text, URL: text}
 }
 

@@ -1,8 +1,12 @@
 package enforce
 
 import (
+	"cmp"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -123,4 +127,89 @@ func lower(c byte) byte {
 		return c + ('a' - 'A')
 	}
 	return c
+}
+
+// Lengths that clients show without cutting (clients.md 19, 20), in bytes.
+const (
+	maxPhrase  = 99
+	maxSummary = 120
+)
+
+// summary is a line that stands by itself: fixed words around one part that may be cut to make it
+// fit. All of it is printable ASCII.
+type summary struct{ before, subject, after string }
+
+// fit returns the line in at most limit bytes. If cutting the subject is not enough, the end is cut
+// as well.
+func (s summary) fit(limit int) string {
+	room := max(limit-len(s.before)-len(s.after), 2*len(ellipsis))
+	return cut(s.before+cut(s.subject, room)+s.after, limit)
+}
+
+// maxWho bounds the bytes of an agent's name in a summary.
+const maxWho = 24
+
+// summary says what was refused and why. In the text that the reason has for it, ${name} is a part
+// of d, and <name> the part that may be cut. The time to come back is left out where the line would
+// be too long: the field Retry-After has it too.
+func (d Decision) summary(url string) summary {
+	before, rest, _ := strings.Cut(d.Reason.info().summary, "<")
+	subject, after, _ := strings.Cut(rest, ">")
+	parts := d.summaryParts(url)
+	part := func(name string) string { return parts[name] }
+	s := summary{os.Expand(before, part), part(subject), os.Expand(after, part)}
+	if len(s.before)+len(s.subject)+len(s.after) > maxPhrase {
+		delete(parts, "retry")
+		s.before, s.after = os.Expand(before, part), os.Expand(after, part)
+	}
+	return s
+}
+
+func (d Decision) summaryParts(url string) map[string]string {
+	parts := map[string]string{
+		"title": d.Reason.Title(), "agent": ascii(cmp.Or(d.Agent, "this crawler"), maxWho), "user_agent": "missing",
+		"host": d.host(), "url": withoutQuery(url), "line": strconv.Itoa(d.Line),
+	}
+	if d.Reason == ReasonDisallowed && d.Form == PathResolved {
+		parts["url"], parts["resolved"] = withoutQuery(d.Origin.String()+ascii(d.Judged, maxShown)), "resolved path, "
+	}
+	if d.UserAgent != "" {
+		parts["user_agent"] = strconv.Quote(ascii(d.UserAgent, maxSummary))
+	}
+	if d.Detail != "" {
+		parts["detail"] = " (" + ascii(d.Detail, maxWhy) + ")"
+	}
+	if d.RetryAfter > 0 {
+		parts["retry"] = ", retry after " + strconv.FormatInt(wholeSeconds(d.RetryAfter), 10) + " s"
+	}
+	return parts
+}
+
+// host is the authority that was asked for, for people.
+func (d Decision) host() string {
+	if d.Origin.IsZero() {
+		return "the target"
+	}
+	return ascii(d.Origin.Authority(), maxShown)
+}
+
+// maxWhy bounds the bytes of a detail in a sentence.
+const maxWhy = 44
+
+// wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
+func wholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// withoutQuery takes out of a URL what may be secret and is not what a rule is about most
+// often: a sentence ends up in clients' logs.
+func withoutQuery(url string) string {
+	if before, _, found := strings.Cut(url, "?"); found {
+		return before + "?" + ellipsis
+	}
+	return url
 }
