@@ -45,7 +45,7 @@ const (
 	// ModeReport lets a denied request pass and marks its decision with WouldDeny
 	// and with the reason of the refusal that it was spared.
 	ModeReport
-	// ModeOff does not ask for robots.txt. Who is not identified is still refused.
+	// ModeOff does not ask for robots.txt. An unidentified sender is still refused.
 	ModeOff
 )
 
@@ -67,7 +67,7 @@ type Paths uint8
 
 const (
 	// PathsStrict judges the bytes as sent, and the forms that servers resolve them to
-	// ([origin.Resolve]): what is disallowed in one of them is refused.
+	// ([origin.Resolve]): a path that is disallowed in one of them is refused.
 	PathsStrict Paths = iota
 	// PathsAsSent judges the bytes as sent alone, as RFC 9309 section 2.2.2 has it.
 	PathsAsSent
@@ -105,7 +105,7 @@ const (
 	PathBoth PathForm = "both"
 )
 
-// Decision is what was decided on one request, with the evidence: which line of
+// Decision is the decision on one request, with the evidence: which line of
 // which version of which file said so. It is a value; its slices are shared and
 // must not be changed. The zero Decision denies.
 //
@@ -129,9 +129,9 @@ type Decision struct {
 	// group was looked for, most specific first; none means the group *.
 	Agent  string
 	Tokens []string
-	// Owner and Contact are those of its configuration: who answers for it, and where.
+	// Owner and Contact are from its configuration: the people who answer for it.
 	Owner, Contact string
-	// IdentifiedBy says what told the agent: the conditions that its block names,
+	// IdentifiedBy says how the agent was recognised: the conditions that its block names,
 	// of "credential", "client_certificate", "source" and "user_agent" in this
 	// order, joined by "+". Empty if nothing did.
 	IdentifiedBy string
@@ -140,8 +140,8 @@ type Decision struct {
 
 	// Origin is whom the request is for.
 	Origin origin.Origin
-	// PathVisible says that the gateway sees the paths that are asked for. Of what passes
-	// in a tunnel that is not looked into it sees none.
+	// PathVisible says that the gateway sees the requested paths. It sees none in a tunnel
+	// that it does not look into.
 	PathVisible bool
 
 	// Group, Rule and Line are what decided in the file: the group's name, the rule
@@ -153,14 +153,14 @@ type Decision struct {
 	// not the one that was asked for.
 	Form   PathForm
 	Judged string
-	// State and Cause are those of the origin's record; SHA256 is that of the text
-	// that decided, zero if none did.
+	// State and Cause are from the origin's record; SHA256 is the hash of the text that
+	// decided, zero if none did.
 	State  fetch.State
 	Cause  fetch.Cause
 	SHA256 [32]byte
 	// Source tells where the record came from; SourceNone if it was not asked for.
 	Source robotscache.Source
-	// FetchedAt is when the answer in force was fetched, Age how old it was at the
+	// FetchedAt is when the answer that holds was fetched, Age how old it was at the
 	// decision, FreshUntil when it has to be fetched again. Zero where there is none.
 	FetchedAt  time.Time
 	Age        time.Duration
@@ -183,7 +183,7 @@ type Decision struct {
 
 // Refuse returns d refused for a reason that a later step found: politeness,
 // address guard, a failing origin. It refuses in every mode, as those steps do.
-// What was decided before is kept as evidence.
+// The facts of the decision before are kept as evidence.
 //
 // A reason that does not refuse is taken for [ReasonInternal].
 func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {
@@ -206,7 +206,7 @@ func (d *Decision) deny(r Reason, detail string) {
 	}
 }
 
-// allow lets pass, unless a refusal was spared before.
+// allow lets the request pass, unless a refusal was spared before.
 func (d *Decision) allow(r Reason) {
 	if !d.WouldDeny {
 		d.Verdict, d.Reason = Allow, r

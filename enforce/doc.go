@@ -1,11 +1,11 @@
-// Package enforce holds the decision on one request: who asks ([Identifier]),
-// what the operator says ([Policy], [KillSwitch]), what the site's rules say
-// ([Enforcer]), what an allowed request asks of the clocks ([Politeness]), and how
-// a refusal is told to the client ([Render]).
+// Package enforce decides whether a request may go. It identifies the sender
+// ([Identifier]), applies the operator's policy ([Policy], [KillSwitch]) and the
+// site's rules ([Enforcer]), computes the limits of an allowed request
+// ([Politeness]), and renders a refusal for the client ([Render]).
 //
-// The order of the steps is written in one place, [Enforcer.Decide]. Everything
-// but its one look-up of the rules is pure: time, state and input go in, a value
-// comes out. Zero values deny: the zero [Verdict], [Decision], [Identity] and
+// The order of the steps is written in one place, [Enforcer.Decide]. All of it is
+// pure but for one look-up of the rules: time, state and input go in, a value comes
+// out. Zero values deny: the zero [Verdict], [Decision], [Identity] and
 // [Enforcer] let nothing pass.
 //
 // The package knows no HTTP server, no log and no metrics. After the decision the

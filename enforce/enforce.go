@@ -15,16 +15,16 @@ import (
 
 // Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
 // than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
-// that of ctx, and faults of the gateway: a site that does not answer is an entry.
+// the error of ctx, and faults of the gateway. A site that does not answer is no error but an entry.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }
 
-// Config is what an [Enforcer] is made of.
+// Config configures an [Enforcer].
 type Config struct {
 	// Rules finds the rules of origins. Without it every request that needs rules is refused.
 	Rules Lookup
-	// Policy is the operator's; nil is the zero Policy.
+	// Policy is the policy of the operator; nil is the zero Policy.
 	Policy *Policy
 	// Kills is the kill switch; nil stops nothing.
 	Kills *KillSwitch
@@ -49,17 +49,17 @@ func New(cfg Config) *Enforcer {
 	return e
 }
 
-// Request is what is asked.
+// Request is a request to decide.
 type Request struct {
-	// Method is that of the request. Without one, the request is taken to do more than to read.
+	// Method is the method of HTTP. A request without one counts as one that does more than read.
 	Method   string
 	Target   origin.Target
 	Identity Identity
 }
 
-// What is told to come back after, where nothing better is known.
+// Times after which a client may come back, where nothing better is known.
 const (
-	// retryPending is for a fetch that goes on.
+	// retryPending is for a fetch that is under way.
 	retryPending = 5 * time.Second
 	// retryBusy is for credentials that were not checked: some hashes later.
 	retryBusy = 3 * time.Second
@@ -71,10 +71,10 @@ const (
 	retryLeast = time.Second
 )
 
-// Decide decides a request whose path is visible. This is the order of all steps:
-// who asks (for robots.txt itself only by credentials), kill switch, operator's deny list,
-// robots.txt itself, the method (of ftp), mode off, exceptions, rules. Politeness follows and is the caller's, see
-// [Decision.Paced].
+// Decide decides a request whose path is visible. This is the order of all steps: the sender's
+// identity (for robots.txt itself only its credentials), kill switch, operator's deny list,
+// robots.txt itself, the method (of ftp), mode off, exceptions, rules. Pacing follows and is up to
+// the caller, see [Decision.Paced].
 //
 // ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are
 // there in full, but the first refusal is kept. Decide never fails: a failure is a Decision
@@ -123,9 +123,8 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 // opened only where the rules could refuse the agent nothing, as no path will be visible.
 // Exceptions for paths do not cover it.
 //
-// Clients repeat a refused CONNECT up to thirty times (clients.md 17). So what is refused
-// here is refused without a fetch of its own: from what the operator said, or from the
-// same record as before.
+// Clients repeat a refused CONNECT up to thirty times (clients.md 17). So a refusal costs no fetch
+// of its own: it follows from the policy, or from the same record as before.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o)
 	if decided {
@@ -145,7 +144,8 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 }
 
 // DecideOpening decides the same CONNECT without the rules, for a port where TLS is not expected:
-// [Enforcer.DecideTunnel] has to follow if TLS comes. What else comes is decided by itself.
+// [Enforcer.DecideTunnel] has to follow if TLS comes. Requests of plain HTTP are decided by
+// themselves.
 func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o)
 	if !decided {
@@ -188,7 +188,7 @@ func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Dec
 	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, retryExcess)
 }
 
-// begin is what is known before anything is decided.
+// begin returns a decision with the facts that are known before anything is decided.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
 		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
@@ -201,8 +201,8 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 }
 
 // start takes the steps before the rules that hold in every mode, and reports whether they
-// decided. A request for robots.txt is refused for credentials only, whoever asks:
-// robots.txt libraries send a User-Agent of their own, and take 403 for "all is disallowed".
+// decided. A request for robots.txt is refused for credentials only: robots.txt libraries send a
+// User-Agent of their own, and take 403 for "all is disallowed".
 func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
 	d = e.begin(id, o)
 	if o.IsZero() {
@@ -227,7 +227,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 	return d, false
 }
 
-// refuseSender refuses because of who asks.
+// refuseSender refuses because of the sender's identity.
 func (d *Decision) refuseSender(r Reason, detail string) {
 	d.deny(r, detail)
 	if r == ReasonCredentialsBusy {
@@ -235,7 +235,7 @@ func (d *Decision) refuseSender(r Reason, detail string) {
 	}
 }
 
-// exempted takes the steps by which the operator lets pass without asking for rules, and
+// exempted takes the steps by which the operator lets a request pass without asking for rules, and
 // reports whether they decided.
 func (e *Enforcer) exempted(d *Decision, path string) bool {
 	if d.Mode == ModeOff {
@@ -251,7 +251,7 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 }
 
 // group finds the group that binds the sender and its Crawl-delay. It reports false if the
-// rules are not what decides; then d is decided.
+// decision does not depend on rules; then d is decided.
 func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotstxt.Group, bool) {
 	v, ok := e.view(ctx, d)
 	if !ok {
@@ -326,7 +326,7 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
 	switch {
 	case isForbidden:
-		return Reason(forbidden.Cause), forbidden.Detail, 0 // spelled alike
+		return Reason(forbidden.Cause), forbidden.Detail, 0 // both sets spell it the same
 	case errors.Is(err, robotscache.ErrPending):
 		return ReasonPending, "", retryPending
 	case ctx.Err() != nil:
@@ -336,9 +336,9 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 	}
 }
 
-// Lookup asks for the origin's entry. One whose time ended on the way here is asked for once
-// more: by itself it would refuse what the site allows. Errors are those of the [Lookup] that
-// the Enforcer was made with, which must not be nil.
+// Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
+// as it would refuse what the site allows. Errors are those of [Config.Rules], which must not be
+// nil.
 func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.rules.Lookup(ctx, o)
 	if err != nil || entry.Fresh(e.clock()) {

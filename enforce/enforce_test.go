@@ -471,7 +471,7 @@ func TestDecideForConfiguredAgents(t *testing.T) {
 	}
 }
 
-// TestRefuseExcess: the refusal of an agent with too much under way tells of it as every other one does.
+// TestRefuseExcess: the refusal of an agent with too much under way has the facts of every other.
 func TestRefuseExcess(t *testing.T) {
 	t.Parallel()
 	o := origin.Origin{Scheme: "http", Host: "www.example.com", Port: 80}

@@ -22,8 +22,8 @@ import (
 //	example.com:8080     the same with a port, which then has to be the request's: also
 //	*.example.com:8080   [::1]:8080   *:8080
 //
-// Names are compared in their canonical form: lower case, punycode, no trailing dot. What
-// could be meant in two ways (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused.
+// Names are compared in their canonical form: lower case, punycode, no trailing dot. A pattern with
+// two possible meanings (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused.
 // The zero value matches nothing.
 type HostPattern struct {
 	key  string // the host, canonical; ".example.com" for the names below it; "*" for all

@@ -17,9 +17,9 @@ type Unidentified uint8
 const (
 	// UnidentifiedDefault denies if there are agents and allows if there are none.
 	UnidentifiedDefault Unidentified = iota
-	// UnidentifiedDeny refuses. Without agents, it refuses who shows no product token.
+	// UnidentifiedDeny refuses. Without agents, it refuses senders without a product token.
 	UnidentifiedDeny
-	// UnidentifiedAllow lets pass, under the product token of the User-Agent.
+	// UnidentifiedAllow lets the request pass, under the product token of the User-Agent.
 	UnidentifiedAllow
 )
 
@@ -27,7 +27,7 @@ const (
 type PasswordCheck uint8
 
 const (
-	// PasswordWrong is a password that is not that of the user.
+	// PasswordWrong is not the password of the user.
 	PasswordWrong PasswordCheck = iota
 	// PasswordRight is the password of the user.
 	PasswordRight
@@ -36,11 +36,11 @@ const (
 	PasswordUnchecked
 )
 
-// IdentifierConfig is what an [Identifier] is made of.
+// IdentifierConfig configures an [Identifier].
 type IdentifierConfig struct {
 	Agents       []Agent
 	Unidentified Unidentified
-	// Verify checks whether the password is that of the user. It is called for unknown users
+	// Verify checks the password of a user. It is called for unknown users
 	// too, and has to take as long for them as for a wrong password, so that names cannot be
 	// found out. Source is the address of the client, which may be the zero value. Verify may
 	// be called concurrently and should return PasswordUnchecked when ctx ends. Needed if an
@@ -52,25 +52,25 @@ type IdentifierConfig struct {
 // over: the site would see names in it that were not judged.
 const maxUserAgent = 4096
 
-// Identifier tells who sends a request. It never changes and is safe for concurrent use.
+// Identifier identifies the senders of requests. It never changes and is safe for concurrent use.
 //
-// # Who is named by a User-Agent
+// # Naming by User-Agent
 //
 // The first product in the field ([robotstxt.Products]) that is an agent's first token, or a
 // product among its patterns, names that agent and no other, whatever follows. Only if no
 // product names anyone, patterns for the whole field are tried. An agent satisfies its own
 // User-Agent condition only if the field names it.
 //
-// # Who is matched
+// # Matching
 //
 // Of the agents whose conditions all hold, that with the strongest evidence is taken:
 // credential, client certificate, source, User-Agent, compared in this order. Right
 // credentials, and a certificate with the name of an agent, bind: no agent is considered
 // that does not name them. Wrong credentials are always refused.
 //
-// # What is not accepted
+// # Refusals
 //
-// What is sent out under one agent's name must not have been judged by another's rules.
+// A request sent under one agent's name must not have been judged by another's rules.
 // So a request of one agent whose User-Agent names another is refused, and so is one whose
 // User-Agent names an agent whose other conditions do not hold, also where unidentified
 // requests are allowed. A User-Agent that names nobody (a browser's, a library's, none) says
@@ -94,7 +94,7 @@ type Identifier struct {
 
 // NewIdentifier checks the agents and makes them ready for matching. Warnings are for
 // people. Errors name the agents:  a name given twice, a value that cannot be meant, two
-// agents that one request could match alike.
+// agents that one request could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
 		tokenOnly:    len(cfg.Agents) == 0,
@@ -155,14 +155,14 @@ func (id *Identifier) add(a *agent) {
 	}
 }
 
-// Identify tells who sends a request in absolute form. Of ctx only Verify takes notice.
+// Identify identifies the sender of a request in absolute form. ctx is for Verify.
 func (id *Identifier) Identify(ctx context.Context, s Sender) Identity {
 	return id.judge(id.authenticate(ctx, s), s.UserAgent)
 }
 
-// Opaque tells who sends a CONNECT that will not be looked into. Its User-Agent, which most
-// clients leave out and some get wrong (clients.md 1, 2), is all there is; so where it names
-// nobody, an agent that credentials or certificate bind to needs not show it.
+// Opaque identifies the sender of a CONNECT that will not be looked into. Most clients leave its
+// User-Agent out and some get it wrong (clients.md 1, 2). So an agent bound by credentials or
+// certificate need not show its User-Agent where the field names no other.
 func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	auth := id.authenticate(ctx, s)
 	i := id.judge(auth, s.UserAgent)
@@ -172,10 +172,10 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	return i
 }
 
-// AuthenticateTunnel takes the evidence of a CONNECT whose inner requests will be seen. Its User-Agent
-// is left out of account: most clients send none with CONNECT, some a wrong one (clients.md 1, 2).
-// The credentials count for all that is inside, as clients send them here only. So a CONNECT
-// is refused for its credentials, and where nobody could be accepted without some; all other
+// AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
+// ignores the User-Agent: most clients send none with CONNECT, some a wrong one (clients.md 1, 2).
+// The credentials count for all requests inside, as clients send them here only. So a CONNECT is
+// refused for its credentials, and for lack of them if no sender could do without; all other
 // refusals are given inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
@@ -186,15 +186,14 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 	return auth
 }
 
-// Inner tells who sends a request inside an accepted tunnel, by the tunnel's evidence and
-// the request's own User-Agent.
+// Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the
+// tunnel and the request's own User-Agent.
 func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 	return id.judge(auth, userAgent)
 }
 
-// Named returns the identity of an agent by its name, for questions that no request
-// asks ("what would this agent be told?"). Without agent blocks every product token is an
-// agent. IdentifiedBy is empty.
+// Named returns the identity of an agent by its name, to decide for it without a request. Without
+// agent blocks every product token is an agent. IdentifiedBy is empty.
 func (id *Identifier) Named(name string) (Identity, bool) {
 	if id.tokenOnly {
 		if !robotstxt.IsProductName(name) {
@@ -251,7 +250,7 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 		auth.refusal, auth.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
 		return auth
 	case check != PasswordRight || len(agents) == 0:
-		// Which of the two was wrong is not told.
+		// The client must not learn which of the two was wrong.
 		auth.refusal, auth.detail = ReasonCredentialsWrong, "user name or password is wrong"
 		return auth
 	}
@@ -268,7 +267,7 @@ func (id *Identifier) possible(auth Authentication) bool {
 	return slices.ContainsFunc(id.bound(auth), holds) || slices.ContainsFunc(id.bySource, holds)
 }
 
-// judge is the last step: who is it, given the evidence and the User-Agent.
+// judge is the last step: it identifies the sender by authentication and User-Agent.
 func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
 	if r, detail, refused := auth.Refused(); refused {
 		return Identity{UserAgent: userAgent, refusal: r, detail: detail}
@@ -283,7 +282,7 @@ func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
 	r, bound := id.rank(auth, n)
 	switch a := r.best; {
 	case r.tie != nil:
-		return a.identity(userAgent).refuse(ReasonAmbiguousAgent, "it matches the agents %q and %q alike", a.Name, r.tie.Name)
+		return a.identity(userAgent).refuse(ReasonAmbiguousAgent, "it matches the agents %q and %q equally well", a.Name, r.tie.Name)
 	case a != nil && n.someoneElse(a):
 		return a.conflict(n, userAgent)
 	case a != nil:
@@ -300,7 +299,7 @@ func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
 	}
 }
 
-// unmetClaim refuses a request whose User-Agent names agents none of which it is.
+// unmetClaim refuses a request whose User-Agent names agents, but that matches none of them.
 func (id *Identifier) unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	a := n.agents[0]
 	i := a.identity(userAgent)
@@ -311,19 +310,19 @@ func (id *Identifier) unmetClaim(auth Authentication, n named, userAgent string)
 	return i.refuse(ReasonAgentMismatch, "the User-Agent names agent %q, which is registered with more: %s", a.Name, a.describeUnmet(auth, n))
 }
 
-// unknown is the sender that matches nobody and names nobody.
+// unknown is a sender that matches no agent and names none.
 func (id *Identifier) unknown(auth Authentication, userAgent string) Identity {
 	i := Identity{UserAgent: userAgent}
 	switch {
 	case id.allowUnknown:
-		// The token is no name here: it could be that of an agent.
+		// The token is no name here: an agent may have the same.
 		i = id.byToken(userAgent)
 		i.Agent, i.IdentifiedBy = "", ""
 		return i
 	case id.verify != nil && !auth.inner:
 		return i.refuse(ReasonCredentialsMissing, "it matches no registered agent")
 	case id.verify != nil:
-		// A client does not expect 407 from what it takes for the origin.
+		// A client in a tunnel believes that the origin answers, and does not expect 407 of it.
 		return i.refuse(ReasonUnidentified, "it matches no registered agent, and its tunnel was opened without proxy credentials")
 	default:
 		return i.refuse(ReasonUnidentified, "it matches no registered agent")
@@ -345,7 +344,7 @@ func (id *Identifier) byToken(userAgent string) Identity {
 
 var byUserAgentName = byUserAgent.String()
 
-// identity is that of a request that was matched to a.
+// identity returns the identity of a request that was matched to a.
 func (a *agent) identity(userAgent string) Identity {
 	return Identity{
 		Agent: a.Name, Config: a.Agent, Robots: a.robots,

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Sender is what a request shows of its sender.
+// Sender is the evidence of a request for its sender's identity.
 type Sender struct {
 	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Several
 	// User-Agent fields have to be joined by blanks: the site sees them all.
@@ -22,14 +22,14 @@ type Sender struct {
 	CertificateNames []string
 }
 
-// Identity is who sends a request. The zero value is nobody and is refused.
+// Identity is the identity of a request's sender. The zero value is unidentified and is refused.
 type Identity struct {
-	// Agent is the name of the agent, also on most refusals: who it was that was
-	// refused. Without agent blocks it is the product token. May be empty.
+	// Agent is the name of the agent, also on most refusals. Without agent blocks it is the
+	// product token. May be empty.
 	Agent string
 	// Config is the agent's configuration, nil if it has none. Not to be changed.
 	Config *Agent
-	// Robots is under which names it looks for its rules.
+	// Robots has the names under which the agent looks for its rules.
 	Robots robotstxt.Agent
 	// IdentifiedBy is as in [Decision].
 	IdentifiedBy string
@@ -68,15 +68,15 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 	return i
 }
 
-// Authentication is what is known of the sender of a CONNECT: all but its name. The zero value
-// is nobody and is refused. It holds no password.
+// Authentication is the result of checking the sender of a CONNECT: all but its name. The zero
+// value is refused. It holds no password.
 type Authentication struct {
 	opened  bool // by Identifier.AuthenticateTunnel
 	refusal Reason
 	detail  string
 
 	user         string   // whose password was right, or ""
-	users        []*agent // who names that user
+	users        []*agent // the agents that name that user
 	source       netip.Addr
 	certificates []string
 	// inner says that the requests judged come from inside an accepted tunnel.
@@ -96,7 +96,7 @@ func (auth Authentication) Refused() (reason Reason, detail string, refused bool
 const maxAuthorization = 4096
 
 // basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2).
-// It is strict: what is not Basic, not base64, without colon, or with control characters,
+// It is strict: a value that is not Basic or not base64, has no colon, or has control characters
 // is no credential.
 func basicCredentials(field string) (user, password string, ok bool) {
 	scheme, encoded, found := strings.Cut(field, " ")

@@ -25,20 +25,20 @@ const (
 	KillAgent KillScope = "agent"
 )
 
-// Kill is one order to stop, with who gave it and why. Its JSON form is stored and is part
-// of the admin API.
+// Kill is one order to stop, with its author and reason. Its JSON form is stored and is part of the
+// admin API.
 type Kill struct {
 	Scope KillScope `json:"scope"`
 	// Value is the host pattern or the agent's name; empty for all. Canonical once set.
 	Value string `json:"value,omitempty"`
-	// By is who gave the order, Reason why: a line each, which may be empty.
+	// By names the author of the order, Reason says why: a line each, which may be empty.
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 }
 
-// maxKills bounds the orders in force at one time. Each is made by a person or a script of
-// theirs; who needs more needs KillAll.
+// maxKills bounds the orders at one time. People give them, or their scripts; KillAll stands for
+// more.
 const maxKills = 10_000
 
 // ErrTooManyKills is returned by [KillSwitch.Set] when there is no room for another order.
@@ -47,8 +47,8 @@ var ErrTooManyKills = errors.New("too many kill switch orders: lift some, or sto
 // KillSwitch stops requests at run time. It stands above everything else that is decided
 // and holds in every mode. Its JSON form is the whole state, to be kept over restarts.
 //
-// The zero value stops nothing. All methods are safe for concurrent use; what Set and Lift
-// do is seen by every Match that starts after they return.
+// The zero value stops nothing. All methods are safe for concurrent use; every Match that starts
+// after Set or Lift returned sees the change.
 type KillSwitch struct {
 	writing sync.Mutex
 	state   atomic.Pointer[killState]
@@ -62,7 +62,7 @@ type killState struct {
 	agents map[string]*Kill // by name in lower case
 }
 
-// Set puts an order in force. It replaces one with the same scope and value.
+// Set adds an order. It replaces one with the same scope and value.
 func (k *KillSwitch) Set(order Kill) error {
 	order, err := order.canonical()
 	if err != nil {
@@ -78,8 +78,8 @@ func (k *KillSwitch) Set(order Kill) error {
 	return nil
 }
 
-// Lift takes the order with this scope and value out of force and returns it. It reports
-// whether there was one.
+// Lift removes the order with this scope and value and returns it. It reports whether there was
+// one.
 func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found bool) {
 	order, err := Kill{Scope: scope, Value: value}.canonical()
 	if err != nil {
@@ -97,7 +97,7 @@ func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found boo
 	return lifted, true
 }
 
-// List returns the orders in force, oldest first. The slice is the caller's.
+// List returns the orders, oldest first. The slice is the caller's.
 func (k *KillSwitch) List() []Kill {
 	if s := k.state.Load(); s != nil {
 		return slices.Clone(s.kills)
@@ -106,7 +106,7 @@ func (k *KillSwitch) List() []Kill {
 }
 
 // Match returns the order that stops a request of the agent to the origin, if any. It
-// allocates nothing and waits for nobody.
+// neither allocates nor blocks.
 func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped bool) {
 	if k == nil {
 		return Kill{}, false
@@ -144,9 +144,8 @@ func (k *KillSwitch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(killFile{killFileVersion, kills})
 }
 
-// UnmarshalJSON puts a stored state in force, in place of the present one. On an error
-// nothing changes: who cannot read the state after a restart does not know what was stopped
-// and should not start.
+// UnmarshalJSON replaces the orders by stored ones. On an error nothing changes. A process that
+// cannot read its orders at the start should not start: that would lift them all.
 func (k *KillSwitch) UnmarshalJSON(data []byte) error {
 	var f killFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -226,7 +225,7 @@ func (o Kill) canonical() (Kill, error) {
 	return o, nil
 }
 
-// String says for people what the order stops, by whose word and why.
+// String describes the order for people: what it stops, its author, its reason.
 func (o Kill) String() string { return o.describe("") }
 
 // detail is String with the time of the order, for [Decision.Detail].

@@ -9,9 +9,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// condition is a set of kinds of evidence. Their order is that of strength: of several
-// agents that a request matches, the one with the numerically greatest set is taken.
-// A set is never ambiguous against another set.
+// condition is a set of kinds of evidence, ordered by strength: of several agents that a request
+// matches, the one with the numerically greatest set is taken. So two different sets are never
+// ambiguous.
 type condition uint8
 
 const (
@@ -88,7 +88,7 @@ func (a *agent) describeUnmet(auth Authentication, n named) string {
 	return strings.ReplaceAll(a.unmet(auth, n, 0).String(), "_", " ") + " differs"
 }
 
-// ambiguity says how one request can match both agents alike, or returns "". Agents with
+// ambiguity says how one request can match both agents equally well, or returns "". Agents with
 // different kinds of conditions never do: the stronger evidence decides.
 //
 // All of it is exact but for certificates: one that carries the names of two agents
@@ -210,8 +210,8 @@ func (id *Identifier) bound(auth Authentication) (agents []*agent) {
 	return agents
 }
 
-// nameless identifies a sender whose User-Agent names nobody by its binding evidence alone,
-// or returns its refusal so far.
+// nameless identifies a sender by its binding evidence alone, as its User-Agent names no agent. It
+// returns the refusal so far if that does not do.
 func (id *Identifier) nameless(auth Authentication, refused Identity) Identity {
 	var found *agent
 	for _, a := range id.bound(auth) {
@@ -232,14 +232,14 @@ func (id *Identifier) nameless(auth Authentication, refused Identity) Identity {
 	return i
 }
 
-// named is whom a User-Agent names.
+// named is the result of reading a User-Agent: the agents that it names.
 type named struct {
-	agents  []*agent // shared, not to be changed; empty if nobody
+	agents  []*agent // shared, not to be changed; empty for none
 	product string   // that did, as received; "" if a pattern did
 	folded  string   // the field in lower case, where some agent has patterns for it
 }
 
-// someoneElse reports whether the User-Agent names others than a.
+// someoneElse reports whether the User-Agent names other agents than a.
 func (n named) someoneElse(a *agent) bool {
 	return len(n.agents) > 0 && !slices.Contains(n.agents, a)
 }
@@ -254,10 +254,10 @@ func (n named) pick(agents []*agent) *agent {
 	return agents[0]
 }
 
-// named finds whom the User-Agent names.
+// named finds the agents that the User-Agent names.
 func (id *Identifier) named(userAgent string) (n named) {
 	if userAgent == "" {
-		return named{} // no pattern is for a missing field
+		return named{} // no pattern matches a missing field
 	}
 	if len(id.withGlobs) > 0 {
 		n.folded = lowerASCII(userAgent)

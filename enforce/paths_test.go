@@ -21,8 +21,8 @@ Disallow: /
 Allow: /open
 `
 
-// What is disallowed in one form is refused, by the rule that says so; where no rule speaks of the resolved form, nothing
-// changes.
+// A path that is disallowed in one form is refused, by the rule for that form. A resolved form that
+// no rule matches changes nothing.
 func TestMatchPath(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte(pathRules))
@@ -77,7 +77,7 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// FuzzMatchPath: strict refuses what the bytes as sent or a resolved form are refused for, and nothing else.
+// FuzzMatchPath: strict refuses exactly the paths whose bytes as sent or a resolved form are refused.
 func FuzzMatchPath(f *testing.F) {
 	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
 		f.Add(pathRules, path, true)

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// PolicyConfig is what the operator says, besides who the agents are.
+// PolicyConfig is the operator's policy, as configured.
 type PolicyConfig struct {
 	// Mode holds where no other mode is given.
 	Mode Mode
@@ -24,7 +24,7 @@ type PolicyConfig struct {
 	Deny []string
 	// Exceptions let requests pass that robots.txt refuses.
 	Exceptions []Exception
-	// Connect says what becomes of CONNECT; the first rule that matches is taken, and
+	// Connect are the choices for CONNECT. The first rule that matches counts, and
 	// ConnectDefault if none does.
 	Connect        []ConnectRule
 	ConnectDefault Connect
@@ -41,7 +41,7 @@ type HostMode struct {
 	Mode  Mode
 }
 
-// Connect says what becomes of a CONNECT that carries TLS. The zero value is ConnectDeny, and an
+// Connect is the choice for a CONNECT that carries TLS. The zero value is ConnectDeny, and an
 // undeclared value denies too.
 type Connect uint8
 
@@ -72,7 +72,7 @@ type ConnectRule struct {
 	Hosts  []string
 }
 
-// Policy is what the operator says, ready for use. It never changes and is safe for
+// Policy is the operator's policy, ready for use. It never changes and is safe for
 // concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
 // makes no exception and opens no tunnel.
 type Policy struct {
@@ -93,7 +93,7 @@ type connectAt struct {
 }
 
 // NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
-// exceptions that are over at the time now or lack what an auditor asks for.
+// exceptions that are over at the time now, or have no reason or no end.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
 	p = &Policy{
 		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
@@ -215,8 +215,8 @@ func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
 	return slices.ContainsFunc(clients, func(p netip.Prefix) bool { return p.Contains(source) })
 }
 
-// Exception lets requests pass that robots.txt refuses, such as to a site whose owner has
-// permitted it. It asks for no robots.txt. It lifts neither deny list nor kill switch.
+// Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
+// permitted it. It asks for no robots.txt. It overrides neither deny list nor kill switch.
 type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string
@@ -228,7 +228,7 @@ type Exception struct {
 	Agents []string
 	// Until is when the exception ends, zero if it does not. See [ParseUntil].
 	Until time.Time
-	// Reason is a line for the log: why, who permitted it, which ticket.
+	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
 	Reason string
 }
 
@@ -296,7 +296,7 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 	return warnings, nil
 }
 
-// pathPrefix checks a prefix and percent-encodes what a request has encoded too.
+// pathPrefix checks a prefix and percent-encodes the bytes that are encoded in a request too.
 func pathPrefix(s string) (string, error) {
 	switch {
 	case !strings.HasPrefix(s, "/"):

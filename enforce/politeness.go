@@ -23,7 +23,7 @@ type Politeness struct {
 	Rate        pace.Rate
 	Burst       int
 	Concurrency int
-	// CrawlDelay says how far the wish of a site is kept.
+	// CrawlDelay says how far a site's Crawl-delay is kept.
 	CrawlDelay pace.CrawlDelay
 	// Wait is the longest time that a request may be held; zero or less for not at all.
 	Wait time.Duration
@@ -32,7 +32,7 @@ type Politeness struct {
 	Per []pace.Scope
 }
 
-// Request returns what a request asks of the clocks: the operator's limits, the site's wish and
+// Request returns the slot that a request needs: the operator's limits, the site's Crawl-delay and
 // the agent's interval together. address resolves the origin's host and is called once for each
 // [pace.PerAddress]; the host's clock stands in for one that is not valid. The error is for
 // [Decision.RefuseSlot].
@@ -84,8 +84,8 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// RefuseSlot returns d refused because the request gets no slot. err is that of
-// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Begin], ctx that of the request.
+// RefuseSlot returns d refused because the request gets no slot. err is the error of
+// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Begin], ctx the context of the request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
 		return d.Refuse(slotReasons[refused.Reason], "", time.Duration(refused.Seconds())*time.Second)
@@ -122,7 +122,7 @@ const httpsPort = 443
 
 // MayBePlain reports whether a CONNECT whose TLS is refused is accepted all the same, because the
 // client may send plain HTTP in it, which is enforced like any other request (clients.md 5). That
-// is so at any port but that of https, unless the port speaks TLS and its rules are known.
+// is so at any port but 443, unless the port speaks TLS and its rules are known.
 func (d Decision) MayBePlain() bool {
 	if d.Origin.Port == httpsPort {
 		return false

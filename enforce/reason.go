@@ -50,7 +50,7 @@ const (
 	// conditions do not hold.
 	ReasonAgentMismatch     Reason = "agent_mismatch"
 	ReasonUserAgentConflict Reason = "user_agent_conflict" // an agent with the User-Agent of another
-	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match alike
+	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match equally well
 	ReasonForbiddenAddress  Reason = "forbidden_address"   // an address that must not be reached
 	ReasonForbiddenPort     Reason = "forbidden_port"      // a port that must not be reached
 	ReasonOwnListener       Reason = "own_listener"        // a listener of the gateway's process
@@ -211,7 +211,7 @@ var reasonTable = []reasonInfo{
 	},
 	{
 		ReasonAmbiguousAgent, spares, http.StatusForbidden, proxyErrDenied, "Several agents match", summaryHost,
-		"The request matches several registered agents alike. Ask the operator of the gateway to tell them apart.",
+		"The request matches several registered agents equally well. Ask the operator of the gateway to tell them apart.",
 	},
 	{
 		ReasonForbiddenAddress, denies, http.StatusForbidden, "destination_ip_prohibited", "Forbidden address", summaryURL,
@@ -344,7 +344,7 @@ var reasonIndex = func() map[Reason]*reasonInfo {
 	return m
 }()
 
-// info returns the row of r; whatever is not in the set has that of ReasonInternal.
+// info returns the row of r, and the row of ReasonInternal for a reason outside the set.
 func (r Reason) info() *reasonInfo {
 	if i, ok := reasonIndex[r]; ok {
 		return i
@@ -388,7 +388,7 @@ func (r Reason) ProxyError() string { return r.info().proxyError }
 // Title returns a short sentence for people, always the same for one reason.
 func (r Reason) Title() string { return r.info().title }
 
-// Hint tells the person behind the crawler what to do. Empty if there is nothing.
+// Hint tells the person behind the crawler what to do. It may be empty.
 func (r Reason) Hint() string { return r.info().hint }
 
 // Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in

@@ -32,7 +32,7 @@ func HelpAt(ref string) Help {
 	return Help{"https://github.com/crawlgate/crawlgate/blob/" + ref + "/docs/problems/", ".md"}
 }
 
-// URL returns that of the page for a reason.
+// URL returns the URL of the page for a reason.
 func (h Help) URL(r Reason) string {
 	if h == (Help{}) {
 		h = HelpAt("main")
@@ -40,7 +40,7 @@ func (h Help) URL(r Reason) string {
 	return h.Base + r.Slug() + h.Suffix
 }
 
-// RequestInfo is what the client asked for, as far as its refusal shows it.
+// RequestInfo has the facts of a request that its refusal shows.
 type RequestInfo struct {
 	// Method and URL are those of the request; of a CONNECT, URL is the authority.
 	Method, URL string
@@ -63,7 +63,7 @@ type Refusal struct {
 }
 
 // Render returns the refusal for a decision. A decision that allows is refused as
-// [ReasonInternal]: who asks for a refusal must not be taken for allowed.
+// [ReasonInternal]: a caller that renders a refusal must not let the request pass.
 func Render(d Decision, asked RequestInfo) Refusal {
 	p := NewProblem(d, asked)
 	form := Negotiate(asked.Accept)
@@ -105,11 +105,11 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Hint says what to do.
 	Hint string `json:"hint,omitempty"`
-	// Method and URL are what was asked for.
+	// Method and URL are those of the request.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
-	// JudgedAs is the path and query that servers resolve the URL to, where that is what the
-	// rules disallow.
+	// JudgedAs is the path and query that servers resolve the URL to, where the rules disallow
+	// that form.
 	JudgedAs string `json:"judged_as,omitempty"`
 	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not
 	// answer, when it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).

@@ -80,7 +80,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		d.UserAgent = "OtherBot/2.0"
 		detail = `the User-Agent names agent "other", but the credential is that of agent "news"`
 	case ReasonAmbiguousAgent:
-		detail = `it matches the agents "news" and "other" alike`
+		detail = `it matches the agents "news" and "other" equally well`
 	case ReasonBadTarget:
 		d = Decision{}
 		asked.URL = "http://user:secret@exa mple.com/"

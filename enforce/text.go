@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// ellipsis marks what was cut.
+// ellipsis marks a cut.
 const ellipsis = "..."
 
 // cut returns at most limit bytes of s, an ellipsis included, without cutting a UTF-8
@@ -27,9 +28,9 @@ func cut(s string, limit int) string {
 	return s[:end] + ellipsis
 }
 
-// printable returns at most limit bytes of s that are safe to show: what is not
+// printable returns at most limit bytes of s that are safe to show: bytes that are not
 // printable (control characters, invalid UTF-8, marks that change the direction of text or
-// show nothing) is escaped as \xNN.
+// show nothing) are escaped as \xNN.
 func printable(s string, limit int) string {
 	return escape(s, limit, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
@@ -39,24 +40,10 @@ func ascii(s string, limit int) string {
 	return escape(s, limit, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
-// plain reports whether s is printable ASCII, which passes everywhere: the usual case.
-func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 // escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts
 // between runes. A clean, short s is returned as it is.
 func escape(s string, limit int, pass func(rune) bool) string {
-	const hex = "0123456789abcdef"
-	if len(s) <= limit && plain(s) {
-		return s
-	}
-	if len(s) <= limit && strings.IndexFunc(s, func(r rune) bool { return !pass(r) }) < 0 {
+	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) }) {
 		return s
 	}
 	b := make([]byte, 0, min(len(s), limit))
@@ -67,7 +54,7 @@ func escape(s string, limit int, pass func(rune) bool) string {
 			b = append(b, s[i:i+size]...)
 		} else {
 			for _, c := range []byte(s[i : i+size]) {
-				b = append(b, '\\', 'x', hex[c>>4], hex[c&15])
+				b = fmt.Appendf(b, `\x%02x`, c)
 			}
 		}
 		if len(b) > limit {
@@ -149,8 +136,8 @@ func (s summary) fit(limit int) string {
 // maxWho bounds the bytes of an agent's name in a summary.
 const maxWho = 24
 
-// summary says what was refused and why. In the text that the reason has for it, ${name} is a part
-// of d, and <name> the part that may be cut. The time to come back is left out where the line would
+// summary fills in the line that the reason has: ${name} stands for a part of d, and <name> for the
+// part that may be cut. The time to come back is left out where the line would
 // be too long: the field Retry-After has it too.
 func (d Decision) summary(url string) summary {
 	before, rest, _ := strings.Cut(d.Reason.info().summary, "<")
@@ -205,8 +192,8 @@ func wholeSeconds(d time.Duration) int64 {
 	return s
 }
 
-// withoutQuery takes out of a URL what may be secret and is not what a rule is about most
-// often: a sentence ends up in clients' logs.
+// withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary ends
+// up in clients' logs.
 func withoutQuery(url string) string {
 	if before, _, found := strings.Cut(url, "?"); found {
 		return before + "?" + ellipsis
