@@ -209,7 +209,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	}
 	// Spared in report mode, it is still not paced.
 	report := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeReport}), nil)
-	if d := ask(t, report, Identity{refusal: ReasonCredentialsMissing}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
+	if d := ask(t, report, Identity{acceptance: acceptance{refusal: ReasonCredentialsMissing}}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
 		t.Errorf("report: %+v", d)
 	}
 }
@@ -218,7 +218,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		identity := Identity{refusal: r}
+		identity := Identity{acceptance: acceptance{refusal: r}}
 		want := ReasonRobotsTxt
 		switch r {
 		case ReasonCredentialsMissing, ReasonCredentialsWrong:

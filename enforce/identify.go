@@ -179,8 +179,8 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 // refusals are given inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
-	if auth.refusal == "" && auth.user == "" && id.verify != nil && !id.possible(auth) {
-		auth.refusal, auth.detail = ReasonCredentialsMissing, ""
+	if auth.accepted && auth.user == "" && id.verify != nil && !id.possible(auth) {
+		auth.acceptance = acceptance{refusal: ReasonCredentialsMissing}
 	}
 	auth.inner = true
 	return auth
@@ -199,7 +199,7 @@ func (id *Identifier) Named(name string) (Identity, bool) {
 		if !robotstxt.IsProductName(name) {
 			return Identity{}, false
 		}
-		return Identity{Agent: name, Robots: robotstxt.Family(name), accepted: true}, true
+		return Identity{Agent: name, Robots: robotstxt.Family(name), acceptance: acceptance{accepted: true}}, true
 	}
 	for _, a := range id.agents {
 		if strings.EqualFold(a.Name, name) {
@@ -231,30 +231,28 @@ func (id *Identifier) Agents() []string {
 // authenticate checks credentials and collects the evidence that does not depend on
 // User-Agent.
 func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication {
-	auth := Authentication{opened: true, source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
+	auth := Authentication{acceptance: acceptance{accepted: true}, source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
 	if id.verify == nil || s.ProxyAuthorization == "" {
 		return auth
 	}
 	user, password, ok := basicCredentials(s.ProxyAuthorization)
 	if !ok {
-		auth.refusal, auth.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
+		auth.acceptance = acceptance{refusal: ReasonCredentialsWrong, detail: "Proxy-Authorization is not Basic, or cannot be read"}
 		return auth
 	}
 	check := id.verify(ctx, auth.source, user, password)
 	agents := id.byUser[user]
 	switch {
 	case check == PasswordUnchecked && ctx.Err() != nil:
-		auth.refusal, auth.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
-		return auth
+		auth.acceptance = acceptance{refusal: ReasonCanceled, detail: "the client left while its password was waiting to be checked"}
 	case check == PasswordUnchecked:
-		auth.refusal, auth.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
-		return auth
+		auth.acceptance = acceptance{refusal: ReasonCredentialsBusy, detail: "too many other passwords were waiting to be checked"}
 	case check != PasswordRight || len(agents) == 0:
 		// The client must not learn which of the two was wrong.
-		auth.refusal, auth.detail = ReasonCredentialsWrong, "user name or password is wrong"
-		return auth
+		auth.acceptance = acceptance{refusal: ReasonCredentialsWrong, detail: "user name or password is wrong"}
+	default:
+		auth.user, auth.users = user, agents
 	}
-	auth.user, auth.users = user, agents
 	return auth
 }
 
@@ -269,8 +267,8 @@ func (id *Identifier) possible(auth Authentication) bool {
 
 // judge is the last step: it identifies the sender by authentication and User-Agent.
 func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
-	if r, detail, refused := auth.Refused(); refused {
-		return Identity{UserAgent: userAgent, refusal: r, detail: detail}
+	if !auth.accepted {
+		return Identity{UserAgent: userAgent, acceptance: auth.acceptance}
 	}
 	if len(userAgent) > maxUserAgent {
 		return Identity{}.refuse(ReasonUnidentified, "its User-Agent is longer than %d bytes", maxUserAgent)
@@ -329,9 +327,9 @@ func (id *Identifier) unknown(auth Authentication, userAgent string) Identity {
 	}
 }
 
-// byToken is identification without agents:  the product token of the User-Agent.
+// byToken is identification without agents: the product token of the User-Agent.
 func (id *Identifier) byToken(userAgent string) Identity {
-	i := Identity{UserAgent: userAgent, accepted: true}
+	i := Identity{UserAgent: userAgent, acceptance: acceptance{accepted: true}}
 	if i.Agent = robotstxt.ProductToken(userAgent); i.Agent == "" {
 		if !id.allowUnknown {
 			return i.refuse(ReasonUnidentified, "its User-Agent has no product token")
@@ -348,7 +346,7 @@ var byUserAgentName = byUserAgent.String()
 func (a *agent) identity(userAgent string) Identity {
 	return Identity{
 		Agent: a.Name, Config: a.Agent, Robots: a.robots,
-		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, accepted: true,
+		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, acceptance: acceptance{accepted: true},
 	}
 }
 

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/netip"
@@ -36,6 +37,11 @@ type Identity struct {
 	// UserAgent is the field's value as received.
 	UserAgent string
 
+	acceptance
+}
+
+// acceptance tells whether a sender is accepted. The zero value refuses it as unidentified.
+type acceptance struct {
 	accepted bool
 	refusal  Reason
 	detail   string
@@ -50,30 +56,24 @@ func (i Identity) KillName() string {
 	return i.Agent
 }
 
-// Refused returns the reason for which the sender is not accepted, with a detail for
-// people, and whether that is so.
-func (i Identity) Refused() (reason Reason, detail string, refused bool) {
-	switch {
-	case i.accepted:
+// Refused returns the reason for which the sender is not accepted, with a detail for people, and
+// whether that is so. A refused [Authentication] cannot be made good by any request inside.
+func (a acceptance) Refused() (reason Reason, detail string, refused bool) {
+	if a.accepted {
 		return "", "", false
-	case i.refusal == "":
-		return ReasonUnidentified, "", true
-	default:
-		return i.refusal, i.detail, true
 	}
+	return cmp.Or(a.refusal, ReasonUnidentified), a.detail, true
 }
 
 func (i Identity) refuse(r Reason, format string, args ...any) Identity {
-	i.accepted, i.refusal, i.detail = false, r, fmt.Sprintf(format, args...)
+	i.acceptance = acceptance{refusal: r, detail: fmt.Sprintf(format, args...)}
 	return i
 }
 
 // Authentication is the result of checking the sender of a CONNECT: all but its name. The zero
 // value is refused. It holds no password.
 type Authentication struct {
-	opened  bool // by Identifier.AuthenticateTunnel
-	refusal Reason
-	detail  string
+	acceptance
 
 	user         string   // whose password was right, or ""
 	users        []*agent // the agents that name that user
@@ -81,15 +81,6 @@ type Authentication struct {
 	certificates []string
 	// inner says that the requests judged come from inside an accepted tunnel.
 	inner bool
-}
-
-// Refused returns the reason for which the CONNECT has to be answered with a refusal, as
-// nothing inside could make it good, and whether that is so.
-func (auth Authentication) Refused() (reason Reason, detail string, refused bool) {
-	if !auth.opened {
-		return ReasonUnidentified, "", true
-	}
-	return auth.refusal, auth.detail, auth.refusal != ""
 }
 
 // maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.

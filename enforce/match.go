@@ -112,15 +112,16 @@ func (a *agent) ambiguity(b *agent) string {
 }
 
 func overlapCredential(a, b *agent) string {
-	if user, ok := common(a.Credentials, b.Credentials); ok {
-		return fmt.Sprintf("credential user %q", user)
-	}
-	return ""
+	return overlapText("credential user", a.Credentials, b.Credentials)
 }
 
 func overlapCertificate(a, b *agent) string {
-	if name, ok := common(a.ClientCertificates, b.ClientCertificates); ok {
-		return fmt.Sprintf("client certificate name %q", name)
+	return overlapText("client certificate name", a.ClientCertificates, b.ClientCertificates)
+}
+
+func overlapText(kind string, a, b []string) string {
+	if s, ok := common(a, b); ok {
+		return fmt.Sprintf("%s %q", kind, s)
 	}
 	return ""
 }
@@ -139,8 +140,8 @@ func overlapSource(a, b *agent) string {
 // overlapUserAgent compares products with products and globs with globs. A product goes
 // before every glob (see [Identifier]), so those two never contend.
 func overlapUserAgent(a, b *agent) string {
-	if p, ok := common(a.products, b.products); ok {
-		return fmt.Sprintf("User-Agent product %q", p)
+	if how := overlapText("User-Agent product", a.products, b.products); how != "" {
+		return how
 	}
 	for _, g := range a.globs {
 		for _, h := range b.globs {

@@ -78,7 +78,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 	default:
 		r.Body = p.Text()
 	}
-	r.Header.Set("Content-Type", form.ContentType())
+	r.Header.Set("Content-Type", string(form))
 	r.Header.Set("X-Content-Type-Options", "nosniff")
 	r.Header.Set("Cache-Control", "no-store")
 	r.Header.Set("Proxy-Status", p.proxyStatus)
@@ -303,29 +303,14 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Form is the form of a refusal's body. The zero value is FormText.
-type Form uint8
+// Form is the form of a refusal's body: its media type.
+type Form string
 
 const (
-	// FormText is text/plain, whose first line stands by itself.
-	FormText Form = iota
-	// FormJSON is application/problem+json (RFC 9457).
-	FormJSON
-	// FormHTML is text/html, for browsers.
-	FormHTML
+	FormText Form = "text/plain; charset=utf-8" // its first line stands by itself
+	FormJSON Form = "application/problem+json"  // RFC 9457
+	FormHTML Form = "text/html; charset=utf-8"  // for browsers
 )
-
-// ContentType returns the media type of the form.
-func (f Form) ContentType() string {
-	switch f {
-	case FormJSON:
-		return "application/problem+json"
-	case FormHTML:
-		return "text/html; charset=utf-8"
-	default:
-		return "text/plain; charset=utf-8"
-	}
-}
 
 // formOf finds the form that a media range asks for. JSON and HTML have to be asked for by name.
 var formOf = map[string]Form{

@@ -294,16 +294,16 @@ func checkRefusal(t *testing.T, r Refusal) {
 			t.Fatalf("%U at %d of the body:\n%s", c, i, r.Body)
 		}
 	}
-	switch first, _, _ := strings.Cut(string(r.Body), "\n"); r.Header.Get("Content-Type") {
-	case FormText.ContentType():
+	switch first, _, _ := strings.Cut(string(r.Body), "\n"); Form(r.Header.Get("Content-Type")) {
+	case FormText:
 		if first == "" || len(first) > maxSummary {
 			t.Errorf("first line %q", first)
 		}
-	case FormJSON.ContentType():
+	case FormJSON:
 		if !json.Valid(r.Body) {
 			t.Errorf("no JSON: %s", r.Body)
 		}
-	case FormHTML.ContentType():
+	case FormHTML:
 		if !strings.Contains(string(r.Body), `<link rel="icon" href="data:,">`) {
 			t.Errorf("no empty icon:\n%s", r.Body)
 		}

@@ -192,8 +192,8 @@ func wholeSeconds(d time.Duration) int64 {
 	return s
 }
 
-// withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary ends
-// up in clients' logs.
+// withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary
+// ends up in clients' logs.
 func withoutQuery(url string) string {
 	if before, _, found := strings.Cut(url, "?"); found {
 		return before + "?" + ellipsis
