@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -45,8 +45,8 @@ type Store struct {
 	mu       sync.Mutex
 	closed   bool
 	size     int64
-	byOrigin map[origin.Origin]*list.Element // of *item
-	order    list.List                       // least recently used first
+	byOrigin map[origin.Origin]*item
+	order    list.List // of *item, least recently used first
 	bodies   map[fetch.Sum]*body
 }
 
@@ -54,6 +54,7 @@ type item struct {
 	record  fetch.Record // its body is that of bodies
 	history []robotscache.Version
 	texts   []fetch.Sum
+	place   *list.Element // in Store.order
 }
 
 type body struct {
@@ -73,7 +74,7 @@ func New(cfg Config) *Store {
 	}
 	return &Store{
 		cfg:      cfg,
-		byOrigin: make(map[origin.Origin]*list.Element),
+		byOrigin: make(map[origin.Origin]*item),
 		bodies:   make(map[fetch.Sum]*body),
 	}
 }
@@ -97,12 +98,12 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 		return fetch.Record{}, err
 	}
 	defer s.mu.Unlock()
-	el := s.byOrigin[o]
-	if el == nil {
+	it := s.byOrigin[o]
+	if it == nil {
 		return fetch.Record{}, robotscache.ErrNotFound
 	}
-	s.order.MoveToBack(el)
-	return itemOf(el).record, nil
+	s.order.MoveToBack(it.place)
+	return it.record, nil
 }
 
 // Save implements [robotscache.Store].
@@ -120,32 +121,32 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 }
 
 func (s *Store) save(r fetch.Record) error {
-	var old item
-	el := s.byOrigin[r.Origin]
-	if el != nil {
-		old = *itemOf(el)
+	var history []robotscache.Version
+	old := s.byOrigin[r.Origin]
+	if old != nil {
+		history = old.history
 	}
 	it := &item{record: r}
-	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), s.cfg.Versions)
+	it.history = robotscache.AddVersion(history, robotscache.VersionOf(r), s.cfg.Versions)
 	it.texts = robotscache.Texts(r, it.history)
 	if err := s.addReferences(it); err != nil {
 		s.dropReferences(it)
 		return fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
 	}
-	s.dropReferences(&old)
-	if el == nil {
-		s.byOrigin[r.Origin] = s.order.PushBack(it)
-		s.size += itemSize
-	} else {
-		el.Value = it
-		s.order.MoveToBack(el)
+	if old != nil {
+		s.remove(old)
 	}
-	s.size += versionSize * int64(len(it.history)-len(old.history))
+	it.place = s.order.PushBack(it)
+	s.byOrigin[r.Origin] = it
+	s.size += it.size()
 	for s.size > s.cfg.MaxSize && s.order.Len() > 0 {
-		s.remove(s.order.Front())
+		oldest, _ := s.order.Front().Value.(*item)
+		s.remove(oldest)
 	}
 	return nil
 }
+
+func (it *item) size() int64 { return itemSize + versionSize*int64(len(it.history)) }
 
 // addReferences counts one more reference to each text of an item, of which only the
 // record's own may be new, and makes the record use the shared copy.
@@ -177,12 +178,11 @@ func (s *Store) dropReferences(it *item) {
 	}
 }
 
-func (s *Store) remove(el *list.Element) {
-	it := itemOf(el)
+func (s *Store) remove(it *item) {
 	s.dropReferences(it)
-	s.order.Remove(el)
+	s.order.Remove(it.place)
 	delete(s.byOrigin, it.record.Origin)
-	s.size -= itemSize + versionSize*int64(len(it.history))
+	s.size -= it.size()
 }
 
 // Delete implements [robotscache.Store].
@@ -191,8 +191,8 @@ func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	if el := s.byOrigin[o]; el != nil {
-		s.remove(el)
+	if it := s.byOrigin[o]; it != nil {
+		s.remove(it)
 	}
 	return nil
 }
@@ -204,24 +204,19 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	type key struct {
-		text string
-		el   *list.Element
-	}
-	var keys []key
-	for o, el := range s.byOrigin {
-		if text := o.String(); text > after {
-			keys = append(keys, key{text, el})
+	byName := make(map[string]*item)
+	for o, it := range s.byOrigin {
+		if name := o.String(); name > after {
+			byName[name] = it
 		}
 	}
-	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.text, b.text) })
 	if limit <= 0 || limit > robotscache.MaxList {
 		limit = robotscache.MaxList
 	}
-	keys = keys[:min(len(keys), limit)]
-	records := make([]fetch.Record, 0, len(keys))
-	for _, k := range keys {
-		records = append(records, robotscache.WithoutText(itemOf(k.el).record))
+	names := slices.Sorted(maps.Keys(byName))
+	var records []fetch.Record
+	for _, name := range names[:min(len(names), limit)] {
+		records = append(records, robotscache.WithoutText(byName[name].record))
 	}
 	return records, nil
 }
@@ -232,11 +227,11 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	el := s.byOrigin[o]
-	if el == nil {
+	it := s.byOrigin[o]
+	if it == nil {
 		return nil, robotscache.ErrNotFound
 	}
-	return slices.Clone(itemOf(el).history), nil
+	return slices.Clone(it.history), nil
 }
 
 // Body implements [robotscache.Store].
@@ -260,11 +255,6 @@ func (s *Store) Close() error {
 	s.byOrigin, s.bodies = nil, nil
 	s.order.Init()
 	return nil
-}
-
-func itemOf(el *list.Element) *item {
-	it, _ := el.Value.(*item)
-	return it
 }
 
 var _ robotscache.Store = (*Store)(nil)
