@@ -41,6 +41,10 @@ func (s State) String() string {
 // predecessor; nothing else needs to write to it. It holds facts only: what they
 // permit, [Policy.Access] says, so that a changed policy needs no new fetch.
 //
+// As JSON a record is without its body, which stores keep under its hash: until
+// [Record.SetBody] has brought it back, [Policy.Access] treats the record as one
+// without a copy, and refuses where its rules should decide.
+//
 // A record holds at most one body: Body in StateRules, LastGood's in
 // StateUnreachable. Bodies are shared between records and must not be changed.
 // The zero Record permits nothing.

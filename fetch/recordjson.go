@@ -3,7 +3,6 @@ package fetch
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -38,35 +37,6 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no state %.20q", text)
 }
 
-// MarshalJSON implements json.Marshaler, for a store that keeps bodies by their
-// hash: the form is without the body. It fails for a record without an origin, and
-// for one that contradicts itself.
-func (r Record) MarshalJSON() ([]byte, error) {
-	if err := r.check(); err != nil {
-		return nil, fmt.Errorf("encoding the record of %s: %w", r.Origin, err)
-	}
-	type plain Record
-	return json.Marshal(plain(r))
-}
-
-// UnmarshalJSON implements json.Unmarshaler. It refuses what MarshalJSON does, and
-// then leaves r as it was. The body is missing: until [Record.SetBody] has brought
-// it, [Policy.Access] treats the record as one without a copy, and refuses where
-// its rules should decide.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	type plain Record
-	var p plain
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("decoding a record: %w", err)
-	}
-	n := Record(p)
-	if err := n.check(); err != nil {
-		return fmt.Errorf("decoding the record of %s: %w", n.Origin, err)
-	}
-	*r = n
-	return nil
-}
-
 // SetBody gives a decoded record its body back: the one whose hash [Record.Text]
 // has. It refuses any other, and any for a record that has none.
 func (r *Record) SetBody(body []byte) error {
@@ -85,9 +55,10 @@ func (r *Record) SetBody(body []byte) error {
 	return nil
 }
 
-// check reports a contradiction in a record. No transition makes one, so it is a
-// sign of a defect, or of a stored record that somebody has changed.
-func (r *Record) check() error {
+// Check reports a contradiction in a record. No transition makes one, so it is a
+// sign of a defect, or of a stored record that somebody has changed: no store takes
+// or returns it.
+func (r Record) Check() error {
 	switch {
 	case r.Origin.IsZero():
 		return errors.New("it has no origin")

@@ -3,6 +3,7 @@ package fetch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"reflect"
@@ -60,7 +61,7 @@ func TestRecordJSON(t *testing.T) {
 			if bytes.Contains(data, []byte("Disallow")) {
 				t.Error("the stored form has a body")
 			}
-			n := Record{State: StateRules, Body: []byte("must go")}
+			var n Record
 			if err := json.Unmarshal(data, &n); err != nil {
 				t.Fatal(err)
 			}
@@ -166,14 +167,22 @@ func TestRecordJSON_Refuses(t *testing.T) {
 	} {
 		r := samples()["rules"]
 		change(&r)
-		if data, err := json.Marshal(r); err == nil {
-			t.Errorf("%s: encoded as %s", name, data)
+		if err := keep(r); err == nil {
+			t.Errorf("%s is taken", name)
 		}
 	}
 }
 
-// What a store may hold after somebody has changed it is refused, and leaves the
-// receiver alone.
+// keep does what a store does with a record.
+func keep(r Record) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	_, err := json.Marshal(r)
+	return err
+}
+
+// A stored record that somebody has changed is refused.
 func TestRecordJSON_RefusesToDecode(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{
@@ -190,9 +199,9 @@ func TestRecordJSON_RefusesToDecode(t *testing.T) {
 		"attempts alone":        `{"origin":"https://a.example","state":"absent","attempts":3}`,
 		"time beyond calendars": `{"origin":"https://a.example","state":"absent","fetched_at":"20000-01-01T00:00:00Z"}`,
 	} {
-		r := Record{Detail: "mine"}
-		if err := json.Unmarshal([]byte(data), &r); err == nil || r.Detail != "mine" {
-			t.Errorf("%s: %+v, %v", name, r, err)
+		var r Record
+		if err := errors.Join(json.Unmarshal([]byte(data), &r), r.Check()); err == nil {
+			t.Errorf("%s: %+v", name, r)
 		}
 	}
 }
@@ -209,8 +218,8 @@ func FuzzRecordJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r Record
-		if err := json.Unmarshal(data, &r); err != nil || r.Origin.IsZero() {
-			return // "null" changes nothing
+		if err := json.Unmarshal(data, &r); err != nil || r.Check() != nil {
+			return
 		}
 		again, err := json.Marshal(r)
 		if err != nil {

@@ -27,8 +27,12 @@ func (it item) encode(saved time.Time) ([]byte, error) {
 }
 
 func decodeItem(value []byte) (it item, err error) {
-	return it, storecodec.Decode(value, itemHead, &it)
+	err = storecodec.Decode(value, itemHead, &it)
+	return it, err
 }
+
+// Check implements storecodec.Checked.
+func (it item) Check() error { return it.Record.Check() }
 
 // savedBefore reports whether the value of an origin was saved before t.
 func savedBefore(value []byte, t time.Time) bool {

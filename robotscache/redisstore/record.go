@@ -29,7 +29,8 @@ func encodeRecord(r fetch.Record) ([]byte, error) {
 }
 
 func decodeRecord(value []byte) (r fetch.Record, err error) {
-	return r, storecodec.Decode(value, orderDigits, &r)
+	err = storecodec.Decode(value, orderDigits, &r)
+	return r, err
 }
 
 // saveScript replaces a record, unless the server has one with a later attempt. One

@@ -21,10 +21,13 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Checked is what a store keeps under a key. Check reports a contradiction in it.
+type Checked interface{ Check() error }
+
 // Encode returns the value of a head and v. Its error is a [robotscache.ErrInvalid].
-func Encode(head []byte, v any) ([]byte, error) {
+func Encode(head []byte, v Checked) ([]byte, error) {
 	data, err := json.Marshal(v)
-	if err != nil {
+	if err := errors.Join(err, v.Check()); err != nil {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
 	}
 	return appendSum(append(head, data...)), nil
@@ -36,12 +39,16 @@ func appendSum(value []byte) []byte {
 
 // Decode sets v from a value whose head has so many bytes. A value that is damaged, or
 // of another form, is a [robotscache.ErrCorrupt].
-func Decode(value []byte, head int, v any) error {
+func Decode(value []byte, head int, v Checked) error {
 	end := len(value) - crc32.Size
 	if end < head || crc32.Checksum(value[:end], castagnoli) != binary.BigEndian.Uint32(value[end:]) {
 		return fmt.Errorf("%w: checksum of %d bytes", robotscache.ErrCorrupt, len(value))
 	}
-	if err := json.Unmarshal(value[head:end], v); err != nil {
+	err := json.Unmarshal(value[head:end], v)
+	if err == nil {
+		err = v.Check()
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
 	}
 	return nil
