@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/bits"
+	"strconv"
 	"time"
 )
 
@@ -12,27 +13,15 @@ import (
 // site means.
 func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	whole, fraction, _ := bytes.Cut(s, []byte{'.'})
-	if len(whole)+len(fraction) == 0 {
+	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
 		return 0, false
 	}
-	seconds, ok := parseDigits(whole)
-	if !ok {
-		return 0, false
-	}
-	if _, ok = parseDigits(fraction); !ok {
-		return 0, false
-	}
-	nanos := uint64(0)
-	for i := range 9 {
-		nanos *= 10
-		if i < len(fraction) {
-			nanos += uint64(fraction[i] - '0')
-		}
-	}
-	if seconds > (math.MaxInt64-nanos)/uint64(time.Second) {
+	fraction = fraction[:min(len(fraction), len("nnnnnnnnn"))]
+	d, err := time.ParseDuration(string(whole) + "." + string(fraction) + "s")
+	if err != nil { // it is too long
 		return math.MaxInt64, true
 	}
-	return time.Duration(seconds)*time.Second + time.Duration(nanos), true
+	return d, true
 }
 
 // parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h
@@ -52,40 +41,25 @@ func parseRequestRate(s []byte) (time.Duration, bool) {
 			right, unit = right[:n-1], 24*time.Hour
 		}
 	}
-	if len(left) == 0 || len(left) > maxDigits || len(right) == 0 || len(right) > maxDigits {
+	documents, period := parseDigits(left), parseDigits(right)
+	if documents <= 0 || period < 0 {
 		return 0, false
 	}
-	documents, ok := parseDigits(left)
-	if !ok || documents == 0 {
-		return 0, false
-	}
-	period, ok := parseDigits(right)
-	if !ok {
-		return 0, false
-	}
-	hi, lo := bits.Mul64(period, uint64(unit))
-	if hi >= documents {
+	hi, lo := bits.Mul64(uint64(period), uint64(unit))
+	if hi >= uint64(documents) {
 		return math.MaxInt64, true
 	}
-	quotient, _ := bits.Div64(hi, lo, documents)
+	quotient, _ := bits.Div64(hi, lo, uint64(documents))
 	return time.Duration(min(quotient, math.MaxInt64)), true
 }
 
-// maxDigits is the length of the longest numbers that are exact.
-const maxDigits = 18
-
-// parseDigits reads decimal digits; too large a number is the largest. No digits are 0.
-func parseDigits(s []byte) (uint64, bool) {
-	n := uint64(0)
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n > (math.MaxUint64-9)/10 {
-			n = math.MaxUint64
-			continue
-		}
-		n = n*10 + uint64(c-'0')
+// parseDigits reads up to 18 decimal digits, which always fit; a negative number stands for none.
+func parseDigits(s []byte) int64 {
+	n, err := strconv.ParseInt(string(s), 10, 64)
+	if err != nil || len(s) > 18 || !isDigits(s) {
+		return -1
 	}
-	return n, true
+	return n
 }
+
+func isDigits(s []byte) bool { return len(bytes.Trim(s, "0123456789")) == 0 }

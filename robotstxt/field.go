@@ -27,43 +27,45 @@ func isDisallow(s []byte) bool {
 	return len(s) >= 8 && binary.LittleEndian.Uint64(s)|allLower == disallow
 }
 
-// fieldOf recognises a key. Keys of rules, names and sitemaps may have anything behind them and may
-// be misspelt in the ways that Google's parser forgives; the others must be exact.
+// spellings are the keys that are read. Keys of rules, names and sitemaps may have anything behind
+// them and may be misspelt in the ways that Google's parser forgives; the others must be exact.
+var spellings = []struct {
+	key   string
+	exact bool
+	field field
+}{
+	{"disallow", false, fieldDisallow},
+	{"allow", false, fieldAllow},
+	{"user-agent", false, fieldUserAgent},
+	{"sitemap", false, fieldSitemap},
+	{"crawl-delay", true, fieldCrawlDelay},
+	{"request-rate", true, fieldRequestRate},
+	{"content-signal", true, fieldPreference},
+	{"content-usage", true, fieldPreference},
+	{"license", true, fieldPreference},
+	{"useragent", false, fieldUserAgent},
+	{"user agent", false, fieldUserAgent},
+	{"site-map", false, fieldSitemap},
+	{"crawldelay", true, fieldCrawlDelay},
+	{"crawl delay", true, fieldCrawlDelay},
+	{"dissallow", false, fieldDisallow},
+	{"dissalow", false, fieldDisallow},
+	{"disalow", false, fieldDisallow},
+	{"diasllow", false, fieldDisallow},
+	{"disallaw", false, fieldDisallow},
+}
+
+// fieldOf recognises a key.
 func fieldOf(key []byte) field {
-	if len(key) == 0 {
-		return fieldOther
+	if isDisallow(key) {
+		return fieldDisallow
 	}
-	switch lower(key[0]) {
-	case 'd':
-		if isDisallow(key) || hasAnyPrefix(key, "dissallow", "dissalow", "disalow", "diasllow", "disallaw") {
-			return fieldDisallow
-		}
-	case 'a':
-		if hasAnyPrefix(key, "allow") {
-			return fieldAllow
-		}
-	case 'u':
-		if hasAnyPrefix(key, "user-agent", "useragent", "user agent") {
-			return fieldUserAgent
-		}
-	case 's':
-		if hasAnyPrefix(key, "sitemap", "site-map") {
-			return fieldSitemap
-		}
-	case 'c':
-		if isAny(key, "crawl-delay", "crawldelay", "crawl delay") {
-			return fieldCrawlDelay
-		}
-		if isAny(key, "content-signal", "content-usage") {
-			return fieldPreference
-		}
-	case 'r':
-		if isAny(key, "request-rate") {
-			return fieldRequestRate
-		}
-	case 'l':
-		if isAny(key, "license") {
-			return fieldPreference
+	for i := range spellings {
+		s := &spellings[i]
+		if n := len(s.key); len(key) == n || len(key) > n && !s.exact {
+			if equalFold(key[:n], s.key) {
+				return s.field
+			}
 		}
 	}
 	return fieldOther
@@ -77,24 +79,6 @@ func mayMatter(content []byte) bool {
 	switch lower(content[0]) {
 	case 'd', 'a', 'u', 's', 'c', 'r', 'l':
 		return true
-	}
-	return false
-}
-
-func hasAnyPrefix(key []byte, prefixes ...string) bool {
-	for _, p := range prefixes {
-		if len(key) >= len(p) && equalFold(key[:len(p)], p) {
-			return true
-		}
-	}
-	return false
-}
-
-func isAny(key []byte, names ...string) bool {
-	for _, n := range names {
-		if equalFold(key, n) {
-			return true
-		}
 	}
 	return false
 }

@@ -142,7 +142,7 @@ func (l *linter) warnAt(line int, code, format string, args ...any) {
 }
 
 func (l *linter) line(line []byte) {
-	content := l.s.content(line)
+	content := contentOf(line)
 	if len(line) > maxLine {
 		l.warn(LintLongLine, "the line has %d bytes, of which %d are read", len(line), maxLine)
 	}
@@ -185,7 +185,7 @@ var unsupported = []string{
 func (l *linter) otherField(key []byte) {
 	switch {
 	case l.html:
-	case isAny(key, unsupported...):
+	case slices.ContainsFunc(unsupported, func(name string) bool { return equalFold(key, name) }):
 		l.warn(LintUnsupportedField, "%s is not part of RFC 9309 and not read here", quote(key))
 	default:
 		l.warn(LintUnknownField, "nobody knows a field %s", quote(key))

@@ -3,7 +3,9 @@ package robotstxt
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Parse reads a robots.txt with default Options.
@@ -86,7 +88,7 @@ func (p *parser) bytesOf(s span) []byte { return p.data[s.at : s.at+s.n] }
 func (p *parser) scan(s *scanner) {
 	p.data = s.data
 	for line, ok := s.next(); ok; line, ok = s.next() {
-		content := s.content(line)
+		content := contentOf(line)
 		if !mayMatter(content) {
 			continue
 		}
@@ -165,15 +167,12 @@ func (p *parser) addPreference(key, value []byte, line int) {
 // isAbsoluteURL reports whether the value of a Sitemap line has a scheme and something behind it.
 func isAbsoluteURL(value []byte) bool {
 	scheme, rest, ok := bytes.Cut(value, []byte("://"))
-	if !ok || len(scheme) == 0 || len(rest) == 0 || !isLetter(scheme[0]) {
-		return false
-	}
-	for _, c := range scheme {
-		if !isLetter(c) && (c < '0' || c > '9') && c != '+' && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return true
+	return ok && len(scheme) > 0 && len(rest) > 0 && isLetter(scheme[0]) &&
+		len(bytes.TrimFunc(scheme, isSchemeRune)) == 0
+}
+
+func isSchemeRune(r rune) bool {
+	return r < utf8.RuneSelf && (isLetter(byte(r)) || r >= '0' && r <= '9' || strings.ContainsRune("+-.", r))
 }
 
 // draft is a rule on its way from the file to the Ruleset.

@@ -13,40 +13,17 @@ const (
 
 // scanner cuts a file into lines at CR, LF and CRLF (RFC 9309 section 2.2) and counts them.
 type scanner struct {
-	data               []byte
-	pos                int // start of the next line
-	number             int // of the line that next returned last
-	lf, cr, nul, sharp finder
-	hasBOM, hasCut     bool // for lint: a byte order mark was skipped, the size limit applied
-}
-
-// finder remembers where a byte is next, so that the rarer it is the less is searched.
-type finder struct {
-	char byte
-	at   int
-}
-
-// from returns the first place of the byte in data at or behind pos; len(data) when there is none.
-func (f *finder) from(data []byte, pos int) int {
-	if f.at < pos {
-		f.search(data, pos)
-	}
-	return f.at
-}
-
-func (f *finder) search(data []byte, pos int) {
-	f.at = len(data)
-	if i := bytes.IndexByte(data[pos:], f.char); i >= 0 {
-		f.at = pos + i
-	}
+	data           []byte
+	pos            int  // start of the next line
+	lf             int  // the next LF, or the end; before pos if it is to be looked for
+	number         int  // of the line that next returned last
+	hasBOM, hasCut bool // for lint: a byte order mark was skipped, the size limit applied
 }
 
 // newScanner prepares the part of data that is read. With open, data itself is the beginning of
 // something longer.
 func newScanner(data []byte, open bool) scanner {
-	s := scanner{
-		lf: finder{'\n', -1}, cr: finder{'\r', -1}, nul: finder{0, -1}, sharp: finder{'#', -1},
-	}
+	s := scanner{lf: -1}
 	if len(data) > MaxSize {
 		open, s.hasCut = data[MaxSize] != '\n' && data[MaxSize] != '\r', true
 		data = data[:MaxSize]
@@ -71,33 +48,37 @@ func (s *scanner) next() ([]byte, bool) {
 	if s.pos > len(s.data) {
 		return nil, false
 	}
-	lf, cr := s.lf.from(s.data, s.pos), s.cr.from(s.data, s.pos)
-	line := s.data[s.pos:min(lf, cr)]
-	s.pos = min(lf, cr) + 1
-	if cr+1 == lf && lf < len(s.data) {
+	if s.lf < s.pos {
+		s.lf = s.pos + indexOrEnd(s.data[s.pos:], '\n')
+	}
+	line := s.data[s.pos:s.lf]
+	line = line[:indexOrEnd(line, '\r')]
+	s.pos += len(line) + 1
+	if s.pos == s.lf && s.lf < len(s.data) { // CRLF
 		s.pos++
 	}
 	s.number++
 	return line, true
 }
 
-// content strips the line that next returned last of what is beyond its limit, behind a NUL or a
-// comment sign, and of blanks at both ends.
-func (s *scanner) content(line []byte) []byte {
-	start := s.offset(line)
-	end := start + min(len(line), maxLine)
-	for start < end && isBlank(s.data[start]) {
-		start++
+// indexOrEnd returns the first place of a byte, or the length.
+func indexOrEnd(b []byte, c byte) int {
+	if i := bytes.IndexByte(b, c); i >= 0 {
+		return i
 	}
-	if start == end || s.data[start] == '#' {
-		return nil
-	}
-	end = min(end, s.nul.from(s.data, start), s.sharp.from(s.data, start))
-	return trimRight(s.data[start:end])
+	return len(b)
 }
 
-// offset returns where in data bytes are that were cut out of it.
-func (s *scanner) offset(b []byte) int { return cap(s.data) - cap(b) }
+// contentOf strips a line of what is beyond its limit, behind a NUL or a comment sign, and of blanks
+// at both ends.
+func contentOf(line []byte) []byte {
+	line = trimLeft(line[:min(len(line), maxLine)])
+	if len(line) == 0 || line[0] == '#' {
+		return nil
+	}
+	line = line[:indexOrEnd(line, 0)]
+	return trimRight(line[:indexOrEnd(line, '#')])
+}
 
 // split divides the content of a line into key and value: at the first colon or, without any, at
 // the blanks between exactly two words, as Google does. The key is empty when the line is no

@@ -2,6 +2,7 @@ package robotstxt
 
 import (
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -164,23 +165,14 @@ func (s *productScanner) item() (p product, ok bool) {
 }
 
 // cutWord cuts s at the end of its first word: at a blank, a separator or a parenthesis.
-func cutWord(s string) (word, rest string) {
-	for i := range len(s) {
-		switch s[i] {
-		case ' ', '\t', ';', ',', '(', ')':
-			return s[:i], s[i:]
-		}
-	}
-	return s, ""
-}
+func cutWord(s string) (word, rest string) { return cutBefore(s, " \t;,()") }
 
 // cutItem cuts s at the end of an item of a comment.
-func cutItem(s string) (item, rest string) {
-	for i := range len(s) {
-		switch s[i] {
-		case ';', ',', '(', ')':
-			return s[:i], s[i:]
-		}
+func cutItem(s string) (item, rest string) { return cutBefore(s, ";,()") }
+
+func cutBefore(s, ends string) (before, rest string) {
+	if i := strings.IndexAny(s, ends); i >= 0 {
+		return s[:i], s[i:]
 	}
 	return s, ""
 }
@@ -211,33 +203,21 @@ func startsWithAddress(s string) bool {
 // isPlatform reports whether name is a word for browsers, engines and systems: browsers fill their
 // comments with these.
 func isPlatform(name string) bool {
-	for _, w := range [...]string{
-		"compatible", "mozilla", "msie", "trident", "gecko", "khtml", "like", "u",
-		"linux", "x11", "windows", "win32", "win64", "macintosh", "android", "iphone", "ipad",
-	} {
-		if equalFold(name, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(platforms, func(w string) bool { return equalFold(name, w) })
+}
+
+var platforms = []string{
+	"compatible", "mozilla", "msie", "trident", "gecko", "khtml", "like", "u",
+	"linux", "x11", "windows", "win32", "win64", "macintosh", "android", "iphone", "ipad",
 }
 
 // isRobot reports whether name holds one of the words by which crawlers call themselves.
 func isRobot(name string) bool {
-	for i := range len(name) {
-		var word string
-		switch name[i] {
-		case 'b', 'B':
-			word = "bot"
-		case 'c', 'C':
-			word = "crawl"
-		case 's', 'S':
-			word = "spider"
-		default:
-			continue
-		}
-		if rest := name[i:]; len(rest) >= len(word) && equalFold(rest[:len(word)], word) {
-			return true
+	for _, word := range [...]string{"bot", "crawl", "spider"} {
+		for i := range max(len(name)-len(word)+1, 0) {
+			if equalFold(name[i:i+len(word)], word) {
+				return true
+			}
 		}
 	}
 	return false
