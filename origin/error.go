@@ -16,15 +16,15 @@ const (
 	PartPath     = "path"
 )
 
-// maxErrorValue bounds the octets of foreign text that an Error carries.
+// maxErrorValue bounds the bytes of foreign text that an Error carries.
 const maxErrorValue = 80
 
 // Error says which part of a URL or authority is not canonical, and why.
 type Error struct {
 	// Part is one of the Part constants.
 	Part string
-	// Value is the offending text, cut and escaped to printable ASCII, so that it
-	// can be logged and shown. It never holds credentials.
+	// Value is the offending text, cut and escaped to printable ASCII, so that it can be logged and
+	// shown. It never holds credentials.
 	Value string
 	// Reason says in a few words what is wrong with Value.
 	Reason string

@@ -9,7 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// ftpPaths are paths of ftp URLs and the name of the file that a server gets (RFC 1738 section 3.2.2), or why there is none.
+// ftpPaths are paths of ftp URLs and the name of the file that a server gets (RFC 1738 section
+// 3.2.2), or why there is none.
 var ftpPaths = []struct{ path, file, refused string }{
 	{"", "/", ""},
 	{"/", "/", ""},
@@ -45,14 +46,14 @@ var ftpPaths = []struct{ path, file, refused string }{
 	{"/private/s%20", "", "space"},
 	{"/pub%5Cprivate", "", "slash"},
 	{"/pub\\private", "", "slash"},
-	{"/a%0d%0aDELE%20b", "", "octet"},
-	{"/a%0A", "", "octet"},
-	{"/a%0d", "", "octet"},
-	{"/a%00b", "", "octet"},
-	{"/a%09b", "", "octet"},
-	{"/a%7Fb", "", "octet"},
-	{"/pri%FF%F1vate", "", "octet"},
-	{"/a%3Fb", "", "octet"},
+	{"/a%0d%0aDELE%20b", "", "byte"},
+	{"/a%0A", "", "byte"},
+	{"/a%0d", "", "byte"},
+	{"/a%00b", "", "byte"},
+	{"/a%09b", "", "byte"},
+	{"/a%7Fb", "", "byte"},
+	{"/pri%FF%F1vate", "", "byte"},
+	{"/a%3Fb", "", "byte"},
 	{"/a?b", "", "query"},
 	{"/a?", "", "query"},
 	{"/a;type=i", "", "type"},
@@ -81,7 +82,8 @@ func TestRFC1738_3_2_2_Targets(t *testing.T) {
 	}
 }
 
-// FuzzFTPTarget holds what no path may do that passes: end a command, or be resolved to another name.
+// FuzzFTPTarget holds what no path may do that passes: end a command, or be resolved to another
+// name.
 func FuzzFTPTarget(f *testing.F) {
 	for _, tt := range ftpPaths {
 		if len(tt.path) < 1000 {
@@ -99,7 +101,7 @@ func FuzzFTPTarget(f *testing.F) {
 		}
 		file := target.URL().Path
 		if strings.ContainsAny(file, "\r\n\x00\\;?") || strings.IndexByte(file, 0xff) >= 0 {
-			t.Errorf("%q: octets of %q", rawPath, file)
+			t.Errorf("%q: bytes of %q", rawPath, file)
 		}
 		if trimmed := strings.TrimSuffix(file, "/"); trimmed != "" && path.Clean(trimmed) != trimmed {
 			t.Errorf("%q: %q is resolved to %q", rawPath, file, path.Clean(trimmed))

@@ -8,21 +8,20 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of RFC 1035 section 2.3.4 on a name, in octets of its ASCII form.
+// Limits of RFC 1035 section 2.3.4 on a name, in bytes of its ASCII form.
 const (
 	maxName  = 253
 	maxLabel = 63
 )
 
-// maxHost bounds what is given to the IDNA tables, in octets of UTF-8: the
-// longest name if each of its letters has four octets.
+// maxHost bounds what is given to the IDNA tables, in bytes of UTF-8: the longest name if each of
+// its letters has four bytes.
 const maxHost = 4 * maxName
 
-// lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict
-// false; UTS 46 non-transitional): case and width are folded, joiners and
-// bidirectional labels are checked. Hyphens and ASCII octets are not checked
-// here, since names such as "r3---sn-x.example" and "a_b.example" are in real
-// use; checkName has the last word on the octets.
+// lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict false; UTS 46
+// non-transitional): case and width are folded, joiners and bidirectional labels are checked.
+// Hyphens and ASCII bytes are not checked here, since names such as "r3---sn-x.example" and
+// "a_b.example" are in real use; checkName has the last word on the bytes.
 var lookup = idna.New(
 	idna.MapForLookup(),
 	idna.Transitional(false),
@@ -33,8 +32,8 @@ var lookup = idna.New(
 	idna.VerifyDNSLength(false),
 )
 
-// canonicalHost returns the one spelling of a host: a name in lower-case
-// punycode, an IPv4 address, or an IPv6 address without its brackets.
+// canonicalHost returns the one spelling of a host: a name in lower-case punycode, an IPv4 address,
+// or an IPv6 address without its brackets.
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":
@@ -42,9 +41,9 @@ func canonicalHost(host string) (string, error) {
 	case host[0] == '[':
 		return canonicalIPv6(strings.TrimSuffix(host[1:], "]"))
 	case len(host) > maxHost:
-		return "", refuse(PartHost, host, "is longer than 253 octets")
+		return "", refuse(PartHost, host, "is longer than 253 bytes")
 	}
-	ascii := isASCII(host)
+	ascii := !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf })
 	name := host
 	if ascii {
 		name = strings.ToLower(host)
@@ -85,14 +84,14 @@ func punycode(name string) (string, error) {
 	return mapped, nil
 }
 
-// checkName refuses a name that is not letters, digits, hyphens and underscores
-// in labels of DNS length.
+// checkName refuses a name that is not letters, digits, hyphens and underscores in labels of DNS
+// length.
 func checkName(name string) error {
 	if name == "" {
 		return refuse(PartHost, "", "is empty")
 	}
 	if len(name) > maxName {
-		return refuse(PartHost, name, "is longer than 253 octets")
+		return refuse(PartHost, name, "is longer than 253 bytes")
 	}
 	label := 0
 	for i := range len(name) {
@@ -106,10 +105,10 @@ func checkName(name string) error {
 		case c == '%':
 			return refuse(PartHost, name, "has percent-encoding")
 		default:
-			return refuse(PartHost, name, "has an octet that no host name has")
+			return refuse(PartHost, name, "has a byte that no host name has")
 		}
 		if label > maxLabel {
-			return refuse(PartHost, name, "has a label longer than 63 octets")
+			return refuse(PartHost, name, "has a label longer than 63 bytes")
 		}
 	}
 	if label == 0 {
@@ -118,25 +117,17 @@ func checkName(name string) error {
 	return nil
 }
 
-// endsInNumber reports whether the last label of name is decimal digits or
-// starts with 0x. No top-level domain does, but what inet_aton(3) takes for an
-// address (127.1, 0x7f.1, 2130706433, 017700000001) always does, so such a name
-// is an address or nothing (WHATWG URL, "ends in a number checker").
+// endsInNumber reports whether the last label of name is decimal digits or starts with 0x. No
+// top-level domain does, but what inet_aton(3) takes for an address (127.1, 0x7f.1, 2130706433,
+// 017700000001) always does, so such a name is an address or nothing (WHATWG URL, "ends in a number
+// checker").
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	if strings.HasPrefix(last, "0x") {
-		return true
-	}
-	for i := range len(last) {
-		if last[i] < '0' || last[i] > '9' {
-			return false
-		}
-	}
-	return last != ""
+	return strings.HasPrefix(last, "0x") || last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// checkIPv4 refuses every spelling of an IPv4 address but four decimal numbers
-// without leading zeros, written in ASCII.
+// checkIPv4 refuses every spelling of an IPv4 address but four decimal numbers without leading
+// zeros, written in ASCII.
 func checkIPv4(name string, ascii bool) error {
 	if !ascii {
 		return refuse(PartAddress, name, "was not written in ASCII digits")
@@ -147,9 +138,8 @@ func checkIPv4(name string, ascii bool) error {
 	return nil
 }
 
-// canonicalIPv6 checks the text between the brackets of an IPv6 literal. The
-// case of hex digits is free, as that of all hosts is (RFC 3986 section 3.2.2);
-// else only the form of RFC 5952 is taken.
+// canonicalIPv6 checks the text between the brackets of an IPv6 literal. The case of hex digits is
+// free, as that of all hosts is (RFC 3986 section 3.2.2); else only the form of RFC 5952 is taken.
 func canonicalIPv6(s string) (string, error) {
 	if strings.IndexByte(s, '%') >= 0 {
 		return "", refuse(PartAddress, s, "has a zone")
@@ -166,13 +156,4 @@ func canonicalIPv6(s string) (string, error) {
 		return "", refuse(PartAddress, s, "is not canonical (RFC 5952): write "+canonical)
 	}
 	return canonical, nil
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

@@ -1,57 +1,52 @@
-// Package origin names the scope of a robots.txt file and the target of a
-// request, each in one canonical spelling.
+// Package origin names the scope of a robots.txt file and the target of a request, each in one
+// canonical spelling.
 //
-// RFC 9309 section 2.3 ties a robots.txt to a scheme, an authority and a port;
-// Google's documentation (seed 000) adds that an internationalised name equals
-// its punycode form, that the default port equals no port and that an address
-// literal is only itself. Everything that is kept per site in Crawlgate (rules,
-// clocks, policy, log fields) is keyed by an [Origin], so two spellings of one
-// site must never give two origins, and no spelling may give the origin of
-// another site. What cannot be spelled canonically without guessing is refused
-// with an [*Error].
+// RFC 9309 section 2.3 ties a robots.txt to a scheme, an authority and a port; Google's
+// documentation (seed 000) adds that an internationalised name equals its punycode form, that the
+// default port equals no port and that an address literal is only itself. Everything that is kept
+// per site in Crawlgate (rules, clocks, policy, log fields) is keyed by an [Origin], so two
+// spellings of one site must never give two origins, and no spelling may give the origin of another
+// site. What cannot be spelled canonically without guessing is refused with an [*Error].
 //
-// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46,
-// as browsers do), an absent, empty or default port. Refused are: userinfo;
-// percent-encoding and any octet in the host but letters, digits, hyphen,
-// underscore and dot; empty and over-long labels; all spellings of an IPv4
-// address but four decimal numbers, and of an IPv6 address but that of RFC 5952;
-// zones and IPv4-mapped addresses; port 0, signs and leading zeros in a port.
+// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as browsers do), an
+// absent, empty or default port. Refused are: userinfo; percent-encoding and any byte in the host
+// but letters, digits, hyphen, underscore and dot; empty and over-long labels; all spellings of an
+// IPv4 address but four decimal numbers, and of an IPv6 address but that of RFC 5952; zones and
+// IPv4-mapped addresses; port 0, signs and leading zeros in a port.
 //
-// A trailing dot is refused, not removed. "example.com." resolves as
-// "example.com" does, so it must not have rules of its own nor pass a host
-// pattern that names the other; but without the dot, another Host would be sent
-// than the client asked for.
+// A trailing dot is refused, not removed. "example.com." resolves as "example.com" does, so it must
+// not have rules of its own nor pass a host pattern that names the other; but without the dot,
+// another Host would be sent than the client asked for.
 //
 // All functions are pure and safe for concurrent use.
 package origin
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 )
 
-// Schemes that have origins. RFC 9309 section 2.3 leaves the set open; seed 002
-// names these three.
+// Schemes that have origins. RFC 9309 section 2.3 leaves the set open; seed 002 names these three.
 const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
 	schemeFTP   = "ftp"
 )
 
-// Origin is the scope of one robots.txt (RFC 9309 section 2.3): it holds for
-// one scheme on one host at one port and for nothing else.
+// Origin is the scope of one robots.txt (RFC 9309 section 2.3): it holds for one scheme on one host
+// at one port and for nothing else.
 //
-// Origins are comparable: those made by [Parse], [FromURL] and [FromAuthority]
-// are equal exactly if they name the same scope, and exactly if their strings
-// are equal. The zero value is no origin.
+// Origins are comparable: those made by [Parse], [FromURL] and [FromAuthority] are equal exactly if
+// they name the same scope, and exactly if their strings are equal. The zero value is no origin.
 type Origin struct {
 	// Scheme is "http", "https" or "ftp".
 	Scheme string
-	// Host is a lower-case ASCII (punycode) name without a trailing dot, an IPv4
-	// address in dotted decimal, or an IPv6 address in the form of RFC 5952
-	// without brackets.
+	// Host is a lower-case ASCII (punycode) name without a trailing dot, an IPv4 address in dotted
+	// decimal, or an IPv6 address in the form of RFC 5952 without brackets.
 	Host string
 	// Port is the effective port: the scheme's default if none was given, never 0.
 	Port uint16
@@ -61,9 +56,8 @@ type Origin struct {
 func (o Origin) IsZero() bool { return o == Origin{} }
 
 // String returns the ASCII serialisation of o, such as "https://example.com" or
-// "http://[::1]:8080", with the scheme's default port left out. It is the key
-// under which an origin is stored; [Parse] is its inverse. The zero value gives
-// the empty string.
+// "http://[::1]:8080", with the scheme's default port left out. It is the key under which an origin
+// is stored; [Parse] is its inverse. The zero value gives the empty string.
 func (o Origin) String() string {
 	if o.IsZero() {
 		return ""
@@ -74,8 +68,8 @@ func (o Origin) String() string {
 // MarshalText implements encoding.TextMarshaler: the text is that of String.
 func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText
-// gives, and no other spelling.
+// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText gives, and no other
+// spelling.
 func (o *Origin) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {
@@ -88,9 +82,8 @@ func (o *Origin) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Authority returns host[:port] as in [Origin.String]: an IPv6 address has its
-// brackets, the scheme's default port is left out. This is the value of the
-// Host field of a request to o.
+// Authority returns host[:port] as in [Origin.String]: an IPv6 address has its brackets, the
+// scheme's default port is left out. This is the value of the Host field of a request to o.
 func (o Origin) Authority() string {
 	if o.Port == defaultPort(o.Scheme) {
 		return o.bracketedHost()
@@ -103,9 +96,9 @@ func (o Origin) HostPort() string {
 	return o.bracketedHost() + ":" + strconv.Itoa(int(o.Port))
 }
 
-// Addr returns the address of an origin whose host is an IP literal, and
-// whether it is one. The rules of such an origin hold for requests that name
-// the address, not for names that resolve to it (seed 000).
+// Addr returns the address of an origin whose host is an IP literal, and whether it is one. The
+// rules of such an origin hold for requests that name the address, not for names that resolve to it
+// (seed 000).
 func (o Origin) Addr() (netip.Addr, bool) {
 	if !isIPv6(o.Host) && !endsInNumber(o.Host) {
 		return netip.Addr{}, false
@@ -114,8 +107,7 @@ func (o Origin) Addr() (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// RobotsURL returns the only URL at which the rules of o are found (RFC 9309
-// section 2.3).
+// RobotsURL returns the only URL at which the rules of o are found (RFC 9309 section 2.3).
 func (o Origin) RobotsURL() string {
 	return o.String() + "/robots.txt"
 }
@@ -127,12 +119,11 @@ func (o Origin) bracketedHost() string {
 	return o.Host
 }
 
-// isIPv6 reports whether a canonical host is an IPv6 address: no other host has
-// a colon.
+// isIPv6 reports whether a canonical host is an IPv6 address: no other host has a colon.
 func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
 
-// defaultPort returns the port that a URL of the scheme means when it names
-// none, 0 for a scheme without origins.
+// defaultPort returns the port that a URL of the scheme means when it names none, 0 for a scheme
+// without origins.
 func defaultPort(scheme string) uint16 {
 	switch scheme {
 	case schemeHTTP:
@@ -144,4 +135,115 @@ func defaultPort(scheme string) uint16 {
 	default:
 		return 0
 	}
+}
+
+// Parse returns the origin of an absolute URL. It is also the inverse of [Origin.String]. Only
+// scheme and authority are read: path, query and fragment have no say in an origin and are not
+// checked, but for control bytes. The error is an [*Error].
+//
+// Parse is stricter than [FromURL] in one point: it refuses percent-encoding in the host, which
+// url.Parse has already decoded for FromURL.
+func Parse(rawURL string) (Origin, error) {
+	if hasControl(rawURL) {
+		return Origin{}, refuse(PartURL, "", "has a control byte")
+	}
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok || strings.ContainsAny(scheme, ":/?#@") {
+		return Origin{}, refuse(PartURL, "", "is not absolute: it does not start with scheme://")
+	}
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return FromAuthority(scheme, rest)
+}
+
+// FromURL returns the origin of an absolute URL. The error is an [*Error].
+func FromURL(u *url.URL) (Origin, error) {
+	switch {
+	case u == nil:
+		return Origin{}, refuse(PartURL, "", "is missing")
+	case u.Scheme == "":
+		return Origin{}, refuse(PartURL, "", "is not absolute: it has no scheme")
+	case u.Opaque != "":
+		return Origin{}, refuse(PartURL, "", "has no // after its scheme")
+	case u.User != nil:
+		return Origin{}, refuseUserinfo(u.Host)
+	}
+	return FromAuthority(u.Scheme, u.Host)
+}
+
+// FromAuthority returns the origin of an authority such as "example.com", "example.com:8080" or
+// "[2001:db8::1]:443", as CONNECT requests and configurations have it. Without a port, or with an
+// empty one (RFC 3986 section 6.2.3), it is the scheme's default port: who needs a port to be
+// present, as in a CONNECT target, must look for it. The error is an [*Error].
+func FromAuthority(scheme, authority string) (Origin, error) {
+	scheme = strings.ToLower(scheme)
+	port := defaultPort(scheme)
+	if port == 0 {
+		return Origin{}, refuse(PartScheme, scheme, "is not one of http, https, ftp")
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		return Origin{}, refuseUserinfo(authority[at+1:])
+	}
+	rawHost, rawPort, err := splitAuthority(authority)
+	if err != nil {
+		return Origin{}, err
+	}
+	if rawPort != "" {
+		if port, err = parsePort(rawPort); err != nil {
+			return Origin{}, err
+		}
+	}
+	host, err := canonicalHost(rawHost)
+	if err != nil {
+		return Origin{}, err
+	}
+	return Origin{Scheme: scheme, Host: host, Port: port}, nil
+}
+
+// refuseUserinfo names the host only: what stands before the @ is a credential.
+func refuseUserinfo(host string) error {
+	return refuse(PartUserinfo, "...@"+host, "is not allowed")
+}
+
+// splitAuthority cuts host[:port] in two; an IPv6 literal keeps its brackets.
+func splitAuthority(authority string) (host, port string, err error) {
+	if strings.HasPrefix(authority, "[") {
+		end := strings.IndexByte(authority, ']')
+		if end < 0 {
+			return "", "", refuse(PartAddress, authority, "has no closing bracket")
+		}
+		host, port = authority[:end+1], authority[end+1:]
+		if port != "" && port[0] != ':' {
+			return "", "", refuse(PartAddress, authority, "has something other than a port after its bracket")
+		}
+		return host, strings.TrimPrefix(port, ":"), nil
+	}
+	host, port, _ = strings.Cut(authority, ":")
+	if strings.IndexByte(port, ':') >= 0 {
+		if _, err := netip.ParseAddr(authority); err == nil {
+			return "", "", refuse(PartAddress, authority, "is IPv6 without brackets")
+		}
+		return "", "", refuse(PartPort, port, "is not a decimal number")
+	}
+	return host, port, nil
+}
+
+// parsePort reads the one spelling a port has: decimal, no sign, no leading zero.
+func parsePort(s string) (uint16, error) {
+	port, err := strconv.ParseUint(s, 10, 16)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, refuse(PartPort, s, "is not a decimal number")
+	case s[0] == '0':
+		return 0, refuse(PartPort, s, "is zero or has a leading zero")
+	case err != nil:
+		return 0, refuse(PartPort, s, "is above 65535")
+	}
+	return uint16(port), nil
+}
+
+// hasControl reports whether s has an ASCII control byte.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Spellings of one scope. Every row's URLs have the key of the row, so that they
-// share one robots.txt.
+// Spellings of one scope. Every row's URLs have the key of the row, so that they share one
+// robots.txt.
 var sameOrigin = []struct {
 	name string
 	key  string
@@ -112,21 +112,21 @@ var badAuthorities = []struct {
 	{"dot alone", ".", origin.PartHost, "empty label"},
 	{"trailing full-width dot", "example.com．", origin.PartHost, "ends in a dot"},
 	{"trailing dot on an address", "127.0.0.1.", origin.PartHost, "ends in a dot"},
-	{"label of 64", label63 + "a.example", origin.PartHost, "63 octets"},
-	{"name of 254", name253 + "b", origin.PartHost, "253 octets"},
-	{"label of 64 as punycode", strings.Repeat("ä", 60) + ".example", origin.PartHost, "63 octets"},
-	{"huge", strings.Repeat("ä.", 100_000), origin.PartHost, "253 octets"},
+	{"label of 64", label63 + "a.example", origin.PartHost, "63 bytes"},
+	{"name of 254", name253 + "b", origin.PartHost, "253 bytes"},
+	{"label of 64 as punycode", strings.Repeat("ä", 60) + ".example", origin.PartHost, "63 bytes"},
+	{"huge", strings.Repeat("ä.", 100_000), origin.PartHost, "253 bytes"},
 
-	{"space", "exa mple.com", origin.PartHost, "octet"},
-	{"trailing space", "example.com ", origin.PartHost, "octet"},
-	{"backslash", `example.com\evil`, origin.PartHost, "octet"},
-	{"slash", "example.com/evil", origin.PartHost, "octet"},
-	{"sub-delimiter", "a!b.example", origin.PartHost, "octet"},
-	{"wildcard", "*.example.com", origin.PartHost, "octet"},
-	{"CR LF", "example.com\r\nX-y", origin.PartHost, "octet"},
-	{"NUL", "example.com\x00.evil", origin.PartHost, "octet"},
-	{"DEL", "example.com\x7f", origin.PartHost, "octet"},
-	{"a code point that maps to a slash", "℀.example", origin.PartHost, "octet"},
+	{"space", "exa mple.com", origin.PartHost, "byte"},
+	{"trailing space", "example.com ", origin.PartHost, "byte"},
+	{"backslash", `example.com\evil`, origin.PartHost, "byte"},
+	{"slash", "example.com/evil", origin.PartHost, "byte"},
+	{"sub-delimiter", "a!b.example", origin.PartHost, "byte"},
+	{"wildcard", "*.example.com", origin.PartHost, "byte"},
+	{"CR LF", "example.com\r\nX-y", origin.PartHost, "byte"},
+	{"NUL", "example.com\x00.evil", origin.PartHost, "byte"},
+	{"DEL", "example.com\x7f", origin.PartHost, "byte"},
+	{"a code point that maps to a slash", "℀.example", origin.PartHost, "byte"},
 	{"percent-encoding", "ex%61mple.com", origin.PartHost, "percent-encoding"},
 	{"percent-encoded UTF-8", "ex%C3%A4mple.com", origin.PartHost, "percent-encoding"},
 	{"invalid UTF-8", "ex\xe4mple.com", origin.PartHost, "UTF-8"},
@@ -283,8 +283,8 @@ func TestFromURLRefusesWhatHasNoAuthority(t *testing.T) {
 	}
 }
 
-// checkRefused fails unless err is an *Error that blames part for reason, is fit
-// to be logged, and came without an origin.
+// checkRefused fails unless err is an *Error that blames part for reason, is fit to be logged, and
+// came without an origin.
 func checkRefused(t *testing.T, o origin.Origin, err error, part, reason string) {
 	t.Helper()
 	var refused *origin.Error
@@ -305,7 +305,7 @@ func checkFitForLog(t *testing.T, refused *origin.Error) {
 	t.Helper()
 	text := refused.Error()
 	if len(text) > 600 {
-		t.Errorf("error text of %d octets", len(text))
+		t.Errorf("error text of %d bytes", len(text))
 	}
 	checkPrintable(t, text)
 	if strings.Contains(text, "secret") {
@@ -316,7 +316,7 @@ func checkFitForLog(t *testing.T, refused *origin.Error) {
 func checkPrintable(t *testing.T, text string) {
 	t.Helper()
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		t.Errorf("error text %q is not printable ASCII from octet %d", text, i)
+		t.Errorf("error text %q is not printable ASCII from byte %d", text, i)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestErrorText(t *testing.T) {
 		{"a..b", `origin: host "a..b" has an empty label`},
 		{"", `origin: host is empty`},
 		{"user:secret@a.example", `origin: userinfo "...@a.example" is not allowed`},
-		{"a\"\n.example", `origin: host "a\"\n.example" has an octet that no host name has`},
+		{"a\"\n.example", `origin: host "a\"\n.example" has a byte that no host name has`},
 	}
 	for _, tt := range tests {
 		_, err := origin.FromAuthority("http", tt.authority)

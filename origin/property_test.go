@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestSpellingsOfOneOriginAreEqual draws an origin and respells it in every way
-// that names the same scope.
+// TestSpellingsOfOneOriginAreEqual draws an origin and respells it in every way that names the same
+// scope.
 func TestSpellingsOfOneOriginAreEqual(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,8 +30,8 @@ func TestSpellingsOfOneOriginAreEqual(t *testing.T) {
 	})
 }
 
-// TestOriginsAreEqualExactlyIfTheirStringsAre draws two origins from a small
-// space, so that equal ones are frequent.
+// TestOriginsAreEqualExactlyIfTheirStringsAre draws two origins from a small space, so that equal
+// ones are frequent.
 func TestOriginsAreEqualExactlyIfTheirStringsAre(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -202,8 +202,8 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// checkOctetsKept holds that a target's path is the path of the request line with
-// nothing but illegal octets changed, each to its own escape.
+// checkOctetsKept holds that a target's path is the path of the request line with nothing but
+// illegal bytes changed, each to its own escape.
 func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 	t.Helper()
 	_, afterScheme, _ := strings.Cut(requestURI, "://")
@@ -224,7 +224,7 @@ func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 		case strings.HasPrefix(rest, escape) && !legalOctet(sent[i]):
 			rest = rest[3:]
 		default:
-			t.Errorf("octet %d of %q is neither kept nor escaped in %q", i, sent, target.Path)
+			t.Errorf("byte %d of %q is neither kept nor escaped in %q", i, sent, target.Path)
 			return
 		}
 	}
@@ -233,8 +233,8 @@ func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 	}
 }
 
-// legalOctet is the test's own reading of RFC 3986 appendix A: pchar, slash,
-// question mark and percent sign, with the brackets that net/url lets pass.
+// legalOctet is the test's own reading of RFC 3986 appendix A: pchar, slash, question mark and
+// percent sign, with the brackets that net/url lets pass.
 func legalOctet(c byte) bool {
 	return strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/?%[]", c) >= 0
 }

@@ -16,34 +16,40 @@ const (
 	decodeSlashes
 	// backslashes takes the backslash and %5c for a slash (IIS, URL parsers of browsers).
 	backslashes
-	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes anything (Tomcat, Jetty).
+	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes anything
+	// (Tomcat, Jetty).
 	cutParameters
 	// cutDecoded does so after that, also from %3b on (a proxy that decodes in front of one of these).
 	cutDecoded
 )
 
-// Resolve returns the paths, other than path itself, that servers resolve a path[?query] to; none where there is nothing
-// to resolve, as in nearly all. Rules are about the octets that are sent (RFC 9309 section 2.2.2), but most origins serve
-// /private/s for /x/../private/s or //private/s: a rule can be evaded unless these forms are held against it too.
+// Resolve returns the paths, other than path itself, that servers resolve a path[?query] to; none
+// where there is nothing to resolve, as in nearly all. Rules are about the bytes that are sent (RFC
+// 9309 section 2.2.2), but most origins serve /private/s for /x/../private/s or //private/s: a rule
+// can be evaded unless these forms are held against it too.
 //
-// Servers disagree about what they do: of //private;%2f../s Tomcat makes /private/s, and a server that decodes first makes
-// /s. So there is a form for every set of readings of which each is some server's; those that give the same are one.
+// Servers disagree about what they do: of //private;%2f../s Tomcat makes /private/s, and a server
+// that decodes first makes /s. So there is a form for every set of readings of which each is some
+// server's; those that give the same are one.
 //
 //   - A run of slashes is one, or is not.
 //   - %2f is a slash, or is not. So are the backslash and %5c.
-//   - The parameters of a segment, from a semicolon on, are cut, before or after decoding, or are not.
-//   - Dot segments, also with %2e for a dot, are removed as in RFC 3986 section 5.2.4: none climbs above the root, and one
-//     at the end leaves its slash, so that /a/b/.. is /a/.
-//   - Escapes of a dot or a slash in overlong UTF-8, such as %c0%ae or %e0%80%af, count as these octets. RFC 3629 section 10
-//     tells of decoders that take them; URLs that are meant well do not hold them.
+//   - The parameters of a segment, from a semicolon on, are cut, before or after decoding, or are
+//     not.
+//   - Dot segments, also with %2e for a dot, are removed as in RFC 3986 section 5.2.4: none climbs
+//     above the root, and one at the end leaves its slash, so that /a/b/.. is /a/.
+//   - Escapes of a dot or a slash in overlong UTF-8, such as %c0%ae or %e0%80%af, count as these
+//     bytes. RFC 3629 section 10 tells of decoders that take them; URLs that are meant well do not
+//     hold them.
 //
-// A proxy may resolve a path before its server does, so the forms of forms are among them. Escapes are decoded once:
-// %252e%252e is no dot segment. Their hex digits may be of either case. All other octets and escapes stay as they are, a
-// final slash is kept, and the query, from the first ?, is not looked at. Every form begins with a slash, also where the
-// path is empty. The first is the one of a server that does all of it. Without forms, nothing is allocated.
+// A proxy may resolve a path before its server does, so the forms of forms are among them. Escapes
+// are decoded once: %252e%252e is no dot segment. Their hex digits may be of either case. All other
+// bytes and escapes stay as they are, a final slash is kept, and the query, from the first ?, is
+// not looked at. Every form begins with a slash, also where the path is empty. The first is the one
+// of a server that does all of it. Without forms, nothing is allocated.
 //
-// ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all. Such a path has no use but
-// to evade rules or to make work.
+// ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
+// Such a path has no use but to evade rules or to make work.
 func Resolve(path string) (forms []string, ok bool) {
 	most := min(max(maxFormBytes/max(len(path), 1), longForms), maxForms)
 	forms = appendForms(nil, path, path)
@@ -83,7 +89,7 @@ func appendForms(forms []string, path, asked string) []string {
 func relevant(path string) reading {
 	r := mergeSlashes
 	for i := 0; i < len(path) && path[i] != '?'; i++ {
-		switch c, _ := octet(path[i:]); {
+		switch c, _ := first(path[i:]); {
 		case c == '/' && path[i] == '%':
 			r |= decodeSlashes
 		case c == '\\':
@@ -148,7 +154,7 @@ func withoutParameters(path string) string {
 // withoutParameter cuts the parameters of one segment, also behind %3b.
 func withoutParameter(segment string) string {
 	for i := range len(segment) {
-		if c, _ := octet(segment[i:]); c == ';' {
+		if c, _ := first(segment[i:]); c == ';' {
 			return segment[:i]
 		}
 	}
@@ -164,7 +170,7 @@ func isResolved(path string) bool {
 	for i := 1; i < len(path); i++ {
 		c, n := path[i], 1
 		if c == '%' {
-			c, n = octet(path[i:])
+			c, n = first(path[i:])
 		}
 		switch {
 		case c == '\\', c == ';', c == '/' && n > 1:
@@ -190,7 +196,7 @@ func isResolved(path string) bool {
 // cutSegment cuts a path behind its first segment, and reports whether there was a slash.
 func (r reading) cutSegment(path string) (segment, rest string, found bool) {
 	for i := 0; i < len(path); i++ {
-		c, n := octet(path[i:])
+		c, n := first(path[i:])
 		if c == '/' && (n == 1 || r&decodeSlashes != 0) || c == '\\' && r&backslashes != 0 {
 			return path[:i], path[i+n:], true
 		}
@@ -202,7 +208,7 @@ func (r reading) cutSegment(path string) (segment, rest string, found bool) {
 // countDots returns how many dots a segment has, and whether it has anything else.
 func countDots(segment string) (dots int, others bool) {
 	for i := 0; i < len(segment); i++ {
-		c, n := octet(segment[i:])
+		c, n := first(segment[i:])
 		if c != '.' {
 			return dots, true
 		}
@@ -212,9 +218,9 @@ func countDots(segment string) (dots int, others bool) {
 	return dots, false
 }
 
-// octet returns the first octet of s, which is not empty, and of how many octets of s it is. Where escapes stand for a
-// dot, a slash, a backslash or a semicolon, it is that octet.
-func octet(s string) (c byte, n int) {
+// first returns the first byte of s, which is not empty, and of how many bytes of s it is. Where
+// escapes stand for a dot, a slash, a backslash or a semicolon, it is that byte.
+func first(s string) (c byte, n int) {
 	if s[0] != '%' {
 		return s[0], 1
 	}
@@ -223,7 +229,7 @@ func octet(s string) (c byte, n int) {
 		return '%', 1
 	}
 	r, more := rune(first), 0
-	switch first { // no ASCII is spelled with any other first octet, not even in overlong UTF-8
+	switch first { // no ASCII is spelled with any other first byte, not even in overlong UTF-8
 	case 0xC0, 0xC1:
 		r, more = r&0x1F, 1
 	case 0xE0:

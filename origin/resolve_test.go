@@ -223,8 +223,8 @@ func checkResolved(t *testing.T, path string) {
 	}
 }
 
-// TestResolveBoundsLongForms: of a long path fewer forms are judged, so that a path of 16 KiB makes no more work with each
-// rule of a file than some of its kind.
+// TestResolveBoundsLongForms: of a long path fewer forms are judged, so that a path of 16 KiB makes
+// no more work with each rule of a file than some of its kind.
 func TestResolveBoundsLongForms(t *testing.T) {
 	t.Parallel()
 	const nineteen, five = "/!/a;b/%2fc\\d/..;/%3bx/", "//a;b/..%2fc/"

@@ -1,36 +1,35 @@
 package origin
 
 import (
+	"encoding/hex"
 	"net/url"
 	"strings"
 )
 
-// Target is what one proxied request asks for, in the exact octets that will be
-// sent. Rules are matched against these octets and against nothing else: a
-// verdict on any other spelling could be evaded by the difference.
+// Target is what one proxied request asks for, in the exact bytes that will be sent. Rules are
+// matched against these bytes and against nothing else: a verdict on any other spelling could be
+// evaded by the difference.
 //
 // Targets are comparable. The zero value is no target.
 type Target struct {
 	// Origin is whom the request is for.
 	Origin Origin
-	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It
-	// starts with a slash, has no fragment, and is what rules are matched against
-	// (RFC 9309 section 2.2.2). That of an ftp origin has no query, and its octets,
-	// decoded, are the absolute name of one file or directory.
+	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It starts with a slash,
+	// has no fragment, and is what rules are matched against (RFC 9309 section 2.2.2). That of an ftp
+	// origin has no query, and its bytes, decoded, are the absolute name of one file or directory.
 	Path string
 }
 
-// NewTarget returns the target of an absolute URL. It is to be given the URL of
-// the incoming request after every rewrite. The error is an [*Error].
+// NewTarget returns the target of an absolute URL. It is to be given the URL of the incoming
+// request after every rewrite. The error is an [*Error].
 //
-// Octets that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as
-// net/url and browsers do) are percent-encoded one by one and all others stay as
-// they are: no dot segment is resolved, no slash merged, no escape decoded or
-// changed in case. Left alone, net/url would answer one such octet by encoding
-// the whole decoded path afresh, sending /a%2Fb{ as /a/b%7B.
+// Bytes that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as net/url and browsers
+// do) are percent-encoded one by one and all others stay as they are: no dot segment is resolved,
+// no slash merged, no escape decoded or changed in case. Left alone, net/url would answer one such
+// byte by encoding the whole decoded path afresh, sending /a%2Fb{ as /a/b%7B.
 //
-// A raw # ends path and query: net/url takes a request line to have no fragment
-// and leaves the one that a careless client sends in the path.
+// A raw # ends path and query: net/url takes a request line to have no fragment and leaves the one
+// that a careless client sends in the path.
 func NewTarget(u *url.URL) (Target, error) {
 	o, err := FromURL(u)
 	if err != nil {
@@ -55,9 +54,9 @@ func NewTarget(u *url.URL) (Target, error) {
 	return Target{Origin: o, Path: path}, nil
 }
 
-// URL returns the outgoing URL: its RequestURI method returns t.Path, and
-// [NewTarget] of it returns t. The caller owns it. For a Target that NewTarget
-// did not make it may be the empty URL, which cannot be sent.
+// URL returns the outgoing URL: its RequestURI method returns t.Path, and [NewTarget] of it returns
+// t. The caller owns it. For a Target that NewTarget did not make it may be the empty URL, which
+// cannot be sent.
 func (t Target) URL() *url.URL {
 	// Of all that makes a URL this alone takes // at the start of a path for a path.
 	u, err := url.ParseRequestURI(t.Path)
@@ -72,7 +71,7 @@ func (t Target) URL() *url.URL {
 // String returns the absolute URL of t.
 func (t Target) String() string { return t.Origin.String() + t.Path }
 
-// splitRequestURI returns the path and query that u was made from, in raw octets.
+// splitRequestURI returns the path and query that u was made from, in raw bytes.
 func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
 	if u.RawPath != "" && decodesTo(u.RawPath, u.Path) {
 		path = u.RawPath
@@ -89,51 +88,25 @@ func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
 
 // decodesTo reports whether raw is a percent-encoded form of decoded.
 func decodesTo(raw, decoded string) bool {
-	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		if c == '%' {
-			var ok bool
-			if c, ok = unescape(raw[i:]); !ok {
-				return false
-			}
-			i += 2
-		}
-		if decoded == "" || decoded[0] != c {
-			return false
-		}
-		decoded = decoded[1:]
-	}
-	return decoded == ""
+	path, err := url.PathUnescape(raw)
+	return err == nil && path == decoded
 }
 
-// unescape returns the octet of the escape that s begins with, if it does.
-func unescape(s string) (octet byte, ok bool) {
+// unescape returns the byte of the escape that s begins with, if it does.
+func unescape(s string) (c byte, ok bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false
 	}
-	high, ok1 := unhex(s[1])
-	low, ok2 := unhex(s[2])
-	return high<<4 | low, ok1 && ok2
+	var b [1]byte
+	_, err := hex.Decode(b[:], []byte(s[1:3]))
+	return b[0], err == nil
 }
 
-func unhex(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	default:
-		return 0, false
-	}
-}
-
-// escapeIllegal percent-encodes the octets of s that are not legal in that part.
-func escapeIllegal(s string, legal uint8) string {
+// escapeIllegal percent-encodes the bytes of s that are not legal in that part.
+func escapeIllegal(s string, part uint8) string {
 	illegal := 0
 	for i := range len(s) {
-		if octets[s[i]]&legal == 0 {
+		if legal[s[i]]&part == 0 {
 			illegal++
 		}
 	}
@@ -143,7 +116,7 @@ func escapeIllegal(s string, legal uint8) string {
 	const upperHex = "0123456789ABCDEF"
 	escaped := make([]byte, 0, len(s)+2*illegal)
 	for i := range len(s) {
-		if c := s[i]; octets[c]&legal != 0 {
+		if c := s[i]; legal[c]&part != 0 {
 			escaped = append(escaped, c)
 		} else {
 			escaped = append(escaped, '%', upperHex[c>>4], upperHex[c&15])
@@ -152,16 +125,16 @@ func escapeIllegal(s string, legal uint8) string {
 	return string(escaped)
 }
 
-// Where an octet may stand as it is.
+// Where a byte may stand as it is.
 const (
 	legalInPath uint8 = 1 << iota
 	legalInQuery
 )
 
-// octets says of each octet where net/url sends it as it is. A percent sign is
-// legal: in a path it starts an escape, or net/url would have refused the URL,
-// and in a query it is left to mean what the origin makes of it.
-var octets = func() (table [256]uint8) {
+// legal says of each byte where net/url sends it as it is. A percent sign is legal: in a path it
+// starts an escape, or net/url would have refused the URL, and in a query it is left to mean what
+// the origin makes of it.
+var legal = func() (table [256]uint8) {
 	const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 	const others = "%/!$&'()*+,;=:@[]"
 	for _, c := range []byte(unreserved + others) {
@@ -170,3 +143,35 @@ var octets = func() (table [256]uint8) {
 	table['?'] = legalInQuery
 	return table
 }()
+
+// maxFTPName bounds the name of a file, in bytes: as many as Linux takes, and no more than can be
+// sent in one piece.
+const maxFTPName = 4000
+
+// checkFTP refuses the paths that an FTP server could take for another one. It gets decoded bytes
+// and resolves them, so the rules must see the name that it sees, whatever forms of a path they
+// judge. Bytes must not end the command that a path is sent in (CR, LF, NUL), nor be a command of
+// Telnet (0xFF, RFC 959 section 3.1).
+func checkFTP(path string, hasQuery bool) error {
+	name, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return refuse(PartPath, path, "has a broken escape")
+	case hasQuery:
+		return refuse(PartPath, path, "has a query, which ftp URLs do not have")
+	case strings.Contains(name, ";"):
+		return refuse(PartPath, path, "has a semicolon: ftp URLs with a type are not supported")
+	case !isResolved(path):
+		return refuse(PartPath, path, "has a dot segment, an empty one, or a slash in another spelling")
+	case len(name) > maxFTPName:
+		return refuse(PartPath, path, "is too long for FTP")
+	case hasControl(name), strings.ContainsRune(name, '?'), strings.IndexByte(name, 0xff) >= 0:
+		return refuse(PartPath, path, "has a byte that is not sent to FTP servers")
+	}
+	for segment := range strings.SplitSeq(name, "/") {
+		if strings.TrimRight(segment, ". ") != segment { // Windows does without them
+			return refuse(PartPath, path, "has a segment that ends in a dot or a space")
+		}
+	}
+	return nil
+}

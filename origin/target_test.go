@@ -28,17 +28,17 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"a URL in the path", "http://example.com/http://other.example/?x", "/http://other.example/?x"},
 	{"a colon in the first segment", "http://example.com/a:b", "/a:b"},
 
-	// conformance.md, "Go hazard": one such octet must not re-encode all others.
+	// conformance.md, "Go hazard": one such byte must not re-encode all others.
 	{"an encoded slash alone", "http://example.com/a%2Fb", "/a%2Fb"},
 	{"an encoded slash before a brace", "http://example.com/a%2Fb{c", "/a%2Fb%7Bc"},
 	{"an encoded slash after raw UTF-8", "http://example.com/café%2Fx", "/caf%C3%A9%2Fx"},
 	{"invalid UTF-8", "http://example.com/caf\xe9%2Fx", "/caf%E9%2Fx"},
 	{"lower-case escapes stay", "http://example.com/%2f%c3%a9{", "/%2f%c3%a9%7B"},
-	{"escapes of unreserved octets stay", "http://example.com/priv%61te|", "/priv%61te%7C"},
-	{"all illegal octets", "http://example.com/%2F \"<>\\^`{|}\x80\xff", "/%2F%20%22%3C%3E%5C%5E%60%7B%7C%7D%80%FF"},
-	{"all legal octets", "http://example.com/-._~!$&'()*+,;=:@[]%2F", "/-._~!$&'()*+,;=:@[]%2F"},
-	{"illegal octets in the query", "http://example.com/a?%2F \"<>\\^`{|}\x80é", "/a?%2F%20%22%3C%3E%5C%5E%60%7B%7C%7D%80%C3%A9"},
-	{"legal octets in the query", "http://example.com/a?-._~!$&'()*+,;=:@[]/?%2F", "/a?-._~!$&'()*+,;=:@[]/?%2F"},
+	{"escapes of unreserved bytes stay", "http://example.com/priv%61te|", "/priv%61te%7C"},
+	{"all illegal bytes", "http://example.com/%2F \"<>\\^`{|}\x80\xff", "/%2F%20%22%3C%3E%5C%5E%60%7B%7C%7D%80%FF"},
+	{"all legal bytes", "http://example.com/-._~!$&'()*+,;=:@[]%2F", "/-._~!$&'()*+,;=:@[]%2F"},
+	{"illegal bytes in the query", "http://example.com/a?%2F \"<>\\^`{|}\x80é", "/a?%2F%20%22%3C%3E%5C%5E%60%7B%7C%7D%80%C3%A9"},
+	{"legal bytes in the query", "http://example.com/a?-._~!$&'()*+,;=:@[]/?%2F", "/a?-._~!$&'()*+,;=:@[]/?%2F"},
 	{"broken escapes in the query stay", "http://example.com/a?%zz%2&%", "/a?%zz%2&%"},
 	{"plus and %20 stay apart", "http://example.com/a+b%20c?d+e%20f", "/a+b%20c?d+e%20f"},
 
@@ -48,7 +48,7 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"fragment after a query", "http://example.com/a?b#c", "/a?b"},
 	{"fragment after an empty query", "http://example.com/a?#c", "/a?"},
 	{"two fragments", "http://example.com/a#b#c", "/a"},
-	{"fragment and illegal octets", "http://example.com/%2F{#}", "/%2F%7B"},
+	{"fragment and illegal bytes", "http://example.com/%2F{#}", "/%2F%7B"},
 	{"an encoded number sign is none", "http://example.com/a%23b?c%23d", "/a%23b?c%23d"},
 }
 
@@ -79,14 +79,14 @@ func TestTargetOfBuiltURL(t *testing.T) {
 	}{
 		{"path without a hint", url.URL{Path: "/a b/é#?%"}, "/a%20b/%C3%A9%23%3F%25"},
 		{"hint of the path", url.URL{Path: "/a/b", RawPath: "/a%2fb"}, "/a%2fb"},
-		{"hint with an illegal octet", url.URL{Path: "/a/b{", RawPath: "/a%2fb{"}, "/a%2fb%7B"},
+		{"hint with an illegal byte", url.URL{Path: "/a/b{", RawPath: "/a%2fb{"}, "/a%2fb%7B"},
 		{"hint of another path", url.URL{Path: "/new", RawPath: "/a%2Fb"}, "/new"},
 		{"hint longer than the path", url.URL{Path: "/a", RawPath: "/a%2Fb"}, "/a"},
 		{"hint shorter than the path", url.URL{Path: "/a/b", RawPath: "/a"}, "/a/b"},
 		{"hint with a broken escape", url.URL{Path: "/a%zz", RawPath: "/a%zz"}, "/a%25zz"},
 		{"hint with a cut escape", url.URL{Path: "/a%2", RawPath: "/a%2"}, "/a%252"},
 		{"hint with a question mark", url.URL{Path: "/a?b", RawPath: "/a?b"}, "/a%3Fb"},
-		{"control octets", url.URL{Path: "/a\r\n", RawPath: "/a\r\n", RawQuery: "b\r\nX: y\x00\x7f"}, "/a%0D%0A?b%0D%0AX:%20y%00%7F"},
+		{"control bytes", url.URL{Path: "/a\r\n", RawPath: "/a\r\n", RawQuery: "b\r\nX: y\x00\x7f"}, "/a%0D%0A?b%0D%0AX:%20y%00%7F"},
 		{"parsed fragment", url.URL{Path: "/a", RawQuery: "b", Fragment: "c"}, "/a?b"},
 		{"forced query", url.URL{Path: "/a", ForceQuery: true}, "/a?"},
 	}
@@ -158,9 +158,9 @@ func TestTargetCanonicalHost(t *testing.T) {
 	}
 }
 
-// checkSent holds the invariants of a Target against net/http's own writer: the
-// octets of t.Path are those in the request line, to an origin and to a proxy,
-// and whoever reads them makes the same target of them.
+// checkSent holds the invariants of a Target against net/http's own writer: the bytes of t.Path are
+// those in the request line, to an origin and to a proxy, and whoever reads them makes the same
+// target of them.
 func checkSent(t *testing.T, target origin.Target) {
 	t.Helper()
 	u := target.URL()
