@@ -16,19 +16,19 @@ import (
 type Config struct {
 	// Texts finds the texts that lines rest on. Required.
 	Texts Texts
-	// OwnGroupOnly are the names of agents that the group * does not bind
-	// (ignore_wildcard_group): the log does not tell of it.
+	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group): the
+	// log does not tell of it.
 	OwnGroupOnly []string
 	// IndexHTML is that of robotstxt.Options, as the gateway has it.
 	IndexHTML bool
-	// Redacted is what the filter of the log writes in place of a query or of a part
-	// of it. Empty: the log has all queries.
+	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
+	// log has all queries.
 	Redacted string
-	// MinDelay and MaxDelay are the bounds within which the operator keeps a
-	// Crawl-delay; 0 is no bound.
+	// MinDelay and MaxDelay are the bounds within which the operator keeps a Crawl-delay; 0 is no
+	// bound.
 	MinDelay, MaxDelay time.Duration
-	// Tolerance is by how much a gap may fall short of the delay: what a busy machine
-	// lets pass between the two readings of its clock that a line is made of.
+	// Tolerance is by how much a gap may fall short of the delay: what a busy machine lets pass
+	// between the two readings of its clock that a line is made of.
 	Tolerance time.Duration
 	// Workers is how many lines are read at the same time. Default: GOMAXPROCS.
 	Workers int
@@ -92,14 +92,13 @@ type looked struct {
 	err     error
 }
 
-// Run reads the logs one after the other. It ends early with the error of ctx, or with
-// that of a function of the report; what is wrong with a log is told to the report.
+// Run reads the logs one after the other. It ends early with the error of ctx, or with that of a
+// function of the report; what is wrong with a log is told to the report.
 func (a *Auditor) Run(ctx context.Context, sources []Source, report Report) (Totals, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	a.judge.texts, a.report = newTexts(ctx, a.cfg), report
-	// The same batches go two ways: to be judged by whoever is free, and to be counted
-	// in their order.
+	// The same batches go two ways: to be judged by whoever is free, and to be counted in their order.
 	work, inOrder := make(chan *batch), make(chan *batch, 2*a.cfg.Workers)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -168,7 +167,7 @@ func (a *Auditor) look(b *batch) {
 		if k.err = l.err; k.err != nil {
 			continue
 		}
-		if k.entry, k.err = readEntry(b.octets(l)); k.err == nil && k.entry.Robots != nil {
+		if k.entry, k.err = readEntry(b.bytes(l)); k.err == nil && k.entry.Robots != nil {
 			k.verdict = a.judge.look(&k.entry)
 		}
 	}

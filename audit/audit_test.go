@@ -103,7 +103,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestFaults: a log that cannot be read, or not to its end, does not keep the others from being read.
+// TestFaults: a log that cannot be read, or not to its end, does not keep the others from being
+// read.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -138,7 +139,7 @@ func TestFaults(t *testing.T) {
 	}})
 	want := []string{
 		"gone:0: broken", "cut:2: reading on: broken", "no gzip:0: unpacking: gzip: invalid header",
-		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d octets", MaxLine),
+		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d bytes", MaxLine),
 	}
 	if err != nil || !slices.Equal(faults, want) {
 		t.Errorf("%v\n%s", err, strings.Join(faults, "\n"))
@@ -148,7 +149,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRunEnds: a report that fails and a context that ends are the end of it, and leave nothing behind.
+// TestRunEnds: a report that fails and a context that ends are the end of it, and leave nothing
+// behind.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -226,7 +228,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestPacked: logs are read whatever Caddy packs them with, and by their content, not by their names.
+// TestPacked: logs are read whatever Caddy packs them with, and by their content, not by their
+// names.
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -13,7 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// BenchmarkRun is an audit of lines about 150 real files, of the length that lines have. An op is a line.
+// BenchmarkRun is an audit of lines about 150 real files, of the length that lines have. An op is a
+// line.
 func BenchmarkRun(b *testing.B) {
 	store, hosts := memory{}, sites{}
 	for i, text := range wild(b) {

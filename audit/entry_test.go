@@ -75,7 +75,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// FuzzReadEntry: no line stops an audit, what is no JSON is an error, and what is ours has been read.
+// FuzzReadEntry: no line stops an audit, what is no JSON is an error, and what is ours has been
+// read.
 func FuzzReadEntry(f *testing.F) {
 	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":1,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
 	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":1}}`))
@@ -116,7 +117,7 @@ func FuzzReadLines(f *testing.F) {
 				if l.err != nil || l.number != int64(len(got)+1) {
 					t.Fatalf("line %d is %+v", len(got)+1, l)
 				}
-				got = append(got, string(b.octets(l)))
+				got = append(got, string(b.bytes(l)))
 			}
 			return true
 		})

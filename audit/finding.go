@@ -2,8 +2,8 @@ package audit
 
 import "github.com/crawlgate/crawlgate/enforce"
 
-// Kind says what is wrong with a line. The set is closed and its spellings are
-// stable; docs/audit.md has a row for each.
+// Kind says what is wrong with a line. The set is closed and its spellings are stable;
+// docs/audit.md has a row for each.
 type Kind string
 
 const (
@@ -13,13 +13,13 @@ const (
 	KindImpossible Kind = "impossible"
 	// KindTarget is a line whose URL is not of the origin that it names.
 	KindTarget Kind = "target"
-	// KindText is a line that rests on a text that is not the one it was decided
-	// by: what the store has under the hash has another hash.
+	// KindText is a line that rests on a text that is not the one it was decided by: what the store
+	// has under the hash has another hash.
 	KindText Kind = "text"
 	// KindVerdict is a line whose decision is not that of the rules.
 	KindVerdict Kind = "verdict"
-	// KindEvidence is a line whose decision is right, and whose rule, line, group or
-	// Crawl-delay is not that of the rules.
+	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay is
+	// not that of the rules.
 	KindEvidence Kind = "evidence"
 	// KindGap is a request that was sent too soon after another one to its host.
 	KindGap Kind = "gap"
@@ -30,8 +30,8 @@ func Kinds() []Kind {
 	return []Kind{KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindGap}
 }
 
-// Cause says why a line can be neither confirmed nor contradicted. The set is
-// closed and its spellings are stable; docs/audit.md has a row for each.
+// Cause says why a line can be neither confirmed nor contradicted. The set is closed and its
+// spellings are stable; docs/audit.md has a row for each.
 type Cause string
 
 const (
@@ -39,10 +39,9 @@ const (
 	CauseTextMissing Cause = "text_missing"
 	// CauseTextUnread is a text that could not be read, which a [Fault] explains.
 	CauseTextUnread Cause = "text_unread"
-	// CauseQuery is a URL whose query the log does not show, where a rule could
-	// look at it.
+	// CauseQuery is a URL whose query the log does not show, where a rule could look at it.
 	CauseQuery Cause = "query"
-	// CauseURL is a URL with octets that a JSON log cannot hold.
+	// CauseURL is a URL with bytes that a JSON log cannot hold.
 	CauseURL Cause = "url"
 )
 
@@ -57,16 +56,16 @@ type Place struct {
 	Line int64  `json:"line"`
 }
 
-// Finding is a line that does not follow from the stored texts. Its texts are as
-// they stand in the log: whoever shows them escapes them.
+// Finding is a line that does not follow from the stored texts. Its texts are as they stand in the
+// log: whoever shows them escapes them.
 type Finding struct {
 	Place
 	Kind Kind `json:"kind"`
 	// Message says what is wrong, for people; not to be parsed.
 	Message string `json:"message"`
 	Agent   string `json:"agent"`
-	// URL is the request's, empty where the line has none, or is one that came before
-	// the line by which it is found.
+	// URL is the request's, empty where the line has none, or is one that came before the line by
+	// which it is found.
 	URL string `json:"url,omitempty"`
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`
@@ -93,8 +92,7 @@ type Gap struct {
 	// After is the request before.
 	After Place  `json:"after"`
 	Host  string `json:"host"`
-	// Most is the longest that the gap can have been, and Delay what it had to be,
-	// both in seconds.
+	// Most is the longest that the gap can have been, and Delay what it had to be, both in seconds.
 	Most  float64 `json:"most_s"`
 	Delay float64 `json:"delay_s"`
 }

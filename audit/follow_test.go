@@ -59,8 +59,8 @@ func cleaned(rule string) string {
 	return string(b)
 }
 
-// TestWhatTheEnforcerSaysFollows has the enforcer itself decide on real files, in each mode, for agents with and without a
-// group of their own, and audits what it says.
+// TestWhatTheEnforcerSaysFollows has the enforcer itself decide on real files, in each mode, for
+// agents with and without a group of their own, and audits what it says.
 func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	t.Parallel()
 	texts, store, hosts := wild(t), memory{}, sites{"absent.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus}}
@@ -140,7 +140,8 @@ func TestUnreachableExpired(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasABasis: the audit of a reason that it does not know would pass whatever it says.
+// TestEveryReasonHasABasis: the audit of a reason that it does not know would pass whatever it
+// says.
 func TestEveryReasonHasABasis(t *testing.T) {
 	t.Parallel()
 	for _, reason := range enforce.Reasons() {

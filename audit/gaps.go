@@ -12,8 +12,8 @@ import (
 type sending struct {
 	place Place
 	agent string
-	// turn is the earliest time at which it can have left: its beginning and then the
-	// time for which it was held. end is the latest: that of its line.
+	// turn is the earliest time at which it can have left: its beginning and then the time for which
+	// it was held. end is the latest: that of its line.
 	turn, end time.Time
 	// exact says that nothing long that the log does not show lay before turn.
 	exact bool
@@ -27,8 +27,8 @@ var sent = []enforce.Reason{
 	enforce.ReasonHeaderSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
 }
 
-// left reports whether the log says that a request left for its host, in a turn of the
-// host's clock.
+// left reports whether the log says that a request left for its host, in a turn of the host's
+// clock.
 func left(e *entry) bool {
 	r := e.Robots
 	switch {
@@ -42,8 +42,7 @@ func left(e *entry) bool {
 	return r.Decision == decisionAllow
 }
 
-// sendingOf reads the times of a request that left. It reports false where the log has
-// none.
+// sendingOf reads the times of a request that left. It reports false where the log has none.
 func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 	if e.TS.IsZero() || !e.Duration.given {
 		return s, false
@@ -75,8 +74,8 @@ type host struct {
 	delayed bool      // some agent has a delay
 }
 
-// window is how many requests to a host are remembered: a log has them in the order of
-// their ends, and so many may be under way when one began and ended.
+// window is how many requests to a host are remembered: a log has them in the order of their ends,
+// and so many may be under way when one began and ended.
 const window = 16
 
 // window is that of the host: where nobody has a delay there is nothing to compare yet.
@@ -97,8 +96,8 @@ type pair struct {
 	delay, most   time.Duration
 }
 
-// add takes a request and compares it with its neighbours. It calls short for those
-// that were too close.
+// add takes a request and compares it with its neighbours. It calls short for those that were too
+// close.
 func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string, p pair)) {
 	at := h.host(name)
 	at.delayed = at.delayed || s.delay > 0
@@ -126,8 +125,8 @@ func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string
 	}
 }
 
-// compare judges a pair, and reports whether it was too close, whichever way the times
-// are that the log does not show.
+// compare judges a pair, and reports whether it was too close, whichever way the times are that the
+// log does not show.
 func (h *hosts) compare(p *pair, t *GapTotals) bool {
 	a, b := p.first, p.second
 	p.delay = max(a.delay, b.delay)

@@ -8,7 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// request is a line of a request to a host with a Crawl-delay of 2 s, with its times in milliseconds after noon.
+// request is a line of a request to a host with a Crawl-delay of 2 s, with its times in
+// milliseconds after noon.
 type request struct {
 	began, took, waited int
 	source              string // default hot
@@ -50,8 +51,8 @@ func (q request) line(tb testing.TB, store memory) object {
 	return l
 }
 
-// TestGaps holds what a log can prove of the time between two requests: they were too close if they were so however late
-// the first and however early the second may have left.
+// TestGaps holds what a log can prove of the time between two requests: they were too close if they
+// were so however late the first and however early the second may have left.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -161,8 +162,8 @@ func TestUntimed(t *testing.T) {
 	}
 }
 
-// TestLateLines: a request that ended long after others were sent is compared with those that are remembered. Where its
-// neighbours are forgotten, that is counted.
+// TestLateLines: a request that ended long after others were sent is compared with those that are
+// remembered. Where its neighbours are forgotten, that is counted.
 func TestLateLines(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -188,7 +189,8 @@ func TestLateLines(t *testing.T) {
 	}
 }
 
-// TestHostsAreForgotten: the number of hosts is bounded, the one asked least recently goes, and the totals say so.
+// TestHostsAreForgotten: the number of hosts is bounded, the one asked least recently goes, and the
+// totals say so.
 func TestHostsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -80,8 +80,8 @@ func (j *judge) look(e *entry) (v verdict) {
 	return v
 }
 
-// target reads the URL, which must be of the origin that the line names. A line that is
-// about a request which nobody understood has none.
+// target reads the URL, which must be of the origin that the line names. A line that is about a
+// request which nobody understood has none.
 func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	r := e.Robots
 	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState {

@@ -177,7 +177,8 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestFormsOfOtherConfigurations: with "paths as_sent", and before there was such an option, a path was judged as sent.
+// TestFormsOfOtherConfigurations: with "paths as_sent", and before there was such an option, a path
+// was judged as sent.
 func TestFormsOfOtherConfigurations(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -234,7 +235,8 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// TestTexts: a text that is not to be had is counted and listed, one that is not the right one is found.
+// TestTexts: a text that is not to be had is counted and listed, one that is not the right one is
+// found.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	honest := memory{}
@@ -268,7 +270,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCutText: of a text as long as what is kept of a longer one, the last line may be half a rule, and may be a whole one.
+// TestCutText: of a text as long as what is kept of a longer one, the last line may be half a rule,
+// and may be a whole one.
 func TestCutText(t *testing.T) {
 	t.Parallel()
 	const head, tail = "User-agent: *\nDisallow: /a\n", "\nDisallow: /b"
@@ -293,7 +296,8 @@ func TestCutText(t *testing.T) {
 	}
 }
 
-// TestRedactedQueries: where a rule could look at a query that the log does not show, nothing is claimed.
+// TestRedactedQueries: where a rule could look at a query that the log does not show, nothing is
+// claimed.
 func TestRedactedQueries(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -328,7 +332,8 @@ func TestRedactedQueries(t *testing.T) {
 	}
 }
 
-// TestAskers holds that a rule which could look at the query is known by its beginning, however it is written.
+// TestAskers holds that a rule which could look at the query is known by its beginning, however it
+// is written.
 func TestAskers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -355,7 +360,7 @@ func TestAskers(t *testing.T) {
 	}
 }
 
-// TestBrokenURL: octets that no JSON text can hold are replaced in the log.
+// TestBrokenURL: bytes that no JSON text can hold are replaced in the log.
 func TestBrokenURL(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -365,7 +370,8 @@ func TestBrokenURL(t *testing.T) {
 	}
 }
 
-// TestOwnGroupOnly: that no group * binds an agent stands in the configuration only, unless it is a well-known one.
+// TestOwnGroupOnly: that no group * binds an agent stands in the configuration only, unless it is a
+// well-known one.
 func TestOwnGroupOnly(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -391,7 +397,8 @@ func TestOwnGroupOnly(t *testing.T) {
 	}
 }
 
-// TestTextsAreForgotten: the memory for rulesets is bounded, and one that is needed again is read again.
+// TestTextsAreForgotten: the memory for rulesets is bounded, and one that is needed again is read
+// again.
 func TestTextsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -401,8 +408,8 @@ func TestTextsAreForgotten(t *testing.T) {
 	for i := range 50 {
 		sha, _ := readSHA256(store.keep(fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i)))
 		shas = append(shas, sha)
-		if c.get(sha); c.recent.Len() > 3 || len(c.entries) != c.recent.Len() {
-			t.Fatalf("%d texts are kept", c.recent.Len())
+		if c.get(sha); len(c.known) > 3 || c.used > c.room {
+			t.Fatalf("%d texts of %d bytes are kept", len(c.known), c.used)
 		}
 	}
 	before := *counting.n

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// MaxLine is the longest line that is read, in octets: a header has 1 MiB at most
-	// where Caddy is not told otherwise, and escaping doubles it.
+	// MaxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is
+	// not told otherwise, and escaping doubles it.
 	MaxLine = 4 << 20
-	// batchSize is how many octets are handed on at once.
+	// batchSize is how many bytes are handed on at once.
 	batchSize = 256 << 10
 )
 
@@ -26,21 +26,21 @@ type batch struct {
 	last bool
 }
 
-// rawLine is a line: where its octets are, or why it could not be read.
+// rawLine is a line: where its bytes are, or why it could not be read.
 type rawLine struct {
 	number     int64
 	start, end int
 	err        error
 }
 
-func (b *batch) octets(l rawLine) []byte { return b.data[l.start:l.end] }
+func (b *batch) bytes(l rawLine) []byte { return b.data[l.start:l.end] }
 
 // errTooLong is a line of which no more is read.
-var errTooLong = fmt.Errorf("it is longer than %d octets", MaxLine)
+var errTooLong = fmt.Errorf("it is longer than %d bytes", MaxLine)
 
-// readLines cuts what r has into batches of some size octets (at least 1). A line without octets is none. An error of r
-// is that of the line that it cut; what came before is whole. emit reports whether to
-// go on.
+// readLines cuts what r has into batches of some size bytes (at least 1). A line without bytes is
+// none. An error of r is that of the line that it cut; what came before is whole. emit reports
+// whether to go on.
 func readLines(file string, r io.Reader, size int, emit func(*batch) bool) {
 	in := bufio.NewReaderSize(r, size)
 	number := int64(0)

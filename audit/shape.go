@@ -65,16 +65,14 @@ var (
 
 const decisionError = "error"
 
-// states are what the record of an origin must be for the reasons that follow from
-// it alone.
+// states are what the record of an origin must be for the reasons that follow from it alone.
 var states = map[enforce.Reason]string{
 	enforce.ReasonAbsent: stateAbsent, enforce.ReasonRobotsForbidden: stateAbsent,
 	enforce.ReasonUnreachable: stateUnreachable, enforce.ReasonUnreachableExpired: stateUnreachable,
 	enforce.ReasonPending: stateUnknown,
 }
 
-// contradiction says what in a record cannot be together, whatever any text says;
-// empty if nothing.
+// contradiction says what in a record cannot be together, whatever any text says; empty if nothing.
 func contradiction(r *record) string {
 	for _, check := range []func(*record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
@@ -130,9 +128,9 @@ func badDecision(r *record) string {
 	return ""
 }
 
-// badMode compares mode and reason: "report" refuses for hard reasons only, "off"
-// asks for no rules. A request for robots.txt itself is answered from the record
-// in every mode, and refused while there is none.
+// badMode compares mode and reason: "report" refuses for hard reasons only, "off" asks for no
+// rules. A request for robots.txt itself is answered from the record in every mode, and refused
+// while there is none.
 func badMode(r *record) string {
 	if r.Reason == enforce.ReasonPending {
 		return ""

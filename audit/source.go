@@ -24,11 +24,10 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Files finds the logs that arguments name: files, in the order given; folders and
-// patterns (as in [filepath.Match]), for which the logs in them are taken in the
-// order of time; and "-", which is in. A folder's logs are its access logs by name:
-// those that end in .log or .json, with the marks of rotation and compression that
-// Caddy gives them.
+// Files finds the logs that arguments name: files, in the order given; folders and patterns (as in
+// [filepath.Match]), for which the logs in them are taken in the order of time; and "-", which is
+// in. A folder's logs are its access logs by name: those that end in .log or .json, with the marks
+// of rotation and compression that Caddy gives them.
 func Files(args []string, in io.Reader) ([]Source, error) {
 	var sources []Source
 	for _, arg := range args {
@@ -78,7 +77,8 @@ func expand(arg string) ([]string, error) {
 	return names, nil
 }
 
-// rotated finds the time at which Caddy put a log aside: access-2026-05-01T10-30-00.000-size.log.gz.
+// rotated finds the time at which Caddy put a log aside:
+// access-2026-05-01T10-30-00.000-size.log.gz.
 var rotated = regexp.MustCompile(`-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3})(-[A-Za-z0-9_]+)?`)
 
 func isLog(name string) bool {
@@ -89,8 +89,8 @@ func isLog(name string) bool {
 	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".json")
 }
 
-// byTime orders logs by the time at which they were put aside; those that are still
-// written come last.
+// byTime orders logs by the time at which they were put aside; those that are still written come
+// last.
 func byTime(a, b string) int {
 	timeOf := func(name string) string {
 		if m := rotated.FindStringSubmatch(filepath.Base(name)); m != nil {
@@ -104,7 +104,7 @@ func byTime(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// unpack reads what gzip or zstd have packed, and all else as it is, by its first octets.
+// unpack reads what gzip or zstd have packed, and all else as it is, by its first bytes.
 func unpack(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := b.Peek(4) // a short file is a plain one

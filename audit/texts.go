@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,11 +14,10 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Texts finds the text with a hash, such as a [robotscache.Store]. An error that
-// is [robotscache.ErrNotFound] means that it does not have it, one that is
-// [robotscache.ErrCorrupt] that what it has is not what was saved; any other that
-// it cannot tell now. The text need not have the hash: an audit checks that.
-// Several goroutines may ask at once.
+// Texts finds the text with a hash, such as a [robotscache.Store]. An error that is
+// [robotscache.ErrNotFound] means that it does not have it, one that is [robotscache.ErrCorrupt]
+// that what it has is not what was saved; any other that it cannot tell now. The text need not have
+// the hash: an audit checks that. Several goroutines may ask at once.
 type Texts interface {
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
@@ -27,33 +25,25 @@ type Texts interface {
 // text is what became of a hash.
 type text struct {
 	once sync.Once
-	// rules decide; of a text whose end may be cut they are those of the text as it
-	// is, and cut those without its last line.
+	// rules decide; of a text whose end may be cut they are those of the text as it is, and cut those
+	// without its last line.
 	rules, cut *robotstxt.Ruleset
 	// asks matches the paths for which some rule may look at the query.
 	asks *robotstxt.Ruleset
 	// altered says that the store's text has another hash, missing that it has none.
 	altered, missing bool
 	err              error
-	size             int
 }
 
-// texts keeps those used last, up to a number of octets. It is safe for concurrent
-// use.
+// texts keeps texts up to a number of bytes. It is safe for concurrent use.
 type texts struct {
 	source    Texts
 	ctx       context.Context // of the Run that makes the value
 	indexHTML bool
 
-	mu      sync.Mutex
-	room    int
-	entries map[[32]byte]*list.Element
-	recent  *list.List // of *kept, last used first
-}
-
-type kept struct {
-	sha  [32]byte
-	text *text
+	mu         sync.Mutex
+	room, used int
+	known      map[[32]byte]*text
 }
 
 // overhead is an estimate of what a text takes besides its rules.
@@ -62,44 +52,32 @@ const overhead = 1 << 10
 func newTexts(ctx context.Context, cfg Config) *texts {
 	return &texts{
 		source: cfg.Texts, ctx: ctx, indexHTML: cfg.IndexHTML,
-		room: cfg.room, entries: make(map[[32]byte]*list.Element), recent: list.New(),
+		room: cfg.room, known: make(map[[32]byte]*text),
 	}
 }
 
-// get finds a text and compiles it, unless that has been done.
+// get finds a text and compiles it, unless that has been done. Where there is no room for a new one
+// all others are dropped.
 func (c *texts) get(sha [32]byte) *text {
 	c.mu.Lock()
-	e, ok := c.entries[sha]
-	if ok {
-		c.recent.MoveToFront(e)
-	} else {
-		e = c.recent.PushFront(&kept{sha, new(text)})
-		c.entries[sha] = e
+	t, ok := c.known[sha]
+	if !ok {
+		t = new(text)
+		c.known[sha] = t
 	}
-	t := e.Value.(*kept).text
 	c.mu.Unlock()
 	t.once.Do(func() {
 		t.load(c.ctx, c.source, sha, c.indexHTML)
-		c.charge(sha, t)
+		size := t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.used += size; c.used > c.room {
+			clear(c.known)
+			c.used = size
+		}
+		c.known[sha] = t
 	})
 	return t
-}
-
-// charge counts a text that is new, and lets go of others. One that is still being
-// loaded costs nothing yet, nor one that others pushed out meanwhile.
-func (c *texts) charge(sha [32]byte, t *text) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.entries[sha]; !ok || e.Value.(*kept).text != t {
-		return
-	}
-	t.size = t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
-	c.room -= t.size
-	for c.room < 0 && c.recent.Len() > 1 {
-		last := c.recent.Remove(c.recent.Back()).(*kept)
-		delete(c.entries, last.sha)
-		c.room += last.text.size
-	}
 }
 
 func (t *text) load(ctx context.Context, source Texts, sha [32]byte, indexHTML bool) {
@@ -123,9 +101,9 @@ func (t *text) load(ctx context.Context, source Texts, sha [32]byte, indexHTML b
 	}
 }
 
-// askers makes a ruleset that disallows each path for which some rule of the text
-// could match or not by what the query is: those that begin as a rule with ?, * or
-// $ does up to there. What other rules say of a path holds with any query.
+// askers makes a ruleset that disallows each path for which some rule of the text could match or
+// not by what the query is: those that begin as a rule with ?, * or $ does up to there. What other
+// rules say of a path holds with any query.
 //
 // With indexHTML, /x/index.html stands for /x/$ too.
 func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {

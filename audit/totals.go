@@ -13,19 +13,18 @@ import (
 type Totals struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
-	// Foreign are lines without a robots object, of which Unjudged are about requests
-	// through a proxy; Unreadable are those that could not be read.
+	// Foreign are lines without a robots object, of which Unjudged are about requests through a proxy;
+	// Unreadable are those that could not be read.
 	Foreign    int64 `json:"not_ours"`
 	Unjudged   int64 `json:"unjudged"`
 	Unreadable int64 `json:"unreadable"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
-	// Checked are lines with a robots object. Each is one of the four that follow, or
-	// has a finding for what keeps it from being any.
+	// Checked are lines with a robots object. Each is one of the four that follow, or has a finding
+	// for what keeps it from being any.
 	Checked int64 `json:"checked"`
-	// Replayed were computed from the text, ByState follow from the state that they
-	// record, AsRecorded rest on what no text says, and of NotProvable it cannot be
-	// told.
+	// Replayed were computed from the text, ByState follow from the state that they record, AsRecorded
+	// rest on what no text says, and of NotProvable it cannot be told.
 	Replayed    int64           `json:"replayed"`
 	ByState     int64           `json:"by_state"`
 	AsRecorded  int64           `json:"as_recorded"`
@@ -43,12 +42,10 @@ type Totals struct {
 	Caps  CapTotals    `json:"caps"`
 }
 
-// GapTotals are about pairs of requests that follow each other to one host with a
-// Crawl-delay.
+// GapTotals are about pairs of requests that follow each other to one host with a Crawl-delay.
 type GapTotals struct {
 	Pairs int64 `json:"pairs"`
-	// Kept had the delay between their turns, Short were closer, of Undecided the log
-	// does not tell.
+	// Kept had the delay between their turns, Short were closer, of Undecided the log does not tell.
 	Kept      int64 `json:"kept"`
 	Short     int64 `json:"short"`
 	Undecided int64 `json:"undecided"`
@@ -72,8 +69,8 @@ type AgentTotals struct {
 	Denied    map[enforce.Reason]int64 `json:"denied"`
 	Failed    map[enforce.Reason]int64 `json:"failed"`
 	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
-	// Unreachable are the refusals because of an unreachable robots.txt by the cause that
-	// the lines give, among Denied and WouldDeny.
+	// Unreachable are the refusals because of an unreachable robots.txt by the cause that the lines
+	// give, among Denied and WouldDeny.
 	Unreachable map[string]int64 `json:"unreachable"`
 	// Exceptions are the uses of exceptions by their labels, among Allowed.
 	Exceptions map[string]int64 `json:"exceptions"`
@@ -89,11 +86,10 @@ type TextTotals struct {
 	First  Place  `json:"first"`
 }
 
-// CapTotals say where a bound on memory was met. All are 0 in an audit that is
-// complete.
+// CapTotals say where a bound on memory was met. All are 0 in an audit that is complete.
 type CapTotals struct {
-	// Agents are lines of agents beyond the number that is counted by name; they are
-	// under the name [Others]. Exceptions are uses of exceptions beyond it.
+	// Agents are lines of agents beyond the number that is counted by name; they are under the name
+	// [Others]. Exceptions are uses of exceptions beyond it.
 	Agents     int64 `json:"agents"`
 	Exceptions int64 `json:"exceptions"`
 	// Texts are lines that rest on missing texts beyond the number that is listed.
@@ -102,8 +98,8 @@ type CapTotals struct {
 	Hosts int64 `json:"hosts"`
 }
 
-// Others is the name under which agents and exceptions are counted beyond the number
-// that has names of their own.
+// Others is the name under which agents and exceptions are counted beyond the number that has names
+// of their own.
 const Others = "(others)"
 
 // counts collects Totals.
@@ -180,8 +176,8 @@ func (c *counts) agent(name string) *AgentTotals {
 	return a
 }
 
-// decided counts a decision as it is recorded. What is in no closed set is a finding
-// and counted as that alone.
+// decided counts a decision as it is recorded. What is in no closed set is a finding and counted as
+// that alone.
 func (a *AgentTotals) decided(r *record, c *counts) {
 	a.Checked++
 	if a.Agent != Others && len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
@@ -221,8 +217,8 @@ func (a *AgentTotals) exception(label string, c *counts) {
 	a.Exceptions[label]++
 }
 
-// text notes a line that rests on a text that is not to be had, and reports whether it
-// is the first.
+// text notes a line that rests on a text that is not to be had, and reports whether it is the
+// first.
 func (c *counts) text(e *entry, at Place, cause Cause) (first bool) {
 	t, ok := c.texts[e.Robots.SHA256]
 	switch {
