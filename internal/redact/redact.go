@@ -224,7 +224,8 @@ func hideUserinfo(method, target string) (shown string, found bool) {
 	rest := strings.TrimLeft(target[len(scheme):], `/\`)
 	slashes := target[len(scheme) : len(target)-len(rest)]
 	authority := rest
-	if scheme == "" && method != http.MethodConnect || slashes == "//" { // else all that looks like it: it is refused in any case
+	// Of other spellings, which are refused in any case, all is hidden that looks like it.
+	if scheme == "" && method != http.MethodConnect || slashes == "//" {
 		if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
 			authority = rest[:end]
 		}

@@ -14,7 +14,8 @@ import (
 	"syscall"
 )
 
-// folder is the open folder of descriptors. It stays open, as a process that has no descriptor left would not get it again.
+// folder is the open folder of descriptors. It stays open, as a process that has no descriptor left
+// would not get it again.
 var folder struct {
 	sync.Mutex
 	file *os.File

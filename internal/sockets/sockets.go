@@ -1,5 +1,6 @@
-// Package sockets tells at which TCP addresses this process listens, and which other processes listen at the same ones.
-// Caddy has no way to ask for the address of its admin API, and a reload moves listeners, so the system is asked.
+// Package sockets tells at which TCP addresses this process listens, and which other processes
+// listen at the same ones. Caddy has no way to ask for the address of its admin API, and a reload
+// moves listeners, so the system is asked.
 package sockets
 
 import (
@@ -9,19 +10,21 @@ import (
 
 // Socket is a socket in the state "listen".
 type Socket struct {
-	// Addr is where it listens, without zone, an IPv4-mapped address as IPv4. It is the zero AddrPort where the socket is
-	// not one of TCP, such as a unix socket.
+	// Addr is where it listens, without zone, an IPv4-mapped address as IPv4. It is the zero AddrPort
+	// where the socket is not one of TCP, such as a unix socket.
 	Addr netip.AddrPort
 	// Inode tells the socket from all others of the machine; 0 where the system does not say.
 	Inode uint64
 }
 
-// Own lists the sockets at which this process listens. A socket with several descriptors is listed once for each. The
-// error is errors.ErrUnsupported where the system does not tell. With 10,000 descriptors it takes some 15 ms.
+// Own lists the sockets at which this process listens. A socket with several descriptors is listed
+// once for each. The error is errors.ErrUnsupported where the system does not tell. With 10,000
+// descriptors it takes some 15 ms.
 func Own() ([]Socket, error) { return own() }
 
-// Foreign lists the TCP sockets of this machine that are not among own. The error is errors.ErrUnsupported on all systems
-// but Linux. A caller takes own first: a socket that this process closes in between is in neither list then.
+// Foreign lists the TCP sockets of this machine that are not among own. The error is
+// errors.ErrUnsupported on all systems but Linux. A caller takes own first: a socket that this
+// process closes in between is in neither list then.
 func Foreign(own []Socket) ([]Socket, error) {
 	table, err := listening()
 	if err != nil {
@@ -30,12 +33,12 @@ func Foreign(own []Socket) ([]Socket, error) {
 	return without(table, own), nil
 }
 
-// Holder names the process that holds a socket, by its command and id, such as "crawlgate (pid 42)". It is empty where
-// this process may not know.
+// Holder names the process that holds a socket, by its command and id, such as "crawlgate (pid
+// 42)". It is empty where this process may not know.
 func Holder(inode uint64) string { return holder(inode) }
 
-// without takes own out of the table. A socket of own whose inode is not there is taken out by its address: not every
-// kernel shows the same inode in both places.
+// without takes own out of the table. A socket of own whose inode is not there is taken out by its
+// address: not every kernel shows the same inode in both places.
 func without(table, own []Socket) []Socket {
 	rest := slices.Clone(table)
 	taken := make(map[uint64]bool, len(own))
@@ -59,8 +62,9 @@ func has(list []Socket, inode uint64) bool {
 	return slices.ContainsFunc(list, func(s Socket) bool { return s.Inode == inode })
 }
 
-// Overlap reports whether one connection could reach sockets at both addresses: the ports are the same, and so are the
-// addresses, or one of them stands for all of the machine's. An IPv6 one does so for IPv4 too.
+// Overlap reports whether one connection could reach sockets at both addresses: the ports are the
+// same, and so are the addresses, or one of them stands for all of the machine's. An IPv6 one does
+// so for IPv4 too.
 func Overlap(a, b netip.AddrPort) bool {
 	if a.Port() != b.Port() {
 		return false

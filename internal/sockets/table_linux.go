@@ -18,7 +18,8 @@ import (
 // descriptors is the folder of this process's open descriptors.
 const descriptors = "/proc/self/fd"
 
-// listening lists all listening TCP sockets of the machine, more exactly of this process's network namespace.
+// listening lists all listening TCP sockets of the machine, more exactly of this process's network
+// namespace.
 func listening() ([]Socket, error) {
 	var all []Socket
 	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -39,13 +40,14 @@ func listening() ([]Socket, error) {
 	return all, nil
 }
 
-// parseTable reads the listening sockets out of the text of /proc/net/tcp or tcp6, see proc_net_tcp in the kernel's
-// documentation. Lines that it does not understand are left out. It ends with the first socket of another state, as the
-// kernel lists those that listen first: behind them may be tens of thousands, which take it some 0.1 s.
+// parseTable reads the listening sockets out of the text of /proc/net/tcp or tcp6, see proc_net_tcp
+// in the kernel's documentation. Lines that it does not understand are left out. It ends with the
+// first socket of another state, as the kernel lists those that listen first: behind them may be
+// tens of thousands, which take it some 0.1 s.
 func parseTable(table io.Reader) ([]Socket, error) {
 	const (
 		localAddress, state, inode = 1, 3, 9    // columns
-		listen, handshake          = "0A", "03" // before Linux 4.4, handshakes stood among those that listen
+		listen, handshake          = "0A", "03" // before Linux 4.4, handshakes stood among the former
 	)
 	var list []Socket
 	lines := bufio.NewScanner(table)
@@ -70,16 +72,16 @@ func parseTable(table io.Reader) ([]Socket, error) {
 // parseAddr reads "0100007F:0BB8": words of 32 bits as this machine holds them, and a port.
 func parseAddr(text []byte) (netip.AddrPort, bool) {
 	host, portText, found := bytes.Cut(text, []byte(":"))
-	octets := make([]byte, hex.DecodedLen(len(host)))
-	_, err := hex.Decode(octets, host)
+	raw := make([]byte, hex.DecodedLen(len(host)))
+	_, err := hex.Decode(raw, host)
 	port, portErr := strconv.ParseUint(string(portText), 16, 16)
-	if !found || err != nil || portErr != nil || len(octets)%4 != 0 {
+	if !found || err != nil || portErr != nil || len(raw)%4 != 0 {
 		return netip.AddrPort{}, false
 	}
-	for word := octets; len(word) > 0; word = word[4:] {
+	for word := raw; len(word) > 0; word = word[4:] {
 		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
 	}
-	addr, ok := netip.AddrFromSlice(octets)
+	addr, ok := netip.AddrFromSlice(raw)
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
 }
 

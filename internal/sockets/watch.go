@@ -10,15 +10,17 @@ import (
 	"time"
 )
 
-// How old what is known may be. A look takes milliseconds where there are many descriptors. An address of this machine,
-// or one that is not public and so may become its own, is worth a new look five times in a second; any other is not.
+// How old what is known may be. A look takes milliseconds where there are many descriptors. An
+// address of this machine, or one that is not public and so may become its own, is worth a new look
+// five times in a second; any other is not.
 const (
 	nearAge = 200 * time.Millisecond
 	farAge  = 10 * time.Second
 )
 
-// Watch knows the TCP sockets at which this process listens and the addresses of this machine, as they were a moment ago.
-// The zero value is ready. It is safe for concurrent use; its fields are set before.
+// Watch knows the TCP sockets at which this process listens and the addresses of this machine, as
+// they were a moment ago. The zero value is ready. It is safe for concurrent use; its fields are
+// set before.
 type Watch struct {
 	Own        func() ([]Socket, error)     // nil: [Own]
 	Interfaces func() ([]netip.Addr, error) // nil: the addresses of this machine's interfaces
@@ -41,11 +43,12 @@ type sight struct {
 // Changed makes what was seen so far count no more. It is called after something began to listen.
 func (w *Watch) Changed() { w.changes.Add(1) }
 
-// At returns the addresses at which this process listens at the port of ap, if the address of ap is one of this machine's.
-// It does not matter at which of the machine's addresses: rules of a firewall may lead from one to another. The address
-// must have no zone and no IPv4-mapped form. public says that it is not of a block for private or other special use. A
-// socket is known 0.2 seconds after it began to listen, or at once after [Watch.Changed]. The error says that the sockets
-// cannot be told, and that ap is an address of this machine.
+// At returns the addresses at which this process listens at the port of ap, if the address of ap is
+// one of this machine's. It does not matter at which of the machine's addresses: rules of a
+// firewall may lead from one to another. The address must have no zone and no IPv4-mapped form.
+// public says that it is not of a block for private or other special use. A socket is known 0.2
+// seconds after it began to listen, or at once after [Watch.Changed]. The error says that the
+// sockets cannot be told, and that ap is an address of this machine.
 func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
 	if public && !w.look(farAge).local(ap.Addr()) {
 		return nil, nil
@@ -111,7 +114,8 @@ func (w *Watch) see() *sight {
 	return s
 }
 
-// local reports whether an address is one of this machine's. A connection to 0.0.0.0 or :: goes to its loopback address.
+// local reports whether an address is one of this machine's. A connection to 0.0.0.0 or :: goes to
+// its loopback address.
 func (s *sight) local(addr netip.Addr) bool {
 	return s.allLocal || addr.IsLoopback() || addr.IsUnspecified() || slices.Contains(s.addrs, addr)
 }

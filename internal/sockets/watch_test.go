@@ -85,7 +85,8 @@ func TestWatchUnknown(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsAddresses: where the addresses of the machine cannot be told any more, the last ones count.
+// TestWatchKeepsAddresses: where the addresses of the machine cannot be told any more, the last
+// ones count.
 func TestWatchKeepsAddresses(t *testing.T) {
 	t.Parallel()
 	w := &world{sockets: []Socket{socket("[::]:80", 1)}, addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
@@ -104,7 +105,8 @@ func TestWatchKeepsAddresses(t *testing.T) {
 	}
 }
 
-// TestWatchAge: a look is good for 0.2 s where the target may be this machine, for 10 s where not, and never after a change.
+// TestWatchAge: a look is good for 0.2 s where the target may be this machine, for 10 s where not,
+// and never after a change.
 func TestWatchAge(t *testing.T) {
 	t.Parallel()
 	near, far, home := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("8.8.8.8:80"), netip.MustParseAddrPort("9.9.9.9:80")

@@ -17,8 +17,8 @@ const unknown = "devel"
 
 // Info tells one build from another.
 type Info struct {
-	// Version is that of the module, such as v1.2.3 or a pseudo-version; "devel" where the build
-	// has none.
+	// Version is that of the module, such as v1.2.3 or a pseudo-version; "devel" where the build has
+	// none.
 	Version string
 	// Commit is the revision that was built, empty where the build does not tell. A build by xcaddy
 	// never does.
@@ -71,10 +71,12 @@ func versionOf(m *debug.Module) string {
 	return m.Version
 }
 
-// pseudoVersion ends with the time and the first digits of a commit (go.dev/ref/mod#pseudo-versions).
+// pseudoVersion ends with the time and the first digits of a commit
+// (go.dev/ref/mod#pseudo-versions).
 var pseudoVersion = regexp.MustCompile(`[.-][0-9]{14}-([0-9a-f]{12})$`)
 
-// Ref names the source of the build in its repository: by the tag, else the commit, else the branch main.
+// Ref names the source of the build in its repository: by the tag, else the commit, else the branch
+// main.
 func (i Info) Ref() string {
 	tag, _, _ := strings.Cut(i.Version, "+") // such as +dirty
 	pseudo := pseudoVersion.FindStringSubmatch(tag)
@@ -102,8 +104,9 @@ func (i Info) String() string {
 	return s + ")"
 }
 
-// UserAgent names the program, and the project where nobody has configured a contact. Many sites answer
-// a request without a User-Agent with 403, which for robots.txt would mean that all is allowed.
+// UserAgent names the program, and the project where nobody has configured a contact. Many sites
+// answer a request without a User-Agent with 403, which for robots.txt would mean that all is
+// allowed.
 func UserAgent() string {
 	return "crawlgate/" + strings.TrimPrefix(Read().Version, "v") + " (+https://" + modulePath + ")"
 }
