@@ -24,7 +24,7 @@ import (
 // remembers what it found. It is not safe for concurrent use.
 type live struct {
 	fetcher *fetch.Fetcher
-	reading robotscache.Reading
+	reading robotscache.Interpretation
 	entries map[origin.Origin]*robotscache.Entry
 }
 
@@ -45,7 +45,7 @@ func newLive(allowPrivate []string) (*live, error) {
 			Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
 			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 		}),
-		reading: robotscache.Reading{Policy: fetch.DefaultPolicy()},
+		reading: robotscache.Interpretation{Policy: fetch.DefaultPolicy()},
 		entries: make(map[origin.Origin]*robotscache.Entry),
 	}, nil
 }
@@ -94,7 +94,7 @@ type fileRules struct {
 
 // Lookup implements enforce.Lookup.
 func (f fileRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	as := robotscache.Reading{Policy: fetch.DefaultPolicy(), IndexHTML: f.indexHTML}
+	as := robotscache.Interpretation{Policy: fetch.DefaultPolicy(), IndexHTML: f.indexHTML}
 	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: f.text[:min(len(f.text), robotstxt.MaxSize)], Truncated: len(f.text) > robotstxt.MaxSize}
 	now := time.Now()
 	out.Started = now

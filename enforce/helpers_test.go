@@ -110,7 +110,7 @@ func (s *site) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, r
 }
 
 func siteOf(r fetch.Record, p fetch.Policy) *site {
-	return &site{entry: robotscache.NewEntry(r, robotscache.Reading{Policy: p}), source: robotscache.SourceHot}
+	return &site{entry: robotscache.NewEntry(r, robotscache.Interpretation{Policy: p}), source: robotscache.SourceHot}
 }
 
 func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {

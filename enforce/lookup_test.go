@@ -29,7 +29,7 @@ func TestEntryThatEndsOnTheWay(t *testing.T) {
 	until := func(end time.Duration) *robotscache.Entry {
 		r := rules("User-agent: *\nDisallow: /private/\n")
 		r.FreshUntil = now.Add(end)
-		return robotscache.NewEntry(r, robotscache.Reading{Policy: defaults})
+		return robotscache.NewEntry(r, robotscache.Interpretation{Policy: defaults})
 	}
 	ended, good := until(-time.Millisecond), until(time.Minute)
 	for name, tt := range map[string]struct {

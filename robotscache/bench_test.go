@@ -117,7 +117,7 @@ func BenchmarkLookup_Hot(b *testing.B) {
 
 // BenchmarkView is what follows a lookup.
 func BenchmarkView(b *testing.B) {
-	e := robotscache.NewEntry(record(0, [][]byte{[]byte(someRules)}), robotscache.Reading{})
+	e := robotscache.NewEntry(record(0, [][]byte{[]byte(someRules)}), robotscache.Interpretation{})
 	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -78,8 +78,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 // request must then be refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	now := time.Now()
-	as := c.reading()
-	if e := c.hot.get(o); e != nil && e.reading == *as && (e.calm(now) || as.Policy.Fresh(e.record, now)) {
+	as := c.interpretation()
+	if e := c.hot.get(o); e != nil && e.interpretation == *as && (e.verifiedFresh(now) || as.Policy.Fresh(e.record, now)) {
 		c.note(e, now)
 		c.cfg.Observer.Looked(SourceHot, nil)
 		return e, SourceHot, nil
@@ -140,16 +140,16 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
 		c.due.add(e.record)
 	}
-	if e.calm(now) {
+	if e.verifiedFresh(now) {
 		return
 	}
 	c.hot.touch(e.record.Origin)
-	if !e.reading.Policy.RefreshDue(e.record, now) {
-		e.calmDown(now)
+	if !e.interpretation.Policy.RefreshDue(e.record, now) {
+		e.cacheFreshness(now)
 		return
 	}
-	n, hold := now.UnixNano(), e.holdTo.Load()
-	if n < hold || !e.holdTo.CompareAndSwap(hold, n+int64(refreshPause)) {
+	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
+	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
 		return
 	}
 	if !c.refresh(e.record.Origin, failing(e.record)) {

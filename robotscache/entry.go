@@ -14,61 +14,61 @@ import (
 // ruleset compiled from its text. It never changes; a new fetch makes a new
 // Entry. A nil *Entry denies. All methods are safe for concurrent use.
 type Entry struct {
-	record  fetch.Record
-	reading Reading
-	text    fetch.Copy                // the record's one body, zero if it has none
-	rules   func() *robotstxt.Ruleset // of text; nil if there is none
-	size    int                       // bytes of the compiled ruleset
+	record         fetch.Record
+	interpretation Interpretation
+	text           fetch.Copy                // the record's one body, zero if it has none
+	rules          func() *robotstxt.Ruleset // of text; nil if there is none
+	size           int                       // bytes of the compiled ruleset
 
 	// What the cache notes on its own copy; no part of what the entry says.
-	asked  atomic.Bool  // a request was answered from it
-	holdTo atomic.Int64 // no further refresh is asked for before, in Unix ns
-	calmTo atomic.Int64 // see calm, in Unix ns
+	asked            atomic.Bool  // a request was answered from it
+	refreshNotBefore atomic.Int64 // no further refresh is asked for before, in Unix ns
+	verifiedTo       atomic.Int64 // see verifiedFresh, in Unix ns
 }
 
-// Reading is how records are read. The zero value is the default.
-type Reading struct {
+// Interpretation is how records are read. The zero value is the default.
+type Interpretation struct {
 	// Policy says how records age and what they permit.
 	Policy fetch.Policy
 	// IndexHTML is that of robotstxt.Options.
 	IndexHTML bool
 }
 
-// calmFor is for how long a judgement is reused.
-const calmFor = time.Second
+// verifiedFor is for how long a judgement is reused.
+const verifiedFor = time.Second
 
-// calm reports whether the entry is known to be fresh and not due for a refresh
+// verifiedFresh reports whether the entry is known to be fresh and not due for a refresh
 // at the time now, without judging it again: that would be a third of a hot hit.
-func (e *Entry) calm(now time.Time) bool {
-	n, to := now.UnixNano(), e.calmTo.Load()
-	return n < to && n >= to-int64(calmFor)
+func (e *Entry) verifiedFresh(now time.Time) bool {
+	n, to := now.UnixNano(), e.verifiedTo.Load()
+	return n < to && n >= to-int64(verifiedFor)
 }
 
-// calmDown notes that the entry is calm from now on. The judgements that it saves
-// would come to the same: the times at which a record is fresh, and those at which
+// cacheFreshness notes that the entry is fresh and not due for verifiedFor, if it is. Judging it
+// meanwhile would come to the same: the times at which a record is fresh, and those at which
 // it is not due, have no gaps, so what holds at both ends holds between them.
-func (e *Entry) calmDown(now time.Time) {
-	end := now.Add(calmFor)
+func (e *Entry) cacheFreshness(now time.Time) {
+	end := now.Add(verifiedFor)
 	for _, at := range []time.Time{now, end} {
-		if !e.reading.Policy.Fresh(e.record, at) || e.reading.Policy.RefreshDue(e.record, at) {
+		if !e.interpretation.Policy.Fresh(e.record, at) || e.interpretation.Policy.RefreshDue(e.record, at) {
 			return
 		}
 	}
-	e.calmTo.Store(end.UnixNano())
+	e.verifiedTo.Store(end.UnixNano())
 }
 
 // NewEntry compiles the text of a record that is to be read as told. A last good
 // copy is compiled when a [View] first needs it, as most never are.
 //
 // NewEntry keeps the record's slices: the caller must not change them any more.
-func NewEntry(r fetch.Record, as Reading) *Entry {
+func NewEntry(r fetch.Record, as Interpretation) *Entry {
 	return newEntry(r, as, nil)
 }
 
 // newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one
 // and it has the same text and means the same by it.
-func newEntry(r fetch.Record, as Reading, old *Entry) *Entry {
-	e := &Entry{record: r, reading: as}
+func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
+	e := &Entry{record: r, interpretation: as}
 	text, ok := r.Text()
 	if !ok {
 		return e
@@ -78,7 +78,7 @@ func newEntry(r fetch.Record, as Reading, old *Entry) *Entry {
 		return robotstxt.Options{Truncated: text.Truncated, IndexHTML: as.IndexHTML}.Parse(text.Body)
 	}
 	switch {
-	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256 && old.reading.IndexHTML == as.IndexHTML:
+	case old != nil && old.rules != nil && old.text.SHA256 == text.SHA256 && old.interpretation.IndexHTML == as.IndexHTML:
 		e.rules, e.size = old.rules, old.size
 	case r.State == fetch.StateRules:
 		rules := parse()
@@ -102,7 +102,7 @@ func (e *Entry) Record() fetch.Record {
 // Fresh reports whether the entry may be acted on at the time now: see
 // fetch.Policy.Fresh. A nil Entry never is.
 func (e *Entry) Fresh(now time.Time) bool {
-	return e != nil && (e.calm(now) || e.reading.Policy.Fresh(e.record, now))
+	return e != nil && (e.verifiedFresh(now) || e.interpretation.Policy.Fresh(e.record, now))
 }
 
 // View is what an Entry means for crawling at one moment. The zero value denies.
@@ -152,9 +152,9 @@ func (e *Entry) View(now time.Time) View {
 	if e == nil {
 		return View{}
 	}
-	r := e.reading.Policy.Settle(e.record, now)
+	r := e.interpretation.Policy.Settle(e.record, now)
 	v := View{
-		Access:     e.reading.Policy.Access(r, now),
+		Access:     e.interpretation.Policy.Access(r, now),
 		State:      r.State,
 		Cause:      r.Cause,
 		Status:     r.Status,

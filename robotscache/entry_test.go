@@ -17,10 +17,10 @@ func TestEntry_ZeroDenies(t *testing.T) {
 	for name, e := range map[string]*robotscache.Entry{
 		"nil":         nil,
 		"zero":        {},
-		"zero record": robotscache.NewEntry(fetch.Record{}, robotscache.Reading{}),
+		"zero record": robotscache.NewEntry(fetch.Record{}, robotscache.Interpretation{}),
 		"rules without their text": robotscache.NewEntry(fetch.Record{
 			State: fetch.StateRules, SHA256: [32]byte{1}, FetchedAt: time.Now(), FreshUntil: time.Now().Add(time.Hour),
-		}, robotscache.Reading{}),
+		}, robotscache.Interpretation{}),
 	} {
 		v := e.View(time.Now())
 		if v.Access != fetch.AccessDeny || v.Rules != nil {
@@ -61,7 +61,7 @@ func TestEntry_View(t *testing.T) {
 		{"unreachable for 12 hours", lost, 35 * time.Hour, fetch.AccessLastGood, fetch.StateUnreachable, true, true},
 		{"absent", absent, 2 * time.Hour, fetch.AccessAllow, fetch.StateAbsent, false, false},
 	} {
-		v := robotscache.NewEntry(test.record, robotscache.Reading{Policy: p}).View(born.Add(test.after))
+		v := robotscache.NewEntry(test.record, robotscache.Interpretation{Policy: p}).View(born.Add(test.after))
 		if v.Access != test.access || v.State != test.state || (v.Rules != nil) != test.text || v.RetryAt.IsZero() == test.retry {
 			t.Errorf("%s: %+v", test.name, v)
 		}
@@ -79,7 +79,7 @@ func TestEntry_LastGoodIsCompiledOnce(t *testing.T) {
 	p := fetch.Policy{Mode: fetch.ModeStale}
 	born := time.Now()
 	r := p.Next(storetest.Rules(example(1), someRules, born), failure(), born.Add(25*time.Hour))
-	e := robotscache.NewEntry(r, robotscache.Reading{Policy: p})
+	e := robotscache.NewEntry(r, robotscache.Interpretation{Policy: p})
 	now := born.Add(26 * time.Hour)
 	first := e.View(now).Rules
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func TestEntry_CostIsRealBytes(t *testing.T) {
 		before := heap()
 		var cost int64
 		for i := range n {
-			e := robotscache.NewEntry(make(i), robotscache.Reading{})
+			e := robotscache.NewEntry(make(i), robotscache.Interpretation{})
 			cost += e.Cost()
 			c.PutHot(e)
 		}

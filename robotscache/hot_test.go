@@ -21,7 +21,7 @@ func newTier(t *testing.T, size int64) *ristrettoTier {
 }
 
 func numbered(o origin.Origin, n int) *Entry {
-	return NewEntry(fetch.Record{Origin: o, Attempts: n}, Reading{})
+	return NewEntry(fetch.Record{Origin: o, Attempts: n}, Interpretation{})
 }
 
 // Once an entry is replaced or dropped, nobody gets it any more: ristretto alone
@@ -147,7 +147,7 @@ func TestRistrettoTier_Bounded(t *testing.T) {
 	for i := range 1000 {
 		o := origin.Origin{Scheme: "http", Host: "bounded.example", Port: uint16(i + 1)}
 		out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}
-		tier.put(NewEntry(fetch.Policy{}.Next(fetch.Record{Origin: o}, out, now), Reading{}))
+		tier.put(NewEntry(fetch.Policy{}.Next(fetch.Record{Origin: o}, out, now), Interpretation{}))
 	}
 	tier.cache.Wait()
 	var held int64

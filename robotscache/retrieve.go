@@ -89,7 +89,7 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Ent
 	if known != nil {
 		before = known.record
 	}
-	as, now := *c.reading(), time.Now()
+	as, now := *c.interpretation(), time.Now()
 	unreachable := out.Kind == fetch.KindUnreachable
 	switch {
 	case unreachable && c.base.Err() != nil:
@@ -258,7 +258,7 @@ func (c *Cache) recall(o origin.Origin) *Entry {
 	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
 		return c.judged(best)
 	}
-	return newEntry(r, *c.reading(), best)
+	return newEntry(r, *c.interpretation(), best)
 }
 
 // newer returns the entry with the later attempt; either may be nil.

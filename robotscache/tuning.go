@@ -9,15 +9,15 @@ import (
 // tuning is what of a Config may change while the cache runs and is read on the
 // path of requests.
 type tuning struct {
-	reading Reading
-	budget  time.Duration
+	interpretation Interpretation
+	budget         time.Duration
 }
 
-func (c Config) tuning() *tuning { return &tuning{Reading{c.Policy, c.IndexHTML}, c.Budget} }
+func (c Config) tuning() *tuning { return &tuning{Interpretation{c.Policy, c.IndexHTML}, c.Budget} }
 
-func (c *Cache) reading() *Reading { return &c.tuned.Load().reading }
+func (c *Cache) interpretation() *Interpretation { return &c.tuned.Load().interpretation }
 
-func (c *Cache) policy() *fetch.Policy { return &c.reading().Policy }
+func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
 
 func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
 
@@ -39,7 +39,7 @@ func (c *Cache) Configure(cfg Config) {
 
 // judged returns the entry as records are read now, nil for none.
 func (c *Cache) judged(e *Entry) *Entry {
-	if as := c.reading(); e != nil && e.reading != *as {
+	if as := c.interpretation(); e != nil && e.interpretation != *as {
 		return newEntry(e.record, *as, e)
 	}
 	return e
