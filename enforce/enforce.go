@@ -13,9 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lookup finds what is known of an origin's robots.txt. It may wait for a fetch, no longer
-// than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
-// the error of ctx, and faults of the gateway. A site that does not answer is no error but an entry.
+// Lookup finds the entry of an origin's robots.txt. It may wait for a fetch, no longer than ctx
+// allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError], the error of
+// ctx, and faults of the gateway. A site that does not answer is no error but an entry.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }

@@ -214,7 +214,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	}
 }
 
-// robots.txt is refused for credentials only, whoever asks. All else is refused as before.
+// robots.txt is refused for credentials only, for every sender. All else is refused as before.
 func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {

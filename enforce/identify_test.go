@@ -372,7 +372,8 @@ func TestWrongUserIsVerifiedToo(t *testing.T) {
 	}
 }
 
-// What was not checked is neither right nor wrong: the request is refused in every mode, for a while.
+// An unchecked password is neither right nor wrong: the request is refused in every mode, for a
+// while.
 func TestUncheckedPassword(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{

@@ -27,7 +27,7 @@ func TestKillSwitch(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("stopped %q, want %q; in force: %v", got, want, k.List())
+			t.Errorf("stopped %q, want %q; orders: %v", got, want, k.List())
 		}
 	}
 	stopped("....")
@@ -93,7 +93,7 @@ func TestKillSwitchRefuses(t *testing.T) {
 		}
 	}
 	if len(k.List()) != 0 {
-		t.Error("a refused order is in force")
+		t.Error("a refused order holds")
 	}
 }
 

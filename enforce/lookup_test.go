@@ -22,8 +22,8 @@ func (a *aging) Lookup(context.Context, origin.Origin) (*robotscache.Entry, robo
 }
 
 // TestEntryThatEndsOnTheWay: a ruleset that expires between its look-up and the decision refuses
-// nothing that the site allows (RFC 9309 section 2.4 limits its use, not the crawl): it is looked up
-// once more, and once only.
+// nothing that the site allows (RFC 9309 section 2.4 limits its use, not the crawl): it is looked
+// up once more, and once only.
 func TestEntryThatEndsOnTheWay(t *testing.T) {
 	t.Parallel()
 	until := func(end time.Duration) *robotscache.Entry {

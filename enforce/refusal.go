@@ -306,6 +306,7 @@ func stamp(t time.Time) string {
 // Form is the form of a refusal's body: its media type.
 type Form string
 
+// The forms of a refusal.
 const (
 	FormText Form = "text/plain; charset=utf-8" // its first line stands by itself
 	FormJSON Form = "application/problem+json"  // RFC 9457

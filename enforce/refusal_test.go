@@ -251,7 +251,7 @@ func dump(r Refusal) []byte {
 	return b.Bytes()
 }
 
-// hostile is a decision all of whose foreign texts attack whoever shows them.
+// hostile is a decision whose foreign texts all attack the program that shows them.
 func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	tb.Helper()
 	d, _ := sample(tb, r)
