@@ -19,7 +19,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -27,8 +26,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// auditCommand replays access logs.
-type auditCommand struct {
+// auditOptions are the flags of the command that replays access logs.
+type auditOptions struct {
 	store        string
 	gateway      string
 	ownGroupOnly []string
@@ -40,8 +39,9 @@ type auditCommand struct {
 	json         bool
 }
 
-func (*auditCommand) usage() cobra.Command {
-	return cobra.Command{
+func auditCommand() *cobra.Command {
+	var c auditOptions
+	cmd := command(cobra.Command{
 		Use:   "audit [--store FILE | --gateway ADDRESS] ACCESS_LOG...",
 		Short: "Replays access logs against the stored robots.txt texts, and says which lines do not follow from them",
 		Long: `Replays access logs against the stored robots.txt texts, and says which lines do not follow from them, each as
@@ -56,16 +56,8 @@ The texts come from a store that no gateway has open or, with --gateway, from a 
 Exit status: 0 there is nothing to find, 1 there are findings, 2 something could not be read.`,
 		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
-	}
-}
-
-// The defaults that the access log and the Caddyfile have too.
-const (
-	defaultRedacted  = "REDACTED"
-	defaultTolerance = 100 * time.Millisecond
-)
-
-func (c *auditCommand) flags(f *pflag.FlagSet) {
+	}, c.run)
+	f := cmd.Flags()
 	f.StringVar(&c.store, "store", "", "file of the store; default: that of a gateway with default settings")
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
 	f.StringSliceVar(&c.ownGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
@@ -75,9 +67,16 @@ func (c *auditCommand) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.maxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
 	f.DurationVar(&c.tolerance, "tolerance", defaultTolerance, "by how much a gap may fall short of the Crawl-delay")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
+	return cmd
 }
 
-func (c *auditCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+// The defaults that the access log and the Caddyfile have too.
+const (
+	defaultRedacted  = "REDACTED"
+	defaultTolerance = 100 * time.Millisecond
+)
+
+func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	switch {
 	case len(args) == 0:
 		return exitError, errors.New("no access log is given")
@@ -124,14 +123,14 @@ type textSource interface {
 	io.Closer
 }
 
-func (c *auditCommand) texts(ctx context.Context) (textSource, error) {
+func (c *auditOptions) texts(ctx context.Context) (textSource, error) {
 	if c.gateway != "" {
 		client, err := newAdminClient(c.gateway)
 		if err != nil {
 			return nil, fmt.Errorf("--gateway: %w", err)
 		}
 		// That nobody answers is to be said once, and not for each text.
-		_, err = listOrigins(ctx, client, url.Values{"limit": {"1"}})
+		_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
 		return gatewayTexts{client}, err
 	}
 	path := c.store
@@ -153,7 +152,7 @@ type gatewayTexts struct{ client *adminClient }
 
 // Body implements audit.Texts.
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	body, err := g.client.do(ctx, adminRequest{method: http.MethodGet, path: "body", query: url.Values{"sha256": {hex.EncodeToString(sha[:])}}})
+	body, err := g.client.do(ctx, get("body", url.Values{"sha256": {hex.EncodeToString(sha[:])}}))
 	if refusal, ok := errors.AsType[*adminRefusalError](err); ok && refusal.status == http.StatusNotFound {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
 	}
@@ -184,7 +183,7 @@ type (
 )
 
 // report prints what is found while it is found.
-func (c *auditCommand) report(s streams, out *bufio.Writer) audit.Report {
+func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
 	progress := progressOn(s.err)
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
@@ -243,7 +242,7 @@ func (p *progress) clear() {
 }
 
 // print writes the totals.
-func (c *auditCommand) print(w io.Writer, t audit.Totals) error {
+func (c *auditOptions) print(w io.Writer, t audit.Totals) error {
 	if c.json {
 		return printJSON(w, AuditTotals{"totals", t})
 	}
@@ -347,7 +346,7 @@ func auditTexts(t audit.Totals) *table {
 	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
 	for i, x := range t.Texts {
 		if i == shownTexts {
-			s.note(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
+			s.row(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
 			break
 		}
 		s.row(x.SHA256, string(x.Cause), tally(x.Lines), x.Origin, x.First.File+":"+strconv.FormatInt(x.First.Line, 10))

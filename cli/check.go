@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -20,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// checkCommand says what may be crawled.
-type checkCommand struct {
+// checkOptions are the flags of the command that says what may be crawled.
+type checkOptions struct {
 	robots       string
 	agent        string
 	gateway      string
@@ -33,8 +32,9 @@ type checkCommand struct {
 	paths        string
 }
 
-func (*checkCommand) usage() cobra.Command {
-	return cobra.Command{
+func checkCommand() *cobra.Command {
+	var c checkOptions
+	cmd := command(cobra.Command{
 		Use:   "check [--robots FILE | --gateway ADDRESS] --agent TOKEN[,TOKEN...] URL... | check --jsonl [FILE]",
 		Short: "Says whether URLs may be crawled, and by which line",
 		Long: `Says for each URL whether the agent may crawl it, and by which rule, line and group of which robots.txt.
@@ -59,10 +59,8 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
   crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
   crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/`,
-	}
-}
-
-func (c *checkCommand) flags(f *pflag.FlagSet) {
+	}, c.run)
+	f := cmd.Flags()
 	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input")
 	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway the name of an agent")
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
@@ -72,9 +70,10 @@ func (c *checkCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them, as a gateway does by default")
 	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
+	return cmd
 }
 
-func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	if c.jsonl {
 		return c.answer(ctx, s, args)
 	}
@@ -100,7 +99,7 @@ func (c *checkCommand) run(ctx context.Context, s streams, args []string) (int, 
 }
 
 // answer is --jsonl.
-func (c *checkCommand) answer(ctx context.Context, s streams, args []string) (int, error) {
+func (c *checkOptions) answer(ctx context.Context, s streams, args []string) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
 		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
 	}
@@ -148,7 +147,7 @@ type judgement struct {
 }
 
 // judge returns who decides.
-func (c *checkCommand) judge(s streams) (judge, error) {
+func (c *checkOptions) judge(s streams) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
 	}
@@ -172,7 +171,7 @@ func (c *checkCommand) judge(s streams) (judge, error) {
 }
 
 // askGateway has a gateway decide.
-func (c *checkCommand) askGateway() (judge, error) {
+func (c *checkOptions) askGateway() (judge, error) {
 	if strings.Contains(c.agent, ",") {
 		return nil, errors.New("with --gateway, --agent is one name: the gateway knows its tokens")
 	}
@@ -182,18 +181,14 @@ func (c *checkCommand) askGateway() (judge, error) {
 	}
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		query := url.Values{"agent": {c.agent}, "url": {rawURL}, "site": {c.site}}
-		data, err := client.do(ctx, adminRequest{method: http.MethodGet, path: "explain", query: query})
-		if err != nil {
-			return judgement{}, err
-		}
-		e, err := decode[adminapi.Explanation](data)
+		e, err := call[adminapi.Explanation](ctx, client, get("explain", query))
 		return judgement{Record: e.Robots}, err
 	}, nil
 }
 
 // report prints what was decided and sums it up in an exit status. What cannot be decided does not
 // keep the rest from being.
-func (c *checkCommand) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
+func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
 	var notes []string
 	for _, u := range urls {
@@ -219,7 +214,7 @@ func (c *checkCommand) report(ctx context.Context, s streams, urls []string, dec
 		return status, nil
 	}
 	for _, note := range notes {
-		t.note(note)
+		t.row(note)
 	}
 	if err := t.print(s.out); err != nil {
 		return exitError, err

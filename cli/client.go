@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 )
@@ -78,6 +78,16 @@ type adminRequest struct {
 	method, path string
 	query        url.Values // empty values are left out
 	body         any        // sent as JSON; nil for none
+}
+
+// get is a question.
+func get(path string, query url.Values) adminRequest {
+	return adminRequest{method: http.MethodGet, path: path, query: query}
+}
+
+// post is an order.
+func post(path string, body any) adminRequest {
+	return adminRequest{method: http.MethodPost, path: path, body: body}
 }
 
 // do sends a request and returns the answer.
@@ -145,12 +155,20 @@ func refusedBy(status int, data []byte) error {
 	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
 }
 
-// decode reads an answer.
-func decode[T any](data []byte) (v T, err error) {
-	if err := json.Unmarshal(data, &v); err != nil {
-		return v, fmt.Errorf("reading the answer of the gateway: %w", err)
+// call sends a request and reads the answer.
+func call[T any](ctx context.Context, c *adminClient, q adminRequest) (v T, err error) {
+	data, err := c.do(ctx, q)
+	if err != nil {
+		return v, err
 	}
-	return v, nil
+	return v, decode(data, &v)
+}
+
+func decode(data []byte, v any) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("reading the answer of the gateway: %w", err)
+	}
+	return nil
 }
 
 // remote are the flags of the commands that ask a running gateway.
@@ -159,13 +177,22 @@ type remote struct {
 	json    bool
 }
 
-func (r *remote) flags(f *pflag.FlagSet) {
+// remoteCommand is [command] with these flags.
+func remoteCommand(
+	c cobra.Command, run func(ctx context.Context, r remote, s streams, args []string) (int, error),
+) *cobra.Command {
+	var r remote
+	cmd := command(c, func(ctx context.Context, s streams, args []string) (int, error) { return run(ctx, r, s, args) })
+	f := cmd.Flags()
 	f.StringVar(&r.address, "address", caddy.DefaultAdminListen, "admin endpoint of the gateway: host:port, unix//path or a URL")
 	f.BoolVar(&r.json, "json", false, "print what the gateway answers, as JSON")
+	return cmd
 }
 
 // ask sends one request and shows the answer: as it came with --json, else by show.
-func ask[T any](ctx context.Context, r *remote, s streams, q adminRequest, show func(T) error) (int, error) {
+func ask[T any](
+	ctx context.Context, r remote, s streams, q adminRequest, show func(w io.Writer, answer T) error,
+) (int, error) {
 	client, err := newAdminClient(r.address)
 	if err != nil {
 		return exitError, err
@@ -175,7 +202,10 @@ func ask[T any](ctx context.Context, r *remote, s streams, q adminRequest, show 
 
 // askEach sends a request for each argument. A failure of one does not keep the others from being
 // sent.
-func askEach[T any](ctx context.Context, r *remote, s streams, args []string, q func(arg string) adminRequest, show func(T) error) (int, error) {
+func askEach[T any](
+	ctx context.Context, r remote, s streams, args []string,
+	q func(arg string) adminRequest, show func(w io.Writer, answer T) error,
+) (status int, err error) {
 	if len(args) == 0 {
 		return exitError, errors.New("want one argument at least")
 	}
@@ -183,7 +213,6 @@ func askEach[T any](ctx context.Context, r *remote, s streams, args []string, q 
 	if err != nil {
 		return exitError, err
 	}
-	status := exitOK
 	for _, arg := range args {
 		if err := send(ctx, client, r, s, q(arg), show); err != nil {
 			s.complain("%s: %v", arg, err)
@@ -193,7 +222,10 @@ func askEach[T any](ctx context.Context, r *remote, s streams, args []string, q 
 	return status, nil
 }
 
-func send[T any](ctx context.Context, client *adminClient, r *remote, s streams, q adminRequest, show func(T) error) error {
+func send[T any](
+	ctx context.Context, client *adminClient, r remote, s streams, q adminRequest,
+	show func(w io.Writer, answer T) error,
+) error {
 	data, err := client.do(ctx, q)
 	if err != nil {
 		return err
@@ -201,17 +233,9 @@ func send[T any](ctx context.Context, client *adminClient, r *remote, s streams,
 	if r.json {
 		return printRaw(s.out, data)
 	}
-	v, err := decode[T](data)
-	if err != nil {
+	var answer T
+	if err := decode(data, &answer); err != nil {
 		return err
 	}
-	return show(v)
-}
-
-// originArgument makes the URL of a site of what was written for it. A missing scheme means https.
-func originArgument(s string) string {
-	if strings.Contains(s, "://") {
-		return s
-	}
-	return "https://" + s
+	return show(s.out, answer)
 }

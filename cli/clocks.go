@@ -6,55 +6,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 )
 
 // clocksCommand shows how the clocks of the hosts stand.
-type clocksCommand struct {
-	remote
-	key   string
-	after string
-	state string
-	limit int
-}
-
-func (*clocksCommand) usage() cobra.Command {
-	return cobra.Command{
+func clocksCommand() *cobra.Command {
+	var key, after, state string
+	var limit int
+	cmd := remoteCommand(cobra.Command{
 		Use:   "clocks [--key KEY | --state STATE] [--after KEY] [--limit N]",
 		Short: "Shows when hosts may be asked again, and how many requests wait for them",
 		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests are under way and wait, and
 which hosts asked, by 429 or 503, to be left alone.`,
-	}
-}
-
-func (c *clocksCommand) flags(f *pflag.FlagSet) {
-	c.remote.flags(f)
-	f.StringVar(&c.key, "key", "", "only this clock: a host, or as listed")
-	f.StringVar(&c.state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
-	f.StringVar(&c.after, "after", "", "begin behind this clock")
-	f.IntVar(&c.limit, "limit", adminapi.DefaultPage, "list so many at most, up to "+strconv.Itoa(adminapi.MaxPage))
-}
-
-func (c *clocksCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	if len(args) > 0 {
-		return exitError, errors.New("it takes no argument")
-	}
-	query := url.Values{"limit": {strconv.Itoa(c.limit)}, "key": {c.key}, "state": {c.state}, "after": {c.after}}
-	q := adminRequest{method: http.MethodGet, path: "clocks", query: query}
-	return ask(ctx, &c.remote, s, q, func(info adminapi.Clocks) error { return printClocks(s.out, info) })
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		if len(args) > 0 {
+			return exitError, errors.New("it takes no argument")
+		}
+		query := url.Values{"limit": {strconv.Itoa(limit)}, "key": {key}, "state": {state}, "after": {after}}
+		return ask(ctx, r, s, get("clocks", query), printClocks)
+	})
+	f := cmd.Flags()
+	f.StringVar(&key, "key", "", "only this clock: a host, or as listed")
+	f.StringVar(&state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
+	f.StringVar(&after, "after", "", "begin behind this clock")
+	f.IntVar(&limit, "limit", adminapi.DefaultPage, "list so many at most, up to "+strconv.Itoa(adminapi.MaxPage))
+	return cmd
 }
 
 func printClocks(w io.Writer, info adminapi.Clocks) error {
 	t := newTable()
-	t.note(fmt.Sprintf("%d clocks, %d requests waiting, %d clocks blocked", info.Keys, info.Waiting, info.Blocked))
+	t.row(fmt.Sprintf("%d clocks, %d requests waiting, %d clocks blocked", info.Keys, info.Waiting, info.Blocked))
 	if len(info.Clocks) > 0 {
 		t.row("CLOCK", "NEXT IN", "DELAY", "IN FLIGHT", "QUEUE", "BLOCKED FOR", "STRIKES")
 	}
@@ -63,7 +50,7 @@ func printClocks(w io.Writer, info adminapi.Clocks) error {
 			number(k.InFlight), number(k.Queue), blockOf(k), number(k.Strikes))
 	}
 	if info.Next != "" {
-		t.note("There are more: --after " + info.Next)
+		t.row("There are more: --after " + info.Next)
 	}
 	return t.print(w)
 }
@@ -88,33 +75,29 @@ func blockOf(k adminapi.Clock) string {
 }
 
 // unblockCommand ends the back-off of hosts.
-type unblockCommand struct{ remote }
-
-func (*unblockCommand) usage() cobra.Command {
-	return cobra.Command{
+func unblockCommand() *cobra.Command {
+	return remoteCommand(cobra.Command{
 		Use:   "unblock HOST...",
 		Short: "Ends the time for which hosts are left alone",
 		Long: `Ends the time for which each host is left alone, because it answered 429 or 503, and forgets how often in a row it did. Requests
 go at the operator's rate again. Gateways that share their clocks are told.
 
 A clock that is no host's is named as "clocks --state blocked" lists it.`,
-	}
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		q := func(arg string) adminRequest { return post("unblock", adminapi.UnblockRequest{Key: arg}) }
+		return askEach(ctx, r, s, args, q, printUnblocked)
+	})
 }
 
-func (c *unblockCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	q := func(arg string) adminRequest {
-		return adminRequest{method: http.MethodPost, path: "unblock", body: adminapi.UnblockRequest{Key: arg}}
-	}
-	return askEach(ctx, &c.remote, s, args, q, func(done adminapi.Unblocked) error {
-		for _, b := range done.Ended {
-			line := b.Key + " was blocked until " + cmp.Or(moment(b.BlockedUntil), "a time that other gateways know")
-			if b.Strikes > 0 {
-				line += ", strikes: " + number(b.Strikes)
-			}
-			if err := printLine(s.out, line); err != nil {
-				return err
-			}
+func printUnblocked(w io.Writer, done adminapi.Unblocked) error {
+	for _, b := range done.Ended {
+		line := b.Key + " was blocked until " + cmp.Or(moment(b.BlockedUntil), "a time that other gateways know")
+		if b.Strikes > 0 {
+			line += ", strikes: " + number(b.Strikes)
 		}
-		return nil
-	})
+		if err := printLine(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func init() {
@@ -42,21 +41,10 @@ func AddCommands(cmd *cobra.Command) {
 		}
 		return cmd.Help()
 	}
-	for _, c := range []command{
-		new(checkCommand), new(lintCommand), new(originsCommand), new(showCommand), new(purgeCommand), new(refreshCommand),
-		new(denyCommand), new(undenyCommand), new(clocksCommand), new(unblockCommand), new(auditCommand),
-	} {
-		cmd.AddCommand(build(c))
-	}
-}
-
-// command is one of them; its fields are its flags.
-type command interface {
-	// usage is what cobra shows of it. The first word of Use is its name.
-	usage() cobra.Command
-	flags(f *pflag.FlagSet)
-	// run does it, and gives the exit status; an error is printed, and is exitError.
-	run(ctx context.Context, s streams, args []string) (status int, err error)
+	cmd.AddCommand(
+		checkCommand(), lintCommand(), originsCommand(), showCommand(), purgeCommand(), refreshCommand(),
+		denyCommand(), undenyCommand(), clocksCommand(), unblockCommand(), auditCommand(),
+	)
 }
 
 // streams are where a command reads and writes.
@@ -71,21 +59,22 @@ func (s streams) complain(format string, args ...any) {
 	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is no other place for it
 }
 
-// build makes a cobra command. An interrupt ends the process at once: no command holds anything
-// that would have to be given back.
-func build(c command) *cobra.Command {
-	cmd := c.usage()
-	cmd.SilenceErrors, cmd.SilenceUsage, cmd.DisableFlagsInUseLine = true, true, true
-	c.flags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+// command completes a command with what runs it: run gives the exit status, or an error that is
+// printed. The first word of Use is the name. An interrupt ends the process at once: no command holds
+// anything that would have to be given back.
+func command(
+	c cobra.Command, run func(ctx context.Context, s streams, args []string) (status int, err error),
+) *cobra.Command {
+	c.SilenceErrors, c.SilenceUsage, c.DisableFlagsInUseLine = true, true, true
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
-		status, err := c.run(cmd.Context(), s, args)
+		status, err := run(cmd.Context(), s, args)
 		if err != nil {
 			return fail(cmd, err)
 		}
 		return exit(status)
 	}
-	return &cmd
+	return &c
 }
 
 // fail prints an error and gives it its exit status. Lines of a message stay lines; whatever else

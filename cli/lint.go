@@ -8,21 +8,21 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// lintCommand says what is wrong with a robots.txt.
-type lintCommand struct {
+// lintOptions are the flags of the command that says what is wrong with a robots.txt.
+type lintOptions struct {
 	allowPrivate []string
 	json         bool
 }
 
-func (*lintCommand) usage() cobra.Command {
-	return cobra.Command{
+func lintCommand() *cobra.Command {
+	var c lintOptions
+	cmd := command(cobra.Command{
 		Use:   "lint [--json] FILE|URL",
 		Short: "Says which lines of a robots.txt are ignored, repaired or surprising",
 		Long: `Says which lines of a robots.txt are ignored or repaired, or do something else than their author may think, each as
@@ -33,12 +33,11 @@ the standard error stream says so, but not with --json.
 
 Exit status: 0 there is nothing to say, 1 there are warnings, 2 it could not be read.`,
 		Example: "  crawlgate robots lint robots.txt\n  crawlgate robots lint https://example.com/robots.txt",
-	}
-}
-
-func (c *lintCommand) flags(f *pflag.FlagSet) {
+	}, c.run)
+	f := cmd.Flags()
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
 	f.BoolVar(&c.json, "json", false, "print each warning as a JSON object, one a line")
+	return cmd
 }
 
 // LintWarning is what --json prints of a warning.
@@ -49,7 +48,7 @@ type LintWarning struct {
 	Message string `json:"message"`
 }
 
-func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, error) {
+func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	if len(args) != 1 {
 		return exitError, errors.New("want one file or URL")
 	}
@@ -80,7 +79,7 @@ func (c *lintCommand) run(ctx context.Context, s streams, args []string) (int, e
 }
 
 // read returns the text, and what there is to say of the answer that brought it.
-func (c *lintCommand) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
+func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
 	if !strings.Contains(name, "://") {
 		if len(c.allowPrivate) > 0 {
 			return nil, nil, errors.New("--allow-private goes with a URL")

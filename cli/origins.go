@@ -6,89 +6,70 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 )
 
 // originsCommand lists what is known.
-type originsCommand struct {
-	remote
-	state string
-	after string
-	limit int
-}
-
-func (*originsCommand) usage() cobra.Command {
-	return cobra.Command{
+func originsCommand() *cobra.Command {
+	var state, after string
+	var limit int
+	cmd := remoteCommand(cobra.Command{
 		Use:   "origins [--state rules|absent|unreachable] [--after ORIGIN] [--limit N]",
 		Short: "Lists the origins whose robots.txt a gateway knows",
 		Long:  "Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.",
-	}
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		if len(args) > 0 || limit < 0 {
+			return exitError, errors.New("it takes no argument, and no limit below 0")
+		}
+		return listOrigins(ctx, r, s, url.Values{"after": {after}, "state": {state}}, limit)
+	})
+	f := cmd.Flags()
+	f.StringVar(&state, "state", "", "only those in this state: rules, absent or unreachable")
+	f.StringVar(&after, "after", "", "begin behind this origin")
+	f.IntVar(&limit, "limit", 0, "end after so many, 0 for no end")
+	return cmd
 }
 
-func (c *originsCommand) flags(f *pflag.FlagSet) {
-	c.remote.flags(f)
-	f.StringVar(&c.state, "state", "", "only those in this state: rules, absent or unreachable")
-	f.StringVar(&c.after, "after", "", "begin behind this origin")
-	f.IntVar(&c.limit, "limit", 0, "end after so many, 0 for no end")
-}
-
-func (c *originsCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	if len(args) > 0 || c.limit < 0 {
-		return exitError, errors.New("it takes no argument, and no limit below 0")
-	}
-	client, err := newAdminClient(c.address)
+// listOrigins prints page after page until so many origins are listed, 0 for no end.
+func listOrigins(ctx context.Context, r remote, s streams, query url.Values, limit int) (int, error) {
+	client, err := newAdminClient(r.address)
 	if err != nil {
 		return exitError, err
 	}
-	left, headings := c.limit, true
-	for {
-		page, err := c.page(ctx, client, left)
+	for listed := 0; ; {
+		size := adminapi.MaxPage
+		if limit > 0 {
+			size = min(size, limit-listed)
+		}
+		query.Set("limit", strconv.Itoa(size))
+		page, err := call[adminapi.OriginList](ctx, client, get("origins", query))
 		if err != nil {
 			return exitError, err
 		}
-		if err := c.print(s.out, page, headings); err != nil {
+		if err := printOrigins(s.out, page.Origins, r.json, listed == 0); err != nil {
 			return exitError, err
 		}
-		headings = headings && len(page.Origins) == 0
-		left -= len(page.Origins)
-		if c.after = page.Next; c.after == "" || c.limit > 0 && left == 0 {
+		listed += len(page.Origins)
+		if query["after"] = []string{page.Next}; page.Next == "" || listed == limit && limit > 0 {
 			return exitOK, nil
 		}
 	}
 }
 
-func (c *originsCommand) page(ctx context.Context, client *adminClient, left int) (page adminapi.OriginList, err error) {
-	size := adminapi.MaxPage
-	if c.limit > 0 {
-		size = min(size, left)
-	}
-	return listOrigins(ctx, client, url.Values{"limit": {strconv.Itoa(size)}, "after": {c.after}, "state": {c.state}})
-}
-
-func listOrigins(ctx context.Context, client *adminClient, query url.Values) (page adminapi.OriginList, err error) {
-	data, err := client.do(ctx, adminRequest{method: http.MethodGet, path: "origins", query: query})
-	if err != nil {
-		return page, err
-	}
-	return decode[adminapi.OriginList](data)
-}
-
-// print writes a page. Pages have columns of their own width.
-func (c *originsCommand) print(w io.Writer, page adminapi.OriginList, headings bool) error {
+// printOrigins writes a page. Pages have columns of their own width.
+func printOrigins(w io.Writer, page []adminapi.OriginInfo, asJSON, headings bool) error {
 	t := newTable()
-	if headings && len(page.Origins) > 0 {
+	if headings && len(page) > 0 {
 		t.row("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
-	for _, o := range page.Origins {
-		if c.json {
+	for _, o := range page {
+		if asJSON {
 			if err := printJSON(w, o); err != nil {
 				return err
 			}
@@ -97,20 +78,16 @@ func (c *originsCommand) print(w io.Writer, page adminapi.OriginList, headings b
 		t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
-	if c.json {
+	if asJSON {
 		return nil
 	}
 	return t.print(w)
 }
 
 // showCommand shows one origin.
-type showCommand struct {
-	remote
-	diff bool
-}
-
-func (*showCommand) usage() cobra.Command {
-	return cobra.Command{
+func showCommand() *cobra.Command {
+	var diff bool
+	cmd := remoteCommand(cobra.Command{
 		Use:   "show [--diff] ORIGIN",
 		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
 		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
@@ -118,33 +95,22 @@ the newest version first. With --diff it shows what changed from the version bef
 
 A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
-	}
-}
-
-func (c *showCommand) flags(f *pflag.FlagSet) {
-	c.remote.flags(f)
-	f.BoolVar(&c.diff, "diff", false, "show the lines that changed between the last two versions")
-}
-
-func (c *showCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	if len(args) != 1 {
-		return exitError, errors.New("want one origin")
-	}
-	client, err := newAdminClient(c.address)
-	if err != nil {
-		return exitError, err
-	}
-	site, err := knownOrigin(ctx, client, args[0])
-	if err != nil {
-		return exitError, err
-	}
-	query := url.Values{"origin": {site}}
-	if c.diff {
-		q := adminRequest{method: http.MethodGet, path: "diff", query: query}
-		return ask(ctx, &c.remote, s, q, func(d adminapi.TextDiff) error { return printDiff(s.out, d) })
-	}
-	q := adminRequest{method: http.MethodGet, path: "origin", query: query}
-	return ask(ctx, &c.remote, s, q, func(d adminapi.OriginDetail) error { return printOrigin(s.out, d) })
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		if len(args) != 1 {
+			return exitError, errors.New("want one origin")
+		}
+		site, err := knownOrigin(ctx, r, args[0])
+		if err != nil {
+			return exitError, err
+		}
+		query := url.Values{"origin": {site}}
+		if diff {
+			return ask(ctx, r, s, get("diff", query), printDiff)
+		}
+		return ask(ctx, r, s, get("origin", query), printOrigin)
+	})
+	cmd.Flags().BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
+	return cmd
 }
 
 // maxNamed bounds the origins that a question names.
@@ -152,11 +118,16 @@ const maxNamed = 20
 
 // knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where
 // it has a scheme.
-func knownOrigin(ctx context.Context, client *adminClient, arg string) (string, error) {
+func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
 	if strings.Contains(arg, "://") {
 		return arg, nil
 	}
-	page, err := listOrigins(ctx, client, url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}})
+	client, err := newAdminClient(r.address)
+	if err != nil {
+		return "", err
+	}
+	query := url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}}
+	page, err := call[adminapi.OriginList](ctx, client, get("origins", query))
 	if err != nil {
 		return "", err
 	}
@@ -248,55 +219,49 @@ func printDiff(w io.Writer, d adminapi.TextDiff) error {
 }
 
 // purgeCommand forgets origins.
-type purgeCommand struct{ remote }
-
-func (*purgeCommand) usage() cobra.Command {
-	return cobra.Command{
+func purgeCommand() *cobra.Command {
+	return remoteCommand(cobra.Command{
 		Use:   "purge ORIGIN...",
 		Short: "Forgets what a gateway knows of origins",
 		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt again.
 
 An origin without a scheme is taken for https.`,
-	}
-}
-
-func (c *purgeCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return askEach(ctx, &c.remote, s, args, aboutOrigin("purge"), func(p adminapi.Purged) error {
-		what := "purged"
-		if !p.Known {
-			what = "was not known"
-		}
-		return printLine(s.out, p.Origin+" "+what)
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		return askEach(ctx, r, s, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
+			what := "purged"
+			if !p.Known {
+				what = "was not known"
+			}
+			return printLine(w, p.Origin+" "+what)
+		})
 	})
 }
 
 // aboutOrigin makes the requests of a command that takes origins.
 func aboutOrigin(path string) func(arg string) adminRequest {
 	return func(arg string) adminRequest {
-		return adminRequest{method: http.MethodPost, path: path, body: adminapi.OriginRequest{Origin: originArgument(arg)}}
+		if !strings.Contains(arg, "://") {
+			arg = "https://" + arg
+		}
+		return post(path, adminapi.OriginRequest{Origin: arg})
 	}
 }
 
 // refreshCommand fetches the robots.txt of origins.
-type refreshCommand struct{ remote }
-
-func (*refreshCommand) usage() cobra.Command {
-	return cobra.Command{
+func refreshCommand() *cobra.Command {
+	return remoteCommand(cobra.Command{
 		Use:   "refresh ORIGIN...",
 		Short: "Has a gateway fetch the robots.txt of origins, however fresh it is",
 		Long: `Has the gateway fetch the robots.txt of each origin, however fresh what it knows is, and shows what it knows then.
 
 An origin without a scheme is taken for https.`,
-	}
-}
-
-func (c *refreshCommand) run(ctx context.Context, s streams, args []string) (int, error) {
-	return askEach(ctx, &c.remote, s, args, aboutOrigin("refresh"), func(d adminapi.OriginDetail) error {
-		r := d.Record
-		line := r.Origin + " " + withNote(r.State, r.Cause)
-		if f := r.LastFailure; f != nil {
-			line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
-		}
-		return printLine(s.out, line)
+	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+		return askEach(ctx, r, s, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.OriginDetail) error {
+			line := d.Record.Origin + " " + withNote(d.Record.State, d.Record.Cause)
+			if f := d.Record.LastFailure; f != nil {
+				line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
+			}
+			return printLine(w, line)
+		})
 	})
 }

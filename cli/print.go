@@ -62,9 +62,6 @@ func (t *table) row(cells ...string) {
 	t.rows++
 }
 
-// note adds a line that belongs to no column.
-func (t *table) note(text string) { t.row(text) }
-
 // fact is a row of a name and a value, left out where there is no value.
 func (t *table) fact(name, value string) {
 	if value != "" {
