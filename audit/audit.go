@@ -19,7 +19,7 @@ type Config struct {
 	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group): the
 	// log does not tell of it.
 	OwnGroupOnly []string
-	// IndexHTML is that of robotstxt.Options, as the gateway has it.
+	// IndexHTML is the option of robotstxt.Options that the gateway uses.
 	IndexHTML bool
 	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
 	// log has all queries.
@@ -92,13 +92,14 @@ type looked struct {
 	err     error
 }
 
-// Run reads the logs one after the other. It ends early with the error of ctx, or with that of a
-// function of the report; what is wrong with a log is told to the report.
+// Run reads the logs one after the other. It ends early when ctx ends or a function of the report
+// returns an error. Errors of a log go to the report.
 func (a *Auditor) Run(ctx context.Context, sources []Source, report Report) (Totals, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	a.judge.texts, a.report = newTexts(ctx, a.cfg), report
-	// The same batches go two ways: to be judged by whoever is free, and to be counted in their order.
+	// The same batches go two ways: to any idle worker that judges them, and to be counted in their
+	// order.
 	work, inOrder := make(chan *batch), make(chan *batch, 2*a.cfg.Workers)
 	var group sync.WaitGroup
 	defer group.Wait()

@@ -2,11 +2,11 @@
 // which lines do not follow from them.
 //
 // It reads what docs/access-log.md describes and trusts none of it: verdict, rule, line, group and
-// Crawl-delay of each line are computed anew from the text that the line names by its SHA-256, and
-// from the product tokens and the URL that it records. The text is checked against its hash. What a
-// line says besides must fit together, and the requests to one host must be as far apart as the
-// Crawl-delay asks. docs/audit.md says what each finding means, what is taken as recorded and what
-// a log cannot prove.
+// Crawl-delay of each line are computed again from the text that the line names by its SHA-256, and
+// from the product tokens and the URL that it records. The text is checked against its hash. The
+// other fields of a line must fit together, and the requests to one host must be as far apart as
+// the Crawl-delay asks. docs/audit.md says what each finding means, what is taken as recorded and
+// what a log cannot prove.
 //
 // [Auditor.Run] streams: its memory is bounded whatever the logs hold. Where a bound was met the
 // [Totals] say so.

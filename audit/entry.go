@@ -115,8 +115,8 @@ func (s *stamp) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("ts: %q is in no known form", text)
 }
 
-// stampLayouts are those of Caddy's time_format that name the day, the zone UTC where they have
-// none.
+// stampLayouts are the layouts of Caddy's time_format that name the day, the zone UTC where they
+// have none.
 var stampLayouts = []string{
 	time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700",
 	"2006/01/02 15:04:05.000", "2006/01/02 15:04:05.000000000", "2006/01/02 15:04:05", "02/Jan/2006:15:04:05 -0700",

@@ -16,10 +16,10 @@ const (
 	// KindText is a line that rests on a text that is not the one it was decided by: what the store
 	// has under the hash has another hash.
 	KindText Kind = "text"
-	// KindVerdict is a line whose decision is not that of the rules.
+	// KindVerdict is a line whose decision the rules do not give.
 	KindVerdict Kind = "verdict"
-	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay is
-	// not that of the rules.
+	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay
+	// differs from the rules.
 	KindEvidence Kind = "evidence"
 	// KindGap is a request that was sent too soon after another one to its host.
 	KindGap Kind = "gap"
@@ -57,7 +57,7 @@ type Place struct {
 }
 
 // Finding is a line that does not follow from the stored texts. Its texts are as they stand in the
-// log: whoever shows them escapes them.
+// log: escape them before showing them.
 type Finding struct {
 	Place
 	Kind Kind `json:"kind"`

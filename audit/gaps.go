@@ -13,7 +13,7 @@ type sending struct {
 	place Place
 	agent string
 	// turn is the earliest time at which it can have left: its beginning and then the time for which
-	// it was held. end is the latest: that of its line.
+	// it was held. end is the latest: the time of its line.
 	turn, end time.Time
 	// exact says that nothing long that the log does not show lay before turn.
 	exact bool
@@ -78,7 +78,7 @@ type host struct {
 // and so many may be under way when one began and ended.
 const window = 16
 
-// window is that of the host: where nobody has a delay there is nothing to compare yet.
+// window is smaller while no agent of the host has a delay, as there is nothing to compare yet.
 func (at *host) window() int {
 	if at.delayed {
 		return window

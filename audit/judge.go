@@ -38,7 +38,7 @@ type verdict struct {
 	host     string
 	findings []Finding
 	fault    error // why a text could not be read
-	// delay is the Crawl-delay in seconds: that of the text, where there is one.
+	// delay is the Crawl-delay in seconds: from the text, where there is one.
 	delay float64
 }
 
@@ -108,7 +108,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	return t, false
 }
 
-// replay computes a line anew from its text.
+// replay computes a line again from its text.
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
 	v.sha = r.SHA256

@@ -38,8 +38,8 @@ func (b *batch) bytes(l rawLine) []byte { return b.data[l.start:l.end] }
 // errTooLong is a line of which no more is read.
 var errTooLong = fmt.Errorf("it is longer than %d bytes", MaxLine)
 
-// readLines cuts what r has into batches of some size bytes (at least 1). A line without bytes is
-// none. An error of r is that of the line that it cut; what came before is whole. emit reports
+// readLines cuts what r has into batches of some size bytes (at least 1). Lines without bytes are
+// skipped. An error of r belongs to the line that it cut; the lines before are whole. emit reports
 // whether to go on.
 func readLines(file string, r io.Reader, size int, emit func(*batch) bool) {
 	in := bufio.NewReaderSize(r, size)

@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// basis is what a reason rests on, and with it what can be computed anew.
+// basis is what a reason rests on. It says what can be computed again.
 type basis uint8
 
 const (

@@ -25,8 +25,7 @@ type Texts interface {
 // text is what became of a hash.
 type text struct {
 	once sync.Once
-	// rules decide; of a text whose end may be cut they are those of the text as it is, and cut those
-	// without its last line.
+	// rules decide; where the end of a text may be cut, cut holds the rules without its last line.
 	rules, cut *robotstxt.Ruleset
 	// asks matches the paths for which some rule may look at the query.
 	asks *robotstxt.Ruleset
@@ -94,7 +93,7 @@ func (t *text) load(ctx context.Context, source Texts, sha [32]byte, indexHTML b
 	default:
 		t.rules = robotstxt.Options{IndexHTML: indexHTML}.Parse(body)
 		if len(body) == robotstxt.MaxSize && body[len(body)-1] != '\n' && body[len(body)-1] != '\r' {
-			// What is kept of a longer file has this length, and so may a whole file.
+			// The kept beginning of a longer file has this length, and a whole file may have it too.
 			t.cut = robotstxt.Options{Truncated: true, IndexHTML: indexHTML}.Parse(body)
 		}
 		t.asks = askers(body, indexHTML)

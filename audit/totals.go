@@ -60,7 +60,7 @@ type GapTotals struct {
 // AgentTotals are about the lines of one agent.
 type AgentTotals struct {
 	Agent string `json:"agent"`
-	// Owner and Contact are those of the last line that names one of them.
+	// Owner and Contact come from the last line that names one of them.
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
@@ -176,7 +176,7 @@ func (c *counts) agent(name string) *AgentTotals {
 	return a
 }
 
-// decided counts a decision as it is recorded. What is in no closed set is a finding and counted as
+// decided counts a decision as it is recorded. A word of no closed set is a finding and counted as
 // that alone.
 func (a *AgentTotals) decided(r *record, c *counts) {
 	a.Checked++

@@ -139,7 +139,7 @@ func checkIPv4(name string, ascii bool) error {
 }
 
 // canonicalIPv6 checks the text between the brackets of an IPv6 literal. The case of hex digits is
-// free, as that of all hosts is (RFC 3986 section 3.2.2); else only the form of RFC 5952 is taken.
+// free, as in all hosts (RFC 3986 section 3.2.2); else only the form of RFC 5952 is taken.
 func canonicalIPv6(s string) (string, error) {
 	if strings.IndexByte(s, '%') >= 0 {
 		return "", refuse(PartAddress, s, "has a zone")

@@ -6,12 +6,12 @@
 // default port equals no port and that an address literal is only itself. Everything that is kept
 // per site in Crawlgate (rules, clocks, policy, log fields) is keyed by an [Origin], so two
 // spellings of one site must never give two origins, and no spelling may give the origin of another
-// site. What cannot be spelled canonically without guessing is refused with an [*Error].
+// site. A host that cannot be spelled canonically without guessing is refused with an [*Error].
 //
 // Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as browsers do), an
 // absent, empty or default port. Refused are: userinfo; percent-encoding and any byte in the host
 // but letters, digits, hyphen, underscore and dot; empty and over-long labels; all spellings of an
-// IPv4 address but four decimal numbers, and of an IPv6 address but that of RFC 5952; zones and
+// IPv4 address but four decimal numbers, and of an IPv6 address but the form of RFC 5952; zones and
 // IPv4-mapped addresses; port 0, signs and leading zeros in a port.
 //
 // A trailing dot is refused, not removed. "example.com." resolves as "example.com" does, so it must
@@ -65,7 +65,7 @@ func (o Origin) String() string {
 	return o.Scheme + "://" + o.Authority()
 }
 
-// MarshalText implements encoding.TextMarshaler: the text is that of String.
+// MarshalText implements encoding.TextMarshaler: the text is what String returns.
 func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText gives, and no other
@@ -174,8 +174,8 @@ func FromURL(u *url.URL) (Origin, error) {
 
 // FromAuthority returns the origin of an authority such as "example.com", "example.com:8080" or
 // "[2001:db8::1]:443", as CONNECT requests and configurations have it. Without a port, or with an
-// empty one (RFC 3986 section 6.2.3), it is the scheme's default port: who needs a port to be
-// present, as in a CONNECT target, must look for it. The error is an [*Error].
+// empty one (RFC 3986 section 6.2.3), it is the scheme's default port: callers that need a port to
+// be present, as in a CONNECT target, must look for it. The error is an [*Error].
 func FromAuthority(scheme, authority string) (Origin, error) {
 	scheme = strings.ToLower(scheme)
 	port := defaultPort(scheme)

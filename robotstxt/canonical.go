@@ -156,7 +156,7 @@ func looseForm[T ~string | ~[]byte](s T) form {
 // been read while the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } //nolint:gosec // see comment
 
-// What a byte can mean in a path. A byte of class 0 stands for itself everywhere.
+// The meanings of a byte in a path. A byte of class 0 stands for itself everywhere.
 const (
 	classStar     = 1 << iota // * : any run of bytes, in a rule
 	classPercent              // % : begins an escape

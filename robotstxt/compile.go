@@ -98,7 +98,7 @@ func (p *parser) compileNames(rs *Ruleset) {
 
 // compileBlocks numbers the blocks. Lists that hold one and the same name are one block, so that a
 // file which repeats "User-agent: *" before every rule costs a decision no more than another. A
-// block that nobody can ask for is left out.
+// block that no token selects is left out.
 func (p *parser) compileBlocks(rs *Ruleset) {
 	p.final = resize(p.final, p.blocks+1)
 	p.solo = resize(p.solo, len(rs.names))

@@ -27,7 +27,7 @@ const (
 	LintRuleOutsideGroup = "rule-outside-group"
 	LintPathWithoutSlash = "path-without-slash" // can never match
 	LintEmptyName        = "empty-name"
-	LintBadName          = "bad-name"       // a user-agent line that nobody can be meant by
+	LintBadName          = "bad-name"       // a user-agent line that names no crawler
 	LintDuplicateRule    = "duplicate-rule" // says what an earlier line says
 	LintShadowedRule     = "shadowed-rule"  // another rule always decides instead
 	LintBadDelay         = "bad-delay"      // not a number or rate

@@ -112,8 +112,8 @@ func (rs *Ruleset) bestPrefix(b uint32, t string) int32 {
 	return found
 }
 
-// pattern is a path that the table cannot hold: with a * inside, or in a looser form.
-// Its text is the canonical path without a closing $ or run of *; a * in it is a wildcard.
+// pattern is a path that the table cannot hold: with a * inside, or in a looser form. Its text is
+// the canonical path without a closing $ or run of *; a * in it is a wildcard.
 type pattern struct {
 	needs uint64 // the pairs of bytes that it needs in a target; see pairBit
 	at    uint32 // in Ruleset.text
@@ -140,8 +140,8 @@ func pairsOf(t string) uint64 {
 	return pairs
 }
 
-// pairsNeeded returns the pairs of bytes that every match of a pattern holds. What a form may spell
-// otherwise is left out, so that the pairs of the canonical target serve for all forms.
+// pairsNeeded returns the pairs of bytes that every match of a pattern holds. Pairs that a form may
+// spell otherwise are left out, so that the pairs of the canonical target serve for all forms.
 func pairsNeeded(text []byte, f form) uint64 {
 	needs := uint64(0)
 	for i := 1; i < len(text); i++ {

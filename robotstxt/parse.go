@@ -36,7 +36,7 @@ func (o Options) Parse(data []byte) *Ruleset {
 	return p.compile()
 }
 
-// parsers keeps working memory. Its size is bounded by that of a file.
+// parsers keeps working memory. Its size is bounded, as the size of a file is.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 // parser collects what a file says, in the order of the file. Until compile all bytes stay where

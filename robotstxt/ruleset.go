@@ -64,7 +64,7 @@ type Preference struct {
 	Value string // the rest of the value, as written
 }
 
-// Select returns the group for an agent: its own or, without one, that of * (RFC 9309 section
+// Select returns the group for an agent: its own or, without one, the * group (RFC 9309 section
 // 2.2.1). It does not allocate.
 func (rs *Ruleset) Select(a Agent) Group {
 	if rs == nil {
@@ -132,7 +132,7 @@ func (g Group) Name() string {
 	return g.rs.names[g.name].text.in(g.rs.text)
 }
 
-// Specific reports whether the group is the crawler's own, not that of *.
+// Specific reports whether the group is the crawler's own, not *.
 func (g Group) Specific() bool { return g.specific }
 
 // Unrestricted reports that no disallow rule of the group could match any target. It is false for
@@ -187,7 +187,7 @@ type preference struct {
 	key, path, value span
 }
 
-// preferences returns those of the given blocks, which are in ascending order.
+// preferences returns the preferences of the given blocks, which are in ascending order.
 func (rs *Ruleset) preferences(blocks []uint32) []Preference {
 	var found []Preference
 	for _, p := range rs.prefs {
@@ -225,9 +225,9 @@ type block struct {
 }
 
 // rank orders rules and holds what is to know of one in a word. From the top: 16 bits of length,
-// one for allow, 20 of the line number inverted, 18 of the block, then the flags. So the greatest
-// rank is that of the rule that decides: the longest; among equals allow (RFC 9309 section 2.2.2);
-// of these the first in the file, as Google reports it.
+// one for allow, 20 of the line number inverted, 18 of the block, then the flags. So the rule with
+// the greatest rank decides: the longest; among equals allow (RFC 9309 section 2.2.2); of these the
+// first in the file, as Google reports it.
 type rank uint64
 
 const (
@@ -324,8 +324,8 @@ const maxToken = 255
 
 // findName returns the index of the name that a product token asks for, or none. A token of
 // letters,
-//   - and _ finds what lines begin with, any other finds a whole first word: the two kinds never look
-//     alike, so one list holds both.
+//   - and _ finds what lines begin with, any other finds a whole first word: the two kinds never
+//     look alike, so one list holds both.
 func (rs *Ruleset) findName(token string) int32 {
 	if token == "*" {
 		return none

@@ -42,7 +42,7 @@ func newScanner(data []byte, open bool) scanner {
 	return s
 }
 
-// next returns the next line without its terminator. What follows the last terminator is a line
+// next returns the next line without its terminator. The rest after the last terminator is a line
 // too.
 func (s *scanner) next() ([]byte, bool) {
 	if s.pos > len(s.data) {
@@ -69,8 +69,8 @@ func indexOrEnd(b []byte, c byte) int {
 	return len(b)
 }
 
-// contentOf strips a line of what is beyond its limit, behind a NUL or a comment sign, and of blanks
-// at both ends.
+// contentOf strips a line of what is beyond its limit, behind a NUL or a comment sign, and of
+// blanks at both ends.
 func contentOf(line []byte) []byte {
 	line = trimLeft(line[:min(len(line), maxLine)])
 	if len(line) == 0 || line[0] == '#' {

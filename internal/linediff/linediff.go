@@ -34,10 +34,10 @@ type Hunk struct {
 }
 
 // Compare returns the hunks that lead from the text a to the text b, each with up to context
-// unchanged lines on either side. Texts with the same lines have none. Lines end at CR, LF and CRLF,
-// as in robots.txt files (RFC 9309 section 2.2). The edits are the fewest where about a hundred
-// suffice. Beyond that the search ends, whatever the texts, and the lines that it has not matched
-// are deleted and inserted.
+// unchanged lines on either side. Texts with the same lines have none. Lines end at CR, LF and
+// CRLF, as in robots.txt files (RFC 9309 section 2.2). The edits are the fewest where about a
+// hundred suffice. Beyond that the search ends, whatever the texts, and the lines that it has not
+// matched are deleted and inserted.
 func Compare(a, b []byte, context int) []Hunk {
 	from, to := split(a), split(b)
 	var list []Hunk

@@ -240,7 +240,7 @@ func hideUserinfo(method, target string) (shown string, found bool) {
 	return scheme + slashes + Mark + rest[at:], true
 }
 
-// What begins and ends the authority of a URL in a text, also percent-encoded.
+// The beginning and the end of an authority in a text, also percent-encoded.
 var (
 	authorityStart = regexp.MustCompile(`(?i)(?::|%3A)(?:/|%2F)(?:/|%2F)`)
 	authorityEnd   = regexp.MustCompile(`(?i)[/\\?#&"<> \t]|%(?:2F|5C|3F|23|26|22|3C|3E|20|09)`)

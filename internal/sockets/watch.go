@@ -69,7 +69,7 @@ func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
 	return at, nil
 }
 
-// look returns what was seen at most age ago, and looks anew where that is nothing.
+// look returns what was seen at most age ago; it looks again if nothing was.
 func (w *Watch) look(age time.Duration) *sight {
 	fresh := func(s *sight) bool {
 		return s != nil && s.changes == w.changes.Load() && time.Since(s.began) < age

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// modulePath is that of Crawlgate, which is the main module of its own binary and a dependency of
-// one that xcaddy built.
+// modulePath is the path of Crawlgate, which is the main module of its own binary and a dependency
+// of one that xcaddy built.
 const modulePath = "github.com/crawlgate/crawlgate"
 
 // unknown is the version of a build that carries none.
@@ -17,8 +17,8 @@ const unknown = "devel"
 
 // Info tells one build from another.
 type Info struct {
-	// Version is that of the module, such as v1.2.3 or a pseudo-version; "devel" where the build has
-	// none.
+	// Version is the version of the module, such as v1.2.3 or a pseudo-version; "devel" where the
+	// build has none.
 	Version string
 	// Commit is the revision that was built, empty where the build does not tell. A build by xcaddy
 	// never does.
@@ -27,7 +27,7 @@ type Info struct {
 	Modified bool
 }
 
-// Read returns that of the running binary. It is safe for concurrent use.
+// Read returns the Info of the running binary. It is safe for concurrent use.
 var Read = sync.OnceValue(func() Info {
 	build, _ := debug.ReadBuildInfo()
 	return of(build)

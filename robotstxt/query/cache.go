@@ -19,7 +19,7 @@ type cache struct {
 	entries    map[key]*robotstxt.Ruleset
 }
 
-// key names a file, with what changes when it is written anew, or the text of one given inline.
+// key names a file, with its size and time, or the text of one given inline.
 type key struct {
 	path           string
 	size, modified int64

@@ -41,7 +41,7 @@ type Options struct {
 	// CacheBytes bounds the parsed files that are kept for later questions; 256 MiB by default.
 	CacheBytes int
 
-	// IndexHTML is that of robotstxt.Options.
+	// IndexHTML is the option of robotstxt.Options.
 	IndexHTML bool
 
 	// Match decides about a target, which begins with a slash and has no fragment, and names the form
