@@ -39,12 +39,12 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	info := adminapi.Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []adminapi.Clock{}}
 	now := time.Now()
 	if query.Has("key") {
-		if c, ok := pacer.Clock(query.Get("key"), rate); ok {
+		if c, ok := pacer.Status(query.Get("key"), rate); ok {
 			info.Clocks = append(info.Clocks, describeClock(c, now))
 		}
 		return info, nil
 	}
-	page := pacer.Clocks(query.Get("after"), limit+1, filter, rate)
+	page := pacer.Statuses(query.Get("after"), limit+1, filter, rate)
 	if len(page) > limit {
 		page = page[:limit]
 		info.Next = page[limit-1].Key
@@ -55,7 +55,7 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	return info, nil
 }
 
-func describeClock(c pace.Clock, now time.Time) adminapi.Clock {
+func describeClock(c pace.Status, now time.Time) adminapi.Clock {
 	info := adminapi.Clock{
 		Key: c.Key, NextRequest: c.Next.UTC(), WaitSeconds: max(c.Next.Sub(now), 0).Seconds(), DelaySeconds: c.Delay.Seconds(),
 		InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,

@@ -90,7 +90,7 @@ func FuzzAdmin(f *testing.F) {
 	f.Cleanup(func() { engines.leave(a, func(*App) {}) })
 	f.Fuzz(func(t *testing.T, path, method uint8, query, body string) {
 		route := paths[int(path)%len(paths)]
-		a.clocks.pacer.Blocked("example.com", 0, false)
+		a.clocks.pacer.RecordFailure("example.com", 0)
 		answer, err := askAdmin(route, methods[int(method)%len(methods)], query, body)
 		if err != nil {
 			fault, ok := errors.AsType[caddy.APIError](err)

@@ -119,7 +119,7 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\ncrawl_delay 30s\n}", 4, `option "crawl_delay" of pace takes at least 2 arguments, found 1`},
 		{"pace {\ncrawl_delay 30s 10s\n}", 4, `option "crawl_delay" of pace: 30s is longer than 10s`},
 		{"pace {\ncrawl_delay 0s 10s ignore\n}", 4, `option "crawl_delay" of pace: action "ignore": want clamp, refuse, honor`},
-		{"pace {\nper planet\n}", 4, `option "per" of pace: parsing what a clock stands for: "planet" is not host, site or address`},
+		{"pace {\nper planet\n}", 4, `option "per" of pace: parsing the scope of a clock: "planet" is not host, site or address`},
 		{"pace {\nper host host\n}", 4, `option "per" of pace: "host" is given twice`},
 		{"pace {\nbackoff 60s\n}", 4, `option "backoff" of pace: unknown value "60s": want "off" or a first and a longest pause`},
 		{"pace {\nbackoff 24h 60s\n}", 4, `option "backoff" of pace: 24h is longer than 60s`},

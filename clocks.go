@@ -3,7 +3,6 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,8 +24,8 @@ type clocks struct {
 	book    notebook
 	logger  *zap.Logger
 
-	mu    sync.Mutex
-	tally redisclock.Tally // of the gateways, as last counted
+	mu   sync.Mutex
+	last redisclock.LastMembership
 
 	changed chan struct{} // holds one signal: there is something to write down
 	stop    chan struct{}
@@ -39,7 +38,7 @@ var (
 		"to begin without: they are asked again at once, and may ask for another pause",
 	}
 	gatewaysPage = notePage{
-		"gateways.json", "the number of gateways that share the clocks, and the place of this one,",
+		"gateways.json", "the number of gateways that share the clocks",
 		"to begin without: the gateways are counted again as soon as Redis answers",
 	}
 )
@@ -89,17 +88,13 @@ func (c *clocks) share(a *App, config *pace.Config) error {
 	if url == "" {
 		return nil
 	}
-	if err := c.book.read(gatewaysPage, &c.tally); err != nil {
+	if err := c.book.read(gatewaysPage, &c.last); err != nil {
 		return err
-	}
-	// Should Redis be away now: the more gateways there may be, the less each of them takes.
-	gateways, rank := max(a.cfg.pace.gateways, c.tally.Gateways), c.tally.Rank
-	if c.tally.Gateways == 0 {
-		rank = rand.IntN(gateways) //nolint:gosec // any place will do
 	}
 	var err error
 	c.shared, err = redisclock.New(redisclock.Config{
-		URL: url, Gateways: gateways, Rank: rank, Changed: c.sharedChanged, Counted: c.counted,
+		// The more gateways there may be, the less each of them takes while Redis is away.
+		URL: url, Gateways: max(a.cfg.pace.gateways, c.last.Gateways), Changed: c.sharedChanged, Counted: c.counted,
 	})
 	if err != nil {
 		return fmt.Errorf("sharing clocks: %w", err)
@@ -109,11 +104,11 @@ func (c *clocks) share(a *App, config *pace.Config) error {
 }
 
 // counted notes how many gateways there are, for a start without Redis.
-func (c *clocks) counted(gateways, rank int) {
+func (c *clocks) counted(gateways int) {
 	c.mu.Lock()
-	before := c.tally
-	c.tally = c.tally.Counted(gateways, rank, time.Now())
-	changed := !c.tally.Same(before)
+	before := c.last.Gateways
+	c.last = c.last.Counted(gateways, time.Now())
+	changed := c.last.Gateways != before
 	c.mu.Unlock()
 	if changed {
 		note(c.changed)
@@ -161,10 +156,10 @@ func (c *clocks) keep() {
 func (c *clocks) write() error {
 	err := c.book.write(blocksPage, c.pacer.Blocks(blocksKept))
 	c.mu.Lock()
-	tally := c.tally
+	last := c.last
 	c.mu.Unlock()
-	if tally.Gateways > 0 {
-		err = errors.Join(err, c.book.write(gatewaysPage, tally))
+	if last.Gateways > 0 {
+		err = errors.Join(err, c.book.write(gatewaysPage, last))
 	}
 	return err
 }

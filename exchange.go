@@ -236,14 +236,14 @@ func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) err
 		GetConn: func(string) { _, dial = startStep(x.ctx, spanDial) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			dial.dialed(info.Conn)
-			if missed = slot.Begin(x.ctx); missed != nil {
+			if missed = slot.Confirm(x.ctx); missed != nil {
 				x.abandon(info.Conn, missed)
 				return
 			}
 			x.reached = true
 		},
 		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
-		GotFirstResponseByte: slot.Answered,
+		GotFirstResponseByte: slot.Sent,
 	}))
 	x.sent.Answered = func(status int, header http.Header) { h.heed(x, status, header) }
 	failure := h.forwarder.Forward(x.w, r, target.URL(), &x.sent)
@@ -275,7 +275,7 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 // heed keeps the site's wish to be left alone for a while, from the moment it is known.
 func (h *Handler) heed(x *exchange, status int, header http.Header) {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
-		h.app.clocks.pacer.Blocked(x.clock, pause, pause > 0)
+		h.app.clocks.pacer.RecordFailure(x.clock, pause)
 	}
 }
 

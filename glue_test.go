@@ -57,7 +57,7 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 // TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that a new one cannot be forgotten.
 func TestEveryPaceReasonIsAReason(t *testing.T) {
 	t.Parallel()
-	declared := stringConstants(t, filepath.Join("enforce", "pace", "refused.go"), "Reason")
+	declared := stringConstants(t, filepath.Join("enforce", "pace", "reject.go"), "Reason")
 	if len(declared) < 5 {
 		t.Fatalf("declared are %q: they cannot be all", declared)
 	}

@@ -1,185 +1,279 @@
 package pace
 
-import "time"
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-// clock is all that is kept of one key. It is guarded by its shard's lock. A
-// million of them is a normal day: the rare parts hang on pointers.
+// An instant is the time since the Pacer's epoch, which lies years before its start: the zero
+// instant is long ago, whatever is added to it.
+type instant = time.Duration
+
+const (
+	// longest bounds every duration taken in, so that sums stay far from overflow: no site's wish
+	// and no operator's rate needs more than a year.
+	longest = 365 * 24 * time.Hour
+	// epochAge is how far before a Pacer's start its epoch lies: longer than any interval or delay,
+	// so a clock never used is always ready.
+	epochAge = 2 * longest
+	// never is the time of something that only another event can bring about.
+	never = instant(1<<63 - 1)
+)
+
+func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
+
+// terms is a Limit in the form the arithmetic wants: no value is negative.
+type terms struct {
+	interval  time.Duration
+	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
+	gap       time.Duration
+	places    int  // 0: no bound
+	shared    bool // one place is left for another agent
+}
+
+func (l Limit) terms() terms {
+	t := terms{interval: clip(l.Interval), gap: clip(l.Delay), places: max(l.Concurrency, 0)}
+	if l.Burst > 1 && t.interval > 0 {
+		spare := min(int64(l.Burst-1), int64(longest/t.interval))
+		t.tolerance = time.Duration(spare) * t.interval
+	}
+	return t
+}
+
+// strictest satisfies both.
+func (t terms) strictest(o terms) terms {
+	places := min(t.places, o.places)
+	if places == 0 {
+		places = max(t.places, o.places)
+	}
+	return terms{
+		interval:  max(t.interval, o.interval),
+		tolerance: min(t.tolerance, o.tolerance),
+		gap:       max(t.gap, o.gap),
+		places:    places,
+		shared:    t.shared || o.shared,
+	}
+}
+
+// unpaced reports whether the terms have neither a rate nor a gap.
+func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
+
+// spacing is the least time between two requests: a rate with a burst asks for none.
+func (t terms) spacing() time.Duration {
+	if t.tolerance > 0 {
+		return t.gap
+	}
+	return max(t.gap, t.interval)
+}
+
+// cost is how much of the clock's time the request uses: the unit in which agents share a host. It
+// is never zero, so agents alternate also where only the number of places limits them.
+func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
+
+// gcra is the state of one clock: GCRA and the gap beside it. The zero value is a clock never used.
+// It is pure: state and time in, state or time out.
+//
+// GCRA (ITU-T I.371; also redis_rate, throttled, boulder): tat is the theoretical arrival time of
+// the next request if all came evenly. A request conforms when it comes no earlier than tat less the
+// tolerance; it then moves tat on by its interval. One timestamp holds both rate and burst, and the
+// time that is missing is the exact wait.
+type gcra struct {
+	tat  instant
+	last instant       // when the last request went
+	gap  time.Duration // the gap which that request demands after itself
+}
+
+// ready is the instant from which a request under t conforms. It may lie in the past.
+func (g gcra) ready(t terms) instant { return max(g.tat-t.tolerance, g.last+max(g.gap, t.gap)) }
+
+// take is the state after a request under t went at the given instant, which the caller has found to
+// be ready.
+func (g gcra) take(t terms, at instant) gcra {
+	return gcra{tat: max(g.tat, at) + t.interval, last: at, gap: t.gap}
+}
+
+// after is when a request under t could go once others went before it, which need rates (their
+// intervals added up) and gaps (their delays) after this state. It is exact when all on the clock
+// have the same terms, else a close bound from below.
+func (g gcra) after(rates, gaps time.Duration, t terms) instant {
+	return max(g.tat+rates-t.tolerance, g.last+max(g.gap, t.gap)+gaps)
+}
+
+// spent is the state with no burst left at the given instant: the next request under t may go then,
+// and the one after it an interval later.
+func (g gcra) spent(t terms, at instant) gcra {
+	g.tat = max(g.tat, at+t.tolerance)
+	return g
+}
+
+// clock is all that is kept of one key. It is guarded by its shard's lock. A million of them is a
+// normal day: the rare parts are behind pointers.
 type clock struct {
-	key    string
-	meter  meter
-	block  *block // nil: the site never asked to be left alone, or that is forgiven
-	line   *line  // nil: nobody waits, and nobody was told to come back
-	flying int32  // requests in flight that are counted
-	serial uint32 // counts the requests that went
+	key      string
+	gcra     gcra
+	backoff  *backoff // nil: the site never asked for a pause, or that is forgiven
+	queue    *queue   // nil: no request waits, and no agent keeps its position
+	inFlight int32    // requests in flight that are counted
+	serial   uint32   // counts the requests that went
 }
 
-// line is those who wait at a clock. The head of the queue is next, until it
-// takes the turn: from then on, while it stands at other clocks, nobody
-// overtakes it.
-type line struct {
-	queue queue
-	taken *waiter // who has taken the turn
-	terms terms   // those of taken; the waiter itself has moved on
-	pins  int     // requests that will come
-	// due is when the last slot booked at a shared clock is, crowd how many times
-	// its own part of the time a request seems to need there.
-	due   instant
-	crowd float64
-}
-
-// never is the time of something that only another event can bring about.
-const never = instant(1<<63 - 1)
+// ready is the instant from which a request under t may go, as far as time decides.
+func (c *clock) ready(t terms) instant { return max(c.gcra.ready(t), c.blockedUntil()) }
 
 // blockedUntil is the end of the block, in the past when there is none.
 func (c *clock) blockedUntil() instant {
-	if c.block == nil {
+	if c.backoff == nil {
 		return 0
 	}
-	return c.block.until
+	return c.backoff.until
 }
 
-// ready is the instant from which a request under t may go, as far as time
-// decides.
-func (c *clock) ready(t terms) instant {
-	return max(c.meter.ready(t), c.blockedUntil())
+// rested is the state for the next request: right after a block it has no burst, as requests that
+// piled up during the block must not burst upon the site.
+func (c *clock) rested(t terms, at instant) gcra {
+	if c.backoff != nil && c.backoff.fresh {
+		return c.gcra.spent(t, at)
+	}
+	return c.gcra
 }
 
-// charge books a request that goes now and returns the state without it.
-func (c *clock) charge(t terms, now instant) meter {
-	before := c.rested(t, now)
-	if c.block != nil {
-		c.block.fresh = false
-	}
-	c.meter = before.take(t, now)
-	c.serial++
-	return before
-}
-
-// rested is the meter for the next request: right after a block it has no burst,
-// as what piled up while the site wanted quiet must not burst upon it.
-func (c *clock) rested(t terms, at instant) meter {
-	if c.block != nil && c.block.fresh {
-		return c.meter.spent(t, at)
-	}
-	return c.meter
-}
-
-// forecast is when a newcomer could go.
-func (c *clock) forecast(w *waiter, t terms, now instant) instant {
-	var l load
-	if c.line != nil {
-		l = c.line.queue.ahead(w.agent, w.weight, t)
-	}
-	return c.behind(l, t, now)
-}
-
-// forecastOf is when w, who waits in the queue, could go.
-func (c *clock) forecastOf(w *waiter, now instant) instant {
-	return c.behind(c.line.queue.aheadOf(w), w.terms, now)
-}
-
-// behind is when a request under t could go after those of the load, the head
-// of the queue first among them, and after the one that has taken the turn.
-func (c *clock) behind(l load, t terms, now instant) instant {
-	start := max(now, c.blockedUntil())
-	m := c.meter
-	if c.line != nil && c.line.taken != nil {
-		first := c.line.terms
-		at := max(start, m.ready(first), c.line.due)
-		m = c.rested(first, at).take(first, at)
-	}
-	if l.n == 0 {
-		return max(start, m.ready(t))
-	}
-	first := c.line.queue.head.terms
-	at := max(start, m.ready(first))
-	if c.line.taken == nil {
-		m = c.rested(first, at)
-	}
-	m = m.take(first, at)
-	rates, gaps := l.interval-first.interval, l.gap-first.gap
-	if crowd := c.line.crowd; crowd > 1 {
-		rates, gaps = time.Duration(float64(rates)*crowd), time.Duration(float64(gaps)*crowd)
-	}
-	return max(start, m.after(rates, gaps, t))
-}
-
-// lineUp returns the clock's line, which may have to be made.
-func (c *clock) lineUp() *line {
-	if c.line == nil {
-		c.line = &line{}
-	}
-	return c.line
-}
-
-// tidy drops claims that are over, and a line that is empty.
-func (c *clock) tidy(now instant) {
-	if c.line == nil {
-		return
-	}
-	c.line.queue.expire(now)
-	c.settle()
-}
-
-// settle drops a line that is of no use any more.
-func (c *clock) settle() {
-	if l := c.line; l.taken == nil && l.pins == 0 && len(l.queue.flows) == 0 {
-		c.line = nil
-	}
-}
-
-// next is who may go next.
-func (c *clock) next() *waiter {
-	if c.line.taken != nil {
-		return c.line.taken
-	}
-	return c.line.queue.head
-}
-
-// take gives the turn for good to w, who is next.
-func (c *clock) take(w *waiter) {
-	l := c.line
-	if l.taken == w {
-		return
-	}
-	l.taken, l.terms = w, w.terms
-	l.queue.pop()
-}
-
-// leave takes w out of the line at c, wherever it stands, and wakes who is next now.
-func (s *shard) leave(c *clock, w *waiter) {
-	l := c.line
-	if l == nil {
-		return
-	}
-	before := c.next()
-	switch {
-	case l.taken == w:
-		l.taken = nil
-	case w.flow != nil:
-		l.queue.remove(w)
-	default:
-		return // somebody took it out before refusing it
-	}
-	s.weigh(c)
-	if n := c.next(); n != nil && n != before {
-		n.rouse()
-	}
-	c.settle()
-}
-
-// rouse lets the one that is next look again.
-func (c *clock) rouse() {
-	if c.line == nil {
-		return
-	}
-	if n := c.next(); n != nil {
-		n.rouse()
-	}
-}
-
-// idle reports whether the clock says no more than a new one would.
+// idle reports whether the clock says no more than a new one would, for requests whose delay is at
+// most keep.
 func (c *clock) idle(p Backoff, now instant, keep time.Duration) bool {
-	return c.line == nil && c.flying == 0 && c.meter.quiet(now, keep) &&
-		(c.block == nil || c.block.forgotten(p, now))
+	return c.queue == nil && c.inFlight == 0 &&
+		c.gcra.tat <= now && c.gcra.last+max(c.gcra.gap, keep) <= now &&
+		(c.backoff == nil || c.backoff.forgotten(p, now))
+}
+
+// full reports whether no place in flight is left for the agent under t, under the shard's lock.
+func (p *Pacer) full(s *shard, c *clock, t terms, agent string) bool {
+	return t.places > 0 && (int(c.inFlight) >= t.places || p.sated(s, c, t, agent))
+}
+
+// sated reports whether the agent has as many places as one may have.
+func (p *Pacer) sated(s *shard, c *clock, t terms, agent string) bool {
+	most := t.places - 1
+	return t.shared && most > 0 && int(c.inFlight) >= most &&
+		int(s.inFlight[inFlight{c, agent}]) >= most && !p.alone()
+}
+
+// inFlight names the requests of one agent in flight that a clock counts. Their number is kept in
+// the clock's shard while there are any: most clocks have none.
+type inFlight struct {
+	clock *clock
+	agent string
+}
+
+// charge books a request of the agent that goes now, under the shard's lock.
+func (s *shard) charge(c *clock, t terms, agent string, now instant) charge {
+	if t.places > 0 {
+		c.inFlight++
+	}
+	if t.shared {
+		if s.inFlight == nil {
+			s.inFlight = make(map[inFlight]int32)
+		}
+		s.inFlight[inFlight{c, agent}]++
+	}
+	before := c.rested(t, now)
+	if c.backoff != nil {
+		c.backoff.fresh = false
+	}
+	c.gcra = before.take(t, now)
+	c.serial++
+	return charge{shard: s, clock: c, agent: agent, terms: t, before: before, at: now, serial: c.serial}
+}
+
+// release gives back the place that a request under t took.
+func (s *shard) release(c *clock, t terms, agent string) {
+	if t.places == 0 {
+		return
+	}
+	c.inFlight--
+	if t.shared {
+		of := inFlight{c, agent}
+		if s.inFlight[of]--; s.inFlight[of] == 0 {
+			delete(s.inFlight, of)
+		}
+	}
+	s.elect(c)
+	c.wakeNext()
+}
+
+const (
+	shardCount = 64 // a power of two
+	// overflowKey names the overflow clocks in refusals. No host has that name.
+	overflowKey = "overflow:"
+)
+
+// table holds the clocks, in shards with a lock each.
+type table struct {
+	seed   maphash.Seed
+	keys   atomic.Int64
+	delay  atomic.Int64 // the longest that was ever asked for
+	shards [shardCount]shard
+}
+
+type shard struct {
+	mu     sync.Mutex
+	clocks map[string]*clock
+	ring   []*clock // the same clocks in no order, for the sweep
+	hand   int      // where in the ring the sweep goes on
+	peak   int      // most clocks since the map was made
+	number int
+	// overflow is the clock that keys share for which there is no room, and overflowing how many
+	// requests of each key it holds: such a key gets no clock of its own meanwhile, else it would
+	// have two.
+	overflow    *clock
+	overflowing map[string]int
+	blocked     map[*clock]struct{} // clocks that have a backoff
+	inFlight    map[inFlight]int32
+	_           [8]byte // keeps neighbouring locks on different cache lines
+}
+
+func (t *table) shard(key string) *shard {
+	return &t.shards[maphash.String(t.seed, key)%shardCount]
+}
+
+// clock returns the key's clock under s.mu, making it if there is room, else the overflow clock.
+func (t *table) clock(s *shard, key string, cfg *Config, now instant) *clock {
+	if c := s.clocks[key]; c != nil {
+		return c
+	}
+	if s.overflowing[key] > 0 {
+		return s.overflow
+	}
+	if t.keys.Load() >= int64(cfg.MaxKeys) {
+		t.sweep(s, cfg, now, cfg.Idle, sweepOnFull)
+		if t.keys.Load() >= int64(cfg.MaxKeys) {
+			return s.overflowClock()
+		}
+	}
+	return t.insert(s, key, cfg, now)
+}
+
+func (t *table) insert(s *shard, key string, cfg *Config, now instant) *clock {
+	t.sweep(s, cfg, now, t.keep(cfg), sweepOnInsert)
+	if s.clocks == nil {
+		s.clocks = make(map[string]*clock)
+	}
+	c := &clock{key: key}
+	if s.overflow != nil {
+		c.gcra = s.overflow.gcra // its last request may have gone on the overflow clock
+	}
+	s.clocks[key] = c
+	s.ring = append(s.ring, c)
+	s.peak = max(s.peak, len(s.ring))
+	t.keys.Add(1)
+	return c
+}
+
+func (s *shard) overflowClock() *clock {
+	if s.overflow == nil {
+		s.overflow = &clock{key: overflowKey}
+		s.overflowing = make(map[string]int)
+	}
+	return s.overflow
 }

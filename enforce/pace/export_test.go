@@ -4,5 +4,5 @@ import "time"
 
 // At is when the slot was granted, to the nanosecond: what a test measures by.
 func (s Slot) At() time.Time {
-	return s.ticket.pacer.epoch.Add(s.ticket.holds[0].at)
+	return s.grant.pacer.epoch.Add(s.grant.charges[0].at)
 }

@@ -48,26 +48,23 @@ func TestKeys(t *testing.T) {
 
 func TestParseScopeAndAbove(t *testing.T) {
 	t.Parallel()
-	for c := PerHost; c <= PerAddress; c++ {
-		if got, err := ParseScope(c.String()); err != nil || got != c {
-			t.Errorf("ParseScope(%q) = %v, %v", c, got, err)
+	for name, want := range map[string]Scope{"host": PerHost, "site": PerSite, "address": PerAddress} {
+		if got, err := ParseScope(name); err != nil || got != want {
+			t.Errorf("ParseScope(%q) = %v, %v", name, got, err)
 		}
 	}
-	for a := Clamp; a <= Honor; a++ {
-		if got, err := ParseAbove(a.String()); err != nil || got != a {
-			t.Errorf("ParseAbove(%q) = %v, %v", a, got, err)
+	for name, want := range map[string]Above{"clamp": Clamp, "refuse": Refuse, "honor": Honor} {
+		if got, err := ParseAbove(name); err != nil || got != want {
+			t.Errorf("ParseAbove(%q) = %v, %v", name, got, err)
 		}
 	}
-	for _, bad := range []string{"", "Host", "hosts", "Clamp", "Scope(7)"} {
+	for _, bad := range []string{"", "Host", "hosts", "Clamp", "site "} {
 		if _, err := ParseScope(bad); err == nil {
 			t.Errorf("ParseScope(%q) gave no error", bad)
 		}
 		if _, err := ParseAbove(bad); err == nil {
 			t.Errorf("ParseAbove(%q) gave no error", bad)
 		}
-	}
-	if Scope(7).String() != "Scope(7)" || Above(7).String() != "Above(7)" {
-		t.Errorf("%s, %s", Scope(7), Above(7))
 	}
 }
 
@@ -105,26 +102,25 @@ func TestParseRate(t *testing.T) {
 	good := []struct {
 		in       string
 		interval time.Duration
-		out      string
 	}{
-		{"off", 0, "off"},
-		{"5/s", 200 * time.Millisecond, "5/s"},
-		{"1/s", time.Second, "1/s"},
-		{"30/m", 2 * time.Second, "30/m"},
-		{"100/h", 36 * time.Second, "100/h"},
-		{"1/10s", 10 * time.Second, "1/10s"},
-		{"1/1m30s", 90 * time.Second, "1/1m30s"},
-		{"3/s", 333_333_334, "3/s"},
-		{"2/500ms", 250 * time.Millisecond, "2/500ms"},
-		{"1/60s", time.Minute, "1/m"},
-		{"1000000/s", time.Microsecond, "1000000/s"},
-		{"1/24h", 24 * time.Hour, "1/24h0m0s"},
-		{"007/s", 142_857_143, "7/s"},
+		{"off", 0},
+		{"5/s", 200 * time.Millisecond},
+		{"1/s", time.Second},
+		{"30/m", 2 * time.Second},
+		{"100/h", 36 * time.Second},
+		{"1/10s", 10 * time.Second},
+		{"1/1m30s", 90 * time.Second},
+		{"3/s", 333_333_334},
+		{"2/500ms", 250 * time.Millisecond},
+		{"1/60s", time.Minute},
+		{"1000000/s", time.Microsecond},
+		{"1/24h", 24 * time.Hour},
+		{"007/s", 142_857_143},
 	}
 	for _, tt := range good {
 		r, err := ParseRate(tt.in)
-		if err != nil || r.Interval() != tt.interval || r.String() != tt.out {
-			t.Errorf("ParseRate(%q) = %s every %s, %v; want %s every %s", tt.in, r, r.Interval(), err, tt.out, tt.interval)
+		if err != nil || r.Interval() != tt.interval {
+			t.Errorf("ParseRate(%q) = one every %s, %v; want one every %s", tt.in, r.Interval(), err, tt.interval)
 		}
 	}
 	bad := []struct{ in, err string }{
@@ -164,10 +160,6 @@ func FuzzParseRate(f *testing.F) {
 		r, err := ParseRate(s)
 		if err != nil {
 			return
-		}
-		again, err := ParseRate(r.String())
-		if err != nil || again != r {
-			t.Errorf("%q is %+v, but its String %q is %+v, %v", s, r, r.String(), again, err)
 		}
 		if s != "off" && (r.Interval() < minInterval || r.Interval()*time.Duration(r.Count) < r.Per) {
 			t.Errorf("%q has the interval %s", s, r.Interval())

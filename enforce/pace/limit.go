@@ -1,27 +1,37 @@
 package pace
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
-// Limit is what one clock demands of a request. Limits come with each request,
-// not with the key: the Crawl-delay differs from agent to agent, and a reload of
-// the configuration changes them without touching the clocks.
+	"golang.org/x/net/publicsuffix"
+)
+
+// Limit is what one clock demands of a request. Limits come with each request, not with the key: the
+// Crawl-delay differs from agent to agent, and a reload of the configuration changes limits without
+// touching the clocks.
 type Limit struct {
 	// Key names the clock. See [HostKey], [SiteKey], [AddressKey] and [AgentKey].
 	Key string
-	// Interval is the operator's rate as the time between two requests
-	// ([Rate.Interval]). Zero or less: no rate.
+	// Interval is the operator's rate as the time between two requests ([Rate.Interval]). Zero or
+	// less: no rate.
 	Interval time.Duration
-	// Burst is how many requests may go at once after a quiet time. Less than
-	// one counts as one. It loosens Interval only, never Delay.
+	// Burst is how many requests may go at once after a quiet time. Less than one counts as one. It
+	// loosens Interval only, never Delay.
 	Burst int
-	// Delay is the least gap between this request and its neighbours on the
-	// clock, before and after: the Crawl-delay after [CrawlDelay.Apply]. Between
-	// agents with different delays the longer one holds. Zero or less: none.
+	// Delay is the least gap between this request and its neighbours on the clock, before and after:
+	// the Crawl-delay after [CrawlDelay.Apply]. Between agents with different delays the longer one
+	// holds. Zero or less: none.
 	Delay time.Duration
-	// Concurrency is the most requests in flight, from the grant to [Slot.Done].
-	// Zero or less: no bound, and the request is not counted either. Of two places
-	// or more one agent gets all but one, at the first clock of a request that has
-	// places, unless it is the only one that ever asked (see [Pacer]).
+	// Concurrency is the most requests in flight, from the grant to [Slot.Done]. Zero or less: no
+	// bound, and the request is not counted either. Of two places or more one agent gets all but one,
+	// at the first clock of a request that has places, unless it is the only agent that ever asked
+	// (see [Pacer]).
 	Concurrency int
 }
 
@@ -29,66 +39,246 @@ type Limit struct {
 type Request struct {
 	// Limit is the clock of the host.
 	Limit
-	// Also names further clocks that must agree: the site's, the address's, the
-	// agent's own. The strictest decides, and either all are charged or none.
+	// Also names further clocks that must agree: the site's, the address's, the agent's own. The
+	// strictest decides, and either all are charged or none.
 	Also []Limit
-	// Agent is whose share of the host the request uses. Requests of one agent
-	// go in the order of their arrival.
+	// Agent is whose share of the host the request uses. Requests of one agent go in the order of
+	// their arrival.
 	Agent string
-	// Weight is the agent's share in proportion to others. Less than one counts
-	// as one.
+	// Weight is the agent's share in proportion to others. Less than one counts as one.
 	Weight int
-	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less
-	// than zero: not at all.
+	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less than zero: not at all.
 	MaxWait time.Duration
 }
 
-// terms is a Limit in the form the arithmetic wants: no value is negative.
-type terms struct {
-	interval  time.Duration
-	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
-	gap       time.Duration
-	places    int  // 0: no bound
-	shared    bool // one place is left for another agent
-}
-
-// longest bounds every duration taken in, so that sums stay far from overflow:
-// no site's wish and no operator's rate needs more than a year.
-const longest = 365 * 24 * time.Hour
-
-func (l Limit) terms() terms {
-	t := terms{interval: clip(l.Interval), gap: clip(l.Delay)}
-	if l.Burst > 1 && t.interval > 0 {
-		spare := min(int64(l.Burst-1), int64(longest/t.interval))
-		t.tolerance = time.Duration(spare) * t.interval
+// sharedKey is the clock at which the request's agent leaves a place to others: the first one with
+// places, in the order of the clocks. At a later one the request would wait while it is first at the
+// earlier one, and hold up others there.
+func (r *Request) sharedKey() string {
+	first := &r.Limit
+	for i := range r.Also {
+		l := &r.Also[i]
+		if l.Concurrency > 0 && (first.Concurrency <= 0 || compareKeys(l.Key, first.Key) < 0) {
+			first = l
+		}
 	}
-	t.places = max(l.Concurrency, 0)
-	return t
-}
-
-// strictest is what satisfies both.
-func (t terms) strictest(o terms) terms {
-	places := min(t.places, o.places)
-	if places == 0 {
-		places = max(t.places, o.places)
+	if first.Concurrency < 2 {
+		return ""
 	}
-	return terms{
-		interval:  max(t.interval, o.interval),
-		tolerance: min(t.tolerance, o.tolerance),
-		gap:       max(t.gap, o.gap),
-		places:    places,
-		shared:    t.shared || o.shared,
+	return first.Key
+}
+
+// The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a host
+// is its own key, without an allocation.
+const (
+	agentPrefix   = "agent:"
+	sitePrefix    = "site:"
+	addressPrefix = "addr:"
+)
+
+// HostKey is the clock of one host, all ports and schemes together: they are one machine, or one
+// team's machines. host is canonical (lower-case, punycode, an IPv6 literal without brackets).
+func HostKey(host string) string { return host }
+
+// SiteKey is the clock of the registrable domain: www.example.co.uk and img.example.co.uk share the
+// clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites). A host
+// without a registrable domain, such as an IP literal or localhost, is its own site.
+func SiteKey(host string) string {
+	site, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		site = host
 	}
+	return sitePrefix + site
 }
 
-// unpaced reports whether the terms have neither a rate nor a gap.
-func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
-
-// cost is how much of the clock's time the request uses: the unit in which
-// agents share a host. It is never zero, so that agents take turns also where
-// only the number of places holds them back.
-func (t terms) cost() time.Duration {
-	return max(t.interval, t.gap, time.Millisecond)
+// AddressKey is the clock of a resolved address. IPv4 in IPv6 counts as IPv4; a zone is left out.
+func AddressKey(addr netip.Addr) string {
+	return addressPrefix + addr.Unmap().WithZone("").String()
 }
 
-func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
+// AgentKey is the agent's own clock within another one: the agent's rate at one host, when key is
+// the host's.
+func AgentKey(agent, key string) string { return agentPrefix + agent + "@" + key }
+
+// rank orders the clocks of one request from the narrow to the wide. All requests pass their clocks
+// in this order, so no two can wait for each other; and a clock that many hosts share is asked only
+// when the host's own clock is ready, so a slow host does not occupy it.
+func rank(key string) int {
+	switch {
+	case strings.HasPrefix(key, agentPrefix):
+		return 0
+	case strings.HasPrefix(key, sitePrefix):
+		return 2
+	case strings.HasPrefix(key, addressPrefix):
+		return 3
+	}
+	return 1
+}
+
+// compareKeys compares two keys by rank, then by their bytes.
+func compareKeys(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) }
+
+// Scope is what one clock stands for.
+type Scope uint8
+
+const (
+	// PerHost is a clock for each host.
+	PerHost Scope = iota
+	// PerSite is a clock for each registrable domain.
+	PerSite
+	// PerAddress is a clock for each resolved address.
+	PerAddress
+)
+
+// scopeNames are the scopes as operators write them.
+var scopeNames = []string{PerHost: "host", PerSite: "site", PerAddress: "address"}
+
+// ParseScope reads "host", "site" or "address".
+func ParseScope(s string) (Scope, error) {
+	if i := slices.Index(scopeNames, s); i >= 0 {
+		return Scope(i), nil
+	}
+	return PerHost, fmt.Errorf("parsing the scope of a clock: %q is not host, site or address", s)
+}
+
+// Key is the key of a host under the scope. An address that is not valid (the name did not resolve)
+// falls back to the host's key.
+func (c Scope) Key(host string, addr netip.Addr) string {
+	switch {
+	case c == PerSite:
+		return SiteKey(host)
+	case c == PerAddress && addr.IsValid():
+		return AddressKey(addr)
+	}
+	return HostKey(host)
+}
+
+// Rate is an operator's rate: Count requests in every Per. The zero Rate is "off": no rate, while
+// Crawl-delay, concurrency and blocks still apply.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+const (
+	maxRateCount = 1_000_000
+	maxRatePer   = 24 * time.Hour
+	// minInterval keeps "1000000/1ms" from meaning "off".
+	minInterval = time.Microsecond
+)
+
+// ParseRate reads "5/s", "30/m", "100/h", "1/10s", "1/1m30s" or "off". The count is a whole number
+// from 1 to 1,000,000; the time is s, m, h or a duration of at most a day. Anything else is an error
+// that says what is wrong.
+func ParseRate(s string) (Rate, error) {
+	if s == "off" {
+		return Rate{}, nil
+	}
+	count, per, found := strings.Cut(s, "/")
+	if !found {
+		return Rate{}, fmt.Errorf("parsing rate %q: want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off", s)
+	}
+	n, err := strconv.ParseUint(count, 10, 32)
+	switch {
+	case err != nil || count[0] == '+':
+		return Rate{}, fmt.Errorf("parsing rate %q: count %q is not a whole number "+
+			"(write 1/2s for one request every two seconds)", s, count)
+	case n == 0:
+		return Rate{}, fmt.Errorf("parsing rate %q: count is 0 (write off for no rate; to refuse a host, deny it)", s)
+	case n > maxRateCount:
+		return Rate{}, fmt.Errorf("parsing rate %q: count %s is above %d", s, count, maxRateCount)
+	}
+	d, err := parsePer(per)
+	if err != nil {
+		return Rate{}, fmt.Errorf("parsing rate %q: %w", s, err)
+	}
+	r := Rate{Count: int(n), Per: d}
+	if r.Interval() < minInterval {
+		return Rate{}, fmt.Errorf("parsing rate %q: more than one request every %s; write off for no rate", s, minInterval)
+	}
+	return r, nil
+}
+
+func parsePer(per string) (time.Duration, error) {
+	switch per {
+	case "s":
+		return time.Second, nil
+	case "m":
+		return time.Minute, nil
+	case "h":
+		return time.Hour, nil
+	case "":
+		return 0, fmt.Errorf("the time after / is missing")
+	}
+	d, err := time.ParseDuration(per)
+	switch {
+	case err != nil || per[0] == '+':
+		return 0, fmt.Errorf("time %q is not s, m, h or a duration such as 10s", per)
+	case d <= 0:
+		return 0, fmt.Errorf("time %q is not above zero", per)
+	case d > maxRatePer:
+		return 0, fmt.Errorf("time %q is above %s", per, maxRatePer)
+	}
+	return d, nil
+}
+
+// Interval is the time between two requests, rounded up so that the rate is never exceeded; zero
+// when the rate is off.
+func (r Rate) Interval() time.Duration {
+	if r.Count <= 0 {
+		return 0
+	}
+	n := time.Duration(r.Count)
+	return (r.Per + n - 1) / n
+}
+
+// Above says what becomes of a Crawl-delay above the operator's maximum. Peers differ: Heritrix
+// clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part c).
+type Above uint8
+
+const (
+	// Clamp waits for the maximum instead.
+	Clamp Above = iota
+	// Refuse does not crawl the host.
+	Refuse
+	// Honor waits for as long as the site says.
+	Honor
+)
+
+// aboveNames are the choices as operators write them.
+var aboveNames = []string{Clamp: "clamp", Refuse: "refuse", Honor: "honor"}
+
+// ParseAbove reads "clamp", "refuse" or "honor".
+func ParseAbove(s string) (Above, error) {
+	if i := slices.Index(aboveNames, s); i >= 0 {
+		return Above(i), nil
+	}
+	return Clamp, fmt.Errorf("parsing what to do above the longest crawl delay: %q is not clamp, refuse or honor", s)
+}
+
+// CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group,
+// which RFC 9309 does not know but many sites write.
+type CrawlDelay struct {
+	// Min is the least delay; a shorter one that the site names is raised to it. It is no default:
+	// without a Crawl-delay only the operator's rate applies.
+	Min time.Duration
+	// Max is the longest delay, Above what happens beyond it. Zero: no maximum.
+	Max   time.Duration
+	Above Above
+}
+
+// Apply returns the delay to keep and whether the host may be crawled at all, for the delay that the
+// group declares; zero or less is none. ok is false only by [Refuse].
+func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
+	if declared <= 0 {
+		return 0, true
+	}
+	delay = max(declared, c.Min)
+	if c.Max <= 0 || delay <= c.Max || c.Above == Honor {
+		return delay, true
+	}
+	if c.Above == Refuse {
+		return delay, false
+	}
+	return c.Max, true
+}

@@ -95,7 +95,7 @@ func (sc schedule) run(t *testing.T) *visits {
 			s, err := p.Acquire(ctx, Request{Limit: l, Agent: agent, MaxWait: sc.maxWait})
 			v.left, v.went = time.Since(start), err == nil
 			if v.went {
-				v.serial = s.ticket.holds[0].serial
+				v.serial = s.grant.charges[0].serial
 			}
 			s.Done()
 			out.add(v)

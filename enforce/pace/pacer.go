@@ -1,3 +1,42 @@
+// Package pace limits the rate at which all crawlers of a company together ask one host.
+//
+// A [Pacer] keeps one clock for each key and grants slots. [Pacer.Acquire] returns at once when the
+// clock is free, holds the caller for a bounded time when it is not, and refuses with the exact
+// time to come back ([Refused]) when holding would take too long. A refused or cancelled request
+// uses no slot.
+//
+// A clock has four parts:
+//
+//   - a rate: GCRA, the generic cell rate algorithm, one timestamp (Limit.Interval, Limit.Burst);
+//   - a gap: the Crawl-delay, the least time between two requests (Limit.Delay);
+//   - a number of places for requests in flight (Limit.Concurrency), one of which is left for
+//     another agent;
+//   - a block: the time before which the site, by 429 or 503, asked not to be visited
+//     ([Pacer.RecordFailure]).
+//
+// # Order
+//
+// Nothing is charged to a clock before the moment a request goes out. Requests that must wait stand
+// in a queue. The first of them sleeps in its own goroutine until the clock is ready for it. When
+// it leaves without going, the next one takes the same slot: a slot is never lost and never given
+// twice. Self-clocked fair queueing chooses the first, so agents share a busy host's time by weight,
+// however many requests each of them has waiting.
+//
+// An agent that is refused keeps its position for a while, without a slot. Otherwise agents that ask
+// again all the time would starve those that come back when they were told to.
+//
+// # Several gateways
+//
+// With a [Shared] clock each gateway keeps its own queues, and the first request of a queue reserves
+// its slot at the shared clock. While the shared clock cannot be reached, each of N gateways keeps to
+// an Nth of the rate, N being the last known number of gateways.
+//
+// # Bounds
+//
+// Waiting requests are bounded for each key and in all. Keys are bounded too: beyond that bound
+// unknown keys share overflow clocks, which give each of them less than it may have, never more.
+// Keys that carry no information any more are swept a few at a time. No key has a goroutine or a
+// timer of its own.
 package pace
 
 import (
@@ -10,35 +49,33 @@ import (
 	"time"
 )
 
-// Config is what all keys of a Pacer have in common. The zero value has the
-// defaults given at each field.
+// Config is what all keys of a Pacer have in common. The zero value has the defaults given at each
+// field.
 type Config struct {
 	// Wait is how long a request is held when it does not say. Default: 10 s.
 	Wait time.Duration
-	// Queue is how many requests may wait for one key. A full queue makes room
-	// for an agent that has fewer there than another. Default: 1000.
+	// Queue is how many requests may wait for one key. A full queue makes room for an agent that
+	// has fewer there than another. Default: 1000.
 	Queue int
-	// Waiters is how many requests may wait in all. One agent may have at most
-	// as many as it leaves free. Default: 65,536.
+	// Waiters is how many requests may wait in all. One agent may have at most as many as it leaves
+	// free. Default: 65,536.
 	Waiters int
-	// MaxKeys is how many keys are kept. Beyond it unknown keys share overflow
-	// clocks. A key takes some 160 bytes with its name. Default: 1,000,000.
+	// MaxKeys is how many keys are kept. Beyond it unknown keys share overflow clocks. A key takes
+	// some 160 bytes with its name. Default: 1,000,000.
 	MaxKeys int
-	// Idle is how long after its last request a key is kept although its clock
-	// is free again, at the least: an agent with a long Delay keeps it also
-	// towards requests of agents with a short one, so the Pacer keeps keys for
-	// the longest Delay that it was ever asked for. Only where the keys reach
-	// MaxKeys it goes back to Idle. Default: 2 min.
+	// Idle is the least time for which a key is kept after its last request although its clock is
+	// free again. An agent with a long Delay keeps it also towards requests of agents with a short
+	// one, so the Pacer keeps keys for the longest Delay that it was ever asked for; once the keys
+	// reach MaxKeys, for Idle only. Default: 2 min.
 	Idle time.Duration
 	// Backoff is the policy for 429 and 503.
 	Backoff Backoff
-	// Random draws from [0,1) for the jitter; safe for concurrent use.
-	// Default: math/rand/v2.
+	// Random draws from [0,1) for the jitter; safe for concurrent use. Default: math/rand/v2.
 	Random func() float64
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
-	// Shared is the clock in common with other gateways. [New] takes it;
-	// [Pacer.Configure] does not change it. Default: none.
+	// Shared is the clock in common with other gateways. [New] takes it; [Pacer.Configure] does not
+	// change it. Default: none.
 	Shared Shared
 }
 
@@ -77,23 +114,44 @@ func (c *Config) wait(r *Request) time.Duration {
 	return clip(r.MaxWait)
 }
 
-// loneAfter is how long after its start a Pacer takes an agent for the only one.
-const loneAfter = 10 * time.Minute
+// Observer is told what the Pacer does. Its methods are called on the request's path, never under a
+// lock of the Pacer: they must be quick, safe for concurrent use, and must not label anything by key
+// or agent.
+type Observer interface {
+	// Granted is called for each slot, with the time the request was held.
+	Granted(wait time.Duration)
+	// Refused is called for each refusal.
+	Refused(reason Reason)
+	// Blocked is called for each block that was set or prolonged: by the site's own Retry-After
+	// (explicit) or by our doubling pause.
+	Blocked(explicit bool)
+}
 
-// Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one
-// with [New]; it needs no closing: it runs a timer only while it has keys.
+// NopObserver observes nothing.
+type NopObserver struct{}
+
+// Granted implements Observer.
+func (NopObserver) Granted(time.Duration) {}
+
+// Refused implements Observer.
+func (NopObserver) Refused(Reason) {}
+
+// Blocked implements Observer.
+func (NopObserver) Blocked(bool) {}
+
+// Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
+// no closing: it runs a timer only while it has keys.
 //
-// An agent that has been the only one for the Pacer's first ten minutes or longer
-// gets all places of a clock. Once another one has asked, one is left for others.
+// An agent that has been the only one for the Pacer's first ten minutes or longer gets all places of
+// a clock. Once another one has asked, one is left for others.
 type Pacer struct {
 	epoch    time.Time
-	first    atomic.Pointer[string] // the agent that asked first
-	several  atomic.Bool            // another one has asked
-	shared   Shared                 // nil: this gateway is the only one
+	agents   agents
+	shared   Shared // nil: this gateway is the only one
 	config   atomic.Pointer[Config]
 	table    table
-	room     room
-	tickets  sync.Pool
+	waiters  waiterLimit
+	grants   sync.Pool
 	sweeping atomic.Bool
 }
 
@@ -104,115 +162,92 @@ func New(c Config) *Pacer {
 	for i := range p.table.shards {
 		p.table.shards[i].number = i
 	}
-	p.tickets.New = func() any { return &ticket{pacer: p} }
+	p.grants.New = func() any { return &grant{pacer: p} }
 	p.Configure(c)
 	if p.shared != nil {
-		p.shared.Watch(p.blockedElsewhere, p.lateElsewhere, p.joined)
+		p.shared.Watch(p.blockedElsewhere, p.announceBlocks)
 	}
 	return p
 }
 
-// Configure replaces the configuration. The clocks, and those who wait, stay.
+// Configure replaces the configuration. The clocks, and the requests that wait, stay.
 func (p *Pacer) Configure(c Config) { p.config.Store(c.withDefaults()) }
 
 func (p *Pacer) now() instant { return time.Since(p.epoch) }
 
-// Acquire grants the next slot, holding the caller until it is due. The errors
-// are *[Refused], when it would be due too late or there is no room to wait, and
-// ctx's error, when ctx ends first; neither uses a slot. Every granted Slot must
-// be given back by [Slot.Done].
+// Acquire grants the next slot, holding the caller until it is due. The errors are *[Refused], when
+// it would be due too late or too many wait already, and ctx's error, when ctx ends first; neither
+// uses a slot. Every granted Slot must be given back by [Slot.Done].
 //
-// A request is held for MaxWait. One whose slot is due soon after that is held
-// up to a tenth longer, as a refusal in sight of the slot would help nobody.
+// A request is held for MaxWait. One whose slot is due soon after that is held up to a tenth longer,
+// as a refusal in sight of the slot would help nobody.
 func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
-	p.meet(r.Agent)
+	p.agents.saw(r.Agent)
 	p.table.remember(&r)
-	if p.shared == nil {
-		if s, ok := p.atOnce(&r, cfg); ok {
-			cfg.Observer.Granted(0)
-			return s, nil
+	s, ok := p.acquireAtOnce(&r, cfg)
+	if !ok {
+		var err error
+		if s, err = p.acquireInTurn(ctx, cfg, &r); err != nil {
+			return Slot{}, err
 		}
-	}
-	s, err := p.hold(ctx, cfg, &r)
-	if err != nil {
-		return Slot{}, err
 	}
 	cfg.Observer.Granted(s.Wait)
 	return s, nil
 }
 
-// atOnce grants a slot of clocks that are free: the usual case, without an
-// allocation.
-func (p *Pacer) atOnce(r *Request, cfg *Config) (Slot, bool) {
-	if len(r.Also) == 0 {
-		return p.oneAtOnce(r, cfg)
+// acquireAtOnce grants a slot of a single clock that is free: the usual case, without an allocation.
+func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
+	if p.shared != nil || len(r.Also) > 0 {
+		return Slot{}, false
 	}
-	return p.allAtOnce(r, cfg)
-}
-
-func (p *Pacer) oneAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	t, s := r.terms(), p.table.shard(r.Key)
 	t.shared = t.places > 1
 	s.mu.Lock()
 	now := p.now() // under the lock: never before what others charged
 	c := p.table.clock(s, r.Key, cfg, now)
-	if !p.free(s, c, t, r.Agent, now) {
+	if c.queue != nil || c.ready(t) > now || p.full(s, c, t, r.Agent) {
 		s.mu.Unlock()
 		return Slot{}, false
 	}
-	h := hold{shard: s, clock: c, agent: r.Agent, asked: t, terms: t, at: now}
-	h.before = s.charge(c, t, r.Agent, now)
-	h.serial = c.serial
+	charge := s.charge(c, t, r.Agent, now)
 	s.mu.Unlock()
 	p.keepSweeping()
 
-	k := p.ticket()
-	k.room[0] = h
-	k.holds, k.end = k.room[:1], now+cfg.wait(r)
-	return Slot{ticket: k, number: k.number}, true
+	g := p.grants.Get().(*grant)
+	g.one[0] = charge
+	g.charges, g.end = g.one[:], now+cfg.wait(r)
+	return Slot{grant: g, number: g.number}, true
 }
 
-func (p *Pacer) ticket() *ticket { return p.tickets.Get().(*ticket) }
+// agents tells whether one agent is alone.
+type agents struct {
+	first   atomic.Pointer[string] // the agent that asked first
+	several atomic.Bool            // another one has asked
+}
 
-// keepSweeping starts the sweep when it does not run.
-func (p *Pacer) keepSweeping() {
-	if p.sweeping.Load() || !p.sweeping.CompareAndSwap(false, true) {
+// loneAfter is how long after its start a Pacer takes an agent for the only one.
+const loneAfter = 10 * time.Minute
+
+func (a *agents) saw(agent string) {
+	if a.several.Load() {
 		return
 	}
-	time.AfterFunc(sweepEvery, p.sweep)
-}
-
-// sweep is one step of the sweep. It runs as long as there are keys.
-func (p *Pacer) sweep() {
-	if p.table.sweepAll(p.config.Load(), p.now()) {
-		time.AfterFunc(sweepEvery, p.sweep)
-		return
+	first := a.first.Load()
+	if first == nil {
+		name := agent
+		if a.first.CompareAndSwap(nil, &name) {
+			return
+		}
+		first = a.first.Load()
 	}
-	p.sweeping.Store(false)
-	if p.table.keys.Load() > 0 {
-		p.keepSweeping() // a key came in between
+	if *first != agent {
+		a.several.Store(true)
 	}
 }
 
-// Stats is how much a Pacer holds.
-type Stats struct {
-	// Keys is the number of keys, Waiting that of requests held.
-	Keys, Waiting int
-	// Blocked is the number of keys whose site asked to be left alone, until a
-	// time that has not come.
-	Blocked int
-}
-
-// Stats counts. It takes each shard's lock for a moment, as a scrape may.
-func (p *Pacer) Stats() Stats {
-	s := Stats{Keys: int(p.table.keys.Load()), Waiting: p.room.waiting()}
-	now := p.now()
-	for i := range p.table.shards {
-		s.Blocked += p.table.shards[i].countBlocked(now)
-	}
-	return s
-}
+// alone reports whether only one agent ever asked, for long enough.
+func (p *Pacer) alone() bool { return !p.agents.several.Load() && p.now() >= epochAge+loneAfter }

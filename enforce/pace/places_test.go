@@ -79,7 +79,7 @@ func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 				giveBack()
 				take(t, p, 7, slow)()
 				for i := range p.table.shards {
-					if n := len(p.table.shards[i].flights); n > 0 {
+					if n := len(p.table.shards[i].inFlight); n > 0 {
 						t.Errorf("%s: %d counts are left", tt.name, n)
 					}
 				}
@@ -212,7 +212,7 @@ func (f *field) noneUnused(t *testing.T, p *Pacer, l Limit) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, known := p.Clock(l.Key, l)
+	c, known := p.Status(l.Key, l)
 	if !known || time.Until(c.Next) > 0 || f.total >= l.Concurrency {
 		return
 	}

@@ -1,39 +1,44 @@
 package pace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// queue holds those who wait for the turn on one clock, and says who is next:
-// self-clocked fair queueing (Golestani 1994). Each agent has a flow, first in
-// first out. The head of a flow carries a tag, the virtual time at which it
-// became the head plus its cost divided by the agent's weight; the least tag is
-// next, and the virtual time becomes that tag. So agents that wait share the
-// clock's time by weight. A newcomer, or an agent that comes back right after it
-// was served, starts behind all heads now waiting: neither many names nor coming
-// and going gains anything over them.
+// queue holds the requests that wait for one clock, and says which is next: self-clocked fair
+// queueing (Golestani 1994). Each agent has a flow, first in first out. The head of a flow carries a
+// tag, the virtual time at which it became the head plus its cost divided by the agent's weight; the
+// least tag is next, and the virtual time becomes that tag. So agents that wait share the clock's
+// time by weight. A newcomer, or an agent that comes back right after it was served, starts behind
+// all heads now waiting: neither many names nor coming and going gains anything over them.
 //
-// A flow exists while it holds a request, and for a while after a refusal as a
-// claim: without that, agents that ask again all the time would take every slot
-// from those that come back when they were told to, wherever fewer requests fit
-// into the time one may be held than there are agents. Flows are few, and every
-// operation walks them.
+// A flow exists while it holds a request, and for a while after a refusal to keep its agent's
+// position. Flows are few, and every operation walks them.
 type queue struct {
 	flows   []*flow
-	head    *waiter // who is next, nil when nobody waits
+	head    *waiter // the first of those that wait, nil when none does
 	n       int     // requests
 	virtual time.Duration
 	seq     uint64
+
+	// current has left the queue as the first and passes the other clocks of its request: until it
+	// goes or leaves, no other request overtakes it.
+	current *waiter
+	terms   terms   // of current at this clock; the waiter itself has moved on
+	due     instant // when the slot is that current has reserved at a shared clock, if it has
+	pins    int     // requests that will come
 }
 
 // flow is one agent's part of a queue.
 type flow struct {
-	agent       string
-	weight      time.Duration
-	first, last *waiter
-	load        load
-	held        bool          // its agent has all places that one may have: others go first
-	base        time.Duration // virtual time when its head became the head
-	seq         uint64        // order of that, for equal tags
-	claim       claim
+	agent   string
+	weight  time.Duration
+	waiters []*waiter
+	load    load
+	held    bool          // its agent has all places that one may have: others go first
+	base    time.Duration // virtual time when its head became the head
+	seq     uint64        // order of that, for equal tags
+	kept    kept
 }
 
 // load is what a number of requests take of the clock, added up.
@@ -44,25 +49,29 @@ type load struct {
 	gap      time.Duration
 }
 
-func (l *load) add(t terms, sign int) {
-	l.n += sign
-	l.cost += time.Duration(sign) * t.cost()
-	l.interval += time.Duration(sign) * t.interval
-	l.gap += time.Duration(sign) * t.gap
+// add adds n requests under t, or takes them away.
+func (l *load) add(t terms, n int) {
+	l.n += n
+	l.cost += time.Duration(n) * t.cost()
+	l.interval += time.Duration(n) * t.interval
+	l.gap += time.Duration(n) * t.gap
 }
 
-// claim keeps the place of an agent whose request was refused, and who has none
-// waiting: the flow's base stays, so that the agent is next of all when it comes
-// back. It keeps no slot; see holdBack for the one exception.
-type claim struct {
-	told     instant // when it was told to come back
-	expires  instant // zero: no claim
-	patience time.Duration
-	cost     time.Duration
+// kept is the position of an agent whose request was refused, and that has none waiting: the flow's
+// base stays, so the agent is first when it comes back. It keeps no slot, but for the moment that
+// holdBack says.
+//
+// Without it, agents that ask again all the time take every slot from those that come back when they
+// were told to, wherever fewer requests fit into the time one may be held than there are agents. So
+// it is at a Crawl-delay of more than half that time (see RESULTS.md).
+type kept struct {
+	until instant // zero: not kept
+	due   instant // when the agent was told to come back; zero if it may be held until the slot after
+	cost  time.Duration
 }
 
-// maxClaims bounds the claims on one clock.
-const maxClaims = 64
+// maxKept bounds the positions kept at one clock.
+const maxKept = 64
 
 func (q *queue) flow(agent string) *flow {
 	for _, f := range q.flows {
@@ -94,98 +103,96 @@ func (q *queue) lead(f *flow) {
 func (q *queue) push(w *waiter) {
 	f := q.open(w.agent)
 	f.weight = w.weight
-	w.flow, w.prev = f, f.last
-	if f.last == nil {
-		f.first = w
-	} else {
-		f.last.next = w
-	}
-	f.last = w
+	f.waiters = append(f.waiters, w)
 	f.load.add(w.terms, 1)
+	w.flow = f
 	q.n++
 	q.elect()
 }
 
-// pop removes the head, which goes.
-func (q *queue) pop() {
-	w := q.head
+// take makes w, which is the first, current.
+func (q *queue) take(w *waiter) {
+	if q.current == w {
+		return
+	}
 	f := w.flow
 	w.base = f.base
+	q.current, q.terms = w, w.terms
 	q.virtual = max(q.virtual, f.tag())
 	q.lead(f)
-	f.claim = claim{}
+	f.kept = kept{}
 	q.remove(w)
 }
 
-// remove takes w out, wherever it stands. Those behind it move up: the next of
-// its flow takes over the place that it had among the heads.
+// remove takes w out, wherever it stands. Requests behind it move up: the next of its flow takes over
+// the position that it had among the heads.
 func (q *queue) remove(w *waiter) {
 	f := w.flow
-	if w.prev == nil {
-		f.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		f.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
+	i := slices.Index(f.waiters, w)
+	f.waiters = slices.Delete(f.waiters, i, i+1)
 	f.load.add(w.terms, -1)
+	w.flow = nil
 	q.n--
-	w.flow, w.prev, w.next = nil, nil, nil
-	if f.load.n == 0 && f.claim.expires == 0 {
-		q.drop(f)
+	if f.load.n == 0 && f.kept.until == 0 {
+		q.flows = slices.DeleteFunc(q.flows, func(g *flow) bool { return g == f })
 	}
 	q.elect()
-}
-
-func (q *queue) drop(f *flow) {
-	for i, g := range q.flows {
-		if g == f {
-			end := len(q.flows) - 1
-			q.flows[i] = q.flows[end]
-			q.flows[end] = nil
-			q.flows = q.flows[:end]
-			return
-		}
-	}
 }
 
 // elect finds the head.
 func (q *queue) elect() {
 	var next *flow
 	for _, f := range q.flows {
-		if f.load.n > 0 && (next == nil || f.goes(next)) {
+		if f.load.n > 0 && (next == nil || f.goesBefore(next)) {
 			next = f
 		}
 	}
 	q.head = nil
 	if next != nil {
-		q.head = next.first
+		q.head = next.waiters[0]
 	}
 }
 
-// keep makes a claim for w, which is refused and told to come back at the given
-// instant. An agent that has other requests waiting needs none.
-func (q *queue) keep(w *waiter, t terms, told, expires instant) {
+// first is the request that may go next.
+func (q *queue) first() *waiter {
+	if q.current != nil {
+		return q.current
+	}
+	return q.head
+}
+
+// waiting is the number of requests that wait, current included.
+func (q *queue) waiting() int {
+	if q.current != nil {
+		return q.n + 1
+	}
+	return q.n
+}
+
+// keep keeps the position of w's agent until the given instant. w is refused and told to come back
+// when it is due. An agent that has other requests waiting needs no more.
+func (q *queue) keep(w *waiter, t terms, due, until instant) {
 	f := q.flow(w.agent)
 	switch {
-	case f == nil && q.claims() >= maxClaims:
+	case f == nil && q.keptOnly() >= maxKept:
 		return
 	case f == nil:
 		f = q.open(w.agent)
-		if w.base > 0 { // it had the turn already
+		if w.base > 0 { // it was current already
 			f.base = w.base
 		}
-	case f.load.n > 1 || f.load.n == 1 && f.first != w:
+	case f.load.n > 1 || f.load.n == 1 && f.waiters[0] != w:
 		return
 	}
 	f.weight = w.weight
-	f.claim = claim{told: told, expires: expires, patience: w.deadline - w.since, cost: t.cost()}
+	f.kept = kept{until: until, cost: t.cost()}
+	if t.cost() > w.deadline-w.since {
+		f.kept.due = due
+	}
 }
 
-func (q *queue) claims() int {
+// keptOnly counts the flows without a request.
+func (q *queue) keptOnly() int {
 	n := 0
 	for _, f := range q.flows {
 		if f.load.n == 0 {
@@ -195,44 +202,36 @@ func (q *queue) claims() int {
 	return n
 }
 
-// expire drops the claims whose time is over.
+// expire drops the positions whose time is over.
 func (q *queue) expire(now instant) {
-	kept := q.flows[:0]
-	for _, f := range q.flows {
-		if f.claim.expires <= now {
-			f.claim = claim{}
+	q.flows = slices.DeleteFunc(q.flows, func(f *flow) bool {
+		if f.kept.until <= now {
+			f.kept = kept{}
 		}
-		if f.load.n > 0 || f.claim.expires > 0 {
-			kept = append(kept, f)
-		}
-	}
-	clear(q.flows[len(kept):])
-	q.flows = kept
+		return f.load.n == 0 && f.kept.until == 0
+	})
 }
 
-// holdBack is when the head, which could go at the given instant, does go: a
-// moment later when an agent that is before it was told to come back right then
-// and could not be held until the slot after. That moment is a tenth of the
-// agent's interval, a second at most.
+// holdBack is when the head, which could go at the given instant, does go: a moment later when an
+// agent that is before it was told to come back right then and could not be held until the slot
+// after. That moment is a tenth of the agent's interval, a second at most.
 func (q *queue) holdBack(at instant) instant {
 	until := at
 	for _, f := range q.flows {
-		c := &f.claim
-		if f.load.n > 0 || c.cost <= c.patience || !f.before(q.head.flow) {
+		if f.load.n > 0 || f.kept.due == 0 || !f.before(q.head.flow) {
 			continue
 		}
-		window := min(c.cost/10, time.Second)
-		if c.told-window <= at && at < c.told+window {
-			until = max(until, c.told+window)
+		window := min(f.kept.cost/10, time.Second)
+		if f.kept.due-window <= at && at < f.kept.due+window {
+			until = max(until, f.kept.due+window)
 		}
 	}
 	return until
 }
 
-// victim is the newest request of the longest flow, provided that flow is
-// longer than the agent's would be with one more: a full queue makes room for
-// who has less than the others (McKenney's buffer stealing). nil: nobody has
-// more.
+// victim is the newest request of the longest flow, provided that flow is longer than the agent's
+// would be with one more: a full queue makes room for an agent that has less than the others
+// (McKenney's buffer stealing). nil: no agent has more.
 func (q *queue) victim(agent string) *waiter {
 	var most *flow
 	mine := 0
@@ -247,47 +246,44 @@ func (q *queue) victim(agent string) *waiter {
 	if most == nil || most.load.n <= mine+1 {
 		return nil
 	}
-	return most.last
+	return most.waiters[len(most.waiters)-1]
 }
 
-// ahead adds up those who would go before a newcomer of the agent.
+// ahead adds up the requests that would go before a newcomer of the agent.
 func (q *queue) ahead(agent string, weight time.Duration, t terms) load {
 	f := q.flow(agent)
 	if f == nil {
 		return q.others(load{}, nil, q.virtual+t.cost()/weight, q.seq+1)
 	}
-	l := f.load
-	if l.n == 0 {
-		return q.others(l, f, f.base+t.cost()/weight, f.seq)
+	if f.load.n == 0 {
+		return q.others(f.load, f, f.base+t.cost()/weight, f.seq)
 	}
-	rest := l.cost - f.first.terms.cost() + t.cost()
-	return q.others(l, f, q.second(f)+rest/weight, f.seq)
+	rest := f.load.cost - f.waiters[0].terms.cost() + t.cost()
+	return q.others(f.load, f, q.second(f)+rest/weight, f.seq)
 }
 
 // aheadOf is ahead for w, which waits already.
 func (q *queue) aheadOf(w *waiter) load {
 	f := w.flow
 	var l load
-	for o := w.prev; o != nil; o = o.prev {
+	for _, o := range f.waiters[:slices.Index(f.waiters, w)] {
 		l.add(o.terms, 1)
 	}
 	if l.n == 0 {
 		return q.others(l, f, f.tag(), f.seq)
 	}
-	rest := l.cost - f.first.terms.cost() + w.terms.cost()
+	rest := l.cost - f.waiters[0].terms.cost() + w.terms.cost()
 	return q.others(l, f, q.second(f)+rest/f.weight, f.seq)
 }
 
-// second is the base of a flow's second request: the virtual time when its head
-// has gone.
+// second is the base of a flow's second request: the virtual time when its head has gone.
 func (q *queue) second(f *flow) time.Duration { return max(f.tag(), q.virtual) }
 
-// others adds to l, the load before a request in its own flow, those of other
-// flows' requests that are due before its tag. Past its head, a flow's requests
-// count with their average cost.
+// others adds to l, the load before a request in its own flow, the requests of other flows that are
+// due before its tag. Past its head, a flow's requests count with their average cost.
 //
-// On equal tags the order is that in which the requests become heads. For two
-// heads seq tells; else the one that stands nearer to its flow's head is first.
+// On equal tags the order is the order in which the requests become heads. For two heads seq tells;
+// otherwise the one that stands nearer to its flow's head is first.
 func (q *queue) others(l load, own *flow, tag time.Duration, seq uint64) load {
 	place := l.n + 1
 	for _, f := range q.flows {
@@ -311,17 +307,17 @@ func (q *queue) others(l load, own *flow, tag time.Duration, seq uint64) load {
 	return l
 }
 
-// tag orders the flows: that of the head, or what a claim's would be.
+// tag orders the flows: the head's, or what a kept position's would be.
 func (f *flow) tag() time.Duration {
-	cost := f.claim.cost
-	if f.first != nil {
-		cost = f.first.terms.cost()
+	cost := f.kept.cost
+	if f.load.n > 0 {
+		cost = f.waiters[0].terms.cost()
 	}
 	return f.base + cost/f.weight
 }
 
-// goes reports whether f is next rather than o.
-func (f *flow) goes(o *flow) bool {
+// goesBefore reports whether f's head goes before o's.
+func (f *flow) goesBefore(o *flow) bool {
 	if f.held != o.held {
 		return o.held
 	}
@@ -331,4 +327,73 @@ func (f *flow) goes(o *flow) bool {
 func (f *flow) before(o *flow) bool {
 	a, b := f.tag(), o.tag()
 	return a < b || a == b && f.seq < o.seq
+}
+
+// expire drops positions whose time is over, and a queue that is empty.
+func (c *clock) expire(now instant) {
+	if c.queue != nil {
+		c.queue.expire(now)
+		c.dropEmptyQueue()
+	}
+}
+
+func (c *clock) dropEmptyQueue() {
+	if q := c.queue; q.current == nil && q.pins == 0 && len(q.flows) == 0 {
+		c.queue = nil
+	}
+}
+
+// openQueue returns the clock's queue, which may have to be made.
+func (c *clock) openQueue() *queue {
+	if c.queue == nil {
+		c.queue = &queue{}
+	}
+	return c.queue
+}
+
+// wakeNext makes the first request look again.
+func (c *clock) wakeNext() {
+	if c.queue == nil {
+		return
+	}
+	if w := c.queue.first(); w != nil {
+		w.wakeUp()
+	}
+}
+
+// elect finds out which flows of the clock must let others go first, and with that its head.
+func (s *shard) elect(c *clock) {
+	if c.queue == nil {
+		return
+	}
+	for _, f := range c.queue.flows {
+		f.held = false
+		if f.load.n > 0 {
+			w := f.waiters[0]
+			f.held = w.pacer.sated(s, c, w.pacer.dividePlaces(w.terms), w.agent)
+		}
+	}
+	c.queue.elect()
+}
+
+// leave takes w out of the queue of c, wherever it stands, and wakes the request that is first now.
+func (s *shard) leave(c *clock, w *waiter) {
+	q := c.queue
+	if q == nil {
+		return
+	}
+	before := q.first()
+	switch {
+	case q.current == w:
+		q.current, q.due = nil, 0
+	case w.flow != nil:
+		q.remove(w)
+	default:
+		return // another request took it out before refusing it
+	}
+	s.elect(c)
+	if n := q.first(); n != nil && n != before {
+		n.wakeUp()
+	}
+	c.dropEmptyQueue()
 }

@@ -161,7 +161,7 @@ func TestQueueKeepsNothing(t *testing.T) {
 				time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
 				switch i % 11 {
 				case 0:
-					p.Blocked(fmt.Sprintf("h%d", i%5), time.Duration(i%3)*time.Second, true)
+					p.RecordFailure(fmt.Sprintf("h%d", i%5), time.Duration(i%3)*time.Second)
 				case 1:
 					s.Cancel()
 				case 2:
@@ -181,8 +181,8 @@ func TestQueueKeepsNothing(t *testing.T) {
 			s := &p.table.shards[i]
 			s.mu.Lock()
 			for key, c := range s.clocks {
-				if c.tidy(p.now()); c.flying != 0 || c.line != nil {
-					t.Errorf("%s: %d in flight, line %+v", key, c.flying, c.line)
+				if c.expire(p.now()); c.inFlight != 0 || c.queue != nil {
+					t.Errorf("%s: %d in flight, line %+v", key, c.inFlight, c.queue)
 				}
 			}
 			s.mu.Unlock()

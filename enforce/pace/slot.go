@@ -1,152 +1,299 @@
 package pace
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 )
 
-// Slot is leave to send one request now. It is a small value; copies are the
-// same slot. Its methods are safe for concurrent use, and do nothing on the
-// zero Slot.
+// Slot is leave to send one request now. It is a small value; copies are the same slot. Its methods
+// are safe for concurrent use, and do nothing on the zero Slot.
 //
-// Call [Slot.Done] exactly when the request is over, on every path: a slot that
-// is never given back keeps its place in flight for good, and with all places
-// gone the host is never asked again. That leak is the caller's.
+// Call [Slot.Done] exactly when the request is over, on every path: a slot that is never given back
+// keeps its place in flight for good, and with all places gone the host is never asked again. That
+// leak is the caller's.
 type Slot struct {
 	// Wait is how long the request was held.
 	Wait time.Duration
 
-	ticket *ticket
+	grant  *grant
 	number uint64
 }
 
-// ticket is what a Slot stands for. Tickets are used again; the number tells a
-// Slot whose time is over from the one that has the ticket now.
-type ticket struct {
-	mu     sync.Mutex
-	pacer  *Pacer
-	number uint64
-	holds  []hold
-	room   [maxAtOnce]hold // for the usual case
-	// booking is the slot at the shared clock, if that is where it came from;
-	// dealt says that it is one of those which gateways on their own deal out.
-	booking *booking
-	dealt   bool
-	end     instant // no later may the request begin
+// grant is what a Slot stands for. Grants are used again; the number tells a Slot whose time is over
+// from the one that has the grant now.
+type grant struct {
+	mu          sync.Mutex
+	pacer       *Pacer
+	number      uint64
+	charges     []charge
+	one         [1]charge    // for the usual case
+	reservation *reservation // nil: the slot is not from a shared clock
+	end         instant      // no later may the request begin
 }
 
-// hold is the slot's part at one clock.
-type hold struct {
+// charge is the slot's part at one clock.
+type charge struct {
 	shard  *shard
 	clock  *clock
 	agent  string
-	asked  terms // those of the request
-	terms  terms // those that this gateway holds it to
-	before meter // the clock's state without this request
+	terms  terms // this gateway's part of what the request asked for
+	before gcra  // the clock's state without this request
 	at     instant
-	until  instant // it may begin until then, though others went
+	until  instant // the request may begin until then, though others went
 	serial uint32  // the clock's, right after this request
 }
 
-// Done gives the request's places in flight back: its answer has been read to
-// the end, or was given up. Later calls do nothing.
-func (s Slot) Done() { s.end(func(*hold) {}) }
-
-// Cancel is Done for a request that was not sent after all. Where no other one
-// went since, its slot is free again.
-func (s Slot) Cancel() {
-	b := s.end((*hold).undo)
-	if b == nil {
-		return
+// Confirm is the last look at the clocks. Call it when all is ready for the request but its first
+// byte has not been sent: the connection may have taken longer to make than the time to the next
+// slot. A request that is in time goes at once. One that is not waits for another slot, within what
+// is left of the time that it may be held; else, and where the site was blocked meanwhile, the error
+// is *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
+func (s Slot) Confirm(ctx context.Context) error {
+	g := s.grant
+	if g == nil {
+		return nil
 	}
-	_ = s.ticket.pacer.shared.Release(b.reservation) // if it fails, one slot is lost
-}
-
-// Sent counts the gap to the next request from now instead of from the grant.
-// Call it when the request has been written: what counts for the site is when
-// requests reach it. It moves the clock forward only, and does nothing once
-// another request went.
-func (s Slot) Sent() { s.reached(true) }
-
-// Answered is Sent for the first octet of the answer: proof that the request has
-// arrived. Only this gateway reckons with it, as it tells no less of how long
-// the site took to answer than of when it was asked.
-func (s Slot) Answered() { s.reached(false) }
-
-func (s Slot) reached(tell bool) {
-	t := s.ticket
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.number != s.number {
-		return
-	}
-	now := t.pacer.now()
-	for i := range t.holds {
-		t.holds[i].sent(now)
-	}
-	if tell {
-		t.tell(now)
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("pacing: waiting for another slot: %w", err)
+		}
+		until, err := g.confirm(ctx, s.number)
+		if err != nil || until == 0 {
+			return err
+		}
+		timer := time.NewTimer(until - g.pacer.now())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
 	}
 }
 
-func (s Slot) end(also func(*hold)) *booking {
-	t := s.ticket
-	if t == nil {
-		return nil
+// confirm returns zero if the request may go now, else when to ask again.
+func (g *grant) confirm(ctx context.Context, number uint64) (instant, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.number != number {
+		return 0, nil // its time is over
 	}
-	t.mu.Lock()
-	if t.number != s.number {
-		t.mu.Unlock()
-		return nil
+	now := g.pacer.now()
+	for i := range g.charges {
+		if refused := g.charges[i].blocked(now); refused != nil {
+			return 0, g.refuse(refused)
+		}
 	}
-	t.number++
-	for i := range t.holds {
-		h := &t.holds[i]
-		h.shard.mu.Lock()
-		also(h)
-		h.shard.land(h.clock, h.terms, h.agent)
-		h.shard.mu.Unlock()
-		*h = hold{}
+	var lost *coordination
+	if g.reservation != nil && now > g.reservation.until {
+		if until, err := g.reserveAgain(ctx); err != nil || until > 0 {
+			return until, err
+		}
+		on := g.pacer.coordination()
+		now, lost = g.pacer.now(), &on
 	}
-	b := t.booking
-	t.holds, t.booking, t.dealt = nil, nil, false
-	t.mu.Unlock()
-	t.pacer.tickets.Put(t)
-	return b
+	var until instant
+	for i := range g.charges {
+		c := &g.charges[i]
+		at := c.confirm(now, g.end, g.reservation != nil, lost)
+		if at > g.end {
+			return 0, g.refuse(&Refused{Key: c.clock.key, Reason: ReasonWait, RetryAfter: at - now})
+		}
+		until = max(until, at)
+	}
+	return until, nil
+}
+
+func (g *grant) refuse(r *Refused) error {
+	g.pacer.config.Load().Observer.Refused(r.Reason)
+	return r
+}
+
+// reserveAgain asks the shared clock for another slot and returns when it is. Where the shared clock
+// cannot be reached it returns zero, and the slot is no longer a reserved one: this gateway keeps to
+// its part then.
+func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
+	p, old := g.pacer, g.reservation
+	p.release(old) // if no other gateway has reserved since, the slot is there still
+	r, answer, err := p.reserve(ctx, old.demands, g.end)
+	now := p.now()
+	switch {
+	case err != nil:
+		g.reservation = nil
+		return 0, ctx.Err()
+	case r != nil:
+		g.reservation = r
+		return r.at, nil
+	case answer.Outcome == NotYet:
+		return now + max(answer.Wait, time.Millisecond), nil
+	case answer.Blocked > 0:
+		return 0, g.refuse(&Refused{Key: answer.BlockedKey, Reason: ReasonBlocked, RetryAfter: answer.Wait})
+	}
+	return 0, g.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: answer.Wait})
+}
+
+// Sent counts the gap to the next request from now instead of from the grant. Call it when the
+// request has been written: what counts for the site is when requests reach it. It moves the clock
+// forward only, and does nothing once another request went.
+func (s Slot) Sent() {
+	g := s.grant
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.number != s.number {
+		return
+	}
+	now := g.pacer.now()
+	for i := range g.charges {
+		g.charges[i].sent(now)
+	}
+}
+
+// Done gives the request's places in flight back: its answer has been read to the end, or was given
+// up. Later calls do nothing.
+func (s Slot) Done() { s.finish(false) }
+
+// Cancel is Done for a request that was not sent after all. Where no other one went since, its slot
+// is free again.
+func (s Slot) Cancel() { s.finish(true) }
+
+func (s Slot) finish(undo bool) {
+	g := s.grant
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	if g.number != s.number {
+		g.mu.Unlock()
+		return
+	}
+	g.number++
+	for i := range g.charges {
+		g.charges[i].release(undo)
+		g.charges[i] = charge{}
+	}
+	r, p := g.reservation, g.pacer
+	g.charges, g.reservation = nil, nil
+	g.mu.Unlock()
+	p.grants.Put(g)
+	if undo {
+		p.release(r)
+	}
+}
+
+// release gives back the place in flight and, to undo the charge, the slot.
+func (c *charge) release(undo bool) {
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if undo && c.latest() {
+		c.clock.gcra = c.before
+		c.clock.wakeNext()
+	}
+	c.shard.release(c.clock, c.terms, c.agent)
+}
+
+// blocked refuses the request where the site asked to be left alone after the slot had been granted.
+func (c *charge) blocked(now instant) *Refused {
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if until := c.clock.blockedUntil(); until > now {
+		return &Refused{Key: c.clock.key, Reason: ReasonBlocked, RetryAfter: until - now}
+	}
+	return nil
+}
+
+// confirm returns zero if the request may go now, as far as this gateway's own clock knows. Where
+// another one went since the slot was granted, and the slot is over, it takes the next one and
+// returns when that is. lost says that the slot was one of a shared clock that is away now.
+func (c *charge) confirm(now, end instant, reserved bool, lost *coordination) instant {
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if reserved {
+		c.makeLatest()
+	}
+	spacing := c.terms.spacing()
+	switch {
+	case lost == nil && c.latest():
+		c.move(now)
+		return 0
+	case spacing == 0, lost == nil && now <= c.until:
+		return 0
+	}
+	at := c.next(spacing, now, lost)
+	if at > end {
+		return at // too late: nothing is charged for a request that is not sent
+	}
+	c.makeLatest()
+	c.at, c.until = max(at, now), max(at, now)+slack(c.terms)
+	c.clock.gcra.last, c.clock.gcra.gap = c.until, c.terms.gap
+	if c.terms.tolerance == 0 {
+		c.clock.gcra.tat = c.until + c.terms.interval
+	}
+	if c.at <= now {
+		return 0
+	}
+	return c.at
+}
+
+// next is when the request may go after the others at its clock.
+func (c *charge) next(spacing time.Duration, now instant, lost *coordination) instant {
+	others := c.clock.gcra
+	if c.latest() {
+		others = c.before
+	}
+	if lost != nil {
+		at := lost.ready(others, c.terms, now)
+		c.terms = lost.local(c.terms)
+		return at
+	}
+	at := others.last + max(others.gap, spacing)
+	if c.terms.tolerance == 0 {
+		at = max(at, others.tat)
+	}
+	return at
+}
+
+// slack is how late after its slot a request may still go, so that others can rely on slots being
+// spaced: a twentieth of the time between two requests, but no less than timers are off, and 50 ms at
+// most.
+func slack(t terms) time.Duration {
+	return min(max(t.cost()/20, 2*time.Millisecond), 50*time.Millisecond)
 }
 
 // latest reports whether no other request went on the clock since this one.
-func (h *hold) latest() bool { return h.clock.serial == h.serial }
+func (c *charge) latest() bool { return c.clock.serial == c.serial }
 
-// undo restores the clock under the shard's lock.
-func (h *hold) undo() {
-	if h.latest() {
-		h.clock.meter = h.latestOther()
-		h.clock.rouse()
+// makeLatest puts the charge behind all others at its clock.
+func (c *charge) makeLatest() {
+	if c.latest() {
+		return
 	}
+	c.before = c.clock.gcra
+	c.clock.serial++
+	c.serial = c.clock.serial
 }
 
 // sent moves the clock on, unless another request went since.
-func (h *hold) sent(now instant) {
-	h.shard.mu.Lock()
-	defer h.shard.mu.Unlock()
-	if h.latest() {
-		h.move(now)
+func (c *charge) sent(now instant) {
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if c.latest() {
+		c.move(now)
 	}
 }
 
-// move moves the clock on under the shard's lock. A rate with a burst is left
-// alone: it has room for requests that come closer together than its interval.
-func (h *hold) move(now instant) {
-	if now <= h.at {
+// move moves the clock on under the shard's lock. A rate with a burst is left alone: it has room for
+// requests that come closer together than its interval.
+func (c *charge) move(now instant) {
+	if now <= c.at {
 		return
 	}
-	h.at = now
-	h.clock.meter.last = now
-	if h.terms.tolerance == 0 {
-		h.clock.meter.tat = max(h.clock.meter.tat, now+h.terms.interval)
+	c.at = now
+	c.clock.gcra.last = now
+	if c.terms.tolerance == 0 {
+		c.clock.gcra.tat = max(c.clock.gcra.tat, now+c.terms.interval)
 	}
 }

@@ -16,8 +16,8 @@ func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
 		granted(t, p, Request{Limit: Limit{Key: "idle"}}).Done()
 		granted(t, p, Request{Limit: Limit{Key: "slow", Interval: time.Hour}}).Done()
 		flying := granted(t, p, Request{Limit: Limit{Key: "flying", Concurrency: 1}})
-		p.Blocked("blocked", 20*time.Minute, true)
-		p.Blocked("struck", 0, false)
+		p.RecordFailure("blocked", 20*time.Minute)
+		p.RecordFailure("struck", 0)
 		if n := p.Stats().Keys; n != 5 {
 			t.Fatalf("%d keys, want 5", n)
 		}
@@ -111,7 +111,7 @@ func TestShrinkGivesMemoryBack(t *testing.T) {
 	for i := range 5000 {
 		table.insert(s, fmt.Sprint(i), cfg, 0) // long before: not idle
 	}
-	s.clocks["4711"].meter.tat = longest * 10 // the one that stays
+	s.clocks["4711"].gcra.tat = longest * 10 // the one that stays
 	for range 3 {
 		table.sweep(s, cfg, epochAge+time.Second, cfg.Idle, 5000)
 	}
@@ -190,8 +190,8 @@ func TestOverflowWaitersKeepTheirKeyThere(t *testing.T) {
 				t.Errorf("requests %d and %d are %s apart, want 5 s", i-1, i, gap)
 			}
 		}
-		if s := p.table.shard("h"); len(s.spilled) != 0 {
-			t.Errorf("%v still count as waiting in overflow", s.spilled)
+		if s := p.table.shard("h"); len(s.overflowing) != 0 {
+			t.Errorf("%v still count as waiting in overflow", s.overflowing)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestOverflowOfBothKeys(t *testing.T) {
 			if s.Wait != want {
 				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
 			}
-			if n := p.table.shard(host).spill.flying; n != 1 {
+			if n := p.table.shard(host).overflow.inFlight; n != 1 {
 				t.Errorf("%d in flight, want 1", n)
 			}
 			s.Done()
@@ -236,12 +236,12 @@ func TestOverflowDoesNotForgetBlocks(t *testing.T) {
 		}
 		for i := range 11 { // an eighth and one more
 			key := fmt.Sprintf("b%d", i)
-			p.Blocked(key, time.Hour, true)
+			p.RecordFailure(key, time.Hour)
 			if why := refused(t, p, Request{Limit: Limit{Key: key}}); why.Reason != ReasonBlocked || why.RetryAfter != time.Hour {
 				t.Errorf("%s: %+v, want blocked for an hour", key, why)
 			}
 		}
-		p.Blocked("one more", time.Hour, true)
+		p.RecordFailure("one more", time.Hour)
 		if why := refused(t, p, Request{Limit: Limit{Key: "one more"}}); why.Reason != ReasonOverflow || why.RetryAfter != time.Minute {
 			t.Errorf("beyond the reserve: %+v, want overflow, a minute", why)
 		}

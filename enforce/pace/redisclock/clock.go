@@ -1,26 +1,25 @@
-// Package redisclock keeps the clocks of several gateways together in Redis or
-// Valkey ([pace.Shared]).
+// Package redisclock keeps the clocks of several gateways together in Redis or Valkey
+// ([pace.Shared]).
 //
-// A slot is booked by one Lua call, on Redis's own clock: GCRA, the gap, and the
-// block, for all clocks of the request or none. Nothing else is asked of Redis
-// on a request's way. Places in flight are not kept there: each gateway has its
-// part of them, the limit divided by the number of gateways (at least one), as
-// that needs no lease, and no second call when an answer ends.
+// A slot is reserved by one Lua call, on Redis's own clock: GCRA, the gap, and the block, for all
+// clocks of the request or none. Nothing else is asked of Redis on a request's way. Places in flight
+// are not kept there: each gateway has its part of them, the limit divided by the number of gateways
+// (at least one), as that needs no lease, and no second call when an answer ends.
 //
-// Every gateway says once a second that it is alive, so all know how many they
-// are. When Redis cannot be reached each goes on by itself with its part of the
-// rate; see [pace.Peers]. It comes back by itself.
+// Every gateway reports once a second that it is alive, so all know how many they are. When Redis
+// cannot be reached each keeps to its part of the rate; see [pace.Peers]. It comes back by itself.
 //
-// All keys carry one hash tag, so that a Redis Cluster keeps them on one node,
-// as a Lua call over several of them demands. Keys expire two minutes after their
-// clocks are free. A user with restricted rights needs the keys and the channels
-// under PREFIX:{pace}: and the commands of the scripts, EVALSHA, EVAL, SUBSCRIBE
-// and ZREM.
+// All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
+// several of them demands. Keys expire two minutes after their clocks are free. A user with
+// restricted rights needs the keys and the channel under PREFIX:{pace}: and the commands of the
+// scripts, EVALSHA, EVAL, SUBSCRIBE and ZREM.
 package redisclock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	_ "embed" // the scripts
 	"errors"
 	"fmt"
 	"net/url"
@@ -40,69 +39,47 @@ var ErrAway = errors.New("redis cannot be reached")
 
 // Config says where and how.
 type Config struct {
-	// URL is that of the server: redis://, rediss:// or unix://, with the
-	// parameters of rueidis.ParseURL. Required.
+	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
+	// Required.
 	URL string
-	// Prefix begins the name of every key. Gateways with the same server and
-	// prefix share their clocks. Default: "crawlgate".
+	// Prefix begins the name of every key. Gateways with the same server and prefix share their
+	// clocks. Default: "crawlgate".
 	Prefix string
-	// Name is this gateway's, without a space, different from all others.
-	// Default: random.
+	// Name is this gateway's, without a space, different from all others. Default: random.
 	Name string
 	// Timeout bounds every call. Default: 500 ms.
 	Timeout time.Duration
-	// Heartbeat is how often the gateway says that it is alive, and looks
-	// whether Redis is back. After five missed ones others no longer count it.
-	// Default: 1 s.
+	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
+	// After five missed ones others no longer count it. Default: 1 s.
 	Heartbeat time.Duration
-	// Gateways is how many share the clocks at the least, while Redis is away.
-	// Rank is this one's place among them, from zero, as long as none could be
-	// counted: when Redis was away at the start. Defaults: 1 and 0.
-	Gateways, Rank int
-	// Counted is told how many gateways there are and which place among them is
-	// this one's, with each heartbeat. It must not block. Default: nobody is told.
-	Counted func(gateways, rank int)
-	// Changed is told when Redis is away, with the reason, and when it is back,
-	// once each time. It must not block. Default: nobody is told.
+	// Gateways is the least number that share the clocks, while Redis is away. Default: 1.
+	Gateways int
+	// Counted is told how many gateways there are, with each heartbeat. It must not block. Default:
+	// nobody is told.
+	Counted func(gateways int)
+	// Changed is told when Redis is away, with the reason, and when it is back, once each time. It
+	// must not block. Default: nobody is told.
 	Changed func(up bool, why error)
 }
 
 func (c Config) withDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = "crawlgate"
-	}
-	if c.Name == "" {
-		c.Name = rand.Text()
-	}
+	c.Prefix = cmp.Or(c.Prefix, "crawlgate")
+	c.Name = cmp.Or(c.Name, rand.Text())
+	c.Gateways = max(c.Gateways, 1)
 	if c.Timeout <= 0 {
 		c.Timeout = 500 * time.Millisecond
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = time.Second
 	}
-	c.Gateways = max(c.Gateways, 1)
-	c.Rank = min(max(c.Rank, 0), c.Gateways-1)
 	if c.Counted == nil {
-		c.Counted = func(int, int) {}
+		c.Counted = func(int) {}
 	}
 	if c.Changed == nil {
 		c.Changed = func(bool, error) {}
 	}
 	return c
 }
-
-const (
-	// leaseBeats is how many heartbeats a gateway may miss.
-	leaseBeats = 5
-	// aloneBeats is after how many heartbeats of none all gateways are taken to be
-	// on their own.
-	aloneBeats = 2
-	// joinBeats is how many heartbeats after the first of them came back all those
-	// who had been on their own go back to the shared clock, in the same moment.
-	// Would each go when it sees Redis, those that do not yet would take turns that
-	// Redis knows nothing of.
-	joinBeats = 2
-)
 
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
 type Clock struct {
@@ -111,36 +88,16 @@ type Clock struct {
 	client atomic.Pointer[rueidis.Client] // nil until the first connection
 	state  atomic.Pointer[state]
 
-	mu      sync.Mutex // guards changes of state, and the three below
+	mu      sync.Mutex // guards changes of state, and the two below
 	blocked func(key string, pause time.Duration, strikes int)
-	late    func(key string, at time.Time)
-	joined  func()
-
-	lates chan late // to be told
+	back    func()
 
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// state is what the clock knows of Redis and the gateways. It is replaced, never
-// changed.
-type state struct {
-	up     bool      // Redis answers
-	here   time.Time // since when
-	away   time.Time // since when this gateway was on its own
-	joins  time.Time // when all gateways go back to the shared clock, or went
-	joined bool      // that it is back was told
-	told   bool      // that it is away was told, after that
-	used   bool      // the shared clock was used before
-	census census
-	watch  watch
-}
-
-// shares reports whether the shared clock is used at the given time.
-func (s *state) shares(now time.Time) bool { return s.up && !now.Before(s.joins) }
-
-// New makes a Clock and connects in the background: until that succeeds it is
-// away. The error is about the configuration only. Close it after use.
+// New makes a Clock and connects in the background: until that succeeds it is away. The error is
+// about the configuration only. Close it after use.
 func New(c Config) (*Clock, error) {
 	option, err := parse(c.URL)
 	if err != nil {
@@ -156,11 +113,10 @@ func New(c Config) (*Clock, error) {
 	option.Dialer.KeepAlive = c.Heartbeat
 	option.ConnWriteTimeout = max(c.Timeout, time.Second)
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Clock{config: c, option: option, stop: stop, lates: make(chan late, maxLates)}
-	k.state.Store(&state{away: time.Now(), census: census{count: c.Gateways, rank: c.Rank}})
+	k := &Clock{config: c, option: option, stop: stop}
+	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
 	k.done.Go(func() { k.live(ctx) })
 	k.done.Go(func() { k.listen(ctx) })
-	k.done.Go(func() { k.tellLates(ctx) })
 	return k, nil
 }
 
@@ -201,41 +157,128 @@ func (k *Clock) Close() error {
 }
 
 // Watch implements pace.Shared.
-func (k *Clock) Watch(
-	blocked func(key string, pause time.Duration, strikes int), late func(key string, at time.Time), joined func(),
-) {
+func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), back func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.blocked, k.late, k.joined = blocked, late, joined
+	k.blocked, k.back = blocked, back
+}
+
+var (
+	//go:embed reserve.lua
+	reserveSource string
+	//go:embed release.lua
+	releaseSource string
+	//go:embed block.lua
+	blockSource string
+	//go:embed unblock.lua
+	unblockSource string
+	//go:embed heartbeat.lua
+	heartbeatSource string
+
+	reserveScript   = rueidis.NewLuaScript(reserveSource)
+	releaseScript   = rueidis.NewLuaScript(releaseSource)
+	blockScript     = rueidis.NewLuaScript(blockSource)
+	unblockScript   = rueidis.NewLuaScript(unblockSource)
+	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
+)
+
+// token is what Release needs to know of a reservation.
+type token struct {
+	keys []string
+	slot string // on Redis's clock, in microseconds since 1970
+}
+
+// micros is the unit of the scripts. Waits and intervals are rounded up, so no slot comes early.
+func micros(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
 }
 
 // Reserve implements pace.Shared: one round trip.
 func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time.Duration) (pace.Reservation, error) {
-	keys := make([]string, len(demands))
-	for i := range demands {
-		keys[i] = k.key(demands[i].Key)
+	keys, args := make([]string, len(demands)), make([]string, 0, 1+4*len(demands))
+	args = append(args, micros(maxWait))
+	slack := k.slack(demands)
+	for i, d := range demands {
+		keys[i] = k.key(d.Key)
+		d = withSlack(d, slack)
+		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
 	}
-	var answer []int64
+	var r pace.Reservation
 	asked := time.Now()
 	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
-		var err error
-		answer, err = reserveScript.Exec(ctx, c, keys, reserveArgs(demands, maxWait)).AsIntSlice()
+		answer, err := reserveScript.Exec(ctx, c, keys, args).AsIntSlice()
+		if err == nil {
+			r, err = reservation(answer, keys, demands)
+		}
 		return err
 	})
 	if err != nil {
-		return pace.Reservation{}, fmt.Errorf("booking a slot in redis: %w", err)
+		return pace.Reservation{}, fmt.Errorf("reserving a slot in redis: %w", err)
 	}
-	answered := time.Now()
-	r, err := reservation(answer, keys, demands)
-	if t, ok := r.Token.(token); ok {
-		// Redis looked at its clock between question and answer, whatever our idea
-		// of its time is.
-		r.Early, r.At = k.state.Load().watch.local(t.slot)
-		r.Early = latest(r.Early, asked.Add(r.Wait))
-		r.At = earliest(r.At, answered.Add(r.Wait))
-		r.At = latest(r.At, r.Early)
+	// Redis looked at its clock some time between question and answer: the slot is not before the
+	// one plus the wait, and not after the other plus the wait.
+	r.At, r.Until = time.Now().Add(r.Wait), asked.Add(r.Wait+slack)
+	return r, nil
+}
+
+// noSpacing is the slack of a slot that need not be apart from others.
+const noSpacing = 365 * 24 * time.Hour
+
+// slack is how late after its slot a request with the demands may go. As much is added to what is
+// reserved, so that others can rely on the slots being apart: a twentieth of the time between two
+// requests, from 2 to 50 ms, but no less than twice a round trip to Redis.
+func (k *Clock) slack(demands []pace.Demand) time.Duration {
+	slack := noSpacing
+	for _, d := range demands {
+		spacing := d.Delay
+		if d.Tolerance == 0 {
+			spacing = max(spacing, d.Interval)
+		}
+		if spacing > 0 {
+			slack = min(slack, max(spacing/20, 2*time.Millisecond), 50*time.Millisecond)
+		}
 	}
-	return r, err
+	return max(slack, 2*k.state.Load().roundTrip)
+}
+
+// withSlack lengthens what is apart by the slack. A burst has room for it already.
+func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
+	if slack >= noSpacing {
+		return d
+	}
+	if d.Tolerance > 0 {
+		d.Tolerance = max(0, d.Tolerance-slack)
+	} else if d.Interval > 0 {
+		d.Interval += slack
+	}
+	if d.Delay > 0 {
+		d.Delay += slack
+	}
+	return d
+}
+
+// reservation reads the answer of reserve.lua.
+func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Reservation, error) {
+	if len(answer) != 5 {
+		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 5", len(answer))
+	}
+	r := pace.Reservation{
+		Wait:    time.Duration(answer[1]) * time.Microsecond,
+		Blocked: time.Duration(answer[3]) * time.Microsecond,
+	}
+	if i := int(answer[4]); i >= 1 && i <= len(demands) {
+		r.BlockedKey = demands[i-1].Key
+	}
+	switch answer[0] {
+	case 1:
+		r.Outcome = pace.Reserved
+		r.Token = token{keys: keys, slot: strconv.FormatInt(answer[2], 10)}
+	case 2:
+		r.Outcome = pace.NotYet
+	default:
+		r.Outcome = pace.TooLate
+	}
+	return r, nil
 }
 
 // Release implements pace.Shared.
@@ -245,7 +288,7 @@ func (k *Clock) Release(r pace.Reservation) error {
 		return nil
 	}
 	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		return releaseScript.Exec(ctx, c, t.keys, []string{micros(t.slot)}).Error()
+		return releaseScript.Exec(ctx, c, t.keys, []string{t.slot}).Error()
 	})
 	if err != nil {
 		return fmt.Errorf("giving a slot back to redis: %w", err)
@@ -255,9 +298,9 @@ func (k *Clock) Release(r pace.Reservation) error {
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
-	told := message{from: k.config.Name, key: key, pause: pause, strikes: strikes}
+	m := message{from: k.config.Name, key: key, pause: pause, strikes: strikes}
 	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		return blockScript.Exec(ctx, c, []string{k.key(key)}, []string{micros(pause), k.channel(), told.String()}).Error()
+		return blockScript.Exec(ctx, c, []string{k.key(key)}, []string{micros(pause), k.channel(), m.String()}).Error()
 	})
 	if err != nil {
 		return fmt.Errorf("blocking a key in redis: %w", err)
@@ -267,9 +310,9 @@ func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	told := message{from: k.config.Name, key: key}
+	m := message{from: k.config.Name, key: key}
 	err = k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		n, err := unblockScript.Exec(ctx, c, []string{k.key(key)}, []string{k.channel(), told.String()}).AsInt64()
+		n, err := unblockScript.Exec(ctx, c, []string{k.key(key)}, []string{k.channel(), m.String()}).AsInt64()
 		found = n == 1
 		return err
 	})
@@ -281,33 +324,19 @@ func (k *Clock) Unblock(key string) (found bool, err error) {
 
 // Peers implements pace.Shared.
 func (k *Clock) Peers() pace.Peers {
-	s, now := k.state.Load(), time.Now()
-	up, since, count := s.shares(now), s.away, s.census.count
-	if up {
-		since = latest(s.here, s.joins)
-	} else {
+	s := k.state.Load()
+	count := s.gateways
+	if !s.up {
 		count = max(count, k.config.Gateways)
 	}
-	joined := now.Sub(s.joins)
-	if !s.census.alone {
-		joined = never
-	}
-	return pace.Peers{
-		Up:     up,
-		For:    now.Sub(since),
-		Joined: joined,
-		Count:  count,
-		Rank:   s.census.rank,
-		Time:   s.watch.shared(now),
-		Error:  s.watch.best().error,
-	}
+	return pace.Peers{Up: s.up, For: time.Since(s.since), Count: count}
 }
 
-// call runs do against Redis. Any failure but the caller's own end means that
-// Redis is away, for all calls until the next heartbeat that succeeds.
+// call runs do against Redis. Any failure but the caller's own end means that Redis is away, for all
+// calls until the next heartbeat that succeeds.
 func (k *Clock) call(ctx context.Context, do func(context.Context, rueidis.Client) error) error {
 	c := k.connection()
-	if c == nil || !k.state.Load().shares(time.Now()) {
+	if c == nil || !k.state.Load().up {
 		return ErrAway
 	}
 	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
@@ -332,41 +361,5 @@ func (k *Clock) key(name string) string { return k.config.Prefix + ":{pace}:key:
 func (k *Clock) gateways() string { return k.config.Prefix + ":{pace}:gateways" }
 
 func (k *Clock) channel() string { return k.config.Prefix + ":{pace}:blocks" }
-
-func (k *Clock) lateChannel() string { return k.config.Prefix + ":{pace}:lates" }
-
-// message tells other gateways of a block, or without a pause of its end.
-type message struct {
-	from, key string
-	pause     time.Duration
-	strikes   int
-}
-
-// String is the form that readMessage reads. The key comes last: it may hold
-// anything.
-func (m message) String() string {
-	return fmt.Sprintf("%s %d %d %s", m.from, m.pause.Microseconds(), m.strikes, m.key)
-}
-
-func readMessage(s string) (message, error) {
-	parts := strings.SplitN(s, " ", 4)
-	if len(parts) != 4 {
-		return message{}, fmt.Errorf("reading a block: %d parts, want 4", len(parts))
-	}
-	pause, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || pause < 0 || pause > int64(maxPause/time.Microsecond) {
-		return message{}, fmt.Errorf("reading a block: pause %q is no number of microseconds within a year", parts[1])
-	}
-	strikes, err := strconv.Atoi(parts[2])
-	if err != nil || strikes < 0 {
-		return message{}, fmt.Errorf("reading a block: strikes %q is no count", parts[2])
-	}
-	return message{from: parts[0], key: parts[3], pause: time.Duration(pause) * time.Microsecond, strikes: strikes}, nil
-}
-
-// never is longer ago than anything that counts.
-const never = 2 * maxPause
-
-const maxPause = 365 * 24 * time.Hour
 
 var _ pace.Shared = (*Clock)(nil)

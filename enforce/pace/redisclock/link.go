@@ -2,13 +2,28 @@ package redisclock
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// live connects, and from then on says once a heartbeat that the gateway is
-// alive. It is also what finds out that Redis is back.
+// leaseBeats is how many heartbeats a gateway may miss before it counts no more.
+const leaseBeats = 5
+
+// state is what the clock knows of Redis and the gateways. It is replaced, never changed.
+type state struct {
+	up        bool      // Redis answers
+	since     time.Time // since when that is so
+	reported  bool      // that Redis is away has been reported
+	gateways  int
+	roundTrip time.Duration // of the last heartbeat
+}
+
+// live connects, and from then on reports once a heartbeat that the gateway is alive. It is also what
+// finds out that Redis is back.
 func (k *Clock) live(ctx context.Context) {
 	tick := time.NewTicker(k.config.Heartbeat)
 	defer tick.Stop()
@@ -23,8 +38,7 @@ func (k *Clock) live(ctx context.Context) {
 	}
 }
 
-// connect makes the client, which needs Redis to be there once; later it
-// reconnects by itself.
+// connect makes the client, which needs Redis to be there once; later it reconnects by itself.
 func (k *Clock) connect() bool {
 	if k.client.Load() != nil {
 		return true
@@ -41,77 +55,63 @@ func (k *Clock) connect() bool {
 func (k *Clock) beat(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
-	before := time.Now()
-	now, err := k.heartbeat(bounded, k.connection())
-	if err != nil {
-		if ctx.Err() == nil {
-			k.away(err)
-		}
-		return
+	args := []string{k.config.Name, micros(leaseBeats * k.config.Heartbeat)}
+	asked := time.Now()
+	n, err := heartbeatScript.Exec(bounded, k.connection(), []string{k.gateways()}, args).AsInt64()
+	if err == nil {
+		k.here(int(n), time.Since(asked))
+	} else if ctx.Err() == nil {
+		k.away(fmt.Errorf("sending a heartbeat to redis: %w", err))
 	}
-	k.here(now, before, time.Now())
 }
 
 // here notes an answer of Redis.
-func (k *Clock) here(now census, asked, answered time.Time) {
+func (k *Clock) here(gateways int, roundTrip time.Duration) {
 	k.mu.Lock()
-	old, joined := k.state.Load(), k.joined
-	next := &state{up: true, here: old.here, away: old.away, joined: old.joined, told: old.told, used: old.used, census: now}
+	old, back := k.state.Load(), k.back
+	next := &state{up: true, since: old.since, gateways: gateways, roundTrip: roundTrip}
 	if !old.up {
-		next.here = answered
+		next.since = time.Now()
 	}
-	if old.watch.fits(now.time, asked, answered) {
-		next.watch = old.watch
-	}
-	next.watch = next.watch.saw(now.time, asked, answered)
-	_, next.joins = next.watch.local(now.since)
-	if now.alone {
-		next.joins = next.joins.Add(joinBeats * k.config.Heartbeat)
-	}
-	if !next.shares(answered) && now.count <= old.census.count {
-		// The others may not have come back yet, and turns are dealt out still.
-		next.census.count, next.census.rank = old.census.count, old.census.rank
-	}
-	join := !old.joined && next.shares(answered)
-	if join {
-		next.joined, next.told, next.used = true, false, true
+	if time.Since(next.since) < leaseBeats*k.config.Heartbeat {
+		next.gateways = max(gateways, old.gateways) // others may not have come back yet
 	}
 	k.state.Store(next)
 	k.mu.Unlock()
-	k.config.Counted(now.count, now.rank)
-	if !join {
+	k.config.Counted(gateways)
+	if old.up {
 		return
 	}
 	k.config.Changed(true, nil)
-	if joined != nil {
-		joined()
+	if back != nil {
+		back()
 	}
 }
 
 // away notes that Redis does not answer. What is known of the gateways stays.
 func (k *Clock) away(why error) {
 	k.mu.Lock()
-	old, now := k.state.Load(), time.Now()
+	old := k.state.Load()
 	next := *old
-	next.up, next.joined, next.told = false, false, true
-	if old.shares(now) {
-		next.away = now
+	next.up, next.reported = false, true
+	if old.up {
+		next.since = time.Now()
 	}
 	k.state.Store(&next)
 	k.mu.Unlock()
-	if !old.told {
+	if !old.reported {
 		k.config.Changed(false, why)
 	}
 }
 
-// listen takes the blocks and the late requests that other gateways tell.
+// listen takes the blocks of which other gateways tell.
 func (k *Clock) listen(ctx context.Context) {
 	pause := time.NewTicker(k.config.Heartbeat)
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		if c := k.connection(); c != nil {
 			// It ends with the connection, and always with an error.
-			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel(), k.lateChannel()).Build(), k.heard)
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel()).Build(), k.heard)
 		}
 		select {
 		case <-pause.C:
@@ -121,10 +121,6 @@ func (k *Clock) listen(ctx context.Context) {
 }
 
 func (k *Clock) heard(m rueidis.PubSubMessage) {
-	if m.Channel == k.lateChannel() {
-		k.heardLate(m.Message)
-		return
-	}
 	told, err := readMessage(m.Message)
 	if err != nil || told.from == k.config.Name {
 		return // not one of ours: only gateways write to the channel
@@ -137,16 +133,58 @@ func (k *Clock) heard(m rueidis.PubSubMessage) {
 	}
 }
 
-func (k *Clock) heardLate(text string) {
-	told, err := readLate(text)
-	if err != nil || told.from == k.config.Name {
-		return // as above
+// message tells other gateways of a block, or without a pause of its end.
+type message struct {
+	from, key string
+	pause     time.Duration
+	strikes   int
+}
+
+// String is the form that readMessage reads. The key comes last: it may hold anything.
+func (m message) String() string {
+	return fmt.Sprintf("%s %d %d %s", m.from, m.pause.Microseconds(), m.strikes, m.key)
+}
+
+const maxPause = 365 * 24 * time.Hour
+
+func readMessage(s string) (message, error) {
+	parts := strings.SplitN(s, " ", 4)
+	if len(parts) != 4 {
+		return message{}, fmt.Errorf("reading a block: %d parts, want 4", len(parts))
 	}
-	k.mu.Lock()
-	late := k.late
-	k.mu.Unlock()
-	if late != nil {
-		_, at := k.state.Load().watch.local(told.began)
-		late(told.key, at)
+	pause, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || pause < 0 || pause > int64(maxPause/time.Microsecond) {
+		return message{}, fmt.Errorf("reading a block: pause %q is not a number of microseconds within a year", parts[1])
 	}
+	strikes, err := strconv.Atoi(parts[2])
+	if err != nil || strikes < 0 {
+		return message{}, fmt.Errorf("reading a block: strikes %q is not a count", parts[2])
+	}
+	return message{from: parts[0], key: parts[3], pause: time.Duration(pause) * time.Microsecond, strikes: strikes}, nil
+}
+
+// LastMembership is what a gateway should remember of the others over a restart, for a start while
+// Redis is away ([Config.Gateways]). It is a value.
+type LastMembership struct {
+	// Gateways is how many there were.
+	Gateways int `json:"gateways"`
+
+	fewer time.Time // since when there are fewer; zero if there are not
+}
+
+// fewerFor is how long there must be fewer gateways before that is believed. The gateways of a fleet
+// that is shut down one by one must not each come back as the only one.
+const fewerFor = time.Hour
+
+// Counted is the membership after a count.
+func (m LastMembership) Counted(gateways int, now time.Time) LastMembership {
+	switch {
+	case gateways >= m.Gateways:
+		return LastMembership{Gateways: gateways}
+	case m.fewer.IsZero():
+		m.fewer = now
+	case now.Sub(m.fewer) >= fewerFor:
+		return LastMembership{Gateways: gateways}
+	}
+	return m
 }

@@ -1,7 +1,7 @@
--- Gives a slot back at each clock where it is the last that was booked.
+-- Gives a slot back at each clock where it is the last that was reserved.
 --
 -- KEYS     the clocks
--- ARGV[1]  the slot, as reserve told it
+-- ARGV[1]  the slot, as reserve returned it
 -- answer   at how many clocks it was given back
 local n = 0
 for _, key in ipairs(KEYS) do

@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-func TestBlockStruck(t *testing.T) {
+func TestBackoffAfterFailure(t *testing.T) {
 	t.Parallel()
 	p := Backoff{}.withDefaults()
 	const now = 1000 * time.Hour
 	tests := []struct {
 		name       string
-		before     block
+		before     backoff
 		retryAfter time.Duration
 		jitter     float64
-		want       block
+		want       backoff
 	}{
-		{"first without Retry-After: 60 s", block{}, 0, 0, block{now + time.Minute, 1, true}},
-		{"second: doubled", block{now - time.Second, 1, false}, 0, 0, block{now + 2*time.Minute, 2, true}},
-		{"eleventh: 1,024 min", block{now, 10, false}, 0, 0, block{now + 1024*time.Minute, 11, true}},
-		{"twelfth: a day at most", block{now, 11, false}, 0, 0.99, block{now + 24*time.Hour, 12, true}},
-		{"many: still a day", block{now, 1 << 40, false}, 0, 0, block{now + 24*time.Hour, 1<<40 + 1, true}},
-		{"jitter lengthens by a tenth at most", block{}, 0, 0.5, block{now + 63*time.Second, 1, true}},
-		{"while in force: on its way already, no change", block{now + time.Second, 3, true}, 0, 0, block{now + time.Second, 3, true}},
-		{"forgiven after 30 quiet minutes", block{now - 30*time.Minute, 7, false}, 0, 0, block{now + time.Minute, 1, true}},
-		{"not forgiven before", block{now - 30*time.Minute + 1, 7, false}, 0, 0, block{now + 128*time.Minute, 8, true}},
-		{"Retry-After to the second, no jitter", block{}, 7 * time.Second, 0.9, block{now + 7*time.Second, 0, true}},
-		{"Retry-After leaves the count", block{now, 2, false}, time.Hour, 0, block{now + time.Hour, 2, true}},
-		{"shorter Retry-After changes nothing", block{now + time.Hour, 2, true}, time.Second, 0, block{now + time.Hour, 2, true}},
-		{"longer Retry-After prolongs", block{now + time.Second, 2, true}, time.Hour, 0, block{now + time.Hour, 2, true}},
-		{"Retry-After of a day at most", block{}, 300 * time.Hour, 0, block{now + 24*time.Hour, 0, true}},
+		{"first without Retry-After: 60 s", backoff{}, 0, 0, backoff{now + time.Minute, 1, true}},
+		{"second: doubled", backoff{now - time.Second, 1, false}, 0, 0, backoff{now + 2*time.Minute, 2, true}},
+		{"eleventh: 1,024 min", backoff{now, 10, false}, 0, 0, backoff{now + 1024*time.Minute, 11, true}},
+		{"twelfth: a day at most", backoff{now, 11, false}, 0, 0.99, backoff{now + 24*time.Hour, 12, true}},
+		{"many: still a day", backoff{now, 1 << 40, false}, 0, 0, backoff{now + 24*time.Hour, 1<<40 + 1, true}},
+		{"jitter lengthens by a tenth at most", backoff{}, 0, 0.5, backoff{now + 63*time.Second, 1, true}},
+		{"while in force: on its way already, no change", backoff{now + time.Second, 3, true}, 0, 0, backoff{now + time.Second, 3, true}},
+		{"forgiven after 30 quiet minutes", backoff{now - 30*time.Minute, 7, false}, 0, 0, backoff{now + time.Minute, 1, true}},
+		{"not forgiven before", backoff{now - 30*time.Minute + 1, 7, false}, 0, 0, backoff{now + 128*time.Minute, 8, true}},
+		{"Retry-After to the second, no jitter", backoff{}, 7 * time.Second, 0.9, backoff{now + 7*time.Second, 0, true}},
+		{"Retry-After leaves the count", backoff{now, 2, false}, time.Hour, 0, backoff{now + time.Hour, 2, true}},
+		{"shorter Retry-After changes nothing", backoff{now + time.Hour, 2, true}, time.Second, 0, backoff{now + time.Hour, 2, true}},
+		{"longer Retry-After prolongs", backoff{now + time.Second, 2, true}, time.Hour, 0, backoff{now + time.Hour, 2, true}},
+		{"Retry-After of a day at most", backoff{}, 300 * time.Hour, 0, backoff{now + 24*time.Hour, 0, true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := tt.before.struck(p, now, tt.retryAfter, tt.jitter); got != tt.want {
-				t.Errorf("struck = %+v, want %+v", got, tt.want)
+			if got := tt.before.afterFailure(p, now, tt.retryAfter, tt.jitter); got != tt.want {
+				t.Errorf("afterFailure = %+v, want %+v", got, tt.want)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestBlockedHoldsBackAllAgentsUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Random: noJitter})
 		limit := Limit{Key: "h", Interval: time.Second, Burst: 5}
-		p.Blocked("h", 90*time.Second, true)
+		p.RecordFailure("h", 90*time.Second)
 		for _, agent := range []string{"a", "b"} {
 			why := refused(t, p, Request{Limit: limit, Agent: agent})
 			if why.Reason != ReasonBlocked || why.RetryAfter != 90*time.Second {
@@ -99,7 +99,7 @@ func TestBlockedWhileRequestsWait(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Second)
-		p.Blocked("h", 0, false)
+		p.RecordFailure("h", 0)
 		wg.Wait()
 		if at := time.Since(start); at != 63*time.Second {
 			t.Errorf("the last patient one went after %s, want 63 s", at)
@@ -123,7 +123,7 @@ func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Second)
-		p.Blocked("h", 30*time.Second, true)
+		p.RecordFailure("h", 30*time.Second)
 		time.Sleep(9 * time.Second)
 		// It does not keep the wide clock meanwhile.
 		if s := granted(t, p, Request{Limit: wide}); s.Wait != 0 {
@@ -139,7 +139,7 @@ func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Random: noJitter})
 		for range 8 {
-			p.Blocked("h", 0, false)
+			p.RecordFailure("h", 0)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if b := p.Blocks(1)[0]; b.Strikes != 1 || time.Until(b.Until) > time.Minute {
@@ -155,9 +155,9 @@ func TestUnblock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Random: noJitter})
 		limit := Limit{Key: "h", Interval: time.Second, Burst: 5}
-		p.Blocked("h", 0, false)
+		p.RecordFailure("h", 0)
 		time.Sleep(2 * time.Minute)
-		p.Blocked("h", 0, false)
+		p.RecordFailure("h", 0)
 		until := time.Now().Add(2 * time.Minute)
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -181,7 +181,7 @@ func TestUnblock(t *testing.T) {
 				t.Errorf("Unblock(%q) = %v, %v; want nothing to end", key, found, err)
 			}
 		}
-		p.Blocked("h", 0, false)
+		p.RecordFailure("h", 0)
 		if b := p.Blocks(1)[0]; b.Strikes != 1 {
 			t.Errorf("after Unblock: %+v, want a first strike", b)
 		}
@@ -193,7 +193,7 @@ func TestUnblockForAllGateways(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one, other := New(Config{Random: noJitter}), New(Config{Random: noJitter})
-		other.Blocked("h", 0, false)
+		other.RecordFailure("h", 0)
 		time.Sleep(2 * time.Minute)
 		one.blockedElsewhere("h", time.Hour, 1)
 		other.blockedElsewhere("h", 0, 0)
@@ -206,7 +206,7 @@ func TestUnblockForAllGateways(t *testing.T) {
 func TestBlockedOff(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Backoff: Backoff{Off: true}})
-	p.Blocked("h", time.Hour, true)
+	p.RecordFailure("h", time.Hour)
 	p.Restore([]Block{{Key: "h", Until: time.Now().Add(time.Hour)}})
 	granted(t, p, Request{Limit: Limit{Key: "h"}, MaxWait: -1}).Done()
 	if got := p.Stats(); got.Blocked != 0 {
@@ -218,11 +218,11 @@ func TestBlocksSurviveARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		old := New(Config{Random: noJitter})
-		old.Blocked("long", time.Hour, true)
-		old.Blocked("short", time.Minute, true)
-		old.Blocked("mid", 0, false)
+		old.RecordFailure("long", time.Hour)
+		old.RecordFailure("short", time.Minute)
+		old.RecordFailure("mid", 0)
 		time.Sleep(time.Minute)
-		old.Blocked("mid", 0, false)
+		old.RecordFailure("mid", 0)
 		saved := old.Blocks(2)
 		if len(saved) != 2 || saved[0].Key != "long" || saved[1].Key != "mid" || saved[1].Strikes != 2 {
 			t.Fatalf("Blocks(2) = %+v, want the two longest, long and mid", saved)
@@ -250,7 +250,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("restored %v, want %v", got, want)
 		}
-		p.Blocked("ended", 0, false)
+		p.RecordFailure("ended", 0)
 		for _, b := range p.Blocks(100) {
 			if b.Key == "ended" && b.Strikes != 4 {
 				t.Errorf("after the restart the doubling went on with %+v, want strike 4", b)
@@ -273,7 +273,7 @@ func TestBlockedAgainAndAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				p.Blocked("h", 5*time.Second, true)
+				p.RecordFailure("h", 5*time.Second)
 				time.Sleep(time.Second)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestClocksInPages(t *testing.T) {
+func TestStatusesInPages(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Random: noJitter})
 	var want []string
@@ -21,7 +21,7 @@ func TestClocksInPages(t *testing.T) {
 	for _, limit := range []int{1, 7, 999, 1000, 1001} {
 		var got []string
 		for after := ""; ; {
-			page := p.Clocks(after, limit, AllClocks, Limit{})
+			page := p.Statuses(after, limit, AllClocks, Limit{})
 			for _, c := range page {
 				got = append(got, c.Key)
 			}
@@ -34,12 +34,12 @@ func TestClocksInPages(t *testing.T) {
 			t.Errorf("pages of %d hold %d keys, want all 1000 in their order", limit, len(got))
 		}
 	}
-	if got := p.Clocks("", 0, AllClocks, Limit{}); got != nil {
+	if got := p.Statuses("", 0, AllClocks, Limit{}); got != nil {
 		t.Errorf("a page of none holds %v", got)
 	}
 }
 
-func TestClocksTellHowTheyStand(t *testing.T) {
+func TestStatusesTellHowTheyStand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Random: noJitter})
@@ -50,7 +50,7 @@ func TestClocksTellHowTheyStand(t *testing.T) {
 		granted(t, p, Request{Limit: limit("spent", rate)}).Done()
 		granted(t, p, Request{Limit: limit("spent", rate)}).Done()
 		busy := granted(t, p, Request{Limit: limit("busy", Limit{Delay: 5 * time.Second, Concurrency: 3})})
-		p.Blocked("struck", 0, false)
+		p.RecordFailure("struck", 0)
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -58,21 +58,21 @@ func TestClocksTellHowTheyStand(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		want := []Clock{
+		want := []Status{
 			{Key: "burst", Next: now},
 			{Key: "busy", Next: now.Add(5 * time.Second), InFlight: 1, Waiting: 3, Delay: 5 * time.Second},
 			{Key: "spent", Next: now.Add(time.Second)},
 			{Key: "struck", Next: now.Add(time.Minute), BlockedUntil: now.Add(time.Minute), Strikes: 1},
 		}
-		for filter, keys := range map[Filter][]Clock{AllClocks: want, BlockedClocks: want[3:], WaitingClocks: want[1:2], BusyClocks: want[1:2]} {
-			if got := p.Clocks("", 10, filter, rate); !slices.EqualFunc(got, keys, equalClock) {
+		for filter, keys := range map[Filter][]Status{AllClocks: want, BlockedClocks: want[3:], WaitingClocks: want[1:2], BusyClocks: want[1:2]} {
+			if got := p.Statuses("", 10, filter, rate); !slices.EqualFunc(got, keys, equalStatus) {
 				t.Errorf("filter %d: %+v, want %+v", filter, got, keys)
 			}
 		}
-		if c, ok := p.Clock("spent", rate); !ok || !equalClock(c, want[2]) {
+		if c, ok := p.Status("spent", rate); !ok || !equalStatus(c, want[2]) {
 			t.Errorf("spent: %+v, %v", c, ok)
 		}
-		if _, ok := p.Clock("unknown", rate); ok {
+		if _, ok := p.Status("unknown", rate); ok {
 			t.Error("a clock is known that nobody asked for")
 		}
 		busy.Done()
@@ -80,7 +80,7 @@ func TestClocksTellHowTheyStand(t *testing.T) {
 	})
 }
 
-func equalClock(a, b Clock) bool {
+func equalStatus(a, b Status) bool {
 	same := a.Next.Equal(b.Next) && a.BlockedUntil.Equal(b.BlockedUntil)
 	a.Next, a.BlockedUntil, b.Next, b.BlockedUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return same && a == b

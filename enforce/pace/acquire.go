@@ -1,0 +1,401 @@
+package pace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// waiter is a request that could not go at once. Its own goroutine leads it from clock to clock: in
+// each queue it waits to be first, sleeps until the clock is ready, becomes current there and goes on
+// to the next queue. Current at all clocks it goes, and only then are the clocks charged: all of them
+// or none.
+type waiter struct {
+	pacer    *Pacer
+	config   *Config
+	agent    string
+	weight   time.Duration
+	steps    []step
+	at       int // the step where it stands
+	since    instant
+	deadline instant
+	wake     chan struct{}
+	refusal  atomic.Pointer[Refused] // set by others
+
+	// These belong to the clock in whose queue it stands, under its lock.
+	terms terms
+	flow  *flow
+	base  time.Duration // its flow's, when it became current
+
+	reservation *reservation // nil: none at a shared clock
+
+	one [1]step // for the usual case
+}
+
+// maxWeight keeps a share from becoming all.
+const maxWeight = 1000
+
+// step is one clock on the way.
+type step struct {
+	key        string
+	terms      terms
+	shard      *shard
+	clock      *clock // nil until w stands in the queue there
+	pinned     *clock // known before that, and kept from being swept
+	overflowed bool   // it is an overflow clock
+}
+
+func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
+	w := &waiter{
+		pacer:  p,
+		config: cfg,
+		agent:  r.Agent,
+		weight: time.Duration(min(max(r.Weight, 1), maxWeight)),
+		since:  p.now(),
+		wake:   make(chan struct{}, 1),
+	}
+	w.steps = w.one[:0]
+	shared := r.sharedKey()
+	w.add(r.Limit, shared)
+	for _, l := range r.Also {
+		w.add(l, shared)
+	}
+	w.deadline = w.since + cfg.wait(r)
+	return w
+}
+
+func (w *waiter) add(l Limit, shared string) {
+	t := l.terms()
+	t.shared = l.Key == shared
+	for i := range w.steps {
+		if w.steps[i].key == l.Key {
+			w.steps[i].terms = w.steps[i].terms.strictest(t)
+			return
+		}
+	}
+	w.steps = append(w.steps, step{key: l.Key, terms: t, shard: w.pacer.table.shard(l.Key)})
+}
+
+// end is how long w is held at most: a tenth longer than asked, when its slot is that near.
+func (w *waiter) end() instant { return w.deadline + (w.deadline-w.since)/10 }
+
+// wakeUp makes w look again. It never blocks.
+func (w *waiter) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// acquireInTurn is Acquire for a request that cannot go at once, has several clocks, or needs a slot
+// of the shared clock.
+func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
+	w := p.waiter(cfg, r)
+	defer w.withdraw()
+	if refused := w.hopeless(); refused != nil {
+		return Slot{}, w.refuse(refused)
+	}
+	w.order()
+	slot, until := w.advance(ctx)
+	if slot.grant != nil {
+		return slot, nil
+	}
+	now := p.now()
+	refused := w.tooLate(until, now)
+	if refused == nil && !p.waiters.enter(w.agent, cfg.Waiters) {
+		refused = &Refused{Key: r.Key, Reason: ReasonWaitersFull}
+		if due := w.forecast(until, now); due != never {
+			refused.RetryAfter = max(0, due-now)
+		}
+	}
+	if refused != nil {
+		return Slot{}, w.refuse(refused)
+	}
+	defer p.waiters.leave(w.agent)
+	return w.wait(ctx, until)
+}
+
+// order sorts the steps, from the narrow clocks to the wide ones and then the overflow clocks. All
+// requests pass their clocks in this one order, so no two can wait for each other.
+func (w *waiter) order() {
+	slices.SortFunc(w.steps, func(a, b step) int {
+		switch {
+		case a.overflowed && b.overflowed:
+			return cmp.Compare(a.shard.number, b.shard.number)
+		case a.overflowed:
+			return 1
+		case b.overflowed:
+			return -1
+		}
+		return compareKeys(a.key, b.key)
+	})
+}
+
+// wait holds w until it may go, or is refused. It looks again at the given instant, and when
+// something wakes it before.
+func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
+	timer := time.NewTimer(never)
+	defer timer.Stop()
+	for {
+		now := w.pacer.now()
+		timer.Reset(min(until, w.nextCheck(now)) - now)
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return Slot{}, fmt.Errorf("pacing %s: waiting for a slot: %w", w.steps[0].key, ctx.Err())
+		}
+		var slot Slot
+		if slot, until = w.advance(ctx); slot.grant != nil {
+			return slot, nil
+		}
+		if refused := w.tooLate(until, w.pacer.now()); refused != nil {
+			return Slot{}, w.refuse(refused)
+		}
+	}
+}
+
+// nextCheck is when w must next ask itself whether it has waited too long.
+func (w *waiter) nextCheck(now instant) instant {
+	if now < w.deadline {
+		return w.deadline
+	}
+	return w.end()
+}
+
+// advance takes w as far as it gets now. It returns the slot, or the instant at which to advance
+// again unless something wakes w before.
+func (w *waiter) advance(ctx context.Context) (Slot, instant) {
+	if w.refusal.Load() != nil {
+		return Slot{}, never // tooLate tells
+	}
+	on := w.pacer.coordination()
+	for w.at < len(w.steps) {
+		until, ok := w.pass(&w.steps[w.at], on)
+		if !ok {
+			return Slot{}, until
+		}
+		w.at++
+	}
+	if !on.shared {
+		w.giveBack() // it can be used no more
+	} else if until, ok := w.reserve(ctx, on); !ok {
+		return Slot{}, until
+	}
+	return w.depart(on)
+}
+
+// pass queues w at the step's clock, and makes it current there when it is first and the clock is
+// ready.
+func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	now := w.pacer.now() // under the lock: never before what others charged
+	if s.clock == nil && !w.join(s, now) {
+		return never, false
+	}
+	c := s.clock
+	if c == nil {
+		return now, true // merged into an earlier step
+	}
+	if c.queue.first() != w {
+		return never, false
+	}
+	until, ok = w.due(s, on, now)
+	if ok {
+		c.queue.take(w)
+	}
+	return until, ok
+}
+
+// due is when the clock will be ready for w, which is first there.
+func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
+	c := s.clock
+	if w.pacer.full(s.shard, c, on.local(s.terms), w.agent) {
+		return never, false
+	}
+	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now))
+	if c.queue.current == nil {
+		at = c.queue.holdBack(at)
+	}
+	return at, at <= now
+}
+
+// join puts w into the queue, under the shard's lock.
+func (w *waiter) join(s *step, now instant) bool {
+	c := s.pinned
+	if c == nil {
+		c = w.find(s, now)
+	}
+	for i := range w.at {
+		if o := &w.steps[i]; o.clock == c {
+			o.terms = o.terms.strictest(s.terms) // both keys are in overflow
+			return true
+		}
+	}
+	if c.queue != nil && c.queue.n >= w.config.Queue && !w.makeRoom(c, now) {
+		w.refuseFor(c, ReasonQueueFull, c.forecastNew(w, s.terms, now)-now)
+		return false
+	}
+	s.clock = c
+	w.terms = s.terms
+	c.openQueue().push(w)
+	s.shard.elect(c)
+	return true
+}
+
+// find looks up the step's clock, under the shard's lock. A key that has to use the overflow clock
+// goes on doing so until w is through.
+func (w *waiter) find(s *step, now instant) *clock {
+	c := w.pacer.table.clock(s.shard, s.key, w.config, now)
+	if c == s.shard.overflow && !s.overflowed {
+		s.overflowed = true
+		s.shard.overflowing[s.key]++
+	}
+	return c
+}
+
+// pin keeps the clock for w until it is through. Requests with several clocks need that: they pass
+// them in an order of the clocks, and meanwhile none may be swept and made anew as another one.
+func (s *step) pin(c *clock) {
+	s.pinned = c
+	c.openQueue().pins++
+}
+
+// through ends what find and pin began.
+func (s *step) through() {
+	if s.pinned == nil && !s.overflowed {
+		return
+	}
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if s.pinned != nil {
+		s.pinned.queue.pins--
+		s.pinned.dropEmptyQueue()
+	}
+	if s.overflowed {
+		if s.shard.overflowing[s.key]--; s.shard.overflowing[s.key] == 0 {
+			delete(s.shard.overflowing, s.key)
+		}
+	}
+}
+
+// makeRoom refuses one request of an agent that has more of them than w's.
+func (w *waiter) makeRoom(c *clock, now instant) bool {
+	v := c.queue.victim(w.agent)
+	if v == nil {
+		return false
+	}
+	v.refuseFor(c, ReasonQueueFull, c.forecast(v, now)-now)
+	c.queue.remove(v)
+	return true
+}
+
+// depart charges all clocks, once none of them has become unready since w passed it: a block may
+// have begun meanwhile. No other request can have charged them, as w is current everywhere.
+func (w *waiter) depart(on coordination) (Slot, instant) {
+	now := w.pacer.now()
+	for i := range w.steps {
+		s := &w.steps[i]
+		if s.clock == nil {
+			continue
+		}
+		s.shard.mu.Lock()
+		until, ok := w.due(s, on, now)
+		s.shard.mu.Unlock()
+		if !ok {
+			w.backTo(i)
+			return Slot{}, until
+		}
+	}
+	g := w.pacer.grants.Get().(*grant)
+	g.charges, g.end = g.one[:0], w.end()
+	g.reservation, w.reservation = w.reservation, nil
+	for i := range w.steps {
+		if s := &w.steps[i]; s.clock != nil {
+			s.shard.mu.Lock()
+			g.charges = append(g.charges, s.shard.charge(s.clock, on.local(s.terms), w.agent, now))
+			w.leave(s)
+			s.shard.mu.Unlock()
+		}
+	}
+	w.pacer.keepSweeping()
+	return Slot{Wait: now - w.since, grant: g, number: g.number}, 0
+}
+
+// backTo returns w to step i: it stays current up to there and leaves the clocks beyond, so that it
+// does not hold up others meanwhile.
+func (w *waiter) backTo(i int) {
+	w.giveBack()
+	for j := i + 1; j < len(w.steps); j++ {
+		w.leaveLocking(&w.steps[j])
+	}
+	w.at = i
+}
+
+// withdraw takes w out of all queues where it still is.
+func (w *waiter) withdraw() {
+	w.giveBack()
+	for i := range w.steps {
+		s := &w.steps[i]
+		w.leaveLocking(s)
+		s.through()
+	}
+}
+
+func (w *waiter) leaveLocking(s *step) {
+	if s.clock == nil {
+		return
+	}
+	s.shard.mu.Lock()
+	w.leave(s)
+	s.shard.mu.Unlock()
+}
+
+// leave takes w out of the queue at the step, under the shard's lock.
+func (w *waiter) leave(s *step) {
+	s.shard.leave(s.clock, w)
+	s.clock = nil
+}
+
+// waiterLimit bounds how many requests wait in the whole Pacer. An agent may have no more of them
+// than it leaves free (the dynamic threshold of Choudhury and Hahne): alone it gets half, and some
+// are always left for others.
+type waiterLimit struct {
+	mu     sync.Mutex
+	total  int
+	agents map[string]int
+}
+
+func (l *waiterLimit) enter(agent string, limit int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.agents[agent] >= limit-l.total {
+		return false
+	}
+	if l.agents == nil {
+		l.agents = make(map[string]int)
+	}
+	l.total++
+	l.agents[agent]++
+	return true
+}
+
+func (l *waiterLimit) leave(agent string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	if l.agents[agent]--; l.agents[agent] == 0 {
+		delete(l.agents, agent)
+	}
+}
+
+func (l *waiterLimit) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}

@@ -1,0 +1,327 @@
+package pace
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Backoff is the policy for sites that answer 429 or 503: how long their keys are blocked.
+type Backoff struct {
+	// Off ignores such answers altogether.
+	Off bool
+	// First is the pause after an answer without a usable Retry-After; each further one in a row
+	// doubles it up to Max, which also bounds what a site's Retry-After may ask for. Defaults: 60 s
+	// and 24 h.
+	First, Max time.Duration
+	// Forgive is how long after the end of a block a key must stay quiet for the doubling to start
+	// again at First. Default: 30 min.
+	Forgive time.Duration
+	// Jitter is the largest part by which a pause of ours (never the site's own Retry-After) is
+	// lengthened at random, so that gateways do not come back together. Default: 0.1.
+	Jitter float64
+}
+
+func (b Backoff) withDefaults() Backoff {
+	if b.First <= 0 {
+		b.First = time.Minute
+	}
+	if b.Max <= 0 {
+		b.Max = 24 * time.Hour
+	}
+	b.First, b.Max = clip(b.First), clip(b.Max)
+	if b.Forgive <= 0 {
+		b.Forgive = 30 * time.Minute
+	}
+	if b.Jitter <= 0 {
+		b.Jitter = 0.1
+	}
+	return b
+}
+
+// pause is the nth pause in a row, n from 1.
+func (b Backoff) pause(n int) time.Duration {
+	d := b.First
+	for ; n > 1 && d < b.Max; n-- {
+		d *= 2
+	}
+	return min(d, b.Max)
+}
+
+// backoff is the state of a key's block: pure, as gcra is. The zero value blocks nothing and
+// remembers nothing.
+type backoff struct {
+	until    instant
+	failures int  // pauses of ours in a row
+	fresh    bool // no request went since it was set
+}
+
+// afterFailure is the state after a 429 or 503 at the given instant. retryAfter is what the site
+// asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
+//
+// Answers that come before the block has ended belong to requests that were already on their way when
+// it began: they may move its end by a Retry-After of their own, but do not double it, else eight
+// requests in flight would make 60 s into two hours.
+func (b backoff) afterFailure(p Backoff, now instant, retryAfter time.Duration, jitter float64) backoff {
+	if now-b.until >= p.Forgive {
+		b.failures = 0
+	}
+	if retryAfter > 0 {
+		b.until, b.fresh = max(b.until, now+min(retryAfter, p.Max)), true
+		return b
+	}
+	if now < b.until {
+		return b
+	}
+	b.failures++
+	d := p.pause(b.failures)
+	d += time.Duration(float64(d) * p.Jitter * jitter)
+	b.until, b.fresh = now+min(d, p.Max), true
+	return b
+}
+
+// forgotten reports whether the state says no more than the zero state does.
+func (b backoff) forgotten(p Backoff, now instant) bool {
+	return now-b.until >= p.Forgive || (b.failures == 0 && now >= b.until)
+}
+
+// ParseRetryAfter reads a Retry-After field (RFC 9110 §10.2.3): whole seconds, or a date, taken
+// against now. The answer is zero when the field is missing, unreadable, zero or in the past: none of
+// these says how long to stay away, and [Pacer.RecordFailure] then uses a pause of its own. Seconds
+// too many to count are a year.
+func ParseRetryAfter(value string, now time.Time) time.Duration {
+	value = strings.Trim(value, " \t")
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		return retrySeconds(value)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return clip(at.Sub(now))
+}
+
+// retrySeconds reads ASCII digits, however many.
+func retrySeconds(digits string) time.Duration {
+	var d time.Duration
+	for _, c := range []byte(digits) {
+		d = d*10 + time.Duration(c-'0')*time.Second
+		if d >= longest {
+			return longest
+		}
+	}
+	return d
+}
+
+// RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
+// ([ParseRetryAfter]). Where that is zero or less the pause is [Backoff.First], doubling up to
+// [Backoff.Max] with each block that follows before [Backoff.Forgive] of quiet.
+//
+// No request of any agent goes to the key before the block ends. Requests that wait already and could
+// not be in time are refused at once. When it ends, requests go at the rate, without a burst.
+func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
+	cfg := p.config.Load()
+	if cfg.Backoff.Off {
+		return
+	}
+	jitter := cfg.Random()
+	now := p.now()
+	s := p.table.shard(key)
+	s.mu.Lock()
+	c := p.table.clockToBlock(s, key, cfg, now)
+	policy := cfg.Backoff
+	if c == s.overflow {
+		policy.Max = policy.First // it stands for many sites
+	}
+	var before backoff
+	if c.backoff != nil {
+		before = *c.backoff
+	}
+	b := before.afterFailure(policy, now, clip(retryAfter), jitter)
+	s.block(c, b, now)
+	s.mu.Unlock()
+	p.keepSweeping()
+	if b.until == before.until {
+		return
+	}
+	cfg.Observer.Blocked(retryAfter > 0)
+	if p.shared != nil {
+		// After an error this gateway alone keeps the block; announceBlocks tells it later.
+		_ = p.shared.Block(key, b.until-now, b.failures)
+	}
+}
+
+// blockReserve is how many keys beyond [Config.MaxKeys], as a part of it, may be made for the sake of
+// a block: a site's wish to be left alone is not forgotten because the table is full.
+const blockReserve = 8
+
+// clockToBlock is clock with room for some more.
+func (t *table) clockToBlock(s *shard, key string, cfg *Config, now instant) *clock {
+	c := t.clock(s, key, cfg, now)
+	limit := int64(cfg.MaxKeys + cfg.MaxKeys/blockReserve + 1)
+	if c == s.overflow && s.overflowing[key] == 0 && t.keys.Load() < limit {
+		return t.insert(s, key, cfg, now)
+	}
+	return c
+}
+
+// block sets the block of c, under the shard's lock. It refuses the requests that could not be in
+// time any more, and makes the first of the others look again.
+func (s *shard) block(c *clock, b backoff, now instant) {
+	c.backoff = &b
+	if s.blocked == nil {
+		s.blocked = make(map[*clock]struct{})
+	}
+	s.blocked[c] = struct{}{}
+	if c.queue == nil {
+		return
+	}
+	var late []*waiter
+	for _, f := range c.queue.flows {
+		for _, w := range f.waiters {
+			if b.until > w.end() {
+				late = append(late, w)
+			}
+		}
+	}
+	for _, w := range late {
+		w.refuseFor(c, ReasonBlocked, b.until-now)
+		c.queue.remove(w)
+	}
+	if w := c.queue.current; w != nil && b.until > w.end() {
+		w.refuseFor(c, ReasonBlocked, b.until-now)
+	}
+	c.wakeNext()
+	c.dropEmptyQueue()
+}
+
+// blockedElsewhere notes that another gateway blocked the key, or ended its block.
+func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
+	cfg := p.config.Load()
+	if pause <= 0 {
+		p.endBlock(key, cfg)
+		return
+	}
+	if cfg.Backoff.Off {
+		return
+	}
+	if p.restore(Block{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
+		cfg.Observer.Blocked(strikes == 0)
+	}
+	p.keepSweeping()
+}
+
+// maxAnnounced bounds how many blocks are told to a shared clock that came back, perhaps without its
+// memory.
+const maxAnnounced = 10_000
+
+// announceBlocks tells the blocks to a shared clock that came back.
+func (p *Pacer) announceBlocks() {
+	for _, b := range p.Blocks(maxAnnounced) {
+		pause := time.Until(b.Until)
+		if pause <= 0 {
+			continue
+		}
+		if p.shared.Block(b.Key, pause, b.Strikes) != nil {
+			return // away again: it will be back
+		}
+	}
+}
+
+// Unblock ends the block of a key, as the operator orders, also at the other gateways that share the
+// clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns what it
+// has ended and reports whether there was anything, here or elsewhere. With an error, the other
+// gateways could not be told.
+func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
+	elsewhere := false
+	if p.shared != nil {
+		elsewhere, err = p.shared.Unblock(key)
+	}
+	ended, found = p.endBlock(key, p.config.Load())
+	return ended, found || elsewhere, err
+}
+
+func (p *Pacer) endBlock(key string, cfg *Config) (ended Block, found bool) {
+	s := p.table.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := p.now()
+	c := s.clocks[key]
+	if c == nil || c.backoff == nil || c.backoff.forgotten(cfg.Backoff, now) {
+		return Block{Key: key}, false
+	}
+	ended = Block{Key: key, Until: time.Now().Add(c.backoff.until - now), Strikes: c.backoff.failures}
+	c.backoff = &backoff{until: min(c.backoff.until, now), fresh: c.backoff.fresh}
+	c.wakeNext()
+	return ended, true
+}
+
+// Block is the block of a key, to be kept over a restart.
+type Block struct {
+	Key     string    `json:"key"`
+	Until   time.Time `json:"until"`
+	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
+}
+
+// Blocks lists the blocks that have not ended and those not yet forgiven, at most limit of them: the
+// ones that last longest.
+func (p *Pacer) Blocks(limit int) []Block {
+	cfg, now, wall := p.config.Load(), p.now(), time.Now()
+	var all []Block
+	for i := range p.table.shards {
+		s := &p.table.shards[i]
+		s.mu.Lock()
+		for c := range s.blocked {
+			if c != s.overflow && !c.backoff.forgotten(cfg.Backoff, now) {
+				all = append(all, Block{Key: c.key, Until: wall.Add(c.backoff.until - now), Strikes: c.backoff.failures})
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b Block) int {
+		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Key, b.Key))
+	})
+	return all[:min(limit, len(all))]
+}
+
+// Restore sets blocks that [Pacer.Blocks] listed, as far as they are still of use. A block that is
+// longer already stays.
+func (p *Pacer) Restore(blocks []Block) {
+	cfg, now := p.config.Load(), p.now()
+	if cfg.Backoff.Off {
+		return
+	}
+	for _, b := range blocks {
+		p.restore(b, cfg, now)
+	}
+	p.keepSweeping()
+}
+
+// restore reports whether the block is new.
+func (p *Pacer) restore(b Block, cfg *Config, now instant) bool {
+	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
+	saved := backoff{until: until, failures: max(b.Strikes, 0), fresh: true}
+	if saved.forgotten(cfg.Backoff, now) {
+		return false
+	}
+	s := p.table.shard(b.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := p.table.clockToBlock(s, b.Key, cfg, now)
+	if c == s.overflow {
+		return false
+	}
+	if c.backoff != nil {
+		if c.backoff.until >= until {
+			return false
+		}
+		saved.failures = max(saved.failures, c.backoff.failures)
+	}
+	s.block(c, saved, now)
+	return true
+}

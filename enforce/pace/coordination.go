@@ -1,0 +1,247 @@
+package pace
+
+import (
+	"context"
+	"time"
+)
+
+// Shared is the clock that several gateways keep together: redisclock.Clock, or anything else that
+// reserves slots in one place. A Pacer that has one keeps its queues, and so the fairness between its
+// agents, to itself; the first request of a queue reserves its slot here, one at a time for each key.
+//
+// Implementations are safe for concurrent use. Every call returns within a bounded time, and at once
+// while Peers().Up is false.
+type Shared interface {
+	// Reserve reserves, at all clocks of the demands or none, the first slot that all of them allow,
+	// and says how long until then. Where that is longer than maxWait it reserves nothing. An error
+	// means that the shared clock cannot be reached; unless ctx has ended, Peers().Up is false then.
+	Reserve(ctx context.Context, demands []Demand, maxWait time.Duration) (Reservation, error)
+	// Release gives a reserved slot back, at each clock where no later one was reserved since. It is
+	// called when a request has ended, so it takes no context.
+	Release(r Reservation) error
+	// Block sets the block of a key for all gateways and tells them. It outlives the request that
+	// brought it, so it takes no context.
+	Block(key string, pause time.Duration, strikes int) error
+	// Unblock ends the block of a key for all gateways and tells them. It reports whether there was
+	// one.
+	Unblock(key string) (found bool, err error)
+	// Watch sets the functions to call when another gateway blocked a key (with a pause of 0, ended
+	// the block of one), and when the shared clock can be reached again. It is called once, first.
+	Watch(blocked func(key string, pause time.Duration, strikes int), back func())
+	// Peers tells about the gateways, without asking anybody.
+	Peers() Peers
+}
+
+// Demand is what a request wants of one shared clock. All times are relative, as the gateways' own
+// clocks need not agree.
+type Demand struct {
+	Key       string
+	Interval  time.Duration
+	Tolerance time.Duration // (burst-1) intervals
+	Delay     time.Duration
+	// Spent says that there is no burst: the shared clock may have forgotten what went before.
+	Spent bool
+}
+
+// Reservation is the answer to Reserve.
+type Reservation struct {
+	Outcome Outcome
+	// At is when the request may go, Until when it may no more, by this gateway's clock. Slots of
+	// different gateways are apart as demanded whenever between the two the requests go.
+	At, Until time.Time
+	// Wait is the time until the first slot there was, reserved or not.
+	Wait time.Duration
+	// Blocked is how long the first blocked key of the demands still is.
+	Blocked    time.Duration
+	BlockedKey string
+	// Token is for Release.
+	Token any
+}
+
+// Outcome is the result of an attempt to reserve.
+type Outcome uint8
+
+const (
+	// TooLate reserved nothing: the slot lies beyond maxWait.
+	TooLate Outcome = iota
+	// Reserved reserved the slot.
+	Reserved
+	// NotYet reserved nothing: a clock that only few share is not ready, and a reservation now would
+	// keep the others, which many share, from being used until then. Ask again after Wait.
+	NotYet
+)
+
+// Peers is what a gateway knows of the others.
+type Peers struct {
+	// Up says whether the shared clock can be reached, For how long that has been so.
+	Up  bool
+	For time.Duration
+	// Count is the number of gateways that share the clock, at least one; the last known number
+	// while the clock cannot be reached.
+	Count int
+}
+
+// coordination is how this gateway shares the rate of a host with others now. The zero value is for
+// a gateway that is the only one.
+//
+// While the shared clock cannot be reached, each of N gateways keeps to a request in every N
+// intervals, without a burst. So N gateways send no more than N requests above what one would in any
+// time, and no more than the rate in the long run; but two of them may go at once, as they do not
+// know of each other. A gateway keeps to its part for one more round of N intervals after the shared
+// clock is back, and for settleTime at the least, beside reserving slots: others may not have noticed
+// yet, and the shared clock may have lost its memory.
+type coordination struct {
+	shared bool // slots are reserved at the shared clock
+	away   bool // there is one, but it cannot be reached
+	count  int
+	age    time.Duration // how long this has been so
+}
+
+// settleTime is within which all gateways find a shared clock that is back: some heartbeats.
+const settleTime = 5 * time.Second
+
+func (p *Pacer) coordination() coordination {
+	if p.shared == nil {
+		return coordination{count: 1}
+	}
+	peers := p.shared.Peers()
+	return coordination{shared: peers.Up, away: !peers.Up, count: max(peers.Count, 1), age: peers.For}
+}
+
+// dividePlaces gives this gateway its part of the places in flight.
+func (p *Pacer) dividePlaces(t terms) terms { return p.coordination().dividePlaces(t) }
+
+func (on coordination) dividePlaces(t terms) terms {
+	if t.places > 0 {
+		t.places = max(1, t.places/on.count)
+	}
+	return t
+}
+
+// divides reports whether each gateway keeps to its part of rate and gap.
+func (on coordination) divides(t terms) bool {
+	return on.away || on.count > 1 && on.settling(t)
+}
+
+// settling reports whether the shared clock has just been reached, for the first time or again.
+func (on coordination) settling(t terms) bool {
+	return on.shared && on.age < max(settleTime, on.round(t))
+}
+
+// round is the time in which each gateway sends one request while the rate is divided.
+func (on coordination) round(t terms) time.Duration { return times(t.cost(), on.count) }
+
+func times(d time.Duration, n int) time.Duration {
+	return min(d, longest/time.Duration(n)) * time.Duration(n)
+}
+
+// local is what this gateway holds a request to: its part of the places, and where rate and gap are
+// divided its part of them.
+func (on coordination) local(t terms) terms {
+	t = on.dividePlaces(t)
+	if on.divides(t) {
+		t.interval, t.gap, t.tolerance = times(t.interval, on.count), times(t.gap, on.count), 0
+	}
+	return t
+}
+
+// ready is the instant from which a request under t may go by this gateway's own state of a clock.
+func (on coordination) ready(g gcra, t terms, now instant) instant {
+	if t.unpaced() || !on.divides(t) {
+		return g.ready(t)
+	}
+	round, changed := on.round(t), now-on.age
+	at := max(g.ready(on.local(t)), g.last+round)
+	if on.away && on.count > 1 && g.last+round < changed {
+		at = max(at, changed+round) // others may have used the clock lately
+	}
+	return at
+}
+
+// reservation is a slot that is reserved at the shared clock, in this gateway's time.
+type reservation struct {
+	slot      Reservation
+	demands   []Demand
+	at, until instant // between them the request may go
+}
+
+// reserve asks the shared clock for a slot. Without one it returns the error of Reserve, or what to
+// do instead: when to ask again, or why not to.
+func (p *Pacer) reserve(ctx context.Context, demands []Demand, end instant) (*reservation, Reservation, error) {
+	r, err := p.shared.Reserve(ctx, demands, max(0, end-p.now()))
+	if err != nil || r.Outcome != Reserved {
+		return nil, r, err
+	}
+	return &reservation{slot: r, demands: demands, at: r.At.Sub(p.epoch), until: r.Until.Sub(p.epoch)}, r, nil
+}
+
+// release gives the slot back; if that fails, one slot is lost.
+func (p *Pacer) release(r *reservation) {
+	if r != nil {
+		_ = p.shared.Release(r.slot)
+	}
+}
+
+// reserve gets w a slot at the shared clock, unless it has one, and reports whether its time has
+// come. w is current at all its clocks.
+func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, ok bool) {
+	now := w.pacer.now()
+	if r := w.reservation; r != nil && now <= r.until {
+		return r.at, r.at <= now
+	}
+	w.giveBack() // it woke too late
+	r, answer, err := w.pacer.reserve(ctx, w.demands(on), w.end())
+	now = w.pacer.now()
+	if err != nil {
+		w.backTo(0) // once more, by this gateway's own clocks
+		return now, false
+	}
+	if r != nil {
+		w.reservation = r
+		s := &w.steps[0]
+		s.shard.mu.Lock()
+		s.clock.queue.due = r.at
+		s.shard.mu.Unlock()
+		return r.at, r.at <= now
+	}
+	if answer.Blocked > 0 {
+		w.pacer.blockedElsewhere(answer.BlockedKey, answer.Blocked, 0)
+	}
+	if answer.Outcome == NotYet {
+		return now + max(answer.Wait, time.Millisecond), false
+	}
+	w.refuseShared(answer, now)
+	return never, false
+}
+
+// refuseShared refuses w: the shared clock has no slot in time.
+func (w *waiter) refuseShared(answer Reservation, now instant) {
+	s := &w.steps[0]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if answer.Blocked > 0 {
+		w.refuseFor(s.clock, ReasonBlocked, answer.Wait)
+		return
+	}
+	due := now + answer.Wait
+	s.clock.queue.keep(w, s.terms, due, due+w.config.Wait)
+	w.refuseFor(s.clock, ReasonWait, answer.Wait)
+}
+
+// demands is what w asks of the shared clock.
+func (w *waiter) demands(on coordination) []Demand {
+	out := make([]Demand, len(w.steps))
+	for i, s := range w.steps {
+		t := s.terms
+		out[i] = Demand{
+			Key: s.key, Interval: t.interval, Tolerance: t.tolerance, Delay: t.gap, Spent: on.settling(t),
+		}
+	}
+	return out
+}
+
+// giveBack gives w's slot at the shared clock back.
+func (w *waiter) giveBack() {
+	w.pacer.release(w.reservation)
+	w.reservation = nil
+}

@@ -1,0 +1,463 @@
+package pace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeShared is a shared clock in memory, for gateways in one bubble.
+type fakeShared struct {
+	mu       sync.Mutex
+	up       bool
+	since    time.Time
+	clocks   map[string]gcra
+	reserved int
+	released int
+	blocked  []func(string, time.Duration, int)
+	back     []func()
+	notYet   int  // answers this often that it is too early
+	dies     bool // with the next question
+}
+
+// fakeSlack is how late after its slot a request may go.
+const fakeSlack = 10 * time.Millisecond
+
+// fakeGateway is one gateway's view of it.
+type fakeGateway struct {
+	*fakeShared
+	count int
+}
+
+func newFakeShared(up bool) *fakeShared {
+	return &fakeShared{up: up, since: time.Now().Add(-time.Hour), clocks: map[string]gcra{}}
+}
+
+// gateways are n Pacers that share the clock.
+func (f *fakeShared) gateways(n int) []*Pacer {
+	out := make([]*Pacer, 0, n)
+	for range n {
+		out = append(out, New(Config{Random: noJitter, Shared: &fakeGateway{f, n}}))
+	}
+	return out
+}
+
+// turn takes the shared clock away, or brings it back without its memory.
+func (f *fakeShared) turn(up bool) {
+	f.mu.Lock()
+	f.up, f.since = up, time.Now()
+	if up {
+		f.clocks = map[string]gcra{}
+	}
+	back := f.back
+	f.mu.Unlock()
+	for _, b := range back {
+		if up {
+			b()
+		}
+	}
+}
+
+var errAway = errors.New("away")
+
+func wall() instant { return time.Since(time.Unix(0, 0)) }
+
+func (g *fakeGateway) Reserve(_ context.Context, demands []Demand, maxWait time.Duration) (Reservation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dies {
+		g.dies, g.up, g.since = false, false, time.Now()
+	}
+	if !g.up {
+		return Reservation{}, errAway
+	}
+	g.reserved++
+	if g.notYet > 0 {
+		g.notYet--
+		return Reservation{Outcome: NotYet, Wait: time.Second}, nil
+	}
+	now := wall()
+	at := now
+	for _, d := range demands {
+		at = max(at, g.clocks[d.Key].ready(d.terms()))
+	}
+	if at-now > maxWait {
+		return Reservation{Outcome: TooLate, Wait: at - now}, nil
+	}
+	before := map[string]gcra{}
+	spaced := false
+	for _, d := range demands {
+		before[d.Key] = g.clocks[d.Key]
+		if d.Spent {
+			g.clocks[d.Key] = g.clocks[d.Key].spent(d.terms(), at)
+		}
+		g.clocks[d.Key] = g.clocks[d.Key].take(d.terms(), at)
+		spaced = spaced || d.Delay > 0 || d.Interval > 0 && d.Tolerance == 0
+	}
+	r := Reservation{Outcome: Reserved, Wait: at - now, At: time.Now().Add(at - now), Token: before}
+	if r.Until = r.At.Add(fakeSlack); !spaced {
+		r.Until = r.At.Add(time.Hour)
+	}
+	return r, nil
+}
+
+// terms are those of the demand with the slack on top.
+func (d Demand) terms() terms {
+	t := terms{interval: d.Interval, tolerance: max(0, d.Tolerance-fakeSlack), gap: d.Delay}
+	if t.interval > 0 && d.Tolerance == 0 {
+		t.interval += fakeSlack
+	}
+	if t.gap > 0 {
+		t.gap += fakeSlack
+	}
+	return t
+}
+
+func (g *fakeGateway) Release(r Reservation) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.released++
+	for key, before := range r.Token.(map[string]gcra) {
+		if g.clocks[key].last == r.At.Sub(time.Unix(0, 0)) {
+			g.clocks[key] = before
+		}
+	}
+	return nil
+}
+
+func (g *fakeGateway) Unblock(key string) (bool, error) { return false, g.Block(key, 0, 0) }
+
+func (g *fakeGateway) Block(key string, pause time.Duration, strikes int) error {
+	g.mu.Lock()
+	up, all := g.up, g.blocked
+	g.mu.Unlock()
+	if !up {
+		return errAway
+	}
+	for _, tell := range all {
+		tell(key, pause, strikes)
+	}
+	return nil
+}
+
+func (g *fakeGateway) Watch(blocked func(string, time.Duration, int), back func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.blocked = append(g.blocked, blocked)
+	g.back = append(g.back, back)
+}
+
+func (g *fakeGateway) Peers() Peers {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Peers{Up: g.up, For: time.Since(g.since), Count: g.count}
+}
+
+// crawlGateways lets all gateways crawl one host with four workers each until the script ends, and
+// returns when requests went. connecting is how long a request takes from its grant to Confirm.
+func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Rand) time.Duration, script func()) []time.Time {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var (
+		mu sync.Mutex
+		at []time.Time
+		wg sync.WaitGroup
+	)
+	for g, p := range all {
+		for i := range 4 {
+			rnd := rand.New(rand.NewPCG(uint64(g), uint64(i)))
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					s, err := p.Acquire(ctx, Request{Limit: l, Agent: fmt.Sprint(i % 2), MaxWait: 60 * time.Second})
+					if err != nil {
+						sleep(ctx, 77*time.Millisecond)
+						continue
+					}
+					sleep(ctx, connecting(rnd))
+					if s.Confirm(ctx) != nil {
+						s.Cancel()
+						continue
+					}
+					mu.Lock()
+					at = append(at, time.Now())
+					mu.Unlock()
+					sleep(ctx, time.Duration(rnd.IntN(3))*100*time.Millisecond)
+					s.Sent()
+					s.Done()
+				}
+			})
+		}
+	}
+	script()
+	cancel()
+	wg.Wait()
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+func noTime(*rand.Rand) time.Duration { return 0 }
+
+// within fails when in any window there are more requests than its length in intervals and extra.
+func within(t *testing.T, at []time.Time, interval time.Duration, extra int) {
+	t.Helper()
+	for i := range at {
+		for j := i + extra; j < len(at); j++ {
+			if span := at[j].Sub(at[i]); span < time.Duration(j-i+1-extra)*interval {
+				t.Errorf("%d requests within %s from request %d on, want at most %d and one for each %s",
+					j-i+1, span, i, extra, interval)
+				return
+			}
+		}
+	}
+}
+
+// apart fails when two requests are closer together than that.
+func apart(t *testing.T, at []time.Time, least time.Duration) {
+	t.Helper()
+	for i := 1; i < len(at); i++ {
+		if gap := at[i].Sub(at[i-1]); gap < least {
+			t.Errorf("requests %d and %d are %s apart, want %s", i-1, i, gap, least)
+		}
+	}
+}
+
+// Three gateways keep requests apart while they share a clock. While it is away each keeps to a third
+// of the rate, so all together keep to the rate with at most two requests more than there should be;
+// and when it is back without its memory they do so until it can be relied on.
+func TestSharedClockAwayAndBack(t *testing.T) {
+	t.Parallel()
+	const interval = 2 * time.Second
+	for _, l := range []Limit{{Key: "h", Delay: interval}, {Key: "h", Interval: interval}, {Key: "h", Interval: interval, Burst: 5}} {
+		t.Run(fmt.Sprintf("%s,%d,%s", l.Interval, l.Burst, l.Delay), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeShared(true)
+				f.since = time.Now() // the burst is for later
+				start := time.Now()
+				at := crawlGateways(t, f.gateways(3), l, noTime, func() {
+					time.Sleep(100 * time.Second)
+					f.turn(false)
+					time.Sleep(100 * time.Second)
+					f.turn(true)
+					time.Sleep(100 * time.Second)
+				})
+				within(t, at, interval, 3+max(0, l.Burst-1))
+				var phases [3][]time.Time
+				for _, a := range at {
+					phase := min(int(a.Sub(start)/(100*time.Second)), 2)
+					phases[phase] = append(phases[phase], a)
+				}
+				if l.Burst == 0 {
+					apart(t, phases[0], interval)
+					apart(t, phases[2], interval)
+				}
+				within(t, phases[1], interval, 3)
+				for i, p := range phases {
+					if len(p) < 44 {
+						t.Errorf("%d went in phase %d of 100 s, want nearly 50", len(p), i)
+					}
+				}
+				t.Logf("%d, %d and %d went", len(phases[0]), len(phases[1]), len(phases[2]))
+			})
+		})
+	}
+}
+
+// However often the shared clock goes and comes back without its memory, the gateways are never above
+// the rate by more than one request each, and never without a limit.
+func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
+	t.Parallel()
+	const gateways, interval = 3, 2 * time.Second
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 5))
+				l := []Limit{{Delay: interval}, {Interval: interval}, {Interval: interval / 2, Burst: 3, Delay: interval}}[seed%3]
+				l.Key = "h"
+				f := newFakeShared(seed%2 == 0)
+				connecting := func(r *rand.Rand) time.Duration {
+					return time.Duration(r.IntN(10)/8*r.IntN(3000)) * time.Millisecond
+				}
+				at := crawlGateways(t, f.gateways(gateways), l, connecting, func() {
+					for range 20 {
+						time.Sleep(time.Duration(rnd.IntN(30_000)) * time.Millisecond)
+						f.turn(!f.up)
+					}
+				})
+				within(t, at, interval, gateways)
+				t.Logf("%d went in %s", len(at), at[len(at)-1].Sub(at[0]))
+				if len(at) < 40 {
+					t.Errorf("only %d went", len(at))
+				}
+			})
+		})
+	}
+}
+
+// When the shared clock goes away, other gateways may have used a host just now that this one has not:
+// it lets one round pass.
+func TestSharedClockAwayWaitsARound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		p := f.gateways(3)[0]
+		f.turn(false)
+		r := Request{Limit: Limit{Key: "h", Delay: 2 * time.Second}, MaxWait: time.Hour}
+		if s := granted(t, p, r); s.Wait != 3*2*time.Second {
+			t.Errorf("held for %s, want a round of 6 s", s.Wait)
+		}
+	})
+}
+
+// A request whose question failed goes by its own gateway's clock only while the shared clock is away.
+func TestSharedClockIsTrustedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		f.dies = true
+		p := f.gateways(3)[0]
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			granted(t, p, Request{Limit: Limit{Key: "h", Delay: 10 * time.Second}, MaxWait: time.Hour}).Done()
+		})
+		time.Sleep(5 * time.Second)
+		f.turn(true)
+		wg.Wait()
+		if f.reserved != 1 {
+			t.Errorf("it reserved %d slots, want one", f.reserved)
+		}
+	})
+}
+
+func TestSharedClockNeverReached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(false)
+		f.since = time.Now()
+		l := Limit{Key: "h", Interval: time.Second, Burst: 10}
+		at := crawlGateways(t, f.gateways(4), l, noTime, func() { time.Sleep(100 * time.Second) })
+		within(t, at, time.Second, 4)
+		if len(at) < 90 {
+			t.Errorf("%d went in 100 s, want nearly 100, at the rate of all together", len(at))
+		}
+	})
+}
+
+// One gateway that does not know of others has the whole rate while the shared clock is away.
+func TestSharedClockAwayFromTheOnlyGateway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(false)
+		f.since = time.Now()
+		p := f.gateways(1)[0]
+		r := Request{Limit: Limit{Key: "h", Delay: 2 * time.Second}}
+		for i, want := range []time.Duration{0, 2 * time.Second} {
+			if s := granted(t, p, r); s.Wait != want {
+				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
+			}
+		}
+	})
+}
+
+// A request that leaves gives its reserved slot back: the next one goes in it.
+func TestSharedClockGetsASlotBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		p := f.gateways(1)[0]
+		r := Request{Limit: Limit{Key: "h", Delay: 8 * time.Second}, Agent: "a", MaxWait: time.Hour}
+		granted(t, p, r).Done()
+		end := waiting(t, p, 1, r)
+		time.Sleep(8*time.Second + time.Millisecond) // by its own clock it may go: it has reserved
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if s := granted(t, p, r); s.Wait > fakeSlack {
+				t.Errorf("the next in the queue went after %s, want in the slot of the one that left", s.Wait)
+			}
+		})
+		synctest.Wait()
+		end()
+		wg.Wait()
+		if f.reserved != 3 || f.released != 1 {
+			t.Errorf("%d reserved, %d released; want the second given back", f.reserved, f.released)
+		}
+		s := granted(t, p, r)
+		s.Cancel()
+		if f.released != 2 {
+			t.Errorf("%d released, want the slot of the request that was not sent too", f.released)
+		}
+	})
+}
+
+func TestSharedClockNotYet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		f.notYet = 3
+		p := f.gateways(1)[0]
+		if s := granted(t, p, Request{Limit: Limit{Key: "h", Delay: time.Second}}); s.Wait != 3*time.Second {
+			t.Errorf("held for %s, want 3 s", s.Wait)
+		}
+		f.notYet = 100
+		if why := refused(t, p, Request{Limit: Limit{Key: "h", Delay: time.Second}}); why.Reason != ReasonWait {
+			t.Errorf("refused with %+v", why)
+		}
+	})
+}
+
+func TestSharedClockDividesThePlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, up := range []bool{true, false} {
+			f := newFakeShared(up)
+			for _, p := range f.gateways(3) {
+				for places, want := range map[int]int{8: 2, 2: 1, 9: 3} {
+					key := fmt.Sprint(places)
+					n := 0
+					for i := range 10 {
+						r := Request{Limit: Limit{Key: key, Concurrency: places}, Agent: fmt.Sprint(i), MaxWait: -1}
+						if _, err := p.Acquire(t.Context(), r); err == nil {
+							n++
+						}
+					}
+					if n != want {
+						t.Errorf("up %v: %d of %d places for one of three gateways, want %d", up, n, places, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestSharedClockTellsBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		all := f.gateways(2)
+		all[0].RecordFailure("h", 0)
+		if b := all[1].Blocks(1); len(b) != 1 || b[0].Strikes != 1 || time.Until(b[0].Until) != time.Minute {
+			t.Fatalf("the other gateway has %+v, want the block", b)
+		}
+		time.Sleep(time.Minute)
+		all[1].RecordFailure("h", 0) // the doubling goes on anywhere
+		if why := refused(t, all[0], Request{Limit: Limit{Key: "h", Delay: time.Second}}); why.RetryAfter != 2*time.Minute {
+			t.Errorf("refused with %+v, want 2 min", why)
+		}
+		f.turn(false)
+		all[0].RecordFailure("told later", time.Hour)
+		if n := all[1].Stats().Blocked; n != 1 {
+			t.Fatalf("%d blocked at the other gateway", n)
+		}
+		f.turn(true)
+		if n := all[1].Stats().Blocked; n != 2 {
+			t.Errorf("%d blocked at the other gateway after it came back, want 2", n)
+		}
+	})
+}

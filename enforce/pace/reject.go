@@ -1,0 +1,200 @@
+package pace
+
+import (
+	"fmt"
+	"time"
+)
+
+// Reason says why a request was refused. The set is closed.
+type Reason string
+
+const (
+	// ReasonWait means that the slot lies further ahead than the request may be held.
+	ReasonWait Reason = "wait"
+	// ReasonBlocked means that the site asked, by 429 or 503, not to be visited yet.
+	ReasonBlocked Reason = "blocked"
+	// ReasonConcurrency means that all places for requests in flight stayed taken.
+	ReasonConcurrency Reason = "concurrency"
+	// ReasonQueueFull means that as many requests as allowed wait for the key already, and this
+	// agent has at least its share of them.
+	ReasonQueueFull Reason = "queue_full"
+	// ReasonWaitersFull means that as many requests as allowed wait in the whole Pacer.
+	ReasonWaitersFull Reason = "waiters_full"
+	// ReasonOverflow means that there are more keys than the Pacer may keep, and the clock which
+	// this one shares with others is too busy.
+	ReasonOverflow Reason = "overflow"
+)
+
+// Refused is the error of a request that got no slot. It used none.
+//
+//nolint:errname // it reads as what it says, pace.Refused; the package has no other error type
+type Refused struct {
+	// Key is the clock that refused.
+	Key    string
+	Reason Reason
+	// RetryAfter is when a slot would be free for the request, from now: exact as far as this
+	// gateway's clocks know, that is, if the requests that wait now go as planned and no other
+	// gateway takes a slot in between. Where only a place in flight is missing nobody can know; it
+	// is then a second at least.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (r *Refused) Error() string {
+	return fmt.Sprintf("pacing %s: refused (%s), retry after %s", r.Key, r.Reason, r.RetryAfter)
+}
+
+// Seconds is RetryAfter for the Retry-After field: whole seconds, rounded up, at least one.
+func (r *Refused) Seconds() int64 {
+	return max(1, int64((r.RetryAfter+time.Second-1)/time.Second))
+}
+
+// hopeless refuses a newcomer that cannot be in time at one of its clocks.
+func (w *waiter) hopeless() *Refused {
+	for i := range w.steps {
+		if refused := w.hopelessAt(&w.steps[i]); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+func (w *waiter) hopelessAt(s *step) *Refused {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	now := w.pacer.now()
+	c := w.find(s, now)
+	c.expire(now)
+	if len(w.steps) > 1 {
+		s.pin(c)
+	}
+	due := c.forecastNew(w, s.terms, now)
+	if due <= max(w.deadline, now) {
+		return nil
+	}
+	return w.refusalAt(s, c, due, now)
+}
+
+// tooLate refuses w when another request has refused it, when it has waited too long, or when it
+// knows that it would. until is when it could go, never when it does not know.
+func (w *waiter) tooLate(until, now instant) *Refused {
+	if refused := w.refusal.Load(); refused != nil {
+		return refused
+	}
+	s := &w.steps[0]
+	switch {
+	case w.at < len(w.steps):
+		s = &w.steps[w.at]
+	case w.reservation != nil: // made for an instant in time
+		return nil
+	}
+	if until <= w.end() && now < w.end() || until == never && now < w.deadline {
+		return nil
+	}
+	until = w.forecast(until, now)
+	if until <= w.end() && now < w.end() {
+		return nil
+	}
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return w.refusalAt(s, s.clock, until, now)
+}
+
+// forecast is when w could go. It has advanced until the given instant; where that is never, the
+// queue in which it stands may know, unless a place in flight is missing.
+func (w *waiter) forecast(until, now instant) instant {
+	if until != never || w.at == len(w.steps) {
+		return until
+	}
+	s := &w.steps[w.at]
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if w.flow == nil || s.clock.queue.first() == w {
+		return never
+	}
+	return s.clock.forecast(w, now)
+}
+
+// refusalAt is the refusal of w at a clock where it could go at due only, never if nobody knows,
+// under the shard's lock. Where others are the cause it keeps its position among them.
+func (w *waiter) refusalAt(s *step, c *clock, due, now instant) *Refused {
+	if due == never || due < now {
+		due = now
+	}
+	why := w.reason(s, c, now)
+	switch why {
+	case ReasonConcurrency:
+		// Nobody knows when a place will be free.
+		due = max(due, now+time.Second, now+s.terms.cost())
+	case ReasonWait:
+		c.openQueue().keep(w, s.terms, due, due+w.config.Wait)
+	default: // the block, or the clocks of many, decide: no position to keep
+	}
+	return &Refused{Key: s.key, Reason: why, RetryAfter: due - now}
+}
+
+// reason says why a request must wait at the clock, under the shard's lock.
+func (w *waiter) reason(s *step, c *clock, now instant) Reason {
+	switch {
+	case c == s.shard.overflow:
+		return ReasonOverflow
+	case c.blockedUntil() > now:
+		return ReasonBlocked
+	case w.pacer.full(s.shard, c, w.pacer.dividePlaces(s.terms), w.agent) && c.gcra.ready(s.terms) <= now:
+		return ReasonConcurrency
+	}
+	return ReasonWait
+}
+
+// refuse tells the observer.
+func (w *waiter) refuse(r *Refused) error {
+	w.config.Observer.Refused(r.Reason)
+	return r
+}
+
+// refuseFor refuses w on behalf of another goroutine.
+func (w *waiter) refuseFor(c *clock, why Reason, retryAfter time.Duration) {
+	w.refusal.CompareAndSwap(nil, &Refused{Key: c.key, Reason: why, RetryAfter: retryAfter})
+	w.wakeUp()
+}
+
+// forecastNew is when a newcomer like w could go at c under t.
+func (c *clock) forecastNew(w *waiter, t terms, now instant) instant {
+	var l load
+	if c.queue != nil {
+		l = c.queue.ahead(w.agent, w.weight, t)
+	}
+	return c.behind(w.pacer.coordination(), l, t, now)
+}
+
+// forecast is when w, which waits in the queue, could go.
+func (c *clock) forecast(w *waiter, now instant) instant {
+	return c.behind(w.pacer.coordination(), c.queue.aheadOf(w), w.terms, now)
+}
+
+// behind is when a request under t could go after the load, the head of the queue first, and after
+// the current request. Slots that other gateways reserve in between are not known.
+func (c *clock) behind(on coordination, l load, t terms, now instant) instant {
+	start := max(now, c.blockedUntil())
+	g := c.gcra
+	current := c.queue != nil && c.queue.current != nil
+	if current {
+		first := c.queue.terms
+		at := max(start, on.ready(g, first, now), c.queue.due)
+		g = c.rested(first, at).take(on.local(first), at)
+	}
+	if l.n == 0 {
+		return max(start, on.ready(g, t, now))
+	}
+	first := c.queue.head.terms
+	at := max(start, on.ready(g, first, now))
+	if !current {
+		g = c.rested(first, at)
+	}
+	g = g.take(on.local(first), at)
+	rates, gaps := l.interval-first.interval, l.gap-first.gap
+	if on.divides(t) {
+		rates, gaps = times(rates, on.count), times(gaps, on.count)
+	}
+	return max(start, g.after(rates, gaps, on.local(t)))
+}

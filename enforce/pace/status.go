@@ -1,0 +1,149 @@
+package pace
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Stats is how much a Pacer holds.
+type Stats struct {
+	// Keys is the number of keys, Waiting the number of requests held.
+	Keys, Waiting int
+	// Blocked is the number of keys whose site asked to be left alone, until a time that has not
+	// come.
+	Blocked int
+}
+
+// Stats counts. It takes each shard's lock for a moment, as a scrape may.
+func (p *Pacer) Stats() Stats {
+	stats := Stats{Keys: int(p.table.keys.Load()), Waiting: p.waiters.waiting()}
+	now := p.now()
+	for i := range p.table.shards {
+		s := &p.table.shards[i]
+		s.mu.Lock()
+		for c := range s.blocked {
+			if c.blockedUntil() > now {
+				stats.Blocked++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return stats
+}
+
+// Status is how the clock of one key stands, as far as this gateway knows: where it is shared, other
+// gateways may have reserved slots beyond Next.
+type Status struct {
+	Key string
+	// Next is when the next request may go. It is in the past where one may go now.
+	Next time.Time
+	// BlockedUntil is the end of the block; zero if there is none, or it is over and forgiven.
+	// Strikes counts the site's 429s and 503s in a row that did not say for how long.
+	BlockedUntil time.Time
+	Strikes      int
+	// InFlight is the number of requests under way that are counted, Waiting the number of those in
+	// the queue.
+	InFlight, Waiting int
+	// Delay is the gap that the last request demands: the Crawl-delay.
+	Delay time.Duration
+}
+
+// Filter chooses among clocks.
+type Filter uint8
+
+const (
+	// AllClocks are all.
+	AllClocks Filter = iota
+	// BlockedClocks are those whose block has not ended.
+	BlockedClocks
+	// WaitingClocks are those at which requests wait.
+	WaitingClocks
+	// BusyClocks are those with requests in flight that are counted.
+	BusyClocks
+)
+
+// Statuses lists at most limit clocks in the order of their keys, from the first behind after. Next
+// is for a request with the given rate ([Limit.Interval] and [Limit.Burst]). Each shard is locked
+// while its keys are looked through: it is meant for people, not for each request.
+func (p *Pacer) Statuses(after string, limit int, filter Filter, rate Limit) []Status {
+	if limit <= 0 {
+		return nil
+	}
+	view := p.view(rate)
+	var (
+		page []Status
+		last string // no key from here on is on the page
+	)
+	cut := func() {
+		slices.SortFunc(page, func(a, b Status) int { return strings.Compare(a.Key, b.Key) })
+		if len(page) >= limit {
+			page, last = page[:limit], page[limit-1].Key
+		}
+	}
+	for i := range p.table.shards {
+		s := &p.table.shards[i]
+		s.mu.Lock()
+		for key, c := range s.clocks {
+			if key <= after || last != "" && key >= last || !filter.wants(c, view.now) {
+				continue
+			}
+			if page = append(page, view.status(c)); len(page) >= 2*limit {
+				cut()
+			}
+		}
+		s.mu.Unlock()
+	}
+	cut()
+	return page
+}
+
+// Status returns the status of one key's clock.
+func (p *Pacer) Status(key string, rate Limit) (Status, bool) {
+	s := p.table.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clocks[key]
+	if c == nil {
+		return Status{}, false
+	}
+	return p.view(rate).status(c), true
+}
+
+func (f Filter) wants(c *clock, now instant) bool {
+	switch f {
+	case BlockedClocks:
+		return c.blockedUntil() > now
+	case WaitingClocks:
+		return c.queue != nil && c.queue.waiting() > 0
+	case BusyClocks:
+		return c.inFlight > 0
+	case AllClocks:
+	}
+	return true
+}
+
+// view is the moment at which clocks are looked at, and the rate for which.
+type view struct {
+	terms   terms
+	backoff Backoff
+	now     instant
+	wall    time.Time
+}
+
+func (p *Pacer) view(rate Limit) view {
+	return view{terms: rate.terms(), backoff: p.config.Load().Backoff, now: p.now(), wall: time.Now()}
+}
+
+func (v view) status(c *clock) Status {
+	s := Status{Key: c.key, Next: v.at(c.ready(v.terms)), InFlight: int(c.inFlight), Delay: c.gcra.gap}
+	if c.backoff != nil && !c.backoff.forgotten(v.backoff, v.now) {
+		s.BlockedUntil, s.Strikes = v.at(c.backoff.until), c.backoff.failures
+	}
+	if c.queue != nil {
+		s.Waiting = c.queue.waiting()
+	}
+	return s
+}
+
+func (v view) at(i instant) time.Time { return v.wall.Add(i - v.now) }
