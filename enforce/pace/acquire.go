@@ -1,7 +1,6 @@
 package pace
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,12 +40,10 @@ const maxWeight = 1000
 
 // step is one clock on the way.
 type step struct {
-	key        string
-	terms      terms
-	shard      *shard
-	clock      *clock // nil until w stands in the queue there
-	pinned     *clock // known before that, and kept from being swept
-	overflowed bool   // it is an overflow clock
+	key   string
+	terms terms
+	shard *shard
+	clock *clock // nil until w stands in the queue there
 }
 
 func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
@@ -64,6 +61,8 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 	for _, l := range r.Also {
 		w.add(l, shared)
 	}
+	// All requests pass their clocks in this one order, so no two can wait for each other.
+	slices.SortFunc(w.steps, func(a, b step) int { return compareKeys(a.key, b.key) })
 	w.deadline = w.since + cfg.wait(r)
 	return w
 }
@@ -99,7 +98,6 @@ func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slo
 	if refused := w.hopeless(); refused != nil {
 		return Slot{}, w.refuse(refused)
 	}
-	w.order()
 	slot, until := w.advance(ctx)
 	if slot.grant != nil {
 		return slot, nil
@@ -119,22 +117,6 @@ func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slo
 	return w.wait(ctx, until)
 }
 
-// order sorts the steps, from the narrow clocks to the wide ones and then the overflow clocks. All
-// requests pass their clocks in this one order, so no two can wait for each other.
-func (w *waiter) order() {
-	slices.SortFunc(w.steps, func(a, b step) int {
-		switch {
-		case a.overflowed && b.overflowed:
-			return cmp.Compare(a.shard.number, b.shard.number)
-		case a.overflowed:
-			return 1
-		case b.overflowed:
-			return -1
-		}
-		return compareKeys(a.key, b.key)
-	})
-}
-
 // wait holds w until it may go, or is refused. It looks again at the given instant, and when
 // something wakes it before.
 func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
@@ -142,7 +124,11 @@ func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
 	defer timer.Stop()
 	for {
 		now := w.pacer.now()
-		timer.Reset(min(until, w.nextCheck(now)) - now)
+		limit := w.deadline
+		if now >= limit {
+			limit = w.end()
+		}
+		timer.Reset(min(until, limit) - now)
 		select {
 		case <-w.wake:
 		case <-timer.C:
@@ -157,14 +143,6 @@ func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
 			return Slot{}, w.refuse(refused)
 		}
 	}
-}
-
-// nextCheck is when w must next ask itself whether it has waited too long.
-func (w *waiter) nextCheck(now instant) instant {
-	if now < w.deadline {
-		return w.deadline
-	}
-	return w.end()
 }
 
 // advance takes w as far as it gets now. It returns the slot, or the instant at which to advance
@@ -199,9 +177,6 @@ func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
 		return never, false
 	}
 	c := s.clock
-	if c == nil {
-		return now, true // merged into an earlier step
-	}
 	if c.queue.first() != w {
 		return never, false
 	}
@@ -227,18 +202,13 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 
 // join puts w into the queue, under the shard's lock.
 func (w *waiter) join(s *step, now instant) bool {
-	c := s.pinned
+	c := w.pacer.table.clock(s.shard, s.key, w.config, now, w.config.shardKeys())
 	if c == nil {
-		c = w.find(s, now)
-	}
-	for i := range w.at {
-		if o := &w.steps[i]; o.clock == c {
-			o.terms = o.terms.strictest(s.terms) // both keys are in overflow
-			return true
-		}
+		w.refuseFor(s.key, ReasonOverflow, w.config.Idle)
+		return false
 	}
 	if c.queue != nil && c.queue.n >= w.config.Queue && !w.makeRoom(c, now) {
-		w.refuseFor(c, ReasonQueueFull, c.forecastNew(w, s.terms, now)-now)
+		w.refuseFor(c.key, ReasonQueueFull, c.forecastNew(w, s.terms, now)-now)
 		return false
 	}
 	s.clock = c
@@ -248,49 +218,13 @@ func (w *waiter) join(s *step, now instant) bool {
 	return true
 }
 
-// find looks up the step's clock, under the shard's lock. A key that has to use the overflow clock
-// goes on doing so until w is through.
-func (w *waiter) find(s *step, now instant) *clock {
-	c := w.pacer.table.clock(s.shard, s.key, w.config, now)
-	if c == s.shard.overflow && !s.overflowed {
-		s.overflowed = true
-		s.shard.overflowing[s.key]++
-	}
-	return c
-}
-
-// pin keeps the clock for w until it is through. Requests with several clocks need that: they pass
-// them in an order of the clocks, and meanwhile none may be swept and made anew as another one.
-func (s *step) pin(c *clock) {
-	s.pinned = c
-	c.openQueue().pins++
-}
-
-// through ends what find and pin began.
-func (s *step) through() {
-	if s.pinned == nil && !s.overflowed {
-		return
-	}
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	if s.pinned != nil {
-		s.pinned.queue.pins--
-		s.pinned.dropEmptyQueue()
-	}
-	if s.overflowed {
-		if s.shard.overflowing[s.key]--; s.shard.overflowing[s.key] == 0 {
-			delete(s.shard.overflowing, s.key)
-		}
-	}
-}
-
 // makeRoom refuses one request of an agent that has more of them than w's.
 func (w *waiter) makeRoom(c *clock, now instant) bool {
 	v := c.queue.victim(w.agent)
 	if v == nil {
 		return false
 	}
-	v.refuseFor(c, ReasonQueueFull, c.forecast(v, now)-now)
+	v.refuseFor(c.key, ReasonQueueFull, c.forecast(v, now)-now)
 	c.queue.remove(v)
 	return true
 }
@@ -301,9 +235,6 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	now := w.pacer.now()
 	for i := range w.steps {
 		s := &w.steps[i]
-		if s.clock == nil {
-			continue
-		}
 		s.shard.mu.Lock()
 		until, ok := w.due(s, on, now)
 		s.shard.mu.Unlock()
@@ -316,12 +247,11 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	g.charges, g.end = g.one[:0], w.end()
 	g.reservation, w.reservation = w.reservation, nil
 	for i := range w.steps {
-		if s := &w.steps[i]; s.clock != nil {
-			s.shard.mu.Lock()
-			g.charges = append(g.charges, s.shard.charge(s.clock, on.local(s.terms), w.agent, now))
-			w.leave(s)
-			s.shard.mu.Unlock()
-		}
+		s := &w.steps[i]
+		s.shard.mu.Lock()
+		g.charges = append(g.charges, s.shard.charge(s.clock, on.local(s.terms), w.agent, now))
+		w.leave(s)
+		s.shard.mu.Unlock()
 	}
 	w.pacer.keepSweeping()
 	return Slot{Wait: now - w.since, grant: g, number: g.number}, 0
@@ -341,9 +271,7 @@ func (w *waiter) backTo(i int) {
 func (w *waiter) withdraw() {
 	w.giveBack()
 	for i := range w.steps {
-		s := &w.steps[i]
-		w.leaveLocking(s)
-		s.through()
+		w.leaveLocking(&w.steps[i])
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,19 +26,10 @@ type Backoff struct {
 }
 
 func (b Backoff) withDefaults() Backoff {
-	if b.First <= 0 {
-		b.First = time.Minute
-	}
-	if b.Max <= 0 {
-		b.Max = 24 * time.Hour
-	}
-	b.First, b.Max = clip(b.First), clip(b.Max)
-	if b.Forgive <= 0 {
-		b.Forgive = 30 * time.Minute
-	}
-	if b.Jitter <= 0 {
-		b.Jitter = 0.1
-	}
+	b.First = cmp.Or(clip(b.First), time.Minute)
+	b.Max = cmp.Or(clip(b.Max), 24*time.Hour)
+	b.Forgive = cmp.Or(max(b.Forgive, 0), 30*time.Minute)
+	b.Jitter = cmp.Or(max(b.Jitter, 0), 0.1)
 	return b
 }
 
@@ -97,25 +89,17 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 		return 0
 	}
 	if strings.Trim(value, "0123456789") == "" {
-		return retrySeconds(value)
+		seconds, err := strconv.ParseUint(value, 10, 32)
+		if err != nil { // out of range
+			return longest
+		}
+		return clip(time.Duration(seconds) * time.Second)
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
 	return clip(at.Sub(now))
-}
-
-// retrySeconds reads ASCII digits, however many.
-func retrySeconds(digits string) time.Duration {
-	var d time.Duration
-	for _, c := range []byte(digits) {
-		d = d*10 + time.Duration(c-'0')*time.Second
-		if d >= longest {
-			return longest
-		}
-	}
-	return d
 }
 
 // RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
@@ -134,15 +118,15 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	s := p.table.shard(key)
 	s.mu.Lock()
 	c := p.table.clockToBlock(s, key, cfg, now)
-	policy := cfg.Backoff
-	if c == s.overflow {
-		policy.Max = policy.First // it stands for many sites
+	if c == nil {
+		s.mu.Unlock()
+		return // without a clock nothing goes to the key
 	}
 	var before backoff
 	if c.backoff != nil {
 		before = *c.backoff
 	}
-	b := before.afterFailure(policy, now, clip(retryAfter), jitter)
+	b := before.afterFailure(cfg.Backoff, now, clip(retryAfter), jitter)
 	s.block(c, b, now)
 	s.mu.Unlock()
 	p.keepSweeping()
@@ -162,12 +146,8 @@ const blockReserve = 8
 
 // clockToBlock is clock with room for some more.
 func (t *table) clockToBlock(s *shard, key string, cfg *Config, now instant) *clock {
-	c := t.clock(s, key, cfg, now)
-	limit := int64(cfg.MaxKeys + cfg.MaxKeys/blockReserve + 1)
-	if c == s.overflow && s.overflowing[key] == 0 && t.keys.Load() < limit {
-		return t.insert(s, key, cfg, now)
-	}
-	return c
+	limit := cfg.shardKeys()
+	return t.clock(s, key, cfg, now, limit+limit/blockReserve+1)
 }
 
 // block sets the block of c, under the shard's lock. It refuses the requests that could not be in
@@ -190,11 +170,11 @@ func (s *shard) block(c *clock, b backoff, now instant) {
 		}
 	}
 	for _, w := range late {
-		w.refuseFor(c, ReasonBlocked, b.until-now)
+		w.refuseFor(c.key, ReasonBlocked, b.until-now)
 		c.queue.remove(w)
 	}
 	if w := c.queue.current; w != nil && b.until > w.end() {
-		w.refuseFor(c, ReasonBlocked, b.until-now)
+		w.refuseFor(c.key, ReasonBlocked, b.until-now)
 	}
 	c.wakeNext()
 	c.dropEmptyQueue()
@@ -277,7 +257,7 @@ func (p *Pacer) Blocks(limit int) []Block {
 		s := &p.table.shards[i]
 		s.mu.Lock()
 		for c := range s.blocked {
-			if c != s.overflow && !c.backoff.forgotten(cfg.Backoff, now) {
+			if !c.backoff.forgotten(cfg.Backoff, now) {
 				all = append(all, Block{Key: c.key, Until: wall.Add(c.backoff.until - now), Strikes: c.backoff.failures})
 			}
 		}
@@ -313,7 +293,7 @@ func (p *Pacer) restore(b Block, cfg *Config, now instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := p.table.clockToBlock(s, b.Key, cfg, now)
-	if c == s.overflow {
+	if c == nil {
 		return false
 	}
 	if c.backoff != nil {

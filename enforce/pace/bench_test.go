@@ -132,7 +132,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 		names[i] = "www.host-" + strconv.Itoa(i) + ".example.com"
 	}
 	for b.Loop() {
-		p := New(Config{Idle: time.Hour, MaxKeys: n + 1})
+		p := New(Config{Idle: time.Hour, MaxKeys: 2 * n})
 		p.sweeping.Store(true) // by hand, below
 		before := heapInUse()
 		start := time.Now()

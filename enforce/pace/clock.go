@@ -202,11 +202,7 @@ func (s *shard) release(c *clock, t terms, agent string) {
 	c.wakeNext()
 }
 
-const (
-	shardCount = 64 // a power of two
-	// overflowKey names the overflow clocks in refusals. No host has that name.
-	overflowKey = "overflow:"
-)
+const shardCount = 64 // a power of two
 
 // table holds the clocks, in shards with a lock each.
 type table struct {
@@ -217,63 +213,40 @@ type table struct {
 }
 
 type shard struct {
-	mu     sync.Mutex
-	clocks map[string]*clock
-	ring   []*clock // the same clocks in no order, for the sweep
-	hand   int      // where in the ring the sweep goes on
-	peak   int      // most clocks since the map was made
-	number int
-	// overflow is the clock that keys share for which there is no room, and overflowing how many
-	// requests of each key it holds: such a key gets no clock of its own meanwhile, else it would
-	// have two.
-	overflow    *clock
-	overflowing map[string]int
-	blocked     map[*clock]struct{} // clocks that have a backoff
-	inFlight    map[inFlight]int32
-	_           [8]byte // keeps neighbouring locks on different cache lines
+	mu       sync.Mutex
+	clocks   map[string]*clock
+	ring     []*clock // the same clocks in no order, for the sweep
+	hand     int      // where in the ring the sweep goes on
+	peak     int      // most clocks since the map was made
+	number   int
+	blocked  map[*clock]struct{} // clocks that have a backoff
+	inFlight map[inFlight]int32
+	_        [24]byte // keeps neighbouring locks on different cache lines
 }
 
 func (t *table) shard(key string) *shard {
 	return &t.shards[maphash.String(t.seed, key)%shardCount]
 }
 
-// clock returns the key's clock under s.mu, making it if there is room, else the overflow clock.
-func (t *table) clock(s *shard, key string, cfg *Config, now instant) *clock {
+// clock returns the key's clock under s.mu, making it unless the shard has as many as the limit.
+func (t *table) clock(s *shard, key string, cfg *Config, now instant, limit int) *clock {
 	if c := s.clocks[key]; c != nil {
 		return c
 	}
-	if s.overflowing[key] > 0 {
-		return s.overflow
-	}
-	if t.keys.Load() >= int64(cfg.MaxKeys) {
+	if len(s.ring) >= limit {
 		t.sweep(s, cfg, now, cfg.Idle, sweepOnFull)
-		if t.keys.Load() >= int64(cfg.MaxKeys) {
-			return s.overflowClock()
+		if len(s.ring) >= limit {
+			return nil
 		}
 	}
-	return t.insert(s, key, cfg, now)
-}
-
-func (t *table) insert(s *shard, key string, cfg *Config, now instant) *clock {
 	t.sweep(s, cfg, now, t.keep(cfg), sweepOnInsert)
 	if s.clocks == nil {
 		s.clocks = make(map[string]*clock)
 	}
 	c := &clock{key: key}
-	if s.overflow != nil {
-		c.gcra = s.overflow.gcra // its last request may have gone on the overflow clock
-	}
 	s.clocks[key] = c
 	s.ring = append(s.ring, c)
 	s.peak = max(s.peak, len(s.ring))
 	t.keys.Add(1)
 	return c
-}
-
-func (s *shard) overflowClock() *clock {
-	if s.overflow == nil {
-		s.overflow = &clock{key: overflowKey}
-		s.overflowing = make(map[string]int)
-	}
-	return s.overflow
 }

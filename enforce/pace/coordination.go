@@ -109,8 +109,6 @@ func (p *Pacer) coordination() coordination {
 }
 
 // dividePlaces gives this gateway its part of the places in flight.
-func (p *Pacer) dividePlaces(t terms) terms { return p.coordination().dividePlaces(t) }
-
 func (on coordination) dividePlaces(t terms) terms {
 	if t.places > 0 {
 		t.places = max(1, t.places/on.count)
@@ -220,12 +218,12 @@ func (w *waiter) refuseShared(answer Reservation, now instant) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	if answer.Blocked > 0 {
-		w.refuseFor(s.clock, ReasonBlocked, answer.Wait)
+		w.refuseFor(s.key, ReasonBlocked, answer.Wait)
 		return
 	}
 	due := now + answer.Wait
 	s.clock.queue.keep(w, s.terms, due, due+w.config.Wait)
-	w.refuseFor(s.clock, ReasonWait, answer.Wait)
+	w.refuseFor(s.key, ReasonWait, answer.Wait)
 }
 
 // demands is what w asks of the shared clock.

@@ -153,12 +153,9 @@ func (c Scope) Key(host string, addr netip.Addr) string {
 	return HostKey(host)
 }
 
-// Rate is an operator's rate: Count requests in every Per. The zero Rate is "off": no rate, while
+// Rate is an operator's rate as the time between two requests. Zero is "off": no rate, while
 // Crawl-delay, concurrency and blocks still apply.
-type Rate struct {
-	Count int
-	Per   time.Duration
-}
+type Rate time.Duration
 
 const (
 	maxRateCount = 1_000_000
@@ -172,31 +169,31 @@ const (
 // that says what is wrong.
 func ParseRate(s string) (Rate, error) {
 	if s == "off" {
-		return Rate{}, nil
+		return 0, nil
 	}
 	count, per, found := strings.Cut(s, "/")
 	if !found {
-		return Rate{}, fmt.Errorf("parsing rate %q: want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off", s)
+		return 0, fmt.Errorf("parsing rate %q: want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off", s)
 	}
 	n, err := strconv.ParseUint(count, 10, 32)
 	switch {
 	case err != nil || count[0] == '+':
-		return Rate{}, fmt.Errorf("parsing rate %q: count %q is not a whole number "+
+		return 0, fmt.Errorf("parsing rate %q: count %q is not a whole number "+
 			"(write 1/2s for one request every two seconds)", s, count)
 	case n == 0:
-		return Rate{}, fmt.Errorf("parsing rate %q: count is 0 (write off for no rate; to refuse a host, deny it)", s)
+		return 0, fmt.Errorf("parsing rate %q: count is 0 (write off for no rate; to refuse a host, deny it)", s)
 	case n > maxRateCount:
-		return Rate{}, fmt.Errorf("parsing rate %q: count %s is above %d", s, count, maxRateCount)
+		return 0, fmt.Errorf("parsing rate %q: count %s is above %d", s, count, maxRateCount)
 	}
 	d, err := parsePer(per)
 	if err != nil {
-		return Rate{}, fmt.Errorf("parsing rate %q: %w", s, err)
+		return 0, fmt.Errorf("parsing rate %q: %w", s, err)
 	}
-	r := Rate{Count: int(n), Per: d}
-	if r.Interval() < minInterval {
-		return Rate{}, fmt.Errorf("parsing rate %q: more than one request every %s; write off for no rate", s, minInterval)
+	interval := (d + time.Duration(n) - 1) / time.Duration(n) // so that the rate is never exceeded
+	if interval < minInterval {
+		return 0, fmt.Errorf("parsing rate %q: more than one request every %s; write off for no rate", s, minInterval)
 	}
-	return r, nil
+	return Rate(interval), nil
 }
 
 func parsePer(per string) (time.Duration, error) {
@@ -222,15 +219,8 @@ func parsePer(per string) (time.Duration, error) {
 	return d, nil
 }
 
-// Interval is the time between two requests, rounded up so that the rate is never exceeded; zero
-// when the rate is off.
-func (r Rate) Interval() time.Duration {
-	if r.Count <= 0 {
-		return 0
-	}
-	n := time.Duration(r.Count)
-	return (r.Per + n - 1) / n
-}
+// Interval is the time between two requests; zero when the rate is off.
+func (r Rate) Interval() time.Duration { return time.Duration(r) }
 
 // Above says what becomes of a Crawl-delay above the operator's maximum. Peers differ: Heritrix
 // clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part c).

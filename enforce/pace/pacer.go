@@ -34,12 +34,12 @@
 // # Bounds
 //
 // Waiting requests are bounded for each key and in all. Keys are bounded too: beyond that bound
-// unknown keys share overflow clocks, which give each of them less than it may have, never more.
-// Keys that carry no information any more are swept a few at a time. No key has a goroutine or a
-// timer of its own.
+// requests for unknown keys are refused. Keys that carry no information any more are swept a few at a
+// time. No key has a goroutine or a timer of its own.
 package pace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -60,8 +60,9 @@ type Config struct {
 	// Waiters is how many requests may wait in all. One agent may have at most as many as it leaves
 	// free. Default: 65,536.
 	Waiters int
-	// MaxKeys is how many keys are kept. Beyond it unknown keys share overflow clocks. A key takes
-	// some 160 bytes with its name. Default: 1,000,000.
+	// MaxKeys is how many keys are kept, each of 64 shards at most a 64th of them, rounded up. Beyond
+	// it requests for unknown keys are refused. A key takes some 160 bytes with its name. Default:
+	// 1,000,000.
 	MaxKeys int
 	// Idle is the least time for which a key is kept after its last request although its clock is
 	// free again. An agent with a long Delay keeps it also towards requests of agents with a short
@@ -80,31 +81,23 @@ type Config struct {
 }
 
 func (c Config) withDefaults() *Config {
-	if c.Wait <= 0 {
-		c.Wait = 10 * time.Second
-	}
-	if c.Queue <= 0 {
-		c.Queue = 1000
-	}
-	if c.Waiters <= 0 {
-		c.Waiters = 1 << 16
-	}
-	if c.MaxKeys <= 0 {
-		c.MaxKeys = 1_000_000
-	}
-	if c.Idle <= 0 {
-		c.Idle = 2 * time.Minute
-	}
-	c.Wait, c.Idle = clip(c.Wait), clip(c.Idle)
+	c.Wait = cmp.Or(clip(c.Wait), 10*time.Second)
+	c.Queue = cmp.Or(max(c.Queue, 0), 1000)
+	c.Waiters = cmp.Or(max(c.Waiters, 0), 1<<16)
+	c.MaxKeys = cmp.Or(max(c.MaxKeys, 0), 1_000_000)
+	c.Idle = cmp.Or(clip(c.Idle), 2*time.Minute)
 	c.Backoff = c.Backoff.withDefaults()
 	if c.Random == nil {
 		c.Random = rand.Float64
 	}
 	if c.Observer == nil {
-		c.Observer = NopObserver{}
+		c.Observer = nopObserver{}
 	}
 	return &c
 }
+
+// shardKeys is how many keys a shard keeps.
+func (c *Config) shardKeys() int { return (c.MaxKeys + shardCount - 1) / shardCount }
 
 // wait is how long the request may be held.
 func (c *Config) wait(r *Request) time.Duration {
@@ -127,17 +120,11 @@ type Observer interface {
 	Blocked(explicit bool)
 }
 
-// NopObserver observes nothing.
-type NopObserver struct{}
+type nopObserver struct{}
 
-// Granted implements Observer.
-func (NopObserver) Granted(time.Duration) {}
-
-// Refused implements Observer.
-func (NopObserver) Refused(Reason) {}
-
-// Blocked implements Observer.
-func (NopObserver) Blocked(bool) {}
+func (nopObserver) Granted(time.Duration) {}
+func (nopObserver) Refused(Reason)        {}
+func (nopObserver) Blocked(bool)          {}
 
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
 // no closing: it runs a timer only while it has keys.
@@ -146,8 +133,8 @@ func (NopObserver) Blocked(bool) {}
 // a clock. Once another one has asked, one is left for others.
 type Pacer struct {
 	epoch    time.Time
-	agents   agents
-	shared   Shared // nil: this gateway is the only one
+	lone     atomic.Pointer[string] // the only agent so far, or several
+	shared   Shared                 // nil: this gateway is the only one
 	config   atomic.Pointer[Config]
 	table    table
 	waiters  waiterLimit
@@ -186,7 +173,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
-	p.agents.saw(r.Agent)
+	p.saw(r.Agent)
 	p.table.remember(&r)
 	s, ok := p.acquireAtOnce(&r, cfg)
 	if !ok {
@@ -208,8 +195,8 @@ func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	t.shared = t.places > 1
 	s.mu.Lock()
 	now := p.now() // under the lock: never before what others charged
-	c := p.table.clock(s, r.Key, cfg, now)
-	if c.queue != nil || c.ready(t) > now || p.full(s, c, t, r.Agent) {
+	c := p.table.clock(s, r.Key, cfg, now, cfg.shardKeys())
+	if c == nil || c.queue != nil || c.ready(t) > now || p.full(s, c, t, r.Agent) {
 		s.mu.Unlock()
 		return Slot{}, false
 	}
@@ -223,31 +210,24 @@ func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	return Slot{grant: g, number: g.number}, true
 }
 
-// agents tells whether one agent is alone.
-type agents struct {
-	first   atomic.Pointer[string] // the agent that asked first
-	several atomic.Bool            // another one has asked
-}
-
 // loneAfter is how long after its start a Pacer takes an agent for the only one.
 const loneAfter = 10 * time.Minute
 
-func (a *agents) saw(agent string) {
-	if a.several.Load() {
-		return
-	}
-	first := a.first.Load()
-	if first == nil {
+// several stands for more than one agent.
+var several = new(string)
+
+// saw notes that the agent asks.
+func (p *Pacer) saw(agent string) {
+	lone := p.lone.Load()
+	if lone == nil {
 		name := agent
-		if a.first.CompareAndSwap(nil, &name) {
-			return
-		}
-		first = a.first.Load()
+		p.lone.CompareAndSwap(nil, &name)
+		lone = p.lone.Load()
 	}
-	if *first != agent {
-		a.several.Store(true)
+	if lone != several && *lone != agent {
+		p.lone.Store(several)
 	}
 }
 
 // alone reports whether only one agent ever asked, for long enough.
-func (p *Pacer) alone() bool { return !p.agents.several.Load() && p.now() >= epochAge+loneAfter }
+func (p *Pacer) alone() bool { return p.lone.Load() != several && p.now() >= epochAge+loneAfter }

@@ -26,7 +26,6 @@ type queue struct {
 	current *waiter
 	terms   terms   // of current at this clock; the waiter itself has moved on
 	due     instant // when the slot is that current has reserved at a shared clock, if it has
-	pins    int     // requests that will come
 }
 
 // flow is one agent's part of a queue.
@@ -63,14 +62,14 @@ func (l *load) add(t terms, n int) {
 //
 // Without it, agents that ask again all the time take every slot from those that come back when they
 // were told to, wherever fewer requests fit into the time one may be held than there are agents. So
-// it is at a Crawl-delay of more than half that time (see RESULTS.md).
+// it is at a Crawl-delay of half that time or more (see RESULTS.md).
 type kept struct {
 	until instant // zero: not kept
 	due   instant // when the agent was told to come back; zero if it may be held until the slot after
 	cost  time.Duration
 }
 
-// maxKept bounds the positions kept at one clock.
+// maxKept is how many flows a queue may have for a position to be kept in another one.
 const maxKept = 64
 
 func (q *queue) flow(agent string) *flow {
@@ -174,7 +173,7 @@ func (q *queue) waiting() int {
 func (q *queue) keep(w *waiter, t terms, due, until instant) {
 	f := q.flow(w.agent)
 	switch {
-	case f == nil && q.keptOnly() >= maxKept:
+	case f == nil && len(q.flows) >= maxKept:
 		return
 	case f == nil:
 		f = q.open(w.agent)
@@ -189,17 +188,6 @@ func (q *queue) keep(w *waiter, t terms, due, until instant) {
 	if t.cost() > w.deadline-w.since {
 		f.kept.due = due
 	}
-}
-
-// keptOnly counts the flows without a request.
-func (q *queue) keptOnly() int {
-	n := 0
-	for _, f := range q.flows {
-		if f.load.n == 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // expire drops the positions whose time is over.
@@ -338,7 +326,7 @@ func (c *clock) expire(now instant) {
 }
 
 func (c *clock) dropEmptyQueue() {
-	if q := c.queue; q.current == nil && q.pins == 0 && len(q.flows) == 0 {
+	if q := c.queue; q.current == nil && len(q.flows) == 0 {
 		c.queue = nil
 	}
 }
@@ -370,7 +358,7 @@ func (s *shard) elect(c *clock) {
 		f.held = false
 		if f.load.n > 0 {
 			w := f.waiters[0]
-			f.held = w.pacer.sated(s, c, w.pacer.dividePlaces(w.terms), w.agent)
+			f.held = w.pacer.sated(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
 		}
 	}
 	c.queue.elect()

@@ -20,8 +20,7 @@ const (
 	ReasonQueueFull Reason = "queue_full"
 	// ReasonWaitersFull means that as many requests as allowed wait in the whole Pacer.
 	ReasonWaitersFull Reason = "waiters_full"
-	// ReasonOverflow means that there are more keys than the Pacer may keep, and the clock which
-	// this one shares with others is too busy.
+	// ReasonOverflow means that there are as many keys as the Pacer may keep, and this is another.
 	ReasonOverflow Reason = "overflow"
 )
 
@@ -63,11 +62,11 @@ func (w *waiter) hopelessAt(s *step) *Refused {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	now := w.pacer.now()
-	c := w.find(s, now)
-	c.expire(now)
-	if len(w.steps) > 1 {
-		s.pin(c)
+	c := w.pacer.table.clock(s.shard, s.key, w.config, now, w.config.shardKeys())
+	if c == nil {
+		return &Refused{Key: s.key, Reason: ReasonOverflow, RetryAfter: w.config.Idle}
 	}
+	c.expire(now)
 	due := c.forecastNew(w, s.terms, now)
 	if due <= max(w.deadline, now) {
 		return nil
@@ -128,7 +127,7 @@ func (w *waiter) refusalAt(s *step, c *clock, due, now instant) *Refused {
 		due = max(due, now+time.Second, now+s.terms.cost())
 	case ReasonWait:
 		c.openQueue().keep(w, s.terms, due, due+w.config.Wait)
-	default: // the block, or the clocks of many, decide: no position to keep
+	default: // the block decides: no position to keep
 	}
 	return &Refused{Key: s.key, Reason: why, RetryAfter: due - now}
 }
@@ -136,11 +135,9 @@ func (w *waiter) refusalAt(s *step, c *clock, due, now instant) *Refused {
 // reason says why a request must wait at the clock, under the shard's lock.
 func (w *waiter) reason(s *step, c *clock, now instant) Reason {
 	switch {
-	case c == s.shard.overflow:
-		return ReasonOverflow
 	case c.blockedUntil() > now:
 		return ReasonBlocked
-	case w.pacer.full(s.shard, c, w.pacer.dividePlaces(s.terms), w.agent) && c.gcra.ready(s.terms) <= now:
+	case w.pacer.full(s.shard, c, w.pacer.coordination().dividePlaces(s.terms), w.agent) && c.gcra.ready(s.terms) <= now:
 		return ReasonConcurrency
 	}
 	return ReasonWait
@@ -153,8 +150,8 @@ func (w *waiter) refuse(r *Refused) error {
 }
 
 // refuseFor refuses w on behalf of another goroutine.
-func (w *waiter) refuseFor(c *clock, why Reason, retryAfter time.Duration) {
-	w.refusal.CompareAndSwap(nil, &Refused{Key: c.key, Reason: why, RetryAfter: retryAfter})
+func (w *waiter) refuseFor(key string, why Reason, retryAfter time.Duration) {
+	w.refusal.CompareAndSwap(nil, &Refused{Key: key, Reason: why, RetryAfter: retryAfter})
 	w.wakeUp()
 }
 

@@ -85,18 +85,13 @@ func (g *grant) confirm(ctx context.Context, number uint64) (instant, error) {
 			return 0, g.refuse(refused)
 		}
 	}
-	var lost *coordination
 	if g.reservation != nil && now > g.reservation.until {
-		if until, err := g.reserveAgain(ctx); err != nil || until > 0 {
-			return until, err
-		}
-		on := g.pacer.coordination()
-		now, lost = g.pacer.now(), &on
+		return g.reserveAgain(ctx)
 	}
 	var until instant
 	for i := range g.charges {
 		c := &g.charges[i]
-		at := c.confirm(now, g.end, g.reservation != nil, lost)
+		at := c.confirm(now, g.end, g.reservation != nil)
 		if at > g.end {
 			return 0, g.refuse(&Refused{Key: c.clock.key, Reason: ReasonWait, RetryAfter: at - now})
 		}
@@ -111,17 +106,19 @@ func (g *grant) refuse(r *Refused) error {
 }
 
 // reserveAgain asks the shared clock for another slot and returns when it is. Where the shared clock
-// cannot be reached it returns zero, and the slot is no longer a reserved one: this gateway keeps to
-// its part then.
+// cannot be reached the request is refused: other gateways may use the host now.
 func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	p, old := g.pacer, g.reservation
 	p.release(old) // if no other gateway has reserved since, the slot is there still
 	r, answer, err := p.reserve(ctx, old.demands, g.end)
 	now := p.now()
 	switch {
+	case ctx.Err() != nil:
+		p.release(r)
+		return 0, fmt.Errorf("pacing: waiting for another slot: %w", ctx.Err())
 	case err != nil:
-		g.reservation = nil
-		return 0, ctx.Err()
+		round := p.coordination().round(g.charges[0].terms)
+		return 0, g.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: round})
 	case r != nil:
 		g.reservation = r
 		return r.at, nil
@@ -205,24 +202,27 @@ func (c *charge) blocked(now instant) *Refused {
 	return nil
 }
 
-// confirm returns zero if the request may go now, as far as this gateway's own clock knows. Where
-// another one went since the slot was granted, and the slot is over, it takes the next one and
-// returns when that is. lost says that the slot was one of a shared clock that is away now.
-func (c *charge) confirm(now, end instant, reserved bool, lost *coordination) instant {
+// confirm returns zero if the request may go now. A reserved slot is in time. Else, where another
+// request went since the slot was granted, and the slot is over, it takes the next one and returns
+// when that is.
+func (c *charge) confirm(now, end instant, reserved bool) instant {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	if reserved {
 		c.makeLatest()
 	}
-	spacing := c.terms.spacing()
-	switch {
-	case lost == nil && c.latest():
+	if c.latest() {
 		c.move(now)
 		return 0
-	case spacing == 0, lost == nil && now <= c.until:
+	}
+	spacing, others := c.terms.spacing(), c.clock.gcra
+	if spacing == 0 || now <= c.until {
 		return 0
 	}
-	at := c.next(spacing, now, lost)
+	at := others.last + max(others.gap, spacing)
+	if c.terms.tolerance == 0 {
+		at = max(at, others.tat)
+	}
 	if at > end {
 		return at // too late: nothing is charged for a request that is not sent
 	}
@@ -236,24 +236,6 @@ func (c *charge) confirm(now, end instant, reserved bool, lost *coordination) in
 		return 0
 	}
 	return c.at
-}
-
-// next is when the request may go after the others at its clock.
-func (c *charge) next(spacing time.Duration, now instant, lost *coordination) instant {
-	others := c.clock.gcra
-	if c.latest() {
-		others = c.before
-	}
-	if lost != nil {
-		at := lost.ready(others, c.terms, now)
-		c.terms = lost.local(c.terms)
-		return at
-	}
-	at := others.last + max(others.gap, spacing)
-	if c.terms.tolerance == 0 {
-		at = max(at, others.tat)
-	}
-	return at
 }
 
 // slack is how late after its slot a request may still go, so that others can rely on slots being

@@ -34,20 +34,14 @@ func (p *Pacer) sweep() {
 	}
 }
 
-// remember notes the request's delays.
+// remember notes the request's longest delay.
 func (t *table) remember(r *Request) {
-	t.stretch(r.Delay)
+	delay := r.Delay
 	for i := range r.Also {
-		t.stretch(r.Also[i].Delay)
+		delay = max(delay, r.Also[i].Delay)
 	}
-}
-
-func (t *table) stretch(delay time.Duration) {
-	for {
-		known := t.delay.Load()
-		if int64(delay) <= known || t.delay.CompareAndSwap(known, int64(clip(delay))) {
-			return
-		}
+	for known := t.delay.Load(); int64(clip(delay)) > known; known = t.delay.Load() {
+		t.delay.CompareAndSwap(known, int64(clip(delay)))
 	}
 }
 

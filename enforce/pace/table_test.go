@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -109,7 +110,7 @@ func TestShrinkGivesMemoryBack(t *testing.T) {
 	s := &table.shards[0]
 	cfg := Config{}.withDefaults()
 	for i := range 5000 {
-		table.insert(s, fmt.Sprint(i), cfg, 0) // long before: not idle
+		table.clock(s, fmt.Sprint(i), cfg, 0, cfg.shardKeys()) // long before: not idle
 	}
 	s.clocks["4711"].gcra.tat = longest * 10 // the one that stays
 	for range 3 {
@@ -120,133 +121,65 @@ func TestShrinkGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// Beyond the cap, unknown keys share a clock: each gets less than it may have,
-// never more.
-func TestOverflowIsNeverUnlimited(t *testing.T) {
+// fill asks for hosts until each shard has as many keys as it may.
+func fill(t *testing.T, p *Pacer, most int) {
+	t.Helper()
+	for i := 0; p.Stats().Keys < most; i++ {
+		s, err := p.Acquire(t.Context(), Request{Limit: Limit{Key: fmt.Sprintf("own%d", i), Delay: time.Minute}})
+		if why := (*Refused)(nil); err != nil && (!errors.As(err, &why) || why.Reason != ReasonOverflow) {
+			t.Fatal(err)
+		}
+		s.Done()
+	}
+}
+
+// Beyond the cap, requests for unknown keys are refused until a key is idle.
+func TestFullTableRefusesUnknownKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{MaxKeys: 10, Idle: time.Second})
-		limit := func(key string) Limit { return Limit{Key: key, Delay: 10 * time.Second} }
-		for i := range 10 {
-			granted(t, p, Request{Limit: limit(fmt.Sprintf("own%d", i))}).Done()
-		}
-		const more = 1000
-		atOnce, overflows := 0, 0
-		for i := range more {
-			s, err := p.Acquire(t.Context(), Request{Limit: limit(fmt.Sprintf("more%d", i)), MaxWait: -1})
-			if err == nil {
-				atOnce++
-				s.Done()
-			} else if err.(*Refused).Reason == ReasonOverflow { //nolint:errorlint // Acquire's own error
-				overflows++
+		p := New(Config{MaxKeys: 3 * shardCount, Idle: time.Second})
+		fill(t, p, 3*shardCount)
+		more := Limit{Key: "more", Delay: 10 * time.Second}
+		for _, r := range []Request{
+			{Limit: more, MaxWait: time.Hour},
+			{Limit: Limit{Key: "own1"}, Also: []Limit{more}, MaxWait: time.Hour},
+		} {
+			if why := refused(t, p, r); why.Reason != ReasonOverflow || why.Key != "more" || why.RetryAfter != time.Second {
+				t.Errorf("refused with %+v, want overflow", why)
 			}
 		}
-		if atOnce > shardCount || atOnce+overflows != more {
-			t.Errorf("%d went at once, %d refused for overflow; want one for each of %d shards at most", atOnce, overflows, shardCount)
+		if s := p.Stats(); s.Keys != 3*shardCount || s.Waiting != 0 {
+			t.Errorf("%+v, want no more keys and nobody waiting", s)
 		}
-		if n := p.Stats().Keys; n != 10 {
-			t.Errorf("%d keys, want 10", n)
-		}
-
-		// With room again a key gets its own clock, and that knows what went before.
-		s := p.table.shard("more0")
-		time.Sleep(15 * time.Second)
-		granted(t, p, Request{Limit: limit("more0")}).Done()
-		if s.clocks["more0"] == nil {
-			t.Fatal("no clock of its own though there is room")
-		}
-		if w := granted(t, p, Request{Limit: limit("more0")}).Wait; w != 10*time.Second {
-			t.Errorf("then held for %s, want 10 s", w)
+		time.Sleep(2 * time.Minute)
+		for _, want := range []time.Duration{0, 10 * time.Second} {
+			if w := granted(t, p, Request{Limit: more}).Wait; w != want {
+				t.Errorf("then held for %s, want %s", w, want)
+			}
 		}
 	})
 }
 
-// While requests of a key wait at the overflow clock it gets no clock of its
-// own: with two it would go twice as fast.
-func TestOverflowWaitersKeepTheirKeyThere(t *testing.T) {
+func TestFullTableDoesNotForgetBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{MaxKeys: 1, Idle: time.Second})
-		granted(t, p, Request{Limit: Limit{Key: "own", Delay: 4 * time.Second}}).Done()
-		r := Request{Limit: Limit{Key: "h", Delay: 5 * time.Second}, MaxWait: time.Hour}
-		start := time.Now()
-		var (
-			mu sync.Mutex
-			at []time.Duration
-			wg sync.WaitGroup
-		)
-		for i := range 8 {
-			wg.Go(func() {
-				time.Sleep(time.Duration(max(0, i-3)) * 3 * time.Second) // room comes in between
-				granted(t, p, r).Done()
-				mu.Lock()
-				defer mu.Unlock()
-				at = append(at, time.Since(start))
-			})
-		}
-		wg.Wait()
-		for i := 1; i < len(at); i++ {
-			if gap := at[i] - at[i-1]; gap < 5*time.Second {
-				t.Errorf("requests %d and %d are %s apart, want 5 s", i-1, i, gap)
-			}
-		}
-		if s := p.table.shard("h"); len(s.overflowing) != 0 {
-			t.Errorf("%v still count as waiting in overflow", s.overflowing)
-		}
-	})
-}
-
-// Both clocks of a request may be the same overflow clock.
-func TestOverflowOfBothKeys(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{MaxKeys: 1})
-		granted(t, p, Request{Limit: Limit{Key: "own", Delay: time.Hour}}).Done()
-		host := "h"
-		var addr string
-		for i := 0; ; i++ { // one of the same shard
-			addr = fmt.Sprintf("addr:%d", i)
-			if p.table.shard(addr) == p.table.shard(host) {
-				break
-			}
-		}
-		r := Request{
-			Limit: Limit{Key: host, Delay: time.Second, Concurrency: 2},
-			Also:  []Limit{{Key: addr, Delay: 3 * time.Second, Concurrency: 1}},
-		}
-		for i, want := range []time.Duration{0, 3 * time.Second, 3 * time.Second} {
-			s := granted(t, p, r)
-			if s.Wait != want {
-				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
-			}
-			if n := p.table.shard(host).overflow.inFlight; n != 1 {
-				t.Errorf("%d in flight, want 1", n)
-			}
-			s.Done()
-		}
-	})
-}
-
-func TestOverflowDoesNotForgetBlocks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{MaxKeys: 80, Random: noJitter})
-		for i := range 80 {
-			granted(t, p, Request{Limit: Limit{Key: fmt.Sprintf("own%d", i), Delay: time.Hour}}).Done()
-		}
-		for i := range 11 { // an eighth and one more
+		p := New(Config{MaxKeys: 8 * shardCount, Random: noJitter})
+		fill(t, p, 8*shardCount)
+		blocked, overflows := 0, 0
+		for i := range 50 * shardCount { // enough for each shard's reserve of an eighth and one more
 			key := fmt.Sprintf("b%d", i)
 			p.RecordFailure(key, time.Hour)
-			if why := refused(t, p, Request{Limit: Limit{Key: key}}); why.Reason != ReasonBlocked || why.RetryAfter != time.Hour {
+			switch why := refused(t, p, Request{Limit: Limit{Key: key}}); {
+			case why.Reason == ReasonBlocked && why.RetryAfter == time.Hour:
+				blocked++
+			case why.Reason == ReasonOverflow:
+				overflows++
+			default:
 				t.Errorf("%s: %+v, want blocked for an hour", key, why)
 			}
 		}
-		p.RecordFailure("one more", time.Hour)
-		if why := refused(t, p, Request{Limit: Limit{Key: "one more"}}); why.Reason != ReasonOverflow || why.RetryAfter != time.Minute {
-			t.Errorf("beyond the reserve: %+v, want overflow, a minute", why)
-		}
-		if n := p.Stats().Keys; n != 91 {
-			t.Errorf("%d keys, want 91", n)
+		if blocked != 2*shardCount || overflows != 48*shardCount {
+			t.Errorf("%d blocked, %d overflows, want 2 for each of %d shards", blocked, overflows, shardCount)
 		}
 	})
 }
@@ -259,7 +192,7 @@ func TestSeveralKeysNeverDeadlock(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := New(Config{MaxKeys: 6 + int(seed%2)*1000})
+				p := New(Config{})
 				rnd := rand.New(rand.NewPCG(seed, 4))
 				keys := []string{"h1", "h2", "h3", "site:s1", "site:s2", "addr:1", "addr:2", "agent:a@h1"}
 				var (

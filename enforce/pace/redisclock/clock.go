@@ -11,7 +11,7 @@
 //
 // All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
 // several of them demands. Keys expire two minutes after their clocks are free. A user with
-// restricted rights needs the keys and the channel under PREFIX:{pace}: and the commands of the
+// restricted rights needs the keys and the channel under crawlgate:{pace}: and the commands of the
 // scripts, EVALSHA, EVAL, SUBSCRIBE and ZREM.
 package redisclock
 
@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,13 +41,8 @@ type Config struct {
 	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
 	// Required.
 	URL string
-	// Prefix begins the name of every key. Gateways with the same server and prefix share their
-	// clocks. Default: "crawlgate".
-	Prefix string
-	// Name is this gateway's, without a space, different from all others. Default: random.
+	// Name is this gateway's, different from all others. Default: random.
 	Name string
-	// Timeout bounds every call. Default: 500 ms.
-	Timeout time.Duration
 	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
 	// After five missed ones others no longer count it. Default: 1 s.
 	Heartbeat time.Duration
@@ -63,15 +57,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Prefix = cmp.Or(c.Prefix, "crawlgate")
 	c.Name = cmp.Or(c.Name, rand.Text())
+	c.Heartbeat = cmp.Or(max(c.Heartbeat, 0), time.Second)
 	c.Gateways = max(c.Gateways, 1)
-	if c.Timeout <= 0 {
-		c.Timeout = 500 * time.Millisecond
-	}
-	if c.Heartbeat <= 0 {
-		c.Heartbeat = time.Second
-	}
 	if c.Counted == nil {
 		c.Counted = func(int) {}
 	}
@@ -80,6 +68,15 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+const (
+	// timeout bounds every call.
+	timeout = 500 * time.Millisecond
+	// prefix begins the name of every key. Gateways with the same server share their clocks.
+	prefix   = "crawlgate:{pace}:"
+	gateways = prefix + "gateways"
+	channel  = prefix + "blocks"
+)
 
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
 type Clock struct {
@@ -103,15 +100,12 @@ func New(c Config) (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(c.Name, " ") {
-		return nil, fmt.Errorf("naming gateway %q: the name holds a space", c.Name)
-	}
 	c = c.withDefaults()
 	option.DisableCache = true
 	option.DisableRetry = true // a late slot is no use
-	option.Dialer.Timeout = c.Timeout
+	option.Dialer.Timeout = timeout
 	option.Dialer.KeepAlive = c.Heartbeat
-	option.ConnWriteTimeout = max(c.Timeout, time.Second)
+	option.ConnWriteTimeout = time.Second
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Clock{config: c, option: option, stop: stop}
 	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
@@ -147,9 +141,9 @@ func (k *Clock) Close() error {
 	if !k.state.Load().up {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), k.config.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	err := c.Do(ctx, c.B().Zrem().Key(k.gateways()).Member(k.config.Name).Build()).Error()
+	err := c.Do(ctx, c.B().Zrem().Key(gateways).Member(k.config.Name).Build()).Error()
 	if err != nil {
 		return fmt.Errorf("leaving the gateways in redis: %w", err)
 	}
@@ -199,21 +193,21 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	args = append(args, micros(maxWait))
 	slack := k.slack(demands)
 	for i, d := range demands {
-		keys[i] = k.key(d.Key)
+		keys[i] = keyOf(d.Key)
 		d = withSlack(d, slack)
 		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
 	}
 	var r pace.Reservation
 	asked := time.Now()
-	err := k.call(ctx, func(ctx context.Context, c rueidis.Client) error {
-		answer, err := reserveScript.Exec(ctx, c, keys, args).AsIntSlice()
+	err := k.call(ctx, "reserving a slot in redis", reserveScript, keys, args, func(a rueidis.RedisResult) error {
+		answer, err := a.AsIntSlice()
 		if err == nil {
 			r, err = reservation(answer, keys, demands)
 		}
 		return err
 	})
 	if err != nil {
-		return pace.Reservation{}, fmt.Errorf("reserving a slot in redis: %w", err)
+		return pace.Reservation{}, err
 	}
 	// Redis looked at its clock some time between question and answer: the slot is not before the
 	// one plus the wait, and not after the other plus the wait.
@@ -287,39 +281,25 @@ func (k *Clock) Release(r pace.Reservation) error {
 	if !ok {
 		return nil
 	}
-	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		return releaseScript.Exec(ctx, c, t.keys, []string{t.slot}).Error()
-	})
-	if err != nil {
-		return fmt.Errorf("giving a slot back to redis: %w", err)
-	}
-	return nil
+	return k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys, []string{t.slot}, rueidis.RedisResult.Error)
 }
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
-	m := message{from: k.config.Name, key: key, pause: pause, strikes: strikes}
-	err := k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		return blockScript.Exec(ctx, c, []string{k.key(key)}, []string{micros(pause), k.channel(), m.String()}).Error()
-	})
-	if err != nil {
-		return fmt.Errorf("blocking a key in redis: %w", err)
-	}
-	return nil
+	m := message{From: k.config.Name, Key: key, Pause: pause, Strikes: strikes}
+	args := []string{micros(pause), channel, m.String()}
+	return k.call(context.Background(), "blocking a key in redis", blockScript, []string{keyOf(key)}, args, rueidis.RedisResult.Error)
 }
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	m := message{from: k.config.Name, key: key}
-	err = k.call(context.Background(), func(ctx context.Context, c rueidis.Client) error {
-		n, err := unblockScript.Exec(ctx, c, []string{k.key(key)}, []string{k.channel(), m.String()}).AsInt64()
-		found = n == 1
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("unblocking a key in redis: %w", err)
-	}
-	return found, nil
+	args := []string{channel, message{From: k.config.Name, Key: key}.String()}
+	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{keyOf(key)}, args,
+		func(a rueidis.RedisResult) (err error) {
+			found, err = a.AsBool()
+			return err
+		})
+	return found, err
 }
 
 // Peers implements pace.Shared.
@@ -332,20 +312,25 @@ func (k *Clock) Peers() pace.Peers {
 	return pace.Peers{Up: s.up, For: time.Since(s.since), Count: count}
 }
 
-// call runs do against Redis. Any failure but the caller's own end means that Redis is away, for all
-// calls until the next heartbeat that succeeds.
-func (k *Clock) call(ctx context.Context, do func(context.Context, rueidis.Client) error) error {
+// call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
+// away, for all calls until the next heartbeat that succeeds.
+func (k *Clock) call(
+	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string, read func(rueidis.RedisResult) error,
+) error {
 	c := k.connection()
 	if c == nil || !k.state.Load().up {
-		return ErrAway
+		return fmt.Errorf("%s: %w", doing, ErrAway)
 	}
-	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := do(bounded, c)
-	if err != nil && ctx.Err() == nil {
+	err := read(script.Exec(bounded, c, keys, args))
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
 		k.away(err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 func (k *Clock) connection() rueidis.Client {
@@ -356,10 +341,6 @@ func (k *Clock) connection() rueidis.Client {
 	return *c
 }
 
-func (k *Clock) key(name string) string { return k.config.Prefix + ":{pace}:key:" + name }
-
-func (k *Clock) gateways() string { return k.config.Prefix + ":{pace}:gateways" }
-
-func (k *Clock) channel() string { return k.config.Prefix + ":{pace}:blocks" }
+func keyOf(name string) string { return prefix + "key:" + name }
 
 var _ pace.Shared = (*Clock)(nil)

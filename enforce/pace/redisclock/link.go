@@ -2,9 +2,8 @@ package redisclock
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -53,11 +52,11 @@ func (k *Clock) connect() bool {
 }
 
 func (k *Clock) beat(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, k.config.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	args := []string{k.config.Name, micros(leaseBeats * k.config.Heartbeat)}
 	asked := time.Now()
-	n, err := heartbeatScript.Exec(bounded, k.connection(), []string{k.gateways()}, args).AsInt64()
+	n, err := heartbeatScript.Exec(bounded, k.connection(), []string{gateways}, args).AsInt64()
 	if err == nil {
 		k.here(int(n), time.Since(asked))
 	} else if ctx.Err() == nil {
@@ -66,19 +65,19 @@ func (k *Clock) beat(ctx context.Context) {
 }
 
 // here notes an answer of Redis.
-func (k *Clock) here(gateways int, roundTrip time.Duration) {
+func (k *Clock) here(count int, roundTrip time.Duration) {
 	k.mu.Lock()
 	old, back := k.state.Load(), k.back
-	next := &state{up: true, since: old.since, gateways: gateways, roundTrip: roundTrip}
+	next := &state{up: true, since: old.since, gateways: count, roundTrip: roundTrip}
 	if !old.up {
 		next.since = time.Now()
 	}
 	if time.Since(next.since) < leaseBeats*k.config.Heartbeat {
-		next.gateways = max(gateways, old.gateways) // others may not have come back yet
+		next.gateways = max(count, old.gateways) // others may not have come back yet
 	}
 	k.state.Store(next)
 	k.mu.Unlock()
-	k.config.Counted(gateways)
+	k.config.Counted(count)
 	if old.up {
 		return
 	}
@@ -111,7 +110,7 @@ func (k *Clock) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c := k.connection(); c != nil {
 			// It ends with the connection, and always with an error.
-			_ = c.Receive(ctx, c.B().Subscribe().Channel(k.channel()).Build(), k.heard)
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), k.heard)
 		}
 		select {
 		case <-pause.C:
@@ -121,46 +120,42 @@ func (k *Clock) listen(ctx context.Context) {
 }
 
 func (k *Clock) heard(m rueidis.PubSubMessage) {
-	told, err := readMessage(m.Message)
-	if err != nil || told.from == k.config.Name {
+	block, err := readMessage(m.Message)
+	if err != nil || block.From == k.config.Name {
 		return // not one of ours: only gateways write to the channel
 	}
 	k.mu.Lock()
 	blocked := k.blocked
 	k.mu.Unlock()
 	if blocked != nil {
-		blocked(told.key, told.pause, told.strikes)
+		blocked(block.Key, block.Pause, block.Strikes)
 	}
 }
 
 // message tells other gateways of a block, or without a pause of its end.
 type message struct {
-	from, key string
-	pause     time.Duration
-	strikes   int
+	From    string        `json:"from"`
+	Key     string        `json:"key"`
+	Pause   time.Duration `json:"pause,omitempty"`
+	Strikes int           `json:"strikes,omitempty"`
 }
 
-// String is the form that readMessage reads. The key comes last: it may hold anything.
+// String is the form that readMessage reads.
 func (m message) String() string {
-	return fmt.Sprintf("%s %d %d %s", m.from, m.pause.Microseconds(), m.strikes, m.key)
+	text, _ := json.Marshal(m) // strings and numbers: it cannot fail
+	return string(text)
 }
 
 const maxPause = 365 * 24 * time.Hour
 
-func readMessage(s string) (message, error) {
-	parts := strings.SplitN(s, " ", 4)
-	if len(parts) != 4 {
-		return message{}, fmt.Errorf("reading a block: %d parts, want 4", len(parts))
+func readMessage(text string) (m message, err error) {
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return message{}, fmt.Errorf("reading a block: %w", err)
 	}
-	pause, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || pause < 0 || pause > int64(maxPause/time.Microsecond) {
-		return message{}, fmt.Errorf("reading a block: pause %q is not a number of microseconds within a year", parts[1])
+	if m.Pause < 0 || m.Pause > maxPause || m.Strikes < 0 {
+		return message{}, fmt.Errorf("reading a block: pause %s or strikes %d out of range", m.Pause, m.Strikes)
 	}
-	strikes, err := strconv.Atoi(parts[2])
-	if err != nil || strikes < 0 {
-		return message{}, fmt.Errorf("reading a block: strikes %q is not a count", parts[2])
-	}
-	return message{from: parts[0], key: parts[3], pause: time.Duration(pause) * time.Microsecond, strikes: strikes}, nil
+	return m, nil
 }
 
 // LastMembership is what a gateway should remember of the others over a restart, for a start while
