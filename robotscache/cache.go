@@ -30,7 +30,7 @@ type Cache struct {
 	closed  bool
 	flights map[origin.Origin]*flight
 	waiters int
-	slots   [classes]slots
+	slots   [classes]*slots
 	pending *pendingWrites
 	writer  chan struct{} // full while the store is being changed; taken before mu
 }
@@ -58,12 +58,12 @@ func newCache(cfg Config, hot hotTier) *Cache {
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
 	for cl := range classes {
-		c.slots[cl] = newSlots(cl.share(cfg.InFlight), cl.share(cfg.Parallel))
+		c.slots[cl] = newSlots(cl, cfg.InFlight, cfg.Parallel)
 	}
 	c.pending = newPendingWrites(cfg.MaxSize/4, c.writeScheduled)
 	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
-	c.due = newDueList(maxDue, c.refreshDue)
+	c.due = newDueList(maxDue, c.refresh)
 	return c
 }
 
@@ -129,55 +129,6 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 		return e, SourceWait, nil
 	}
 	return e, f.source, nil
-}
-
-// refreshPause is the least time between two attempts to queue a refresh for one
-// entry.
-const refreshPause = time.Second
-
-// note records that e was asked for, and has it refreshed if it is due.
-func (c *Cache) note(e *Entry, now time.Time) {
-	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
-		c.due.add(e.record)
-	}
-	if e.verifiedFresh(now) {
-		return
-	}
-	c.hot.touch(e.record.Origin)
-	if !e.interpretation.Policy.RefreshDue(e.record, now) {
-		e.cacheFreshness(now)
-		return
-	}
-	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
-	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
-		return
-	}
-	if !c.refresh(e.record.Origin, failing(e.record)) {
-		c.cfg.Observer.Dropped(DropRefresh)
-	}
-}
-
-// refreshDue is what the due list fires.
-func (c *Cache) refreshDue(it dueItem) bool { return c.refresh(it.origin, it.retry) }
-
-// refresh queues a retrieval that nobody waits for, unless there is a flight. It
-// reports whether o is taken care of: not if the queue is full.
-func (c *Cache) refresh(o origin.Origin, retry bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.flights[o] != nil {
-		return true
-	}
-	f, cl := c.addFlight(o), classRefresh
-	f.background = true
-	if retry {
-		cl = classRetry
-	}
-	if c.enqueue(f, cl) != nil {
-		delete(c.flights, o)
-		return false
-	}
-	return true
 }
 
 // Peek returns what is known of o, fresh or not, and whether anything is. It

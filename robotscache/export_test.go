@@ -99,15 +99,17 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s.Waiters, s.Unsaved = c.waiters, c.pending.len()
 	for cl := range classes {
-		s.Queued[cl] = c.slots[cl].queued
+		s.Queued[cl] = c.slots[cl].queue.Len()
 	}
 	return s
 }
 
 // Idle reports whether no retrieval holds a slot.
 func (c *Cache) Idle() bool {
-	for cl := range classes {
-		if c.slots[cl].inFlight.used+c.slots[cl].reading.used > 0 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.slots {
+		if s.inFlight+s.reading.used > 0 {
 			return false
 		}
 	}

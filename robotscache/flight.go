@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -23,9 +24,9 @@ type flight struct {
 	// Guarded by Cache.mu.
 	waiters   int
 	class     class
-	dequeue   context.CancelFunc // takes it out of the queue of its class; nil if it is in none
-	forced    bool               // an answer older than the flight does not do
-	discarded bool               // purged, or not to be kept: the result is for its waiters alone
+	queued    *list.Element // its place in the queue of its class, nil if it has none
+	forced    bool          // an answer older than the flight does not do
+	discarded bool          // purged, or not to be kept: the result is for its waiters alone
 	completed bool
 
 	// Set before done is closed, read after.
@@ -89,8 +90,9 @@ func (c *Cache) current(f *flight) *Entry {
 func (c *Cache) promote(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if dequeue := f.dequeue; dequeue != nil && f.class != classFirst && c.enqueue(f, classFirst) == nil {
-		dequeue()
+	place, from := f.queued, f.class
+	if place != nil && from != classFirst && c.enqueue(f, classFirst) == nil {
+		c.slots[from].queue.Remove(place)
 	}
 }
 
@@ -147,51 +149,54 @@ func (c *Cache) lead(f *flight) {
 // enqueue has f retrieved when it is its turn in a class. It returns ErrPending if too many wait
 // there already, and ErrClosed. c.mu is held.
 func (c *Cache) enqueue(f *flight, cl class) error {
+	s := c.slots[cl]
 	switch {
 	case c.closed:
 		return ErrClosed
-	case c.slots[cl].queued >= c.cfg.Queue:
+	case s.queue.Len() >= c.cfg.Queue:
 		return ErrPending
 	}
-	c.slots[cl].queued++
-	ctx, dequeue := context.WithCancel(c.base)
-	f.class, f.dequeue = cl, dequeue
-	c.work.Go(func() {
-		defer dequeue()
-		c.takeTurn(ctx, f, cl)
-	})
+	f.class, f.queued = cl, s.queue.PushBack(f)
+	c.dispatch(s)
 	return nil
 }
 
-// takeTurn waits for a slot of the class and retrieves. It does nothing once ctx has ended: f is in
-// another queue then, or the cache is closed.
-func (c *Cache) takeTurn(ctx context.Context, f *flight, cl class) {
-	s := &c.slots[cl]
-	if s.acquire(ctx) == nil {
-		defer s.inFlight.release()
+// dispatch begins as many flights as there are free slots. c.mu is held.
+func (c *Cache) dispatch(s *slots) {
+	for s.inFlight < s.size && s.queue.Len() > 0 {
+		f := s.queue.Remove(s.queue.Front()).(*flight) //nolint:forcetypeassert // it holds nothing else
+		f.queued = nil
+		s.inFlight++
+		c.work.Go(func() {
+			c.begin(f, s)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s.inFlight--
+			c.dispatch(s)
+		})
+	}
+}
+
+// begin retrieves, in its slot, what somebody still waits for or nobody has waited for.
+func (c *Cache) begin(f *flight, s *slots) {
+	err := s.starts.Wait(c.base)
+	if err != nil {
+		err = ErrClosed
 	}
 	c.mu.Lock()
-	s.queued--
-	var err error
-	begins := false
-	switch {
-	case c.closed:
-		err = ErrClosed
-	case ctx.Err() != nil:
-	case cl == classFirst && f.waiters == 0: // those that somebody waits for go first
+	abandoned := f.class == classFirst && f.waiters == 0 // those that somebody waits for go first
+	if err == nil && abandoned {
 		err = c.enqueue(f, classRetry)
-	default:
-		f.dequeue, begins = nil, true
 	}
 	c.mu.Unlock()
 	switch {
-	case begins:
-		c.retrieve(f, s.reading)
 	case err != nil:
 		c.complete(f, nil, SourceNone, err)
 		if errors.Is(err, ErrPending) {
 			c.cfg.Observer.Dropped(DropRefresh)
 		}
+	case !abandoned:
+		c.retrieve(f, s.reading)
 	}
 }
 

@@ -32,47 +32,39 @@ func (cl class) share(n int) int {
 	return max(n/8, 1)
 }
 
-// startsPerSlot is how many retrievals of a class may begin in a second, for each answer
-// that it may read at once. A storm of 10,000 new origins so begins within 13 s, in time for
-// all of them, and leaves a part of a CPU to the origins that are known.
-const startsPerSlot = 4
+// startsPerSecond is how many retrievals of a class may begin in a second, for each of
+// Config.Parallel. A storm of 10,000 new origins so begins within 10 s, in time for all of them,
+// and does not keep the CPU from the origins that are known.
+const startsPerSecond = 4
 
 // slots bounds the retrievals of one class. One that only waits for its server costs a
 // connection, and 200 hosts that never answer must not keep all others waiting: many may be
-// under way. One whose server has begun to answer will hold a file: few may read.
+// in flight. One whose server has begun to answer will hold a file: few may read.
 type slots struct {
-	inFlight *limit
-	reading  *limit
-	starts   *rate.Limiter
-	queued   int // flights that wait for a slot; guarded by Cache.mu
+	// Guarded by Cache.mu.
+	queue    list.List // of *flight, first come, first served
+	size     int       // how many may be in flight
+	inFlight int
+
+	reading *limit
+	starts  *rate.Limiter
 }
 
-func newSlots(inFlight, reading int) slots {
-	return slots{
-		inFlight: newLimit(inFlight),
-		reading:  newLimit(reading),
-		starts:   rate.NewLimiter(rate.Limit(startsPerSlot*reading), reading),
+// newSlots returns the slots of a class, given the limits of all three together.
+func newSlots(cl class, inFlight, parallel int) *slots {
+	return &slots{
+		size:    cl.share(inFlight),
+		reading: newLimit(cl.share(parallel)),
+		starts:  rate.NewLimiter(rate.Limit(startsPerSecond*parallel), cl.share(parallel)),
 	}
 }
 
-func (s *slots) resize(inFlight, reading int) {
-	s.inFlight.resize(inFlight)
-	s.reading.resize(reading)
-	s.starts.SetLimit(rate.Limit(startsPerSlot * reading))
-	s.starts.SetBurst(reading)
-}
-
-// acquire waits, first come, first served, until a retrieval may begin. With an error ctx has
-// ended; otherwise the caller must release inFlight.
-func (s *slots) acquire(ctx context.Context) error {
-	if err := s.inFlight.acquire(ctx); err != nil {
-		return err
-	}
-	err := s.starts.Wait(ctx)
-	if err != nil {
-		s.inFlight.release()
-	}
-	return err
+// resize changes the limits. Retrievals beyond them go on.
+func (s *slots) resize(cl class, inFlight, parallel int) {
+	s.size = cl.share(inFlight)
+	s.reading.resize(cl.share(parallel))
+	s.starts.SetLimit(rate.Limit(startsPerSecond * parallel))
+	s.starts.SetBurst(cl.share(parallel))
 }
 
 // limit is a semaphore whose size may change; first come, first served. (x/sync/semaphore has one

@@ -2,6 +2,8 @@ package robotscache
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -9,49 +11,67 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Retrievals begin in their order, and no more at once, nor in a second, than allowed.
+// Retrievals of a class begin in their order, and no more at once, nor in a second, than allowed.
 func TestSlots_OrderAndRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(10, 8) // 32 a second, of which 8 at once
 		began := time.Now()
+		starts := make(map[string]time.Duration) // by host
 		var mu sync.Mutex
-		var order []int
-		for i := range 15 {
-			go func() {
-				if s.acquire(t.Context()) == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					order = append(order, i)
-				}
-			}()
+		c := newCache(Config{
+			Store: noStore{}, InFlight: 200, Parallel: 40, // 160 a second, of which 30 at once
+			Fetcher: fetcherFunc(func(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+				mu.Lock()
+				starts[o.Host] = time.Since(began)
+				mu.Unlock()
+				<-ctx.Done() // after 20 s
+				return fetch.Outcome{Cause: fetch.CauseTimeout}
+			}),
+		}.filled(), DroppingTier{})
+		defer c.Close()
+		for i := range 200 {
+			go c.Refresh(t.Context(), origin.Origin{Scheme: "http", Host: fmt.Sprintf("%03d", i), Port: 80})
 			synctest.Wait()
 		}
-		begun := func() []int {
+		for _, tt := range []struct {
+			at   time.Duration
+			want int
+		}{
+			{0, 30}, {500 * time.Millisecond, 110}, {time.Second, 150}, {19 * time.Second, 150},
+		} {
+			time.Sleep(tt.at - time.Since(began))
 			synctest.Wait()
 			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(order)
+			if len(starts) != tt.want || starts[fmt.Sprintf("%03d", tt.want-1)] != slices.Max(slices.Collect(maps.Values(starts))) {
+				t.Errorf("after %v %d began, want the first %d", tt.at, len(starts), tt.want)
+			}
+			mu.Unlock()
 		}
-		if n := len(begun()); n != 8 {
-			t.Errorf("%d began at once, want 8", n)
-		}
-		time.Sleep(time.Second)
-		if n := len(begun()); n != 10 {
-			t.Errorf("%d are in flight, want 10", n)
-		}
-		for range 5 {
-			s.inFlight.release()
-			synctest.Wait()
-		}
-		time.Sleep(time.Second)
-		if got := begun(); len(got) != 15 || !slices.IsSorted(got) || time.Since(began) > 2*time.Second {
-			t.Errorf("they began in the order %v within %v", got, time.Since(began))
-		}
+		time.Sleep(time.Minute)
 	})
 }
+
+// fetcherFunc is a Fetcher.
+type fetcherFunc func(context.Context, origin.Origin, fetch.Gate) fetch.Outcome
+
+func (f fetcherFunc) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
+	return f(ctx, o, gate)
+}
+
+// noStore keeps nothing.
+type noStore struct{ Store }
+
+func (noStore) Load(context.Context, origin.Origin) (fetch.Record, error) {
+	return fetch.Record{}, ErrNotFound
+}
+
+func (noStore) Save(context.Context, ...fetch.Record) error { return nil }
+func (noStore) Close() error                                { return nil }
 
 // A smaller limit throws nobody out and lets nobody in until enough have left; a larger one lets
 // in at once those that wait.

@@ -33,7 +33,8 @@ func (c *Cache) Configure(cfg Config) {
 	defer c.mu.Unlock()
 	c.pending.limit = cfg.MaxSize / 4
 	for cl := range classes {
-		c.slots[cl].resize(cl.share(cfg.InFlight), cl.share(cfg.Parallel))
+		c.slots[cl].resize(cl, cfg.InFlight, cfg.Parallel)
+		c.dispatch(c.slots[cl])
 	}
 }
 

@@ -2,6 +2,7 @@ package robotscache
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,12 +26,15 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+		var mu sync.Mutex
 		var fired []int
-		l := newDueList(100, func(it dueItem) bool {
-			n := int(it.origin.Port)
+		l := newDueList(100, func(o origin.Origin, _ bool) bool {
+			n := int(o.Port)
 			if want := time.Duration(n) * time.Minute; time.Since(began) != want {
 				t.Errorf("%d fired after %v", n, time.Since(began))
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			fired = append(fired, n)
 			return true
 		})
@@ -44,6 +48,8 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 		l.remove(portOrigin(7))
 		time.Sleep(time.Hour)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Equal(fired, []int{1, 2, 3, 5, 9}) || l.len() != 0 {
 			t.Errorf("fired %v, %d left", fired, l.len())
 		}
@@ -55,7 +61,7 @@ func TestDueList_Bounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var room, fired atomic.Int64
-		l := newDueList(10, func(dueItem) bool {
+		l := newDueList(10, func(origin.Origin, bool) bool {
 			if room.Load() == 0 {
 				return false
 			}
@@ -75,7 +81,7 @@ func TestDueList_Bounds(t *testing.T) {
 			t.Errorf("%d fired without room, %d left", fired.Load(), l.len())
 		}
 		room.Store(4)
-		time.Sleep(2 * time.Second)
+		time.Sleep(fullPause)
 		synctest.Wait()
 		if fired.Load() != 4 || l.len() != 6 {
 			t.Errorf("%d fired with room for 4, %d left", fired.Load(), l.len())

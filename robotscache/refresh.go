@@ -1,0 +1,151 @@
+package robotscache
+
+import (
+	"sync"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// refreshPause is the least time between two attempts to queue a refresh for one
+// entry.
+const refreshPause = time.Second
+
+// note records that e was asked for, and has it refreshed if it is due.
+func (c *Cache) note(e *Entry, now time.Time) {
+	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
+		c.due.add(e.record)
+	}
+	if e.verifiedFresh(now) {
+		return
+	}
+	c.hot.touch(e.record.Origin)
+	if !e.interpretation.Policy.RefreshDue(e.record, now) {
+		e.cacheFreshness(now)
+		return
+	}
+	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
+	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
+		return
+	}
+	if !c.refresh(e.record.Origin, failing(e.record)) {
+		c.cfg.Observer.Dropped(DropRefresh)
+	}
+}
+
+// refresh queues a retrieval that nobody waits for, unless there is a flight. It
+// reports whether o is taken care of: not if the queue is full.
+func (c *Cache) refresh(o origin.Origin, retry bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.flights[o] != nil {
+		return true
+	}
+	f, cl := c.addFlight(o), classRefresh
+	f.background = true
+	if retry {
+		cl = classRetry
+	}
+	if c.enqueue(f, cl) != nil {
+		delete(c.flights, o)
+		return false
+	}
+	return true
+}
+
+// dueList has the origins that were asked about since their last attempt refreshed when they are
+// due: early, at 80 % of the TTL, or for the retry of an unreachable one (DESIGN §3). So an origin
+// in use need not be asked about in the last fifth of its TTL to be refreshed in time, and a
+// crawler that comes back after Retry-After finds the retry already made. An origin that nobody
+// asks about is refreshed no more than once, and then left alone.
+//
+// It holds at most limit origins, each with a timer. An origin for which there is no room is
+// refreshed when a request finds it due.
+type dueList struct {
+	limit int
+	// fire begins a refresh, or a retry; it reports whether it could be queued.
+	fire func(o origin.Origin, retry bool) bool
+
+	mu    sync.Mutex
+	items map[origin.Origin]*dueItem // nil once stopped
+}
+
+type dueItem struct {
+	origin origin.Origin
+	retry  bool // the last attempt failed
+	timer  *time.Timer
+}
+
+// fullPause is how long an origin waits for room in the queues.
+const fullPause = 10 * time.Second
+
+func newDueList(limit int, fire func(origin.Origin, bool) bool) *dueList {
+	return &dueList{limit: limit, fire: fire, items: make(map[origin.Origin]*dueItem)}
+}
+
+// dueAt returns when the origin of r is to be asked next, if anybody is interested.
+func dueAt(r fetch.Record) time.Time {
+	if failing(r) {
+		return r.NextAttempt
+	}
+	return r.FetchedAt.Add(r.FreshUntil.Sub(r.FetchedAt) / 10 * 8)
+}
+
+func failing(r fetch.Record) bool { return !r.UnreachableSince.IsZero() }
+
+// add puts the origin of r on the list, or moves it to its new time.
+func (l *dueList) add(r fetch.Record) {
+	l.remove(r.Origin)
+	l.set(&dueItem{origin: r.Origin, retry: failing(r)}, time.Until(dueAt(r)))
+}
+
+// set puts an item on the list, unless its origin is there or there is no room.
+func (l *dueList) set(it *dueItem, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.items == nil || l.items[it.origin] != nil || len(l.items) >= l.limit {
+		return
+	}
+	l.items[it.origin] = it
+	it.timer = time.AfterFunc(wait, func() { l.run(it) })
+}
+
+// run is what the timer of an item calls.
+func (l *dueList) run(it *dueItem) {
+	l.mu.Lock()
+	listed := l.items[it.origin] == it // it may have been removed just now
+	if listed {
+		delete(l.items, it.origin)
+	}
+	l.mu.Unlock()
+	if listed && !l.fire(it.origin, it.retry) {
+		l.set(it, fullPause)
+	}
+}
+
+// remove takes o off the list.
+func (l *dueList) remove(o origin.Origin) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if it := l.items[o]; it != nil {
+		it.timer.Stop()
+		delete(l.items, o)
+	}
+}
+
+func (l *dueList) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.items)
+}
+
+// stop ends the list: nothing fires after what is firing now.
+func (l *dueList) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range l.items {
+		it.timer.Stop()
+	}
+	l.items = nil
+}
