@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
@@ -64,7 +65,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 					rec := d.Record()
 					rec.Gateway, rec.Version = "east-1", version.Read().Version
 					fields = append(fields, zap.Object(logKey, logObject{&rec}))
-					instruments.decided(d)
+					engine.Decided(d)
 				}
 				logger.Info("handled request", fields...)
 			}

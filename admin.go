@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -37,12 +38,12 @@ func (adminAPI) CaddyModule() caddy.ModuleInfo {
 // the apps, and none of one that it only checks. The endpoint serves on when the configuration is then refused, so it must
 // have the metrics already.
 func (adminAPI) Provision(ctx caddy.Context) error {
-	starting.Store(ctx.Done())
-	return instruments.register(ctx.GetMetricsRegistry())
+	engine.Starting(ctx)
+	return engine.RegisterMetrics(ctx.GetMetricsRegistry())
 }
 
 // adminMethod answers one method of one path. What it returns is sent as JSON, but for an adminText.
-type adminMethod func(a *App, r *http.Request) (any, error)
+type adminMethod func(e *engine.Engine, r *http.Request) (any, error)
 
 // adminRoutes are the paths below adminapi.Prefix and their methods. HEAD goes with GET.
 var adminRoutes = map[string]map[string]adminMethod{
@@ -101,12 +102,12 @@ func adminHandler(methods map[string]adminMethod) caddy.AdminHandlerFunc {
 			w.Header().Set("Allow", strings.Join(allow, ", "))
 			return adminError(http.StatusMethodNotAllowed, "method %.20q: want %s", r.Method, strings.Join(allow, ", "))
 		}
-		a := engines.inForce()
-		if a == nil {
+		e := engine.Current()
+		if e == nil {
 			return adminError(http.StatusServiceUnavailable, "no gateway runs: the configuration has no robots handler")
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		answer, err := method(a, r)
+		answer, err := method(e, r)
 		if err != nil {
 			return adminFault(err)
 		}

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -20,7 +19,7 @@ var clockFilters = map[string]pace.Filter{
 }
 
 // adminClocks shows the clocks.
-func adminClocks(a *App, r *http.Request) (any, error) {
+func adminClocks(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "after", "limit", "state", "key")
 	if err != nil {
 		return nil, err
@@ -33,8 +32,8 @@ func adminClocks(a *App, r *http.Request) (any, error) {
 	if !known {
 		return nil, adminError(http.StatusBadRequest, "state %.20q: want blocked, waiting or busy", query.Get("state"))
 	}
-	pacer := a.clocks.pacer
-	rate := pace.Limit{Interval: a.cfg.pace.Rate.Interval(), Burst: a.cfg.pace.Burst}
+	pacer := e.Pacer()
+	rate := pace.Limit{Interval: e.Config.Politeness.Rate.Interval(), Burst: e.Config.Politeness.Burst}
 	stats := pacer.Stats()
 	info := adminapi.Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []adminapi.Clock{}}
 	now := time.Now()
@@ -72,21 +71,18 @@ func describeClock(c pace.Status, now time.Time) adminapi.Clock {
 }
 
 // adminUnblock ends the back-off of a host, by all clocks that stand for it.
-func adminUnblock(a *App, r *http.Request) (any, error) {
+func adminUnblock(e *engine.Engine, r *http.Request) (any, error) {
 	var request adminapi.UnblockRequest
 	if err := readJSON(r, &request); err != nil {
 		return nil, err
 	}
 	answer := adminapi.Unblocked{Ended: []adminapi.EndedBlock{}}
-	for _, key := range a.clockKeys(request.Key) {
-		b, found, err := a.clocks.pacer.Unblock(key)
+	for _, key := range clockKeys(e, request.Key) {
+		b, found, err := e.Unblock(key)
 		if err != nil {
 			return nil, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
 		}
 		if found {
-			note(a.clocks.changed)
-			a.logger.Info("back-off lifted by the operator",
-				zap.String("clock", key), zap.Time("blocked_until", b.Until), zap.Int("strikes", b.Strikes))
 			answer.Ended = append(answer.Ended, adminapi.EndedBlock{Key: key, BlockedUntil: b.Until.UTC(), Strikes: b.Strikes})
 		}
 	}
@@ -98,7 +94,7 @@ func adminUnblock(a *App, r *http.Request) (any, error) {
 
 // clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as
 // the operator paces by them. The host may stand in a URL.
-func (a *App) clockKeys(name string) []string {
+func clockKeys(e *engine.Engine, name string) []string {
 	keys := []string{name}
 	o, err := origin.Parse(name)
 	if err != nil {
@@ -107,7 +103,7 @@ func (a *App) clockKeys(name string) []string {
 	if err != nil {
 		return keys
 	}
-	for _, scope := range a.cfg.pace.Per {
+	for _, scope := range e.Config.Politeness.Per {
 		if key := scope.Key(o.Host, netip.Addr{}); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}

@@ -10,14 +10,15 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // adminOrders lists the orders in force.
-func adminOrders(a *App, r *http.Request) (any, error) {
+func adminOrders(e *engine.Engine, r *http.Request) (any, error) {
 	if _, err := readQuery(r); err != nil {
 		return nil, err
 	}
-	list := a.kills().List()
+	list := e.KillSwitch().List()
 	if list == nil {
 		list = []enforce.Kill{}
 	}
@@ -25,7 +26,7 @@ func adminOrders(a *App, r *http.Request) (any, error) {
 }
 
 // adminDeny puts an order in force. Before it answers, all that the order stops has been told to end.
-func adminDeny(a *App, r *http.Request) (any, error) {
+func adminDeny(e *engine.Engine, r *http.Request) (any, error) {
 	var request adminapi.OrderRequest
 	if err := readJSON(r, &request); err != nil {
 		return nil, err
@@ -39,11 +40,11 @@ func adminDeny(a *App, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if order.Scope == enforce.KillAgent && !request.Force {
-		if err := a.knowsAgent(order.Value); err != nil {
+		if err := knowsAgent(e, order.Value); err != nil {
 			return nil, err
 		}
 	}
-	ended, err := a.stops.set(order)
+	ended, err := e.Deny(order)
 	switch {
 	case errors.Is(err, enforce.ErrTooManyKills):
 		return nil, adminError(http.StatusConflict, "%w", err)
@@ -54,13 +55,13 @@ func adminDeny(a *App, r *http.Request) (any, error) {
 }
 
 // knowsAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
-func (a *App) knowsAgent(name string) error {
+func knowsAgent(e *engine.Engine, name string) error {
 	var names []string
-	for _, h := range a.sites.all() {
-		if h.identifier.Knows(name) {
+	for _, h := range e.Sites() {
+		if h.Identifier.Knows(name) {
 			return nil
 		}
-		names = append(names, h.identifier.Agents()...)
+		names = append(names, h.Identifier.Agents()...)
 	}
 	if len(names) == 0 {
 		return adminError(http.StatusBadRequest, "agent %.100q is no product token: want a single word without version", name)
@@ -126,7 +127,7 @@ func canonicalOrder(order enforce.Kill) (enforce.Kill, error) {
 }
 
 // adminUndeny takes an order out of force.
-func adminUndeny(a *App, r *http.Request) (any, error) {
+func adminUndeny(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "scope", "value")
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func adminUndeny(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lifted, found, err := a.stops.lift(order.Scope, order.Value)
+	lifted, found, err := e.Lift(order.Scope, order.Value)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; make room on the disk, and lift it again", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
@@ -18,21 +19,12 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// sitemapsOf are the sitemaps of a ruleset, nil for none, fit to be shown.
-func sitemapsOf(rules *robotstxt.Ruleset) []string {
-	urls := rules.Sitemaps()
-	for i, u := range urls {
-		urls[i] = escape.Unprintable(u)
-	}
-	return urls
-}
-
 func infoOf(r fetch.Record, p fetch.Policy, now time.Time) adminapi.OriginInfo {
 	r = p.Settle(r, now)
 	i := adminapi.OriginInfo{
 		Origin: r.Origin.String(), RobotsURL: r.Origin.RobotsURL(),
 		State: r.State.String(), Cause: string(r.Cause), Detail: r.Detail, Status: r.Status, Hops: r.Hops,
-		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: adminapi.FlagsOf(r),
+		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: engine.FlagsOf(r),
 		FetchedAt: r.FetchedAt.UTC(), FreshUntil: r.FreshUntil.UTC(), UnreachableSince: r.UnreachableSince.UTC(),
 		Attempts: r.Attempts, NextAttempt: r.NextAttempt.UTC(),
 	}
@@ -67,7 +59,7 @@ func hexOf(sha [32]byte) string {
 const maxScanned = 10_000
 
 // adminOrigins lists origins in the order of their URLs.
-func adminOrigins(a *App, r *http.Request) (any, error) {
+func adminOrigins(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "after", "host", "limit", "state")
 	if err != nil {
 		return nil, err
@@ -76,9 +68,9 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := a.rulesets.cache.List
+	list := e.Cache().List
 	if query.Has("host") {
-		if list, err = a.listHost(query.Get("host")); err != nil {
+		if list, err = listHost(e, query.Get("host")); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +90,7 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 		}
 		for _, record := range records {
 			page.Next = record.Origin.String()
-			if info := infoOf(record, a.cfg.policy, now); state == "" || info.State == state {
+			if info := infoOf(record, e.Config.Cache.Policy, now); state == "" || info.State == state {
 				page.Origins = append(page.Origins, info)
 			}
 			if len(page.Origins) == limit {
@@ -116,7 +108,7 @@ func adminOrigins(a *App, r *http.Request) (any, error) {
 
 // listHost returns a function like [robotscache.Store.List] for the origins of one host: those at
 // any port of it, or at the port that is given.
-func (a *App) listHost(host string) (func(ctx context.Context, after string, limit int) ([]fetch.Record, error), error) {
+func listHost(e *engine.Engine, host string) (func(ctx context.Context, after string, limit int) ([]fetch.Record, error), error) {
 	var origins []origin.Origin
 	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
 		o, err := origin.FromAuthority(scheme, host)
@@ -129,11 +121,11 @@ func (a *App) listHost(host string) (func(ctx context.Context, after string, lim
 	return func(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
 		for _, o := range origins {
 			name := o.String()
-			if entry, ok := a.rulesets.cache.Peek(o); ok && name > after {
+			if entry, ok := e.Cache().Peek(o); ok && name > after {
 				records = append(records, entry.Record())
 			}
 			for from := max(name+":", after); anyPort && len(records) < limit; {
-				batch, err := a.rulesets.cache.List(ctx, from, limit-len(records))
+				batch, err := e.Cache().List(ctx, from, limit-len(records))
 				if err != nil {
 					return nil, err
 				}
@@ -154,7 +146,7 @@ func (a *App) listHost(host string) (func(ctx context.Context, after string, lim
 }
 
 // adminOrigin shows one origin.
-func adminOrigin(a *App, r *http.Request) (any, error) {
+func adminOrigin(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "origin")
 	if err != nil {
 		return nil, err
@@ -163,18 +155,18 @@ func adminOrigin(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, ok := a.rulesets.cache.Peek(o)
+	entry, ok := e.Cache().Peek(o)
 	if !ok {
 		return nil, adminError(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
 	}
-	return a.detail(r.Context(), o, entry)
+	return detail(e, r.Context(), o, entry)
 }
 
-func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.Entry) (adminapi.OriginDetail, error) {
+func detail(e *engine.Engine, ctx context.Context, o origin.Origin, entry *robotscache.Entry) (adminapi.OriginDetail, error) {
 	now := time.Now()
-	d := adminapi.OriginDetail{Record: infoOf(entry.Record(), a.cfg.policy, now), View: viewOf(entry, now)}
-	d.Record.Sitemaps = sitemapsOf(entry.View(now).Rules)
-	history, err := a.history(ctx, o)
+	d := adminapi.OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(entry, now)}
+	d.Record.Sitemaps = engine.SitemapsOf(entry.View(now).Rules)
+	history, err := history(e, ctx, o)
 	for _, v := range history {
 		d.History = append(d.History, versionOf(v))
 	}
@@ -182,8 +174,8 @@ func (a *App) detail(ctx context.Context, o origin.Origin, entry *robotscache.En
 }
 
 // history is that of the store. One that the store could not take yet is empty.
-func (a *App) history(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	history, err := a.rulesets.cache.History(ctx, o)
+func history(e *engine.Engine, ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
+	history, err := e.Cache().History(ctx, o)
 	if errors.Is(err, robotscache.ErrNotFound) {
 		return nil, nil
 	}
@@ -201,7 +193,7 @@ func versionOf(v robotscache.Version) adminapi.VersionInfo {
 }
 
 // adminBody returns a text by its hash: what the access log's sha256 stands for.
-func adminBody(a *App, r *http.Request) (any, error) {
+func adminBody(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "sha256")
 	if err != nil {
 		return nil, err
@@ -210,7 +202,7 @@ func adminBody(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := a.rulesets.cache.Body(r.Context(), sha)
+	body, err := e.Cache().Body(r.Context(), sha)
 	if err != nil {
 		return nil, fmt.Errorf("reading text %x: %w", sha, err)
 	}
@@ -228,7 +220,7 @@ func readSHA256(name, text string) (sha [32]byte, err error) {
 const diffContext = 3
 
 // adminDiff compares two versions of an origin's text, by default the last two.
-func adminDiff(a *App, r *http.Request) (any, error) {
+func adminDiff(e *engine.Engine, r *http.Request) (any, error) {
 	query, err := readQuery(r, "origin", "from", "to")
 	if err != nil {
 		return nil, err
@@ -237,7 +229,7 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := a.history(r.Context(), o)
+	history, err := history(e, r.Context(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +240,7 @@ func adminDiff(a *App, r *http.Request) (any, error) {
 	d := adminapi.TextDiff{Origin: o.String(), From: versionOf(from), To: versionOf(to), Hunks: []adminapi.DiffHunk{}}
 	var texts [2][]byte
 	for i, v := range []robotscache.Version{from, to} {
-		body, err := a.rulesets.cache.Body(r.Context(), v.SHA256)
+		body, err := e.Cache().Body(r.Context(), v.SHA256)
 		if err != nil {
 			return nil, fmt.Errorf("reading text %x: %w", v.SHA256, err)
 		}
@@ -314,30 +306,30 @@ func readOriginRequest(r *http.Request) (origin.Origin, error) {
 }
 
 // adminPurge forgets an origin.
-func adminPurge(a *App, r *http.Request) (any, error) {
+func adminPurge(e *engine.Engine, r *http.Request) (any, error) {
 	o, err := readOriginRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	_, known := a.rulesets.cache.Peek(o)
-	if err := a.rulesets.cache.Purge(r.Context(), o); err != nil {
+	_, known := e.Cache().Peek(o)
+	if err := e.Cache().Purge(r.Context(), o); err != nil {
 		return nil, err
 	}
 	return adminapi.Purged{Origin: o.String(), Known: known}, nil
 }
 
 // adminRefresh fetches the robots.txt of an origin, and shows what is known then.
-func adminRefresh(a *App, r *http.Request) (any, error) {
+func adminRefresh(e *engine.Engine, r *http.Request) (any, error) {
 	o, err := readOriginRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.stopsFetch(o); err != nil {
+	if err := e.StopsFetch(o); err != nil {
 		return nil, adminError(http.StatusConflict, "%s is not asked, %w", o, err)
 	}
-	entry, err := a.rulesets.cache.Refresh(r.Context(), o)
+	entry, err := e.Cache().Refresh(r.Context(), o)
 	if err != nil {
 		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
-	return a.detail(r.Context(), o, entry)
+	return detail(e, r.Context(), o, entry)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -126,7 +127,7 @@ func TestAdminErrors(t *testing.T) {
 func TestAdminWithoutGateway(t *testing.T) {
 	g := newRig(t, "", "")
 	g.stop()
-	if a := engines.inForce(); a != nil {
+	if a := engine.Current(); a != nil {
 		t.Fatal("a configuration that was stopped is in force")
 	}
 	// The endpoint is gone with the configuration, so ask the handler itself.
@@ -334,7 +335,7 @@ func TestAdminExplain(t *testing.T) {
 // TestAdminExplainSite asks one of two gateways.
 func TestAdminExplainSite(t *testing.T) {
 	g := newRig(t, "deny one.example\n}\n}\nhttp://:81 {\nbind unix/%DIR%/second.sock\nrobots {\ndeny two.example", "")
-	handlers := engines.inForce().sites.all()
+	handlers := engine.Current().Sites()
 	if len(handlers) != 2 {
 		t.Fatalf("%d gateways", len(handlers))
 	}
@@ -344,13 +345,13 @@ func TestAdminExplainSite(t *testing.T) {
 	}
 	denied := 0
 	for _, h := range handlers {
-		for _, name := range []string{h.name(), h.server.Name()} {
+		for _, name := range []string{h.Name(), h.Server.Name()} {
 			query := url.Values{"agent": {"x"}, "url": {"https://one.example/"}, "site": {name}}
 			e := ask[adminapi.Explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
 			if e.Robots.Reason == enforce.ReasonOperatorDeny {
 				denied++
 			}
-			if e.Site != h.name() {
+			if e.Site != h.Name() {
 				t.Errorf("site %s answers for %s", e.Site, name)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // page is one page of docs/ in its sections.
@@ -177,35 +175,4 @@ func TestCommandDocs(t *testing.T) {
 		same(t, c.Name()+": flag", flags, named(section))
 	}
 	same(t, "command", commands, headings)
-}
-
-// TestEventDocs holds that each event with all of its data is documented, and nothing else.
-func TestEventDocs(t *testing.T) {
-	t.Parallel()
-	p := readPage(t, "events.md")
-	data := map[string]map[string]bool{eventDenied: setOf("method", "url")}
-	policy := fetch.DefaultPolicy()
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	rules := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesA)}
-	other := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesB)}
-	known := policy.Next(fetch.Record{Origin: site(t, "https://example.com")}, rules, start)
-	gone := policy.Next(known, fetch.Outcome{}, start.Add(30*time.Hour))
-	for _, step := range []struct {
-		before fetch.Record
-		out    fetch.Outcome
-		hours  int
-	}{{known, other, 1}, {known, fetch.Outcome{}, 30}, {gone, fetch.Outcome{}, 40}} {
-		for _, c := range changes(policy, step.before, step.out, start.Add(time.Duration(step.hours)*time.Hour)) {
-			data[c.name] = setOf(append(slices.Collect(maps.Keys(c.data)), "origin", "robots_url")...)
-		}
-	}
-	events, headings := map[string]bool{}, map[string]bool{}
-	for heading, section := range p.sections {
-		headings[heading] = true
-		same(t, heading+": data", data[heading], named(section))
-	}
-	for name := range data {
-		events[name] = true
-	}
-	same(t, "event", events, headings)
 }

@@ -1,9 +1,9 @@
 package crawlgate
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,39 +13,37 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/memstore"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
-// oneFile is a fetcher that finds the same rules everywhere.
+// oneFile is a transport that finds the same rules everywhere.
 type oneFile struct{}
 
-func (oneFile) Fetch(context.Context, origin.Origin, fetch.Gate) fetch.Outcome {
-	return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
+func (oneFile) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(rulesA)), Request: r}, nil
 }
 
-// adminApp is an engine without listeners and files, with one gateway.
-func adminApp(tb testing.TB) *App {
+// adminEngine is an engine without listeners and files, with one site.
+func adminEngine(tb testing.TB) *engine.Engine {
 	tb.Helper()
-	a := &App{logger: zap.NewNop(), stops: new(stops)}
-	var err error
-	if a.cfg, err = a.settings(); err != nil {
-		tb.Fatal(err)
-	}
-	cache, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: oneFile{}, MaxSize: 1 << 20})
+	config, err := (&App{Store: &StoreConfig{Kind: "none"}}).settings()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = cache.Close() })
-	a.rulesets = &rulesets{cache: cache}
-	a.clocks = &clocks{pacer: pace.New(pace.Config{}), changed: make(chan struct{}, 1)}
+	config.Fetch.Transport = oneFile{}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
+	tb.Cleanup(cancel)
+	e, err := engine.New(ctx, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = e.Close() })
+	if err := e.Open(); err != nil {
+		tb.Fatal(err)
+	}
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "Acme"}}})
 	if err != nil {
 		tb.Fatal(err)
@@ -54,10 +52,14 @@ func adminApp(tb testing.TB) *App {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &Handler{app: a, identifier: identifier, operator: policy}
-	h.enforcer = enforce.New(enforce.Config{Rules: cache, Policy: policy, Kills: a.kills()})
-	a.sites.add(h)
-	return a
+	err = e.AddSite(ctx, &engine.SitePolicy{
+		Engine: e, Life: ctx, Identifier: identifier, Operator: policy,
+		Enforcer: enforce.New(enforce.Config{Rules: e, Policy: policy, Kills: e.KillSwitch()}),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return e
 }
 
 // FuzzAdmin holds that no query and no body makes the admin API panic, fail on its own side, or say
@@ -85,12 +87,10 @@ func FuzzAdmin(f *testing.F) {
 	f.Add(at("unblock"), uint8(1), "", `{"key":"EXAMPLE.com:80"}`)
 	f.Add(at("unblock"), uint8(1), "", `{"key":"addr:192.0.2.1"}{}`)
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodHead, "\x00"}
-	a := adminApp(f)
-	engines.enter(a, func(*App) {})
-	f.Cleanup(func() { engines.leave(a, func(*App) {}) })
+	e := adminEngine(f)
 	f.Fuzz(func(t *testing.T, path, method uint8, query, body string) {
 		route := paths[int(path)%len(paths)]
-		a.clocks.pacer.RecordFailure("example.com", 0)
+		e.Pacer().RecordFailure("example.com", 0)
 		answer, err := askAdmin(route, methods[int(method)%len(methods)], query, body)
 		if err != nil {
 			fault, ok := errors.AsType[caddy.APIError](err)
@@ -109,8 +109,8 @@ func FuzzAdmin(f *testing.F) {
 		if err := json.Unmarshal(answer.Body.Bytes(), &given); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(a.kills().List(), given.Order) {
-			t.Fatalf("%+v is not listed: %+v", given.Order, a.kills().List())
+		if !slices.Contains(e.KillSwitch().List(), given.Order) {
+			t.Fatalf("%+v is not listed: %+v", given.Order, e.KillSwitch().List())
 		}
 		q := url.Values{"scope": {string(given.Order.Scope)}}
 		if given.Order.Value != "" {

@@ -20,6 +20,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // rig is a gateway in this process. Caddy has one configuration a process, so tests that use it are not parallel. All
@@ -261,4 +262,14 @@ func (g *rig) lines(n int) []map[string]any {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// site is the origin of a URL.
+func site(tb testing.TB, raw string) origin.Origin {
+	tb.Helper()
+	o, err := origin.Parse(raw)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator who wants another
@@ -22,7 +23,7 @@ const authorityID = "robots"
 func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*caddypki.CA, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
-	pki, err := appOf[*caddypki.PKI]("pki", ctx.App)
+	pki, err := engine.App[*caddypki.PKI]("pki", ctx.App)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/crawlgate/crawlgate/admission"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/redact"
@@ -47,7 +48,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	values := h.NewRoute(nil, handler)
 	if atTop(h) {
-		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(Listener)})
+		values = append(values, httpcaddyfile.ConfigValue{Class: "listener_wrapper", Value: new(admission.Listener)})
 	}
 	return values, nil
 }
@@ -214,7 +215,8 @@ func (p *PaceConfig) setCrawlDelay(args []string) error {
 
 func (p *PaceConfig) setPer(args []string) error {
 	p.Per = args
-	return checkPer(args)
+	_, err := parsePer(args)
+	return err
 }
 
 func (p *PaceConfig) setBackoff(args []string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -44,21 +45,21 @@ func (h *Handler) serveConnect(x *exchange) error {
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.ReasonBadTarget, err.Error(), 0))
 	}
-	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h, began: x.began, from: senderOf(x.r)}}
+	c := &connect{exchange: x, origin: o, tunnel: &tunnel{home: h.site, began: x.began, from: senderOf(x.r)}}
 	if h.tunnels == nil {
 		x.decision.Origin = o
 		return x.refuse(x.decision.Refuse(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0))
 	}
 	// All that the client will show of itself is here.
-	id := h.identifier.Opaque(x.r.Context(), c.tunnel.from)
+	id := h.site.Identifier.Opaque(x.r.Context(), c.tunnel.from)
 	agent := id.KillName()
-	if limit := h.app.cfg.limits.tunnels; !tunnels.enter(agent, limit) {
+	if limit := h.site.Engine.Config.Limits.TunnelsPerAgent; !tunnels.Enter(agent, limit) {
 		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", limit))
 	}
-	defer tunnels.leave(agent)
-	if h.operator.Connect(o) == enforce.ConnectIntercept {
+	defer tunnels.Leave(agent)
+	if h.site.Operator.Connect(o) == enforce.ConnectIntercept {
 		_, step := startStep(x.ctx, spanDecide)
-		x.decision = h.enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.identifier), o)
+		x.decision = h.site.Enforcer.DecideIntercept(c.tunnel.sentBy(x.r.Context(), h.site.Identifier), o)
 		step.decided(x.decision)
 		x.decision.UserAgent = x.r.UserAgent()
 		if x.decision.Verdict != enforce.Allow {
@@ -71,7 +72,7 @@ func (h *Handler) serveConnect(x *exchange) error {
 	handleTLS := c.relay
 	if o.Port == httpPort {
 		// A plain server would keep a fetch by https waiting for its part of the handshake.
-		x.decision, handleTLS = h.enforcer.DecideOpening(x.identity, o), c.decideAndRelay
+		x.decision, handleTLS = h.site.Enforcer.DecideOpening(x.identity, o), c.decideAndRelay
 	} else {
 		c.decide(x.ctx)
 	}
@@ -114,12 +115,11 @@ func (c *connect) open(handleTLS func()) error {
 	if c.conn, err = egress.Accept(c.w, c.r); err != nil {
 		return c.refuse(c.decision.Refuse(enforce.ReasonInternal, err.Error(), 0))
 	}
-	instruments.tunnelsOpen.Inc()
-	defer instruments.tunnelsOpen.Dec()
+	defer engine.TunnelOpened()()
 	ctx, done := endingWith(c.ctx, server.draining)
 	defer done()
 	first, err := c.conn.First(ctx, firstOctet)
-	instruments.tunnels.WithLabelValues(string(first)).Inc()
+	engine.TunnelSpoke(string(first))
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -180,7 +180,7 @@ func (c *connect) intercept() {
 		c.end(err)
 		return
 	}
-	instruments.handshakes.WithLabelValues(string(handshake.Reason)).Inc()
+	engine.HandshakeFailed(string(handshake.Reason))
 	detail := "TLS handshake failed: " + string(handshake.Reason)
 	if handshake.Reason == egress.HandshakeName {
 		c.decision = c.decision.Refuse(enforce.ReasonMisdirected, "the TLS handshake names another host than the tunnel", 0)
@@ -192,7 +192,7 @@ func (c *connect) intercept() {
 // decide asks for the rules that hold for the tunnel if TLS comes.
 func (c *connect) decide(ctx context.Context) {
 	ctx, step := startStep(ctx, spanDecide)
-	c.decision = c.h.enforcer.DecideTunnel(ctx, c.identity, c.origin)
+	c.decision = c.h.site.Enforcer.DecideTunnel(ctx, c.identity, c.origin)
 	step.decided(c.decision)
 }
 
@@ -236,7 +236,7 @@ func (c *connect) relay() {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ctx, old := context.WithDeadlineCause(ctx, c.began.Add(c.h.app.cfg.limits.tunnelAge), errTooOld)
+	ctx, old := context.WithDeadlineCause(ctx, c.began.Add(c.h.site.Engine.Config.Limits.TunnelAge), errTooOld)
 	defer old()
 	go c.watch(ctx, cancel)
 	c.end(c.conn.Relay(ctx, c.dialed, 0))
@@ -250,28 +250,28 @@ var errNotReopened = errors.New("the configuration loaded since would not open i
 
 // watch ends a blind tunnel as soon as a configuration is in force that would not have opened it.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
-	for h := c.h; ; {
+	for s := c.h.site; ; {
 		select {
-		case <-h.life.Done():
+		case <-s.Life.Done():
 		case <-ctx.Done():
 			return
 		}
-		heirs := h.heirs()
-		if len(heirs) == 0 || slices.ContainsFunc(heirs, func(next *Handler) bool { return !next.wouldRelay(ctx, c) }) {
+		next := s.Successors()
+		if len(next) == 0 || slices.ContainsFunc(next, func(s *engine.SitePolicy) bool { return !c.stillAllowed(ctx, s) }) {
 			end(errNotReopened)
 			return
 		}
-		h = heirs[0]
+		s = next[0]
 	}
 }
 
-// wouldRelay reports whether the gateway would open the tunnel for the same agent without looking inside.
-func (h *Handler) wouldRelay(ctx context.Context, c *connect) bool {
-	if h.operator.Connect(c.origin) == enforce.ConnectIntercept || !h.admits(c.tunnel.from.Source) {
+// stillAllowed reports whether a site would open the tunnel for the same agent without looking inside.
+func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
+	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !s.Admits(c.tunnel.from.Source) {
 		return false
 	}
-	id := h.identifier.Opaque(ctx, c.tunnel.from)
-	return id.KillName() == c.identity.KillName() && h.enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
+	id := s.Identifier.Opaque(ctx, c.tunnel.from)
+	return id.KillName() == c.identity.KillName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
 }
 
 // named reports whether the server name of a handshake is the tunnel's host. An address has no server name, but some
@@ -295,7 +295,7 @@ func (c *connect) ended(ctx context.Context) bool {
 // end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of its request also ends when
 // the gateway closes its own end first.
 func (c *connect) end(err error) {
-	stop := stopOf(c.ctx)
+	stop := engine.StoppedBy(c.ctx)
 	switch {
 	case err == nil:
 	case stop != nil:
@@ -312,7 +312,7 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 		return c.decision.RefuseSlot(c.ctx, err), true
 	}
 	_, step := startStep(c.ctx, spanDial)
-	conn, err := c.h.app.transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
+	conn, err := c.h.site.Engine.Transport().DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)

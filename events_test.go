@@ -2,7 +2,6 @@ package crawlgate
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -10,16 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -87,7 +83,7 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("got %d", got)
 	}
 	denied := catch(t, 1)[0] // that a new site was met, and let the crawler in, is no event
-	if denied.Name() != eventDenied || denied.Origin().CaddyModule().ID != "robots" {
+	if denied.Name() != "robots.denied" || denied.Origin().CaddyModule().ID != "robots" {
 		t.Errorf("%s from %v", denied.Name(), denied.Origin())
 	}
 	for field, want := range map[string]any{
@@ -101,7 +97,7 @@ func TestEvents(t *testing.T) {
 
 	s.SetRobots(testorigin.OK(rulesB))
 	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
-	if e := catch(t, 1)[0]; e.Name() != eventRulesChanged || e.Data["origin"] != o || e.Data["from"] != hashOf(rulesA) || e.Data["to"] != hashOf(rulesB) {
+	if e := catch(t, 1)[0]; e.Name() != "robots.rules_changed" || e.Data["origin"] != o || e.Data["from"] != hashOf(rulesA) || e.Data["to"] != hashOf(rulesB) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
 	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // the same again is no event
@@ -111,7 +107,7 @@ func TestEvents(t *testing.T) {
 		"origin": o, "robots_url": o + "/robots.txt", "from": "rules", "to": "absent", "cause": "status", "status": 410, "detail": "",
 		"sitemaps": []string{}, "flags": []string{},
 	}
-	if e := catch(t, 1)[0]; e.Name() != eventStateChanged || !reflect.DeepEqual(e.Data, want) {
+	if e := catch(t, 1)[0]; e.Name() != "robots.state_changed" || !reflect.DeepEqual(e.Data, want) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
 
@@ -122,7 +118,7 @@ func TestEvents(t *testing.T) {
 	}))
 	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" ||
-		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{adminapi.FlagHTML, adminapi.Flag202}) {
+		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{engine.FlagHTML, engine.Flag202}) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
 }
@@ -141,90 +137,29 @@ func TestEventsNeverBlock(t *testing.T) {
 		caught.mu.Unlock()
 		close(hold)
 	}()
-	dropped := instruments.dropped.WithLabelValues("event")
-	before := counted(t, dropped)
+	before := g.dropped()
 	g.visit("http://denied.example/", "alpha")
 	catch(t, 1) // the handler hangs in this one
 	client := g.crawler()
-	for range eventQueue + 10 {
+	for range 1024 + 10 {
 		resp, err := client.Get("http://denied.example/")
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
 	}
-	if n := counted(t, dropped) - before; n != 10 {
+	if n := g.dropped() - before; n != 10 {
 		t.Errorf("%v were dropped, want 10", n)
 	}
 	g.stop() // does not wait for the handler
 }
 
-// counted is the value of a counter.
-func counted(t *testing.T, c prometheus.Counter) float64 {
-	t.Helper()
-	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		t.Fatal(err)
+// dropped is the number of events that were dropped.
+func (g *rig) dropped() (n int) {
+	g.t.Helper()
+	_, after, found := strings.Cut(string(g.admin("GET", "/metrics", nil).body), `crawlgate_dropped_total{what="event"} `)
+	if _, err := fmt.Sscan(after, &n); found && err != nil {
+		g.t.Fatal(err)
 	}
-	return m.GetCounter().GetValue()
-}
-
-// TestEventsUnasked holds that nothing is made ready for events where nobody looks.
-func TestEventsUnasked(t *testing.T) {
-	g := newRig(t, "", "")
-	if e := engines.inForce().emitter; e.wanted(eventDenied) {
-		t.Error("without an events app a denial is wanted")
-	}
-	g.load("", "events {\non robots.rules_changed catcher\n}")
-	e := engines.inForce().emitter
-	if e.wanted(eventDenied) || !e.wanted(eventRulesChanged) || !e.wanted(eventDenied, eventRulesChanged) {
-		t.Error("what is wanted is not what was subscribed to")
-	}
-}
-
-func TestChanges(t *testing.T) {
-	t.Parallel()
-	p := fetch.DefaultPolicy()
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	rules := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
-	failed := fetch.Outcome{Cause: fetch.CauseDNS, Detail: "no such host"}
-	known := p.Next(fetch.Record{Origin: site(t, "https://example.com")}, rules, start)
-	other := rules
-	other.Body = []byte(rulesB)
-	list := changes(p, p.Next(known, failed, start.Add(time.Hour)), failed, start.Add(7*time.Hour))
-	want := map[string]any{
-		"since": "2026-01-01T01:00:00Z", "for_s": int64(6 * 3600), "attempts": 2, "cause": "dns", "status": 0,
-		"detail": "no such host", "access": "rules",
-	}
-	if !reflect.DeepEqual(list[0].data, want) {
-		t.Errorf("got %v", list[0].data)
-	}
-	texts := changes(p, known, other, start.Add(time.Hour))
-	if a := known.SHA256; texts[0].data["from"] != hex.EncodeToString(a[:]) {
-		t.Errorf("got %v", texts[0].data)
-	}
-}
-
-// TestEventSitemapsAreBounded: what a site lists must not fill the queue of events.
-func TestEventSitemapsAreBounded(t *testing.T) {
-	t.Parallel()
-	var text strings.Builder
-	text.WriteString("Sitemap: https://example.com/" + strings.Repeat("x", maxSitemapURL) + "\n")
-	for i := range 2 * maxEventSitemaps {
-		fmt.Fprintf(&text, "Sitemap: https://example.com/%d\x1b\n", i)
-	}
-	data := withText(fetch.Record{State: fetch.StateRules, Body: []byte(text.String())}, map[string]any{})
-	got, _ := data["sitemaps"].([]string)
-	if len(got) != maxEventSitemaps || got[0] != `https://example.com/0\x1b` {
-		t.Errorf("%d sitemaps: %q", len(got), got[:min(len(got), 2)])
-	}
-}
-
-func TestEmitterNil(t *testing.T) {
-	t.Parallel()
-	var e *emitter
-	e.stop()
-	if e.wanted(eventDenied) {
-		t.Error("a nil emitter wants something")
-	}
+	return n
 }

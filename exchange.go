@@ -18,6 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/opencount"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -28,7 +30,7 @@ type exchange struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	ctx      context.Context // the request's, which an order of the kill switch can end
-	passage  passage
+	entry    *engine.Entry
 	began    time.Time
 	own      bool // for the gateway itself: no decision was made
 	identity enforce.Identity
@@ -44,33 +46,45 @@ func (x *exchange) account() {
 	if x.own {
 		return
 	}
-	x.h.app.letGo()
+	x.h.site.Engine.CloseIdle()
 	if e := x.sent.Err; e != nil && x.decision.Verdict == enforce.Allow {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
 		x.decision = x.stopped(x.decision.Refuse(reasonOf(e), e.Err.Error(), 0))
 	}
 	rec := x.decision.Record()
-	rec.Gateway, rec.Version = x.h.app.cfg.gateway, version.Read().Version
+	rec.Gateway, rec.Version = x.h.site.Engine.Config.Name, version.Read().Version
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
 	logRecord(x.r, rec)
 	if x.sent.Started {
-		x.h.app.cfg.redact.HideSent(x.w.Header())
+		x.h.site.Engine.Config.Redact.HideSent(x.w.Header())
 	}
-	instruments.decided(x.decision)
-	x.h.app.emitter.denied(rec, x)
+	engine.Decided(x.decision)
+	if rec.Decision == enforce.Deny.String() || rec.WouldDeny {
+		x.h.site.Engine.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
+	}
+}
+
+// withoutQuery is what was asked for, without what may be private.
+func (x *exchange) withoutQuery() string {
+	if x.r.Method == http.MethodConnect {
+		return x.r.Host
+	}
+	u := *x.r.URL
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u.String()
 }
 
 // enter registers the exchange with the kill switch, from before its decision on.
 func (x *exchange) enter(o origin.Origin) {
-	x.ctx = x.h.app.stops.underway.enter(x.ctx, &x.passage, o, x.identity.KillName())
+	x.ctx, x.entry = x.h.site.Engine.Enter(x.ctx, o, x.identity.KillName())
 }
 
 // stopped returns the decision with the reason why it really failed, where the kill switch ended the exchange.
 func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
-	if stop := stopOf(x.ctx); stop != nil && d.Reason.Failure() {
+	if stop := engine.StoppedBy(x.ctx); stop != nil && d.Reason.Failure() {
 		return d.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
 	}
 	return d
@@ -85,13 +99,13 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 	}
 	x.identity = h.identify(x.r)
 	agent := x.identity.KillName()
-	if limit := h.app.cfg.limits.requests; !requests.enter(agent, limit) {
+	if limit := h.site.Engine.Config.Limits.RequestsPerAgent; !requests.Enter(agent, limit) {
 		return x.refuseExcess(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
 	}
-	defer requests.leave(agent)
+	defer requests.Leave(agent)
 	x.enter(target.Origin)
 	ctx, step := startStep(x.ctx, spanDecide)
-	x.decision = h.enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
+	x.decision = h.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
 	step.decided(x.decision)
 	if x.decision.Verdict != enforce.Allow {
 		return x.refuse(x.decision)
@@ -115,11 +129,11 @@ func (h *Handler) serveProxied(x *exchange, next caddyhttp.Handler) error {
 
 // requests and tunnels count what each agent has under way in the process, over reloads. An agent is
 // counted by the name by which the kill switch knows it.
-var requests, tunnels openCount[string]
+var requests, tunnels opencount.Count[string]
 
 // refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in line.
 func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
-	x.decision = x.h.enforcer.RefuseExcess(id, o, detail)
+	x.decision = x.h.site.Enforcer.RefuseExcess(id, o, detail)
 	x.decision.PathVisible = x.r.Method != http.MethodConnect
 	return x.refuse(x.decision)
 }
@@ -127,9 +141,9 @@ func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail str
 // identify tells who sends the request.
 func (h *Handler) identify(r *http.Request) enforce.Identity {
 	if t := tunnelOf(r); t != nil {
-		return h.identifier.Inner(t.sentBy(r.Context(), h.identifier), r.UserAgent())
+		return h.site.Identifier.Inner(t.sentBy(r.Context(), h.site.Identifier), r.UserAgent())
 	}
-	return h.identifier.Identify(r.Context(), senderOf(r))
+	return h.site.Identifier.Identify(r.Context(), senderOf(r))
 }
 
 // ambiguity says what makes a request one that two readers could understand in two ways; empty for nothing. Of two fields
@@ -169,9 +183,6 @@ func clientOf(r *http.Request) netip.Addr {
 	return sourceOf(r)
 }
 
-// admits reports whether a client at an address may use the gateway.
-func (h *Handler) admits(source netip.Addr) bool { return enforce.ClientAllowed(h.clients, source) }
-
 // senderOf is what a request shows of its sender.
 func senderOf(r *http.Request) enforce.Sender {
 	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
@@ -193,7 +204,7 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 	if !d.Paced() {
 		return pace.Slot{}, nil
 	}
-	polite := h.app.cfg.pace.Politeness
+	polite := h.site.Engine.Config.Politeness
 	if h.MaxWait != nil {
 		polite.Wait = time.Duration(*h.MaxWait)
 	}
@@ -204,7 +215,7 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 	x.clock = request.Key
 	began := time.Now()
 	_, step := startStep(x.ctx, spanWait)
-	slot, err := h.app.clocks.pacer.Acquire(x.ctx, request)
+	slot, err := h.site.Engine.Pacer().Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
 	step.waited(*d, err)
 	return slot, err
@@ -213,9 +224,9 @@ func (h *Handler) pace(x *exchange, o origin.Origin) (pace.Slot, error) {
 // addressFor resolves the host where its address is what a clock stands for. A name that does not resolve keeps the
 // host's clock; the request will fail on its way out, and say why.
 func (h *Handler) addressFor(x *exchange, o origin.Origin) netip.Addr {
-	check := h.app.dialer.Check
+	check := h.site.Engine.Dialer().Check
 	if o.Scheme == "ftp" {
-		check = h.app.dialer.CheckFTP
+		check = h.site.Engine.Dialer().CheckFTP
 	}
 	addrs, err := check(x.ctx, o.Host, o.Port)
 	if err != nil || len(addrs) == 0 {
@@ -265,7 +276,7 @@ func (h *Handler) forward(x *exchange, target origin.Target, slot pace.Slot) err
 // abandon ends the exchange before an octet of its request has been written: net/http asks no hook for leave to write,
 // but does not write after its context has ended, or to a connection that is closed. One that speaks HTTP/2 serves others.
 func (x *exchange) abandon(conn net.Conn, why error) {
-	x.passage.cancel(why)
+	x.entry.Cancel(why)
 	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
 		return
 	}
@@ -275,7 +286,7 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 // heed keeps the site's wish to be left alone for a while, from the moment it is known.
 func (h *Handler) heed(x *exchange, status int, header http.Header) {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
-		h.app.clocks.pacer.RecordFailure(x.clock, pause)
+		h.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
 }
 

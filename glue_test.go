@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,17 +20,13 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody knows, and that both
@@ -151,84 +146,6 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a second gateway in one
-// configuration has the same.
-func TestMetricsRegisterAnew(t *testing.T) {
-	t.Parallel()
-	m := newMetrics()
-	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
-	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
-	for _, registry := range []*prometheus.Registry{first, first, second} {
-		if err := m.register(registry); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
-	for _, registry := range []*prometheus.Registry{first, second} {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var total float64
-		for _, f := range families {
-			if f.GetName() == "crawlgate_decisions_total" {
-				for _, metric := range f.GetMetric() {
-					total += metric.GetCounter().GetValue()
-				}
-			}
-		}
-		if total != 2 {
-			t.Errorf("a registry shows %v decisions, want both", total)
-		}
-	}
-}
-
-// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can choose.
-func TestMetricLabelsAreClosed(t *testing.T) {
-	t.Parallel()
-	closed := map[string]bool{
-		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
-		"operation": true, "explicit": true, "kind": true, "result": true,
-	}
-	for _, c := range newMetrics().collectors() {
-		descs := make(chan *prometheus.Desc, 16)
-		c.Describe(descs)
-		close(descs)
-		for d := range descs {
-			for _, label := range labelsOf(d) {
-				if !closed[label] {
-					t.Errorf("%v has label %q, which is not known to have few values", d, label)
-				}
-			}
-		}
-	}
-}
-
-// variableLabels is where a description shows its labels; it shows them in its text only.
-var variableLabels = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
-
-func labelsOf(d *prometheus.Desc) []string {
-	m := variableLabels.FindStringSubmatch(d.String())
-	if m == nil || m[1] == "" {
-		return nil
-	}
-	return strings.Split(m[1], ",")
-}
-
-// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC 9309 section 2.3). The
-// operator is told.
-func TestUTF16IsLogged(t *testing.T) {
-	t.Parallel()
-	core, logs := observer.New(zap.InfoLevel)
-	o := &cacheObserver{metrics: instruments, logger: zap.New(core)}
-	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
-		o.Fetched(origin.Origin{}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0, false)
-		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
-			t.Errorf("%q: %d lines", body, len(got))
-		}
-	}
-}
-
 // TestPlaceholderDocs holds that the documented placeholders are there, and no others.
 func TestPlaceholderDocs(t *testing.T) {
 	t.Parallel()
@@ -323,21 +240,4 @@ func TestRedactFirst(t *testing.T) {
 	clients.Wait()
 	_ = s.Close()
 	servers.Wait()
-}
-
-// TestReachable holds that the line "ready" names an address that clients can use.
-func TestReachable(t *testing.T) {
-	t.Parallel()
-	for listen, want := range map[string]string{
-		"127.0.0.1:3128":        "127.0.0.1:3128",
-		"[::ffff:10.0.0.1]:80":  "10.0.0.1:80",
-		"[::1]:3128":            "[::1]:3128",
-		"[::]:3128":             "localhost:3128",
-		"0.0.0.0:3128":          "localhost:3128",
-		"[::ffff:0.0.0.0]:3128": "localhost:3128",
-	} {
-		if got := reachable(netip.MustParseAddrPort(listen)); got != want {
-			t.Errorf("%s: got %s, want %s", listen, got, want)
-		}
-	}
 }

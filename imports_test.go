@@ -29,15 +29,24 @@ var importRules = map[string][]string{
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
 	"audit":                   {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
-	"internal":                {},
-	"internal/block":          {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
-	"internal/linediff":       {"github.com/aymanbagabas/go-udiff/lcs"},
-	"internal/redact":         {"golang.org/x/"},
-	"internal/sockets":        {},
-	"internal/testorigin":     {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"cmd/crawlgate":           {"", "internal/version", "github.com/caddyserver/caddy/v2"},
-	"integration":             {},
-	"bench":                   {"*"}, // load and measurement: no program of ours
+	"engine": {
+		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
+		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "internal/escape", "internal/redact", "internal/sockets",
+	},
+	"admission": {
+		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
+		"internal/opencount", "internal/sockets",
+	},
+	"internal":            {},
+	"internal/block":      {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
+	"internal/linediff":   {"github.com/aymanbagabas/go-udiff/lcs"},
+	"internal/redact":     {"golang.org/x/"},
+	"internal/sockets":    {},
+	"internal/testorigin": {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"cmd/crawlgate":       {"", "internal/version", "github.com/caddyserver/caddy/v2"},
+	"integration":         {},
+	"bench":               {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"cli":      {"*"},
 	"adminapi": {"*"},
@@ -45,7 +54,7 @@ var importRules = map[string][]string{
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"internal/testdocs", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // astrayKey is the key of the error of a request that does not belong into its tunnel.
@@ -29,7 +29,7 @@ func (x *exchange) astray() (error, bool) {
 
 // tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
 type tunnel struct {
-	home  *Handler // the gateway that accepted it
+	home  *engine.SitePolicy // the site that accepted it
 	from  enforce.Sender
 	began time.Time
 
@@ -63,28 +63,14 @@ func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.
 	return sender
 }
 
-// gateway gives the gateway that the next request of the tunnel is for, nil if there is none: what comes inside after a
-// reload is for the configuration in force, as it would be over a connection of its own.
-func (t *tunnel) gateway() *Handler {
-	if t.home.inForce() {
+// site gives the site that the next request of the tunnel is for, nil if there is none: what comes
+// inside after a reload is for the current configuration, as it would be over a connection of its own.
+func (t *tunnel) site() *engine.SitePolicy {
+	if t.home.Live() {
 		return t.home
 	}
-	if heirs := t.home.heirs(); len(heirs) > 0 {
-		return heirs[0]
+	if successors := t.home.Successors(); len(successors) > 0 {
+		return successors[0]
 	}
 	return nil
-}
-
-// inForce reports whether no other configuration has taken the place of the gateway's own.
-func (h *Handler) inForce() bool { return h.life.Err() == nil }
-
-// heirs are the gateways at the ports of h in the configuration in force.
-func (h *Handler) heirs() []*Handler {
-	app := engines.inForce()
-	if app == nil {
-		return nil
-	}
-	return slices.DeleteFunc(app.sites.all(), func(next *Handler) bool {
-		return !next.inForce() || !slices.ContainsFunc(h.server.Listen, next.listens)
-	})
 }

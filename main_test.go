@@ -32,6 +32,6 @@ func runIsolated(m *testing.M) int {
 	}
 	caddy.DefaultStorage = &certmagic.FileStorage{Path: dir}
 	// The origins of these tests listen in this process too.
-	listening.Own = func() ([]sockets.Socket, error) { return nil, nil }
+	sockets.Process.Own = func() ([]sockets.Socket, error) { return nil, nil }
 	return m.Run()
 }

@@ -7,12 +7,9 @@
 package crawlgate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
@@ -68,20 +66,14 @@ type Handler struct {
 	// DecisionHeader puts the decision into a header of allowed answers too.
 	DecisionHeader bool `json:"decision_header,omitempty"`
 
-	known      []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
-	app        *App
-	life       context.Context // ends when the configuration gives way to another
-	logger     *zap.Logger
-	server     *caddyhttp.Server
-	clients    []netip.Prefix // none: the default
-	identifier *enforce.Identifier
-	enforcer   *enforce.Enforcer
-	operator   *enforce.Policy
-	forwarder  *egress.Forwarder
-	authority  *caddypki.CA   // nil if nothing is intercepted
-	minter     *egress.Minter // the same
-	tunnels    *tunnelServer  // nil outside of a server
-	passwords  *passwords
+	known     []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
+	site      *engine.SitePolicy
+	logger    *zap.Logger
+	forwarder *egress.Forwarder
+	authority *caddypki.CA   // nil if nothing is intercepted
+	minter    *egress.Minter // the same
+	tunnels   *tunnelServer  // nil outside of a server
+	passwords *passwords
 }
 
 // defaultConnect is what becomes of CONNECT where no rule says so.
@@ -94,7 +86,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the configuration and connects the handler with the engine.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.life, h.logger = ctx, ctx.Logger()
+	h.logger = ctx.Logger()
 	p, err := h.policy()
 	if err != nil {
 		return err
@@ -102,56 +94,56 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, w := range p.warnings {
 		h.logger.Warn("configuration of the gateway", zap.String("warning", w))
 	}
-	if h.app, err = loadApp(ctx); err != nil {
+	e, err := engine.Of(ctx)
+	if err != nil {
 		return err
 	}
-	h.clients, h.identifier, h.operator = p.clients, p.identifier, p.operator
 	h.passwords = p.passwords
 	if err := h.passwords.share(); err != nil {
 		return err
 	}
-	if first := h.app.sites.add(h); first {
-		if err := h.app.tellWhenReady(ctx); err != nil {
+	server, served := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if served {
+		if err := checkSite(server); err != nil {
 			return err
 		}
 	}
-	h.enforcer = enforce.New(enforce.Config{Rules: h.app, Policy: p.operator, Kills: h.app.kills()})
+	h.site = &engine.SitePolicy{
+		Engine: e, Life: ctx, Server: server, Clients: p.clients, Identifier: p.identifier, Operator: p.operator,
+		Enforcer: enforce.New(enforce.Config{Rules: tracedLookup{e}, Policy: p.operator, Kills: e.KillSwitch()}),
+	}
+	if err := e.AddSite(ctx, h.site); err != nil {
+		return err
+	}
 	h.forwarder = &egress.Forwarder{
-		Transport: h.app.transport, Name: gatewayName, HeaderPrefix: "Crawlgate-",
-		MinRate: h.app.cfg.limits.minRate, BodyTimeout: h.app.cfg.limits.bodyTimeout,
+		Transport: e.Transport(), Name: gatewayName, HeaderPrefix: "Crawlgate-",
+		MinRate: e.Config.Limits.MinRate, BodyTimeout: e.Config.Limits.BodyTimeout,
 	}
-	var ok bool
-	if h.server, ok = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		if n := h.app.cfg.limits.headerSize; n > 0 {
-			h.server.MaxHeaderBytes = n
-		}
-		h.warnUnbounded()
-		if err := checkSite(h.server); err != nil {
-			return err
-		}
-		if h.app.toStart() {
-			if err := alone(listenAddrs(h.server)); err != nil {
-				return err
-			}
-		}
-		if err := withoutHTTP3(h.server, h.logger); err != nil {
-			return err
-		}
-		h.server.RegisterConnContext(redactFirst(h.app.cfg.redact))
-		watchUnreadable(h.server, h.logger)
-		return h.provisionTunnels(ctx)
+	if !served {
+		return nil
 	}
-	return nil
+	return h.provisionServer(ctx, server)
+}
+
+// provisionServer prepares the server that takes the requests of the site.
+func (h *Handler) provisionServer(ctx caddy.Context, server *caddyhttp.Server) error {
+	if n := h.site.Engine.Config.Limits.HeaderSize; n > 0 {
+		server.MaxHeaderBytes = n
+	}
+	h.warnUnbounded()
+	if err := withoutHTTP3(server, h.logger); err != nil {
+		return err
+	}
+	server.RegisterConnContext(redactFirst(h.site.Engine.Config.Redact))
+	return h.provisionTunnels(ctx)
 }
 
 // warnUnbounded warns, once for each server, where nothing counts its connections.
 func (h *Handler) warnUnbounded() {
-	if slices.Contains(h.app.wrapped, h.server) {
-		return
+	if h.site.Engine.Wrapped(h.site.Server) {
+		h.logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
+			zap.Strings("listen", h.site.Server.Listen))
 	}
-	h.app.wrapped = append(h.app.wrapped, h.server)
-	h.logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
-		zap.Strings("listen", h.server.Listen))
 }
 
 // provisionTunnels prepares for what comes through CONNECT.
@@ -165,10 +157,10 @@ func (h *Handler) provisionTunnels(ctx caddy.Context) error {
 			return err
 		}
 	}
-	h.server.RegisterConnContext(egress.WithConn)
-	h.server.RegisterConnState(egress.Unfollow)
-	stopWith(h.server, ctx)
-	h.tunnels, err = acquireTunnelServer(limitsOf(h.server))
+	h.site.Server.RegisterConnContext(egress.WithConn)
+	h.site.Server.RegisterConnState(egress.Unfollow)
+	stopWith(h.site.Server, ctx)
+	h.tunnels, err = acquireTunnelServer(limitsOf(h.site.Server))
 	return err
 }
 
@@ -179,12 +171,11 @@ const retryNotReady = 5 * time.Second
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer x.account()
-	defer x.passage.leave()
-	noteReadable(r)
+	defer func() { x.entry.Leave() }()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
 	switch source := clientOf(r); {
-	case !h.admits(source):
+	case !h.site.Admits(source):
 		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
 	case userinfo:
 		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
@@ -197,14 +188,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case !connect && !r.URL.IsAbs():
 		x.own = true
 		return h.serveSelf(w, r)
-	case h.app.open() != nil:
+	}
+	if err := h.site.Engine.Open(); err != nil {
 		x.decision.UserAgent = r.UserAgent()
-		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, h.app.failure.Error(), retryNotReady))
+		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, err.Error(), retryNotReady))
 	}
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)
 	}
-	if n, most := len(r.RequestURI), h.app.cfg.limits.urlSize; n > most {
+	if n, most := len(r.RequestURI), h.site.Engine.Config.Limits.URLSize; n > most {
 		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, most))
 	}
 	if connect {

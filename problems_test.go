@@ -131,20 +131,6 @@ func TestLogFieldsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented compares the collectors with the table of docs/metrics.md, both ways.
-func TestMetricsAreDocumented(t *testing.T) {
-	documented := tableNames(t, filepath.Join("docs", "metrics.md"))
-	for _, name := range metricNames(newMetrics()) {
-		if !documented[name] {
-			t.Errorf("metric %q is not in docs/metrics.md", name)
-		}
-		delete(documented, name)
-	}
-	for name := range documented {
-		t.Errorf("docs/metrics.md names a metric %q that does not exist", name)
-	}
-}
-
 // tableNames returns the names in the first column of a page's tables.
 func tableNames(t *testing.T, path string) map[string]bool {
 	t.Helper()
@@ -161,17 +147,6 @@ func tableNames(t *testing.T, path string) map[string]bool {
 	}
 	if len(names) == 0 {
 		t.Fatalf("%s has no table", path)
-	}
-	return names
-}
-
-// metricNames are the full names of the collectors.
-func metricNames(m *metrics) []string {
-	var names []string
-	for _, c := range m.collectors() {
-		for name := range describe(c) {
-			names = append(names, name)
-		}
 	}
 	return names
 }

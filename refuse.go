@@ -29,7 +29,7 @@ func (x *exchange) refuse(d enforce.Decision) error {
 	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
 		x.w.Header().Set("Connection", "close") // what follows may be understood in two ways too
 	}
-	if x.h.server != nil && x.h.server.Errors != nil {
+	if x.h.site.Server != nil && x.h.site.Server.Errors != nil {
 		return x.refuseByRoutes(refusal)
 	}
 	if x.r.Method == http.MethodConnect {
@@ -71,7 +71,7 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 // asked is what the client asked for, as its refusal shows it.
 func (x *exchange) asked() enforce.RequestInfo {
 	a := enforce.RequestInfo{
-		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.h.app.cfg.help,
+		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.h.site.Engine.Config.Help,
 	}
 	if x.r.Method == http.MethodConnect {
 		a.URL = x.r.Host

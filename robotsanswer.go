@@ -14,7 +14,7 @@ import (
 // with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
 func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	ctx := x.ctx
-	entry, source, err := h.enforcer.Lookup(ctx, target.Origin)
+	entry, source, err := h.site.Enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.LookupFailure(ctx, err)))
 	}

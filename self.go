@@ -76,7 +76,7 @@ func (h *Handler) rootCertificate() *x509.Certificate {
 // health says whether the gateway can do its work. A store that fails for a while is no reason to take it out of
 // service: it goes on from memory, and store_up in the metrics tells.
 func (h *Handler) health() selfAnswer {
-	if err := h.app.open(); err != nil {
+	if err := h.site.Engine.Open(); err != nil {
 		return selfAnswer{http.StatusServiceUnavailable, plainText, []byte("the store cannot be opened\n")}
 	}
 	return selfAnswer{http.StatusOK, plainText, []byte("ok\n")}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,150 +17,61 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// settings is the App's configuration with every default filled in and every text parsed: what the engine runs
-// with. It is a value; nothing changes it after it was made.
-type settings struct {
-	userAgent string
-	gateway   string
-	help      enforce.Help
-	store     StoreConfig
-	maxSize   int64
-	policy    fetch.Policy
-	indexHTML bool
-	redact    redact.Fields
-	fetch     fetchSettings
-	pace      paceSettings
-	egress    egressSettings
-	limits    limitsSettings
-}
-
-type fetchSettings struct {
-	timeout      time.Duration
-	maxRedirects int
-	maxSize      int
-	soft404      bool
-	parallel     int
-}
-
-type paceSettings struct {
-	enforce.Politeness
-	queue      int
-	backoff    bool
-	backoffMin time.Duration
-	backoffMax time.Duration
-	shared     string
-	gateways   int
-}
-
-type egressSettings struct {
-	allowPrivate          []netip.Prefix
-	ports                 []egress.PortRange
-	trustCA               []string
-	upstreams             []UpstreamConfig
-	dialTimeout           time.Duration
-	responseHeaderTimeout time.Duration
-}
-
-type limitsSettings struct {
-	connections int
-	perSource   int
-	requests    int
-	tunnels     int
-	tunnelAge   time.Duration
-	headerSize  int // 0: that of the server
-	urlSize     int
-	minRate     int64 // octets a second; 0 for any
-	bodyTimeout time.Duration
-}
-
-// Defaults of DESIGN §7.
+// Defaults and bounds of DESIGN §7, where they are not those of the package that is configured.
 const (
-	defaultHotSize               = 256 << 20
-	defaultFetchTimeout          = 20 * time.Second
-	minRedirects                 = 5
-	minRobotsSize                = 500 << 10
-	defaultParallel              = 256
-	defaultRate                  = "5/s"
-	defaultBurst                 = 5
-	defaultConcurrency           = 8
-	defaultWait                  = 10 * time.Second
-	defaultQueue                 = 1000
-	defaultBackoffMin            = time.Minute
-	defaultBackoffMax            = 24 * time.Hour
-	maxGateways                  = 1000
-	maxGatewayName               = 64
-	defaultDialTimeout           = 10 * time.Second
-	defaultResponseHeaderTimeout = time.Minute
-	defaultDescriptors           = 16384 // where the system does not tell
-	defaultPerAgent              = 16384
-	defaultTunnelAge             = 24 * time.Hour
-	defaultURLSize               = 16 << 10
-	minRequestSize               = 1 << 10 // of header and URL
-	maxRequestSize               = 16 << 20
-	defaultMinRate               = "100B/s"
-	defaultBodyTimeout           = 10 * time.Minute
+	minRedirects       = 5
+	maxFetchTimeout    = 5 * time.Minute
+	defaultRate        = "5/s"
+	defaultBurst       = 5
+	defaultConcurrency = 8
+	defaultWait        = 10 * time.Second
+	defaultBackoffMin  = time.Minute
+	defaultBackoffMax  = 24 * time.Hour
+	maxGateways        = 1000
+	maxGatewayName     = 64
+	fetchShare         = 4     // fetches, most of which only wait, may hold one in so many descriptors
+	defaultDescriptors = 16384 // where the system does not tell
+	defaultPerAgent    = 16384
+	defaultTunnelAge   = 24 * time.Hour
+	defaultURLSize     = 16 << 10
+	minRequestSize     = 1 << 10 // of header and URL
+	maxRequestSize     = 16 << 20
+	defaultMinRate     = "100B/s"
+	maxMinRate         = 1 << 30 // far above what any crawler sends
+	defaultBodyTimeout = 10 * time.Minute
 )
 
-// settings checks the configuration and fills in the defaults.
-func (a *App) settings() (settings, error) {
-	s := settings{userAgent: cmp.Or(a.UserAgent, version.UserAgent()), store: StoreConfig{Kind: "file"}, indexHTML: a.IndexHTML}
-	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return settings{}, fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
-	}
-	if err := s.setNames(a); err != nil {
-		return settings{}, err
-	}
-	var err error
-	if s.redact, err = redact.New(a.Redact); err != nil {
-		return settings{}, fmt.Errorf("redact: %w", err)
-	}
-	if a.Store != nil {
-		if err := a.Store.check(); err != nil {
-			return settings{}, fmt.Errorf("store: %w", err)
+// settings checks the configuration and turns it into the engine's. What only the machine that runs
+// the gateway has is left to [App.resolve]: files and placeholders.
+func (a *App) settings() (c engine.Config, err error) {
+	for _, set := range []func(*engine.Config) error{a.setNames, a.setStore, a.setFetch, a.setPace, a.setEgress, a.setLimits} {
+		if err := set(&c); err != nil {
+			return engine.Config{}, err
 		}
-		s.store = *a.Store
 	}
-	if s.store.Kind == "file" && s.store.Path == "" {
-		s.store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	if c.Redact, err = redact.New(a.Redact); err != nil {
+		return engine.Config{}, fmt.Errorf("redact: %w", err)
 	}
-	var cache CacheConfig
-	if a.Cache != nil {
-		cache = *a.Cache
-	}
-	var fetching FetchConfig
-	if a.Fetch != nil {
-		fetching = *a.Fetch
-	}
-	s.maxSize = cmp.Or(cache.MaxSize, defaultHotSize)
-	if s.policy, err = fetchPolicy(cache, fetching); err != nil {
-		return settings{}, err
-	}
-	if s.fetch, err = fetching.settings(); err != nil {
-		return settings{}, fmt.Errorf("fetch: %w", err)
-	}
-	if s.pace, err = a.Pace.settings(); err != nil {
-		return settings{}, fmt.Errorf("pace: %w", err)
-	}
-	if s.egress, err = a.Egress.settings(); err != nil {
-		return settings{}, fmt.Errorf("egress: %w", err)
-	}
-	if s.limits, err = a.Limits.settings(); err != nil {
-		return settings{}, fmt.Errorf("limits: %w", err)
-	}
-	return s, nil
+	return c, nil
 }
 
 // setNames sets what the gateway calls itself, and where it explains itself.
-func (s *settings) setNames(a *App) error {
-	s.gateway, s.help = a.Gateway, enforce.HelpAt(version.Read().Ref())
+func (a *App) setNames(c *engine.Config) error {
+	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
+	}
+	c.Fetch.UserAgent, c.Anonymous = cmp.Or(a.UserAgent, version.UserAgent()), a.UserAgent == ""
+	c.Name, c.Help = a.Gateway, enforce.HelpAt(version.Read().Ref())
 	if a.Gateway == "" {
 		if name, err := os.Hostname(); err == nil && isGatewayName(name) {
-			s.gateway = name
+			c.Name = name
 		}
 	} else if !isGatewayName(a.Gateway) {
 		return fmt.Errorf("gateway %q: want up to %d visible ASCII octets", a.Gateway, maxGatewayName)
@@ -173,19 +83,30 @@ func (s *settings) setNames(a *App) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || !isVisible(a.Help) {
 		return errors.New("help: want a URL such as https://wiki.example.com/robots/, without credentials")
 	}
-	s.help = enforce.Help{Base: a.Help}
+	c.Help = enforce.Help{Base: a.Help}
 	return nil
 }
 
 func isGatewayName(name string) bool { return len(name) <= maxGatewayName && isVisible(name) }
 
-// isVisible reports whether s has visible ASCII octets only.
+// isVisible reports whether s has visible ASCII characters only.
 func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// span is cmp.Or for the durations of a configuration.
-func span(v caddy.Duration, def time.Duration) time.Duration { return cmp.Or(time.Duration(v), def) }
+func (a *App) setStore(c *engine.Config) error {
+	c.Store = engine.Store{Kind: "file"}
+	if a.Store != nil {
+		if err := a.Store.check(); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		c.Store = engine.Store(*a.Store)
+	}
+	if c.Store.Kind == "file" && c.Store.Path == "" {
+		c.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	}
+	return nil
+}
 
 func (c *StoreConfig) check() error {
 	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
@@ -197,12 +118,48 @@ func (c *StoreConfig) check() error {
 	return nil
 }
 
+// setFetch sets how robots.txt is fetched, kept and read.
+func (a *App) setFetch(c *engine.Config) error {
+	cache, f := cmp.Or(a.Cache, new(CacheConfig)), cmp.Or(a.Fetch, new(FetchConfig))
+	policy, err := fetchPolicy(cache, f)
+	if err != nil {
+		return err
+	}
+	c.Cache.Policy, c.Cache.IndexHTML, c.Cache.MaxSize = policy, a.IndexHTML, cache.MaxSize
+	c.Cache.Budget, c.Cache.Parallel = time.Duration(f.Timeout), f.Parallel
+	c.Cache.InFlight = sockets.DescriptorLimit() / fetchShare
+	c.Fetch.Timeout, c.Fetch.MaxSize = time.Duration(f.Timeout), int(f.MaxSize)
+	c.Fetch.Soft404 = f.SoftNotFound != "off"
+	if f.MaxRedirects != nil {
+		c.Fetch.MaxRedirects = *f.MaxRedirects
+	}
+	if err := f.check(); err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	return nil
+}
+
+func (c *FetchConfig) check() error {
+	switch {
+	case c.MaxSize != 0 && c.MaxSize < fetch.MinSize:
+		return errors.New("max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits")
+	case c.MaxSize > 64<<20:
+		return errors.New("max_size is above 64 MiB")
+	case c.MaxRedirects != nil && *c.MaxRedirects < minRedirects:
+		return fmt.Errorf("max_redirects is below %d, which a crawler should follow (RFC 9309 section 2.3.1.2)", minRedirects)
+	case c.Parallel < 0:
+		return errors.New("parallel is negative")
+	case c.Timeout > caddy.Duration(maxFetchTimeout):
+		return fmt.Errorf("timeout %s is above 5m: a crawler waits for as long", time.Duration(c.Timeout))
+	}
+	return oneOf("soft_404", c.SoftNotFound, "detect", "off")
+}
+
 var modes = map[string]fetch.Mode{
 	"": fetch.ModeSpec, "spec": fetch.ModeSpec, "stale": fetch.ModeStale, "google": fetch.ModeGoogle, "strict": fetch.ModeStrict,
 }
 
-func fetchPolicy(c CacheConfig, f FetchConfig) (fetch.Policy, error) {
-	d := fetch.DefaultPolicy()
+func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
 	mode, ok := modes[f.Unreachable]
 	if !ok {
 		return fetch.Policy{}, oneOf("fetch: unreachable", f.Unreachable, "spec", "stale", "google", "strict")
@@ -210,13 +167,15 @@ func fetchPolicy(c CacheConfig, f FetchConfig) (fetch.Policy, error) {
 	if err := oneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"); err != nil {
 		return fetch.Policy{}, err
 	}
+	or := func(v caddy.Duration, def time.Duration) time.Duration { return cmp.Or(time.Duration(v), def) }
+	d := fetch.DefaultPolicy()
 	p := fetch.Policy{
 		Mode:              mode,
-		UnreachableFor:    span(f.UnreachableFor, d.UnreachableFor),
-		TTL:               span(c.TTL, d.TTL),
-		MinTTL:            span(c.MinTTL, min(d.MinTTL, span(c.TTL, d.TTL))),
-		RetryMin:          span(f.RetryFirst, d.RetryMin),
-		RetryMax:          span(f.RetryLongest, max(d.RetryMax, span(f.RetryFirst, 0))),
+		UnreachableFor:    or(f.UnreachableFor, d.UnreachableFor),
+		TTL:               or(c.TTL, d.TTL),
+		MinTTL:            or(c.MinTTL, min(d.MinTTL, or(c.TTL, d.TTL))),
+		RetryMin:          or(f.RetryFirst, d.RetryMin),
+		RetryMax:          or(f.RetryLongest, max(d.RetryMax, or(f.RetryFirst, 0))),
 		ForbiddenDisallow: f.Forbidden == "disallow",
 	}
 	switch {
@@ -230,182 +189,150 @@ func fetchPolicy(c CacheConfig, f FetchConfig) (fetch.Policy, error) {
 	return p, nil
 }
 
-func (f FetchConfig) settings() (fetchSettings, error) {
-	s := fetchSettings{
-		timeout:      span(f.Timeout, defaultFetchTimeout),
-		maxRedirects: minRedirects,
-		maxSize:      int(cmp.Or(f.MaxSize, minRobotsSize)),
-		soft404:      f.SoftNotFound != "off",
-		parallel:     cmp.Or(f.Parallel, defaultParallel),
-	}
-	if f.MaxRedirects != nil {
-		s.maxRedirects = *f.MaxRedirects
-	}
-	switch {
-	case s.maxSize < minRobotsSize:
-		return fetchSettings{}, errors.New("max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits")
-	case s.maxSize > 64<<20:
-		return fetchSettings{}, errors.New("max_size is above 64 MiB")
-	case s.maxRedirects < minRedirects:
-		return fetchSettings{}, fmt.Errorf("max_redirects is below %d, which a crawler should follow (RFC 9309 section 2.3.1.2)", minRedirects)
-	case s.parallel < 0:
-		return fetchSettings{}, errors.New("parallel is negative")
-	case s.timeout > 5*time.Minute:
-		return fetchSettings{}, fmt.Errorf("timeout %s is above 5m: a crawler waits for as long", s.timeout)
-	}
-	return s, oneOf("soft_404", f.SoftNotFound, "detect", "off")
-}
-
-func checkPer(list []string) error {
-	for i, s := range list {
-		if _, err := pace.ParseScope(s); err != nil {
-			return err
-		}
-		if slices.Contains(list[:i], s) {
-			return fmt.Errorf("%q is given twice", s)
-		}
+func (a *App) setPace(c *engine.Config) error {
+	p := cmp.Or(a.Pace, new(PaceConfig))
+	if err := p.set(c); err != nil {
+		return fmt.Errorf("pace: %w", err)
 	}
 	return nil
 }
 
-func (p *PaceConfig) settings() (paceSettings, error) {
-	if p == nil {
-		p = new(PaceConfig)
-	}
-	rate, err := pace.ParseRate(cmp.Or(p.Rate, defaultRate))
-	if err != nil {
-		return paceSettings{}, err
-	}
-	s := paceSettings{
-		Politeness: enforce.Politeness{
-			Rate:        rate,
-			Burst:       cmp.Or(p.Burst, defaultBurst),
-			Concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
-			CrawlDelay:  pace.CrawlDelay{Max: enforce.DefaultMaxCrawlDelay},
-			Wait:        defaultWait,
-			Per:         []pace.Scope{pace.PerHost},
-		},
-		queue:      cmp.Or(p.Queue, defaultQueue),
-		backoff:    true,
-		backoffMin: defaultBackoffMin,
-		backoffMax: defaultBackoffMax,
-		shared:     p.Shared,
-		gateways:   cmp.Or(p.Gateways, 1),
-	}
-	if s.Burst < 0 || s.Concurrency < 0 || s.queue < 0 {
-		return paceSettings{}, errors.New("burst, concurrency and queue cannot be negative")
+func (p *PaceConfig) set(c *engine.Config) (err error) {
+	c.Politeness = enforce.Politeness{
+		Burst:       cmp.Or(p.Burst, defaultBurst),
+		Concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
+		Wait:        defaultWait,
 	}
 	if p.Wait != nil {
-		s.Wait = time.Duration(*p.Wait)
+		c.Politeness.Wait = time.Duration(*p.Wait)
 	}
-	if err := s.setCrawlDelay(p.CrawlDelay); err != nil {
-		return paceSettings{}, err
+	if c.Politeness.Rate, err = pace.ParseRate(cmp.Or(p.Rate, defaultRate)); err != nil {
+		return err
 	}
-	if err := s.setScopes(p.Per); err != nil {
-		return paceSettings{}, err
+	if min(p.Burst, p.Concurrency, p.Queue) < 0 {
+		return errors.New("burst, concurrency and queue cannot be negative")
 	}
-	if s.gateways < 1 || s.gateways > maxGateways {
-		return paceSettings{}, fmt.Errorf("gateways: %d is not from 1 to %d", s.gateways, maxGateways)
+	if c.Politeness.CrawlDelay, err = p.CrawlDelay.parse(); err != nil {
+		return err
+	}
+	if c.Politeness.Per, err = parsePer(p.Per); err != nil {
+		return err
+	}
+	c.SharedClocks, c.Gateways = p.Shared, cmp.Or(p.Gateways, 1)
+	if c.Gateways < 1 || c.Gateways > maxGateways {
+		return fmt.Errorf("gateways: %d is not from 1 to %d", c.Gateways, maxGateways)
 	}
 	if p.Shared != "" {
 		if err := checkRedisURL(p.Shared); err != nil {
-			return paceSettings{}, fmt.Errorf("shared: %w", err)
+			return fmt.Errorf("shared: %w", err)
 		}
 	}
-	return s, s.setBackoff(p.Backoff)
-}
-
-func (s *paceSettings) setCrawlDelay(c *CrawlDelayConfig) error {
-	if c == nil {
-		return nil
-	}
-	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
-	s.CrawlDelay = pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}
-	if err == nil && c.Min > c.Max {
-		err = fmt.Errorf("crawl_delay: %s is longer than %s", time.Duration(c.Min), time.Duration(c.Max))
-	}
+	c.Clocks = pace.Config{Wait: c.Politeness.Wait, Queue: p.Queue, Idle: c.Politeness.CrawlDelay.Max}
+	c.Clocks.Backoff, err = p.Backoff.parse()
 	return err
 }
 
-func (s *paceSettings) setScopes(per []string) error {
-	if len(per) == 0 {
-		return nil
+func (c *CrawlDelayConfig) parse() (pace.CrawlDelay, error) {
+	if c == nil {
+		return pace.CrawlDelay{Max: enforce.DefaultMaxCrawlDelay}, nil
 	}
-	s.Per = nil
-	for _, name := range per {
-		scope, err := pace.ParseScope(name)
+	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
+	if err == nil && c.Min > c.Max {
+		err = fmt.Errorf("crawl_delay: %s is longer than %s", time.Duration(c.Min), time.Duration(c.Max))
+	}
+	return pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}, err
+}
+
+// parsePer reads what clocks stand for; by default, for a host.
+func parsePer(list []string) ([]pace.Scope, error) {
+	if len(list) == 0 {
+		return []pace.Scope{pace.PerHost}, nil
+	}
+	var scopes []pace.Scope
+	for _, s := range list {
+		scope, err := pace.ParseScope(s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		s.Per = append(s.Per, scope)
+		if slices.Contains(scopes, scope) {
+			return nil, fmt.Errorf("%q is given twice", s)
+		}
+		scopes = append(scopes, scope)
 	}
-	return checkPer(per)
+	return scopes, nil
 }
 
-func (s *paceSettings) setBackoff(b *BackoffConfig) error {
-	if b == nil {
-		return nil
+func (c *BackoffConfig) parse() (pace.Backoff, error) {
+	if c == nil {
+		return pace.Backoff{}, nil
 	}
-	s.backoff = !b.Off
-	s.backoffMin, s.backoffMax = span(b.First, defaultBackoffMin), span(b.Longest, defaultBackoffMax)
-	if s.backoffMin > s.backoffMax {
-		return fmt.Errorf("backoff: %s is longer than %s", s.backoffMin, s.backoffMax)
+	b := pace.Backoff{
+		Off:   c.Off,
+		First: cmp.Or(time.Duration(c.First), defaultBackoffMin),
+		Max:   cmp.Or(time.Duration(c.Longest), defaultBackoffMax),
 	}
-	return nil
+	if b.First > b.Max {
+		return b, fmt.Errorf("backoff: %s is longer than %s", b.First, b.Max)
+	}
+	return b, nil
 }
 
-func (e *EgressConfig) settings() (egressSettings, error) {
-	if e == nil {
-		e = new(EgressConfig)
-	}
-	s := egressSettings{
-		ports:                 egress.DefaultPorts(),
-		trustCA:               e.TrustCA,
-		upstreams:             e.Upstreams,
-		dialTimeout:           span(e.DialTimeout, defaultDialTimeout),
-		responseHeaderTimeout: span(e.ResponseHeaderTimeout, defaultResponseHeaderTimeout),
+func (a *App) setEgress(c *engine.Config) error {
+	e := cmp.Or(a.Egress, new(EgressConfig))
+	guard := &egress.Guard{Ports: egress.DefaultPorts()}
+	c.Egress = egress.TransportConfig{
+		Dialer:                &egress.Dialer{Guard: guard, Timeout: time.Duration(e.DialTimeout)},
+		ResponseHeaderTimeout: time.Duration(e.ResponseHeaderTimeout),
 	}
 	var err error
-	if s.allowPrivate, err = parsePrefixes("allow_private", e.AllowPrivate); err != nil {
-		return egressSettings{}, err
+	if guard.AllowPrivate, err = parsePrefixes("allow_private", e.AllowPrivate); err != nil {
+		return fmt.Errorf("egress: %w", err)
 	}
 	if len(e.Ports) > 0 {
-		s.ports = nil
+		guard.Ports = nil
 	}
 	for _, text := range e.Ports {
 		r, err := egress.ParsePortRange(text)
 		if err != nil {
-			return egressSettings{}, fmt.Errorf("ports: %w", err)
+			return fmt.Errorf("egress: ports: %w", err)
 		}
-		s.ports = append(s.ports, r)
+		guard.Ports = append(guard.Ports, r)
 	}
-	return s, nil
+	return nil
 }
 
-func (l *LimitsConfig) settings() (s limitsSettings, err error) {
-	if l == nil {
-		l = new(LimitsConfig)
+func (a *App) setLimits(c *engine.Config) error {
+	l := cmp.Or(a.Limits, new(LimitsConfig))
+	var err error
+	if c.Limits, err = l.parse(); err != nil {
+		return fmt.Errorf("limits: %w", err)
 	}
-	s.connections = cmp.Or(l.Connections, cmp.Or(descriptorLimit(), defaultDescriptors)*3/4)
-	s.perSource = cmp.Or(l.ConnectionsPerSource, max(s.connections*3/4, 1))
-	s.requests = cmp.Or(l.RequestsPerAgent, defaultPerAgent)
-	s.tunnels = cmp.Or(l.TunnelsPerAgent, defaultPerAgent)
-	s.tunnelAge = span(l.TunnelAge, defaultTunnelAge)
-	s.headerSize, s.urlSize = int(l.HeaderSize), int(cmp.Or(l.URLSize, defaultURLSize))
-	if min(s.connections, s.perSource, s.requests, s.tunnels) < 0 {
+	return nil
+}
+
+func (l *LimitsConfig) parse() (s engine.Limits, err error) {
+	s = engine.Limits{
+		Connections:      cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4),
+		RequestsPerAgent: cmp.Or(l.RequestsPerAgent, defaultPerAgent),
+		TunnelsPerAgent:  cmp.Or(l.TunnelsPerAgent, defaultPerAgent),
+		TunnelAge:        cmp.Or(time.Duration(l.TunnelAge), defaultTunnelAge),
+		HeaderSize:       int(l.HeaderSize),
+		URLSize:          int(cmp.Or(l.URLSize, defaultURLSize)),
+		BodyTimeout:      cmp.Or(time.Duration(l.BodyTimeout), defaultBodyTimeout),
+	}
+	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
+	switch {
+	case min(s.Connections, s.ConnectionsPerSource, s.RequestsPerAgent, s.TunnelsPerAgent) < 0:
 		return s, errors.New("a number is negative")
-	}
-	if l.Connections > 0 && l.ConnectionsPerSource > l.Connections {
+	case l.Connections > 0 && l.ConnectionsPerSource > l.Connections:
 		return s, fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
-	}
-	if l.HeaderSize > 0 && l.URLSize > l.HeaderSize {
+	case l.HeaderSize > 0 && l.URLSize > l.HeaderSize:
 		return s, fmt.Errorf("url_size of %d octets is more than header_size of %d", l.URLSize, l.HeaderSize)
 	}
-	if err := errors.Join(checkRequestSize(int64(cmp.Or(s.headerSize, defaultURLSize))), checkRequestSize(int64(s.urlSize))); err != nil {
+	if err := errors.Join(checkRequestSize(cmp.Or(l.HeaderSize, defaultURLSize)), checkRequestSize(int64(s.URLSize))); err != nil {
 		return s, err
 	}
-	s.bodyTimeout = span(l.BodyTimeout, defaultBodyTimeout)
-	s.minRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
+	s.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
 	return s, err
 }
 
@@ -416,9 +343,6 @@ func checkRequestSize(n int64) error {
 	}
 	return nil
 }
-
-// maxMinRate is far above what any crawler sends.
-const maxMinRate = 1 << 30
 
 // parseMinRate reads "100B/s", or "off" as 0.
 func parseMinRate(s string) (int64, error) {
@@ -431,4 +355,58 @@ func parseMinRate(s string) (int64, error) {
 		return 0, fmt.Errorf("min_rate %q: want a rate such as 100B/s or 2KiB/s, or off", s)
 	}
 	return int64(v), nil
+}
+
+// resolve fills in what only the machine has that runs the gateway: values of placeholders, the path
+// of the store and certificates.
+func (a *App) resolve(c *engine.Config) (err error) {
+	replacer := caddy.NewReplacer()
+	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks} {
+		*s = replacer.ReplaceKnown(*s, "")
+	}
+	if c.Store.Kind == "file" { // two spellings of one path are one store
+		if c.Store.Path, err = filepath.Abs(c.Store.Path); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	if a.Egress == nil {
+		return nil
+	}
+	if files := a.Egress.TrustCA; len(files) > 0 {
+		pems := make([][]byte, len(files))
+		for i, name := range files {
+			if pems[i], err = os.ReadFile(name); err != nil {
+				return fmt.Errorf("egress: trust_ca: %w", err)
+			}
+		}
+		if c.Egress.RootCAs, err = egress.TrustedRoots(pems...); err != nil {
+			return fmt.Errorf("egress: trust_ca %v: %w", files, err)
+		}
+	}
+	for _, u := range a.Egress.Upstreams {
+		up, err := u.upstream()
+		if err != nil {
+			return fmt.Errorf("egress: upstream: %w", err)
+		}
+		c.Egress.Upstreams = append(c.Egress.Upstreams, up)
+	}
+	return nil
+}
+
+// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
+func (u UpstreamConfig) upstream() (egress.Upstream, error) {
+	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	if err != nil {
+		return egress.Upstream{}, errors.New("url cannot be parsed")
+	}
+	up := egress.Upstream{URL: parsed}
+	if err := up.Check(); err != nil {
+		return egress.Upstream{}, err
+	}
+	if len(u.Hosts) > 0 {
+		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
+			return egress.Upstream{}, err
+		}
+	}
+	return up, nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -82,6 +83,17 @@ func (s step) decided(d enforce.Decision) {
 	}
 	s.otel.SetAttributes(attrs...)
 	s.otel.End()
+}
+
+// tracedLookup is the engine as package enforce sees it.
+type tracedLookup struct{ *engine.Engine }
+
+// Lookup implements enforce.Rules.
+func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	began := time.Now()
+	entry, source, err := l.Engine.Lookup(ctx, o)
+	looked(ctx, began, o, source, err)
+	return entry, source, err
 }
 
 // looked records the wait for a robots.txt that was not at hand, whoever caused its fetch: that runs on its own, as

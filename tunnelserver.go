@@ -37,8 +37,8 @@ type innerLimits struct {
 
 func limitsOf(server *caddyhttp.Server) innerLimits {
 	return innerLimits{
-		readHeader: span(server.ReadHeaderTimeout, time.Minute),
-		idle:       span(server.IdleTimeout, 5*time.Minute),
+		readHeader: cmp.Or(time.Duration(server.ReadHeaderTimeout), time.Minute),
+		idle:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
 		maxHeader:  cmp.Or(server.MaxHeaderBytes, 16<<10),
 	}
 }
@@ -55,6 +55,9 @@ type tunnelServer struct {
 	cut      context.Context
 	cutOff   context.CancelCauseFunc // it cannot wait any longer
 }
+
+// pool holds what requests keep over a reload.
+var pool = caddy.NewUsagePool()
 
 // acquireTunnelServer gives the server for the limits. The caller must release it.
 func acquireTunnelServer(limits innerLimits) (*tunnelServer, error) {
@@ -134,20 +137,20 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	t := tunnelOf(r)
-	h := t.gateway()
-	if h == nil {
+	site := t.site()
+	if site == nil {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "The configuration in force has no gateway at the port of this tunnel.", http.StatusServiceUnavailable)
 		return
 	}
-	if time.Since(t.began) > h.app.cfg.limits.tunnelAge {
+	if time.Since(t.began) > site.Engine.Config.Limits.TunnelAge {
 		w.Header().Set("Connection", "close") // to HTTP/2, net/http says GOAWAY
 	}
-	h.app.cfg.redact.Withhold(r, true)
+	site.Engine.Config.Redact.Withhold(r, true)
 	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
 		r = r.WithContext(context.WithValue(r.Context(), astrayKey{}, err))
 	}
-	h.server.ServeHTTP(w, r)
+	site.Server.ServeHTTP(w, r)
 }
 
 // stop ends what is inside: what is idle at once, running requests and blind tunnels in their own time, and whatever is left

@@ -3,12 +3,9 @@ package adminapi
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // ParseOrigin reads the URL of a site. A page's URL is an error, lest a purge of a page forget the
@@ -26,16 +23,4 @@ func ParseOrigin(text string) (origin.Origin, error) {
 		return o, fmt.Errorf("origin %.200q: want scheme, host and port alone, as in %s", text, o)
 	}
 	return o, nil
-}
-
-// FlagsOf says why the text of a record may be something else than a robots.txt: [FlagHTML],
-// [Flag202].
-func FlagsOf(r fetch.Record) (flags []string) {
-	if text, ok := r.Text(); ok && robotstxt.IsHTML(text.Body) {
-		flags = append(flags, FlagHTML)
-	}
-	if r.State == fetch.StateRules && r.Status == http.StatusAccepted {
-		flags = append(flags, Flag202)
-	}
-	return flags
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // Prefix begins the paths of the admin API.
@@ -87,8 +88,8 @@ type VersionInfo struct {
 
 // The flags of a text. What parses of it decides all the same.
 const (
-	FlagHTML = "html"       // it is an HTML page
-	Flag202  = "status_202" // it came with 202 (Accepted): it may stand for a text that is still being made
+	FlagHTML = engine.FlagHTML // it is an HTML page
+	Flag202  = engine.Flag202  // it came with 202 (Accepted): it may stand for a text that is still being made
 )
 
 // OriginList is a page of origins.

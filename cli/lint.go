@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -103,7 +104,7 @@ func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte,
 		return nil, nil, errors.New(came)
 	}
 	var warnings []robotstxt.Warning
-	if slices.Contains(adminapi.FlagsOf(entry.Record()), adminapi.Flag202) {
+	if slices.Contains(engine.FlagsOf(entry.Record()), adminapi.Flag202) {
 		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[adminapi.Flag202]})
 	}
 	return entry.Record().Body, warnings, nil

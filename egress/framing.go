@@ -268,13 +268,3 @@ func (s *scanner) chunkSize(p []byte) []byte {
 	}
 	return nil
 }
-
-// IsHTTP2 reports whether a connection, or the one from [Strict] within it, has agreed on HTTP/2 by
-// TLS.
-func IsHTTP2(c net.Conn) bool {
-	if s := strictOf(c); s != nil {
-		c = s
-	}
-	secure, ok := find[*tls.Conn](c)
-	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
-}

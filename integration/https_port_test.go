@@ -137,9 +137,6 @@ func TestTLSPortKnowsItsClients(t *testing.T) {
 			t.Errorf("logged as %s", l.raw)
 		}
 	}
-	if n := g.metric("crawlgate_unreadable_requests_total"); n != 0 {
-		t.Errorf("%v requests are said to be unreadable", n)
-	}
 }
 
 func (c *secureCrawl) byCurlOverTLS(p *tlsPort) []visited {

@@ -7,69 +7,22 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	var th throttle
-	start := time.Now()
-	for _, tt := range []struct {
-		after time.Duration
-		want  bool
-	}{
-		{0, true}, {0, false}, {complaintPause - 1, false}, {complaintPause, true}, {complaintPause + 1, false}, {5 * complaintPause, true},
-	} {
-		if got := th.open(start.Add(tt.after)); got != tt.want {
-			t.Errorf("after %v: %v, want %v", tt.after, got, tt.want)
-		}
-	}
-}
-
-// TestDenyOfAllGateways: a record is for every gateway of the configuration, so its fetch is off
-// only where none of them may crawl the origin.
-func TestDenyOfAllGateways(t *testing.T) {
-	t.Parallel()
-	gateway := func(deny ...string) *Handler {
-		p, _, err := enforce.NewPolicy(enforce.PolicyConfig{Deny: deny}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &Handler{operator: p}
-	}
-	o, err := origin.Parse("https://www.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name     string
-		gateways []*Handler
-		pattern  string
-	}{
-		{"no gateway", nil, ""},
-		{"one that denies nothing", []*Handler{gateway()}, ""},
-		{"one that denies another host", []*Handler{gateway("example.com")}, ""},
-		{"one that denies it", []*Handler{gateway("www.example.com")}, "www.example.com"},
-		{"one of two", []*Handler{gateway("*.example.com"), gateway()}, ""},
-		{"the other of two", []*Handler{gateway(), gateway("*.example.com")}, ""},
-		{"both", []*Handler{gateway("www.example.com"), gateway("*.example.com")}, "*.example.com"},
-	} {
-		s := sites{handlers: tt.gateways}
-		if pattern, denied := s.deny(o); pattern.String() != tt.pattern || denied != (tt.pattern != "") {
-			t.Errorf("%s: denied by %q: %v, want by %q", tt.name, pattern, denied, tt.pattern)
-		}
-	}
-}
-
 // TestSilentFetches: fetches that only wait must leave descriptors for the requests of crawlers.
 func TestSilentFetches(t *testing.T) {
 	t.Parallel()
-	if limit, got := descriptorLimit(), new(App).cacheConfig().InFlight; limit > 0 && (got <= 0 || got > limit/fetchShare) {
+	c, err := new(App).settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit, got := sockets.DescriptorLimit(), c.Cache.InFlight; limit > 0 && (got <= 0 || got > limit/fetchShare) {
 		t.Errorf("%d fetches may be under way, with %d descriptors", got, limit)
 	}
 }
@@ -128,13 +81,18 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	defer server.Close()
 	retrieve := func(upstream string) fetch.Outcome {
 		a := &App{Egress: &EgressConfig{AllowPrivate: []string{"127.0.0.0/8"}, Upstreams: []UpstreamConfig{{URL: upstream}}}}
-		if a.cfg, err = a.settings(); err != nil {
+		config, err := a.settings()
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.buildEgress(); err != nil {
+		if err := a.resolve(&config); err != nil {
 			t.Fatal(err)
 		}
-		return fetch.New(fetch.Config{Transport: a.fetching}).Fetch(t.Context(), o, nil)
+		transport, err := egress.NewTransport(config.Egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fetch.New(fetch.Config{Transport: transport}).Fetch(t.Context(), o, nil)
 	}
 
 	closed := listenLocal(t)

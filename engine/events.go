@@ -1,4 +1,4 @@
-package crawlgate
+package engine
 
 import (
 	"context"
@@ -15,9 +15,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -53,7 +52,7 @@ type event struct {
 
 // newEmitter returns nil where the configuration has no events app.
 func newEmitter(ctx caddy.Context) (*emitter, error) {
-	events, err := appOf[*caddyevents.App]("events", ctx.AppIfConfigured)
+	events, err := App[*caddyevents.App]("events", ctx.AppIfConfigured)
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return nil, nil //nolint:nilnil // a nil emitter is ready for use
 	}
@@ -128,28 +127,19 @@ func (e *emitter) emit(name string, data func() map[string]any) {
 	}
 }
 
-// denied tells of a request that was refused, or would be in another mode.
-func (e *emitter) denied(rec enforce.Record, x *exchange) {
-	if rec.Decision != enforce.Deny.String() && !rec.WouldDeny || !e.wanted(eventDenied) {
+// TellDenied tells of a request that was refused, or would be in another mode. object is its object in
+// the access log, url what was asked for without what may be private.
+func (e *Engine) TellDenied(object zapcore.ObjectMarshaler, method string, url func() string) {
+	if !e.emitter.wanted(eventDenied) {
 		return
 	}
-	method, url := x.r.Method, x.withoutQuery()
-	e.emit(eventDenied, func() map[string]any {
+	shown := url()
+	e.emitter.emit(eventDenied, func() map[string]any {
 		data := zapcore.NewMapObjectEncoder()
-		_ = logObject{&rec}.MarshalLogObject(data) // a map takes everything
-		data.Fields["method"], data.Fields["url"] = method, url
+		_ = object.MarshalLogObject(data) // a map takes everything
+		data.Fields["method"], data.Fields["url"] = method, shown
 		return data.Fields
 	})
-}
-
-// withoutQuery is what was asked for, without what may be private.
-func (x *exchange) withoutQuery() string {
-	if x.r.Method == http.MethodConnect {
-		return x.r.Host
-	}
-	u := *x.r.URL
-	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
-	return u.String()
 }
 
 // fetched tells what a fetch of robots.txt changed.
@@ -208,12 +198,38 @@ const (
 
 // withText adds the sitemaps of the current text to the data of an event, and the flags.
 func withText(r fetch.Record, data map[string]any) map[string]any {
-	sitemaps, flags := []string{}, adminapi.FlagsOf(r)
+	sitemaps, flags := []string{}, FlagsOf(r)
 	if r.State == fetch.StateRules {
-		sitemaps = slices.DeleteFunc(sitemapsOf(robotstxt.Parse(r.Body)), func(u string) bool { return len(u) > maxSitemapURL })
+		sitemaps = slices.DeleteFunc(SitemapsOf(robotstxt.Parse(r.Body)), func(u string) bool { return len(u) > maxSitemapURL })
 	}
 	data["sitemaps"], data["flags"] = sitemaps[:min(len(sitemaps), maxEventSitemaps)], append([]string{}, flags...)
 	return data
+}
+
+// The flags of a text. It decides with what parses all the same.
+const (
+	FlagHTML = "html"       // it is an HTML page
+	Flag202  = "status_202" // it came with 202 (Accepted), perhaps in place of what is still being made
+)
+
+// FlagsOf says why the text of a record may be something else than a robots.txt.
+func FlagsOf(r fetch.Record) (flags []string) {
+	if text, ok := r.Text(); ok && robotstxt.IsHTML(text.Body) {
+		flags = append(flags, FlagHTML)
+	}
+	if r.State == fetch.StateRules && r.Status == http.StatusAccepted {
+		flags = append(flags, Flag202)
+	}
+	return flags
+}
+
+// SitemapsOf are the sitemaps of a ruleset, nil for none, fit to be shown.
+func SitemapsOf(rules *robotstxt.Ruleset) []string {
+	urls := rules.Sitemaps()
+	for i, u := range urls {
+		urls[i] = escape.Unprintable(u)
+	}
+	return urls
 }
 
 // Interface guards.

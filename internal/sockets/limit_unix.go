@@ -1,14 +1,14 @@
 //go:build linux || darwin
 
-package crawlgate
+package sockets
 
 import (
 	"math"
 	"syscall"
 )
 
-// descriptorLimit returns how many files and connections the process may have open, 0 if that is not known.
-func descriptorLimit() int {
+// DescriptorLimit returns how many files and connections the process may have open, 0 if that is not known.
+func DescriptorLimit() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0

@@ -1,4 +1,4 @@
-package crawlgate
+package engine
 
 import (
 	"errors"
@@ -49,19 +49,19 @@ func TestListenerAt(t *testing.T) {
 	}
 	var own []string
 	var unknown error
-	before := listening.Own
+	before := sockets.Process.Own
 	t.Cleanup(func() {
-		listening.Own = before
-		listening.Changed()
+		sockets.Process.Own = before
+		sockets.Process.Changed()
 	})
-	listening.Own = func() (list []sockets.Socket, err error) {
+	sockets.Process.Own = func() (list []sockets.Socket, err error) {
 		for _, addr := range parse(own...) {
 			list = append(list, sockets.Socket{Addr: addr})
 		}
 		return list, unknown
 	}
-	a := new(App)
-	a.listens.Store(&listens{gateways: parse("[::]:3128"), sites: parse("[::]:80", "127.0.0.1:8080")})
+	e := new(Engine)
+	e.listens.Store(&listens{gateways: parse("[::]:3128"), sites: parse("[::]:80", "127.0.0.1:8080")})
 	for _, tt := range []struct {
 		own     []string
 		unknown error
@@ -85,13 +85,13 @@ func TestListenerAt(t *testing.T) {
 		{nil, errors.New("no descriptors left"), "8.8.8.8:80", true, egress.NoListener},
 	} {
 		own, unknown = tt.own, tt.unknown
-		listening.Changed()
+		sockets.Process.Changed()
 		if tt.started {
-			engines.enter(a, func(*App) {})
+			active.current.Store(e)
 		}
 		if got := listenerAt(netip.MustParseAddrPort(tt.target), tt.target[0] == '8'); got != tt.want {
 			t.Errorf("%s with %v, %v: %d, want %d", tt.target, tt.own, tt.unknown, got, tt.want)
 		}
-		engines.leave(a, func(*App) {})
+		active.current.Store(nil)
 	}
 }

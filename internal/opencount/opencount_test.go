@@ -1,13 +1,13 @@
-package crawlgate
+package opencount
 
 import (
 	"sync"
 	"testing"
 )
 
-func TestOpenCount(t *testing.T) {
+func TestCount(t *testing.T) {
 	t.Parallel()
-	var c openCount[string]
+	var c Count[string]
 	for i, step := range []struct {
 		key   string
 		leave bool
@@ -27,8 +27,8 @@ func TestOpenCount(t *testing.T) {
 		{key: "b", limit: 1, want: true},
 	} {
 		if step.leave {
-			c.leave(step.key)
-		} else if got := c.enter(step.key, step.limit); got != step.want {
+			c.Leave(step.key)
+		} else if got := c.Enter(step.key, step.limit); got != step.want {
 			t.Errorf("step %d: %v, want %v", i, got, step.want)
 		}
 	}
@@ -38,23 +38,23 @@ func TestOpenCount(t *testing.T) {
 }
 
 // No key is left behind, and there is never room for more than the limit.
-func TestOpenCountConcurrently(t *testing.T) {
+func TestCountConcurrently(t *testing.T) {
 	t.Parallel()
 	var (
-		c     openCount[int]
+		c     Count[int]
 		all   sync.WaitGroup
 		limit = 3
 	)
 	for i := range 64 {
 		all.Go(func() {
 			for range 200 {
-				if c.enter(i%5, limit) {
+				if c.Enter(i%5, limit) {
 					c.mu.Lock()
 					if n := c.open[i%5]; n < 1 || n > limit {
 						t.Errorf("%d are open", n)
 					}
 					c.mu.Unlock()
-					c.leave(i % 5)
+					c.Leave(i % 5)
 				}
 			}
 		})

@@ -1,4 +1,6 @@
-package crawlgate
+// Package admission is the listener wrapper `robots`: what clients may take of the gateway before it
+// has read a request.
+package admission
 
 import (
 	"context"
@@ -19,6 +21,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/opencount"
+	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
 func init() { caddy.RegisterModule(new(Listener)) }
@@ -40,8 +46,8 @@ var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), cold
 // clients counts the open connections of the process, whichever configuration took them: all of them,
 // and those of each source.
 var clients struct {
-	all  openCount[struct{}]
-	each openCount[netip.Prefix]
+	all  opencount.Count[struct{}]
+	each opencount.Count[netip.Prefix]
 }
 
 // Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway before it
@@ -56,9 +62,9 @@ var clients struct {
 //		}
 //	}
 type Listener struct {
-	limits limitsSettings
+	limits engine.Limits
 	logger *zap.Logger
-	full   throttle // of the complaint that there are too many connections
+	full   rate.Sometimes // says that there are too many connections
 }
 
 // CaddyModule returns the Caddy module information.
@@ -68,13 +74,14 @@ func (*Listener) CaddyModule() caddy.ModuleInfo {
 
 // Provision takes the limits of the engine.
 func (l *Listener) Provision(ctx caddy.Context) error {
-	app, err := loadApp(ctx)
+	e, err := engine.Of(ctx)
 	if err != nil {
 		return err
 	}
-	l.limits, l.logger = app.cfg.limits, ctx.Logger()
+	l.limits, l.logger = e.Config.Limits, ctx.Logger()
+	l.full.Interval = time.Minute
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		app.wrapped = append(app.wrapped, server)
+		e.Wrapped(server)
 	}
 	return nil
 }
@@ -90,7 +97,7 @@ func (*Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // WrapListener implements caddy.ListenerWrapper.
 func (l *Listener) WrapListener(inner net.Listener) net.Listener {
-	listening.Changed()
+	sockets.Process.Changed()
 	return boundedListener{inner, l}
 }
 
@@ -137,15 +144,15 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 // may have to be waited for, which would keep Accept from others.
 func (c *boundedConn) enter() {
 	limits := &c.bounds.limits
-	if !clients.all.enter(struct{}{}, limits.connections) {
+	if !clients.all.Enter(struct{}{}, limits.Connections) {
 		c.refuse("total", "connections")
 		return
 	}
 	if addr, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 		c.source = sourceNetwork(addr.Addr())
 	}
-	if c.source.IsValid() && !clients.each.enter(c.source, limits.perSource) {
-		clients.all.leave(struct{}{})
+	if c.source.IsValid() && !clients.each.Enter(c.source, limits.ConnectionsPerSource) {
+		clients.all.Leave(struct{}{})
 		c.refuse("source", "connections_per_source")
 		return
 	}
@@ -168,15 +175,15 @@ const (
 
 var fullAnswer = fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"+
 	"Proxy-Status: %s; error=http_request_denied; details=\"too many connections\"\r\nCache-Control: no-store\r\n"+
-	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", gatewayName, len(fullBody), fullBody)
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", enforce.Name, len(fullBody), fullBody)
 
 // refuse closes a connection that is too many. Where TLS is to be spoken, nothing can be said.
 func (c *boundedConn) refuse(reason, option string) {
-	instruments.refused.WithLabelValues(reason).Inc()
-	if c.bounds.full.open(time.Now()) {
+	engine.ConnectionRefused(reason)
+	c.bounds.full.Do(func() {
 		c.bounds.logger.Warn("connections of clients are refused: a limit is reached; said once a minute",
 			zap.String("limit", option), zap.Stringer("source", c.source))
-	}
+	})
 	if _, secure := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); !secure {
 		// For reading too: to write, the PROXY protocol waits for its header.
 		_ = c.SetDeadline(time.Now().Add(refusalTimeout))
@@ -190,9 +197,9 @@ func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
 	c.begin.Do(func() {}) // it is not counted any more
 	if c.counted.Swap(false) {
-		clients.all.leave(struct{}{})
+		clients.all.Leave(struct{}{})
 		if c.source.IsValid() {
-			clients.each.leave(c.source)
+			clients.each.Leave(c.source)
 		}
 	}
 	return err

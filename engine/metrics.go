@@ -1,4 +1,4 @@
-package crawlgate
+package engine
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
@@ -39,7 +40,6 @@ type metrics struct {
 	tunnels      *prometheus.CounterVec
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
-	unreadable   prometheus.Counter
 	refused      *prometheus.CounterVec
 }
 
@@ -71,10 +71,6 @@ func newMetrics() *metrics {
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
 		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
-		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "crawlgate", Name: "unreadable_requests_total",
-			Help: "Requests that could not be read: malformed, too large, or TLS spoken to the plain port.",
-		}),
 	}
 	m.storeUp.Set(1)
 	return m
@@ -84,12 +80,15 @@ func newMetrics() *metrics {
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.decisions, m.states, m.lookups, m.fetches, m.fetchSeconds, m.fetchQueue, m.dropped, m.storeErrors, m.storeUp,
-		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.unreadable, m.refused,
+		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.refused,
 	}
 }
 
+// RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no error.
+func RegisterMetrics(registry prometheus.Registerer) error { return instruments.register(registry) }
+
 // register adds the collectors to the registry of a configuration. Adding them again is no error.
-func (m *metrics) register(registry *prometheus.Registry) error {
+func (m *metrics) register(registry prometheus.Registerer) error {
 	for _, c := range m.collectors() {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
@@ -99,7 +98,24 @@ func (m *metrics) register(registry *prometheus.Registry) error {
 	return nil
 }
 
-// decided counts one request.
+// Decided counts one request.
+func Decided(d enforce.Decision) { instruments.decided(d) }
+
+// TunnelOpened counts a CONNECT tunnel that is open until closed is called.
+func TunnelOpened() (closed func()) {
+	instruments.tunnelsOpen.Inc()
+	return instruments.tunnelsOpen.Dec
+}
+
+// TunnelSpoke counts a tunnel by what the client spoke in it.
+func TunnelSpoke(kind string) { instruments.tunnels.WithLabelValues(kind).Inc() }
+
+// HandshakeFailed counts a failed TLS handshake of a client, by its reason.
+func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(reason).Inc() }
+
+// ConnectionRefused counts a connection of a client that was closed, by the limit that was reached.
+func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
+
 func (m *metrics) decided(d enforce.Decision) {
 	m.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
 	m.states.WithLabelValues(d.State.String()).Inc()
@@ -120,8 +136,8 @@ func (m *metrics) Blocked(explicit bool) {
 type cacheObserver struct {
 	*metrics
 	logger  *zap.Logger
-	fetcher *liveFetcher // has the configuration in force
-	short   throttle     // of the complaint that the machine lacks something
+	fetcher *currentFetcher
+	short   rate.Sometimes // says that the machine lacks something
 }
 
 // Looked implements robotscache.Observer.
@@ -141,9 +157,11 @@ func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued ti
 	if out.Kind == fetch.KindRules && robotstxt.IsUTF16(out.Body) {
 		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", site))
 	}
-	if out.Cause == fetch.CauseLocal && o.short.open(time.Now()) {
-		o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
-			zap.Stringer("origin", site), zap.String("detail", out.Detail))
+	if out.Cause == fetch.CauseLocal {
+		o.short.Do(func() {
+			o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
+				zap.Stringer("origin", site), zap.String("detail", out.Detail))
+		})
 	}
 	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {
 		c.Write(
@@ -152,6 +170,13 @@ func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued ti
 			zap.Duration("duration", out.Duration), zap.Duration("queued", queued), zap.Bool("background", background),
 		)
 	}
+}
+
+// Recorded implements robotscache.Observer: it tells of what a fetch has changed, as the current
+// configuration wants it.
+func (o *cacheObserver) Recorded(before fetch.Record, out fetch.Outcome) {
+	e := o.fetcher.Load()
+	e.emitter.fetched(e.Config.Cache.Policy, before, before.Origin, out)
 }
 
 // Dropped implements robotscache.Observer.

@@ -1,4 +1,4 @@
-package crawlgate
+package admission
 
 import (
 	"io"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // peer is a connection of a client with an address.
@@ -36,7 +38,7 @@ func TestSourceOf(t *testing.T) {
 // Connections are counted once, from their first read to their end, however often they are closed. Nothing of them stays.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	l := &Listener{limits: limitsSettings{connections: 3, perSource: 2}, logger: zap.NewNop()}
+	l := &Listener{limits: engine.Limits{Connections: 3, ConnectionsPerSource: 2}, logger: zap.NewNop()}
 	open := func(addr string) (*boundedConn, net.Conn) {
 		server, client := net.Pipe()
 		t.Cleanup(func() { _ = client.Close() })
@@ -79,8 +81,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 		_ = c.Close()
 		_ = c.Close()
 	}
-	if len(clients.all.open) > 0 || len(clients.each.open) > 0 {
-		t.Errorf("left: %v, %v", clients.all.open, clients.each.open)
+	if clients.all.Len() > 0 || clients.each.Len() > 0 {
+		t.Errorf("left: %d, %d", clients.all.Len(), clients.each.Len())
 	}
 }
 

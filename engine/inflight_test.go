@@ -1,4 +1,4 @@
-package crawlgate
+package engine
 
 import (
 	"context"
@@ -21,9 +21,9 @@ func site(tb testing.TB, raw string) origin.Origin {
 	return o
 }
 
-func TestUnderwayStop(t *testing.T) {
+func TestInFlightStop(t *testing.T) {
 	t.Parallel()
-	passages := map[string]struct {
+	entries := map[string]struct {
 		origin, agent string
 	}{
 		"host":           {"https://example.com", "alpha"},
@@ -45,21 +45,21 @@ func TestUnderwayStop(t *testing.T) {
 	} {
 		t.Run(string(tt.order.Scope)+" "+tt.order.Value, func(t *testing.T) {
 			t.Parallel()
-			var u underway
+			var f inflight
 			contexts := make(map[string]context.Context)
-			for name, entry := range passages {
-				p := new(passage)
-				contexts[name] = u.enter(t.Context(), p, site(t, entry.origin), entry.agent)
-				defer p.leave()
+			for name, entry := range entries {
+				ctx, e := f.enter(t.Context(), site(t, entry.origin), entry.agent)
+				contexts[name] = ctx
+				defer e.Leave()
 			}
 			var switches enforce.KillSwitch
-			if n := u.stop(&switches); n != 0 {
+			if n := f.stop(&switches); n != 0 {
 				t.Fatalf("without an order %d were stopped", n)
 			}
 			if err := switches.Set(tt.order); err != nil {
 				t.Fatal(err)
 			}
-			if n := u.stop(&switches); n != len(tt.want) {
+			if n := f.stop(&switches); n != len(tt.want) {
 				t.Errorf("stopped %d, want %d", n, len(tt.want))
 			}
 			for name, ctx := range contexts {
@@ -67,7 +67,7 @@ func TestUnderwayStop(t *testing.T) {
 				for _, w := range tt.want {
 					want = want || w == name
 				}
-				if got := stopOf(ctx) != nil; got != want {
+				if got := StoppedBy(ctx) != nil; got != want {
 					t.Errorf("%s: stopped %v, want %v (%v)", name, got, want, context.Cause(ctx))
 				}
 			}
@@ -75,18 +75,17 @@ func TestUnderwayStop(t *testing.T) {
 	}
 }
 
-func TestUnderwayTellsWho(t *testing.T) {
+func TestInFlightTellsWho(t *testing.T) {
 	t.Parallel()
-	var u underway
-	var p passage
-	ctx := u.enter(t.Context(), &p, site(t, "https://example.com"), "alpha")
-	defer p.leave()
+	var f inflight
+	ctx, e := f.enter(t.Context(), site(t, "https://example.com"), "alpha")
+	defer e.Leave()
 	var switches enforce.KillSwitch
 	if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com", By: "dora", Reason: "complaint 7"}); err != nil {
 		t.Fatal(err)
 	}
-	u.stop(&switches)
-	stop := stopOf(ctx)
+	f.stop(&switches)
+	stop := StoppedBy(ctx)
 	if stop == nil {
 		t.Fatal("not stopped")
 	}
@@ -95,60 +94,59 @@ func TestUnderwayTellsWho(t *testing.T) {
 	}
 }
 
-// TestUnderwayLeave holds that who has left is not stopped any more, whatever the order of leaving.
-func TestUnderwayLeave(t *testing.T) {
+// TestInFlightLeave holds that what has left is not stopped any more, whatever the order of leaving.
+func TestInFlightLeave(t *testing.T) {
 	t.Parallel()
-	var u underway
+	var f inflight
 	o := site(t, "https://example.com")
-	all := make([]passage, 100)
+	all := make([]*Entry, 100)
 	contexts := make([]context.Context, len(all))
 	for i := range all {
-		contexts[i] = u.enter(t.Context(), &all[i], o, "alpha")
+		contexts[i], all[i] = f.enter(t.Context(), o, "alpha")
 	}
 	for i := 0; i < len(all); i += 3 {
-		all[i].leave()
-		all[i].leave() // the second time does nothing
+		all[i].Leave()
+		all[i].Leave() // the second time does nothing
 	}
 	var switches enforce.KillSwitch
 	if err := switches.Set(enforce.Kill{Scope: enforce.KillAll}); err != nil {
 		t.Fatal(err)
 	}
-	if n := u.stop(&switches); n != 66 {
+	if n := f.stop(&switches); n != 66 {
 		t.Errorf("stopped %d, want 66", n)
 	}
 	for i, ctx := range contexts {
 		if left := i%3 == 0; left != errors.Is(context.Cause(ctx), context.Canceled) {
 			t.Errorf("%d: %v", i, context.Cause(ctx))
 		}
-		all[i].leave()
+		all[i].Leave()
 	}
-	for i := range u.lanes {
-		if u.lanes[i].first != nil {
-			t.Errorf("lane %d is not empty", i)
-		}
+	if len(f.entries) > 0 {
+		t.Errorf("%d are left", len(f.entries))
 	}
+	var none *Entry
+	none.Leave()
 }
 
-// TestUnderwayNothingSlips lets requests and orders race: whoever was let pass is found by the order.
-func TestUnderwayNothingSlips(t *testing.T) {
+// TestInFlightNothingSlips lets requests and orders race: whoever was let pass is found by the order.
+func TestInFlightNothingSlips(t *testing.T) {
 	t.Parallel()
 	o := site(t, "https://example.com")
 	for range 200 {
-		var u underway
+		var f inflight
 		var switches enforce.KillSwitch
 		var group sync.WaitGroup
 		begin, ended := make(chan struct{}), make(chan struct{})
 		for range 8 {
 			group.Go(func() {
 				<-begin
-				var p passage
-				ctx := u.enter(context.Background(), &p, o, "alpha")
-				defer p.leave()
+				ctx, e := f.enter(context.Background(), o, "alpha")
+				defer e.Leave()
 				if _, stopped := switches.Match(o, "alpha"); stopped {
 					return
 				}
 				<-ended
-				if stopOf(ctx) == nil {
+				if StoppedBy(ctx) == nil {
 					t.Error("a request was let pass, and the order did not end it")
 				}
 			})
@@ -157,59 +155,57 @@ func TestUnderwayNothingSlips(t *testing.T) {
 		if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}); err != nil {
 			t.Fatal(err)
 		}
-		u.stop(&switches)
+		f.stop(&switches)
 		close(ended)
 		group.Wait()
 	}
 }
 
-func TestStopOf(t *testing.T) {
+func TestStoppedBy(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	if stopOf(ctx) != nil {
+	if StoppedBy(ctx) != nil {
 		t.Error("a live context was stopped")
 	}
 	cancel(errors.New("something else"))
-	if stopOf(ctx) != nil {
+	if StoppedBy(ctx) != nil {
 		t.Error("another cause is no stop")
 	}
-	if s := (&stoppedError{enforce.Kill{Scope: enforce.KillAll}}).Error(); !strings.HasSuffix(s, ": all") {
+	if s := (&StoppedError{enforce.Kill{Scope: enforce.KillAll}}).Error(); !strings.HasSuffix(s, ": all") {
 		t.Errorf("got %q", s)
 	}
 }
 
-// BenchmarkUnderway is what the register costs a request.
-func BenchmarkUnderway(b *testing.B) {
-	var u underway
+// BenchmarkInFlight is what the register costs a request.
+func BenchmarkInFlight(b *testing.B) {
+	var f inflight
 	o := site(b, "https://example.com")
 	ctx := b.Context()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		var p passage
 		for pb.Next() {
-			u.enter(ctx, &p, o, "alpha")
-			p.leave()
+			_, e := f.enter(ctx, o, "alpha")
+			e.Leave()
 		}
 	})
 }
 
-// BenchmarkUnderwayStop is how long an order takes with 10,000 requests under way and 1,000 orders in force.
-func BenchmarkUnderwayStop(b *testing.B) {
-	var u underway
+// BenchmarkInFlightStop is how long an order takes with 10,000 requests under way and 1,000 orders in force.
+func BenchmarkInFlightStop(b *testing.B) {
+	var f inflight
 	var switches enforce.KillSwitch
 	for i := range 1000 {
 		if err := switches.Set(enforce.Kill{Scope: enforce.KillAgent, Value: strings.Repeat("x", 1+i%60) + string(rune('a'+i%26)) + strings.Repeat("y", i/60)}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	all := make([]passage, 10_000)
 	o := site(b, "https://example.com")
-	for i := range all {
-		u.enter(context.Background(), &all[i], o, "alpha")
+	for range 10_000 {
+		f.enter(context.Background(), o, "alpha")
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if u.stop(&switches) != 0 {
+		if f.stop(&switches) != 0 {
 			b.Fatal("something was stopped")
 		}
 	}

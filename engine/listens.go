@@ -1,4 +1,4 @@
-package crawlgate
+package engine
 
 import (
 	"errors"
@@ -15,17 +15,13 @@ import (
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
-// listening is what this process listens at, whichever configuration opened it: a request of an old one must not reach
-// the admin endpoint of a new one.
-var listening sockets.Watch
-
 // listens are the addresses of a configuration's HTTP servers, those with a gateway and the others.
 type listens struct{ gateways, sites []netip.AddrPort }
 
 // listensOf asks the http app. All of its servers are provisioned when an app starts.
-func listensOf(a *App) (*listens, error) {
+func listensOf(e *Engine) (*listens, error) {
 	l := new(listens)
-	http, err := appOf[*caddyhttp.App]("http", a.ctx.AppIfConfigured)
+	http, err := App[*caddyhttp.App]("http", e.ctx.AppIfConfigured)
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return l, nil
 	}
@@ -33,7 +29,7 @@ func listensOf(a *App) (*listens, error) {
 		return nil, err
 	}
 	for _, server := range http.Servers {
-		if slices.ContainsFunc(a.sites.all(), func(h *Handler) bool { return h.server == server }) {
+		if slices.ContainsFunc(e.sites.all(), func(s *SitePolicy) bool { return s.Server == server }) {
 			l.gateways = append(l.gateways, listenAddrs(server)...)
 		} else {
 			l.sites = append(l.sites, listenAddrs(server)...)
@@ -80,7 +76,7 @@ func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
 
 // listenerAt tells the address guard what of this process a connection would reach.
 func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
-	at, err := listening.At(ap, public)
+	at, err := sockets.Process.At(ap, public)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return egress.ListenerUnknown
 	}
@@ -91,8 +87,8 @@ func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
 		return egress.NoListener
 	}
 	known := new(listens)
-	if a := engines.inForce(); a != nil && a.listens.Load() != nil {
-		known = a.listens.Load()
+	if e := Current(); e != nil && e.listens.Load() != nil {
+		known = e.listens.Load()
 	}
 	found := egress.ListenerSite
 	for _, l := range at {

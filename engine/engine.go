@@ -1,0 +1,289 @@
+// Package engine holds what all sites of a configuration share: the cache of robots.txt records with
+// its store and fetcher, the clocks of the hosts, the kill switch, the transport, events and metrics.
+// What costs something to lose outlives a reload: the records as long as the configuration names the
+// same store, clocks and kill switch always. See active.go for what a reload does.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Config is what an engine runs with: every default is filled in and every text parsed. Nothing
+// changes it after [New].
+type Config struct {
+	// Name is the gateway's own in logs; empty for none.
+	Name string
+	// Help is what the links in refusals begin with.
+	Help enforce.Help
+	// Anonymous says that the User-Agent of fetches names no contact of the operator's.
+	Anonymous bool
+	Store     Store
+	// Cache is complete but for Store, Fetcher and Observer.
+	Cache robotscache.Config
+	// Fetch is complete. Its transport is made of Egress where it is nil.
+	Fetch fetch.Config
+	// Egress is complete but for the guard's Listener. Its dialer has a guard.
+	Egress egress.TransportConfig
+	// Politeness is what each request asks of the clocks.
+	Politeness enforce.Politeness
+	// Clocks is complete but for Observer and Shared.
+	Clocks pace.Config
+	// SharedClocks is the URL of the Redis that keeps the clocks of several gateways; empty for none.
+	SharedClocks string
+	// Gateways is how many of them there are at the least.
+	Gateways int
+	Limits   Limits
+	// Redact has the fields whose values are not logged.
+	Redact redact.Fields
+}
+
+// Limits bound what clients may take of the gateway.
+type Limits struct {
+	// Connections and ConnectionsPerSource bound the open connections of clients.
+	Connections          int
+	ConnectionsPerSource int
+	// RequestsPerAgent and TunnelsPerAgent bound what one agent may have under way.
+	RequestsPerAgent int
+	TunnelsPerAgent  int
+	TunnelAge        time.Duration
+	HeaderSize       int   // bytes; 0: that of the server
+	URLSize          int   // bytes
+	MinRate          int64 // bytes a second of a body; 0 for any
+	BodyTimeout      time.Duration
+}
+
+// Engine is the engine of one configuration. It is safe for concurrent use.
+type Engine struct {
+	// Config is not changed after [New].
+	Config Config
+
+	ctx       caddy.Context
+	logger    *zap.Logger
+	dialer    *egress.Dialer
+	transport *egress.Transport
+	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
+	fetcher   *fetch.Fetcher
+	kills     *killSwitchState
+	emitter   *emitter // nil without an events app
+	sites     sites
+	listens   atomic.Pointer[listens] // since its start
+	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
+
+	retired atomic.Bool // another configuration has replaced it; its last requests are under way
+
+	opening  sync.Once
+	entering sync.Once
+	failure  error // of the opening; the two below are set where it is nil
+	records  *records
+	pacing   *pacing
+}
+
+// New checks what can be checked without the store and builds what belongs to this configuration
+// alone. The store is opened only for a configuration that will be started: `validate` must work
+// beside a running gateway, which holds the store. The caller must call [Engine.Close].
+func New(ctx caddy.Context, c Config) (*Engine, error) {
+	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger()}
+	sockets.Process.Changed() // the admin endpoint may have moved
+	if err := e.provision(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Engine) provision() (err error) {
+	if e.kills, err = acquireKillSwitch(); err != nil {
+		return err
+	}
+	if err := e.buildEgress(); err != nil {
+		return fmt.Errorf("egress: %w", err)
+	}
+	if e.emitter, err = newEmitter(e.ctx); err != nil {
+		return err
+	}
+	config := e.Config.Fetch
+	if config.Transport == nil {
+		config.Transport = e.robots
+	}
+	config.Transport = robotsTransport{config.Transport, e.StopsFetch}
+	e.fetcher = fetch.New(config)
+	if err := RegisterMetrics(e.ctx.GetMetricsRegistry()); err != nil {
+		return err
+	}
+	if e.toStart() {
+		return e.Open()
+	}
+	return nil
+}
+
+func (e *Engine) buildEgress() (err error) {
+	config := e.Config.Egress
+	config.Dialer.Guard.Listener = listenerAt
+	e.dialer = config.Dialer
+	if e.transport, err = egress.NewTransport(config); err != nil {
+		return err
+	}
+	config.Fresh = true
+	e.robots, err = egress.NewTransport(config)
+	return err
+}
+
+// Of gives the engine of the configuration that is being provisioned.
+func Of(ctx caddy.Context) (*Engine, error) {
+	app, err := App[interface{ Engine() *Engine }]("robots", ctx.App)
+	if err != nil {
+		return nil, err
+	}
+	return app.Engine(), nil
+}
+
+// App gives an app of Caddy, by one of the two methods of caddy.Context that do so.
+func App[T any](name string, load func(name string) (any, error)) (app T, err error) {
+	value, err := load(name)
+	if err != nil {
+		return app, fmt.Errorf("loading the %s app: %w", name, err)
+	}
+	app, ok := value.(T)
+	if !ok {
+		return app, fmt.Errorf("the %s app is a %T", name, value)
+	}
+	return app, nil
+}
+
+// starting names the configuration that Caddy is about to start, by the channel that closes when it
+// ends. Its store is opened before any server listens: clients must not notice a configuration that
+// is refused.
+var starting atomic.Value // of <-chan struct{}
+
+// Starting tells that Caddy is about to start the configuration of ctx, and not only checks it. It is
+// called before the apps of the configuration are provisioned.
+func Starting(ctx caddy.Context) { starting.Store(ctx.Done()) }
+
+func (e *Engine) toStart() bool { return starting.Load() == e.ctx.Done() }
+
+// errEnded is what a request finds whose configuration was refused before its store was opened.
+var errEnded = errors.New("the configuration has ended")
+
+// Open takes hold of what outlives a reload. It does so once for a configuration, and then returns
+// the same result without a lock. A caller that comes meanwhile waits. Caddy starts apps in no
+// particular order: without an admin endpoint the servers may be up before this app, and their first
+// request opens the store.
+//
+// Where no configuration is current, this one is from then on: the admin API is to know a gateway
+// that takes requests.
+func (e *Engine) Open() error {
+	e.opening.Do(func() {
+		if e.failure = e.acquire(); e.failure == nil && Current() == nil {
+			e.enter()
+		}
+	})
+	return e.failure
+}
+
+func (e *Engine) acquire() error {
+	if err := e.kills.load(e.Config.Store.folder()); err != nil {
+		return err
+	}
+	r, err := acquireRecords(e)
+	if err != nil {
+		return err
+	}
+	p, err := acquirePacing(e)
+	if err != nil {
+		return errors.Join(err, r.release())
+	}
+	e.records, e.pacing = r, p
+	return nil
+}
+
+// enter makes this configuration the current one.
+func (e *Engine) enter() {
+	e.entering.Do(func() {
+		if e.Config.Anonymous {
+			e.logger.Warn("sites are not told whom to contact about the fetches of robots.txt: set user_agent",
+				zap.String("user_agent", e.Config.Fetch.UserAgent))
+		}
+		active.enter(e)
+	})
+}
+
+// Start makes this configuration the current one. It fails where another process listens at an
+// address of this one.
+func (e *Engine) Start() error {
+	l, err := listensOf(e)
+	if err != nil {
+		return err
+	}
+	if err := alone(slices.Concat(l.gateways, l.sites)); err != nil {
+		return err
+	}
+	if err := e.Open(); err != nil {
+		return err
+	}
+	e.listens.Store(l)
+	sockets.Process.Changed()
+	e.enter()
+	return nil
+}
+
+// Close gives back what the engine has acquired. Requests of this configuration may still run: they
+// keep what they use.
+func (e *Engine) Close() error {
+	e.opening.Do(func() { e.failure = errEnded }) // waits for an opening that is under way, and lets none begin
+	var errs []error
+	e.emitter.stop()
+	if e.failure == nil {
+		active.leave(e)
+		errs = append(errs, e.pacing.release(), e.records.release())
+	}
+	if e.kills != nil {
+		errs = append(errs, e.kills.release())
+	}
+	e.retired.Store(true)
+	e.CloseIdle()
+	return errors.Join(errs...)
+}
+
+// CloseIdle closes the connections that no request uses any more, once the configuration is retired:
+// each request that was under way then leaves one behind.
+func (e *Engine) CloseIdle() {
+	if e.transport != nil && e.retired.Load() {
+		e.transport.CloseIdleConnections()
+	}
+}
+
+// Lookup gives the record of an origin, fetching it if it must: what package enforce needs. It takes
+// no lock where the record is at hand. The caller has called [Engine.Open].
+func (e *Engine) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	return e.records.cache.Lookup(ctx, o)
+}
+
+// Cache is that of the records. The caller has called [Engine.Open].
+func (e *Engine) Cache() *robotscache.Cache { return e.records.cache }
+
+// Pacer keeps the clocks of the hosts. The caller has called [Engine.Open].
+func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
+
+// Transport sends requests to origins.
+func (e *Engine) Transport() *egress.Transport { return e.transport }
+
+// Dialer is the transport's.
+func (e *Engine) Dialer() *egress.Dialer { return e.dialer }

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+const (
+	rulesA = "User-agent: *\nDisallow: /private/\n"
+	rulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	p := fetch.DefaultPolicy()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rules := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
+	failed := fetch.Outcome{Cause: fetch.CauseDNS, Detail: "no such host"}
+	known := p.Next(fetch.Record{Origin: site(t, "https://example.com")}, rules, start)
+	other := rules
+	other.Body = []byte(rulesB)
+	list := changes(p, p.Next(known, failed, start.Add(time.Hour)), failed, start.Add(7*time.Hour))
+	want := map[string]any{
+		"since": "2026-01-01T01:00:00Z", "for_s": int64(6 * 3600), "attempts": 2, "cause": "dns", "status": 0,
+		"detail": "no such host", "access": "rules",
+	}
+	if !reflect.DeepEqual(list[0].data, want) {
+		t.Errorf("got %v", list[0].data)
+	}
+	texts := changes(p, known, other, start.Add(time.Hour))
+	if a := known.SHA256; texts[0].data["from"] != hex.EncodeToString(a[:]) {
+		t.Errorf("got %v", texts[0].data)
+	}
+}
+
+// TestEventSitemapsAreBounded: what a site lists must not fill the queue of events.
+func TestEventSitemapsAreBounded(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("Sitemap: https://example.com/" + strings.Repeat("x", maxSitemapURL) + "\n")
+	for i := range 2 * maxEventSitemaps {
+		fmt.Fprintf(&text, "Sitemap: https://example.com/%d\x1b\n", i)
+	}
+	data := withText(fetch.Record{State: fetch.StateRules, Body: []byte(text.String())}, map[string]any{})
+	got, _ := data["sitemaps"].([]string)
+	if len(got) != maxEventSitemaps || got[0] != `https://example.com/0\x1b` {
+		t.Errorf("%d sitemaps: %q", len(got), got[:min(len(got), 2)])
+	}
+}
+
+func TestEmitterNil(t *testing.T) {
+	t.Parallel()
+	var e *emitter
+	e.stop()
+	if e.wanted(eventDenied) {
+		t.Error("a nil emitter wants something")
+	}
+}
+
+// TestEventsUnasked holds that nothing is made ready for events where nobody looks.
+func TestEventsUnasked(t *testing.T) {
+	t.Parallel()
+	emitter := func(events string) *emitter {
+		t.Helper()
+		ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"events": json.RawMessage(events)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := newEmitter(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(e.stop)
+		if !e.wanted(eventDenied) {
+			t.Error("before the start nobody can tell, and an event is not wanted")
+		}
+		if err := e.app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		e.start()
+		return e
+	}
+	if emitter(`{}`).wanted(eventDenied) {
+		t.Error("without a subscription a denial is wanted")
+	}
+	e := emitter(`{"subscriptions": [{"events": ["robots.rules_changed"], "handlers": [{"handler": "nobody"}]}]}`)
+	if e.wanted(eventDenied) || !e.wanted(eventRulesChanged) || !e.wanted(eventDenied, eventRulesChanged) {
+		t.Error("what is wanted is not what was subscribed to")
+	}
+}
+
+func init() { caddy.RegisterModule(nobody{}) }
+
+// nobody is an event handler.
+type nobody struct{}
+
+func (nobody) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.nobody", New: func() caddy.Module { return new(nobody) }}
+}
+
+func (nobody) Handle(context.Context, caddy.Event) error { return nil }
+
+// TestEventDocs holds that each event with all of its data is documented, and nothing else.
+func TestEventDocs(t *testing.T) {
+	t.Parallel()
+	sections := testdocs.Sections(t, "events.md")
+	data := map[string]map[string]bool{eventDenied: testdocs.SetOf("method", "url")}
+	policy := fetch.DefaultPolicy()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rules := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesA)}
+	other := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesB)}
+	known := policy.Next(fetch.Record{Origin: site(t, "https://example.com")}, rules, start)
+	gone := policy.Next(known, fetch.Outcome{}, start.Add(30*time.Hour))
+	for _, step := range []struct {
+		before fetch.Record
+		out    fetch.Outcome
+		hours  int
+	}{{known, other, 1}, {known, fetch.Outcome{}, 30}, {gone, fetch.Outcome{}, 40}} {
+		for _, c := range changes(policy, step.before, step.out, start.Add(time.Duration(step.hours)*time.Hour)) {
+			data[c.name] = testdocs.SetOf(append(slices.Collect(maps.Keys(c.data)), "origin", "robots_url")...)
+		}
+	}
+	events, headings := map[string]bool{}, map[string]bool{}
+	for heading, section := range sections {
+		headings[heading] = true
+		testdocs.Same(t, heading+": data", data[heading], testdocs.Named(section))
+	}
+	for name := range data {
+		events[name] = true
+	}
+	testdocs.Same(t, "event", events, headings)
+}

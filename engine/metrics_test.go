@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a second gateway in one
+// configuration has the same.
+func TestMetricsRegisterAnew(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
+	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	for _, registry := range []*prometheus.Registry{first, first, second} {
+		if err := m.register(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	for _, registry := range []*prometheus.Registry{first, second} {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var total float64
+		for _, f := range families {
+			if f.GetName() == "crawlgate_decisions_total" {
+				for _, metric := range f.GetMetric() {
+					total += metric.GetCounter().GetValue()
+				}
+			}
+		}
+		if total != 2 {
+			t.Errorf("a registry shows %v decisions, want both", total)
+		}
+	}
+}
+
+// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can choose.
+func TestMetricLabelsAreClosed(t *testing.T) {
+	t.Parallel()
+	closed := map[string]bool{
+		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
+		"operation": true, "explicit": true, "kind": true, "result": true,
+	}
+	for _, c := range newMetrics().collectors() {
+		descs := make(chan *prometheus.Desc, 16)
+		c.Describe(descs)
+		close(descs)
+		for d := range descs {
+			for _, label := range labelsOf(d) {
+				if !closed[label] {
+					t.Errorf("%v has label %q, which is not known to have few values", d, label)
+				}
+			}
+		}
+	}
+}
+
+// variableLabels is where a description shows its labels; it shows them in its text only.
+var variableLabels = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
+
+func labelsOf(d *prometheus.Desc) []string {
+	m := variableLabels.FindStringSubmatch(d.String())
+	if m == nil || m[1] == "" {
+		return nil
+	}
+	return strings.Split(m[1], ",")
+}
+
+// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC 9309 section 2.3). The
+// operator is told.
+func TestUTF16IsLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	o := &cacheObserver{metrics: instruments, logger: zap.New(core)}
+	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
+		o.Fetched(origin.Origin{}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0, false)
+		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
+			t.Errorf("%q: %d lines", body, len(got))
+		}
+	}
+}
+
+// TestMetricsAreDocumented compares the collectors with the table of docs/metrics.md, both ways.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, c := range newMetrics().collectors() {
+		descs := make(chan *prometheus.Desc, 16)
+		c.Describe(descs)
+		close(descs)
+		for d := range descs { // which shows its name in its text only
+			_, rest, _ := strings.Cut(d.String(), `fqName: "`)
+			name, _, _ := strings.Cut(rest, `"`)
+			names[name] = true
+		}
+	}
+	testdocs.Same(t, "metric", names, testdocs.Named(testdocs.Text(t, "metrics.md")))
+}

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock"
+)
+
+// pacing is the politeness of the process. There is one for each Redis that it shares its clocks by,
+// and one where it shares none: a reload must not reset any host's clock. What hosts asked for by 429
+// and 503 is kept over a restart too.
+type pacing struct {
+	key    string
+	pacer  *pace.Pacer
+	shared *redisclock.Clock // nil: this gateway keeps its clocks to itself
+	files  stateFolder
+	logger *zap.Logger
+
+	mu   sync.Mutex
+	last redisclock.LastMembership
+
+	changed chan struct{} // holds one signal: there is something to write down
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+var (
+	blocksFile = stateFile{
+		"blocks.json", "the hosts that asked to be left alone",
+		"to begin without: they are asked again at once, and may ask for another pause",
+	}
+	gatewaysFile = stateFile{
+		"gateways.json", "the number of gateways that share the clocks",
+		"to begin without: the gateways are counted again as soon as Redis answers",
+	}
+)
+
+const (
+	// blocksKept bounds the file of blocks. Those that last longest go first.
+	blocksKept = 100_000
+	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of as long.
+	blocksDelay = time.Second
+)
+
+// acquirePacing makes the clocks that e shares with other gateways or with none, or finds them.
+func acquirePacing(e *Engine) (*pacing, error) {
+	key := "pacing " + e.Config.SharedClocks
+	return acquire(key, func() (*pacing, error) { return openPacing(e, key) })
+}
+
+func (p *pacing) release() error { return release(p.key) }
+
+func openPacing(e *Engine, key string) (*pacing, error) {
+	p := &pacing{
+		key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger,
+		changed: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	var blocks []pace.Block
+	if err := p.files.read(blocksFile, &blocks); err != nil {
+		return nil, err
+	}
+	config := p.config(e)
+	if err := p.share(e, &config); err != nil {
+		return nil, err
+	}
+	p.pacer = pace.New(config)
+	p.pacer.Restore(blocks)
+	p.stopped.Go(p.keep)
+	return p, nil
+}
+
+// share connects the clocks with those of the other gateways, where that is wanted.
+func (p *pacing) share(e *Engine, config *pace.Config) error {
+	url := e.Config.SharedClocks
+	if url == "" {
+		return nil
+	}
+	if err := p.files.read(gatewaysFile, &p.last); err != nil {
+		return err
+	}
+	var err error
+	p.shared, err = redisclock.New(redisclock.Config{
+		// The more gateways there may be, the less each of them takes while Redis is away.
+		URL: url, Gateways: max(e.Config.Gateways, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
+	})
+	if err != nil {
+		return fmt.Errorf("sharing clocks: %w", err)
+	}
+	config.Shared = p.shared
+	return nil
+}
+
+// counted notes how many gateways there are, for a start without Redis.
+func (p *pacing) counted(gateways int) {
+	p.mu.Lock()
+	before := p.last.Gateways
+	p.last = p.last.Counted(gateways, time.Now())
+	changed := p.last.Gateways != before
+	p.mu.Unlock()
+	if changed {
+		p.note()
+	}
+}
+
+func (p *pacing) config(e *Engine) pace.Config {
+	config := e.Config.Clocks
+	config.Observer = clockObserver{instruments, p}
+	return config
+}
+
+// apply makes the limits of e those of the clocks.
+func (p *pacing) apply(e *Engine) { p.pacer.Configure(p.config(e)) }
+
+// keep writes the blocks and the number of gateways down soon after they changed.
+func (p *pacing) keep() {
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.changed:
+		}
+		select {
+		case <-p.stop:
+			return
+		case <-time.After(blocksDelay):
+		}
+		if err := p.write(); err != nil {
+			p.logger.Error("keeping the blocks of hosts and the number of gateways", zap.Error(err))
+		}
+	}
+}
+
+func (p *pacing) write() error {
+	err := p.files.write(blocksFile, p.pacer.Blocks(blocksKept))
+	p.mu.Lock()
+	last := p.last
+	p.mu.Unlock()
+	if last.Gateways > 0 {
+		err = errors.Join(err, p.files.write(gatewaysFile, last))
+	}
+	return err
+}
+
+// Destruct writes them down a last time.
+func (p *pacing) Destruct() error {
+	close(p.stop)
+	p.stopped.Wait()
+	err := p.write()
+	if p.shared != nil {
+		err = errors.Join(err, p.shared.Close())
+	}
+	return err
+}
+
+// sharedChanged tells the operator, once each time, that the clocks are not shared for a while.
+func (p *pacing) sharedChanged(up bool, why error) {
+	instruments.sharedUp.Set(map[bool]float64{true: 1}[up])
+	if up {
+		p.logger.Info("clocks are shared with the other gateways")
+		return
+	}
+	p.logger.Error("clocks cannot be shared; each gateway keeps to its part of the rate", zap.Error(why))
+}
+
+// clockObserver counts what the pacer does, and notes when there is something to keep.
+type clockObserver struct {
+	*metrics
+	pacing *pacing
+}
+
+// Blocked implements pace.Observer.
+func (o clockObserver) Blocked(explicit bool) {
+	o.metrics.Blocked(explicit)
+	o.pacing.note()
+}
+
+// note leaves word that there is something to write down.
+func (p *pacing) note() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // there is word already
+	}
+}
+
+// Unblock ends the back-off of one clock, and reports which one it was if there was one. The error
+// says that the other gateways cannot be told.
+func (e *Engine) Unblock(key string) (block pace.Block, found bool, err error) {
+	block, found, err = e.pacing.pacer.Unblock(key)
+	if found {
+		e.pacing.note()
+		e.logger.Info("back-off lifted by the operator",
+			zap.String("clock", key), zap.Time("blocked_until", block.Until), zap.Int("strikes", block.Strikes))
+	}
+	return block, found, err
+}

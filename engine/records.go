@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
+	"github.com/crawlgate/crawlgate/robotscache/redisstore"
+)
+
+// records is the cache over one store. It is shared by all configurations that name the same store.
+type records struct {
+	key     string
+	cache   *robotscache.Cache
+	fetcher currentFetcher
+}
+
+// acquireRecords opens the store of e, or finds it open.
+func acquireRecords(e *Engine) (*records, error) {
+	key := "records " + e.Config.Store.identity()
+	return acquire(key, func() (*records, error) { return openRecords(e, key) })
+}
+
+func (r *records) release() error { return release(r.key) }
+
+// apply makes the configuration of e the one that new lookups and fetches follow.
+func (r *records) apply(e *Engine) {
+	r.fetcher.Store(e)
+	r.cache.Configure(e.Config.Cache)
+}
+
+// Destruct closes the cache, which writes what is pending and closes the store.
+func (r *records) Destruct() error {
+	if err := r.cache.Close(); err != nil {
+		return fmt.Errorf("closing the store of robots.txt records: %w", err)
+	}
+	return nil
+}
+
+func openRecords(e *Engine, key string) (*records, error) {
+	store, err := e.Config.Store.open()
+	if err != nil {
+		return nil, err
+	}
+	r := &records{key: key}
+	r.fetcher.Store(e)
+	config := e.Config.Cache
+	config.Store, config.Fetcher = store, &r.fetcher
+	config.Observer = &cacheObserver{
+		metrics: instruments, logger: e.logger.Named("cache"), fetcher: &r.fetcher, short: rate.Sometimes{Interval: time.Minute},
+	}
+	if r.cache, err = robotscache.New(config); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return r, nil
+}
+
+// redisTimeout bounds a call of the shared store. It is generous: a gateway that gives up on a slow
+// answer fetches what another one fetches already.
+const redisTimeout = 1500 * time.Millisecond
+
+// Store says where the records of origins are kept.
+type Store struct {
+	Kind string // "file", "redis" or "none"
+	Path string // of the file, absolute
+	URL  string // of the Redis
+}
+
+// identity names the store: two configurations with the same one share it.
+func (s Store) identity() string {
+	switch s.Kind {
+	case "file":
+		return "file " + s.Path
+	case "redis":
+		return "redis " + s.URL
+	}
+	return "none"
+}
+
+// folder is where the state files of the process lie, empty if there is none.
+func (s Store) folder() string {
+	switch s.Kind {
+	case "none":
+		return ""
+	case "redis":
+		return filepath.Join(caddy.AppDataDir(), "crawlgate")
+	}
+	return filepath.Dir(s.Path)
+}
+
+func (s Store) open() (robotscache.Store, error) {
+	switch s.Kind {
+	case "redis":
+		return redisstore.New(redisstore.Config{URL: s.URL, Timeout: redisTimeout})
+	case "none":
+		return memstore.New(memstore.Config{}), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the store: %w", err)
+	}
+	return boltstore.Open(boltstore.Config{Path: s.Path})
+}
