@@ -19,7 +19,7 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	switch {
 	case p.inForce(&r, now):
 		return p.goodAccess(&r)
-	case r.failing():
+	case r.Failing():
 		return p.failingAccess(&r, now)
 	default:
 		return AccessDeny
@@ -71,7 +71,7 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 	if p.inForce(&r, now) {
 		return true
 	}
-	if !r.failing() {
+	if !r.Failing() {
 		return false
 	}
 	due := r.retryAt(now)
@@ -83,14 +83,23 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 // answer from 80 % of its TTL, after a failure from NextAttempt on.
 func (p Policy) RefreshDue(r Record, now time.Time) bool {
 	now = wall(now)
-	if r.failing() {
+	if r.Failing() {
 		return !now.Before(r.retryAt(now))
 	}
 	if !p.inForce(&r, now) {
 		return true
 	}
+	return !now.Before(p.RefreshAt(r))
+}
+
+// RefreshAt returns the time from which [Policy.RefreshDue] calls for an attempt, if no clock is
+// set back meanwhile.
+func (p Policy) RefreshAt(r Record) time.Time {
+	if r.Failing() {
+		return r.NextAttempt
+	}
 	ttl := p.goodUntil(&r).Sub(r.FetchedAt)
-	return !now.Before(r.FetchedAt.Add(ttl / 100 * refreshAt))
+	return r.FetchedAt.Add(ttl / 100 * refreshAt)
 }
 
 // Settle returns r as it stands at now: a good answer whose TTL has ended during
@@ -100,7 +109,7 @@ func (p Policy) RefreshDue(r Record, now time.Time) bool {
 // who show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
 	now = wall(now)
-	if r.State == StateUnreachable || !r.failing() || p.inForce(&r, now) {
+	if r.State == StateUnreachable || !r.Failing() || p.inForce(&r, now) {
 		return r
 	}
 	return unreachable(r, r.LastFailure)
@@ -128,8 +137,8 @@ func unreachable(r Record, f Failure) Record {
 	return n
 }
 
-// failing reports whether the last attempt failed.
-func (r *Record) failing() bool { return !r.UnreachableSince.IsZero() }
+// Failing reports whether the last attempt failed.
+func (r *Record) Failing() bool { return !r.UnreachableSince.IsZero() }
 
 // inForce reports whether a good answer may be used at now. A date in the future
 // is a wrong clock's: such an answer could outlive its TTL and is not used.

@@ -51,15 +51,15 @@ func parseCodings(h http.Header) ([]string, error) {
 	return codings, nil
 }
 
-// codedLimit is how much coded data may stand for limit octets of text. All
+// codedLimit is how much coded data may stand for limit bytes of text. All
 // codings can store what they cannot compress at an overhead below a percent, so
 // an honest one needs less.
 func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
 
-// decode undoes codings on data and returns at most limit octets; more says that
+// decode undoes codings on data and returns at most limit bytes; more says that
 // there were more. It reads no further than it must to know that, so a bomb
 // costs no more than an honest file. Data that ends early or goes on after its
-// end is an error unless limit octets came before.
+// end is an error unless limit bytes came before.
 func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	var inputs []*bufio.Reader
 	var r io.Reader = bytes.NewReader(data)
@@ -119,7 +119,7 @@ func isZlib(in *bufio.Reader) bool {
 	return err == nil && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0
 }
 
-// boundedReader fails after so many octets: a layer of a stack must not expand
+// boundedReader fails after so many bytes: a layer of a stack must not expand
 // without end into another one that swallows it.
 type boundedReader struct {
 	r    io.Reader

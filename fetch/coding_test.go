@@ -58,7 +58,7 @@ func headerOf(coding string) string {
 
 var codings = []string{"gzip", "x-gzip", "br", "zstd", "deflate", "raw"}
 
-// noise fills n octets with text that no coding can shrink much.
+// noise fills n bytes with text that no coding can shrink much.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	state := uint32(1)
@@ -73,7 +73,7 @@ func TestExt_Codings(t *testing.T) {
 	t.Parallel()
 	texts := map[string][]byte{
 		"empty":           {},
-		"one octet":       []byte("x"),
+		"one byte":        []byte("x"),
 		"rules":           []byte(rules),
 		"noise":           noise(100_000),
 		"exactly 500 KiB": bytes.Repeat([]byte("0123456789"), MinSize/10),
@@ -88,7 +88,7 @@ func TestExt_Codings(t *testing.T) {
 				out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(encode(t, coding, text)), headerOf(coding))})
 				want{KindRules, ""}.check(t, out)
 				if expect := text[:min(len(text), MinSize)]; !bytes.Equal(out.Body, expect) || out.Truncated != (len(text) > MinSize) {
-					t.Errorf("body of %d octets, truncated is %v", len(out.Body), out.Truncated)
+					t.Errorf("body of %d bytes, truncated is %v", len(out.Body), out.Truncated)
 				}
 			})
 		}
@@ -215,7 +215,7 @@ func TestExt_ConcatenatedMembers(t *testing.T) {
 	}
 }
 
-// bomb is n octets of zeroes under a coding, possibly several times over.
+// bomb is n bytes of zeroes under a coding, possibly several times over.
 func bomb(tb testing.TB, n int, codings ...string) []byte {
 	tb.Helper()
 	data := make([]byte, n)
@@ -298,7 +298,7 @@ func zstdWindow(tb testing.TB, size int) []byte {
 	return buf.Bytes()
 }
 
-// zstdSegment is a frame whose window is all of its n octets.
+// zstdSegment is a frame whose window is all of its n bytes.
 func zstdSegment(tb testing.TB, n int) []byte {
 	tb.Helper()
 	w, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
@@ -308,7 +308,7 @@ func zstdSegment(tb testing.TB, n int) []byte {
 	return w.EncodeAll(make([]byte, n), nil)
 }
 
-// brotliWindow is a stream with a window of 1<<lgWin octets, all of them used.
+// brotliWindow is a stream with a window of 1<<lgWin bytes, all of them used.
 func brotliWindow(tb testing.TB, lgWin int) []byte {
 	tb.Helper()
 	var buf bytes.Buffer
@@ -355,7 +355,7 @@ func FuzzDecode(f *testing.F) {
 		const limit = 10_000
 		text, more, err := decode(data, stacks[int(which)%len(stacks)], limit)
 		if len(text) > limit || (more && len(text) != limit) || (err != nil && (text != nil || more)) {
-			t.Errorf("%d octets, more is %v, %v", len(text), more, err)
+			t.Errorf("%d bytes, more is %v, %v", len(text), more, err)
 		}
 	})
 }
@@ -364,6 +364,6 @@ func TestExt_BoundedReader(t *testing.T) {
 	t.Parallel()
 	data, err := io.ReadAll(&boundedReader{r: zeroes{}, left: 1000})
 	if len(data) != 1000 || !errors.Is(err, errBloated) {
-		t.Errorf("read %d octets, %v", len(data), err)
+		t.Errorf("read %d bytes, %v", len(data), err)
 	}
 }

@@ -40,5 +40,5 @@ func (d *Diff) Alarmed() bool {
 
 // alarming reports whether the run of failures was long enough at its latest one.
 func (r *Record) alarming() bool {
-	return r.failing() && r.LastFailure.At.Sub(r.UnreachableSince) >= UnreachableAlarm
+	return r.Failing() && r.LastFailure.At.Sub(r.UnreachableSince) >= UnreachableAlarm
 }

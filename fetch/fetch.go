@@ -11,6 +11,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -58,7 +59,7 @@ type Config struct {
 	// MaxRedirects is how many redirects are followed; default 5, negative none.
 	// RFC 9309 section 2.3.1.2 asks for at least 5.
 	MaxRedirects int
-	// MaxSize is how much of a file is kept, in octets after decoding; MinSize
+	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize
 	// is the default and the least.
 	MaxSize int
 	// Soft404 looks for servers that answer 500 where they mean 404 (seed 000,
@@ -72,16 +73,8 @@ type Config struct {
 // Fetcher retrieves robots.txt files. It is safe for concurrent use and keeps
 // nothing between retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
-	transport     http.RoundTripper
-	userAgent     string
-	timeout       time.Duration
-	headerTimeout time.Duration
-	stallTimeout  time.Duration
-	maxRedirects  int
-	maxSize       int
-	soft404       bool
-	now           func() time.Time
-	decoders      chan struct{}
+	cfg      Config // with defaults
+	decoders chan struct{}
 }
 
 // New returns a fetcher. It panics if cfg has no Transport.
@@ -89,28 +82,18 @@ func New(cfg Config) *Fetcher {
 	if cfg.Transport == nil {
 		panic("fetch: Config.Transport is nil")
 	}
-	f := &Fetcher{
-		transport:     cfg.Transport,
-		userAgent:     cfg.UserAgent,
-		timeout:       orDefault(cfg.Timeout, defaultTimeout),
-		headerTimeout: orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
-		stallTimeout:  orDefault(cfg.StallTimeout, defaultStallTimeout),
-		maxRedirects:  cfg.MaxRedirects,
-		maxSize:       max(cfg.MaxSize, MinSize),
-		soft404:       cfg.Soft404,
-		now:           cfg.Now,
-		decoders:      make(chan struct{}, maxDecoders),
+	cfg.Timeout = orDefault(cfg.Timeout, defaultTimeout)
+	cfg.HeaderTimeout = orDefault(cfg.HeaderTimeout, defaultHeaderTimeout)
+	cfg.StallTimeout = orDefault(cfg.StallTimeout, defaultStallTimeout)
+	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, defaultMaxRedirects)
+	cfg.MaxSize = max(cfg.MaxSize, MinSize)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	if f.maxRedirects == 0 {
-		f.maxRedirects = defaultMaxRedirects
+	if !httpguts.ValidHeaderFieldValue(cfg.UserAgent) {
+		cfg.UserAgent = ""
 	}
-	if f.now == nil {
-		f.now = time.Now
-	}
-	if !httpguts.ValidHeaderFieldValue(f.userAgent) {
-		f.userAgent = ""
-	}
-	return f
+	return &Fetcher{cfg: cfg, decoders: make(chan struct{}, maxDecoders)}
 }
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
@@ -124,12 +107,12 @@ type Gate func(ctx context.Context)
 // gets CauseCanceled, or CauseTimeout at a deadline. Each answer, those of redirects
 // included, is read when the gate lets it through; a nil gate lets all through.
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
-	started := f.now()
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTotalTimeout)
+	started := f.cfg.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, errTotalTimeout)
 	defer cancel()
 
 	out := f.follow(ctx, o, gate)
-	out.Started, out.Duration = started, f.now().Sub(started)
+	out.Started, out.Duration = started, f.cfg.Now().Sub(started)
 	return out
 }
 
@@ -159,7 +142,7 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	defer resp.close()
 
 	if r.at.Scheme == "ftp" {
-		return resp.ftpFile(r.maxSize), false
+		return resp.ftpFile(r.cfg.MaxSize), false
 	}
 	switch classify(resp.StatusCode) {
 	case classRedirect:
@@ -177,13 +160,13 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	case classAbsent:
 		return resp.absent(CauseStatus, ""), false
 	case classRules:
-		return resp.rules(r.maxSize), false
+		return resp.rules(r.cfg.MaxSize), false
 	case classUnreachable:
-		if r.soft404 && r.isSoft404(ctx, resp) {
+		if r.cfg.Soft404 && r.isSoft404(ctx, resp) {
 			return resp.absent(CauseSoft404, "error page that says not found"), false
 		}
 		out := failf(CauseStatus, "").outcome(resp.StatusCode)
-		out.RetryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), r.now())
+		out.RetryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now())
 		return out, false
 	default:
 		return failf(CauseProtocol, "status %d is no answer to this request", resp.StatusCode).outcome(resp.StatusCode), false

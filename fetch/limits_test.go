@@ -40,7 +40,7 @@ func request(conn net.Conn) *http.Request {
 	return req
 }
 
-// drip writes s, one octet every pause.
+// drip writes s, one byte every pause.
 func drip(conn net.Conn, s string, pause time.Duration) {
 	for i := range len(s) {
 		time.Sleep(pause)
@@ -218,7 +218,7 @@ func TestRFC9309_2_5_SizeLimit(t *testing.T) {
 				t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
 			}
 			if body.read > most+1 {
-				t.Errorf("read %d octets", body.read)
+				t.Errorf("read %d bytes", body.read)
 			}
 			if !body.closed {
 				t.Error("body not closed")

@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestRFC9309_2_3_1_4_BrokenAnswers: raw octets of a server that get no verdict.
+// TestRFC9309_2_3_1_4_BrokenAnswers: raw bytes of a server that get no verdict.
 func TestRFC9309_2_3_1_4_BrokenAnswers(t *testing.T) {
 	t.Parallel()
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

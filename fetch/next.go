@@ -82,7 +82,7 @@ func (p Policy) lifetime(out Outcome) time.Duration {
 func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	// A run that begins in the future, or before there were clocks, was dated by
 	// a wrong clock. It begins anew: that can only postpone what its end permits.
-	if !r.failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
+	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
 	r.Attempts = max(r.Attempts, 0)

@@ -214,7 +214,7 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if ttl < p.MinTTL || ttl > p.TTL || ttl > day {
 			t.Fatalf("TTL of %s outside %s to %s", ttl, p.MinTTL, p.TTL)
 		}
-		if next.Attempts != 0 || next.failing() || next.LastGood != nil || !next.NextAttempt.IsZero() {
+		if next.Attempts != 0 || next.Failing() || next.LastGood != nil || !next.NextAttempt.IsZero() {
 			t.Fatalf("a good answer left %+v", next)
 		}
 		if !p.Fresh(next, now) {
@@ -265,7 +265,7 @@ func (m *model) meanwhile(t *rapid.T, p Policy, r Record, out Outcome, now time.
 
 // check holds what is true at any time.
 func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic bool) {
-	if r.failing() != (m.failures > 0) || r.Attempts != m.failures || !r.UnreachableSince.Equal(m.since) {
+	if r.Failing() != (m.failures > 0) || r.Attempts != m.failures || !r.UnreachableSince.Equal(m.since) {
 		t.Fatalf("run of %d since %s, want %d since %s", r.Attempts, r.UnreachableSince, m.failures, m.since)
 	}
 	good := p.inForce(&r, now)

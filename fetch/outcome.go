@@ -106,16 +106,16 @@ type Outcome struct {
 	Kind  Kind
 	Cause Cause
 	// Detail is one short line of printable ASCII for people: no credentials, no
-	// addresses of our side of a connection, at most 200 octets. Not to be parsed.
+	// addresses of our side of a connection, at most 200 bytes. Not to be parsed.
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
-	// Body is the text of the file after decoding, at most Config.MaxSize octets.
+	// Body is the text of the file after decoding, at most Config.MaxSize bytes.
 	// Only with KindRules.
 	Body []byte
 	// Truncated says that the file is longer than Body (RFC 9309 section 2.5).
 	Truncated bool
-	// Hops are the URLs that redirects led to, in order, each cut to 512 octets
+	// Hops are the URLs that redirects led to, in order, each cut to 512 bytes
 	// of printable ASCII.
 	Hops []string
 	// RetryAfter is when the server wants to be asked again, counted from the
@@ -160,7 +160,7 @@ const (
 	maxHop    = 512
 )
 
-// printable returns s as one line of printable ASCII of at most limit octets.
+// printable returns s as one line of printable ASCII of at most limit bytes.
 // What is not printable is shown as a question mark, a cut as three dots.
 func printable(s string, limit int) string {
 	cut := len(s) > limit

@@ -478,3 +478,22 @@ func TestDesign4_RobotsStatus(t *testing.T) {
 		}
 	}
 }
+
+// TestDesign3_RefreshAt: the early refresh is due at 80 % of the time to live.
+func TestDesign3_RefreshAt(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]time.Duration{
+		24 * time.Hour: 19*time.Hour + 12*time.Minute, 5 * time.Minute: 4 * time.Minute,
+		48 * time.Hour: 19*time.Hour + 12*time.Minute, // held to the ceiling
+	} {
+		r := Record{State: StateAbsent, FetchedAt: t0, FreshUntil: t0.Add(ttl)}
+		at := Policy{}.RefreshAt(r)
+		if at.Sub(t0) != want || !(Policy{}).RefreshDue(r, at) || (Policy{}).RefreshDue(r, at.Add(-time.Millisecond)) {
+			t.Errorf("of %v due after %v, want %v, as RefreshDue has it", ttl, at.Sub(t0), want)
+		}
+	}
+	failed := Record{State: StateUnreachable, UnreachableSince: t0, NextAttempt: t0.Add(time.Minute)}
+	if at := (Policy{}).RefreshAt(failed); !at.Equal(failed.NextAttempt) {
+		t.Errorf("after a failure due at %v", at)
+	}
+}

@@ -70,7 +70,7 @@ func (r Record) Check() error {
 		return fmt.Errorf("state %s with a last good copy", r.State)
 	case r.Attempts < 0 || r.Attempts > math.MaxInt32:
 		return fmt.Errorf("%d attempts", r.Attempts)
-	case (r.Attempts > 0) != r.failing():
+	case (r.Attempts > 0) != r.Failing():
 		return errors.New("attempts without a run of failures, or the reverse")
 	case r.Attempts == 0 && (r.State == StateUnreachable || !r.NextAttempt.IsZero() || !r.LastFailure.IsZero()):
 		return errors.New("a failure without attempts")

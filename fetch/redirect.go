@@ -58,8 +58,8 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if slices.Contains(r.seen, s) {
 		return KindAbsent, failf(CauseRedirects, "redirect loop")
 	}
-	if len(r.seen) > r.maxRedirects {
-		return KindAbsent, failf(CauseRedirects, "more than %d redirects", r.maxRedirects)
+	if len(r.seen) > r.cfg.MaxRedirects {
+		return KindAbsent, failf(CauseRedirects, "more than %d redirects", r.cfg.MaxRedirects)
 	}
 	r.seen, r.at = append(r.seen, s), next
 	return KindUnreachable, nil

@@ -60,7 +60,7 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 		{"hexadecimal address", "http://0x7f000001/", "unreachable"},
 		{"short address", "http://127.1/", "unreachable"},
 		{"address as one number", "http://2130706433/", "unreachable"},
-		{"control octet", "http://b.\texample/", "unreachable"},
+		{"control byte", "http://b.\texample/", "unreachable"},
 		{"zone", "http://[fe80::1%25eth0]/", "unreachable"},
 		{"broken escape", "http://b.example/%zz", "unreachable"},
 		{"broken brackets", "http://[::1/", "unreachable"},
@@ -219,7 +219,7 @@ func TestExt_LongLocation(t *testing.T) {
 	})
 	want{KindRules, ""}.check(t, out)
 	if len(s.asked[1]) < 5000 || len(out.Hops) != 1 || len(out.Hops[0]) != maxHop {
-		t.Errorf("asked %d octets, noted hop of %d", len(s.asked[1]), len(out.Hops[0]))
+		t.Errorf("asked %d bytes, noted hop of %d", len(s.asked[1]), len(out.Hops[0]))
 	}
 }
 

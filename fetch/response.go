@@ -25,9 +25,9 @@ type response struct {
 // answer. The caller must close it.
 func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	headerTimeout := r.headerTimeout
+	headerTimeout := r.cfg.HeaderTimeout
 	if u.Scheme == "ftp" {
-		headerTimeout = r.timeout // some servers look us up before they greet, and six replies follow
+		headerTimeout = r.cfg.Timeout // some servers look us up before they greet, and six replies follow
 	}
 	deadline := time.Now().Add(headerTimeout)
 	limit := time.AfterFunc(headerTimeout, func() { cancel(errHeaderTimeout) })
@@ -49,11 +49,11 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 		return nil, failf(CauseProtocol, "making the request: %s", reason(err))
 	}
 	// An empty value keeps net/http from naming itself.
-	req.Header.Set("User-Agent", r.userAgent)
+	req.Header.Set("User-Agent", r.cfg.UserAgent)
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 
-	got, err := r.transport.RoundTrip(req) //nolint:bodyclose // response.close does
+	got, err := r.cfg.Transport.RoundTrip(req) //nolint:bodyclose // response.close does
 	if err != nil {
 		fail := failed(ctx, err)
 		cancel(nil)
@@ -63,7 +63,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 		}
 		return nil, fail
 	}
-	return &response{Response: got, ctx: ctx, cancel: cancel, stall: r.stallTimeout, decoders: r.decoders}, nil
+	return &response{Response: got, ctx: ctx, cancel: cancel, stall: r.cfg.StallTimeout, decoders: r.decoders}, nil
 }
 
 // close drops what is left of the answer. A connection with an unread body is

@@ -122,7 +122,7 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 	}
 	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule
 	// its retry.
-	if f.source == SourceStore || failing(e.record) {
+	if f.source == SourceStore || e.record.Failing() {
 		c.note(e, time.Now())
 	}
 	if !leads {

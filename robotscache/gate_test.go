@@ -15,7 +15,7 @@ import (
 
 // asking is a fetcher that asks the gate as *fetch.Fetcher does.
 type asking struct {
-	silent func(o origin.Origin) time.Duration // until the first octet
+	silent func(o origin.Origin) time.Duration // until the first byte
 	slow   func(o origin.Origin) time.Duration // from there on
 
 	mu      sync.Mutex

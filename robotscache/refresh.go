@@ -15,7 +15,7 @@ const refreshPause = time.Second
 // note records that e was asked for, and has it refreshed if it is due.
 func (c *Cache) note(e *Entry, now time.Time) {
 	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
-		c.due.add(e.record)
+		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
 	}
 	if e.verifiedFresh(now) {
 		return
@@ -29,7 +29,7 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
 		return
 	}
-	if !c.refresh(e.record.Origin, failing(e.record)) {
+	if !c.refresh(e.record.Origin, e.record.Failing()) {
 		c.cfg.Observer.Dropped(DropRefresh)
 	}
 }
@@ -84,20 +84,10 @@ func newDueList(limit int, fire func(origin.Origin, bool) bool) *dueList {
 	return &dueList{limit: limit, fire: fire, items: make(map[origin.Origin]*dueItem)}
 }
 
-// dueAt returns when the origin of r is to be asked next, if anybody is interested.
-func dueAt(r fetch.Record) time.Time {
-	if failing(r) {
-		return r.NextAttempt
-	}
-	return r.FetchedAt.Add(r.FreshUntil.Sub(r.FetchedAt) / 10 * 8)
-}
-
-func failing(r fetch.Record) bool { return !r.UnreachableSince.IsZero() }
-
-// add puts the origin of r on the list, or moves it to its new time.
-func (l *dueList) add(r fetch.Record) {
+// add puts the origin of r on the list, or moves it to a new time.
+func (l *dueList) add(r fetch.Record, at time.Time) {
 	l.remove(r.Origin)
-	l.set(&dueItem{origin: r.Origin, retry: failing(r)}, time.Until(dueAt(r)))
+	l.set(&dueItem{origin: r.Origin, retry: r.Failing()}, time.Until(at))
 }
 
 // set puts an item on the list, unless its origin is there or there is no room.

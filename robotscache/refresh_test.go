@@ -22,6 +22,8 @@ func dueIn(n int, d time.Duration) fetch.Record {
 	return fetch.Record{Origin: portOrigin(n), State: fetch.StateUnreachable, UnreachableSince: now, NextAttempt: now.Add(d)}
 }
 
+func addDue(l *dueList, r fetch.Record) { l.add(r, r.NextAttempt) }
+
 func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,10 +42,10 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 		})
 		defer l.stop()
 		for _, n := range []int{5, 2, 9, 1, 7, 3} {
-			l.add(dueIn(n, time.Duration(n)*time.Minute))
+			addDue(l, dueIn(n, time.Duration(n)*time.Minute))
 		}
-		l.add(dueIn(9, time.Hour))
-		l.add(dueIn(9, 9*time.Minute)) // it moves, there and back
+		addDue(l, dueIn(9, time.Hour))
+		addDue(l, dueIn(9, 9*time.Minute)) // it moves, there and back
 		l.remove(portOrigin(7))
 		l.remove(portOrigin(7))
 		time.Sleep(time.Hour)
@@ -70,7 +72,7 @@ func TestDueList_Bounds(t *testing.T) {
 			return true
 		})
 		for n := range 20 {
-			l.add(dueIn(n+1, time.Minute))
+			addDue(l, dueIn(n+1, time.Minute))
 		}
 		if l.len() != 10 {
 			t.Errorf("%d on the list", l.len())
@@ -90,25 +92,9 @@ func TestDueList_Bounds(t *testing.T) {
 		room.Store(100)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		l.add(dueIn(99, time.Minute))
+		addDue(l, dueIn(99, time.Minute))
 		if fired.Load() != 4 || l.len() != 0 {
 			t.Errorf("%d fired after the stop, %d left", fired.Load(), l.len())
 		}
 	})
-}
-
-// The early refresh is due at 80 % of the time to live (DESIGN §3).
-func TestExt_DueAt80Percent(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for ttl, want := range map[time.Duration]time.Duration{
-		24 * time.Hour:  19*time.Hour + 12*time.Minute,
-		5 * time.Minute: 4 * time.Minute,
-	} {
-		r := fetch.Record{State: fetch.StateAbsent, FetchedAt: now, FreshUntil: now.Add(ttl)}
-		at := dueAt(r)
-		if at.Sub(now) != want || !(fetch.Policy{}).RefreshDue(r, at) || (fetch.Policy{}).RefreshDue(r, at.Add(-time.Millisecond)) {
-			t.Errorf("of %v due after %v, want %v, as the policy has it", ttl, at.Sub(now), want)
-		}
-	}
 }
