@@ -140,16 +140,12 @@ func shortageOf(err error) error {
 // begins with its name, and net/http replaces the one for a plain-text answer.
 func isTLS(err error) bool {
 	var (
-		certificate *tls.CertificateVerificationError
+		certificate *tls.CertificateVerificationError // has those of x509 inside
 		record      tls.RecordHeaderError
 		alert       tls.AlertError
-		authority   x509.UnknownAuthorityError
-		host        x509.HostnameError
-		invalid     x509.CertificateInvalidError
 		op          *net.OpError
 	)
-	if errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert) ||
-		errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) {
+	if errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert) {
 		return true
 	}
 	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") {

@@ -1,3 +1,14 @@
+// Package robotscache keeps the robots.txt record of every origin and sees to
+// it that each is fetched when it must be, once, and not when it need not be.
+//
+// [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory),
+// the [Store] (a file, Redis, or memory) and the [Fetcher]. What is done when is
+// decided by the pure functions of fetch.Policy; this package adds the waiting,
+// sharing and bounding.
+//
+// The hot tier only saves time. It may drop or delay any entry, so nothing
+// depends on what it holds: the truth is the store, what the store has not
+// taken yet (see writebehind.go), and the flight under way.
 package robotscache
 
 import (
@@ -8,8 +19,33 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
+
+// Errors of [Cache.Lookup] and [Cache.Refresh], besides those of the context.
+var (
+	// ErrPending means that the origin's rules are not known yet and that the
+	// request may wait no longer: a bound on waiters or on the queue was reached,
+	// or the budget ran out. Unless it was refused at the door the retrieval goes
+	// on. The request is to be refused as for an unreachable origin.
+	ErrPending = errors.New("robots.txt is not fetched yet")
+	// ErrClosed means that the cache is closed.
+	ErrClosed = errors.New("robots.txt cache is closed")
+)
+
+// ForbiddenError is the answer of [Cache.Lookup] and [Cache.Refresh] for an origin
+// to which the gateway itself may not connect. It says nothing about the origin, so
+// nothing is kept, and the next request for it tries again.
+type ForbiddenError struct {
+	// Cause is that of fetch.Outcome.Refused: address, port or own listener.
+	Cause fetch.Cause
+	// Detail is what the guard says, for people.
+	Detail string
+}
+
+// Error implements error.
+func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
 // Cache answers what is known of an origin's robots.txt, and fetches what is not.
 // All methods are safe for concurrent use.

@@ -261,6 +261,14 @@ func (c *Cache) recall(o origin.Origin) *Entry {
 	return newEntry(r, *c.interpretation(), best)
 }
 
+// judged returns the entry as records are read now, nil for none.
+func (c *Cache) judged(e *Entry) *Entry {
+	if as := c.interpretation(); e != nil && e.interpretation != *as {
+		return newEntry(e.record, *as, e)
+	}
+	return e
+}
+
 // newer returns the entry with the later attempt; either may be nil.
 func newer(a, b *Entry, now time.Time) *Entry {
 	if a == nil || b != nil && attempted(b.record, now).After(attempted(a.record, now)) {

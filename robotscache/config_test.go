@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// A reload that changes the policy refetches nothing (issue 2): what is known is judged by the new one at once, in
-// whatever tier it is.
+// A reload that changes the policy refetches nothing (issue 2): what is known is judged by the new
+// one at once, in whatever tier it is.
 func TestExt_ConfigureJudgesAnew(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
@@ -28,13 +28,14 @@ func TestExt_ConfigureJudgesAnew(t *testing.T) {
 		e, _ = lookup(t, c, example(1))
 		wantAccess(t, e, fetch.AccessAllow)
 		wantFetches(t, s, example(1), 1)
-		time.Sleep(2 * time.Minute) // of the bubble's clock: a shorter time to live holds for what is known already
+		time.Sleep(time.Minute) // a shorter time to live holds for what is known already: it has been refreshed
 		lookup(t, c, example(1))
 		wantFetches(t, s, example(1), 2)
 	})
 }
 
-// The switch for index.html is part of how a text is read, not of the text: nothing is fetched again for it either.
+// The switch for index.html is part of how a text is read, not of the text: nothing is fetched
+// again for it either.
 func TestExt_ConfigureReadsAnew(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
