@@ -56,20 +56,23 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		wake:   make(chan struct{}, 1),
 	}
 	w.steps = w.one[:0]
-	shared := r.sharedKey()
-	w.add(r.Limit, shared)
+	w.add(r.Limit)
 	for _, l := range r.Also {
-		w.add(l, shared)
+		w.add(l)
 	}
 	// All requests pass their clocks in this one order, so no two can wait for each other.
 	slices.SortFunc(w.steps, func(a, b step) int { return compareKeys(a.key, b.key) })
+	// The first clock with places leaves one to other agents. At a later one w would wait while it is
+	// current at the earlier one, and hold up others there.
+	if i := slices.IndexFunc(w.steps, func(s step) bool { return s.terms.places > 0 }); i >= 0 {
+		w.steps[i].terms.shared = w.steps[i].terms.places > 1
+	}
 	w.deadline = w.since + cfg.wait(r)
 	return w
 }
 
-func (w *waiter) add(l Limit, shared string) {
+func (w *waiter) add(l Limit) {
 	t := l.terms()
-	t.shared = l.Key == shared
 	for i := range w.steps {
 		if w.steps[i].key == l.Key {
 			w.steps[i].terms = w.steps[i].terms.strictest(t)
@@ -250,8 +253,8 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 		s := &w.steps[i]
 		s.shard.mu.Lock()
 		g.charges = append(g.charges, s.shard.charge(s.clock, on.local(s.terms), w.agent, now))
-		w.leave(s)
 		s.shard.mu.Unlock()
+		w.leave(s)
 	}
 	w.pacer.keepSweeping()
 	return Slot{Wait: now - w.since, grant: g, number: g.number}, 0
@@ -262,7 +265,7 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 func (w *waiter) backTo(i int) {
 	w.giveBack()
 	for j := i + 1; j < len(w.steps); j++ {
-		w.leaveLocking(&w.steps[j])
+		w.leave(&w.steps[j])
 	}
 	w.at = i
 }
@@ -271,22 +274,18 @@ func (w *waiter) backTo(i int) {
 func (w *waiter) withdraw() {
 	w.giveBack()
 	for i := range w.steps {
-		w.leaveLocking(&w.steps[i])
+		w.leave(&w.steps[i])
 	}
 }
 
-func (w *waiter) leaveLocking(s *step) {
+// leave takes w out of the queue at the step, if it is in one.
+func (w *waiter) leave(s *step) {
 	if s.clock == nil {
 		return
 	}
 	s.shard.mu.Lock()
-	w.leave(s)
-	s.shard.mu.Unlock()
-}
-
-// leave takes w out of the queue at the step, under the shard's lock.
-func (w *waiter) leave(s *step) {
 	s.shard.leave(s.clock, w)
+	s.shard.mu.Unlock()
 	s.clock = nil
 }
 

@@ -27,7 +27,7 @@ func TestBackoffAfterFailure(t *testing.T) {
 		{"twelfth: a day at most", backoff{now, 11, false}, 0, 0.99, backoff{now + 24*time.Hour, 12, true}},
 		{"many: still a day", backoff{now, 1 << 40, false}, 0, 0, backoff{now + 24*time.Hour, 1<<40 + 1, true}},
 		{"jitter lengthens by a tenth at most", backoff{}, 0, 0.5, backoff{now + 63*time.Second, 1, true}},
-		{"while in force: on its way already, no change", backoff{now + time.Second, 3, true}, 0, 0, backoff{now + time.Second, 3, true}},
+		{"while it lasts: on its way already, no change", backoff{now + time.Second, 3, true}, 0, 0, backoff{now + time.Second, 3, true}},
 		{"forgiven after 30 quiet minutes", backoff{now - 30*time.Minute, 7, false}, 0, 0, backoff{now + time.Minute, 1, true}},
 		{"not forgiven before", backoff{now - 30*time.Minute + 1, 7, false}, 0, 0, backoff{now + 128*time.Minute, 8, true}},
 		{"Retry-After to the second, no jitter", backoff{}, 7 * time.Second, 0.9, backoff{now + 7*time.Second, 0, true}},
@@ -107,8 +107,7 @@ func TestBlockedWhileRequestsWait(t *testing.T) {
 	})
 }
 
-// A block may begin while a request has the turn at this clock already and
-// stands at another one.
+// A block may begin while a request is current at this clock already and stands at another one.
 func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

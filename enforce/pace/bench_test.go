@@ -62,7 +62,7 @@ func BenchmarkAcquireRefused(b *testing.B) {
 }
 
 // BenchmarkAcquireHotKey is 64 goroutines on one host whose eight places are
-// the bottleneck: every grant is a hand-over of the turn.
+// the bottleneck: every grant hands the place on.
 func BenchmarkAcquireHotKey(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{Wait: time.Hour})

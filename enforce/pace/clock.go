@@ -53,7 +53,6 @@ func (t terms) strictest(o terms) terms {
 		tolerance: min(t.tolerance, o.tolerance),
 		gap:       max(t.gap, o.gap),
 		places:    places,
-		shared:    t.shared || o.shared,
 	}
 }
 

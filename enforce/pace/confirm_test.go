@@ -124,7 +124,7 @@ func TestConfirmReservesAgain(t *testing.T) {
 				t.Errorf("Confirm in time: %v after %s", err, time.Since(start))
 			}
 			if away {
-				f.turn(false)
+				f.set(false)
 			}
 			err := first.Confirm(t.Context())
 			if !away && (err != nil || time.Since(start) != 10*time.Second+fakeSlack) {

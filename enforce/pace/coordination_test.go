@@ -48,8 +48,8 @@ func (f *fakeShared) gateways(n int) []*Pacer {
 	return out
 }
 
-// turn takes the shared clock away, or brings it back without its memory.
-func (f *fakeShared) turn(up bool) {
+// set takes the shared clock away, or brings it back without its memory.
+func (f *fakeShared) set(up bool) {
 	f.mu.Lock()
 	f.up, f.since = up, time.Now()
 	if up {
@@ -242,9 +242,9 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 				start := time.Now()
 				at := crawlGateways(t, f.gateways(3), l, noTime, func() {
 					time.Sleep(100 * time.Second)
-					f.turn(false)
+					f.set(false)
 					time.Sleep(100 * time.Second)
-					f.turn(true)
+					f.set(true)
 					time.Sleep(100 * time.Second)
 				})
 				within(t, at, interval, 3+max(0, l.Burst-1))
@@ -288,7 +288,7 @@ func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
 				at := crawlGateways(t, f.gateways(gateways), l, connecting, func() {
 					for range 20 {
 						time.Sleep(time.Duration(rnd.IntN(30_000)) * time.Millisecond)
-						f.turn(!f.up)
+						f.set(!f.up)
 					}
 				})
 				within(t, at, interval, gateways)
@@ -308,7 +308,7 @@ func TestSharedClockAwayWaitsARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeShared(true)
 		p := f.gateways(3)[0]
-		f.turn(false)
+		f.set(false)
 		r := Request{Limit: Limit{Key: "h", Delay: 2 * time.Second}, MaxWait: time.Hour}
 		if s := granted(t, p, r); s.Wait != 3*2*time.Second {
 			t.Errorf("held for %s, want a round of 6 s", s.Wait)
@@ -328,7 +328,7 @@ func TestSharedClockIsTrustedAgain(t *testing.T) {
 			granted(t, p, Request{Limit: Limit{Key: "h", Delay: 10 * time.Second}, MaxWait: time.Hour}).Done()
 		})
 		time.Sleep(5 * time.Second)
-		f.turn(true)
+		f.set(true)
 		wg.Wait()
 		if f.reserved != 1 {
 			t.Errorf("it reserved %d slots, want one", f.reserved)
@@ -450,12 +450,12 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 		if why := refused(t, all[0], Request{Limit: Limit{Key: "h", Delay: time.Second}}); why.RetryAfter != 2*time.Minute {
 			t.Errorf("refused with %+v, want 2 min", why)
 		}
-		f.turn(false)
+		f.set(false)
 		all[0].RecordFailure("told later", time.Hour)
 		if n := all[1].Stats().Blocked; n != 1 {
 			t.Fatalf("%d blocked at the other gateway", n)
 		}
-		f.turn(true)
+		f.set(true)
 		if n := all[1].Stats().Blocked; n != 2 {
 			t.Errorf("%d blocked at the other gateway after it came back, want 2", n)
 		}

@@ -51,23 +51,6 @@ type Request struct {
 	MaxWait time.Duration
 }
 
-// sharedKey is the clock at which the request's agent leaves a place to others: the first one with
-// places, in the order of the clocks. At a later one the request would wait while it is first at the
-// earlier one, and hold up others there.
-func (r *Request) sharedKey() string {
-	first := &r.Limit
-	for i := range r.Also {
-		l := &r.Also[i]
-		if l.Concurrency > 0 && (first.Concurrency <= 0 || compareKeys(l.Key, first.Key) < 0) {
-			first = l
-		}
-	}
-	if first.Concurrency < 2 {
-		return ""
-	}
-	return first.Key
-}
-
 // The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a host
 // is its own key, without an allocation.
 const (
@@ -197,18 +180,14 @@ func ParseRate(s string) (Rate, error) {
 }
 
 func parsePer(per string) (time.Duration, error) {
-	switch per {
-	case "s":
-		return time.Second, nil
-	case "m":
-		return time.Minute, nil
-	case "h":
-		return time.Hour, nil
-	case "":
-		return 0, fmt.Errorf("the time after / is missing")
+	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
+	if d, ok := units[per]; ok {
+		return d, nil
 	}
 	d, err := time.ParseDuration(per)
 	switch {
+	case per == "":
+		return 0, fmt.Errorf("the time after / is missing")
 	case err != nil || per[0] == '+':
 		return 0, fmt.Errorf("time %q is not s, m, h or a duration such as 10s", per)
 	case d <= 0:

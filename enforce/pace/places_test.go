@@ -102,7 +102,14 @@ func TestPlacesAreSharedAtOneClock(t *testing.T) {
 		{Request{Limit: Limit{Key: "h", Concurrency: 1}, Also: []Limit{addr}}, ""},
 		{Request{Limit: own}, ""},
 	} {
-		if got := tt.r.sharedKey(); got != tt.want {
+		got := ""
+		p := New(Config{})
+		for _, s := range p.waiter(p.config.Load(), &tt.r).steps {
+			if s.terms.shared {
+				got += s.key
+			}
+		}
+		if got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.r, got, tt.want)
 		}
 	}

@@ -182,7 +182,7 @@ func TestQueueKeepsNothing(t *testing.T) {
 			s.mu.Lock()
 			for key, c := range s.clocks {
 				if c.expire(p.now()); c.inFlight != 0 || c.queue != nil {
-					t.Errorf("%s: %d in flight, line %+v", key, c.inFlight, c.queue)
+					t.Errorf("%s: %d in flight, queue %+v", key, c.inFlight, c.queue)
 				}
 			}
 			s.mu.Unlock()

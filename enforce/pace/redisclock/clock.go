@@ -240,9 +240,7 @@ func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 	if slack >= noSpacing {
 		return d
 	}
-	if d.Tolerance > 0 {
-		d.Tolerance = max(0, d.Tolerance-slack)
-	} else if d.Interval > 0 {
+	if d.Tolerance == 0 && d.Interval > 0 {
 		d.Interval += slack
 	}
 	if d.Delay > 0 {

@@ -34,8 +34,8 @@ func demand(key string, interval time.Duration) pace.Demand {
 	return pace.Demand{Key: key, Interval: interval}
 }
 
-// book reserves one slot that must be booked.
-func book(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
+// reserve gets one slot that there must be.
+func reserve(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
 	t.Helper()
 	r, err := k.Reserve(t.Context(), d, ever)
 	if err != nil || r.Outcome != pace.Reserved {
@@ -57,7 +57,7 @@ func at(t *testing.T, r pace.Reservation) time.Duration {
 // about reports whether the time is as wanted, but for the slack that is added.
 func about(got, want time.Duration) bool { return got >= want && got < want+time.Second }
 
-func TestReserveBooksOneIntervalApartForAllGateways(t *testing.T) {
+func TestReserveKeepsOneIntervalApartForAllGateways(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gateways := []*Clock{clockAt(t, s, Config{}), clockAt(t, s, Config{}), clockAt(t, s, Config{})}
@@ -70,7 +70,7 @@ func TestReserveBooksOneIntervalApartForAllGateways(t *testing.T) {
 	for _, k := range gateways {
 		wg.Go(func() {
 			for range each {
-				slot := at(t, book(t, k, demand("h", 10*time.Second)))
+				slot := at(t, reserve(t, k, demand("h", 10*time.Second)))
 				mu.Lock()
 				slots = append(slots, slot)
 				mu.Unlock()
@@ -99,7 +99,7 @@ func TestReserveKeepsEveryWindow(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		key := fmt.Sprintf("h%d", seed)
-		var booked []slot
+		var slots []slot
 		for range 80 {
 			d := demand(key, time.Duration(rnd.IntN(4))*time.Millisecond)
 			d.Tolerance = time.Duration(rnd.IntN(4)) * d.Interval
@@ -117,20 +117,20 @@ func TestReserveKeepsEveryWindow(t *testing.T) {
 				}
 				continue
 			}
-			booked = append(booked, slot{d, at(t, r)})
+			slots = append(slots, slot{d, at(t, r)})
 		}
-		for i, b := range booked {
+		for i, b := range slots {
 			var sum time.Duration
 			for j := i - 1; j >= 0; j-- {
-				sum += booked[j].demand.Interval
-				if least := booked[j].at + sum - b.demand.Tolerance; b.at < least {
+				sum += slots[j].demand.Interval
+				if least := slots[j].at + sum - b.demand.Tolerance; b.at < least {
 					t.Fatalf("seed %d: slot %d is at %s, before %s by the rate since slot %d", seed, i, b.at, least, j)
 				}
 			}
 			if i == 0 {
 				continue
 			}
-			last := booked[i-1]
+			last := slots[i-1]
 			if gap := b.at - last.at; gap < max(last.demand.Delay, b.demand.Delay) {
 				t.Fatalf("seed %d: slots %d and %d are %s apart, want %s and %s", seed, i-1, i, gap, last.demand.Delay, b.demand.Delay)
 			}
@@ -138,10 +138,10 @@ func TestReserveKeepsEveryWindow(t *testing.T) {
 	}
 }
 
-func TestReserveBooksNothingBeyondMaxWait(t *testing.T) {
+func TestReserveTakesNothingBeyondMaxWait(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
-	book(t, k, demand("h", time.Hour))
+	reserve(t, k, demand("h", time.Hour))
 	for range 3 {
 		r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour)}, time.Minute)
 		if err != nil || r.Outcome != pace.TooLate || r.Wait < 59*time.Minute || r.Wait > time.Hour+time.Second {
@@ -153,26 +153,26 @@ func TestReserveBooksNothingBeyondMaxWait(t *testing.T) {
 func TestReserveSeveralClocksAllOrNone(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
-	book(t, k, demand("addr", time.Hour))
+	reserve(t, k, demand("addr", time.Hour))
 	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Hour)}, time.Minute)
 	if err != nil || r.Outcome != pace.TooLate {
 		t.Fatalf("Reserve = %+v, %v; want too late by the second clock", r, err)
 	}
-	if r := book(t, k, demand("h", time.Hour)); r.Wait != 0 {
-		t.Errorf("first clock is booked until %s: a slot was lost", r.Wait)
+	if r := reserve(t, k, demand("h", time.Hour)); r.Wait != 0 {
+		t.Errorf("first clock is reserved until %s: a slot was lost", r.Wait)
 	}
 }
 
 func TestReserveKeepsASharedClockFreeWhileANarrowOneIsNotReady(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
-	book(t, k, demand("h", time.Hour))
+	reserve(t, k, demand("h", time.Hour))
 	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Second)}, ever)
 	if err != nil || r.Outcome != pace.NotYet || r.Wait < 59*time.Minute {
 		t.Fatalf("Reserve = %+v, %v; want to be asked again in an hour", r, err)
 	}
-	if r := book(t, k, demand("addr", time.Second)); r.Wait != 0 {
-		t.Errorf("shared clock is booked until %s", r.Wait)
+	if r := reserve(t, k, demand("addr", time.Second)); r.Wait != 0 {
+		t.Errorf("shared clock is reserved until %s", r.Wait)
 	}
 }
 
@@ -186,21 +186,21 @@ func TestReleaseGivesBackTheLastSlotOnly(t *testing.T) {
 		}
 	}
 	d := demand("h", time.Minute)
-	first, second, third := book(t, k, d), book(t, k, d), book(t, k, d)
+	first, second, third := reserve(t, k, d), reserve(t, k, d), reserve(t, k, d)
 	release(second) // the third stands: nothing may move
-	fourth := book(t, k, d)
+	fourth := reserve(t, k, d)
 	if gap := at(t, fourth) - at(t, third); !about(gap, time.Minute) {
 		t.Errorf("after releasing an earlier slot the next is %s after the last, want 1 min", gap)
 	}
 	release(fourth)
 	release(fourth) // twice is once
-	if again := book(t, k, d); (at(t, again) - at(t, fourth)).Abs() > time.Second {
+	if again := reserve(t, k, d); (at(t, again) - at(t, fourth)).Abs() > time.Second {
 		t.Errorf("released slot %s was not given again, but %s", at(t, fourth), at(t, again))
 	}
 	release(first)
 }
 
-func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
+func TestBlockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	one, other := clockAt(t, s, Config{Name: "one"}), clockAt(t, s, Config{Name: "other"})
@@ -226,7 +226,7 @@ func TestBlockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	}
 }
 
-func TestUnblockHoldsForAllGatewaysAndIsTold(t *testing.T) {
+func TestUnblockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	one, other := clockAt(t, s, Config{Name: "one"}), clockAt(t, s, Config{Name: "other"})
@@ -251,10 +251,10 @@ func TestUnblockHoldsForAllGatewaysAndIsTold(t *testing.T) {
 	}
 	d := demand("h e:1", time.Second)
 	d.Tolerance = 4 * time.Second
-	if r := book(t, other, d); r.Wait != 0 {
+	if r := reserve(t, other, d); r.Wait != 0 {
 		t.Errorf("the slot after Unblock is in %s", r.Wait)
 	}
-	if r := book(t, other, d); r.Wait < 900*time.Millisecond {
+	if r := reserve(t, other, d); r.Wait < 900*time.Millisecond {
 		t.Errorf("the second slot is in %s: a burst", r.Wait)
 	}
 }
@@ -267,9 +267,9 @@ func TestBlockEndsWithoutABurst(t *testing.T) {
 	}
 	d := demand("h", time.Second)
 	d.Tolerance = 4 * time.Second
-	first := at(t, book(t, k, d))
+	first := at(t, reserve(t, k, d))
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
-		if got := at(t, book(t, k, d)) - first; got != want {
+		if got := at(t, reserve(t, k, d)) - first; got != want {
 			t.Errorf("a slot is %s after the first, want %s", got, want)
 		}
 	}
@@ -322,7 +322,7 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	s.Start()
 	redistest.Eventually(t, "redis is found back", func() bool { return k.Peers().Up })
 	<-joined
-	book(t, k, demand("h", 0))
+	reserve(t, k, demand("h", 0))
 	if away, up := <-changes, <-changes; away || !up || len(changes) > 0 {
 		t.Errorf("told %v, %v and %d more; want away and back, once each", away, up, len(changes))
 	}
@@ -395,9 +395,9 @@ func TestReserveWithASpentBurst(t *testing.T) {
 	k := clockAt(t, redistest.Start(t), Config{})
 	d := demand("h", time.Minute)
 	d.Tolerance, d.Spent = 4*time.Minute, true
-	first := at(t, book(t, k, d))
+	first := at(t, reserve(t, k, d))
 	d.Spent = false
-	if gap := at(t, book(t, k, d)) - first; gap != time.Minute {
+	if gap := at(t, reserve(t, k, d)) - first; gap != time.Minute {
 		t.Errorf("the slot after one with a spent burst is %s later, want a minute", gap)
 	}
 }
