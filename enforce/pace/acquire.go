@@ -17,7 +17,6 @@ type waiter struct {
 	pacer    *Pacer
 	config   *Config
 	agent    string
-	weight   time.Duration
 	steps    []step
 	at       int // the step where it stands
 	since    instant
@@ -35,9 +34,6 @@ type waiter struct {
 	one [1]step // for the usual case
 }
 
-// maxWeight keeps a share from becoming all.
-const maxWeight = 1000
-
 // step is one clock on the way.
 type step struct {
 	key   string
@@ -51,7 +47,6 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		pacer:  p,
 		config: cfg,
 		agent:  r.Agent,
-		weight: time.Duration(min(max(r.Weight, 1), maxWeight)),
 		since:  p.now(),
 		wake:   make(chan struct{}, 1),
 	}

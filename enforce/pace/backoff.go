@@ -17,19 +17,20 @@ type Backoff struct {
 	// doubles it up to Max, which also bounds what a site's Retry-After may ask for. Defaults: 60 s
 	// and 24 h.
 	First, Max time.Duration
-	// Forgive is how long after the end of a block a key must stay quiet for the doubling to start
-	// again at First. Default: 30 min.
-	Forgive time.Duration
-	// Jitter is the largest part by which a pause of ours (never the site's own Retry-After) is
-	// lengthened at random, so that gateways do not come back together. Default: 0.1.
-	Jitter float64
 }
+
+const (
+	// forgiveAfter is how long after the end of a block a key must stay quiet for the doubling to
+	// start again at Backoff.First.
+	forgiveAfter = 30 * time.Minute
+	// maxJitter is the largest part by which a pause of ours (never the site's own Retry-After) is
+	// lengthened at random, so that gateways do not come back together.
+	maxJitter = 0.1
+)
 
 func (b Backoff) withDefaults() Backoff {
 	b.First = cmp.Or(clip(b.First), time.Minute)
 	b.Max = cmp.Or(clip(b.Max), 24*time.Hour)
-	b.Forgive = cmp.Or(max(b.Forgive, 0), 30*time.Minute)
-	b.Jitter = cmp.Or(max(b.Jitter, 0), 0.1)
 	return b
 }
 
@@ -57,7 +58,7 @@ type backoff struct {
 // it began: they may move its end by a Retry-After of their own, but do not double it, else eight
 // requests in flight would make 60 s into two hours.
 func (b backoff) afterFailure(p Backoff, now instant, retryAfter time.Duration, jitter float64) backoff {
-	if now-b.until >= p.Forgive {
+	if now-b.until >= forgiveAfter {
 		b.failures = 0
 	}
 	if retryAfter > 0 {
@@ -69,14 +70,14 @@ func (b backoff) afterFailure(p Backoff, now instant, retryAfter time.Duration, 
 	}
 	b.failures++
 	d := p.pause(b.failures)
-	d += time.Duration(float64(d) * p.Jitter * jitter)
+	d += time.Duration(float64(d) * maxJitter * jitter)
 	b.until, b.fresh = now+min(d, p.Max), true
 	return b
 }
 
 // forgotten reports whether the state says no more than the zero state does.
-func (b backoff) forgotten(p Backoff, now instant) bool {
-	return now-b.until >= p.Forgive || (b.failures == 0 && now >= b.until)
+func (b backoff) forgotten(now instant) bool {
+	return now-b.until >= forgiveAfter || (b.failures == 0 && now >= b.until)
 }
 
 // ParseRetryAfter reads a Retry-After field (RFC 9110 §10.2.3): whole seconds, or a date, taken
@@ -104,7 +105,7 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 
 // RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
 // ([ParseRetryAfter]). Where that is zero or less the pause is [Backoff.First], doubling up to
-// [Backoff.Max] with each block that follows before [Backoff.Forgive] of quiet.
+// [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
 // No request of any agent goes to the key before the block ends. Requests that wait already and could
 // not be in time are refused at once. When it ends, requests go at the rate, without a burst.
@@ -184,7 +185,7 @@ func (s *shard) block(c *clock, b backoff, now instant) {
 func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	cfg := p.config.Load()
 	if pause <= 0 {
-		p.endBlock(key, cfg)
+		p.endBlock(key)
 		return
 	}
 	if cfg.Backoff.Off {
@@ -222,17 +223,17 @@ func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
 	if p.shared != nil {
 		elsewhere, err = p.shared.Unblock(key)
 	}
-	ended, found = p.endBlock(key, p.config.Load())
+	ended, found = p.endBlock(key)
 	return ended, found || elsewhere, err
 }
 
-func (p *Pacer) endBlock(key string, cfg *Config) (ended Block, found bool) {
+func (p *Pacer) endBlock(key string) (ended Block, found bool) {
 	s := p.table.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := p.now()
 	c := s.clocks[key]
-	if c == nil || c.backoff == nil || c.backoff.forgotten(cfg.Backoff, now) {
+	if c == nil || c.backoff == nil || c.backoff.forgotten(now) {
 		return Block{Key: key}, false
 	}
 	ended = Block{Key: key, Until: time.Now().Add(c.backoff.until - now), Strikes: c.backoff.failures}
@@ -251,13 +252,13 @@ type Block struct {
 // Blocks lists the blocks that have not ended and those not yet forgiven, at most limit of them: the
 // ones that last longest.
 func (p *Pacer) Blocks(limit int) []Block {
-	cfg, now, wall := p.config.Load(), p.now(), time.Now()
+	now, wall := p.now(), time.Now()
 	var all []Block
 	for i := range p.table.shards {
 		s := &p.table.shards[i]
 		s.mu.Lock()
 		for c := range s.blocked {
-			if !c.backoff.forgotten(cfg.Backoff, now) {
+			if !c.backoff.forgotten(now) {
 				all = append(all, Block{Key: c.key, Until: wall.Add(c.backoff.until - now), Strikes: c.backoff.failures})
 			}
 		}
@@ -286,7 +287,7 @@ func (p *Pacer) Restore(blocks []Block) {
 func (p *Pacer) restore(b Block, cfg *Config, now instant) bool {
 	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
 	saved := backoff{until: until, failures: max(b.Strikes, 0), fresh: true}
-	if saved.forgotten(cfg.Backoff, now) {
+	if saved.forgotten(now) {
 		return false
 	}
 	s := p.table.shard(b.Key)

@@ -140,10 +140,10 @@ func (c *clock) rested(t terms, at instant) gcra {
 
 // idle reports whether the clock says no more than a new one would, for requests whose delay is at
 // most keep.
-func (c *clock) idle(p Backoff, now instant, keep time.Duration) bool {
+func (c *clock) idle(now instant, keep time.Duration) bool {
 	return c.queue == nil && c.inFlight == 0 &&
 		c.gcra.tat <= now && c.gcra.last+max(c.gcra.gap, keep) <= now &&
-		(c.backoff == nil || c.backoff.forgotten(p, now))
+		(c.backoff == nil || c.backoff.forgotten(now))
 }
 
 // full reports whether no place in flight is left for the agent under t, under the shard's lock.

@@ -15,7 +15,6 @@ import (
 // soon as its last request was answered.
 type crawler struct {
 	agent   string
-	weight  int
 	workers int
 	// obedient comes back when it was told to, else after 200 ms: clients.md 16
 	// has both kinds.
@@ -36,7 +35,7 @@ func crawl(t *testing.T, p *Pacer, maxWait, long time.Duration, all []crawler) m
 	)
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, c := range all {
-		r := Request{Limit: c.limit, Agent: c.agent, Weight: c.weight, MaxWait: maxWait}
+		r := Request{Limit: c.limit, Agent: c.agent, MaxWait: maxWait}
 		for range c.workers {
 			start := time.Duration(rnd.Int64N(int64(time.Second)))
 			wg.Go(func() {
@@ -89,13 +88,12 @@ func crew(l Limit, n, flood, workers int) []crawler {
 // the host was used well.
 func shares(t *testing.T, got map[string]int, all []crawler, slots int) {
 	t.Helper()
-	total, weights := 0, 0
+	total := 0
 	for _, c := range all {
 		total += got[c.agent]
-		weights += max(c.weight, 1)
 	}
 	for _, c := range all {
-		want := float64(total) * float64(max(c.weight, 1)) / float64(weights)
+		want := float64(total) / float64(len(all))
 		if part := float64(got[c.agent]); part < 0.9*want || part > 1.1*want {
 			t.Errorf("%s got %d of %d, want %.0f within a tenth", c.agent, got[c.agent], total, want)
 		}

@@ -45,8 +45,6 @@ type Request struct {
 	// Agent is whose share of the host the request uses. Requests of one agent go in the order of
 	// their arrival.
 	Agent string
-	// Weight is the agent's share in proportion to others. Less than one counts as one.
-	Weight int
 	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less than zero: not at all.
 	MaxWait time.Duration
 }

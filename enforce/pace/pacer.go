@@ -19,7 +19,7 @@
 // Nothing is charged to a clock before the moment a request goes out. Requests that must wait stand
 // in a queue. The first of them sleeps in its own goroutine until the clock is ready for it. When
 // it leaves without going, the next one takes the same slot: a slot is never lost and never given
-// twice. Self-clocked fair queueing chooses the first, so agents share a busy host's time by weight,
+// twice. Self-clocked fair queueing chooses the first, so agents share a busy host's time evenly,
 // however many requests each of them has waiting.
 //
 // An agent that is refused keeps its position for a while, without a slot. Otherwise agents that ask

@@ -168,7 +168,7 @@ func TestModelPlaces(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 150 {
 					number := min(rnd.IntN(6), 2+int(seed%3)) // the last one asks most
-					r := Request{Limit: l, Agent: fmt.Sprint(number), Weight: 1 + 20*number, MaxWait: 3 * time.Hour}
+					r := Request{Limit: l, Agent: fmt.Sprint(number), MaxWait: 3 * time.Hour}
 					at, long, leave := rnd.IntN(60_000), rnd.IntN(8000), time.Hour
 					if rnd.IntN(4) == 0 {
 						leave = time.Duration(rnd.IntN(5000)) * time.Millisecond

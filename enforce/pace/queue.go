@@ -7,10 +7,10 @@ import (
 
 // queue holds the requests that wait for one clock, and says which is next: self-clocked fair
 // queueing (Golestani 1994). Each agent has a flow, first in first out. The head of a flow carries a
-// tag, the virtual time at which it became the head plus its cost divided by the agent's weight; the
-// least tag is next, and the virtual time becomes that tag. So agents that wait share the clock's
-// time by weight. A newcomer, or an agent that comes back right after it was served, starts behind
-// all heads now waiting: neither many names nor coming and going gains anything over them.
+// tag, the virtual time at which it became the head plus its cost; the least tag is next, and the
+// virtual time becomes that tag. So agents that wait share the clock's time evenly. A newcomer, or an
+// agent that comes back right after it was served, starts behind all heads now waiting: neither many
+// names nor coming and going gains anything over them.
 //
 // A flow exists while it holds a request, and for a while after a refusal to keep its agent's
 // position. Flows are few, and every operation walks them.
@@ -31,7 +31,6 @@ type queue struct {
 // flow is one agent's part of a queue.
 type flow struct {
 	agent   string
-	weight  time.Duration
 	waiters []*waiter
 	load    load
 	held    bool          // its agent has all places that one may have: others go first
@@ -101,7 +100,6 @@ func (q *queue) lead(f *flow) {
 // push adds w at the end of its agent's flow.
 func (q *queue) push(w *waiter) {
 	f := q.open(w.agent)
-	f.weight = w.weight
 	f.waiters = append(f.waiters, w)
 	f.load.add(w.terms, 1)
 	w.flow = f
@@ -183,7 +181,6 @@ func (q *queue) keep(w *waiter, t terms, due, until instant) {
 	case f.load.n > 1 || f.load.n == 1 && f.waiters[0] != w:
 		return
 	}
-	f.weight = w.weight
 	f.kept = kept{until: until, cost: t.cost()}
 	if t.cost() > w.deadline-w.since {
 		f.kept.due = due
@@ -238,16 +235,16 @@ func (q *queue) victim(agent string) *waiter {
 }
 
 // ahead adds up the requests that would go before a newcomer of the agent.
-func (q *queue) ahead(agent string, weight time.Duration, t terms) load {
+func (q *queue) ahead(agent string, t terms) load {
 	f := q.flow(agent)
 	if f == nil {
-		return q.others(load{}, nil, q.virtual+t.cost()/weight, q.seq+1)
+		return q.others(load{}, nil, q.virtual+t.cost(), q.seq+1)
 	}
 	if f.load.n == 0 {
-		return q.others(f.load, f, f.base+t.cost()/weight, f.seq)
+		return q.others(f.load, f, f.base+t.cost(), f.seq)
 	}
 	rest := f.load.cost - f.waiters[0].terms.cost() + t.cost()
-	return q.others(f.load, f, q.second(f)+rest/weight, f.seq)
+	return q.others(f.load, f, q.second(f)+rest, f.seq)
 }
 
 // aheadOf is ahead for w, which waits already.
@@ -261,7 +258,7 @@ func (q *queue) aheadOf(w *waiter) load {
 		return q.others(l, f, f.tag(), f.seq)
 	}
 	rest := l.cost - f.waiters[0].terms.cost() + w.terms.cost()
-	return q.others(l, f, q.second(f)+rest/f.weight, f.seq)
+	return q.others(l, f, q.second(f)+rest, f.seq)
 }
 
 // second is the base of a flow's second request: the virtual time when its head has gone.
@@ -279,7 +276,7 @@ func (q *queue) others(l load, own *flow, tag time.Duration, seq uint64) load {
 			continue
 		}
 		n := f.load.n
-		each := max(f.load.cost/time.Duration(n)/f.weight, 1)
+		each := max(f.load.cost/time.Duration(n), 1)
 		lead := tag - q.second(f)
 		k := 1 + int(min(max(lead, 0)/each, time.Duration(n)))
 		tied := lead >= 0 && lead%each == 0 && (k > 1 || f.tag() == tag)
@@ -301,7 +298,7 @@ func (f *flow) tag() time.Duration {
 	if f.load.n > 0 {
 		cost = f.waiters[0].terms.cost()
 	}
-	return f.base + cost/f.weight
+	return f.base + cost
 }
 
 // goesBefore reports whether f's head goes before o's.

@@ -10,20 +10,14 @@ import (
 	"time"
 )
 
-func TestFairnessByWeightAndByDelay(t *testing.T) {
+func TestFairnessByDelay(t *testing.T) {
 	t.Parallel()
 	const long = 1000 * time.Second
-	delay := Limit{Key: "h", Delay: 2 * time.Second}
 	tests := []struct {
 		name string
 		all  []crawler
 		want map[string]int
 	}{
-		{
-			"weights 3, 1, 1",
-			[]crawler{{agent: "a", weight: 3, workers: 20, limit: delay}, {agent: "b", workers: 20, limit: delay}, {agent: "c", weight: 1, workers: 20, limit: delay}},
-			map[string]int{"a": 300, "b": 100, "c": 100},
-		},
 		{
 			// Half of the time each: 500 s are 100 visits 5 s apart, or 500.
 			"shares are shares of the time: an agent with a longer delay gets fewer requests",

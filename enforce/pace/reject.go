@@ -159,7 +159,7 @@ func (w *waiter) refuseFor(key string, why Reason, retryAfter time.Duration) {
 func (c *clock) forecastNew(w *waiter, t terms, now instant) instant {
 	var l load
 	if c.queue != nil {
-		l = c.queue.ahead(w.agent, w.weight, t)
+		l = c.queue.ahead(w.agent, t)
 	}
 	return c.behind(w.pacer.coordination(), l, t, now)
 }

@@ -125,19 +125,18 @@ func (f Filter) wants(c *clock, now instant) bool {
 
 // view is the moment at which clocks are looked at, and the rate for which.
 type view struct {
-	terms   terms
-	backoff Backoff
-	now     instant
-	wall    time.Time
+	terms terms
+	now   instant
+	wall  time.Time
 }
 
 func (p *Pacer) view(rate Limit) view {
-	return view{terms: rate.terms(), backoff: p.config.Load().Backoff, now: p.now(), wall: time.Now()}
+	return view{terms: rate.terms(), now: p.now(), wall: time.Now()}
 }
 
 func (v view) status(c *clock) Status {
 	s := Status{Key: c.key, Next: v.at(c.ready(v.terms)), InFlight: int(c.inFlight), Delay: c.gcra.gap}
-	if c.backoff != nil && !c.backoff.forgotten(v.backoff, v.now) {
+	if c.backoff != nil && !c.backoff.forgotten(v.now) {
 		s.BlockedUntil, s.Strikes = v.at(c.backoff.until), c.backoff.failures
 	}
 	if c.queue != nil {

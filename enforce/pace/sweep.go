@@ -75,7 +75,7 @@ func (t *table) sweep(s *shard, cfg *Config, now instant, keep time.Duration, n 
 		}
 		c := s.ring[s.hand]
 		c.expire(now)
-		if !c.idle(cfg.Backoff, now, keep) {
+		if !c.idle(now, keep) {
 			s.hand++
 			continue
 		}
