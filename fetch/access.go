@@ -9,15 +9,15 @@ var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Access returns what r permits at now.
 //
-//   - A good answer in force: its rules, or everything if the file is absent
+//   - A good answer inside its TTL: its rules, or everything if the file is absent
 //     (nothing for 401 and 403 with ForbiddenDisallow).
-//   - A run of failures with no good answer in force: what Mode says.
-//   - All else, so also a good answer past its TTL that nobody tried to renew:
-//     nothing. Who answers requests asks [Policy.Fresh] first, with the same now.
+//   - A run of failures without such an answer: what Mode says.
+//   - Everything else, such as a good answer past its TTL that nobody tried to renew:
+//     nothing. Callers that answer requests ask [Policy.Fresh] first, with the same now.
 func (p Policy) Access(r Record, now time.Time) Access {
 	now = wall(now)
 	switch {
-	case p.inForce(&r, now):
+	case p.usable(&r, now):
 		return p.goodAccess(&r)
 	case r.Failing():
 		return p.failingAccess(&r, now)
@@ -68,7 +68,7 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 // that, the last attempt is too old to refuse anybody for it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
 	now = wall(now)
-	if p.inForce(&r, now) {
+	if p.usable(&r, now) {
 		return true
 	}
 	if !r.Failing() {
@@ -86,7 +86,7 @@ func (p Policy) RefreshDue(r Record, now time.Time) bool {
 	if r.Failing() {
 		return !now.Before(r.retryAt(now))
 	}
-	if !p.inForce(&r, now) {
+	if !p.usable(&r, now) {
 		return true
 	}
 	return !now.Before(p.RefreshAt(r))
@@ -105,11 +105,11 @@ func (p Policy) RefreshAt(r Record) time.Time {
 // Settle returns r as it stands at now: a good answer whose TTL has ended during
 // a run of failures is unreachable at once, for the cause of the latest failure,
 // with what it had as its last good copy. All other records come back unchanged.
-// Access, Fresh, RefreshDue and Next settle by themselves; Settle is for those
-// who show a record.
+// Access, Fresh, RefreshDue and Next settle by themselves; Settle is for callers
+// that show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
 	now = wall(now)
-	if r.State == StateUnreachable || !r.Failing() || p.inForce(&r, now) {
+	if r.State == StateUnreachable || !r.Failing() || p.usable(&r, now) {
 		return r
 	}
 	return unreachable(r, r.LastFailure)
@@ -140,9 +140,9 @@ func unreachable(r Record, f Failure) Record {
 // Failing reports whether the last attempt failed.
 func (r *Record) Failing() bool { return !r.UnreachableSince.IsZero() }
 
-// inForce reports whether a good answer may be used at now. A date in the future
+// usable reports whether a good answer may be used at now. A date in the future
 // is a wrong clock's: such an answer could outlive its TTL and is not used.
-func (p *Policy) inForce(r *Record, now time.Time) bool {
+func (p *Policy) usable(r *Record, now time.Time) bool {
 	if r.State != StateRules && r.State != StateAbsent {
 		return false
 	}

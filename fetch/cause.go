@@ -59,7 +59,7 @@ func failf(cause Cause, format string, args ...any) *failure {
 
 // failed classifies an error that ended an exchange under ctx before there was a
 // response header. What our own side did comes first: a refusal by the guard, a
-// limit, a caller who left.
+// limit, a caller that left.
 func failed(ctx context.Context, err error) *failure {
 	if f := ownDoing(ctx, err); f != nil {
 		return f
@@ -140,7 +140,7 @@ func shortageOf(err error) error {
 // begins with its name, and net/http replaces the one for a plain-text answer.
 func isTLS(err error) bool {
 	var (
-		certificate *tls.CertificateVerificationError // has those of x509 inside
+		certificate *tls.CertificateVerificationError // wraps the errors of x509
 		record      tls.RecordHeaderError
 		alert       tls.AlertError
 		op          *net.OpError

@@ -6,8 +6,8 @@ import "time"
 // alarm: longer than a failed deployment, and long before anybody misses the pages.
 const UnreachableAlarm = 6 * time.Hour
 
-// Diff compares the record of an origin before and after one retrieval, for those who report
-// what has changed. A first retrieval changes nothing.
+// Diff compares the record of an origin before and after one retrieval, for reports of
+// changes. A first retrieval changes nothing.
 type Diff struct {
 	// Before is the record as it stood when the outcome came: see [Policy.Settle].
 	Before Record

@@ -41,8 +41,8 @@ const maxDecoders = 4
 // their default.
 type Config struct {
 	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
-	// must have passed the address guard, whose refusal is an error with a method Forbidden()
-	// string that returns one of the causes for it, such as CauseForbiddenPort. It must honour the
+	// must have passed the address guard. A refusal is an error with a method Forbidden() string,
+	// which returns one of the causes for it, such as CauseForbiddenPort. It must honour the
 	// context of a request in all its phases, bound the size of response headers, and leave bodies
 	// coded (DisableCompression).
 	Transport http.RoundTripper
@@ -98,13 +98,13 @@ func New(cfg Config) *Fetcher {
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
 // come, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
-// been read. The time limits of single steps do not run meanwhile; that of the retrieval does.
+// been read. The limit of the whole retrieval runs meanwhile, the others do not.
 type Gate func(ctx context.Context)
 
 // Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
 // unreachable [Outcome]. It returns within Config.Timeout, having kept at most
-// Config.MaxSize bytes, and leaves no goroutine behind; a caller who ends ctx
-// gets CauseCanceled, or CauseTimeout at a deadline. Each answer, those of redirects
+// Config.MaxSize bytes, and leaves no goroutine behind; a caller that ends ctx
+// gets CauseCanceled, or CauseTimeout at a deadline. Each answer, redirects
 // included, is read when the gate lets it through; a nil gate lets all through.
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	started := f.cfg.Now()

@@ -81,7 +81,7 @@ func (p Policy) lifetime(out Outcome) time.Duration {
 
 func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	// A run that begins in the future, or before there were clocks, was dated by
-	// a wrong clock. It begins anew: that can only postpone what its end permits.
+	// a wrong clock. Starting over can only postpone what its end permits.
 	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
@@ -91,7 +91,7 @@ func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	}
 	r.NextAttempt = now.Add(max(p.pause(r.Origin, r.UnreachableSince, r.Attempts), min(out.RetryAfter, maxRetryAfter)))
 	r.LastFailure = Failure{At: now, Cause: out.Cause, Detail: out.Detail, Status: out.Status, Hops: out.Hops}
-	if p.inForce(&r, now) {
+	if p.usable(&r, now) {
 		return r
 	}
 	return unreachable(r, r.LastFailure)

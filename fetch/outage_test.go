@@ -238,10 +238,10 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 			t.Fatalf("failure is %+v", next.LastFailure)
 		}
 		// A good answer in force stays so, whatever fails.
-		if p.inForce(&r, now) && (p.Access(next, now) != p.Access(r, now) || next.State != r.State || !next.FreshUntil.Equal(r.FreshUntil)) {
+		if p.usable(&r, now) && (p.Access(next, now) != p.Access(r, now) || next.State != r.State || !next.FreshUntil.Equal(r.FreshUntil)) {
 			t.Fatal("a failed refresh degraded a good answer")
 		}
-		if !p.inForce(&r, now) && next.State != StateUnreachable {
+		if !p.usable(&r, now) && next.State != StateUnreachable {
 			t.Fatalf("a failure outside the TTL left state %s", next.State)
 		}
 	}
@@ -251,11 +251,11 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 // does by its failures so far, and not more, and that it soon is of no use.
 func (m *model) meanwhile(t *rapid.T, p Policy, r Record, out Outcome, now time.Time) {
 	got := p.Meanwhile(r, out, now)
-	if !p.Fresh(got, now) || p.Fresh(got, now.Add(2*localPause)) && !p.inForce(&got, now.Add(2*localPause)) {
+	if !p.Fresh(got, now) || p.Fresh(got, now.Add(2*localPause)) && !p.usable(&got, now.Add(2*localPause)) {
 		t.Fatal("an answer for want of means is not fresh, or is for too long")
 	}
 	want := p.Access(r, now)
-	if m.failures == 0 && !p.inForce(&r, now) && p.Mode == ModeStale && r.hasText() {
+	if m.failures == 0 && !p.usable(&r, now) && p.Mode == ModeStale && r.hasText() {
 		want = AccessLastGood // as after any first failure
 	}
 	if access := p.Access(got, now); access != want {
@@ -268,7 +268,7 @@ func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic b
 	if r.Failing() != (m.failures > 0) || r.Attempts != m.failures || !r.UnreachableSince.Equal(m.since) {
 		t.Fatalf("run of %d since %s, want %d since %s", r.Attempts, r.UnreachableSince, m.failures, m.since)
 	}
-	good := p.inForce(&r, now)
+	good := p.usable(&r, now)
 	if good && (now.Sub(r.FetchedAt) >= day || r.FetchedAt.Sub(now) > maxSkew) {
 		t.Fatalf("an answer is in force %s after its date", now.Sub(r.FetchedAt))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Kind is what one retrieval of a robots.txt came to (RFC 9309 section 2.3.1).
-// The zero value is KindUnreachable: whatever nobody set permits nothing.
+// The zero value is KindUnreachable: zero values permit nothing.
 type Kind uint8
 
 const (
@@ -161,7 +161,7 @@ const (
 )
 
 // printable returns s as one line of printable ASCII of at most limit bytes.
-// What is not printable is shown as a question mark, a cut as three dots.
+// Other characters are shown as question marks, a cut as three dots.
 func printable(s string, limit int) string {
 	cut := len(s) > limit
 	if cut {

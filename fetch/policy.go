@@ -36,7 +36,7 @@ func (m Mode) String() string {
 	}
 }
 
-// Defaults of Policy; that of TTL is maxTTL.
+// Defaults of Policy. TTL defaults to maxTTL.
 const (
 	defaultUnreachableFor = 30 * 24 * time.Hour
 	defaultMinTTL         = 5 * time.Minute
@@ -52,8 +52,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 	// googleHold is how long ModeGoogle refuses before it uses the last good copy.
 	googleHold = 12 * time.Hour
-	// maxSkew is how far in the future a record's date may lie before it is taken
-	// for that of a wrong clock. Gateways that share a store differ by less.
+	// maxSkew is how far in the future a record's date may lie before a wrong clock
+	// is held responsible. Gateways that share a store differ by less.
 	maxSkew = 2 * time.Minute
 	// localPause is the time between attempts while the fault is our own.
 	localPause = 5 * time.Second

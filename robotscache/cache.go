@@ -1,5 +1,5 @@
-// Package robotscache keeps the robots.txt record of every origin and sees to
-// it that each is fetched when it must be, once, and not when it need not be.
+// Package robotscache keeps the robots.txt record of every origin, and fetches each once when
+// it must be fetched, and not otherwise.
 //
 // [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory),
 // the [Store] (a file, Redis, or memory) and the [Fetcher]. What is done when is
@@ -38,7 +38,7 @@ var (
 // to which the gateway itself may not connect. It says nothing about the origin, so
 // nothing is kept, and the next request for it tries again.
 type ForbiddenError struct {
-	// Cause is that of fetch.Outcome.Refused: address, port or own listener.
+	// Cause is a forbidden address, a forbidden port or an own listener.
 	Cause fetch.Cause
 	// Detail is what the guard says, for people.
 	Detail string
@@ -105,7 +105,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 
 // Lookup returns what is known of o, waiting for a retrieval only if nothing is
 // known that may be acted on: see fetch.Policy.Fresh. The retrieval is shared by
-// all who wait for o, and goes on when they leave.
+// all requests that wait for o, and goes on when they leave.
 //
 // With an answer that will soon be too old, or that is a failure due for a retry,
 // Lookup has a retrieval made in the background.
@@ -126,7 +126,7 @@ func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, er
 }
 
 // Refresh fetches o even if what is known is fresh, and returns the result. It
-// may share a retrieval that is under way. Errors are those of Lookup.
+// may share a retrieval that is under way. Errors are as of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
 	e, _, err := c.lookupSlow(ctx, o, true)
 	return e, err
@@ -178,7 +178,7 @@ func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 }
 
 // Purge forgets o: its record, its last good copy and its history. The next
-// Lookup fetches. A retrieval that is under way still answers those who wait for
+// Lookup fetches. A retrieval that is under way still answers the requests that wait for
 // it, and nobody else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	c.mu.Lock()

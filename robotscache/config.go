@@ -27,7 +27,7 @@ type Config struct {
 	Fetcher Fetcher
 	// Policy says how records age and what they permit.
 	Policy fetch.Policy
-	// IndexHTML is that of robotstxt.Options; default off.
+	// IndexHTML is robotstxt.Options.IndexHTML; default off.
 	IndexHTML bool
 	// Observer is told what happens; default: nobody.
 	Observer Observer
@@ -74,7 +74,7 @@ const (
 	defaultWaitersPerOrigin = 4096
 	defaultWaiters          = 32768
 
-	// waitGrace is added to the budget of those who wait, so that they see the
+	// waitGrace is added to the budget of waiting requests, so that they see the
 	// record of a retrieval that used its whole budget, and not ErrPending.
 	waitGrace = 250 * time.Millisecond
 	// storeTimeout bounds each call of the store. Stores have tighter bounds of
@@ -141,9 +141,9 @@ func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
 func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
 
 // Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with
-// the defaults of [Config]; its other fields are left out of account. Records are
-// facts, so nothing is fetched again for it: they are read anew from the next
-// request on.
+// the defaults of [Config]; it ignores the other fields. Records are
+// facts, so nothing is fetched again: from the next request on they are read by
+// the new configuration.
 func (c *Cache) Configure(cfg Config) {
 	cfg = cfg.filled()
 	c.tuned.Store(cfg.tuning())

@@ -20,7 +20,7 @@ type Entry struct {
 	rules          func() *robotstxt.Ruleset // of text; nil if there is none
 	size           int                       // bytes of the compiled ruleset
 
-	// What the cache notes on its own copy; no part of what the entry says.
+	// Notes of the cache; they are no part of what the entry says.
 	asked            atomic.Bool  // a request was answered from it
 	refreshNotBefore atomic.Int64 // no further refresh is asked for before, in Unix ns
 	verifiedTo       atomic.Int64 // see verifiedFresh, in Unix ns
@@ -30,7 +30,7 @@ type Entry struct {
 type Interpretation struct {
 	// Policy says how records age and what they permit.
 	Policy fetch.Policy
-	// IndexHTML is that of robotstxt.Options.
+	// IndexHTML is robotstxt.Options.IndexHTML.
 	IndexHTML bool
 }
 
@@ -121,12 +121,12 @@ type View struct {
 	// Status and Detail explain Cause, as in [fetch.Outcome].
 	Status int
 	Detail string
-	// SHA256 is that of the text that decides, zero where none does.
+	// SHA256 is the hash of the text that decides, zero if none does.
 	SHA256 [32]byte
 	// FetchedAt is when the text that decides was fetched or, where none does,
-	// when the origin gave the answer that is in force.
+	// when the origin gave the current answer.
 	FetchedAt time.Time
-	// FreshUntil is when the answer in force must be asked for again; zero while
+	// FreshUntil is when the current answer must be asked for again; zero while
 	// the origin is unreachable.
 	FreshUntil time.Time
 	// RetryAt is when an origin that did not answer may next be asked; zero if

@@ -12,7 +12,7 @@ import (
 )
 
 // flight is the work under way for one origin: first a look into the store, then
-// perhaps a retrieval, when it is its turn. All who ask for the origin
+// perhaps a retrieval, when it is its turn. All requests for the origin
 // meanwhile wait for it. There is at most one flight for an origin; it belongs to
 // none of its waiters, and none of them can end it by leaving.
 type flight struct {

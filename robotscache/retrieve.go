@@ -223,7 +223,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // share uses an outcome that redirects brought from another origin's own
-// robots.txt as that of the other origin too, unless more is known there.
+// robots.txt for the other origin too, unless more is known there.
 func (c *Cache) share(out fetch.Outcome) {
 	o, out, ok := out.Shared()
 	if !ok {
