@@ -170,12 +170,7 @@ func (t *ristrettoTier) close() {
 	t.cache.Close() // which lets go of every entry
 }
 
-// hash is different for the schemes and ports of one host, and spreads them over
-// the shards: a host has 65,535 ports.
-func (t *ristrettoTier) hash(o origin.Origin) uint64 {
-	const golden = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio: the high bits depend on all
-	return (maphash.String(t.seed, o.Host) ^ (uint64(o.Port)<<3 | uint64(len(o.Scheme)))) * golden
-}
+func (t *ristrettoTier) hash(o origin.Origin) uint64 { return maphash.Comparable(t.seed, o) }
 
 func (t *ristrettoTier) shard(h uint64) *shard { return &t.shards[h>>(64-10)] }
 
