@@ -18,8 +18,8 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
 	httpcaddyfile.RegisterDirective("robots", parseDirective)
-	// It comes before all that answers by itself: `respond` or `abort` beside the gateway must not take
-	// proxied requests from it.
+	// It comes before all that answers by itself: `respond` or `abort` beside the gateway must not
+	// take proxied requests from it.
 	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
 
@@ -53,8 +53,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	return values, nil
 }
 
-// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route` there,
-// which take routes only: within those the state of the block is a copy.
+// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route`
+// there, which take routes only: within those the state of the block is a copy.
 func atTop(h httpcaddyfile.Helper) bool {
 	if h.BlockState == nil { // no Caddyfile
 		return false
@@ -65,8 +65,8 @@ func atTop(h httpcaddyfile.Helper) bool {
 	return h.State[mark] == true
 }
 
-// UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values shown
-// are the defaults.
+// UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values
+// shown are the defaults.
 //
 //	robots {
 //		user_agent <text>

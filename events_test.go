@@ -16,6 +16,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -58,7 +59,7 @@ var _ caddyevents.Handler = (*catcher)(nil)
 // catch returns the next n events that were not returned yet.
 func catch(t *testing.T, n int) (list []caddy.Event) {
 	t.Helper()
-	until(t, "events", func() bool {
+	testgateway.Until(t, "events", func() bool {
 		caught.mu.Lock()
 		defer caught.mu.Unlock()
 		return len(caught.events) >= n
@@ -74,12 +75,12 @@ const catchAll = "events {\non robots.denied catcher\non robots.state_changed ca
 
 // TestEvents follows a site through the changes that events tell of.
 func TestEvents(t *testing.T) {
-	g := newRig(t, "", catchAll)
+	g := testgateway.New(t, "", catchAll)
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	o := s.Origin().String()
-	s.SetRobots(testorigin.OK(rulesA))
-	g.visit(s.URL("/page"), "alpha")
-	if got := g.visit(s.URL("/private/x?secret=1"), "alpha"); got != http.StatusForbidden {
+	s.SetRobots(testorigin.OK(testgateway.RulesA))
+	g.Visit(s.URL("/page"), "alpha")
+	if got := g.Visit(s.URL("/private/x?secret=1"), "alpha"); got != http.StatusForbidden {
 		t.Fatalf("got %d", got)
 	}
 	denied := catch(t, 1)[0] // that a new site was met, and let the crawler in, is no event
@@ -88,21 +89,21 @@ func TestEvents(t *testing.T) {
 	}
 	for field, want := range map[string]any{
 		"decision": "deny", "reason": "disallowed", "agent": "alpha", "origin": o, "rule": "/private/", "line": int64(2),
-		"method": http.MethodGet, "url": s.URL("/private/x"), "sha256": hashOf(rulesA),
+		"method": http.MethodGet, "url": s.URL("/private/x"), "sha256": testgateway.Hash(testgateway.RulesA),
 	} {
 		if got := denied.Data[field]; !reflect.DeepEqual(got, want) {
 			t.Errorf("denied: %s is %v, want %v", field, got, want)
 		}
 	}
 
-	s.SetRobots(testorigin.OK(rulesB))
-	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
-	if e := catch(t, 1)[0]; e.Name() != "robots.rules_changed" || e.Data["origin"] != o || e.Data["from"] != hashOf(rulesA) || e.Data["to"] != hashOf(rulesB) {
+	s.SetRobots(testorigin.OK(testgateway.RulesB))
+	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
+	if e := catch(t, 1)[0]; e.Name() != "robots.rules_changed" || e.Data["origin"] != o || e.Data["from"] != testgateway.Hash(testgateway.RulesA) || e.Data["to"] != testgateway.Hash(testgateway.RulesB) {
 		t.Errorf("%s %v", e.Name(), e.Data)
 	}
-	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // the same again is no event
+	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // the same again is no event
 	s.SetRobots(testorigin.Status(http.StatusGone))
-	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
+	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	want := map[string]any{
 		"origin": o, "robots_url": o + "/robots.txt", "from": "rules", "to": "absent", "cause": "status", "status": 410, "detail": "",
 		"sitemaps": []string{}, "flags": []string{},
@@ -112,11 +113,11 @@ func TestEvents(t *testing.T) {
 	}
 
 	// A reload changes nothing about that.
-	g.load("max_wait 5s", catchAll)
+	g.Load("max_wait 5s", catchAll)
 	s.SetRobots(testorigin.Respond(testorigin.Response{
-		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + rulesA + "Sitemap: https://example.com/map.xml\n"),
+		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + testgateway.RulesA + "Sitemap: https://example.com/map.xml\n"),
 	}))
-	ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
+	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" ||
 		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{engine.FlagHTML, engine.Flag202}) {
 		t.Errorf("%s %v", e.Name(), e.Data)
@@ -126,7 +127,7 @@ func TestEvents(t *testing.T) {
 // TestEventsNeverBlock holds that a handler which hangs holds nobody up, and that what is too much is dropped and
 // counted.
 func TestEventsNeverBlock(t *testing.T) {
-	g := newRig(t, "deny denied.example", catchAll)
+	g := testgateway.New(t, "deny denied.example", catchAll)
 	hold := make(chan struct{})
 	caught.mu.Lock()
 	caught.hold = hold
@@ -137,10 +138,10 @@ func TestEventsNeverBlock(t *testing.T) {
 		caught.mu.Unlock()
 		close(hold)
 	}()
-	before := g.dropped()
-	g.visit("http://denied.example/", "alpha")
+	before := dropped(t, g)
+	g.Visit("http://denied.example/", "alpha")
 	catch(t, 1) // the handler hangs in this one
-	client := g.crawler()
+	client := g.Crawler()
 	for range 1024 + 10 {
 		resp, err := client.Get("http://denied.example/")
 		if err != nil {
@@ -148,18 +149,18 @@ func TestEventsNeverBlock(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if n := g.dropped() - before; n != 10 {
+	if n := dropped(t, g) - before; n != 10 {
 		t.Errorf("%v were dropped, want 10", n)
 	}
-	g.stop() // does not wait for the handler
+	g.Stop() // does not wait for the handler
 }
 
 // dropped is the number of events that were dropped.
-func (g *rig) dropped() (n int) {
-	g.t.Helper()
-	_, after, found := strings.Cut(string(g.admin("GET", "/metrics", nil).body), `crawlgate_dropped_total{what="event"} `)
+func dropped(t *testing.T, g *testgateway.Gateway) (n int) {
+	t.Helper()
+	_, after, found := strings.Cut(string(g.Admin("GET", "/metrics", nil).Body), `crawlgate_dropped_total{what="event"} `)
 	if _, err := fmt.Sscan(after, &n); found && err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return n
 }

@@ -38,23 +38,30 @@ var importRules = map[string][]string{
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
 		"internal/opencount", "internal/sockets",
 	},
-	"internal":            {},
-	"internal/block":      {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
-	"internal/linediff":   {"github.com/aymanbagabas/go-udiff/lcs"},
-	"internal/redact":     {"golang.org/x/"},
-	"internal/sockets":    {},
-	"internal/testorigin": {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"cmd/crawlgate":       {"", "internal/version", "github.com/caddyserver/caddy/v2"},
-	"integration":         {},
-	"bench":               {"*"}, // load and measurement: no program of ours
+	"internal":             {},
+	"internal/block":       {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
+	"internal/linediff":    {"github.com/aymanbagabas/go-udiff/lcs"},
+	"internal/redact":      {"golang.org/x/"},
+	"internal/sockets":     {},
+	"internal/testgateway": {"internal/sockets", "github.com/caddyserver/"},
+	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2"},
+	"integration":          {},
+	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
-	"cli":      {"*"},
-	"adminapi": {"*"},
-	"":         {"*"},
+	"adminapi": {
+		"engine", "enforce", "enforce/pace", "fetch", "origin", "robotscache", "robotstxt",
+		"internal/escape", "internal/linediff", "github.com/caddyserver/caddy/v2",
+	},
+	"cli": {
+		"adminapi", "engine", "audit", "egress", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/",
+	},
+	"": {"*"},
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"internal/testdocs", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // effective is how soon an order has to have its effect.
@@ -69,21 +70,32 @@ func await(t *testing.T, c <-chan struct{}, limit time.Duration, what string) {
 // patience is for what has no limit of its own.
 const patience = 20 * time.Second
 
-// until waits for a condition.
-func until(t *testing.T, what string, met func() bool) {
+// killRig is a gateway whose kill switch is tested.
+type killRig struct {
+	*testgateway.Gateway
+	t *testing.T
+}
+
+func newKillRig(t *testing.T, siteLines, globalLines string) *killRig {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !met(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
+	return &killRig{testgateway.New(t, siteLines, globalLines), t}
+}
+
+// site is the origin of a URL.
+func site(tb testing.TB, raw string) origin.Origin {
+	tb.Helper()
+	o, err := origin.Parse(raw)
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return o
 }
 
 // deny orders, and holds how much was ended.
-func (g *rig) deny(scope, value string, ended int) {
+func (g *killRig) deny(scope, value string, ended int) {
 	g.t.Helper()
 	order := map[string]string{"scope": scope, "value": value, "by": "dora", "reason": "complaint 7"}
-	if given := ask[adminapi.OrderGiven](g, "POST", "/robots/deny", order); given.Ended != ended {
+	if given := testgateway.Ask[adminapi.OrderGiven](g.Gateway, "POST", "/robots/deny", order); given.Ended != ended {
 		g.t.Errorf("the order ended %d, want %d", given.Ended, ended)
 	}
 }
@@ -100,10 +112,10 @@ func killed(t *testing.T, line map[string]any) {
 }
 
 // visiting is visit in the background.
-func (g *rig) visiting(page, agent string) <-chan int {
+func (g *killRig) visiting(page, agent string) <-chan int {
 	statuses := make(chan int, 1)
 	go func() {
-		resp, err := g.get(context.WithoutCancel(g.t.Context()), page, agent)
+		resp, err := g.Get(context.WithoutCancel(g.t.Context()), page, agent)
 		if err != nil {
 			statuses <- 0
 			return
@@ -129,8 +141,8 @@ func refusedSoon(t *testing.T, statuses <-chan int) {
 
 // TestKillSwitchCutsResponse ends an answer in the middle: the client must not take a part for the whole.
 func TestKillSwitchCutsResponse(t *testing.T) {
-	g, e := newRig(t, "", ""), newEndless(t)
-	resp, err := g.get(t.Context(), e.URL+"/page", "alpha")
+	g, e := newKillRig(t, "", ""), newEndless(t)
+	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +155,15 @@ func TestKillSwitchCutsResponse(t *testing.T) {
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(string(body), "the first part") {
 		t.Errorf("the client got %q, %v", body, err)
 	}
-	killed(t, g.lines(1)[0])
-	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+	killed(t, g.Lines(1)[0])
+	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
 		t.Errorf("the next request got %d", status)
 	}
 }
 
 // TestKillSwitchCutsUpload ends a request whose body is on its way: octets still go to the site then.
 func TestKillSwitchCutsUpload(t *testing.T) {
-	g, e := newRig(t, "", ""), newEndless(t)
+	g, e := newKillRig(t, "", ""), newEndless(t)
 	body, writing := io.Pipe()
 	defer body.Close()
 	go func() {
@@ -170,7 +182,7 @@ func TestKillSwitchCutsUpload(t *testing.T) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		if resp, err := g.crawler().Do(r); err == nil {
+		if resp, err := g.Crawler().Do(r); err == nil {
 			status.Store(int64(resp.StatusCode))
 			resp.Body.Close()
 		}
@@ -182,20 +194,22 @@ func TestKillSwitchCutsUpload(t *testing.T) {
 	if s := status.Load(); s != 0 && s != http.StatusForbidden {
 		t.Errorf("the client got %d", s)
 	}
-	killed(t, g.lines(1)[0])
+	killed(t, g.Lines(1)[0])
 }
 
 // TestKillSwitchEndsWaiting ends a request that waits for its turn at the host.
 func TestKillSwitchEndsWaiting(t *testing.T) {
-	g := newRig(t, "max_wait 60s", "")
+	g := newKillRig(t, "max_wait 60s", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
-	g.visit(s.URL("/first"), "alpha")
+	g.Visit(s.URL("/first"), "alpha")
 	statuses := g.visiting(s.URL("/second"), "alpha")
-	until(t, "waiting", func() bool { return ask[adminapi.Clocks](g, "GET", "/robots/clocks", nil).Waiting == 1 })
+	testgateway.Until(t, "waiting", func() bool {
+		return testgateway.Ask[adminapi.Clocks](g.Gateway, "GET", "/robots/clocks", nil).Waiting == 1
+	})
 	g.deny("all", "", 1)
 	refusedSoon(t, statuses)
-	killed(t, g.lines(2)[1])
+	killed(t, g.Lines(2)[1])
 	if n := len(s.PageExchanges()); n != 1 {
 		t.Errorf("%d requests reached the site, want 1", n)
 	}
@@ -204,39 +218,39 @@ func TestKillSwitchEndsWaiting(t *testing.T) {
 // TestKillSwitchEndsFetch ends a fetch of robots.txt with the request that waits for it. The site is not held to have
 // failed.
 func TestKillSwitchEndsFetch(t *testing.T) {
-	g := newRig(t, "", "")
+	g := newKillRig(t, "", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	o := s.Origin()
 	s.SetRobots(testorigin.HangBeforeHead())
 	statuses := g.visiting(s.URL("/page"), "alpha")
-	until(t, "fetching", func() bool { return len(s.RobotsExchanges()) == 1 })
+	testgateway.Until(t, "fetching", func() bool { return len(s.RobotsExchanges()) == 1 })
 	g.deny("host", o.Host, 2)
 	refusedSoon(t, statuses)
-	killed(t, g.lines(1)[0])
-	if a := g.admin("GET", originQuery("origin", o.String()), nil); a.status != http.StatusNotFound {
-		t.Errorf("the site was held to have failed: %s", a.body)
+	killed(t, g.Lines(1)[0])
+	if a := g.Admin("GET", "/robots/origin?origin="+url.QueryEscape(o.String()), nil); a.Status != http.StatusNotFound {
+		t.Errorf("the site was held to have failed: %s", a.Body)
 	}
-	if a := g.admin("POST", "/robots/refresh", adminapi.OriginRequest{Origin: o.String()}); a.status != http.StatusConflict {
-		t.Errorf("a refresh of what is stopped: %d %s", a.status, a.body)
+	if a := g.Admin("POST", "/robots/refresh", adminapi.OriginRequest{Origin: o.String()}); a.Status != http.StatusConflict {
+		t.Errorf("a refresh of what is stopped: %d %s", a.Status, a.Body)
 	}
-	ask[adminapi.OrderLifted](g, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
+	testgateway.Ask[adminapi.OrderLifted](g.Gateway, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
 	s.SetRobots(testorigin.Status(404))
-	if status := g.visit(s.URL("/page"), "alpha"); status != http.StatusOK {
+	if status := g.Visit(s.URL("/page"), "alpha"); status != http.StatusOK {
 		t.Errorf("after the order was lifted: %d", status)
 	}
 }
 
 // TestKillSwitchStopsRedirects keeps the robots.txt of one site from being looked for at another that is stopped.
 func TestKillSwitchStopsRedirects(t *testing.T) {
-	g := newRig(t, "", "")
+	g := newKillRig(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	from, to := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	from.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, to.URL("/robots.txt")))
 	g.deny("host", to.Origin().Host, 0)
-	if status := g.visit(from.URL("/page"), "alpha"); status != http.StatusForbidden {
+	if status := g.Visit(from.URL("/page"), "alpha"); status != http.StatusForbidden {
 		t.Errorf("got %d", status)
 	}
-	if line := g.lines(1)[0]; line["reason"] != "unreachable" || line["cause"] != "forbidden_address" {
+	if line := g.Lines(1)[0]; line["reason"] != "unreachable" || line["cause"] != "forbidden_address" {
 		t.Errorf("logged as %v", line)
 	}
 	if n := len(to.Exchanges()); n != 0 {
@@ -249,8 +263,8 @@ func TestKillSwitchCutsTunnel(t *testing.T) {
 	origin := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(origin.Close)
 	o := site(t, origin.URL)
-	g := newRig(t, fmt.Sprintf("connect tunnel\nexcept %s {\nreason test\n}", o.Host), "")
-	conn, err := net.Dial("unix", filepath.Join(g.dir, "proxy.sock"))
+	g := newKillRig(t, fmt.Sprintf("connect tunnel\nexcept %s {\nreason test\n}", o.Host), "")
+	conn, err := g.Dial("proxy.sock")(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,32 +289,32 @@ func TestKillSwitchCutsTunnel(t *testing.T) {
 		close(cut)
 	}()
 	await(t, cut, effective, "the end of the tunnel")
-	killed(t, g.lines(1)[0])
+	killed(t, g.Lines(1)[0])
 }
 
 // TestKillSwitchOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
 func TestKillSwitchOutlives(t *testing.T) {
-	g, e := newRig(t, "", ""), newEndless(t)
-	resp, err := g.get(t.Context(), e.URL+"/page", "alpha")
+	g, e := newKillRig(t, "", ""), newEndless(t)
+	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	await(t, e.begun, patience, "the answer")
-	g.load("max_wait 7s", "")
+	g.Load("max_wait 7s", "")
 	g.deny("host", site(t, e.URL).Host, 1)
 	await(t, e.ended, effective, "the end of what an older configuration had begun")
 
-	g.load("max_wait 8s", "")
-	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+	g.Load("max_wait 8s", "")
+	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
 		t.Errorf("after a reload: %d", status)
 	}
-	g.stop()
-	g.load("", "")
-	if status := g.visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
+	g.Stop()
+	g.Load("", "")
+	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
 		t.Errorf("after a restart: %d", status)
 	}
-	if list := ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
+	if list := testgateway.Ask[adminapi.Orders](g.Gateway, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
 		t.Errorf("after a restart: %+v", list)
 	}
 	g.deny("all", "", 0) // nothing is registered that has ended

@@ -17,6 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"go.uber.org/zap"
 
+	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
+	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"

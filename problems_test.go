@@ -2,7 +2,6 @@ package crawlgate
 
 import (
 	"bytes"
-	goflag "flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
-
-var updateDocs = goflag.Bool("update-docs", false, "write the generated pages of docs/ anew")
 
 // problemPage is the page that a refusal's problem type leads to.
 func problemPage(t *testing.T, r enforce.Reason) []byte {
@@ -86,7 +84,7 @@ func TestProblemPages(t *testing.T) {
 			pages[r.Slug()+".md"] = problemPage(t, r)
 		}
 	}
-	if *updateDocs {
+	if *testdocs.Update {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}

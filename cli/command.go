@@ -60,8 +60,8 @@ func (s streams) complain(format string, args ...any) {
 }
 
 // command completes a command with what runs it: run gives the exit status, or an error that is
-// printed. The first word of Use is the name. An interrupt ends the process at once: no command holds
-// anything that would have to be given back.
+// printed. The first word of Use is the name. An interrupt ends the process at once: no command
+// holds anything that would have to be given back.
 func command(
 	c cobra.Command, run func(ctx context.Context, s streams, args []string) (status int, err error),
 ) *cobra.Command {

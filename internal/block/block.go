@@ -102,10 +102,10 @@ func arguments(n int) string {
 	return strconv.Itoa(n) + " arguments"
 }
 
-// Segment reads and compiles the segment of a directive or an option. read sets dst by the lines, each
-// by itself. compile finds faults in which several lines may have a part. Such a fault is reported for
-// the line that brings it in. To find that line, the beginnings of the segment are read again, into
-// values that fresh makes.
+// Segment reads and compiles the segment of a directive or an option. read sets dst by the lines,
+// each by itself. compile finds faults in which several lines may have a part. Such a fault is
+// reported for the line that brings it in. To find that line, the beginnings of the segment are
+// read again, into values that fresh makes.
 func Segment[T, C any](
 	d *caddyfile.Dispenser, dst T, fresh func() T, read func(T, *Reader) error, compile func(T) (C, error),
 ) error {

@@ -18,8 +18,8 @@ func Parsed[T any](dst *T, parse func(string) (T, error)) Option {
 	}}
 }
 
-// Optional turns a parser of values into one for fields in which nil stands for the default, and the
-// zero value for itself.
+// Optional turns a parser of values into one for fields in which nil stands for the default, and
+// the zero value for itself.
 func Optional[T any](parse func(string) (T, error)) func(string) (*T, error) {
 	return func(s string) (*T, error) {
 		v, err := parse(s)

@@ -2,13 +2,21 @@
 package testdocs
 
 import (
+	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
+
+// Update says that a test writes the generated parts of docs/ instead of comparing them.
+var Update = flag.Bool("update-docs", false, "write the generated pages of docs/ anew")
 
 // Path is the path of a file of this repository.
 func Path(elements ...string) string {
@@ -42,15 +50,42 @@ var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
 )
 
+// Spans are the texts that are set as code.
+func Spans(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		names[span[1]] = true
+	}
+	return names
+}
+
 // Named are the names in the first column of the tables of a text.
 func Named(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range tableRow.FindAllStringSubmatch(text, -1) {
-		for _, span := range codeSpan.FindAllStringSubmatch(row[1], -1) {
-			names[span[1]] = true
-		}
+		maps.Copy(names, Spans(row[1]))
 	}
 	return names
+}
+
+// AddFields adds the JSON names of a type's fields, and of those of the types in it, to a set. Types
+// that are documented elsewhere are left out.
+func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
+	switch typ.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		AddFields(set, typ.Elem(), elsewhere...)
+	case reflect.Struct:
+		if typ == reflect.TypeFor[time.Time]() || slices.Contains(elsewhere, typ) {
+			return
+		}
+		for _, field := range reflect.VisibleFields(typ) {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+				set[name] = true
+			}
+			AddFields(set, field.Type, elsewhere...)
+		}
+	default:
+	}
 }
 
 // Same holds that two sets have the same names.

@@ -1,4 +1,4 @@
-package crawlgate
+package cli_test
 
 import (
 	"bytes"
@@ -19,8 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
@@ -31,7 +33,9 @@ type commandRun struct {
 	out, err string
 }
 
-// command runs `robots` with the given arguments in this process.
+func TestMain(m *testing.M) { testgateway.Main(m) }
+
+// runCommand runs `robots` with the given arguments in this process.
 func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string) commandRun {
 	t.Helper()
 	root, robots := &cobra.Command{Use: "crawlgate"}, &cobra.Command{Use: "robots"}
@@ -201,7 +205,8 @@ func TestCheckFile(t *testing.T) {
 	})
 }
 
-// TestCheckLive holds that a fetch decides as it does in a gateway, once a site, under the crawler's own name.
+// TestCheckLive holds that a fetch decides as it does in a gateway, once a site, under the
+// crawler's own name.
 func TestCheckLive(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	s := server.Site(t, testorigin.SiteConfig{})
@@ -299,7 +304,8 @@ func TestCheckQuestions(t *testing.T) {
 	runCommand(ended, t, questions, "check", "--jsonl").check(t, 2, "", "context canceled")
 }
 
-// TestCheckIndexHTML reads a file as RFC 9309 has it and, if asked to, as Google's crawlers do (DESIGN section 2).
+// TestCheckIndexHTML reads a file as RFC 9309 has it and, if asked to, as Google's crawlers do
+// (DESIGN section 2).
 func TestCheckIndexHTML(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\nAllow: /x/index.html\n"
@@ -389,13 +395,13 @@ func TestLint(t *testing.T) {
 
 // TestGatewayCommands takes every command that asks a gateway through its day.
 func TestGatewayCommands(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	s := server.Site(t, testorigin.SiteConfig{})
-	s.SetRobots(testorigin.OK(rulesA))
+	s.SetRobots(testorigin.OK(testgateway.RulesA))
 	run := func(name string, args ...string) commandRun {
 		t.Helper()
-		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.address()}, args...)...)
+		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.Address()}, args...)...)
 	}
 	o := s.Origin().String()
 
@@ -403,7 +409,7 @@ func TestGatewayCommands(t *testing.T) {
 	run("show", o).check(t, 2, "", "nothing is known of http://<HOST>")
 	gateway := func(args ...string) commandRun {
 		t.Helper()
-		return runCommand(t.Context(), t, "", append([]string{"check", "--gateway", g.address()}, args...)...)
+		return runCommand(t.Context(), t, "", append([]string{"check", "--gateway", g.Address()}, args...)...)
 	}
 	gateway("--agent", "alpha", s.URL("/page"), s.URL("/private/x")).check(t, 1,
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"+
@@ -421,13 +427,13 @@ func TestGatewayCommands(t *testing.T) {
 	if r := run("origins", "--json"); r.status != 0 || !strings.Contains(r.out, `"state":"rules"`) {
 		t.Errorf("got %+v", r)
 	}
-	s.SetRobots(testorigin.OK(rulesB))
+	s.SetRobots(testorigin.OK(testgateway.RulesB))
 	run("refresh", o, o+"/page").check(t, 2, "http://<HOST> rules\n", "http://<HOST>/page: ")
 	run("show", o).check(t, 0, "origin  http://<HOST>\nrobots.txt  http://<HOST>/robots.txt\nstate  rules\naccess  rules\nstatus  200\n"+
 		"sha256  <SHA256>\nfetched  <TIME>\nfresh until  <TIME>\n\n"+
 		"FIRST SEEN  LAST SEEN  STATE  STATUS  SIZE  SHA256\n"+
-		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(rulesB))+
-		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(rulesA)), "")
+		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesB))+
+		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesA)), "")
 	run("show", "--diff", o).check(t, 0, "--- http://<HOST>/robots.txt <TIME> <SHA256>\n+++ http://<HOST>/robots.txt <TIME> <SHA256>\n"+
 		"@@ -1,2 +1,4 @@\n User-agent: *\n Disallow: /private/\n+Disallow: /new/\n"+`+# \x1b[2J\xff`+"\n", "")
 	s.SetRobots(testorigin.Status(500))
@@ -442,13 +448,13 @@ func TestGatewayCommands(t *testing.T) {
 }
 
 func TestOrderCommands(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	s := server.Site(t, testorigin.SiteConfig{})
 	s.SetPages(testorigin.Respond(testorigin.Response{Status: 503, Header: http.Header{"Retry-After": {"3600"}}}))
 	run := func(name string, args ...string) commandRun {
 		t.Helper()
-		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.address()}, args...)...)
+		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.Address()}, args...)...)
 	}
 	run("deny").check(t, 0, "nothing is stopped\n", "")
 	run("deny", "host", "Example.COM", "--by", "dora", "--reason", "complaint 7").check(t, 0,
@@ -457,7 +463,7 @@ func TestOrderCommands(t *testing.T) {
 	if r := run("deny", "--json"); !strings.Contains(r.out, `"value":"example.com"`) {
 		t.Errorf("got %+v", r)
 	}
-	runCommand(t.Context(), t, "", "check", "--gateway", g.address(), "--agent", "a", "https://example.com/").check(t, 1,
+	runCommand(t.Context(), t, "", "check", "--gateway", g.Address(), "--agent", "a", "https://example.com/").check(t, 1,
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", saysNo)
 	this, err := user.Current()
 	if err != nil {
@@ -476,7 +482,7 @@ func TestOrderCommands(t *testing.T) {
 	run("undeny").check(t, 2, "", "want all, host PATTERN or agent NAME")
 
 	run("clocks").check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "")
-	g.visit(s.URL("/page"), "alpha")
+	g.Visit(s.URL("/page"), "alpha")
 	r := run("clocks")
 	r.out = regexp.MustCompile(`(59m5\d|1h0m0)(\.\d)?s`).ReplaceAllString(r.out, "<SPAN>")
 	r.check(t, 0, "1 clocks, 0 requests waiting, 1 clocks blocked\nCLOCK  NEXT IN  DELAY  IN FLIGHT  QUEUE  BLOCKED FOR  STRIKES\n<ADDRESS>  <SPAN>  -  <SPAN>\n", "")

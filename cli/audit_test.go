@@ -1,4 +1,4 @@
-package crawlgate
+package cli_test
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
@@ -31,7 +32,7 @@ func auditStore(t *testing.T) (path string, sha [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := fetch.DefaultPolicy().Next(fetch.Record{Origin: site(t, "https://example.com")},
+	r := fetch.DefaultPolicy().Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
 		fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(auditText)}, time.Now())
 	if err := errors.Join(s.Save(t.Context(), r), s.Close()); err != nil {
 		t.Fatal(err)
@@ -39,7 +40,8 @@ func auditStore(t *testing.T) (path string, sha [32]byte) {
 	return path, r.SHA256
 }
 
-// auditLine is an access-log line of a request that ended so many milliseconds after noon and took 40.
+// auditLine is an access-log line of a request that ended so many milliseconds after noon and took
+// 40.
 func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) string {
 	t.Helper()
 	end := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(after) * time.Millisecond)
@@ -76,7 +78,8 @@ func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 	return d
 }
 
-// exampleLog is the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and honest lines.
+// exampleLog is the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and
+// honest lines.
 func exampleLog(t *testing.T, sha [32]byte) string {
 	t.Helper()
 	const site = "https://example.com"
@@ -114,7 +117,7 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 // TestAuditExample holds that docs/audit.md shows what the command prints.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("docs", "audit.md"))
+	page, err := os.ReadFile(testdocs.Path("docs", "audit.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,9 +126,9 @@ func TestAuditExample(t *testing.T) {
 		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
 	}
 	for placeholder, run := range map[string]commandRun{"EXAMPLE\n": text, "JSON\n": isJSON} {
-		if *updateDocs && strings.Contains(string(page), "\n"+placeholder) {
+		if *testdocs.Update && strings.Contains(string(page), "\n"+placeholder) {
 			page = []byte(strings.Replace(string(page), "\n"+placeholder, "\n"+run.out, 1))
-			if err := os.WriteFile(filepath.Join("docs", "audit.md"), page, 0o600); err != nil {
+			if err := os.WriteFile(testdocs.Path("docs", "audit.md"), page, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -135,10 +138,11 @@ func TestAuditExample(t *testing.T) {
 	}
 }
 
-// TestAuditDocs holds that each kind of finding and each cause has a row in docs/audit.md, and nothing else has.
+// TestAuditDocs holds that each kind of finding and each cause has a row in docs/audit.md, and
+// nothing else has.
 func TestAuditDocs(t *testing.T) {
 	t.Parallel()
-	p := readPage(t, "audit.md")
+	sections := testdocs.Sections(t, "audit.md")
 	kinds, causes := map[string]bool{}, map[string]bool{}
 	for _, k := range audit.Kinds() {
 		kinds[string(k)] = true
@@ -146,20 +150,17 @@ func TestAuditDocs(t *testing.T) {
 	for _, c := range audit.Causes() {
 		causes[string(c)] = true
 	}
-	inCode, inDocs := map[string]bool{}, map[string]bool{}
+	fields := map[string]bool{}
 	for _, object := range []any{cli.AuditFinding{}, cli.AuditError{}, cli.AuditTotals{}} {
-		answerFields(inCode, reflect.TypeOf(object))
+		testdocs.AddFields(fields, reflect.TypeOf(object))
 	}
-	delete(inCode, "") // of embedded structs
-	for _, span := range codeSpan.FindAllStringSubmatch(p.sections["Fields of `--json"], -1) {
-		inDocs[span[1]] = true
-	}
+	inDocs := testdocs.Spans(sections["Fields of `--json"])
 	for _, word := range []string{"finding", "totals", "robots"} { // values, and another object
 		delete(inDocs, word)
 	}
-	same(t, "field of --json", inCode, inDocs)
-	same(t, "kind of finding", kinds, named(p.sections["Findings"]))
-	same(t, "cause", causes, named(p.sections["What is not provable"]))
+	testdocs.Same(t, "field of --json", fields, inDocs)
+	testdocs.Same(t, "kind of finding", kinds, testdocs.Named(sections["Findings"]))
+	testdocs.Same(t, "cause", causes, testdocs.Named(sections["What is not provable"]))
 }
 
 // TestAuditErrors holds what is said of bad lines, files and arguments.

@@ -1,4 +1,4 @@
-package crawlgate
+package adminapi
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
@@ -23,16 +23,14 @@ import (
 type oneFile struct{}
 
 func (oneFile) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(rulesA)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("User-agent: *\nDisallow: /private/\n")), Request: r}, nil
 }
 
 // adminEngine is an engine without listeners and files, with one site.
 func adminEngine(tb testing.TB) *engine.Engine {
 	tb.Helper()
-	config, err := (&App{Store: &StoreConfig{Kind: "none"}}).settings()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	config := engine.Config{Store: engine.Store{Kind: "none"}}
+	config.Egress.Dialer = &egress.Dialer{Guard: new(egress.Guard)}
 	config.Fetch.Transport = oneFile{}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
 	tb.Cleanup(cancel)
@@ -66,8 +64,8 @@ func adminEngine(tb testing.TB) *engine.Engine {
 // something that is no JSON; and that an order which was taken is listed as it was answered, and
 // can be lifted by that.
 func FuzzAdmin(f *testing.F) {
-	paths := make([]string, 0, len(adminRoutes))
-	for path := range adminRoutes {
+	paths := make([]string, 0, len(routes))
+	for path := range routes {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
@@ -102,7 +100,7 @@ func FuzzAdmin(f *testing.F) {
 		if !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain") && !json.Valid(answer.Body.Bytes()) {
 			t.Fatalf("%s ?%s: no JSON: %s", route, query, answer.Body)
 		}
-		var given adminapi.OrderGiven
+		var given OrderGiven
 		if route != "deny" || methods[int(method)%len(methods)] != http.MethodPost {
 			return
 		}
@@ -123,8 +121,8 @@ func FuzzAdmin(f *testing.F) {
 }
 
 func askAdmin(route, method, query, body string) (*httptest.ResponseRecorder, error) {
-	r := httptest.NewRequest(http.MethodPost, adminapi.Prefix+route, strings.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, Prefix+route, strings.NewReader(body))
 	r.Method, r.URL.RawQuery = method, query
 	w := httptest.NewRecorder()
-	return w, adminHandler(adminRoutes[route])(w, r)
+	return w, handler(routes[route])(w, r)
 }

@@ -1,8 +1,6 @@
-package crawlgate
+package adminapi_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,29 +11,24 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-const rulesA = "User-agent: *\nDisallow: /private/\n"
-
-// rulesB has an escape sequence for terminals in a line that it adds.
-const rulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
-
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
+func TestMain(m *testing.M) { testgateway.Main(m) }
 
 func originQuery(path, origin string) string {
 	return adminapi.Prefix + path + "?" + url.Values{"origin": {origin}}.Encode()
 }
 
-// TestAdminErrors holds that each route takes what it knows and nothing else, and says what is wrong.
+// TestAdminErrors holds that each route takes what it knows and nothing else, and says what is
+// wrong.
 func TestAdminErrors(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	for _, tt := range []struct {
 		name, method, path string
 		body               any
@@ -88,7 +81,7 @@ func TestAdminErrors(t *testing.T) {
 		{"unknown field", "POST", "/robots/purge", `{"origin":"https://example.com","all":true}`, 400, `unknown field "all"`},
 		{"trailing text", "POST", "/robots/purge", `{"origin":"https://example.com"}x`, 400, "behind the JSON object"},
 		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "behind the JSON object"},
-		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", maxAdminBody) + `"}`, 400, "more than 65536 octets"},
+		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, 400, "more than 65536 bytes"},
 		{"purge a page", "POST", "/robots/purge", `{"origin":"https://example.com/a"}`, 400, "alone"},
 
 		{"order scope", "POST", "/robots/deny", `{"scope":"planet"}`, 400, "not one of all, host, agent"},
@@ -104,50 +97,50 @@ func TestAdminErrors(t *testing.T) {
 		{"lift scope", "DELETE", "/robots/deny?value=x", nil, 400, "not one of all, host, agent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := g.admin(tt.method, tt.path, tt.body)
+			a := g.Admin(tt.method, tt.path, tt.body)
 			var fault struct {
 				Error string `json:"error"`
 			}
-			if err := json.Unmarshal(a.body, &fault); err != nil {
-				t.Fatalf("%v: %s", err, a.body)
+			if err := json.Unmarshal(a.Body, &fault); err != nil {
+				t.Fatalf("%v: %s", err, a.Body)
 			}
-			if a.status != tt.status || !strings.Contains(fault.Error, tt.want) {
-				t.Errorf("got %d %q, want %d with %q", a.status, fault.Error, tt.status, tt.want)
+			if a.Status != tt.status || !strings.Contains(fault.Error, tt.want) {
+				t.Errorf("got %d %q, want %d with %q", a.Status, fault.Error, tt.status, tt.want)
 			}
-			if allow := a.header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
+			if allow := a.Header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
 				t.Errorf("Allow is %q", allow)
 			}
 		})
 	}
-	if list := ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
+	if list := testgateway.Ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
 		t.Errorf("an order that was refused is in force: %v", list)
 	}
 }
 
 func TestAdminWithoutGateway(t *testing.T) {
-	g := newRig(t, "", "")
-	g.stop()
+	g := testgateway.New(t, "", "")
+	g.Stop()
 	if a := engine.Current(); a != nil {
 		t.Fatal("a configuration that was stopped is in force")
 	}
 	// The endpoint is gone with the configuration, so ask the handler itself.
-	err := adminHandler(adminRoutes["origins"])(nil, &http.Request{Method: http.MethodGet})
+	err := adminapi.HandlerOf("origins")(nil, &http.Request{Method: http.MethodGet})
 	if err == nil || !strings.Contains(err.Error(), "no gateway runs") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAdminOrigins(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	states := map[string]string{}
 	var all []string
 	for i, b := range []testorigin.Behaviour{
-		testorigin.OK(rulesA), testorigin.Status(503), testorigin.Status(404), testorigin.OK(rulesB), testorigin.CloseAtOnce(),
+		testorigin.OK(testgateway.RulesA), testorigin.Status(503), testorigin.Status(404), testorigin.OK(testgateway.RulesB), testorigin.CloseAtOnce(),
 	} {
 		s := server.Site(t, testorigin.SiteConfig{})
 		s.SetRobots(b)
-		g.visit(s.URL("/page"), "alpha")
+		g.Visit(s.URL("/page"), "alpha")
 		o := s.Origin().String()
 		states[o] = []string{"rules", "unreachable", "absent", "rules", "unreachable"}[i]
 		all = append(all, o)
@@ -172,7 +165,7 @@ func TestAdminOrigins(t *testing.T) {
 				query.Set("state", tt.state)
 			}
 			for pages := 0; ; pages++ {
-				page := ask[adminapi.OriginList](g, "GET", "/robots/origins?"+query.Encode(), nil)
+				page := testgateway.Ask[adminapi.OriginList](g, "GET", "/robots/origins?"+query.Encode(), nil)
 				for _, o := range page.Origins {
 					got = append(got, o.Origin)
 					if o.State != states[o.Origin] {
@@ -195,52 +188,52 @@ func TestAdminOrigins(t *testing.T) {
 
 // TestAdminOrigin follows one origin through its life: two texts, a failure, a purge.
 func TestAdminOrigin(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	o := s.Origin().String()
-	s.SetRobots(testorigin.OK(rulesA))
-	g.visit(s.URL("/page"), "alpha")
+	s.SetRobots(testorigin.OK(testgateway.RulesA))
+	g.Visit(s.URL("/page"), "alpha")
 
-	first := ask[adminapi.OriginDetail](g, "GET", originQuery("origin", o), nil)
-	if r := first.Record; r.Origin != o || r.State != "rules" || r.Status != 200 || r.SHA256 != hashOf(rulesA) || r.RobotsURL != o+"/robots.txt" {
+	first := testgateway.Ask[adminapi.OriginDetail](g, "GET", originQuery("origin", o), nil)
+	if r := first.Record; r.Origin != o || r.State != "rules" || r.Status != 200 || r.SHA256 != testgateway.Hash(testgateway.RulesA) || r.RobotsURL != o+"/robots.txt" {
 		t.Errorf("record: %+v", r)
 	}
-	if v := first.View; v.Access != "rules" || v.SHA256 != hashOf(rulesA) || time.Until(v.FreshUntil) < 23*time.Hour {
+	if v := first.View; v.Access != "rules" || v.SHA256 != testgateway.Hash(testgateway.RulesA) || time.Until(v.FreshUntil) < 23*time.Hour {
 		t.Errorf("view: %+v", v)
 	}
-	if h := first.History; len(h) != 1 || h[0].SHA256 != hashOf(rulesA) || h[0].Size != len(rulesA) {
+	if h := first.History; len(h) != 1 || h[0].SHA256 != testgateway.Hash(testgateway.RulesA) || h[0].Size != len(testgateway.RulesA) {
 		t.Errorf("history: %+v", h)
 	}
-	if a := g.admin("GET", originQuery("diff", o), nil); a.status != 404 || !strings.Contains(string(a.body), "no earlier text") {
-		t.Errorf("diff of one version: %d %s", a.status, a.body)
+	if a := g.Admin("GET", originQuery("diff", o), nil); a.Status != 404 || !strings.Contains(string(a.Body), "no earlier text") {
+		t.Errorf("diff of one version: %d %s", a.Status, a.Body)
 	}
 
-	s.SetRobots(testorigin.OK(rulesB))
-	second := ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
-	if len(second.History) != 2 || second.Record.SHA256 != hashOf(rulesB) {
+	s.SetRobots(testorigin.OK(testgateway.RulesB))
+	second := testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
+	if len(second.History) != 2 || second.Record.SHA256 != testgateway.Hash(testgateway.RulesB) {
 		t.Errorf("after a refresh: %+v", second)
 	}
 	checkDiff(t, g, o)
 
-	body := g.admin("GET", "/robots/body?sha256="+hashOf(rulesB), nil)
-	if string(body.body) != rulesB || body.header.Get("Content-Type") != plainText || body.header.Get("X-Content-Type-Options") != "nosniff" {
+	body := g.Admin("GET", "/robots/body?sha256="+testgateway.Hash(testgateway.RulesB), nil)
+	if string(body.Body) != testgateway.RulesB || body.Header.Get("Content-Type") != "text/plain; charset=utf-8" || body.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("body: %+v", body)
 	}
 
 	s.SetRobots(testorigin.Status(503))
-	third := ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
+	third := testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	// A record inside its TTL is not degraded by a failure.
 	if r := third.Record; r.State != "rules" || r.LastFailure == nil || r.LastFailure.Status != 503 || r.Attempts != 1 || r.UnreachableSince.IsZero() {
 		t.Errorf("after a failure: %+v", r)
 	}
 
-	if p := ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); p != (adminapi.Purged{Origin: o, Known: true}) {
+	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); p != (adminapi.Purged{Origin: o, Known: true}) {
 		t.Errorf("purge: %+v", p)
 	}
-	if a := g.admin("GET", originQuery("origin", o), nil); a.status != 404 {
-		t.Errorf("after the purge: %d %s", a.status, a.body)
+	if a := g.Admin("GET", originQuery("origin", o), nil); a.Status != 404 {
+		t.Errorf("after the purge: %d %s", a.Status, a.Body)
 	}
-	if p := ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o}); p.Known {
+	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o}); p.Known {
 		t.Error("a second purge knew it still")
 	}
 	for _, x := range s.RobotsExchanges() {
@@ -250,36 +243,37 @@ func TestAdminOrigin(t *testing.T) {
 	}
 }
 
-func checkDiff(t *testing.T, g *rig, o string) {
+func checkDiff(t *testing.T, g *testgateway.Gateway, o string) {
 	t.Helper()
 	want := []adminapi.DiffHunk{{FromLine: 1, FromCount: 2, ToLine: 1, ToCount: 4, Lines: []string{
 		" User-agent: *", " Disallow: /private/", "+Disallow: /new/", `+# \x1b[2J\xff`,
 	}}}
-	d := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)
-	if d.From.SHA256 != hashOf(rulesA) || d.To.SHA256 != hashOf(rulesB) || !reflect.DeepEqual(d.Hunks, want) {
+	d := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)
+	if d.From.SHA256 != testgateway.Hash(testgateway.RulesA) || d.To.SHA256 != testgateway.Hash(testgateway.RulesB) || !reflect.DeepEqual(d.Hunks, want) {
 		t.Errorf("diff: %+v", d)
 	}
-	backwards := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesB)+"&to="+hashOf(rulesA), nil)
-	if backwards.From.SHA256 != hashOf(rulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
+	backwards := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesB)+"&to="+testgateway.Hash(testgateway.RulesA), nil)
+	if backwards.From.SHA256 != testgateway.Hash(testgateway.RulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
 		t.Errorf("backwards: %+v", backwards)
 	}
-	same := ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+hashOf(rulesA)+"&to="+hashOf(rulesA), nil)
+	same := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesA)+"&to="+testgateway.Hash(testgateway.RulesA), nil)
 	if same.Hunks == nil || len(same.Hunks) != 0 {
 		t.Errorf("a text differs from itself: %+v", same)
 	}
-	if a := g.admin("GET", originQuery("diff", o)+"&from="+strings.Repeat("a", 64), nil); a.status != 404 {
-		t.Errorf("from another site: %d %s", a.status, a.body)
+	if a := g.Admin("GET", originQuery("diff", o)+"&from="+strings.Repeat("a", 64), nil); a.Status != 404 {
+		t.Errorf("from another site: %d %s", a.Status, a.Body)
 	}
 }
 
-// TestAdminExplain holds that a question gets the answer that a crawler gets, in the form that the log has it.
+// TestAdminExplain holds that a question gets the answer that a crawler gets, in the form that the
+// log has it.
 func TestAdminExplain(t *testing.T) {
-	g := newRig(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
+	g := testgateway.New(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: alpha\nDisallow: /private/\nCrawl-delay: 2\n\nUser-agent: *\nDisallow: /\n"))
 	explain := func(agent, page string) adminapi.Explanation {
 		t.Helper()
-		return ask[adminapi.Explanation](g, "GET", "/robots/explain?"+url.Values{"agent": {agent}, "url": {page}}.Encode(), nil)
+		return testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?"+url.Values{"agent": {agent}, "url": {page}}.Encode(), nil)
 	}
 	if e := explain("alpha", s.URL("/page")); e.Refusal != nil || e.Robots.Reason != enforce.ReasonNoRule ||
 		e.Robots.Group != "alpha" || e.Robots.CrawlDelay != 2 || e.Robots.Agent != "Alpha" || e.Site == "" {
@@ -295,8 +289,8 @@ func TestAdminExplain(t *testing.T) {
 	if e := explain("Alpha", "https://denied.example/"); e.Robots.Reason != enforce.ReasonOperatorDeny {
 		t.Errorf("operator: %+v", e)
 	}
-	if a := g.admin("GET", "/robots/explain?agent=gamma&url=https://example.com/", nil); a.status != 400 || !strings.Contains(string(a.body), "there is Alpha, Beta") {
-		t.Errorf("unknown agent: %d %s", a.status, a.body)
+	if a := g.Admin("GET", "/robots/explain?agent=gamma&url=https://example.com/", nil); a.Status != 400 || !strings.Contains(string(a.Body), "there is Alpha, Beta") {
+		t.Errorf("unknown agent: %d %s", a.Status, a.Body)
 	}
 
 	if e := explain("Alpha", s.URL("/x/../private/x")); e.Refusal == nil || e.Refusal.JudgedAs != "/private/x" || e.Robots.Form != enforce.PathResolved ||
@@ -311,7 +305,7 @@ func TestAdminExplain(t *testing.T) {
 	if e.Refusal == nil || e.Refusal.Status != 403 || e.Refusal.URL != s.URL("/private/x?q=1") || e.URL != e.Refusal.URL {
 		t.Fatalf("refused: %+v", e)
 	}
-	if got := g.visit(s.URL("/private/x?q=1"), "Alpha/1.0"); got != 403 {
+	if got := g.Visit(s.URL("/private/x?q=1"), "Alpha/1.0"); got != 403 {
 		t.Fatalf("the crawler got %d", got)
 	}
 	var told map[string]any
@@ -322,7 +316,7 @@ func TestAdminExplain(t *testing.T) {
 	if err := json.Unmarshal(text, &told); err != nil {
 		t.Fatal(err)
 	}
-	logged := g.lines(1)[0]
+	logged := g.Lines(1)[0]
 	for _, field := range []string{"user_agent", "identified_by", "age_s", "gateway", "version"} { // no request, no sender, no log
 		delete(logged, field)
 		delete(told, field)
@@ -334,20 +328,20 @@ func TestAdminExplain(t *testing.T) {
 
 // TestAdminExplainSite asks one of two gateways.
 func TestAdminExplainSite(t *testing.T) {
-	g := newRig(t, "deny one.example\n}\n}\nhttp://:81 {\nbind unix/%DIR%/second.sock\nrobots {\ndeny two.example", "")
+	g := testgateway.New(t, "deny one.example\n}\n}\nhttp://:81 {\nbind unix/%DIR%/second.sock\nrobots {\ndeny two.example", "")
 	handlers := engine.Current().Sites()
 	if len(handlers) != 2 {
 		t.Fatalf("%d gateways", len(handlers))
 	}
-	a := g.admin("GET", "/robots/explain?agent=x&url=https://one.example/", nil)
-	if a.status != 400 || !strings.Contains(string(a.body), "there are 2 gateways") {
-		t.Errorf("without a site: %d %s", a.status, a.body)
+	a := g.Admin("GET", "/robots/explain?agent=x&url=https://one.example/", nil)
+	if a.Status != 400 || !strings.Contains(string(a.Body), "there are 2 gateways") {
+		t.Errorf("without a site: %d %s", a.Status, a.Body)
 	}
 	denied := 0
 	for _, h := range handlers {
 		for _, name := range []string{h.Name(), h.Server.Name()} {
 			query := url.Values{"agent": {"x"}, "url": {"https://one.example/"}, "site": {name}}
-			e := ask[adminapi.Explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
+			e := testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?"+query.Encode(), nil)
 			if e.Robots.Reason == enforce.ReasonOperatorDeny {
 				denied++
 			}
@@ -362,26 +356,26 @@ func TestAdminExplainSite(t *testing.T) {
 }
 
 func TestAdminClocks(t *testing.T) {
-	g := newRig(t, "", "")
+	g := testgateway.New(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	var keys []string
 	for range 3 {
 		s := server.Site(t, testorigin.SiteConfig{})
 		s.SetPages(testorigin.Respond(testorigin.Response{Status: 429, Header: http.Header{"Retry-After": {"1000"}}}))
-		g.visit(s.URL("/page"), "alpha")
+		g.Visit(s.URL("/page"), "alpha")
 		keys = append(keys, s.Origin().Host)
 	}
 	slices.Sort(keys)
-	info := ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=blocked", nil)
+	info := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=blocked", nil)
 	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Clocks) != 3 {
 		t.Errorf("got %+v", info)
 	}
-	if busy := ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
+	if busy := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
 		t.Errorf("busy: %+v", busy.Clocks)
 	}
 	var got []string
 	for after := ""; ; {
-		page := ask[adminapi.Clocks](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
+		page := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
 		for _, c := range page.Clocks {
 			got = append(got, c.Key)
 			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(*c.BlockedUntil) < 900*time.Second {
@@ -395,42 +389,16 @@ func TestAdminClocks(t *testing.T) {
 	if !slices.Equal(got, keys) {
 		t.Errorf("got %v, want %v", got, keys)
 	}
-	if one := ask[adminapi.Clocks](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
+	if one := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
 		t.Errorf("by key: %+v", one)
 	}
-	if none := ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
+	if none := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
 		t.Errorf("by a key that nobody asked for: %+v", none)
 	}
 	// Who asks why is told that the host is blocked.
 	s := server.Sites()[0]
-	e := ask[adminapi.Explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
+	e := testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
 	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {
 		t.Errorf("explain: blocked until %v", e.BlockedUntil)
-	}
-}
-
-func TestNearNames(t *testing.T) {
-	t.Parallel()
-	names := []string{"AcmeBot", "AcmeNews", "Crawler-2", "X"}
-	for name, want := range map[string][]string{
-		"acmebto":   {"AcmeBot"},
-		"AcmeBots":  {"AcmeBot"},
-		"acme":      {"AcmeBot", "AcmeNews"},
-		"crawler2":  {"Crawler-2"},
-		"Crawler-3": {"Crawler-2"},
-		"Googlebot": nil,
-		"y":         nil,
-	} {
-		if got := nearNames(names, name); !slices.Equal(got, want) {
-			t.Errorf("near %q: %q, want %q", name, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"same", "same", 0}} {
-		if got := edits(tt.a, tt.b); got != tt.want {
-			t.Errorf("edits(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
 	}
 }

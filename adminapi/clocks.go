@@ -1,0 +1,129 @@
+package adminapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// clockFilters are the values of the parameter state.
+var clockFilters = map[string]pace.Filter{
+	"": pace.AllClocks, "blocked": pace.BlockedClocks, "waiting": pace.WaitingClocks, "busy": pace.BusyClocks,
+}
+
+// listClocks shows the clocks in the order of their keys, or one of them.
+func listClocks(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
+	limit, err := pageSize(q)
+	if err != nil {
+		return nil, err
+	}
+	filter, known := clockFilters[q.Get("state")]
+	if !known {
+		return nil, badRequest("state %.20q: want blocked, waiting or busy", q.Get("state"))
+	}
+	stats := e.Pacer().Stats()
+	info := Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []Clock{}}
+	now := time.Now()
+	if q.Has("key") {
+		if c, ok := e.Pacer().Status(q.Get("key"), rateOf(e)); ok {
+			info.Clocks = append(info.Clocks, describeClock(c, now))
+		}
+		return info, nil
+	}
+	page := e.Pacer().Statuses(q.Get("after"), limit+1, filter, rateOf(e))
+	if len(page) > limit {
+		page = page[:limit]
+		info.Next = page[limit-1].Key
+	}
+	for _, c := range page {
+		info.Clocks = append(info.Clocks, describeClock(c, now))
+	}
+	return info, nil
+}
+
+// rateOf is the operator's rate, at which a clock would let the next request go.
+func rateOf(e *engine.Engine) pace.Limit {
+	return pace.Limit{Interval: e.Config.Politeness.Rate.Interval(), Burst: e.Config.Politeness.Burst}
+}
+
+func describeClock(c pace.Status, now time.Time) Clock {
+	info := Clock{
+		Key: c.Key, NextRequest: c.Next.UTC(), WaitSeconds: max(c.Next.Sub(now), 0).Seconds(),
+		DelaySeconds: c.Delay.Seconds(), InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
+	}
+	if info.WaitSeconds == 0 {
+		info.NextRequest = now.UTC()
+	}
+	if !c.BlockedUntil.IsZero() {
+		until := c.BlockedUntil.UTC()
+		info.BlockedUntil = &until
+		info.LeftSeconds = int64((max(until.Sub(now), 0) + time.Second - 1) / time.Second)
+	}
+	return info
+}
+
+// unblock ends the back-off of a host, by all clocks that stand for it.
+func unblock(_ context.Context, e *engine.Engine, request UnblockRequest) (any, error) {
+	answer := Unblocked{Ended: []EndedBlock{}}
+	for _, key := range clockKeys(e, request.Key) {
+		b, found, err := e.Unblock(key)
+		if err != nil {
+			return nil, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
+		}
+		if found {
+			answer.Ended = append(answer.Ended, EndedBlock{key, b.Until.UTC(), b.Strikes})
+		}
+	}
+	if len(answer.Ended) == 0 {
+		return nil, fault(http.StatusNotFound, "%.200q is not blocked", request.Key)
+	}
+	return answer, nil
+}
+
+// clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as
+// the operator paces by them. The host may stand in a URL.
+func clockKeys(e *engine.Engine, name string) []string {
+	keys := []string{name}
+	o, err := origin.Parse(name)
+	if err != nil {
+		o, err = origin.FromAuthority("http", name)
+	}
+	if err != nil {
+		return keys
+	}
+	for _, key := range keysOf(e, o) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// keysOf are the keys of the clocks by which the operator paces an origin. Addresses are not looked
+// up: the key of an address is that of none.
+func keysOf(e *engine.Engine, o origin.Origin) (keys []string) {
+	for _, scope := range e.Config.Politeness.Per {
+		keys = append(keys, scope.Key(o.Host, netip.Addr{}))
+	}
+	return keys
+}
+
+// blockedUntil is the end of the longest block of an origin's clocks, zero if there is none.
+func blockedUntil(e *engine.Engine, o origin.Origin) (until time.Time) {
+	now := time.Now()
+	for _, key := range keysOf(e, o) {
+		c, ok := e.Pacer().Status(key, rateOf(e))
+		if ok && c.BlockedUntil.After(now) && c.BlockedUntil.After(until) {
+			until = c.BlockedUntil.UTC()
+		}
+	}
+	return until
+}

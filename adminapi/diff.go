@@ -1,0 +1,117 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/linediff"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// showBody returns a text by its hash: the one that the access log's sha256 stands for.
+func showBody(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+	sha, err := parseHash("sha256", q.Get("sha256"))
+	if err != nil {
+		return nil, err
+	}
+	body, err := textOf(ctx, e, sha)
+	return plainText(body), err
+}
+
+func textOf(ctx context.Context, e *engine.Engine, sha [32]byte) ([]byte, error) {
+	body, err := e.Cache().Body(ctx, sha)
+	if err != nil {
+		return nil, fmt.Errorf("reading text %x: %w", sha, err)
+	}
+	return body, nil
+}
+
+func parseHash(name, text string) (sha [32]byte, err error) {
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(sha) {
+		return [32]byte(raw), nil
+	}
+	return sha, badRequest("%s %.70q: want the SHA-256 of a text in 64 hexadecimal digits", name, text)
+}
+
+// diffContext is how many unchanged lines a hunk shows around its changes.
+const diffContext = 3
+
+// diff compares two versions of an origin's text, by default the last two.
+func diff(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+	o, err := requested(q.Get("origin"))
+	if err != nil {
+		return nil, err
+	}
+	versions, err := history(ctx, e, o)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := pick(o, versions, q.Get("from"), q.Get("to"))
+	if err != nil {
+		return nil, err
+	}
+	var texts [2][]byte
+	for i, v := range pair {
+		if texts[i], err = textOf(ctx, e, v.SHA256); err != nil {
+			return nil, err
+		}
+		texts[i] = texts[i][:min(len(texts[i]), robotstxt.MaxSize)] // no parser reads the rest
+	}
+	d := TextDiff{Origin: o.String(), From: versionOf(pair[0]), To: versionOf(pair[1]), Hunks: []DiffHunk{}}
+	for _, h := range linediff.Compare(texts[0], texts[1], diffContext) {
+		hunk := DiffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
+		for _, l := range h.Lines {
+			hunk.Lines = append(hunk.Lines, string(l.Op)+escape.Unprintable(l.Text))
+		}
+		d.Hunks = append(d.Hunks, hunk)
+	}
+	return d, nil
+}
+
+// pick finds an older and a newer text in a history, which has the newest version first: those with
+// the given hashes; by default the newest one, and the one before.
+func pick(o origin.Origin, history []robotscache.Version, from, to string) (pair [2]robotscache.Version, err error) {
+	newer, err := find(o, history, "to", to)
+	if err != nil {
+		return pair, err
+	}
+	pair[1] = history[newer]
+	if from != "" {
+		older, err := find(o, history, "from", from)
+		if err == nil {
+			pair[0] = history[older]
+		}
+		return pair, err
+	}
+	for _, v := range history[newer+1:] {
+		if v.SHA256 != [32]byte{} && v.SHA256 != pair[1].SHA256 {
+			pair[0] = v
+			return pair, nil
+		}
+	}
+	return pair, fault(http.StatusNotFound, "no earlier text of %s is kept", o)
+}
+
+// find returns the index of the version with the given hash, or of the newest one that has a text.
+func find(o origin.Origin, history []robotscache.Version, name, hash string) (int, error) {
+	wanted := func(v robotscache.Version) bool { return v.SHA256 != [32]byte{} }
+	if hash != "" {
+		sha, err := parseHash(name, hash)
+		if err != nil {
+			return 0, err
+		}
+		wanted = func(v robotscache.Version) bool { return v.SHA256 == sha }
+	}
+	if i := slices.IndexFunc(history, wanted); i >= 0 {
+		return i, nil
+	}
+	return 0, fault(http.StatusNotFound, "%s: %s has no such version", name, o)
+}

@@ -1,0 +1,75 @@
+package adminapi_test
+
+import (
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+)
+
+// TestAdminDocs holds that each route with all of its parameters and fields is documented, and
+// nothing else.
+func TestAdminDocs(t *testing.T) {
+	t.Parallel()
+	sections := testdocs.Sections(t, "admin-api.md")
+	routes := map[string]bool{}
+	for path, methods := range adminapi.Methods {
+		for method := range methods {
+			routes[method+" "+adminapi.Prefix+path] = true
+		}
+	}
+	headings := map[string]bool{}
+	for heading := range sections {
+		headings[heading] = true
+	}
+	testdocs.Same(t, "route", routes, headings)
+
+	documented := map[string]bool{}
+	for _, section := range sections {
+		maps.Copy(documented, testdocs.Named(section))
+		// Those of small objects stand in the row of the object.
+		for _, row := range regexp.MustCompile(`(?m)^\| .*\| object \|.*`).FindAllString(section, -1) {
+			_, rest, _ := strings.Cut(row, ":")
+			maps.Copy(documented, testdocs.Spans(rest))
+		}
+	}
+	inCode := testdocs.SetOf("after", "host", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
+	for _, answer := range []any{
+		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{},
+	} {
+		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.Record](), reflect.TypeFor[enforce.Problem]())
+	}
+	testdocs.Same(t, "field", inCode, documented)
+}
+
+// TestAdminParameters holds that the parameters which the page lists are those that a route takes.
+func TestAdminParameters(t *testing.T) {
+	g := testgateway.New(t, "", "")
+	sections := testdocs.Sections(t, "admin-api.md")
+	takes := regexp.MustCompile(`want ([a-z0-9, ]+)`)
+	for path, methods := range adminapi.Methods {
+		for method := range methods {
+			if method == http.MethodPost {
+				continue
+			}
+			section := sections[method+" "+adminapi.Prefix+path]
+			_, table, _ := strings.Cut(section, "| parameter | meaning |")
+			table, _, _ = strings.Cut(table, "\n\n")
+			a := g.Admin(method, adminapi.Prefix+path+"?nonsense=1", nil)
+			found := takes.FindStringSubmatch(string(a.Body))
+			if a.Status != http.StatusBadRequest || found == nil {
+				t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+			}
+			inCode := testdocs.SetOf(strings.Split(found[1], ", ")...)
+			delete(inCode, "none")
+			testdocs.Same(t, method+" "+path+": parameter", inCode, testdocs.Named(table))
+		}
+	}
+}

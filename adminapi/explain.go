@@ -1,0 +1,98 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// explain decides a request that nobody makes, as the site would. It goes past identity: the agent
+// is taken at its word. A robots.txt that is not known is fetched, as it would be for a crawler.
+func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+	site, err := siteAt(e, q.Get("site"))
+	if err != nil {
+		return nil, err
+	}
+	identity, err := identityOf(site.Identifier, q.Get("agent"))
+	if err != nil {
+		return nil, err
+	}
+	target, err := parseTarget(q.Get("url"))
+	if err != nil {
+		return nil, err
+	}
+	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
+	d := site.Enforcer.Decide(ctx, request)
+	x := Explanation{
+		Site: site.Name(), URL: target.String(), Robots: d.Record(), BlockedUntil: blockedUntil(e, target.Origin),
+	}
+	if d.Verdict != enforce.Allow {
+		info := enforce.RequestInfo{Method: http.MethodGet, URL: target.String(), Help: e.Config.Help}
+		problem := enforce.NewProblem(d, info)
+		x.Refusal = &problem
+	}
+	return x, nil
+}
+
+// parseTarget reads the URL of a page.
+func parseTarget(text string) (origin.Target, error) {
+	if text == "" {
+		return origin.Target{}, badRequest("url is missing")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return origin.Target{}, badRequest("url: %w", err)
+	}
+	target, err := origin.NewTarget(u)
+	if err != nil {
+		return origin.Target{}, badRequest("url: %w", err)
+	}
+	return target, nil
+}
+
+// identityOf returns the identity of an agent: the name of its block or, on a site without blocks,
+// a product token.
+func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) {
+	if agent == "" {
+		return enforce.Identity{}, badRequest("agent is missing")
+	}
+	identity, ok := id.Named(agent)
+	switch names := id.Agents(); {
+	case ok:
+		return identity, nil
+	case len(names) == 0:
+		return identity, badRequest(noToken, agent)
+	default:
+		return identity, badRequest("agent %.100q is not configured: there is %s", agent, strings.Join(names, ", "))
+	}
+}
+
+const noToken = "agent %.100q is no product token: want a single word without version"
+
+// siteAt returns the gateway with the given listener. With one gateway it need not be given.
+func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {
+	sites := e.Sites()
+	if listener == "" && len(sites) == 1 {
+		return sites[0], nil
+	}
+	var names []string
+	for _, s := range sites {
+		if listener != "" && s.Listens(listener) {
+			return s, nil
+		}
+		if name := s.Name(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	known := strings.Join(names, ", ")
+	if listener == "" {
+		return nil, badRequest("there are %d gateways: say which, as site: %s", len(sites), known)
+	}
+	return nil, badRequest("site %.100q has no gateway: there is %s", listener, known)
+}

@@ -1,0 +1,134 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+// listOrders lists the orders that hold.
+func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (any, error) {
+	return Orders{append([]enforce.Kill{}, e.KillSwitch().List()...)}, nil
+}
+
+// deny gives an order. Before it answers, all that the order stops has been told to end.
+func deny(_ context.Context, e *engine.Engine, request OrderRequest) (any, error) {
+	order, err := canonical(enforce.Kill{
+		Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
+		At: time.Now().UTC().Truncate(time.Second),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if order.Scope == enforce.KillAgent && !request.Force {
+		if err := checkAgent(e, order.Value); err != nil {
+			return nil, err
+		}
+	}
+	ended, err := e.Deny(order)
+	switch {
+	case errors.Is(err, enforce.ErrTooManyKills):
+		return nil, fault(http.StatusConflict, "%w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
+	}
+	return OrderGiven{order, ended}, nil
+}
+
+// lift ends an order.
+func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
+	order, err := canonical(enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")})
+	if err != nil {
+		return nil, err
+	}
+	lifted, found, err := e.Lift(order.Scope, order.Value)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
+			"make room on the disk, and lift it again", err)
+	case !found:
+		return nil, fault(http.StatusNotFound, "there is no such order: %s", order)
+	}
+	return OrderLifted{lifted}, nil
+}
+
+// canonical checks an order by trying it where it does no harm.
+func canonical(order enforce.Kill) (enforce.Kill, error) {
+	var trial enforce.KillSwitch
+	if err := trial.Set(order); err != nil {
+		return order, badRequest("%w", err)
+	}
+	return trial.List()[0], nil
+}
+
+// maxNamed bounds the agents that a refusal names.
+const maxNamed = 20
+
+// checkAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
+func checkAgent(e *engine.Engine, name string) error {
+	var names []string
+	for _, site := range e.Sites() {
+		if site.Identifier.Knows(name) {
+			return nil
+		}
+		names = append(names, site.Identifier.Agents()...)
+	}
+	if len(names) == 0 {
+		return badRequest(noToken, name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	hint := "there is "
+	if near := nearNames(names, name); len(near) > 0 {
+		names, hint = near, "near it is "
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed:maxNamed], "…")
+	}
+	return badRequest("no agent %.100q is configured: %s%s; with force the order is given all the same",
+		name, hint, strings.Join(names, ", "))
+}
+
+// nearNames returns the names that a slip of the finger turns into another one: those of which at
+// most a third of the letters differ, or one of which begins with the other.
+func nearNames(names []string, name string) (near []string) {
+	name = strings.ToLower(name)
+	for _, n := range names {
+		lower := strings.ToLower(n)
+		if strings.HasPrefix(lower, name) || strings.HasPrefix(name, lower) ||
+			edits(lower, name) <= max(len(name), len(n))/3 {
+			near = append(near, n)
+		}
+	}
+	return near
+}
+
+// edits is the Levenshtein distance of two texts in bytes: the fewest insertions, deletions and
+// replacements.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1) // from the beginning of a to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,239 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// maxScanned bounds the records that are read for one page, however few of them pass the filter.
+const maxScanned = 10_000
+
+// listOrigins lists origins in the order of their URLs.
+func listOrigins(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+	limit, err := pageSize(q)
+	if err != nil {
+		return nil, err
+	}
+	list := e.Cache().List
+	if q.Has("host") {
+		if list, err = listHost(e.Cache(), q.Get("host")); err != nil {
+			return nil, err
+		}
+	}
+	state := q.Get("state")
+	switch state {
+	case "", "rules", "absent", "unreachable":
+	default:
+		return nil, badRequest("state %q: want rules, absent, unreachable", state)
+	}
+	page, now := OriginList{Origins: []OriginInfo{}, Next: q.Get("after")}, time.Now()
+	for scanned := 0; scanned < maxScanned; {
+		batch := robotscache.MaxList
+		if state == "" {
+			batch = limit - len(page.Origins)
+		}
+		records, err := list(ctx, page.Next, batch)
+		if err != nil {
+			return nil, fmt.Errorf("listing origins: %w", err)
+		}
+		for _, record := range records {
+			page.Next = record.Origin.String()
+			if info := infoOf(record, e.Config.Cache.Policy, now); state == "" || info.State == state {
+				page.Origins = append(page.Origins, info)
+			}
+			if len(page.Origins) == limit {
+				return page, nil
+			}
+		}
+		if len(records) < batch {
+			page.Next = ""
+			break
+		}
+		scanned += len(records)
+	}
+	return page, nil
+}
+
+// lister is [robotscache.Store.List].
+type lister func(ctx context.Context, after string, limit int) ([]fetch.Record, error)
+
+// listHost returns a lister of the origins of one host: those at any port of it, or at the port
+// that is given.
+func listHost(cache *robotscache.Cache, host string) (lister, error) {
+	var origins []origin.Origin
+	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
+		o, err := origin.FromAuthority(scheme, host)
+		if err != nil {
+			return nil, badRequest("host: %w", err)
+		}
+		origins = append(origins, o)
+	}
+	anyPort := origins[0].Port != origins[1].Port // no port was given
+	return func(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
+		for _, o := range origins {
+			name := o.String()
+			if entry, ok := cache.Peek(o); ok && name > after {
+				records = append(records, entry.Record())
+			}
+			for from := max(name+":", after); anyPort && len(records) < limit; {
+				batch, err := cache.List(ctx, from, limit-len(records))
+				if err != nil {
+					return nil, err
+				}
+				for _, r := range batch {
+					if from = r.Origin.String(); !strings.HasPrefix(from, name+":") {
+						batch = nil
+						break
+					}
+					records = append(records, r)
+				}
+				if len(batch) == 0 {
+					break
+				}
+			}
+		}
+		return records[:min(len(records), limit)], nil
+	}, nil
+}
+
+// ParseOrigin reads the URL of a site. The URL of a page is an error, lest a purge of a page forget
+// the site.
+func ParseOrigin(text string) (origin.Origin, error) {
+	if text == "" {
+		return origin.Origin{}, errors.New("origin is missing: want a URL such as https://example.com")
+	}
+	o, err := origin.Parse(text)
+	if err != nil {
+		return o, fmt.Errorf("origin: %w", err)
+	}
+	if u, err := url.Parse(text); err != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {
+		return o, fmt.Errorf("origin %.200q: want scheme, host and port alone, as in %s", text, o)
+	}
+	return o, nil
+}
+
+// requested is [ParseOrigin] for the origin of a request.
+func requested(text string) (origin.Origin, error) {
+	o, err := ParseOrigin(text)
+	if err != nil {
+		return o, badRequest("%w", err)
+	}
+	return o, nil
+}
+
+// showOrigin shows one origin.
+func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+	o, err := requested(q.Get("origin"))
+	if err != nil {
+		return nil, err
+	}
+	entry, ok := e.Cache().Peek(o)
+	if !ok {
+		return nil, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
+	}
+	return detail(ctx, e, o, entry)
+}
+
+// purge forgets an origin.
+func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
+	o, err := requested(request.Origin)
+	if err != nil {
+		return nil, err
+	}
+	_, known := e.Cache().Peek(o)
+	if err := e.Cache().Purge(ctx, o); err != nil {
+		return nil, err
+	}
+	return Purged{o.String(), known}, nil
+}
+
+// refresh fetches the robots.txt of an origin, and shows what is known then.
+func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
+	o, err := requested(request.Origin)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.StopsFetch(o); err != nil {
+		return nil, fault(http.StatusConflict, "%s is not asked, %w", o, err)
+	}
+	entry, err := e.Cache().Refresh(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
+	}
+	return detail(ctx, e, o, entry)
+}
+
+func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robotscache.Entry) (OriginDetail, error) {
+	now := time.Now()
+	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(entry, now)}
+	d.Record.Sitemaps = engine.SitemapsOf(entry.View(now).Rules)
+	versions, err := history(ctx, e, o)
+	for _, v := range versions {
+		d.History = append(d.History, versionOf(v))
+	}
+	return d, err
+}
+
+// history is the one of the store. It is empty where the store could not take any yet.
+func history(ctx context.Context, e *engine.Engine, o origin.Origin) ([]robotscache.Version, error) {
+	versions, err := e.Cache().History(ctx, o)
+	if errors.Is(err, robotscache.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of %s: %w", o, err)
+	}
+	return versions, nil
+}
+
+func infoOf(r fetch.Record, p fetch.Policy, now time.Time) OriginInfo {
+	r = p.Settle(r, now)
+	i := OriginInfo{
+		Origin: r.Origin.String(), RobotsURL: r.Origin.RobotsURL(),
+		State: r.State.String(), Cause: string(r.Cause), Detail: r.Detail, Status: r.Status, Hops: r.Hops,
+		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: engine.FlagsOf(r),
+		FetchedAt: r.FetchedAt.UTC(), FreshUntil: r.FreshUntil.UTC(), UnreachableSince: r.UnreachableSince.UTC(),
+		Attempts: r.Attempts, NextAttempt: r.NextAttempt.UTC(),
+	}
+	if f := r.LastFailure; !f.At.IsZero() {
+		i.LastFailure = &FailureInfo{f.At.UTC(), string(f.Cause), f.Detail, f.Status, f.Hops}
+	}
+	if c := r.LastGood; c != nil {
+		i.LastGood = &CopyInfo{hexOf(c.SHA256), c.FetchedAt.UTC()}
+	}
+	return i
+}
+
+func viewOf(e *robotscache.Entry, now time.Time) ViewInfo {
+	v := e.View(now)
+	return ViewInfo{
+		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: hexOf(v.SHA256),
+		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.RetryAt.UTC(),
+	}
+}
+
+func versionOf(v robotscache.Version) VersionInfo {
+	return VersionInfo{
+		v.State.String(), string(v.Cause), v.Status, hexOf(v.SHA256), v.Size, v.FirstSeen.UTC(), v.LastSeen.UTC(),
+	}
+}
+
+// hexOf is the hash as text, empty for none.
+func hexOf(sha [32]byte) string {
+	if sha == [32]byte{} {
+		return ""
+	}
+	return hex.EncodeToString(sha[:])
+}

@@ -1,0 +1,222 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+func init() {
+	caddy.RegisterModule(API{})
+}
+
+// API is the module of Caddy's admin endpoint.
+type API struct{}
+
+// CaddyModule returns the Caddy module information.
+func (API) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.robots", New: func() caddy.Module { return new(API) }}
+}
+
+// Provision implements caddy.Provisioner. Caddy makes the admin endpoint of a configuration that it
+// is going to start, before the apps, and none of one that it only checks. The endpoint serves on
+// when the configuration is then refused, so it must have the metrics already.
+func (API) Provision(ctx caddy.Context) error {
+	engine.Starting(ctx)
+	return engine.RegisterMetrics(ctx.GetMetricsRegistry())
+}
+
+// method answers one method of one path. Its answer is sent as JSON, unless it is a plainText.
+type method func(e *engine.Engine, r *http.Request) (any, error)
+
+// plainText is an answer that is sent as it is.
+type plainText []byte
+
+// routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
+var routes = map[string]map[string]method{
+	"origins": {http.MethodGet: question(listOrigins, "after", "host", "limit", "state")},
+	"origin":  {http.MethodGet: question(showOrigin, "origin")},
+	"body":    {http.MethodGet: question(showBody, "sha256")},
+	"diff":    {http.MethodGet: question(diff, "origin", "from", "to")},
+	"explain": {http.MethodGet: question(explain, "agent", "url", "site")},
+	"purge":   {http.MethodPost: order(purge)},
+	"refresh": {http.MethodPost: order(refresh)},
+	"deny": {
+		http.MethodGet: question(listOrders), http.MethodPost: order(deny),
+		http.MethodDelete: question(lift, "scope", "value"),
+	},
+	"clocks":  {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
+	"unblock": {http.MethodPost: order(unblock)},
+}
+
+// Routes implements caddy.AdminRouter.
+func (API) Routes() []caddy.AdminRoute {
+	list := []caddy.AdminRoute{{Pattern: Prefix, Handler: caddy.AdminHandlerFunc(notFound)}}
+	for path, methods := range routes {
+		list = append(list, caddy.AdminRoute{Pattern: Prefix + path, Handler: handler(methods)})
+	}
+	return list
+}
+
+// notFound answers unknown paths.
+func notFound(http.ResponseWriter, *http.Request) error {
+	paths := strings.Join(slices.Sorted(maps.Keys(routes)), ", "+Prefix)
+	return fault(http.StatusNotFound, "there is nothing at this path; there is %s", Prefix+paths)
+}
+
+// handler answers for one path.
+func handler(methods map[string]method) caddy.AdminHandlerFunc {
+	allowed := slices.Collect(maps.Keys(methods))
+	if _, ok := methods[http.MethodGet]; ok {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) error {
+		name := r.Method
+		if name == http.MethodHead {
+			name = http.MethodGet
+		}
+		answer, ok := methods[name]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			return fault(http.StatusMethodNotAllowed, "method %.20q: want %s", r.Method, allow)
+		}
+		e := engine.Current()
+		if e == nil {
+			return fault(http.StatusServiceUnavailable, "no gateway runs: the configuration has no robots handler")
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		v, err := answer(e, r)
+		if err != nil {
+			return withStatus(err)
+		}
+		write(w, v)
+		return nil
+	}
+}
+
+func write(w http.ResponseWriter, answer any) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if text, ok := answer.(plainText); ok {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		_, _ = w.Write(text) // a client that has left needs no answer
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(answer) // as above: strings, numbers and times always marshal
+}
+
+// fault is an answer that says what is wrong.
+func fault(status int, format string, args ...any) error {
+	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
+}
+
+// badRequest is a fault of the request.
+func badRequest(format string, args ...any) error {
+	return fault(http.StatusBadRequest, format, args...)
+}
+
+// withStatus gives an error of the domain its status.
+func withStatus(err error) error {
+	if known, ok := errors.AsType[caddy.APIError](err); ok {
+		return known
+	}
+	status := http.StatusInternalServerError
+	_, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
+	switch {
+	case errors.Is(err, robotscache.ErrNotFound):
+		status = http.StatusNotFound
+	case isForbidden:
+		status = http.StatusConflict
+	case errors.Is(err, robotscache.ErrUnavailable), errors.Is(err, robotscache.ErrClosed),
+		errors.Is(err, robotscache.ErrPending):
+		status = http.StatusServiceUnavailable
+	}
+	return caddy.APIError{HTTPStatus: status, Err: err}
+}
+
+// question is a method with parameters in the query: each of the known ones at most once, no
+// others.
+func question(
+	answer func(ctx context.Context, e *engine.Engine, q url.Values) (any, error), known ...string,
+) method {
+	return func(e *engine.Engine, r *http.Request) (any, error) {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			return nil, badRequest("the query cannot be read: %w", err)
+		}
+		for name, values := range q {
+			switch {
+			case !slices.Contains(known, name):
+				return nil, badRequest("unknown parameter %.50q: want %s", name, cmp.Or(strings.Join(known, ", "), "none"))
+			case len(values) > 1:
+				return nil, badRequest("parameter %s is given %d times", name, len(values))
+			}
+		}
+		return answer(r.Context(), e, q)
+	}
+}
+
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 64 << 10
+
+// order is a method with a body: one JSON object with the fields of T, and nothing else.
+func order[T any](answer func(ctx context.Context, e *engine.Engine, request T) (any, error)) method {
+	return func(e *engine.Engine, r *http.Request) (any, error) {
+		var request T
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		err := decoder.Decode(&request)
+		if err == nil {
+			if _, more := decoder.Token(); more != io.EOF {
+				err = errors.New("there is something behind the JSON object")
+			}
+		}
+		switch tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err); {
+		case err == nil:
+			return answer(r.Context(), e, request)
+		case isTooLarge:
+			return nil, badRequest("the body has more than %d bytes", tooLarge.Limit)
+		case errors.Is(err, io.EOF):
+			return nil, badRequest("the body is empty: want a JSON object")
+		}
+		return nil, badRequest("the body is not what is wanted: %w", err)
+	}
+}
+
+// pageSize reads the parameter limit.
+func pageSize(q url.Values) (int, error) {
+	if !q.Has("limit") {
+		return DefaultPage, nil
+	}
+	n, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || n < 1 || n > MaxPage {
+		return 0, badRequest("limit %.20q: want a number from 1 to %d", q.Get("limit"), MaxPage)
+	}
+	return n, nil
+}
+
+// Interface guards.
+var (
+	_ caddy.AdminRouter = API{}
+	_ caddy.Provisioner = API{}
+)

@@ -1,0 +1,32 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/cli"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// TestCommandDocs holds that each command with all of its flags is documented, and nothing else.
+func TestCommandDocs(t *testing.T) {
+	t.Parallel()
+	sections := testdocs.Sections(t, "cli.md")
+	robots := &cobra.Command{Use: "robots"}
+	cli.AddCommands(robots)
+	commands, headings := map[string]bool{}, map[string]bool{}
+	for heading := range sections {
+		headings[heading] = true
+	}
+	for _, c := range robots.Commands() {
+		commands[c.Name()] = true
+		section, _, _ := strings.Cut(sections[c.Name()], "\n### ")
+		flags := map[string]bool{}
+		c.Flags().VisitAll(func(f *pflag.Flag) { flags["--"+f.Name] = true })
+		testdocs.Same(t, c.Name()+": flag", flags, testdocs.Named(section))
+	}
+	testdocs.Same(t, "command", commands, headings)
+}
