@@ -89,7 +89,7 @@ func newDay(t *testing.T) *day {
 		d.special[name] = d.site("https", testorigin.OK(tunnelRules))
 	}
 	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules))
-	for range 24 {
+	for range 80 { // 16 begin in a second, and each has 4 s
 		d.dripping = append(d.dripping, d.site("http", testorigin.Drip(rules+strings.Repeat("# and so on\n", 100), 100*time.Millisecond)))
 	}
 	d.special["alert"] = d.site("https", testorigin.HandshakeAlert())
@@ -113,7 +113,7 @@ func (d *day) config(agents string) gatewayConfig {
 			filepath.Join(d.logs, "access.log")),
 		Engine: `fetch {
 			timeout 4s
-			parallel 16
+			parallel 4
 			retry 1s 2s
 			unreachable_for 4s
 			forbidden disallow
@@ -365,7 +365,7 @@ func (d *day) run() {
 		d.inTunnels()
 		d.stopped(c)
 		d.broken(c)
-		// More at once than may be fetched at once.
+		// More at once than may begin in time.
 		d.many(len(d.dripping), func(i int) { d.get(c, d.dripping[i].URL(openPage)) })
 	})
 	group.Wait()

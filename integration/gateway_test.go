@@ -179,6 +179,9 @@ func startGateway(t *testing.T, c gatewayConfig) *gateway {
 		if err = g.start(c); err == nil {
 			return g
 		}
+		if g.exited != nil {
+			g.kill() // it may be another gateway that answered at the port
+		}
 	}
 	t.Fatalf("starting the gateway: %v", err)
 	return nil

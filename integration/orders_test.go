@@ -98,13 +98,13 @@ func TestDamagedStateFiles(t *testing.T) {
 		file, text, engine string
 		want               []string
 	}{
-		{"kills.json", "", "", []string{"the orders of the kill switch", "is empty (0 octets)", "crash of the machine", "crawlgate robots deny"}},
+		{"kills.json", "", "", []string{"the orders of the kill switch", "is empty (0 bytes)", "crash of the machine", "crawlgate robots deny"}},
 		{"kills.json", `{"version":1,"kills":[{"sco`, "", []string{"the orders of the kill switch", "is damaged", "crawlgate robots deny"}},
 		{"kills.json", `{"version":9,"kills":[]}`, "", []string{"version 9 is not 1"}},
-		{"blocks.json", "", "", []string{"the hosts that asked to be left alone", "is empty (0 octets)", "remove it"}},
+		{"blocks.json", "", "", []string{"the hosts that asked to be left alone", "is empty (0 bytes)", "remove it"}},
 		{"blocks.json", "[[", "", []string{"the hosts that asked to be left alone", "is damaged", "remove it"}},
 		{"gateways.json", "x", shared, []string{"the number of gateways", "is damaged", "remove it"}},
-		{"gateways.json", "", shared, []string{"the number of gateways", "is empty (0 octets)", "remove it"}},
+		{"gateways.json", "", shared, []string{"the number of gateways", "is empty (0 bytes)", "remove it"}},
 	} {
 		g := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
 		path := filepath.Join(filepath.Dir(g.store()), tt.file)
