@@ -195,7 +195,7 @@ func (a *App) readPace(r *block.Reader) error {
 		"crawl_delay": {Min: 2, Max: 3, Set: p.setCrawlDelay},
 		"wait":        block.Parsed(&p.Wait, block.Optional(block.ParseDuration)),
 		"queue":       block.Count(&p.Queue, 1, 1_000_000),
-		"per":         {Min: 1, Max: 3, Set: p.setPer},
+		"per":         {Min: 1, Max: 3, Set: block.CheckedList(&p.Per, parsePer).Set},
 		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
 		"shared":      {Min: 2, Max: 3, Set: p.setShared},
 	}.Read(r, "pace")
@@ -211,12 +211,6 @@ func (p *PaceConfig) setCrawlDelay(args []string) error {
 		p.CrawlDelay.Above = args[2]
 	}
 	return oneOf("action", p.CrawlDelay.Above, "clamp", "refuse", "honor")
-}
-
-func (p *PaceConfig) setPer(args []string) error {
-	p.Per = args
-	_, err := parsePer(args)
-	return err
 }
 
 func (p *PaceConfig) setBackoff(args []string) error {
@@ -351,7 +345,7 @@ func (h *Handler) read(r *block.Reader) error {
 	}.Read(r, "robots")
 }
 
-// setMode reads the mode of the gateway or, with patterns, that of some hosts.
+// setMode reads the mode of the gateway or, with patterns, of some hosts.
 func (h *Handler) setMode(args []string) error {
 	if _, err := parseMode(args[0]); err != nil {
 		return err

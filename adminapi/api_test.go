@@ -113,7 +113,7 @@ func TestAdminErrors(t *testing.T) {
 		})
 	}
 	if list := testgateway.Ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
-		t.Errorf("an order that was refused is in force: %v", list)
+		t.Errorf("an order that was refused holds: %v", list)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAdminWithoutGateway(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	g.Stop()
 	if a := engine.Current(); a != nil {
-		t.Fatal("a configuration that was stopped is in force")
+		t.Fatal("a configuration that was stopped is current")
 	}
 	// The endpoint is gone with the configuration, so ask the handler itself.
 	err := adminapi.HandlerOf("origins")(nil, &http.Request{Method: http.MethodGet})
@@ -395,7 +395,7 @@ func TestAdminClocks(t *testing.T) {
 	if none := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
 		t.Errorf("by a key that nobody asked for: %+v", none)
 	}
-	// Who asks why is told that the host is blocked.
+	// An explanation tells that the host is blocked.
 	s := server.Sites()[0]
 	e := testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
 	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {

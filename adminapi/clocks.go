@@ -31,18 +31,17 @@ func listClocks(_ context.Context, e *engine.Engine, q url.Values) (any, error) 
 	}
 	stats := e.Pacer().Stats()
 	info := Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []Clock{}}
-	now := time.Now()
-	if q.Has("key") {
-		if c, ok := e.Pacer().Status(q.Get("key"), rateOf(e)); ok {
-			info.Clocks = append(info.Clocks, describeClock(c, now))
-		}
-		return info, nil
+	var page []pace.Status
+	if !q.Has("key") {
+		page = e.Pacer().Statuses(q.Get("after"), limit+1, filter, rateOf(e))
+	} else if c, ok := e.Pacer().Status(q.Get("key"), rateOf(e)); ok {
+		page = append(page, c)
 	}
-	page := e.Pacer().Statuses(q.Get("after"), limit+1, filter, rateOf(e))
 	if len(page) > limit {
 		page = page[:limit]
 		info.Next = page[limit-1].Key
 	}
+	now := time.Now()
 	for _, c := range page {
 		info.Clocks = append(info.Clocks, describeClock(c, now))
 	}
@@ -107,8 +106,8 @@ func clockKeys(e *engine.Engine, name string) []string {
 	return keys
 }
 
-// keysOf are the keys of the clocks by which the operator paces an origin. Addresses are not looked
-// up: the key of an address is that of none.
+// keysOf are the keys of the clocks by which the operator paces an origin. No address is looked up:
+// a clock that paces by addresses is not found.
 func keysOf(e *engine.Engine, o origin.Origin) (keys []string) {
 	for _, scope := range e.Config.Politeness.Per {
 		keys = append(keys, scope.Key(o.Host, netip.Addr{}))

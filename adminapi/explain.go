@@ -67,13 +67,13 @@ func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) 
 	case ok:
 		return identity, nil
 	case len(names) == 0:
-		return identity, badRequest(noToken, agent)
+		return identity, badRequest(unknownAgent, agent)
 	default:
 		return identity, badRequest("agent %.100q is not configured: there is %s", agent, strings.Join(names, ", "))
 	}
 }
 
-const noToken = "agent %.100q is no product token: want a single word without version"
+const unknownAgent = "agent %.100q is no product token: want a single word without version"
 
 // siteAt returns the gateway with the given listener. With one gateway it need not be given.
 func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {

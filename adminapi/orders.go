@@ -82,7 +82,7 @@ func checkAgent(e *engine.Engine, name string) error {
 		names = append(names, site.Identifier.Agents()...)
 	}
 	if len(names) == 0 {
-		return badRequest(noToken, name)
+		return badRequest(unknownAgent, name)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

@@ -65,7 +65,8 @@ var routes = map[string]map[string]method{
 
 // Routes implements caddy.AdminRouter.
 func (API) Routes() []caddy.AdminRoute {
-	list := []caddy.AdminRoute{{Pattern: Prefix, Handler: caddy.AdminHandlerFunc(notFound)}}
+	list := make([]caddy.AdminRoute, 1, 1+len(routes))
+	list[0] = caddy.AdminRoute{Pattern: Prefix, Handler: caddy.AdminHandlerFunc(notFound)}
 	for path, methods := range routes {
 		list = append(list, caddy.AdminRoute{Pattern: Prefix + path, Handler: handler(methods)})
 	}

@@ -180,8 +180,8 @@ type OrderLifted struct {
 
 // Clocks is how the clocks of the hosts stand.
 type Clocks struct {
-	// Keys is the number of clocks kept, Waiting that of requests held for their turn, Blocked that of
-	// clocks whose site asked to be left alone.
+	// Keys counts the clocks that are kept, Waiting the requests that are held for their turn, and
+	// Blocked the clocks whose site asked to be left alone.
 	Keys    int `json:"keys"`
 	Waiting int `json:"waiting"`
 	Blocked int `json:"blocked"`
@@ -191,8 +191,8 @@ type Clocks struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Clock is one clock: a host's, or that of a "site:", an "addr:" or an "agent:" where the operator
-// paces by these.
+// Clock is the clock of a host, or of a "site:", an "addr:" or an "agent:" where the operator paces
+// by these.
 type Clock struct {
 	Key string `json:"key"`
 	// NextRequest is when the next request may go, WaitSeconds how long that is: 0 where one may go

@@ -58,7 +58,7 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
 	}, c.run)
 	f := cmd.Flags()
-	f.StringVar(&c.store, "store", "", "file of the store; default: that of a gateway with default settings")
+	f.StringVar(&c.store, "store", "", "file of the store; default: the one of a gateway with default settings")
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
 	f.StringSliceVar(&c.ownGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
@@ -283,11 +283,7 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("  not compared: lines without times", number(g.Untimed))
 	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
 	s.row("errors", tally(t.Errors))
-	var all int64
-	for _, n := range t.Findings {
-		all += n
-	}
-	s.row("findings", tally(all))
+	s.row("findings", tally(sumOf(t.Findings)))
 	for _, kind := range audit.Kinds() {
 		s.fact("  "+string(kind), number(t.Findings[kind]))
 	}

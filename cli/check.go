@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -107,18 +106,14 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string) (in
 	if err != nil {
 		return exitError, fmt.Errorf("--%w", err)
 	}
-	in := s.in
-	switch {
-	case len(args) > 1:
+	if len(args) > 1 {
 		return exitError, errors.New("--jsonl takes one file")
-	case len(args) == 1 && args[0] != "-":
-		f, err := os.Open(args[0])
-		if err != nil {
-			return exitError, fmt.Errorf("reading questions: %w", err)
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		in = f
 	}
+	in, err := open(append(args, "-")[0], s.in)
+	if err != nil {
+		return exitError, fmt.Errorf("reading questions: %w", err)
+	}
+	defer func() { _ = in.Close() }() // it was only read
 	options := query.Options{IndexHTML: c.indexHTML}
 	if paths == enforce.PathsStrict {
 		options.Match = func(g robotstxt.Group, target string) (robotstxt.Match, string) {
@@ -156,18 +151,17 @@ func (c *checkOptions) judge(s streams) (judge, error) {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if c.robots == "" {
-		l, err := newLive(c.allowPrivate)
+		live, err := liveRules(c.allowPrivate, c.indexHTML)
 		if err != nil {
 			return nil, err
 		}
-		l.reading.IndexHTML = c.indexHTML
-		return judgeBy(l, c.agent, paths)
+		return judgeBy(live, c.agent, paths)
 	}
 	text, err := readRobots(c.robots, s.in)
 	if err != nil {
 		return nil, err
 	}
-	return judgeBy(fileRules{text, c.indexHTML}, c.agent, paths)
+	return judgeBy(fileRules(text, c.indexHTML), c.agent, paths)
 }
 
 // askGateway has a gateway decide.

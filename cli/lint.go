@@ -11,7 +11,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -92,12 +91,12 @@ func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := newLive(c.allowPrivate)
+	l, err := liveRules(c.allowPrivate, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	entry, source, err := l.Lookup(ctx, o)
-	if err != nil || source == robotscache.SourceNone {
+	entry, _, err := l.Lookup(ctx, o)
+	if err != nil {
 		return nil, nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
 	if came := l.came(o); came != "" {

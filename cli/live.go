@@ -20,55 +20,72 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// live fetches robots.txt as a gateway with its default settings does, past the same guard, and
-// remembers what it found. It is not safe for concurrent use.
-type live struct {
-	fetcher *fetch.Fetcher
+// rules finds the robots.txt of sites, and remembers what it found. It is not safe for concurrent
+// use.
+type rules struct {
+	fetch   func(ctx context.Context, o origin.Origin) fetch.Outcome
+	isFile  bool // one file stands for the robots.txt of every site
 	reading robotscache.Interpretation
 	entries map[origin.Origin]*robotscache.Entry
 }
 
-// newLive makes one that may fetch from the given address ranges besides the public ones.
-func newLive(allowPrivate []string) (*live, error) {
+// liveRules fetches robots.txt as a gateway with its default settings does, past the same guard. It
+// may fetch from the given address ranges besides the public ones.
+func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 	ranges, err := egress.ParsePrefixes("--allow-private", allowPrivate)
 	if err != nil {
 		return nil, err
 	}
 	guard := &egress.Guard{AllowPrivate: ranges, Ports: egress.DefaultPorts()}
-	dialer := &egress.Dialer{Guard: guard}
-	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: dialer})
+	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: guard}})
 	if err != nil {
 		return nil, err
 	}
-	return &live{
-		fetcher: fetch.New(fetch.Config{
-			Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
-			MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
-		}),
-		reading: robotscache.Interpretation{Policy: fetch.DefaultPolicy()},
-		entries: make(map[origin.Origin]*robotscache.Entry),
-	}, nil
+	fetcher := fetch.New(fetch.Config{
+		Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
+		MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
+	})
+	get := func(ctx context.Context, o origin.Origin) fetch.Outcome { return fetcher.Fetch(ctx, o, nil) }
+	return newRules(get, false, indexHTML), nil
+}
+
+// fileRules has one text for every site.
+func fileRules(text []byte, indexHTML bool) *rules {
+	out := fetch.Outcome{Kind: fetch.KindRules, Status: http.StatusOK, Started: time.Now()}
+	out.Body, out.Truncated = text[:min(len(text), robotstxt.MaxSize)], len(text) > robotstxt.MaxSize
+	return newRules(func(context.Context, origin.Origin) fetch.Outcome { return out }, true, indexHTML)
+}
+
+func newRules(get func(context.Context, origin.Origin) fetch.Outcome, isFile, indexHTML bool) *rules {
+	return &rules{
+		fetch: get, isFile: isFile, entries: make(map[origin.Origin]*robotscache.Entry),
+		reading: robotscache.Interpretation{Policy: fetch.DefaultPolicy(), IndexHTML: indexHTML},
+	}
 }
 
 // Lookup implements enforce.Lookup.
-func (l *live) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	if e := l.entries[o]; e != nil {
-		return e, robotscache.SourceHot, nil
+func (l *rules) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	e, source := l.entries[o], robotscache.SourceHot
+	if e == nil {
+		out := l.fetch(ctx, o)
+		if err := ctx.Err(); err != nil {
+			return nil, robotscache.SourceNone, err
+		}
+		if out.Refused() {
+			return nil, robotscache.SourceNone, &robotscache.ForbiddenError{Cause: out.Cause, Detail: out.Detail}
+		}
+		record := l.reading.Policy.Next(fetch.Record{Origin: o}, out, time.Now())
+		e, source = robotscache.NewEntry(record, l.reading), robotscache.SourceFetch
+		l.entries[o] = e
 	}
-	out := l.fetcher.Fetch(ctx, o, nil)
-	if err := ctx.Err(); err != nil {
-		return nil, robotscache.SourceNone, err
+	if l.isFile {
+		source = robotscache.SourceNone
 	}
-	if out.Refused() {
-		return nil, robotscache.SourceNone, &robotscache.ForbiddenError{Cause: out.Cause, Detail: out.Detail}
-	}
-	e := robotscache.NewEntry(l.reading.Policy.Next(fetch.Record{Origin: o}, out, time.Now()), l.reading)
-	l.entries[o] = e
-	return e, robotscache.SourceFetch, nil
+	return e, source, nil
 }
 
 // came says what the fetch for an origin came to, where that is no robots.txt.
-func (l *live) came(o origin.Origin) string {
+func (l *rules) came(o origin.Origin) string {
 	r := l.entries[o].Record()
 	if r.State == fetch.StateUnknown || r.State == fetch.StateRules {
 		return ""
@@ -86,32 +103,8 @@ func (l *live) came(o origin.Origin) string {
 	return s
 }
 
-// fileRules is a robots.txt that stands for that of every site.
-type fileRules struct {
-	text      []byte
-	indexHTML bool
-}
-
-// Lookup implements enforce.Lookup.
-func (f fileRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	as := robotscache.Interpretation{Policy: fetch.DefaultPolicy(), IndexHTML: f.indexHTML}
-	out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: f.text[:min(len(f.text), robotstxt.MaxSize)], Truncated: len(f.text) > robotstxt.MaxSize}
-	now := time.Now()
-	out.Started = now
-	return robotscache.NewEntry(as.Policy.Next(fetch.Record{Origin: o}, out, now), as), robotscache.SourceNone, nil
-}
-
-// came says nothing: there was no fetch.
-func (fileRules) came(origin.Origin) string { return "" }
-
-// rules is where a command finds them.
-type rules interface {
-	enforce.Lookup
-	came(o origin.Origin) string
-}
-
 // judgeBy decides by rules for the tokens of an agent.
-func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
+func judgeBy(r *rules, agent string, paths enforce.Paths) (judge, error) {
 	identity, err := identityOf(agent)
 	if err != nil {
 		return nil, fmt.Errorf("--agent: %w", err)
@@ -121,9 +114,8 @@ func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
 		return nil, err
 	}
 	enforcer := enforce.New(enforce.Config{Rules: r, Policy: policy})
-	_, isFile := r.(fileRules)
 	return func(ctx context.Context, rawURL string) (judgement, error) {
-		if isFile && strings.HasPrefix(rawURL, "/") {
+		if r.isFile && strings.HasPrefix(rawURL, "/") {
 			rawURL = "https://robots.invalid" + rawURL // RFC 6761: nobody's
 		}
 		u, err := url.Parse(rawURL)
@@ -149,28 +141,20 @@ func judgeBy(r rules, agent string, paths enforce.Paths) (judge, error) {
 // token by itself has its family behind it.
 func identityOf(agent string) (enforce.Identity, error) {
 	var config enforce.IdentifierConfig
-	if tokens := strings.Split(agent, ","); len(tokens) > 1 {
+	tokens := strings.Split(agent, ",")
+	if len(tokens) > 1 {
 		config.Agents = []enforce.Agent{{Name: tokens[0], Tokens: tokens}}
 	}
 	identifier, _, err := enforce.NewIdentifier(config)
 	if err != nil {
 		return enforce.Identity{}, err
 	}
-	identity, ok := identifier.Named(agentToken(agent))
+	identity, ok := identifier.Named(tokens[0])
 	if !ok {
 		return enforce.Identity{}, fmt.Errorf("%q is no product token: want a single word without version", agent)
 	}
 	return identity, nil
 }
-
-// agentToken is the first product token.
-func agentToken(agent string) string {
-	token, _, _ := strings.Cut(agent, ",")
-	return token
-}
-
-// errTooLarge is a file that is no robots.txt.
-var errTooLarge = errors.New("it is too large")
 
 // maxRobots bounds what is read of a file: more than anybody reads of a robots.txt, so that lint
 // can tell.
@@ -178,20 +162,25 @@ const maxRobots = 64 << 20
 
 // readRobots reads a robots.txt from a file, or from in for "-".
 func readRobots(name string, in io.Reader) ([]byte, error) {
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading robots.txt: %w", err)
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		in = f
+	f, err := open(name, in)
+	if err != nil {
+		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxRobots+1))
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxRobots+1))
 	if err == nil && len(text) > maxRobots {
-		err = errTooLarge
+		err = errors.New("it is too large")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading robots.txt from %s: %w", name, err)
 	}
 	return text, nil
+}
+
+// open opens a file, or takes in for "-".
+func open(name string, in io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(in), nil
+	}
+	return os.Open(name)
 }

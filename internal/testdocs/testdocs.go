@@ -16,7 +16,7 @@ import (
 )
 
 // Update says that a test writes the generated parts of docs/ instead of comparing them.
-var Update = flag.Bool("update-docs", false, "write the generated pages of docs/ anew")
+var Update = flag.Bool("update-docs", false, "write the generated pages of docs/ again")
 
 // Path is the path of a file of this repository.
 func Path(elements ...string) string {

@@ -173,7 +173,7 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Address is that of the admin endpoint as commands take it.
+// Address is where commands find the admin endpoint.
 func (g *Gateway) Address() string { return "unix/" + g.dir + "/admin.sock" }
 
 // Dial reaches one of the gateway's sockets.
