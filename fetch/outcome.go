@@ -76,7 +76,7 @@ const (
 	// refusal for unreachable.
 	CauseFTP Cause = "ftp"
 	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no
-	// file descriptors, memory, ports or network, or no turn within the time limit.
+	// file descriptors, memory, ports or network, or no slot to read the answer in time.
 	// It says nothing about the origin: [Policy.Next] ignores it, and
 	// [Policy.Meanwhile] has what holds until it has passed.
 	CauseLocal Cause = "local"

@@ -96,7 +96,7 @@ func TestShared_OneFetchInTheCluster(t *testing.T) {
 		if n := s.count(); n != 1000 || s.twice {
 			t.Errorf("%d fetches of 1000 origins, at the same time: %v", n, s.twice)
 		}
-		synctest.Wait() // a worker gives its lease back after its waiters have their answers
+		synctest.Wait() // a retrieval gives its lease back after its waiters have their answers
 		if len(st.leases) != 0 {
 			t.Errorf("%d leases were not given back", len(st.leases))
 		}
@@ -337,7 +337,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 }
 
 // A background flight that somebody comes to wait for moves to the front.
-func TestLookup_HurriesARefresh(t *testing.T) {
+func TestLookup_PromotesARefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
 		s := &site{}

@@ -12,7 +12,7 @@ import (
 )
 
 // Records are written behind the answers: a flight puts its entry among the pending
-// writes and lands, and a timer writes them to the store together. While the store
+// writes and completes, and a timer writes them to the store together. While the store
 // is away they stay pending, so an outage of the store costs no knowledge.
 const (
 	// coalesce is how long a record waits at most for others to be written with it.
@@ -126,9 +126,9 @@ func (c *Cache) writeScheduled() {
 	c.flush(context.WithoutCancel(c.base))
 }
 
-// persist is called by a worker after its entry was added to the pending writes. If
+// persist is called by a retrieval after its entry was added to the pending writes. If
 // other gateways share the store, it reports whether the entry is there. When the
-// pending writes are over their bound, the worker writes them itself, which slows
+// pending writes are over their bound, the retrieval writes them itself, which slows
 // retrievals down to the speed of the store; while the store is away the oldest
 // entries are dropped instead.
 func (c *Cache) persist() (ok bool) {
