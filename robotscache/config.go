@@ -43,7 +43,7 @@ type Config struct {
 	Budget time.Duration
 	// Parallel bounds the retrievals that read what a server sends, at once; default
 	// 256. First requests may take three quarters of it, early refreshes and retries of
-	// unreachable origins an eighth each. Of each, 4*Parallel may begin in a second.
+	// unreachable origins an eighth each. Of each, 3*Parallel may begin in a second.
 	Parallel int
 	// InFlight bounds the retrievals under way, most of which wait for servers that have
 	// not said anything yet. It is divided as Parallel is. They cost a connection each,

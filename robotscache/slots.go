@@ -33,9 +33,9 @@ func (cl class) share(n int) int {
 }
 
 // startsPerSecond is how many retrievals of a class may begin in a second, for each of
-// Config.Parallel. A storm of 10,000 new origins so begins within 10 s, in time for all of them,
+// Config.Parallel. A storm of 10,000 new origins so begins within 13 s, in time for all of them,
 // and does not keep the CPU from the origins that are known.
-const startsPerSecond = 4
+const startsPerSecond = 3
 
 // slots bounds the retrievals of one class. One that only waits for its server costs a
 // connection, and 200 hosts that never answer must not keep all others waiting: many may be

@@ -24,7 +24,7 @@ func TestSlots_OrderAndRate(t *testing.T) {
 		starts := make(map[string]time.Duration) // by host
 		var mu sync.Mutex
 		c := newCache(Config{
-			Store: noStore{}, InFlight: 200, Parallel: 40, // 160 a second, of which 30 at once
+			Store: noStore{}, InFlight: 200, Parallel: 40, // 120 a second, of which 30 at once
 			Fetcher: fetcherFunc(func(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
 				mu.Lock()
 				starts[o.Host] = time.Since(began)
@@ -42,7 +42,7 @@ func TestSlots_OrderAndRate(t *testing.T) {
 			at   time.Duration
 			want int
 		}{
-			{0, 30}, {500 * time.Millisecond, 110}, {time.Second, 150}, {19 * time.Second, 150},
+			{0, 30}, {500 * time.Millisecond, 90}, {time.Second, 150}, {19 * time.Second, 150},
 		} {
 			time.Sleep(tt.at - time.Since(began))
 			synctest.Wait()
