@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,8 +19,7 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
 	httpcaddyfile.RegisterDirective("robots", parseDirective)
-	// It comes before all that answers by itself: `respond` or `abort` beside the gateway must not
-	// take proxied requests from it.
+	// Handlers that answer by themselves, such as `respond`, must not take proxied requests first.
 	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
 
@@ -203,14 +203,14 @@ func (a *App) readPace(r *block.Reader) error {
 
 func (p *PaceConfig) setCrawlDelay(args []string) error {
 	p.CrawlDelay = new(CrawlDelayConfig)
-	read := block.Durations(block.ParseDuration, &p.CrawlDelay.Min, &p.CrawlDelay.Max)
-	if err := read(args); err != nil {
+	c := p.CrawlDelay
+	if err := block.Durations(block.ParseDuration, &c.Min, &c.Max)(args); err != nil {
 		return err
 	}
 	if len(args) == 3 {
-		p.CrawlDelay.Above = args[2]
+		c.Above = args[2]
 	}
-	return oneOf("action", p.CrawlDelay.Above, "clamp", "refuse", "honor")
+	return oneOf("action", c.Above, "clamp", "refuse", "honor")
 }
 
 func (p *PaceConfig) setBackoff(args []string) error {
@@ -280,10 +280,7 @@ func (a *App) readLimits(r *block.Reader) error {
 // parseRequestSize reads a bound on the bytes of a header or a URL.
 func parseRequestSize(s string) (int64, error) {
 	n, err := block.ParseSize(s)
-	if err != nil {
-		return n, err
-	}
-	return n, checkRequestSize(n)
+	return n, cmp.Or(err, checkRequestSize(n))
 }
 
 // UnmarshalCaddyfile reads the gateway of one site.
