@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"go.uber.org/zap"
 
-	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/proxy"
 )
 
 // authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator who wants another
@@ -20,7 +20,7 @@ const authorityID = "robots"
 
 // loadAuthority gives the certificate authority that signs for intercepted hosts, making it on first use. It is never
 // put into the system's trust store: a machine that runs the gateway need not trust it, its clients must.
-func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*caddypki.CA, error) {
+func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
 	pki, err := engine.App[*caddypki.PKI]("pki", ctx.App)
@@ -47,19 +47,22 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*caddypki.CA, error) 
 	if ca.InstallTrust == nil {
 		ca.InstallTrust = &never
 	}
-	return ca, nil
+	return authority{ca}, nil
 }
 
-// issuer lets egress sign with the authority. The pki app renews the intermediate in the background, so it is asked
+// authority lets egress sign with a CA. The pki app renews the intermediate in the background, so it is asked
 // for at each signature. The race detector can see the two meet, as Caddy's methods take the CA by value, which is a copy
 // made before they lock. It does no harm: what is renewed are chains of one certificate and keys of one type, and egress
 // looks whether the one belongs to the other.
-type issuer struct{ ca *caddypki.CA }
+type authority struct{ ca *caddypki.CA }
 
 // Chain implements egress.Issuer.
-func (i issuer) Chain() []*x509.Certificate { return i.ca.IntermediateCertificateChain() }
+func (a authority) Chain() []*x509.Certificate { return a.ca.IntermediateCertificateChain() }
 
 // Signer implements egress.Issuer.
-func (i issuer) Signer() crypto.Signer { return i.ca.IntermediateKey() }
+func (a authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
-var _ egress.Issuer = issuer{}
+// Root implements proxy.Authority.
+func (a authority) Root() *x509.Certificate { return a.ca.RootCertificate() }
+
+var _ proxy.Authority = authority{}

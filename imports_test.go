@@ -34,6 +34,10 @@ var importRules = map[string][]string{
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "internal/escape", "internal/redact", "internal/sockets",
 	},
+	"proxy": {
+		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
+		"robotscache", "enforce", "enforce/pace", "egress", "engine", "internal/opencount", "internal/redact", "internal/version",
+	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
 		"internal/opencount", "internal/sockets",

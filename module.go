@@ -7,22 +7,18 @@
 package crawlgate
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"go.uber.org/zap"
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
-	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/proxy"
 )
 
 func init() {
@@ -68,14 +64,8 @@ type Handler struct {
 	// DecisionHeader puts the decision into a header of allowed answers too.
 	DecisionHeader bool `json:"decision_header,omitempty"`
 
-	known     []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
-	site      *engine.SitePolicy
-	logger    *zap.Logger
-	forwarder *egress.Forwarder
-	authority *caddypki.CA   // nil if nothing is intercepted
-	minter    *egress.Minter // the same
-	tunnels   *tunnelServer  // nil outside of a server
-	passwords *passwords
+	known []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
+	site  *proxy.Site
 }
 
 // defaultConnect is what becomes of CONNECT where no rule says so.
@@ -86,137 +76,49 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.robots", New: func() caddy.Module { return new(Handler) }}
 }
 
-// Provision checks the configuration and connects the handler with the engine.
+// Provision checks the configuration and makes the site.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
+	logger := ctx.Logger()
 	p, err := h.policy()
 	if err != nil {
 		return err
 	}
 	for _, w := range p.warnings {
-		h.logger.Warn("configuration of the gateway", zap.String("warning", w))
+		logger.Warn("configuration of the gateway", zap.String("warning", w))
 	}
-	e, err := engine.Of(ctx)
-	if err != nil {
+	config := proxy.Config{
+		Clients: p.clients, Identifier: p.identifier, Policy: p.operator,
+		MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff, DecisionHeader: h.DecisionHeader, Logger: logger,
+	}
+	if config.Engine, err = engine.Of(ctx); err != nil {
 		return err
 	}
-	h.passwords = p.passwords
-	if err := h.passwords.share(); err != nil {
-		return err
-	}
-	server, served := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if served {
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		if err := checkSite(server); err != nil {
 			return err
 		}
-	}
-	h.site = &engine.SitePolicy{
-		Engine: e, Life: ctx, Server: server, Clients: p.clients, Identifier: p.identifier, Operator: p.operator,
-		Enforcer: enforce.New(enforce.Config{Rules: tracedLookup{e}, Policy: p.operator, Kills: e.KillSwitch()}),
-	}
-	if err := e.AddSite(ctx, h.site); err != nil {
-		return err
-	}
-	h.forwarder = &egress.Forwarder{
-		Transport: e.Transport(), Name: gatewayName, HeaderPrefix: "Crawlgate-",
-		MinRate: e.Config.Limits.MinRate, BodyTimeout: e.Config.Limits.BodyTimeout,
-	}
-	if !served {
-		return nil
-	}
-	return h.provisionServer(ctx, server)
-}
-
-// provisionServer prepares the server that takes the requests of the site.
-func (h *Handler) provisionServer(ctx caddy.Context, server *caddyhttp.Server) error {
-	if n := h.site.Engine.Config.Limits.HeaderSize; n > 0 {
-		server.MaxHeaderBytes = n
-	}
-	h.warnUnbounded()
-	if err := withoutHTTP3(server, h.logger); err != nil {
-		return err
-	}
-	server.RegisterConnContext(redactFirst(h.site.Engine.Config.Redact))
-	return h.provisionTunnels(ctx)
-}
-
-// warnUnbounded warns, once for each server, where nothing counts its connections.
-func (h *Handler) warnUnbounded() {
-	if h.site.Engine.Wrapped(h.site.Server) {
-		h.logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
-			zap.Strings("listen", h.site.Server.Listen))
-	}
-}
-
-// provisionTunnels prepares for what comes through CONNECT.
-func (h *Handler) provisionTunnels(ctx caddy.Context) error {
-	var err error
-	if h.mayIntercept() {
-		if h.authority, err = loadAuthority(ctx, h.logger); err != nil {
-			return err
-		}
-		if h.minter, err = egress.NewMinter(egress.MinterConfig{Issuer: issuer{h.authority}}); err != nil {
-			return err
+		config.Server = server
+		if h.mayIntercept() {
+			if config.Authority, err = loadAuthority(ctx, logger); err != nil {
+				return err
+			}
 		}
 	}
-	h.site.Server.RegisterConnContext(egress.WithConn)
-	h.site.Server.RegisterConnState(egress.Unfollow)
-	stopWith(h.site.Server, ctx)
-	h.tunnels, err = acquireTunnelServer(limitsOf(h.site.Server))
+	h.site, err = proxy.New(ctx, config)
 	return err
 }
 
-// retryNotReady is what a client is told that finds a gateway without its store: Caddy has ended such a configuration by then.
-const retryNotReady = 5 * time.Second
-
 // ServeHTTP takes one request through the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
-	defer x.account()
-	defer func() { x.entry.Leave() }()
-	x.placeholders()
-	userinfo := redact.PutBack(r)
-	switch source := clientOf(r); {
-	case !h.site.Admits(source):
-		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
-	case userinfo:
-		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
-	}
-	err, astray := x.astray()
-	connect := r.Method == http.MethodConnect
-	switch {
-	case astray:
-		return err
-	case !connect && !r.URL.IsAbs():
-		x.own = true
-		return h.serveSelf(w, r)
-	}
-	if err := h.site.Engine.Open(); err != nil {
-		x.decision.UserAgent = r.UserAgent()
-		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, err.Error(), retryNotReady))
-	}
-	if what := ambiguity(r); what != "" {
-		return x.refuseRequest(enforce.ReasonBadRequest, what)
-	}
-	if n, most := len(r.RequestURI), h.site.Engine.Config.Limits.URLSize; n > most {
-		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, most))
-	}
-	if connect {
-		return h.serveConnect(x)
-	}
-	return h.serveProxied(x, next)
+	return h.site.ServeHTTP(w, r, next)
 }
 
-// Cleanup lets go of what the handler holds. Requests of this configuration may still run.
+// Cleanup lets go of what the site holds. Its requests may still run.
 func (h *Handler) Cleanup() error {
-	var errs []error
-	if h.passwords != nil {
-		errs = append(errs, h.passwords.release())
+	if h.site != nil {
+		h.site.Close()
 	}
-	if h.tunnels != nil {
-		errs = append(errs, h.tunnels.release())
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Interface guards.

@@ -11,6 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/proxy"
 )
 
 // policy is what a Handler's configuration says, checked and in the terms of package enforce.
@@ -18,7 +19,6 @@ type policy struct {
 	clients    []netip.Prefix
 	identifier *enforce.Identifier
 	operator   *enforce.Policy
-	passwords  *passwords
 	warnings   []string
 }
 
@@ -41,7 +41,8 @@ func (h *Handler) policy() (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents, names, err := h.agents()
+	passwords := new(proxy.Passwords)
+	agents, names, err := h.agents(passwords)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +50,8 @@ func (h *Handler) policy() (*policy, error) {
 	if !ok {
 		return nil, oneOf("unidentified", h.Unidentified, "deny", "allow")
 	}
-	passwords := newPasswords(h.Agents)
 	identifier, warnings, err := enforce.NewIdentifier(enforce.IdentifierConfig{
-		Agents: agents, Unidentified: unidentified, Verify: passwords.verify,
+		Agents: agents, Unidentified: unidentified, Verify: passwords.Verify,
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (h *Handler) policy() (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &policy{clients, identifier, operator, passwords, append(warnings, more...)}, nil
+	return &policy{clients, identifier, operator, append(warnings, more...)}, nil
 }
 
 // anyClient is the word for clients of all addresses.
@@ -81,9 +81,9 @@ func parseClients(list []string) ([]netip.Prefix, error) {
 	return parsePrefixes("clients", list)
 }
 
-func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {
+func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {
 	for _, c := range h.Agents {
-		a, err := c.agent()
+		a, err := c.agent(passwords)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,7 +95,7 @@ func (h *Handler) agents() (agents []enforce.Agent, names []string, err error) {
 	return agents, names, nil
 }
 
-func (c *AgentConfig) agent() (enforce.Agent, error) {
+func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	fail := func(err error) (enforce.Agent, error) {
 		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
 	}
@@ -115,7 +115,7 @@ func (c *AgentConfig) agent() (enforce.Agent, error) {
 		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: rate.Interval(),
 	}
 	for _, credential := range c.Credentials {
-		if err := checkHash(credential.Hash); err != nil {
+		if err := passwords.Add(credential.User, credential.Hash); err != nil {
 			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))
 		}
 		a.Credentials = append(a.Credentials, credential.User)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -113,38 +112,4 @@ func TestProblemPages(t *testing.T) {
 			t.Errorf("docs/problems/%s is the page of no reason", e.Name())
 		}
 	}
-}
-
-// TestLogFieldsAreDocumented compares the fields of the log object with the table of docs/access-log.md, both ways.
-func TestLogFieldsAreDocumented(t *testing.T) {
-	documented := tableNames(t, filepath.Join("docs", "access-log.md"))
-	for _, f := range recordFields() {
-		if !documented[f] {
-			t.Errorf("field %q is not in docs/access-log.md", f)
-		}
-		delete(documented, f)
-	}
-	for f := range documented {
-		t.Errorf("docs/access-log.md names a field %q that does not exist", f)
-	}
-}
-
-// tableNames returns the names in the first column of a page's tables.
-func tableNames(t *testing.T, path string) map[string]bool {
-	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := make(map[string]bool)
-	for line := range strings.Lines(string(page)) {
-		if rest, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ := strings.Cut(rest, "`")
-			names[name] = true
-		}
-	}
-	if len(names) == 0 {
-		t.Fatalf("%s has no table", path)
-	}
-	return names
 }

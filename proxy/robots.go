@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"net/http"
@@ -12,9 +12,9 @@ import (
 // serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the crawler reads is what
 // the gateway obeys, and the site is asked once for all of them. A site whose record is unreachable is answered for
 // with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
-func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
+func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
-	entry, source, err := h.site.Enforcer.Lookup(ctx, target.Origin)
+	entry, source, err := x.site.Enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
 		return x.refuse(x.decision.Refuse(enforce.LookupFailure(ctx, err)))
 	}
@@ -27,7 +27,7 @@ func (h *Handler) serveRobotsTxt(x *exchange, target origin.Target) error {
 	header := x.w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Status", gatewayName+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
+	header.Set("Cache-Status", enforce.Name+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
 	header.Set("Age", strconv.FormatInt(int64(x.decision.Age/time.Second), 10))
 	var body []byte
 	status := view.Access.RobotsStatus()

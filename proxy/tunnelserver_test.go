@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"context"
@@ -16,46 +16,35 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/crawlgate/crawlgate/egress"
 )
 
-// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing is left when the
-// last user has gone.
+// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing
+// is left when the last user has gone.
 func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	limits := innerLimits{idle: 17 * time.Second} // no other test's
-	acquire := func() *tunnelServer {
-		t.Helper()
-		s, err := acquireTunnelServer(limits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+	alive := func(s *tunnelServer) bool {
+		_, alive := tunnelServers.Load(s)
+		return alive
 	}
-	old := acquire()
+	s := newTunnelServer(new(caddyhttp.Server))
 	ctx, written := context.WithCancel(t.Context())
-	server, leave, err := enterTunnelServer(limits, httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil))
-	if err != nil || server != old {
-		t.Fatalf("the tunnel has another server than its configuration: %v", err)
-	}
-	if err := old.release(); err != nil { // a reload that changes the limits
-		t.Fatal(err)
-	}
-	next := acquire() // and one that changes them back
-	if next != server {
-		t.Error("the tunnel's server is not used again")
-	}
-	if err := next.release(); err != nil {
-		t.Fatal(err)
-	}
+	leave := s.enter(httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil))
+	s.retire() // a reload
 	leave()
-	if server.open.Load() != 1 {
+	if s.open.Load() != 1 || !alive(s) {
 		t.Error("the tunnel does not count until it is in the log")
 	}
 	written()
 	_ = goleak.Find(before) // which waits for the goroutines that are about to end
-	if _, alive := pool.References(limits); alive || server.open.Load() != 0 {
+	if s.open.Load() != 0 || alive(s) {
 		t.Error("the server outlives its last user")
+	}
+	idle := newTunnelServer(new(caddyhttp.Server))
+	idle.retire()
+	if alive(idle) {
+		t.Error("the server outlives its site, which has no tunnel")
 	}
 	goleak.VerifyNone(t, before)
 }
@@ -63,7 +52,7 @@ func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 // TestTunnelServerStop holds that what is open is given its time, then cut off, and then given a moment for its log line.
 func TestTunnelServerStop(t *testing.T) {
 	t.Parallel()
-	s := newTunnelServer(innerLimits{})
+	s := newTunnelServer(new(caddyhttp.Server))
 	s.open.Add(2)
 	go func() {
 		<-s.draining.Done()
@@ -102,12 +91,12 @@ func TestTunnelEnd(t *testing.T) {
 		{&egress.Error{Err: errStopping}, true, "the gateway stops"},
 	} {
 		ctx, leave := context.WithCancel(t.Context())
-		c := &connect{exchange: &exchange{r: httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil), ctx: ctx}}
+		c := &connect{x: &exchange{r: httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil), ctx: ctx}}
 		if tt.left {
 			leave()
 		}
 		c.end(tt.err)
-		if got := c.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
+		if got := c.x.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
 			t.Errorf("%v, client has left %v: %q, want %q", tt.err, tt.left, got, tt.detail)
 		}
 		leave()
@@ -137,7 +126,11 @@ func TestInnerLog(t *testing.T) {
 			_ = resp.Body.Close()
 			t.Errorf("status %s", resp.Status)
 		}
-		await(t, written, patience, "the line") // of HTTP/2, it comes after the end of the stream, which the client sees
+		select { // of HTTP/2, the line comes after the end of the stream, which the client sees
+		case <-written:
+		case <-time.After(20 * time.Second):
+			t.Fatal("no line")
+		}
 		s.Close()
 		got := logs.TakeAll()
 		if len(got) != 1 || got[0].Level != zap.ErrorLevel || !strings.Contains(fmt.Sprint(got[0].ContextMap()), "a defect") {

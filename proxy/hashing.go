@@ -1,14 +1,16 @@
-package crawlgate
+package proxy
 
 import (
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -23,6 +25,9 @@ const (
 	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is computed again.
 	refusedKept = 1024
 	refusedFor  = time.Minute
+	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all of
+	// them are checked once more.
+	rightKept = 1 << 16
 	// turnsKept bounds the sources and users of which it is known when they last had a turn.
 	turnsKept = 1024
 )
@@ -35,6 +40,7 @@ const (
 type hashing struct {
 	key      [32]byte // of the digests
 	parallel int
+	right    atomic.Pointer[map[digest]bool] // replaced when there is one more
 
 	mu      sync.Mutex
 	running int
@@ -71,9 +77,13 @@ func newHashing(parallel int) *hashing {
 		refused:  make(map[digest]time.Time),
 		turns:    make(map[asker]uint64),
 	}
+	h.right.Store(new(map[digest]bool))
 	rand.Read(h.key[:]) // never fails, by its contract
 	return h
 }
+
+// digest stands for a user, an account's hash and a password.
+type digest [sha256.Size]byte
 
 func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
 	mac := hmac.New(sha256.New, h.key[:])
@@ -86,15 +96,17 @@ func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
 	return d
 }
 
-// check has compute called once for all that ask for the same digest, when it is its turn. known is asked again before:
-// the answer may have come since the caller asked it.
-func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, known, compute func() bool) enforce.PasswordCheck {
+// remembers reports whether a password was right before. It takes no lock.
+func (h *hashing) remembers(d digest) bool { return (*h.right.Load())[d] }
+
+// check has compute called once for all that ask for the same digest, when it is its turn.
+func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, compute func() bool) enforce.PasswordCheck {
 	if source.Is6() {
-		network, _ := source.Prefix(64) // who has one address has them all
+		network, _ := source.Prefix(64) // a client that has one address has them all
 		source = network.Addr()
 	}
 	h.mu.Lock()
-	if known() {
+	if h.remembers(d) { // since the caller asked
 		h.mu.Unlock()
 		return enforce.PasswordRight
 	}
@@ -186,7 +198,9 @@ func (h *hashing) run(c *check) {
 	defer h.mu.Unlock()
 	h.running--
 	delete(h.checks, c.digest)
-	if !c.right {
+	if c.right {
+		h.remember(c.digest)
+	} else {
 		h.refuse(c.digest, time.Now())
 	}
 	if len(h.waiting) == 0 {
@@ -194,6 +208,16 @@ func (h *hashing) run(c *check) {
 	}
 	h.begin()
 	close(c.done)
+}
+
+// remember keeps a right password, under the lock. Readers need none, and it comes after a slow hash.
+func (h *hashing) remember(d digest) {
+	right := maps.Clone(*h.right.Load())
+	if right == nil || len(right) >= rightKept {
+		right = make(map[digest]bool)
+	}
+	right[d] = true
+	h.right.Store(&right)
 }
 
 // refuse remembers a wrong password, under the lock.

@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func (h *slowHash) Compare(hash, password []byte) (bool, error) {
 
 // hashRig has the users ann and bob, whose passwords are their names, and one processor.
 type hashRig struct {
-	*passwords
+	Passwords
 	*slowHash
 	t     *testing.T
 	group sync.WaitGroup
@@ -45,11 +45,10 @@ type hashRig struct {
 
 func newHashRig(t *testing.T) *hashRig {
 	t.Helper()
-	r := &hashRig{slowHash: new(slowHash), t: t, passwords: &passwords{hashes: newHashing(1), accounts: make(map[string]*account)}}
+	r := &hashRig{slowHash: new(slowHash), t: t, Passwords: Passwords{hashes: newHashing(1)}}
 	for _, user := range []string{"ann", "bob"} {
-		r.accounts[user] = &account{hash: []byte(user), comparer: r.slowHash}
+		r.add(user, account{[]byte(user), r.slowHash})
 	}
-	r.settle()
 	return r
 }
 
@@ -62,7 +61,7 @@ var (
 func (r *hashRig) ask(source netip.Addr, user, password string, want enforce.PasswordCheck) {
 	r.t.Helper()
 	r.group.Go(func() {
-		if got := r.verify(r.t.Context(), source, user, password); got != want {
+		if got := r.Verify(r.t.Context(), source, user, password); got != want {
 			r.t.Errorf("%s from %s: %q is %d, want %d", user, source, password, got, want)
 		}
 	})
@@ -134,19 +133,19 @@ func TestPasswordsLeaveRoom(t *testing.T) {
 		r := newHashRig(t)
 		r.ask(here, "ann", "first", enforce.PasswordWrong) // goes at once
 		for i := range hashesWaiting / 2 {
-			r.group.Go(func() { _ = r.verify(t.Context(), here, "ann", fmt.Sprint(i)) }) // right or not does not matter here
+			r.group.Go(func() { _ = r.Verify(t.Context(), here, "ann", fmt.Sprint(i)) }) // right or not does not matter here
 		}
 		synctest.Wait()
 		began := time.Now()
-		if got := r.verify(t.Context(), here, "bob", "bob"); got != enforce.PasswordUnchecked || time.Since(began) != 0 {
+		if got := r.Verify(t.Context(), here, "bob", "bob"); got != enforce.PasswordUnchecked || time.Since(began) != 0 {
 			t.Errorf("beyond the bound: %d after %v, want to be refused at once", got, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), slowHashTime/2)
 		defer cancel()
-		if got := r.verify(ctx, there, "bob", "wrong"); got != enforce.PasswordUnchecked || time.Since(began) != slowHashTime/2 {
+		if got := r.Verify(ctx, there, "bob", "wrong"); got != enforce.PasswordUnchecked || time.Since(began) != slowHashTime/2 {
 			t.Errorf("one that leaves: %d after %v, want no answer when it leaves", got, time.Since(began))
 		}
-		if got := r.verify(t.Context(), there, "bob", "bob"); got != enforce.PasswordRight || time.Since(began) != 2*slowHashTime {
+		if got := r.Verify(t.Context(), there, "bob", "bob"); got != enforce.PasswordRight || time.Since(began) != 2*slowHashTime {
 			t.Errorf("another source: %d after %v, want its turn to be next", got, time.Since(began))
 		}
 		time.Sleep(hashWait)
@@ -175,40 +174,49 @@ func TestPasswordsRememberFew(t *testing.T) {
 	}
 }
 
-// TestPasswordsOutliveReloads holds that a password that was right is known to the next configuration, and that a changed
-// hash or an account that was gone is not.
+// TestPasswordsOutliveReloads holds that a password that was right is known to the next configuration,
+// and that it is not with a changed hash.
 func TestPasswordsOutliveReloads(t *testing.T) {
 	t.Parallel()
-	user := strings.ReplaceAll(t.Name(), "/", "-") // the pool is shared with other tests
-	load := func(hash string) *passwords {
-		t.Helper()
-		p := newPasswords([]AgentConfig{{Name: "a", Credentials: []Credential{{user, hash}}}})
-		if err := p.share(); err != nil {
-			t.Fatal(err)
-		}
-		return p
+	synctest.Test(t, func(t *testing.T) {
+		r := newHashRig(t)
+		r.ask(here, "ann", "ann", enforce.PasswordRight)
+		r.took(slowHashTime)
+		next := Passwords{hashes: r.hashes}
+		next.add("ann", account{[]byte("ann"), r.slowHash})
+		r.Passwords = next
+		r.ask(here, "ann", "ann", enforce.PasswordRight)
+		r.took(0)
+		r.add("ann", account{[]byte("other"), r.slowHash})
+		r.ask(here, "ann", "ann", enforce.PasswordWrong)
+		r.took(slowHashTime)
+	})
+}
+
+// TestPasswordsRememberFewRight holds the bound on the right passwords that are remembered.
+func TestPasswordsRememberFewRight(t *testing.T) {
+	t.Parallel()
+	h := newHashing(1)
+	full := make(map[digest]bool, rightKept)
+	for i := range rightKept {
+		full[digest{byte(i), byte(i >> 8)}] = true
 	}
-	remembers := func(p *passwords, want bool) {
-		t.Helper()
-		if a := p.accounts[user]; a.remembers(p.hashes.digest(user, a.hash, "x")) != want {
-			t.Errorf("known: %v, want %v", !want, want)
+	h.right.Store(&full)
+	last := h.digest("user", nil, "last")
+	h.remember(last)
+	if !h.remembers(last) || len(*h.right.Load()) > 1 {
+		t.Errorf("%d are remembered", len(*h.right.Load()))
+	}
+}
+
+func TestPasswordsTakeKnownHashesOnly(t *testing.T) {
+	t.Parallel()
+	for hash, ok := range map[string]bool{
+		"": false, "secret": false, "$2a$": false, "$argon2id$": false, "$1$abc": false,
+		"$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy": true,
+	} {
+		if err := new(Passwords).Add("ann", hash); (err == nil) != ok || err != nil && hash != "" && strings.Contains(err.Error(), hash) {
+			t.Errorf("%q: %v", hash, err)
 		}
 	}
-	release := func(p *passwords) {
-		t.Helper()
-		if err := p.release(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := load("$2a$one")
-	d := first.hashes.digest(user, []byte("$2a$one"), "x")
-	first.accounts[user].verified.Store(&d)
-	second := load("$2a$one")
-	release(first)
-	remembers(second, true)
-	other := load("$2a$two")
-	remembers(other, false)
-	release(second)
-	remembers(load("$2a$one"), false)
-	release(other)
 }

@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"errors"
@@ -11,10 +11,8 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
 )
-
-// gatewayName is the gateway's name in Proxy-Status and the like.
-const gatewayName = enforce.Name
 
 // refuse answers a request that does not leave, or did and failed, and notes the decision for the log.
 func (x *exchange) refuse(d enforce.Decision) error {
@@ -29,7 +27,7 @@ func (x *exchange) refuse(d enforce.Decision) error {
 	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
 		x.w.Header().Set("Connection", "close") // what follows may be understood in two ways too
 	}
-	if x.h.site.Server != nil && x.h.site.Server.Errors != nil {
+	if x.site.Server != nil && x.site.Server.Errors != nil {
 		return x.refuseByRoutes(refusal)
 	}
 	if x.r.Method == http.MethodConnect {
@@ -55,6 +53,13 @@ func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
 	return x.refuse(x.decision.Refuse(reason, detail, 0))
 }
 
+// refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in line.
+func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
+	x.decision = x.site.Enforcer.RefuseExcess(id, o, detail)
+	x.decision.PathVisible = x.r.Method != http.MethodConnect
+	return x.refuse(x.decision)
+}
+
 // refuseByRoutes leaves the answer to the server's error routes. The fields that make it recognisable as the gateway's
 // stay; the body is theirs.
 func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
@@ -71,7 +76,7 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 // asked is what the client asked for, as its refusal shows it.
 func (x *exchange) asked() enforce.RequestInfo {
 	a := enforce.RequestInfo{
-		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.h.site.Engine.Config.Help,
+		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.site.Engine.Config.Help,
 	}
 	if x.r.Method == http.MethodConnect {
 		a.URL = x.r.Host

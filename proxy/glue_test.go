@@ -1,32 +1,26 @@
-package crawlgate
+package proxy
 
 import (
 	"context"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody knows, and that both
@@ -47,50 +41,6 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 	if len(seen) < 20 {
 		t.Errorf("%d kinds: they cannot be all", len(seen))
 	}
-}
-
-// TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that a new one cannot be forgotten.
-func TestEveryPaceReasonIsAReason(t *testing.T) {
-	t.Parallel()
-	declared := stringConstants(t, filepath.Join("enforce", "pace", "reject.go"), "Reason")
-	if len(declared) < 5 {
-		t.Fatalf("declared are %q: they cannot be all", declared)
-	}
-	for _, name := range declared {
-		r := enforce.Decision{}.RefuseSlot(t.Context(), &pace.Refused{Reason: pace.Reason(name)}).Reason
-		if !r.Valid() || r.Allows() || r.Failure() {
-			t.Errorf("%q becomes reason %q", name, r)
-		}
-	}
-}
-
-// stringConstants returns the values of the constants of a string type in a file.
-func stringConstants(t *testing.T, file, typeName string) (values []string) {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != typeName {
-			return true
-		}
-		for _, v := range spec.Values {
-			if literal, ok := v.(*ast.BasicLit); ok {
-				value, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				values = append(values, value)
-			}
-		}
-		return true
-	})
-	return values
 }
 
 // TestLogObjectIsTheRecord holds that the access log has what the other readers of a decision get, field by field.
@@ -149,7 +99,7 @@ func fill(v reflect.Value) {
 // TestPlaceholderDocs holds that the documented placeholders are there, and no others.
 func TestPlaceholderDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("docs", "caddyfile.md"))
+	page, err := os.ReadFile(testdocs.Path("docs", "caddyfile.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,4 +190,11 @@ func TestRedactFirst(t *testing.T) {
 	clients.Wait()
 	_ = s.Close()
 	servers.Wait()
+}
+
+// TestLogFieldsAreDocumented compares the fields of the log object with the table of docs/access-log.md,
+// both ways.
+func TestLogFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	testdocs.Same(t, "field", testdocs.SetOf(recordFields()...), testdocs.Named(testdocs.Text(t, "access-log.md")))
 }

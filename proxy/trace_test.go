@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"context"

@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/version"
+)
+
+// logKey is the name of our object in an access-log line.
+const logKey = "robots"
+
+// account writes the exchange into the access log and counts it, on every way out.
+func (x *exchange) account() {
+	if x.own {
+		return
+	}
+	e := x.site.Engine
+	e.CloseIdle()
+	if failure := x.sent.Err; failure != nil && x.decision.Verdict == enforce.Allow {
+		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
+		x.decision = x.stopped(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+	}
+	rec := x.decision.Record()
+	rec.Gateway, rec.Version = e.Config.Name, version.Read().Version
+	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
+	if x.sent.Dialed.Addr.IsValid() {
+		rec.Address = x.sent.Dialed.Addr.String()
+	}
+	// A request that is handled twice (by two gateways in one route) has the last one's object.
+	if extra, ok := x.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Set(zap.Object(logKey, logObject{&rec}))
+	}
+	if x.sent.Started {
+		e.Config.Redact.HideSent(x.w.Header())
+	}
+	engine.Decided(x.decision)
+	if rec.Decision == enforce.Deny.String() || rec.WouldDeny {
+		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
+	}
+}
+
+// withoutQuery is what was asked for, without what may be private.
+func (x *exchange) withoutQuery() string {
+	if x.r.Method == http.MethodConnect {
+		return x.r.Host
+	}
+	u := *x.r.URL
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u.String()
+}
+
+// logObject is a decision's record in the form that zap takes. docs/access-log.md lists its fields.
+type logObject struct{ *enforce.Record }
+
+// MarshalLogObject writes the fields that the JSON form has, in the same order.
+func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	for name, v := range o.Fields() {
+		switch v.Kind() {
+		case reflect.String:
+			enc.AddString(name, v.String())
+		case reflect.Bool:
+			enc.AddBool(name, v.Bool())
+		case reflect.Int, reflect.Int64:
+			enc.AddInt64(name, v.Int())
+		case reflect.Float64:
+			enc.AddFloat64(name, v.Float())
+		default:
+			if list, ok := reflect.TypeAssert[[]string](v); ok {
+				if err := enc.AddArray(name, stringArray(list)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// stringArray is a list that zap writes without reflection.
+type stringArray []string
+
+// MarshalLogArray implements zapcore.ArrayMarshaler.
+func (a stringArray) MarshalLogArray(enc zapcore.ArrayEncoder) error {
+	for _, s := range a {
+		enc.AppendString(s)
+	}
+	return nil
+}
+
+var (
+	_ zapcore.ObjectMarshaler = logObject{}
+	_ zapcore.ArrayMarshaler  = stringArray{}
+)

@@ -1,0 +1,328 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// firstByte bounds the wait for what a client says first in its tunnel. Servers that speak first have
+// no business with crawlers.
+const firstByte = 30 * time.Second
+
+const (
+	httpPort  = 80
+	httpsPort = 443
+)
+
+// connect is a CONNECT and the tunnel that it opens. What is decided and logged of it is in its
+// exchange.
+type connect struct {
+	x      *exchange
+	origin origin.Origin
+	tunnel *tunnel        // what requests inside inherit
+	client *egress.Tunnel // nil until the CONNECT is accepted
+	dialed net.Conn       // towards the origin, nil where nobody has dialed
+	slot   pace.Slot      // the host's, with dialed
+}
+
+// connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided inside,
+// where clients see the answers (clients.md 18). Where not, it is opened only for an agent that the
+// site restricts nowhere. What comes is known from the first byte only: plain HTTP, which several
+// clients send this way too (clients.md 5), is enforced like any other request, whatever the policy
+// for CONNECT.
+func (x *exchange) connect() error {
+	s := x.site
+	o, err := connectOrigin(x.r)
+	if err != nil {
+		return x.refuseRequest(enforce.ReasonBadTarget, err.Error())
+	}
+	if s.tunnels == nil {
+		x.decision.Origin = o
+		return x.refuseRequest(enforce.ReasonConnectDenied, "the handler runs outside of a server")
+	}
+	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
+	// All that the client will show of itself is here.
+	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
+	agent := id.KillName()
+	if limit := s.Engine.Config.Limits.TunnelsPerAgent; !tunnels.Enter(agent, limit) {
+		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", limit))
+	}
+	defer tunnels.Leave(agent)
+	if s.Operator.Connect(o) == enforce.ConnectIntercept {
+		_, step := startStep(x.ctx, spanDecide)
+		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
+		step.decided(x.decision)
+		x.decision.UserAgent = x.r.UserAgent()
+		if x.decision.Verdict != enforce.Allow {
+			return x.refuse(x.decision)
+		}
+		return c.open(c.intercept)
+	}
+	x.identity = id
+	x.ctx, x.entry = s.Engine.Enter(x.ctx, o, agent)
+	defer x.entry.Leave()
+	return c.openBlind()
+}
+
+// connectOrigin reads the target of a CONNECT as an https origin.
+func connectOrigin(r *http.Request) (origin.Origin, error) {
+	authority, err := egress.ConnectAuthority(r)
+	if err != nil {
+		return origin.Origin{}, err
+	}
+	return origin.FromAuthority("https", authority)
+}
+
+// openBlind opens a tunnel that is not looked into where TLS comes.
+func (c *connect) openBlind() error {
+	x, handleTLS := c.x, c.relay
+	if c.origin.Port == httpPort {
+		// A plain server would keep a fetch by https waiting for its part of the handshake.
+		x.decision = x.site.Enforcer.DecideOpening(x.identity, c.origin)
+		handleTLS = c.decideAndRelay
+	} else {
+		c.decide(x.ctx)
+	}
+	if x.decision.Verdict != enforce.Allow && !x.decision.MayBePlain() {
+		return x.refuse(x.decision)
+	}
+	if x.decision.Verdict == enforce.Allow && c.origin.Port == httpsPort {
+		// A failure to connect can be told only before the 200.
+		if d, failed := c.dial(); failed {
+			return x.refuse(d)
+		}
+	}
+	return c.open(handleTLS)
+}
+
+// open answers 200, looks at the first byte, and has TLS handled by the given function.
+func (c *connect) open(handleTLS func()) error {
+	defer c.hangUp()
+	x := c.x
+	server := x.site.tunnels
+	defer server.enter(x.r)()
+	liftIdleLimits(x.r)
+	var err error
+	if c.client, err = egress.Accept(x.w, x.r); err != nil {
+		return x.refuse(x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0))
+	}
+	defer engine.TunnelOpened()()
+	ctx, done := endingWith(x.ctx, server.draining)
+	defer done()
+	first, err := c.client.First(ctx, firstByte)
+	engine.TunnelSpoke(string(first))
+	switch {
+	case c.ended(ctx):
+		c.end(context.Cause(ctx))
+	case err != nil || first == egress.FirstSilent || first == egress.FirstClosed:
+		x.decision.Detail = "the client said nothing in the tunnel"
+	case first == egress.FirstHTTP:
+		c.servePlain()
+	case first == egress.FirstTLS:
+		handleTLS()
+	default:
+		x.decision = x.decision.Refuse(enforce.ReasonBadTarget, "neither TLS nor HTTP in the tunnel", 0)
+	}
+	return nil
+}
+
+// endingWith gives a context that ends with either of two, and with the cause of that one. The caller
+// must call done.
+func endingWith(ctx, other context.Context) (both context.Context, done func()) {
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// noLimit stands for none: the server takes a limit of 0 for one that has passed already.
+const noLimit = 365 * 24 * time.Hour
+
+// liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose body is
+// the tunnel. What is inside has limits of its own.
+func liftIdleLimits(r *http.Request) {
+	read, write := caddyhttp.IdleTimeoutsFromContext(r.Context())
+	if read != nil {
+		read.Override(noLimit, 0)
+	}
+	if write != nil {
+		write.Override(noLimit, 0, 0)
+	}
+}
+
+// hangUp closes whatever is open.
+func (c *connect) hangUp() {
+	if c.client != nil {
+		_ = c.client.Close()
+	}
+	if c.dialed != nil {
+		_ = c.dialed.Close()
+	}
+	c.slot.Done()
+}
+
+// inside is what the requests inside know of their tunnel.
+func (c *connect) inside() *egress.ConnectContext {
+	return &egress.ConnectContext{
+		Host: c.origin.Host, Port: c.origin.Port, Outer: c.x.r, Minter: c.x.site.minter, Value: c.tunnel,
+	}
+}
+
+// servePlain serves the requests of plain HTTP.
+func (c *connect) servePlain() {
+	c.x.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
+	// Not under the exchange's context: an order of the kill switch is told to each request inside.
+	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
+	defer done()
+	c.end(c.x.site.tunnels.ServePlain(ctx, c.client, c.inside()))
+}
+
+// intercept ends TLS and has the requests inside served.
+func (c *connect) intercept() {
+	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
+	defer done()
+	err := c.x.site.tunnels.ServeTLS(ctx, c.client, c.inside())
+	handshake, failed := errors.AsType[*egress.HandshakeError](err)
+	if !failed {
+		c.end(err)
+		return
+	}
+	engine.HandshakeFailed(string(handshake.Reason))
+	if handshake.Reason == egress.HandshakeName {
+		c.misdirected("the TLS handshake names another host than the tunnel")
+		return
+	}
+	c.x.decision.Detail = "TLS handshake failed: " + string(handshake.Reason)
+}
+
+// misdirected notes that the client wants another host than it has asked for.
+func (c *connect) misdirected(detail string) {
+	c.x.decision = c.x.decision.Refuse(enforce.ReasonMisdirected, detail, 0)
+}
+
+// decide asks for the rules that hold for the tunnel if TLS comes.
+func (c *connect) decide(ctx context.Context) {
+	ctx, step := startStep(ctx, spanDecide)
+	c.x.decision = c.x.site.Enforcer.DecideTunnel(ctx, c.x.identity, c.origin)
+	step.decided(c.x.decision)
+}
+
+// decideAndRelay is relay for a tunnel that was opened without the rules.
+func (c *connect) decideAndRelay() {
+	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
+	defer done()
+	c.decide(ctx)
+	c.x.decision = c.x.stopped(c.x.decision)
+	c.relay()
+}
+
+// relay passes TLS through unseen. The name that the client asks for inside must be the one that was
+// judged: else a tunnel to one host of a shared server would reach another (domain fronting).
+func (c *connect) relay() {
+	if c.x.decision.Verdict != enforce.Allow {
+		return // it was accepted for plain HTTP only; the log says why TLS is refused
+	}
+	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
+	defer done()
+	name, err := c.client.ServerName(ctx, firstByte)
+	switch {
+	case c.ended(ctx):
+		c.end(context.Cause(ctx))
+		return
+	case err != nil:
+		c.x.decision = c.x.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
+		return
+	case name == "" && !c.toAddress():
+		c.misdirected("the TLS handshake names no host")
+		return
+	case name != "" && !c.named(name):
+		c.misdirected("the TLS handshake names another host than the tunnel")
+		return
+	}
+	if c.dialed == nil {
+		if d, failed := c.dial(); failed {
+			c.x.decision = c.x.stopped(d)
+			return
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, old := context.WithDeadlineCause(ctx, c.tunnel.began.Add(c.x.site.Engine.Config.Limits.TunnelAge), errTooOld)
+	defer old()
+	go c.watch(ctx, cancel)
+	c.end(c.client.Relay(ctx, c.dialed, 0))
+}
+
+// named reports whether the server name of a handshake is the tunnel's host. An address has no server
+// name, but some clients send it as one (clients.md 9).
+func (c *connect) named(serverName string) bool {
+	o, err := origin.FromAuthority("https", strings.TrimSuffix(serverName, "."))
+	return err == nil && o.Host == c.origin.Host
+}
+
+// toAddress reports whether the tunnel is to an address, for which a handshake has no server name
+// (RFC 6066 section 3).
+func (c *connect) toAddress() bool {
+	_, err := netip.ParseAddr(c.origin.Host)
+	return err == nil
+}
+
+// ended reports whether a context of the tunnel ended by the gateway's doing.
+func (c *connect) ended(ctx context.Context) bool {
+	return ctx.Err() != nil && c.x.r.Context().Err() == nil
+}
+
+// end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of its
+// request also ends when the gateway closes its own end first.
+func (c *connect) end(err error) {
+	x := c.x
+	stop := engine.StoppedBy(x.ctx)
+	switch {
+	case err == nil:
+	case stop != nil:
+		x.decision = x.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+	case x.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errTooOld), errors.Is(err, errStopping):
+		x.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
+	}
+}
+
+// dial waits for the host's turn and connects. Where that fails it gives the decision to answer with.
+func (c *connect) dial() (d enforce.Decision, failed bool) {
+	x := c.x
+	slot, err := x.pace(c.origin)
+	if err != nil {
+		return x.decision.RefuseSlot(x.ctx, err), true
+	}
+	_, step := startStep(x.ctx, spanDial)
+	conn, err := x.site.Engine.Transport().DialTunnel(x.ctx, c.origin.Host, c.origin.Port)
+	if err != nil {
+		failure := egress.ClassifyDial(err)
+		step.endFailed(reasonOf(failure), failure)
+		if failure.NeverReached() {
+			slot.Cancel()
+		}
+		slot.Done()
+		return x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0), true
+	}
+	slot.Sent() // what counts for the site is when the connection reached it
+	c.dialed, c.slot = conn, slot
+	x.sent.Dialed, _ = egress.DialedOf(conn)
+	step.dialed(conn)
+	return enforce.Decision{}, false
+}

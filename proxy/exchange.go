@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/opencount"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// exchange is one request on its way through the gateway: the one record of what was asked, decided
+// and sent, which the access log, metrics, events, placeholders and spans read.
+type exchange struct {
+	site     *Site
+	w        http.ResponseWriter
+	r        *http.Request
+	ctx      context.Context // the request's, which an order of the kill switch can end
+	entry    *engine.Entry   // its place with the kill switch
+	began    time.Time
+	tunnel   *tunnel // it came through, nil for none
+	own      bool    // for the gateway itself: no decision was made
+	identity enforce.Identity
+	decision enforce.Decision
+	message  string // the refusal in a line, where there is one
+	clock    string // of the host, once it was asked for a slot
+	reached  bool   // a connection was made, and the request may go
+	sent     egress.Result
+}
+
+// requests and tunnels count what each agent has under way in the process, over reloads. An agent is
+// counted by the name by which the kill switch knows it.
+var requests, tunnels opencount.Count[string]
+
+// proxy takes a request in absolute form: who asks, for what, may it, when, and out.
+func (x *exchange) proxy(next caddyhttp.Handler) error {
+	s := x.site
+	target, err := origin.NewTarget(x.r.URL)
+	if err != nil {
+		return x.refuseRequest(enforce.ReasonBadTarget, err.Error())
+	}
+	x.identify()
+	agent := x.identity.KillName()
+	if limit := s.Engine.Config.Limits.RequestsPerAgent; !requests.Enter(agent, limit) {
+		return x.refuseExcess(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
+	}
+	defer requests.Leave(agent)
+	x.ctx, x.entry = s.Engine.Enter(x.ctx, target.Origin, agent)
+	defer x.entry.Leave()
+	ctx, step := startStep(x.ctx, spanDecide)
+	x.decision = s.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
+	step.decided(x.decision)
+	if x.decision.Verdict != enforce.Allow {
+		return x.refuse(x.decision)
+	}
+	if s.decisionHeader {
+		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
+	}
+	if x.decision.Reason == enforce.ReasonRobotsTxt {
+		return x.serveRobotsTxt(target)
+	}
+	slot, err := x.pace(target.Origin)
+	if err != nil {
+		return x.refuse(x.decision.RefuseSlot(x.ctx, err))
+	}
+	defer slot.Done()
+	if s.egressOff {
+		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
+	}
+	return x.forward(target, slot)
+}
+
+// identify tells who sends the request.
+func (x *exchange) identify() {
+	if identifier := x.site.Identifier; x.tunnel != nil {
+		x.identity = identifier.Inner(x.tunnel.sentBy(x.ctx, identifier), x.r.UserAgent())
+	} else {
+		x.identity = identifier.Identify(x.ctx, senderOf(x.r))
+	}
+}
+
+// stopped returns the decision with the reason why it really failed, where the kill switch ended the
+// exchange.
+func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
+	if stop := engine.StoppedBy(x.ctx); stop != nil && d.Reason.Failure() {
+		return d.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+	}
+	return d
+}
+
+// pace waits for the host's turn.
+func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
+	d := &x.decision
+	if !d.Paced() {
+		return pace.Slot{}, nil
+	}
+	request, err := x.site.polite.Request(*d, func() netip.Addr { return x.address(o) })
+	if err != nil {
+		return pace.Slot{}, err
+	}
+	x.clock = request.Key
+	began := time.Now()
+	_, step := startStep(x.ctx, spanWait)
+	slot, err := x.site.Engine.Pacer().Acquire(x.ctx, request)
+	d.Wait = time.Since(began)
+	step.waited(*d, err)
+	return slot, err
+}
+
+// address resolves the host where its address is what a clock stands for. A name that does not resolve
+// keeps the host's clock; the request will fail on its way out, and say why.
+func (x *exchange) address(o origin.Origin) netip.Addr {
+	check := x.site.Engine.Dialer().Check
+	if o.Scheme == "ftp" {
+		check = x.site.Engine.Dialer().CheckFTP
+	}
+	addrs, err := check(x.ctx, o.Host, o.Port)
+	if err != nil || len(addrs) == 0 {
+		return netip.Addr{}
+	}
+	return addrs[0].Addr()
+}
+
+// forward sends the request out and the answer back.
+func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
+	// What counts for the site is when the request reaches it: between its last byte and the answer's
+	// first. And what counts for the slot is whether it is still this request's turn when the connection
+	// is there.
+	var (
+		missed error
+		dial   step
+	)
+	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { _, dial = startStep(x.ctx, spanDial) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			dial.dialed(info.Conn)
+			if missed = slot.Confirm(x.ctx); missed != nil {
+				x.abandon(info.Conn, missed)
+				return
+			}
+			x.reached = true
+		},
+		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
+		GotFirstResponseByte: slot.Sent,
+	}))
+	x.sent.Answered = x.applyBackoff
+	failure := x.site.forwarder.Forward(x.w, r, target.URL(), &x.sent)
+	if failure == nil {
+		return nil
+	}
+	if !x.reached && missed == nil {
+		dial.endFailed(reasonOf(failure), failure)
+	}
+	if missed != nil || !x.reached && failure.NeverReached() {
+		slot.Cancel()
+	}
+	if _, late := errors.AsType[*pace.Refused](missed); late {
+		return x.refuse(x.decision.RefuseSlot(x.ctx, missed))
+	}
+	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+}
+
+// abandon ends the exchange before a byte of its request has been written: net/http asks no hook for
+// leave to write, but does not write after its context has ended, or to a connection that is closed.
+// One that speaks HTTP/2 serves others.
+func (x *exchange) abandon(conn net.Conn, why error) {
+	x.entry.Cancel(why)
+	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		return
+	}
+	_ = conn.Close()
+}
+
+// applyBackoff keeps the site's wish to be left alone for a while, from the moment it is known.
+func (x *exchange) applyBackoff(status int, header http.Header) {
+	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
+		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
+	}
+}
+
+// reasonOf is the decision's reason for a failure on the way out. The two sets share their spellings,
+// but for the client that left.
+func reasonOf(e *egress.Error) enforce.Reason {
+	if e.Kind == egress.KindClientGone {
+		return enforce.ReasonCanceled
+	}
+	return enforce.Reason(e.Kind.String())
+}

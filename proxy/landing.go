@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	_ "embed" // for the page
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"html/template"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	texttemplate "text/template"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common clients
+// are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy), its host and
+// port (.Address) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of the certificate.
+var (
+	//go:embed clients.tmpl
+	clients string
+	//go:embed landing.txt
+	landingText string
+	//go:embed landing.html
+	landingHTML string
+
+	textPage = texttemplate.Must(texttemplate.New("text").Parse(clients + landingText))
+	htmlPage = template.Must(template.New("html").Parse(clients + landingHTML))
+)
+
+// landing is what the gateway answers for itself.
+type landing struct {
+	status      int
+	contentType string
+	body        []byte
+}
+
+const plainText = "text/plain; charset=utf-8"
+
+// serveLanding answers a request that is not proxied but for the gateway itself: a page that says what
+// it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is secret, so
+// nobody is asked who they are.
+func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
+	a := s.landing(r)
+	header := w.Header()
+	header.Set("Content-Type", a.contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Length", strconv.Itoa(len(a.body)))
+	w.WriteHeader(a.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(a.body) // a client that has left needs no answer
+	}
+	return nil
+}
+
+func (s *Site) landing(r *http.Request) landing {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return landing{
+			http.StatusMethodNotAllowed, plainText,
+			[]byte("This is Crawlgate, a forward proxy. Send it absolute URLs or CONNECT.\n"),
+		}
+	}
+	root := s.rootCertificate()
+	switch path := r.URL.Path; {
+	case path == "/":
+		return landingPage(r, root)
+	case path == "/health":
+		return s.health()
+	case path == "/proxy.pac":
+		return pacFile(r)
+	case path == "/ca.crt" && root != nil:
+		return landing{http.StatusOK, "application/x-pem-file", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})}
+	case path == "/ca.der" && root != nil:
+		return landing{http.StatusOK, "application/pkix-cert", root.Raw}
+	}
+	return landing{http.StatusNotFound, plainText, []byte("This is Crawlgate, a forward proxy. There is nothing at this path.\n")}
+}
+
+// rootCertificate is what clients have to trust for https, nil if nothing is intercepted.
+func (s *Site) rootCertificate() *x509.Certificate {
+	if s.authority == nil {
+		return nil
+	}
+	return s.authority.Root()
+}
+
+// health says whether the gateway can do its work. A store that fails for a while is no reason to take
+// it out of service: it goes on from memory, and store_up in the metrics tells.
+func (s *Site) health() landing {
+	if err := s.Engine.Open(); err != nil {
+		return landing{http.StatusServiceUnavailable, plainText, []byte("the store cannot be opened\n")}
+	}
+	return landing{http.StatusOK, plainText, []byte("ok\n")}
+}
+
+// ownAddress is the address by which the client reaches the gateway: what it wrote into Host, if that is an address at
+// all, else where the connection came in.
+func ownAddress(r *http.Request) string {
+	if o, err := origin.FromAuthority("http", r.Host); err == nil {
+		return o.HostPort()
+	}
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return addr.String()
+	}
+	return "GATEWAY:PORT"
+}
+
+// proxyScheme is how a client speaks to the gateway.
+func proxyScheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// pacFile sends a browser's requests for everything but this machine through the gateway.
+func pacFile(r *http.Request) landing {
+	kind := strings.ToUpper(proxyScheme(r))
+	if kind == "HTTP" {
+		kind = "PROXY"
+	}
+	body := fmt.Sprintf("function FindProxyForURL(url, host) {\n  return %q;\n}\n", kind+" "+ownAddress(r))
+	return landing{http.StatusOK, "application/x-ns-proxy-autoconfig", []byte(body)}
+}
+
+// landingPage is the page at /. root is nil where nothing is intercepted.
+func landingPage(r *http.Request, root *x509.Certificate) landing {
+	data := map[string]any{"Proxy": proxyScheme(r) + "://" + ownAddress(r), "Address": ownAddress(r)}
+	if root != nil {
+		sum := sha256.Sum256(root.Raw)
+		data["Fingerprint"] = strings.ToUpper(hex.EncodeToString(sum[:]))
+		data["Subject"] = root.Subject.CommonName
+		data["Until"] = root.NotAfter.UTC().Format("2006-01-02")
+	}
+	var page interface {
+		Execute(w io.Writer, data any) error
+	} = textPage
+	contentType := plainText
+	if enforce.Negotiate(strings.Join(r.Header["Accept"], ",")) == enforce.FormHTML {
+		page, contentType = htmlPage, "text/html; charset=utf-8"
+	}
+	var b bytes.Buffer
+	_ = page.Execute(&b, data) // the data has all that the templates name, and a Buffer takes everything
+	return landing{http.StatusOK, contentType, b.Bytes()}
+}

@@ -1,0 +1,215 @@
+// Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
+// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP]: who may use the
+// site, then what the request is for. exchange.go has the way of a proxied request, connect.go that
+// of a CONNECT. Whatever becomes of a request, its exchange is accounted for once (accesslog.go).
+package proxy
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/redact"
+)
+
+// Config is what a site is made of.
+type Config struct {
+	Engine     *engine.Engine
+	Server     *caddyhttp.Server // nil outside of a server, where CONNECT is refused
+	Clients    []netip.Prefix    // none: the default of [enforce.ClientAllowed]
+	Identifier *enforce.Identifier
+	Policy     *enforce.Policy
+	// MaxWait bounds how long a request is held for politeness; nil for the engine's wait.
+	MaxWait *time.Duration
+	// EgressOff hands allowed requests to the next handler instead of sending them out.
+	EgressOff bool
+	// DecisionHeader puts the decision into a header of allowed answers too.
+	DecisionHeader bool
+	// Authority signs for intercepted hosts; nil where nothing is intercepted.
+	Authority Authority
+	Logger    *zap.Logger
+}
+
+// Authority is a certificate authority and its root, which clients have to trust.
+type Authority interface {
+	egress.Issuer
+	Root() *x509.Certificate
+}
+
+// Site is the gateway of one site, ready to serve. It is safe for concurrent use.
+type Site struct {
+	*engine.SitePolicy
+
+	polite         enforce.Politeness
+	egressOff      bool
+	decisionHeader bool
+	forwarder      *egress.Forwarder
+	authority      Authority      // nil if nothing is intercepted
+	minter         *egress.Minter // the same
+	tunnels        *tunnelServer  // nil outside of a server
+}
+
+// New makes a site while its handler is provisioned with ctx, and hooks it into the server. The
+// caller must call [Site.Close] unless New fails.
+func New(ctx caddy.Context, c Config) (*Site, error) {
+	limits := c.Engine.Config.Limits
+	s := &Site{
+		SitePolicy: &engine.SitePolicy{
+			Engine: c.Engine, Life: ctx, Server: c.Server, Clients: c.Clients, Identifier: c.Identifier, Operator: c.Policy,
+			Enforcer: enforce.New(enforce.Config{Rules: tracedLookup{c.Engine}, Policy: c.Policy, Kills: c.Engine.KillSwitch()}),
+		},
+		polite:         c.Engine.Config.Politeness,
+		egressOff:      c.EgressOff,
+		decisionHeader: c.DecisionHeader,
+		forwarder: &egress.Forwarder{
+			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
+			MinRate: limits.MinRate, BodyTimeout: limits.BodyTimeout,
+		},
+	}
+	if c.MaxWait != nil {
+		s.polite.Wait = *c.MaxWait
+	}
+	if c.Authority != nil {
+		minter, err := egress.NewMinter(egress.MinterConfig{Issuer: c.Authority})
+		if err != nil {
+			return nil, err
+		}
+		s.authority, s.minter = c.Authority, minter
+	}
+	if err := c.Engine.AddSite(ctx, s.SitePolicy); err != nil || c.Server == nil {
+		return s, err
+	}
+	return s, s.hook(ctx, c.Logger)
+}
+
+// hook prepares the server that takes the requests of the site.
+func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
+	if n := s.Engine.Config.Limits.HeaderSize; n > 0 {
+		s.Server.MaxHeaderBytes = n
+	}
+	if s.Engine.Wrapped(s.Server) {
+		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
+			zap.Strings("listen", s.Server.Listen))
+	}
+	if err := withoutHTTP3(s.Server, logger); err != nil {
+		return err
+	}
+	s.Server.RegisterConnContext(redactFirst(s.Engine.Config.Redact))
+	s.Server.RegisterConnContext(egress.WithConn)
+	s.Server.RegisterConnState(egress.Unfollow)
+	stopWith(s.Server, ctx)
+	s.tunnels = newTunnelServer(s.Server)
+	return nil
+}
+
+// Close lets go of what the site holds. Requests and tunnels of the site may still run.
+func (s *Site) Close() {
+	if s.tunnels != nil {
+		s.tunnels.retire()
+	}
+}
+
+// retryNotReady is what a client is told that finds a gateway without its store: Caddy has ended
+// such a configuration by then.
+const retryNotReady = 5 * time.Second
+
+// ServeHTTP takes one request through the gateway.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	x := &exchange{site: s, w: w, r: r, ctx: r.Context(), began: time.Now(), tunnel: tunnelOf(r)}
+	defer x.account()
+	x.placeholders()
+	userinfo := redact.PutBack(r)
+	switch source := x.client(); {
+	case !s.Admits(source):
+		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
+	case userinfo:
+		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
+	}
+	if reason, detail := misdirected(r); reason != "" {
+		return x.refuseRequest(reason, detail)
+	}
+	connect := r.Method == http.MethodConnect
+	if !connect && !r.URL.IsAbs() {
+		x.own = true
+		return s.serveLanding(w, r)
+	}
+	if err := s.Engine.Open(); err != nil {
+		x.decision.UserAgent = r.UserAgent()
+		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, err.Error(), retryNotReady))
+	}
+	if what := ambiguity(r); what != "" {
+		return x.refuseRequest(enforce.ReasonBadRequest, what)
+	}
+	if n, most := len(r.RequestURI), s.Engine.Config.Limits.URLSize; n > most {
+		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, most))
+	}
+	if connect {
+		return x.connect()
+	}
+	return x.proxy(next)
+}
+
+// client is the address of the client. Inside a tunnel it is that of the CONNECT: fields of a request
+// inside are the client's own, and no proxy's in between.
+func (x *exchange) client() netip.Addr {
+	if x.tunnel != nil {
+		return x.tunnel.from.Source
+	}
+	return sourceOf(x.r)
+}
+
+// sourceOf is the address that Caddy takes for the client's, which is another than the connection's
+// where trusted_proxies says so. A client over a unix socket is one of this machine.
+func sourceOf(r *http.Request) netip.Addr {
+	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	source, err := netip.ParseAddr(ip)
+	if err == nil {
+		return source
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.Addr{}
+}
+
+// senderOf is what a request shows of its sender.
+func senderOf(r *http.Request) enforce.Sender {
+	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		leaf := r.TLS.VerifiedChains[0][0]
+		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)
+		e.CertificateNames = append(e.CertificateNames, leaf.DNSNames...)
+		e.CertificateNames = append(e.CertificateNames, leaf.EmailAddresses...)
+		for _, u := range leaf.URIs {
+			e.CertificateNames = append(e.CertificateNames, u.String())
+		}
+	}
+	return e
+}
+
+// ambiguity says what makes a request one that two readers could understand in two ways; empty for
+// nothing. Of two fields the gateway would judge one and the site could see the other. HTTP/2 lets any
+// bytes be a method.
+func ambiguity(r *http.Request) string {
+	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
+		return "the method is no token"
+	}
+	for _, name := range []string{"User-Agent", "Proxy-Authorization"} {
+		if len(r.Header[name]) > 1 {
+			return "more than one field " + name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+// A tunnel outlives the configuration that has opened it, because clients do not understand the end of
+// a connection that they have just opened. So it is judged again at each reload: requests inside go to
+// the site that has taken the place of the first one, and a blind tunnel ends unless all such sites
+// would open it.
+
+var (
+	// errTooOld is why a blind tunnel ends after a day or another time that the operator chose.
+	errTooOld = errors.New("it is older than tunnel_age")
+	// errNotReopened is why a blind tunnel ends at a reload.
+	errNotReopened = errors.New("the configuration loaded since would not open it")
+	// errStopping is why a tunnel ends with the process.
+	errStopping = errors.New("the gateway stops")
+)
+
+// tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
+type tunnel struct {
+	home  *engine.SitePolicy // the site that accepted it
+	from  enforce.Sender
+	began time.Time
+
+	mu     sync.Mutex
+	judge  *enforce.Identifier
+	sender enforce.Authentication
+}
+
+// tunnelOf returns the tunnel that a request came through, nil if it came through none.
+func tunnelOf(r *http.Request) *tunnel {
+	p := egress.ConnectFrom(r.Context())
+	if p == nil {
+		return nil
+	}
+	t, _ := p.Value.(*tunnel)
+	return t
+}
+
+// sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload is
+// judged again, by the new one. Credentials that could not be checked are checked again for the next
+// request.
+func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Authentication {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.judge == judge {
+		return t.sender
+	}
+	sender := judge.AuthenticateTunnel(ctx, t.from)
+	if reason, _, _ := sender.Refused(); reason != enforce.ReasonCredentialsBusy && reason != enforce.ReasonCanceled {
+		t.judge, t.sender = judge, sender
+	}
+	return sender
+}
+
+// site gives the site that the next request of the tunnel is for, nil if there is none: what comes
+// inside after a reload is for the current configuration, as it would be over a connection of its own.
+func (t *tunnel) site() *engine.SitePolicy {
+	if t.home.Live() {
+		return t.home
+	}
+	if successors := t.home.Successors(); len(successors) > 0 {
+		return successors[0]
+	}
+	return nil
+}
+
+// watch ends a blind tunnel as soon as a configuration is current that would not have opened it.
+func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
+	for s := c.tunnel.home; ; {
+		select {
+		case <-s.Life.Done():
+		case <-ctx.Done():
+			return
+		}
+		successors := s.Successors()
+		refuses := func(s *engine.SitePolicy) bool { return !c.stillAllowed(ctx, s) }
+		if len(successors) == 0 || slices.ContainsFunc(successors, refuses) {
+			end(errNotReopened)
+			return
+		}
+		s = successors[0]
+	}
+}
+
+// stillAllowed reports whether a site would open the tunnel for the same agent without looking inside.
+func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
+	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !s.Admits(c.tunnel.from.Source) {
+		return false
+	}
+	id := s.Identifier.Opaque(ctx, c.tunnel.from)
+	return id.KillName() == c.x.identity.KillName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
+}
+
+// misdirectedKey is the key of the error of a request that does not belong into its tunnel.
+type misdirectedKey struct{}
+
+// misdirected returns why a request does not belong into its tunnel, an empty reason if it does.
+func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
+	err, ok := r.Context().Value(misdirectedKey{}).(error)
+	switch {
+	case !ok:
+		return "", ""
+	case errors.Is(err, egress.ErrMisdirected):
+		return enforce.ReasonMisdirected, err.Error()
+	}
+	return enforce.ReasonBadTarget, err.Error()
+}

@@ -1,0 +1,204 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+const (
+	// stopLimit bounds the wait for what is inside tunnels when the process ends and no grace period is
+	// configured.
+	stopLimit = 10 * time.Second
+	// lineLimit bounds the wait for the access-log lines of what was cut off then.
+	lineLimit = time.Second
+)
+
+// tunnelServer serves the requests inside the tunnels of one site. It lives until the site and all of
+// its tunnels have ended.
+type tunnelServer struct {
+	*egress.Interceptor
+	retired  atomic.Bool  // the site has ended
+	open     atomic.Int64 // tunnels and requests inside, until their lines are in the access log
+	draining context.Context
+	drain    context.CancelCauseFunc // the process stops: what has not begun does not begin
+	cut      context.Context
+	cutOff   context.CancelCauseFunc // it cannot wait any longer
+}
+
+// tunnelServers are those of the process that have not ended.
+var tunnelServers sync.Map // of *tunnelServer
+
+// newTunnelServer grants clients inside tunnels what a server grants them outside.
+func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
+	s := new(tunnelServer)
+	s.draining, s.drain = context.WithCancelCause(context.Background())
+	s.cut, s.cutOff = context.WithCancelCause(context.Background())
+	s.Interceptor = egress.NewInterceptor(egress.InterceptorConfig{
+		Handler:           s,
+		ReadHeaderTimeout: cmp.Or(time.Duration(server.ReadHeaderTimeout), time.Minute),
+		IdleTimeout:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
+		MaxHeaderBytes:    cmp.Or(server.MaxHeaderBytes, 16<<10),
+		ErrorLog:          log.New(innerLog{caddy.Log}, "", 0),
+	})
+	tunnelServers.Store(s, true)
+	return s
+}
+
+// innerLog passes on what net/http says of the inside of tunnels: at level debug, as Caddy does for its
+// servers, but for panics. The logger is asked for each time, as the server outlives configurations.
+type innerLog struct{ logger func() *zap.Logger }
+
+func (l innerLog) Write(p []byte) (int, error) {
+	level := zap.DebugLevel
+	if bytes.Contains(p, []byte("panic serving")) {
+		level = zap.ErrorLevel
+	}
+	l.logger().Named("http.handlers.robots").Log(level, "error in HTTP server inside a tunnel", zap.ByteString("text", bytes.TrimSpace(p)))
+	return len(p), nil
+}
+
+// enter counts the tunnel of a CONNECT. The handler calls leave when it is through. The tunnel counts
+// until the access log has its line as well, which is when net/http cancels the request's context.
+// (HTTP/2 also does so when the client leaves, a moment sooner.)
+func (s *tunnelServer) enter(r *http.Request) (leave func()) {
+	s.open.Add(1)
+	return func() { context.AfterFunc(r.Context(), s.left) }
+}
+
+func (s *tunnelServer) left() {
+	if s.open.Add(-1) == 0 && s.retired.Load() {
+		s.close()
+	}
+}
+
+// retire says that the site has ended.
+func (s *tunnelServer) retire() {
+	s.retired.Store(true)
+	if s.open.Load() == 0 {
+		s.close()
+	}
+}
+
+// close ends a server that has no tunnels left. What they began may need a moment to notice.
+func (s *tunnelServer) close() {
+	tunnelServers.Delete(s)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+		defer cancel()
+		_ = s.Shutdown(ctx) // an error says that it had to cut something off
+	}()
+}
+
+// ServeHTTP makes a request inside a tunnel what it would be outside: absolute, from the client's
+// address. It is handed to a Caddy server as if it had come there, so that its routes, its access log
+// and its metrics apply. One that is for another authority than its tunnel goes the same way, to be
+// refused and logged like any other.
+func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.open.Add(1)
+	defer s.left()
+	t := tunnelOf(r)
+	site := t.site()
+	if site == nil {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "The current configuration has no gateway at the port of this tunnel.", http.StatusServiceUnavailable)
+		return
+	}
+	if time.Since(t.began) > site.Engine.Config.Limits.TunnelAge {
+		w.Header().Set("Connection", "close") // to HTTP/2, net/http says GOAWAY
+	}
+	site.Engine.Config.Redact.Withhold(r, true)
+	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
+		r = r.WithContext(context.WithValue(r.Context(), misdirectedKey{}, err))
+	}
+	site.Server.ServeHTTP(w, r)
+}
+
+// stop ends what is inside: what is idle at once, running requests and blind tunnels in their own time,
+// and whatever is left when ctx ends. It returns when all of it is in the access log, or could not get
+// there in time.
+func (s *tunnelServer) stop(ctx context.Context) {
+	s.drain(errStopping)
+	_ = s.Shutdown(ctx) // an error says that it had to cut something off
+	s.wait(ctx)
+	s.cutOff(errStopping)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lineLimit)
+	defer cancel()
+	s.wait(last)
+}
+
+// wait waits until nothing is open, at most as long as ctx.
+func (s *tunnelServer) wait(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.open.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stopping is done when all tunnels of the process have ended.
+var stopping struct {
+	once sync.Once
+	sync.WaitGroup
+}
+
+// stopTunnels lets all tunnels of the process go on for as long as limit, and then ends them. It does
+// not wait for that; stopping is done when they have ended.
+func stopTunnels(limit time.Duration) {
+	stopping.once.Do(func() {
+		tunnelServers.Range(func(s, _ any) bool {
+			stopping.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				defer cancel()
+				s.(*tunnelServer).stop(ctx)
+			})
+			return true
+		})
+	})
+}
+
+// stopWith ends the tunnels with the process. It begins as soon as the server does: Caddy waits for
+// tunnels over HTTP/2 as for any other request, without end where no grace period is configured. Of
+// those over HTTP/1.1 it knows nothing.
+func stopWith(server *caddyhttp.Server, config caddy.Context) {
+	begin := func() bool {
+		if caddy.Exiting() {
+			stopTunnels(cmp.Or(gracePeriod(config), stopLimit))
+			return true
+		}
+		return false
+	}
+	server.RegisterOnShutdown(func() { begin() })
+	server.RegisterOnStop(func(context.Context) error {
+		if begin() {
+			stopping.Wait()
+		}
+		return nil
+	})
+}
+
+// gracePeriod is how long the http app of a configuration waits for requests when it stops; 0 is without
+// end.
+func gracePeriod(config caddy.Context) time.Duration {
+	app, err := engine.App[*caddyhttp.App]("http", config.AppIfConfigured)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(app.GracePeriod)
+}
