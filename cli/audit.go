@@ -89,11 +89,11 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err != nil {
 		return exitError, err
 	}
-	texts, err := c.texts(ctx)
+	texts, closeTexts, err := c.texts(ctx)
 	if err != nil {
 		return exitError, err
 	}
-	defer func() { _ = texts.Close() }() // it was only read
+	defer closeTexts()
 	auditor, err := audit.New(audit.Config{
 		Texts: texts, OwnGroupOnly: c.ownGroupOnly, IndexHTML: c.indexHTML, Redacted: c.redacted,
 		MinDelay: c.minDelay, MaxDelay: c.maxDelay, Tolerance: c.tolerance,
@@ -117,21 +117,16 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	return exitOK, nil
 }
 
-// textSource is where texts come from.
-type textSource interface {
-	audit.Texts
-	io.Closer
-}
-
-func (c *auditOptions) texts(ctx context.Context) (textSource, error) {
+// texts opens the source of the texts, which the caller closes.
+func (c *auditOptions) texts(ctx context.Context) (texts audit.Texts, closeTexts func(), err error) {
 	if c.gateway != "" {
 		client, err := newAdminClient(c.gateway)
 		if err != nil {
-			return nil, fmt.Errorf("--gateway: %w", err)
+			return nil, nil, fmt.Errorf("--gateway: %w", err)
 		}
-		// That nobody answers is to be said once, and not for each text.
+		// An unreachable gateway is reported once, not for each text.
 		_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
-		return gatewayTexts{client}, err
+		return gatewayTexts{client}, func() {}, err
 	}
 	path := c.store
 	if path == "" {
@@ -140,11 +135,11 @@ func (c *auditOptions) texts(ctx context.Context) (textSource, error) {
 	reader, err := boltstore.OpenReader(path, 0)
 	switch {
 	case errors.Is(err, boltstore.ErrLocked):
-		return nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)
+		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
-	return reader, nil
+	return reader, func() { _ = reader.Close() }, nil // it was only read
 }
 
 // gatewayTexts are those of a running gateway.
@@ -158,9 +153,6 @@ func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	}
 	return body, err
 }
-
-// Close implements io.Closer.
-func (gatewayTexts) Close() error { return nil }
 
 // The objects that --json prints, one a line. docs/audit.md describes them.
 type (
