@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -152,4 +153,21 @@ func permitted(pkg, row, path string) bool {
 func topFolder(row string) string {
 	top, _, _ := strings.Cut(row, "/")
 	return top
+}
+
+// TestRootStaysSmall holds that the root is for what Caddy configures: all else has a package of its own.
+func TestRootStaysSmall(t *testing.T) {
+	t.Parallel()
+	files, lines := 0, 0
+	for name := range strings.FieldsSeq(goList(t, "-f", "{{join .GoFiles \" \"}}", ".")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files++
+		lines += strings.Count(string(text), "\n")
+	}
+	if files == 0 || files > 8 || lines > 1800 {
+		t.Errorf("%d files of %d lines, want 8 of 1,800 at most", files, lines)
+	}
 }

@@ -2,10 +2,17 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // TestNothingIsOpenedAfterCleanup: a request of a configuration that was refused must not take the store, which nobody
@@ -69,16 +76,105 @@ func TestFirstConfigurationIsCurrent(t *testing.T) {
 	}
 }
 
-// BenchmarkOpen is what each request pays for asking whether the store is open. With -cpu 1,8 it shows that none waits for
-// another.
-func BenchmarkOpen(b *testing.B) {
-	e := new(Engine)
-	e.opening.Do(func() {})
+// siteOf answers 403 to every fetch, and keeps the User-Agent of the latest.
+type siteOf struct{ userAgent string }
+
+func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.userAgent = r.UserAgent()
+	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
+}
+
+// TestRejectedReload: a configuration that ends without having been started leaves the settings of all
+// that it shares with the one that runs as they are. One that is started changes them, and its end
+// brings them back.
+func TestRejectedReload(t *testing.T) {
+	var site siteOf
+	running := Config{Fetch: fetch.Config{Transport: &site, UserAgent: "running"}}
+	asked := 0
+	lookup := func(e *Engine) *robotscache.Entry {
+		t.Helper()
+		asked++
+		entry, _, err := e.Lookup(t.Context(), origin.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", asked), Port: 80})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(*Config)
+		changed func(*Engine) bool
+	}{
+		{
+			"store", func(c *Config) { c.Cache.Policy.ForbiddenDisallow = true },
+			func(e *Engine) bool { return lookup(e).View(time.Now()).Access == fetch.AccessDeny },
+		},
+		{
+			"clocks", func(c *Config) { c.Clocks.Backoff.Off = true },
+			func(e *Engine) bool {
+				e.Pacer().RecordFailure("www.example", 0)
+				_, blocked, err := e.Unblock("www.example")
+				return !blocked && err == nil
+			},
+		},
+		{
+			"fetcher", func(c *Config) { c.Fetch.UserAgent = "changed" },
+			func(e *Engine) bool { lookup(e); return site.userAgent == "changed" },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := open(t, running)
+			other := running
+			tt.change(&other)
+			holds := func(when string, changed bool) {
+				t.Helper()
+				if tt.changed(e) != changed {
+					t.Errorf("%s: changed %v, want %v", when, !changed, changed)
+				}
+			}
+			closing := func(e *Engine) {
+				t.Helper()
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			rejected := open(t, other)
+			holds("beside a configuration that is not started", false)
+			closing(rejected)
+			holds("after it was rejected", false)
+			next := open(t, other)
+			next.enter()
+			holds("after the start of another", true)
+			closing(next)
+			holds("after its end", false)
+			closing(e)
+		})
+	}
+}
+
+// BenchmarkServe is what each request asks of the engine: is the store open, what does the record say,
+// which configuration is current. With -cpu 1,2 it shows that none waits for another.
+func BenchmarkServe(b *testing.B) {
+	var site siteOf
+	e := open(b, Config{Fetch: fetch.Config{Transport: &site}})
+	defer func() { _ = e.Close() }()
+	o := origin.Origin{Scheme: "http", Host: "www.example", Port: 80}
+	for source := robotscache.SourceNone; source != robotscache.SourceHot; { // the hot tier takes it in the background
+		_, s, err := e.Lookup(b.Context(), o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		source = s
+	}
 	b.ReportAllocs()
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := e.Open(); err != nil {
-				b.Error(err)
+			if e.Open() != nil || Current() != e {
+				b.Error("not the current engine")
+			}
+			if _, source, err := e.Lookup(b.Context(), o); err != nil || source != robotscache.SourceHot {
+				b.Error(source, err)
 			}
 		}
 	})
