@@ -10,21 +10,22 @@ func init() {
 	caddy.RegisterModule(new(App))
 }
 
-// App is the engine that all sites share: the cache of robots.txt rulesets with its store and fetcher, the clocks
-// of the hosts, and the transport by which everything leaves. It needs no configuration: a site with the handler
-// http.handlers.robots brings it up with its defaults.
+// App is the engine that all sites share: the cache of robots.txt rulesets with its store and
+// fetcher, the clocks of the hosts, and the transport by which everything leaves. It needs no
+// configuration: a site with the handler http.handlers.robots brings it up with its defaults.
 //
-// What costs something to lose outlives a reload: the rulesets as long as the configuration names the same
-// store, the clocks always.
+// What costs something to lose outlives a reload: the rulesets as long as the configuration names
+// the same store, the clocks always.
 type App struct {
 	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should
 	// name a page or an address by which a site can reach the operator. Default: crawlgate/VERSION
 	// (+https://github.com/crawlgate/crawlgate), with a warning at each start.
 	UserAgent string `json:"user_agent,omitempty"`
-	// Gateway names this gateway in logs: up to 64 visible ASCII octets. Default: the name of the host.
+	// Gateway names this gateway in logs: up to 64 visible ASCII characters. Default: the name of the
+	// host.
 	Gateway string `json:"gateway,omitempty"`
-	// Help is what links in refusals begin with: a URL, which the reason follows, such as tls-alert. Default: the project's
-	// pages on reasons, of the version that runs.
+	// Help is what links in refusals begin with: a URL, which the reason follows, such as tls-alert.
+	// Default: the project's pages on reasons, of the version that runs.
 	Help   string        `json:"help,omitempty"`
 	Store  *StoreConfig  `json:"store,omitempty"`
 	Cache  *CacheConfig  `json:"cache,omitempty"`
@@ -32,11 +33,13 @@ type App struct {
 	Pace   *PaceConfig   `json:"pace,omitempty"`
 	Egress *EgressConfig `json:"egress,omitempty"`
 	Limits *LimitsConfig `json:"limits,omitempty"`
-	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does not. Default off.
+	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does
+	// not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`
-	// Redact lists the fields of proxied requests and their answers whose values are not logged; "off" alone stands for
-	// none. Default: those by which common APIs take and give keys. Authorization, Proxy-Authorization, Cookie and
-	// Set-Cookie are left to Caddy, which does not log them without log_credentials.
+	// Redact lists the fields of proxied requests and their answers whose values are not logged; "off"
+	// alone stands for none. Default: those by which common APIs take and give keys. Authorization,
+	// Proxy-Authorization, Cookie and Set-Cookie are left to Caddy, which does not log them without
+	// log_credentials.
 	Redact []string `json:"redact,omitempty"`
 
 	engine *engine.Engine

@@ -13,17 +13,19 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 )
 
-// The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an operator
-// may write; settings.go turns them into what the engine runs with. A field left out has the default that
-// its comment names.
+// The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an
+// operator may write; settings.go turns them into what the engine runs with. A field left out has
+// the default that its comment names.
 
 // StoreConfig says where the records of origins are kept between requests, reloads and restarts.
 type StoreConfig struct {
-	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the process.
+	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the
+	// process.
 	Kind string `json:"kind,omitempty"`
 	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
 	Path string `json:"path,omitempty"`
-	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are replaced.
+	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
+	// replaced.
 	URL string `json:"url,omitempty"`
 }
 
@@ -31,7 +33,8 @@ type StoreConfig struct {
 type CacheConfig struct {
 	// MaxSize is the size of the hot tier in bytes. Default 256 MiB.
 	MaxSize int64 `json:"max_size,omitempty"`
-	// TTL is the longest time a ruleset is used without a new fetch. Default and most 24 h (RFC 9309 §2.4).
+	// TTL is the longest time a ruleset is used without a new fetch. Default and most 24 h (RFC 9309
+	// §2.4).
 	TTL caddy.Duration `json:"ttl,omitempty"`
 	// MinTTL is the shortest, whatever the origin's Cache-Control says. Default 5 min.
 	MinTTL caddy.Duration `json:"min_ttl,omitempty"`
@@ -43,18 +46,23 @@ type FetchConfig struct {
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 	// MaxRedirects is how many redirects are followed. Default and least 5 (RFC 9309 §2.3.1.2).
 	MaxRedirects *int `json:"max_redirects,omitempty"`
-	// MaxSize is how many decoded octets of a robots.txt are used. Default and least 500 KiB (RFC 9309 §2.5).
+	// MaxSize is how many decoded bytes of a robots.txt are used. Default and least 500 KiB (RFC 9309
+	// §2.5).
 	MaxSize int64 `json:"max_size,omitempty"`
-	// RetryFirst and RetryLongest bound the pauses between tries while an origin is unreachable. Default 1 min and 1 h.
+	// RetryFirst and RetryLongest bound the pauses between tries while an origin is unreachable.
+	// Default 1 min and 1 h.
 	RetryFirst   caddy.Duration `json:"retry_first,omitempty"`
 	RetryLongest caddy.Duration `json:"retry_longest,omitempty"`
 	// Unreachable is "spec" (default), "stale", "google" or "strict".
 	Unreachable string `json:"unreachable,omitempty"`
-	// UnreachableFor is how long an unbroken run of failures disallows everything. Default 720 h (RFC 9309 §2.3.1.4).
+	// UnreachableFor is how long an unbroken run of failures disallows everything. Default 720 h (RFC
+	// 9309 §2.3.1.4).
 	UnreachableFor caddy.Duration `json:"unreachable_for,omitempty"`
-	// Forbidden is what 401 and 403 for robots.txt mean: "allow" (default, RFC 9309 §2.3.1.3) or "disallow".
+	// Forbidden is what 401 and 403 for robots.txt mean: "allow" (default, RFC 9309 §2.3.1.3) or
+	// "disallow".
 	Forbidden string `json:"forbidden,omitempty"`
-	// SoftNotFound is "detect" (default) or "off": whether a proven mis-set 5xx counts as 404 (seed 000).
+	// SoftNotFound is "detect" (default) or "off": whether a proven mis-set 5xx counts as 404 (seed
+	// 000).
 	SoftNotFound string `json:"soft_404,omitempty"`
 	// Parallel is how many fetches run at once. Default 256.
 	Parallel int `json:"parallel,omitempty"`
@@ -64,7 +72,8 @@ type FetchConfig struct {
 type PaceConfig struct {
 	// Rate is the most requests per host, such as "5/s", "30/m", "1/10s" or "off". Default "5/s".
 	Rate string `json:"rate,omitempty"`
-	// Burst is how many requests may follow each other at once after a pause. Default 5. A Crawl-delay allows no burst.
+	// Burst is how many requests may follow each other at once after a pause. Default 5. A Crawl-delay
+	// allows no burst.
 	Burst int `json:"burst,omitempty"`
 	// Concurrency is how many responses of one host may be open at once. Default 8.
 	Concurrency int `json:"concurrency,omitempty"`
@@ -74,14 +83,17 @@ type PaceConfig struct {
 	Wait *caddy.Duration `json:"wait,omitempty"`
 	// Queue is how many requests may wait for one host. Default 1000.
 	Queue int `json:"queue,omitempty"`
-	// Per lists what shares a clock: "host" (default), "site" (registrable domain), "address". The strictest wins.
+	// Per lists what shares a clock: "host" (default), "site" (registrable domain), "address". The
+	// strictest wins.
 	Per []string `json:"per,omitempty"`
 	// Backoff is what a 429 or 503 of the origin does.
 	Backoff *BackoffConfig `json:"backoff,omitempty"`
-	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are replaced.
+	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are
+	// replaced.
 	Shared string `json:"shared,omitempty"`
-	// Gateways is how many gateways share that Redis at the least. It counts while Redis cannot be reached and this gateway
-	// knows of fewer: one that starts then, for the first time, knows of none. Default 1.
+	// Gateways is how many gateways share that Redis at the least. It counts while Redis cannot be
+	// reached and this gateway knows of fewer: one that starts then, for the first time, knows of
+	// none. Default 1.
 	Gateways int `json:"gateways,omitempty"`
 }
 
@@ -91,11 +103,13 @@ type CrawlDelayConfig struct {
 	Min caddy.Duration `json:"min,omitempty"`
 	// Max is the most that is honoured as written. Default 30 s.
 	Max caddy.Duration `json:"max,omitempty"`
-	// Above says what a longer delay does: "clamp" to Max (default), "refuse" the request or "honor" the delay.
+	// Above says what a longer delay does: "clamp" to Max (default), "refuse" the request or "honor"
+	// the delay.
 	Above string `json:"above,omitempty"`
 }
 
-// BackoffConfig is the pause after an origin's 429 or 503 without Retry-After, doubling from First to Longest.
+// BackoffConfig is the pause after an origin's 429 or 503 without Retry-After, doubling from First
+// to Longest.
 type BackoffConfig struct {
 	Off     bool           `json:"off,omitempty"`
 	First   caddy.Duration `json:"first,omitempty"`   // default 60 s
@@ -104,10 +118,12 @@ type BackoffConfig struct {
 
 // EgressConfig says how bytes leave.
 type EgressConfig struct {
-	// AllowPrivate lists ranges that may be reached although they are not public. An address of a cloud's metadata service, or
-	// of another site of this process, is opened by a range of just this address only. Default none.
+	// AllowPrivate lists ranges that may be reached although they are not public. An address of a
+	// cloud's metadata service, or of another site of this process, is opened by a range of just this
+	// address only. Default none.
 	AllowPrivate []string `json:"allow_private,omitempty"`
-	// Ports lists the ports, and ranges as "1024-65535", that may be reached. Default 80, 443 and 1024-65535.
+	// Ports lists the ports, and ranges as "1024-65535", that may be reached. Default 80, 443 and
+	// 1024-65535.
 	Ports []string `json:"ports,omitempty"`
 	// TrustCA lists PEM files whose certificates are trusted besides the system's roots.
 	TrustCA []string `json:"trust_ca,omitempty"`
@@ -115,7 +131,7 @@ type EgressConfig struct {
 	Upstreams []UpstreamConfig `json:"upstreams,omitempty"`
 	// DialTimeout bounds name resolution and connect. Default 10 s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
-	// ResponseHeaderTimeout bounds the wait for an origin's first octets. Default 60 s.
+	// ResponseHeaderTimeout bounds the wait for an origin's first bytes. Default 60 s.
 	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
 }
 
@@ -137,22 +153,24 @@ type LimitsConfig struct {
 	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
 	// with its next answer. Default 24 h.
 	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
-	// HeaderSize bounds the header of a request, its URL included, in octets; net/http grants 4 KiB
+	// HeaderSize bounds the header of a request, its URL included, in bytes; net/http grants 4 KiB
 	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: that of the
 	// server, 16 KiB.
 	HeaderSize int64 `json:"header_size,omitempty"`
-	// URLSize bounds the URL of a request, in octets; a longer one gets 414. Default 16 KiB: a little
+	// URLSize bounds the URL of a request, in bytes; a longer one gets 414. Default 16 KiB: a little
 	// less than the default of HeaderSize lets in.
 	URLSize int64 `json:"url_size,omitempty"`
-	// MinRate is how many octets of a body a second client and origin have to send and to take, such as "100B/s", or "off". Each
-	// is averaged over a minute of the time in which it is its turn. Event streams, upgraded connections and tunnels that are
-	// not looked into are not meant. Default "100B/s".
+	// MinRate is how many bytes of a body a second client and origin have to send and to take, such
+	// as "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
+	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
+	// "100B/s".
 	MinRate string `json:"min_rate,omitempty"`
 	// BodyTimeout is how long a client may take to send the body of a request. Default 10 min.
 	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 }
 
-// UpstreamConfig is one proxy (http, https or socks5) and the hosts that go through it; none means all.
+// UpstreamConfig is one proxy (http, https or socks5) and the hosts that go through it; none means
+// all.
 type UpstreamConfig struct {
 	URL   string   `json:"url"`
 	Hosts []string `json:"hosts,omitempty"`
@@ -173,7 +191,8 @@ type AgentConfig struct {
 	Mode                string       `json:"mode,omitempty"`
 }
 
-// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy hash-password` prints).
+// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
+// hash-password` prints).
 type Credential struct {
 	User string `json:"user"`
 	Hash string `json:"hash"`
@@ -185,7 +204,8 @@ type HostModeConfig struct {
 	Hosts []string `json:"hosts"`
 }
 
-// ConnectRule says what becomes of CONNECT for some hosts; none means all. The first rule that matches is taken.
+// ConnectRule says what becomes of CONNECT for some hosts; none means all. The first rule that
+// matches is taken.
 type ConnectRule struct {
 	Mode  string   `json:"mode"`
 	Hosts []string `json:"hosts,omitempty"`

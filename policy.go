@@ -2,12 +2,16 @@ package crawlgate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/origin"
@@ -34,8 +38,9 @@ var (
 	}
 )
 
-// policy checks the configuration. It is called when a Caddyfile is read, so that a fault is reported with its
-// line, and again when the module is provisioned, as the configuration may have come as JSON.
+// policy checks the configuration. It is called when a Caddyfile is read, so that a fault is
+// reported with its line, and again when the module is provisioned, as the configuration may have
+// come as JSON.
 func (h *Handler) policy() (*policy, error) {
 	clients, err := parseClients(h.Clients)
 	if err != nil {
@@ -70,7 +75,8 @@ func (h *Handler) policy() (*policy, error) {
 // anyClient is the word for clients of all addresses.
 const anyClient = "any"
 
-// parseClients reads the ranges of the clients that may use the gateway; none stand for the default.
+// parseClients reads the ranges of the clients that may use the gateway; none stand for the
+// default.
 func parseClients(list []string) ([]netip.Prefix, error) {
 	switch {
 	case len(list) == 1 && list[0] == anyClient:
@@ -212,8 +218,26 @@ func (c *ExceptionConfig) exception() (enforce.Exception, error) {
 	return x, err
 }
 
-// upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport whatever their
-// port, so a pattern with a port could not be kept.
+// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
+func (u UpstreamConfig) upstream() (egress.Upstream, error) {
+	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	if err != nil {
+		return egress.Upstream{}, errors.New("url cannot be parsed")
+	}
+	up := egress.Upstream{URL: parsed}
+	if err := up.Check(); err != nil {
+		return egress.Upstream{}, err
+	}
+	if len(u.Hosts) > 0 {
+		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
+			return egress.Upstream{}, err
+		}
+	}
+	return up, nil
+}
+
+// upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport
+// whatever their port, so a pattern with a port could not be kept.
 func upstreamHosts(hosts []string) (func(host string) bool, error) {
 	patterns := make([]enforce.HostPattern, 0, len(hosts))
 	for _, s := range hosts {

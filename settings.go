@@ -51,9 +51,19 @@ const (
 // settings checks the configuration and turns it into the engine's. What only the machine that runs
 // the gateway has is left to [App.resolve]: files and placeholders.
 func (a *App) settings() (c engine.Config, err error) {
-	for _, set := range []func(*engine.Config) error{a.setNames, a.setStore, a.setFetch, a.setPace, a.setEgress, a.setLimits} {
-		if err := set(&c); err != nil {
-			return engine.Config{}, err
+	for _, part := range []struct {
+		name string // before its errors; empty where they have one themselves
+		set  func(*engine.Config) error
+	}{
+		{"", a.setNames},
+		{"store: ", a.Store.set},
+		{"", a.setFetch},
+		{"pace: ", a.Pace.set},
+		{"egress: ", a.Egress.set},
+		{"limits: ", a.Limits.set},
+	} {
+		if err := part.set(&c); err != nil {
+			return engine.Config{}, fmt.Errorf("%s%w", part.name, err)
 		}
 	}
 	if c.Redact, err = redact.New(a.Redact); err != nil {
@@ -74,7 +84,7 @@ func (a *App) setNames(c *engine.Config) error {
 			c.Name = name
 		}
 	} else if !isGatewayName(a.Gateway) {
-		return fmt.Errorf("gateway %q: want up to %d visible ASCII octets", a.Gateway, maxGatewayName)
+		return fmt.Errorf("gateway %q: want up to %d visible ASCII characters", a.Gateway, maxGatewayName)
 	}
 	if a.Help == "" {
 		return nil
@@ -94,16 +104,16 @@ func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-func (a *App) setStore(c *engine.Config) error {
-	c.Store = engine.Store{Kind: "file"}
-	if a.Store != nil {
-		if err := a.Store.check(); err != nil {
-			return fmt.Errorf("store: %w", err)
+func (c *StoreConfig) set(config *engine.Config) error {
+	config.Store = engine.Store{Kind: "file"}
+	if c != nil {
+		if err := c.check(); err != nil {
+			return err
 		}
-		c.Store = engine.Store(*a.Store)
+		config.Store = engine.Store(*c)
 	}
-	if c.Store.Kind == "file" && c.Store.Path == "" {
-		c.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	if config.Store.Kind == "file" && config.Store.Path == "" {
+		config.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
 	}
 	return nil
 }
@@ -189,15 +199,8 @@ func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
 	return p, nil
 }
 
-func (a *App) setPace(c *engine.Config) error {
-	p := cmp.Or(a.Pace, new(PaceConfig))
-	if err := p.set(c); err != nil {
-		return fmt.Errorf("pace: %w", err)
-	}
-	return nil
-}
-
 func (p *PaceConfig) set(c *engine.Config) (err error) {
+	p = cmp.Or(p, new(PaceConfig))
 	c.Politeness = enforce.Politeness{
 		Burst:       cmp.Or(p.Burst, defaultBurst),
 		Concurrency: cmp.Or(p.Concurrency, defaultConcurrency),
@@ -277,8 +280,8 @@ func (c *BackoffConfig) parse() (pace.Backoff, error) {
 	return b, nil
 }
 
-func (a *App) setEgress(c *engine.Config) error {
-	e := cmp.Or(a.Egress, new(EgressConfig))
+func (e *EgressConfig) set(c *engine.Config) error {
+	e = cmp.Or(e, new(EgressConfig))
 	guard := &egress.Guard{Ports: egress.DefaultPorts()}
 	c.Egress = egress.TransportConfig{
 		Dialer:                &egress.Dialer{Guard: guard, Timeout: time.Duration(e.DialTimeout)},
@@ -286,7 +289,7 @@ func (a *App) setEgress(c *engine.Config) error {
 	}
 	var err error
 	if guard.AllowPrivate, err = parsePrefixes("allow_private", e.AllowPrivate); err != nil {
-		return fmt.Errorf("egress: %w", err)
+		return err
 	}
 	if len(e.Ports) > 0 {
 		guard.Ports = nil
@@ -294,24 +297,16 @@ func (a *App) setEgress(c *engine.Config) error {
 	for _, text := range e.Ports {
 		r, err := egress.ParsePortRange(text)
 		if err != nil {
-			return fmt.Errorf("egress: ports: %w", err)
+			return fmt.Errorf("ports: %w", err)
 		}
 		guard.Ports = append(guard.Ports, r)
 	}
 	return nil
 }
 
-func (a *App) setLimits(c *engine.Config) error {
-	l := cmp.Or(a.Limits, new(LimitsConfig))
-	var err error
-	if c.Limits, err = l.parse(); err != nil {
-		return fmt.Errorf("limits: %w", err)
-	}
-	return nil
-}
-
-func (l *LimitsConfig) parse() (s engine.Limits, err error) {
-	s = engine.Limits{
+func (l *LimitsConfig) set(c *engine.Config) (err error) {
+	l = cmp.Or(l, new(LimitsConfig))
+	s := engine.Limits{
 		Connections:      cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4),
 		RequestsPerAgent: cmp.Or(l.RequestsPerAgent, defaultPerAgent),
 		TunnelsPerAgent:  cmp.Or(l.TunnelsPerAgent, defaultPerAgent),
@@ -323,23 +318,24 @@ func (l *LimitsConfig) parse() (s engine.Limits, err error) {
 	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
 	switch {
 	case min(s.Connections, s.ConnectionsPerSource, s.RequestsPerAgent, s.TunnelsPerAgent) < 0:
-		return s, errors.New("a number is negative")
+		return errors.New("a number is negative")
 	case l.Connections > 0 && l.ConnectionsPerSource > l.Connections:
-		return s, fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
+		return fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
 	case l.HeaderSize > 0 && l.URLSize > l.HeaderSize:
-		return s, fmt.Errorf("url_size of %d octets is more than header_size of %d", l.URLSize, l.HeaderSize)
+		return fmt.Errorf("url_size of %d bytes is more than header_size of %d", l.URLSize, l.HeaderSize)
 	}
 	if err := errors.Join(checkRequestSize(cmp.Or(l.HeaderSize, defaultURLSize)), checkRequestSize(int64(s.URLSize))); err != nil {
-		return s, err
+		return err
 	}
 	s.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
-	return s, err
+	c.Limits = s
+	return err
 }
 
 // checkRequestSize checks a bound of a header or a URL.
 func checkRequestSize(n int64) error {
 	if n < minRequestSize || n > maxRequestSize {
-		return fmt.Errorf("%d octets are not from 1KiB to 16MiB", n)
+		return fmt.Errorf("%d bytes are not from 1KiB to 16MiB", n)
 	}
 	return nil
 }
@@ -357,8 +353,8 @@ func parseMinRate(s string) (int64, error) {
 	return int64(v), nil
 }
 
-// resolve fills in what only the machine has that runs the gateway: values of placeholders, the path
-// of the store and certificates.
+// resolve fills in what only the machine has that runs the gateway: values of placeholders, the
+// path of the store and certificates.
 func (a *App) resolve(c *engine.Config) (err error) {
 	replacer := caddy.NewReplacer()
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks} {
@@ -391,22 +387,4 @@ func (a *App) resolve(c *engine.Config) (err error) {
 		c.Egress.Upstreams = append(c.Egress.Upstreams, up)
 	}
 	return nil
-}
-
-// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
-func (u UpstreamConfig) upstream() (egress.Upstream, error) {
-	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
-	if err != nil {
-		return egress.Upstream{}, errors.New("url cannot be parsed")
-	}
-	up := egress.Upstream{URL: parsed}
-	if err := up.Check(); err != nil {
-		return egress.Upstream{}, err
-	}
-	if len(u.Hosts) > 0 {
-		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
-			return egress.Upstream{}, err
-		}
-	}
-	return up, nil
 }
