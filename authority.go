@@ -14,12 +14,14 @@ import (
 	"github.com/crawlgate/crawlgate/proxy"
 )
 
-// authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator who wants another
-// name or brings a root and intermediate of the company configures a CA of this id there.
+// authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator
+// who wants another name or brings a root and intermediate of the company configures a CA of this
+// id there.
 const authorityID = "robots"
 
-// loadAuthority gives the certificate authority that signs for intercepted hosts, making it on first use. It is never
-// put into the system's trust store: a machine that runs the gateway need not trust it, its clients must.
+// loadAuthority gives the certificate authority that signs for intercepted hosts, making it on
+// first use. It is never put into the system's trust store: a machine that runs the gateway need
+// not trust it, its clients must.
 func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
@@ -28,8 +30,8 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 		return nil, err
 	}
 	if !configured {
-		// The app has just made Caddy's own CA because nobody asked for any, and would install that in the system's trust
-		// store. Whoever needs it gets it again by asking.
+		// The app has just made Caddy's own CA because nobody asked for any, and would install that in
+		// the system's trust store. Whoever needs it gets it again by asking.
 		delete(pki.CAs, caddypki.DefaultCAID)
 	}
 	never := false
@@ -50,10 +52,11 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 	return authority{ca}, nil
 }
 
-// authority lets egress sign with a CA. The pki app renews the intermediate in the background, so it is asked
-// for at each signature. The race detector can see the two meet, as Caddy's methods take the CA by value, which is a copy
-// made before they lock. It does no harm: what is renewed are chains of one certificate and keys of one type, and egress
-// looks whether the one belongs to the other.
+// authority lets egress sign with a CA. The pki app renews the intermediate in the background, so
+// it is asked for at each signature. The race detector can see the two meet, as Caddy's methods
+// take the CA by value, which is a copy made before they lock. It does no harm: what is renewed are
+// chains of one certificate and keys of one type, and egress looks whether the one belongs to the
+// other.
 type authority struct{ ca *caddypki.CA }
 
 // Chain implements egress.Issuer.

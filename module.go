@@ -1,9 +1,10 @@
-// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company that enforces robots.txt
-// (RFC 9309), keeps one clock a host, and writes one line about each request that an auditor can check.
+// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company that
+// enforces robots.txt (RFC 9309), keeps one clock a host, and writes one line about each request
+// that an auditor can check.
 //
-// The package itself is glue: it turns Caddy's configuration and requests into the terms of the packages below it, and
-// their answers into responses, log fields and metrics. What robots.txt means is decided in robotstxt, fetch,
-// robotscache and enforce; how bytes leave, in egress.
+// The package itself is glue: it turns Caddy's configuration and requests into the terms of the
+// packages below it, and their answers into responses, log fields and metrics. What robots.txt
+// means is decided in robotstxt, fetch, robotscache and enforce; how bytes leave, in egress.
 package crawlgate
 
 import (
@@ -25,39 +26,43 @@ func init() {
 	caddy.RegisterModule(new(Handler))
 }
 
-// Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt allows the crawler
-// that asks. It takes requests in absolute form and CONNECT. A request in origin form is for the gateway itself and
-// gets a page that says what it is.
+// Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt
+// allows the crawler that asks. It takes requests in absolute form and CONNECT. A request in origin
+// form is for the gateway itself and gets a page that says what it is.
 //
-// A refused request is answered by the handler itself: 400, 403, 407, 421, 429, 502 or 504, with Proxy-Status (RFC 9209)
-// and a body that explains the refusal. Where the server has error routes (handle_errors), it is handed to them as an
-// error with that status instead.
+// A refused request is answered by the handler itself: 400, 403, 407, 421, 429, 502 or 504, with
+// Proxy-Status (RFC 9209) and a body that explains the refusal. Where the server has error routes
+// (handle_errors), it is handed to them as an error with that status instead.
 //
-// The access log gets an object "robots" with the decision and its evidence; docs/access-log.md lists its fields.
+// The access log gets an object "robots" with the decision and its evidence; docs/access-log.md
+// lists its fields.
 type Handler struct {
-	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so) or "off".
+	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
+	// or "off".
 	Mode string `json:"mode,omitempty"`
-	// Clients lists the ranges whose clients may use the gateway, or "any" alone. The address is the one that Caddy takes
-	// for the client's (trusted_proxies). A client over a unix socket counts as 127.0.0.1. Default: loopback, the private
-	// ranges of RFC 1918 and RFC 4193, and link-local ones.
+	// Clients lists the ranges whose clients may use the gateway, or "any" alone. The address is the
+	// one that Caddy takes for the client's (trusted_proxies). A client over a unix socket counts as
+	// 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
 	Clients []string `json:"clients,omitempty"`
 	// HostModes are the modes for some hosts, which go before that of an agent and the one above.
 	HostModes []HostModeConfig `json:"host_modes,omitempty"`
-	// Agents are the company's crawlers. With none, every request is taken for the product token of its User-Agent.
+	// Agents are the company's crawlers. With none, every request is taken for the product token of
+	// its User-Agent.
 	Agents []AgentConfig `json:"agents,omitempty"`
-	// Unidentified is "deny" (default where there are agents) or "allow": what becomes of a request that matches no
-	// agent.
+	// Unidentified is "deny" (default where there are agents) or "allow": what becomes of a request
+	// that matches no agent.
 	Unidentified string `json:"unidentified,omitempty"`
 	// Connect says what becomes of CONNECT; the first rule that matches is taken.
 	Connect []ConnectRule `json:"connect,omitempty"`
 	// Exceptions let requests pass that robots.txt refuses.
 	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
-	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is refused if one of the two
-	// is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
+	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
+	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
 	Paths string `json:"paths,omitempty"`
 	// Deny lists hosts to which nothing goes, in every mode.
 	Deny []string `json:"deny,omitempty"`
-	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's wait.
+	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's
+	// wait.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`

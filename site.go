@@ -13,9 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A gateway that some requests do not reach is refused: Caddy would answer these with an empty 200, which a crawler takes
-// for an empty page. A site address with a host or a path makes Caddy match requests by them, and a proxied request has
-// those of its target.
+// A gateway that some requests do not reach is refused: Caddy would answer these with an empty 200,
+// which a crawler takes for an empty page. A site address with a host or a path makes Caddy match
+// requests by them, and a proxied request has those of its target.
 
 // badAddress is the fault of a site address with a host or a path.
 func badAddress(kind, value string) error {
@@ -23,16 +23,19 @@ func badAddress(kind, value string) error {
 		"the %s of their target and would never match; write the port alone, such as :3128", kind, value, kind)
 }
 
-// errBehindMatcher is the fault of a gateway in a `handle` or `route` with a matcher that no other follows.
+// errBehindMatcher is the fault of a gateway in a `handle` or `route` with a matcher that no other
+// follows.
 var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers what that does not match: Caddy would, " +
 	"with an empty 200; take the matcher away, or let a handle or respond without one follow")
 
-// checkSite refuses a site address with a host or a path, and a gateway behind a matcher that nothing follows. It is
-// called while the server is being provisioned, when the outer route still has its handlers as JSON.
+// checkSite refuses a site address with a host or a path, and a gateway behind a matcher that
+// nothing follows. It is called while the server is being provisioned, when the outer route still
+// has its handlers as JSON.
 func checkSite(server *caddyhttp.Server) error {
 	routes := make([]routeJSON, len(server.Routes))
 	for i, route := range server.Routes {
-		// A site address becomes a terminal route around a subroute; a matcher that the operator wrote does not.
+		// A site address becomes a terminal route around a subroute; a matcher that the operator wrote
+		// does not.
 		if !route.Terminal {
 			routes[i].Match = make([]json.RawMessage, len(route.MatcherSets)+len(route.MatcherSetsRaw))
 		}
@@ -75,8 +78,8 @@ type routeJSON struct {
 	Handle []handlerJSON     `json:"handle"`
 }
 
-// leavesSome reports whether a gateway in it is behind a matcher without a route that takes the rest. followed says that
-// one follows the handler itself.
+// leavesSome reports whether a gateway in it is behind a matcher without a route that takes the
+// rest. followed says that one follows the handler itself.
 func (h handlerJSON) leavesSome(followed bool) bool {
 	for i, route := range h.Routes {
 		if !slices.ContainsFunc(route.Handle, handlerJSON.holdsGateway) {
@@ -127,7 +130,8 @@ func checkPlace(h httpcaddyfile.Helper) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	// Blocks of one site share a state, which the blocks within them copy; that of a site itself is shared by all sites.
+	// Blocks of one site share a state, which the blocks within them copy; that of a site itself is
+	// shared by all sites.
 	mark := fmt.Sprintf("robots in the site at %s:%d", addresses[0].File, addresses[0].Line)
 	if line, ok := h.BlockState[mark]; ok {
 		return h.Errf(`directive "robots" is given twice in a site: it is in line %v too`, line)
@@ -136,8 +140,9 @@ func checkPlace(h httpcaddyfile.Helper) error {
 	return nil
 }
 
-// siteAddresses returns the addresses of the site that a directive stands in, with their places in the Caddyfile. Caddy has no
-// way to ask for them. Where they are not found, checkSite finds what it can, without a line.
+// siteAddresses returns the addresses of the site that a directive stands in, with their places in
+// the Caddyfile. Caddy has no way to ask for them. Where they are not found, checkSite finds what
+// it can, without a line.
 func siteAddresses(h httpcaddyfile.Helper) (addresses []caddyfile.Token) {
 	block := reflect.ValueOf(h).FieldByName("parentBlock")
 	if h.Dispenser == nil || !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() || h.IsNamedRoute() {

@@ -1,5 +1,5 @@
-// Package admission is the listener wrapper `robots`: what clients may take of the gateway before it
-// has read a request.
+// Package admission is the listener wrapper `robots`: what clients may take of the gateway before
+// it has read a request.
 package admission
 
 import (
@@ -30,9 +30,9 @@ import (
 func init() { caddy.RegisterModule(new(Listener)) }
 
 const (
-	// coldRate is how many connections that are new, or were idle for coldAfter, each CPU takes in a second. Their
-	// first request costs it some 100 µs, and the fetch of robots.txt as much again. So half of its time is left for connections in use when ten
-	// thousand others wake up in one moment.
+	// coldRate is how many connections that are new, or were idle for coldAfter, each CPU takes in a
+	// second. Their first request costs it some 100 µs, and the fetch of robots.txt as much again. So
+	// half of its time is left for connections in use when ten thousand others wake up in one moment.
 	coldRate = 2000
 	// coldBurst is how many of them may come at once.
 	coldBurst = 16
@@ -40,21 +40,23 @@ const (
 	coldAfter = 5 * time.Second
 )
 
-// coldReads bounds the rate of the process, whichever configuration a listener belongs to: what they share is the CPUs.
+// coldReads bounds the rate of the process, whichever configuration a listener belongs to: what
+// they share is the CPUs.
 var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), coldBurst)
 
-// clients counts the open connections of the process, whichever configuration took them: all of them,
-// and those of each source.
+// clients counts the open connections of the process, whichever configuration took them: all of
+// them, and those of each source.
 var clients struct {
 	all  opencount.Count[struct{}]
 	each opencount.Count[netip.Prefix]
 }
 
-// Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway before it
-// has read a request: how many connections are open, in all and of one source (limits of the engine), and
-// how many begin in a second. It also refuses requests whose length can be understood in two ways. The
-// directive `robots` sets it by itself, unless the global option `servers` has been given: that replaces
-// all wrappers, and has to name it among its own. It comes after `tls`, where that is named.
+// Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway
+// before it has read a request: how many connections are open, in all and of one source (limits of
+// the engine), and how many begin in a second. It also refuses requests whose length can be
+// understood in two ways. The directive `robots` sets it by itself, unless the global option
+// `servers` has been given: that replaces all wrappers, and has to name it among its own. It comes
+// after `tls`, where that is named.
 //
 //	servers {
 //		listener_wrappers {
@@ -115,9 +117,9 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	return egress.Strict(&boundedConn{Conn: c, bounds: l.bounds}), nil
 }
 
-// boundedConn is a client's connection. It is counted from its first read on, which net/http begins as
-// soon as it has the connection, until it is closed. That read, and each after a pause, waits for
-// coldReads.
+// boundedConn is a client's connection. It is counted from its first read on, which net/http begins
+// as soon as it has the connection, until it is closed. That read, and each after a pause, waits
+// for coldReads.
 type boundedConn struct {
 	net.Conn
 	bounds  *Listener
@@ -140,8 +142,8 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// enter counts the connection, or closes it. Behind the wrapper `proxy_protocol` the address of the client
-// may have to be waited for, which would keep Accept from others.
+// enter counts the connection, or closes it. Behind the wrapper `proxy_protocol` the address of the
+// client may have to be waited for, which would keep Accept from others.
 func (c *boundedConn) enter() {
 	limits := &c.bounds.limits
 	if !clients.all.Enter(struct{}{}, limits.Connections) {
@@ -159,8 +161,8 @@ func (c *boundedConn) enter() {
 	c.counted.Store(true)
 }
 
-// sourceNetwork is what the connections of an address count for: the address, or of IPv6 its /64, the least
-// that a client is given.
+// sourceNetwork is what the connections of an address count for: the address, or of IPv6 its /64,
+// the least that a client is given.
 func sourceNetwork(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an address that is none
@@ -168,7 +170,7 @@ func sourceNetwork(addr netip.Addr) netip.Prefix {
 }
 
 const (
-	// refusalTimeout bounds the writing of an answer of some hundred octets to a new connection.
+	// refusalTimeout bounds the writing of an answer of some hundred bytes to a new connection.
 	refusalTimeout = time.Second
 	fullBody       = "The gateway has too many connections, or too many of yours. Close those that you do not use, and come back after 5 s.\n"
 )

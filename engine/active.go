@@ -11,10 +11,10 @@ import (
 
 // A reload: Caddy provisions and starts the new configuration before it stops the old one, so for a
 // moment both hold what they share. Each takes it from the pool when it is opened, by an identity
-// (the store's, the Redis's) and not by its settings, and gives back what it has acquired when it is
-// closed. The settings are those of the current configuration, which changes when a start is done. A
-// configuration whose start fails ends without ever having replaced the one before: a rejected reload
-// must not change how the running gateway behaves.
+// (the store's, the Redis's) and not by its settings, and gives back what it has acquired when it
+// is closed. The settings are those of the current configuration, which changes when a start is
+// done. A configuration whose start fails ends without ever having replaced the one before: a
+// rejected reload must not change how the running gateway behaves.
 
 // pool holds what outlives a reload.
 var pool = caddy.NewUsagePool()

@@ -1,7 +1,7 @@
-// Package engine holds what all sites of a configuration share: the cache of robots.txt records with
-// its store and fetcher, the clocks of the hosts, the kill switch, the transport, events and metrics.
-// What costs something to lose outlives a reload: the records as long as the configuration names the
-// same store, clocks and kill switch always. See active.go for what a reload does.
+// Package engine holds what all sites of a configuration share: the cache of robots.txt records
+// with its store and fetcher, the clocks of the hosts, the kill switch, the transport, events and
+// metrics. What costs something to lose outlives a reload: the records as long as the configuration
+// names the same store, clocks and kill switch always. See active.go for what a reload does.
 package engine
 
 import (
@@ -173,8 +173,8 @@ func App[T any](name string, load func(name string) (any, error)) (app T, err er
 // is refused.
 var starting atomic.Value // of <-chan struct{}
 
-// Starting tells that Caddy is about to start the configuration of ctx, and not only checks it. It is
-// called before the apps of the configuration are provisioned.
+// Starting tells that Caddy is about to start the configuration of ctx, and not only checks it. It
+// is called before the apps of the configuration are provisioned.
 func Starting(ctx caddy.Context) { starting.Store(ctx.Done()) }
 
 func (e *Engine) toStart() bool { return starting.Load() == e.ctx.Done() }
@@ -184,8 +184,8 @@ var errEnded = errors.New("the configuration has ended")
 
 // Open takes hold of what outlives a reload. It does so once for a configuration, and then returns
 // the same result without a lock. A caller that comes meanwhile waits. Caddy starts apps in no
-// particular order: without an admin endpoint the servers may be up before this app, and their first
-// request opens the store.
+// particular order: without an admin endpoint the servers may be up before this app, and their
+// first request opens the store.
 //
 // Where no configuration is current, this one is from then on: the admin API is to know a gateway
 // that takes requests.
@@ -262,16 +262,16 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// CloseIdle closes the connections that no request uses any more, once the configuration is retired:
-// each request that was under way then leaves one behind.
+// CloseIdle closes the connections that no request uses any more, once the configuration is
+// retired: each request that was under way then leaves one behind.
 func (e *Engine) CloseIdle() {
 	if e.transport != nil && e.retired.Load() {
 		e.transport.CloseIdleConnections()
 	}
 }
 
-// Lookup gives the record of an origin, fetching it if it must: what package enforce needs. It takes
-// no lock where the record is at hand. The caller has called [Engine.Open].
+// Lookup gives the record of an origin, fetching it if it must: what package enforce needs. It
+// takes no lock where the record is at hand. The caller has called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	return e.records.cache.Lookup(ctx, o)
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The names of the events that go to Caddy's events app, from module "robots". docs/events.md lists them with their data.
+// The names of the events that go to Caddy's events app, from module "robots". docs/events.md lists
+// them with their data.
 const (
 	eventDenied       = "robots.denied"
 	eventStateChanged = "robots.state_changed"
@@ -29,11 +30,12 @@ const (
 	eventUnreachable  = "robots.unreachable"
 )
 
-// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and counted.
+// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and
+// counted.
 const eventQueue = 1024
 
-// emitter hands events to Caddy's events app. Handlers run one after the other in a goroutine of its own: however slow
-// they are, no request waits for them. A nil emitter emits nothing.
+// emitter hands events to Caddy's events app. Handlers run one after the other in a goroutine of
+// its own: however slow they are, no request waits for them. A nil emitter emits nothing.
 type emitter struct {
 	app   *caddyevents.App
 	ctx   caddy.Context
@@ -127,8 +129,8 @@ func (e *emitter) emit(name string, data func() map[string]any) {
 	}
 }
 
-// TellDenied tells of a request that was refused, or would be in another mode. object is its object in
-// the access log, url what was asked for without what may be private.
+// TellDenied tells of a request that was refused, or would be in another mode. object is its object
+// in the access log, url what was asked for without what may be private.
 func (e *Engine) TellDenied(object zapcore.ObjectMarshaler, method string, url func() string) {
 	if !e.emitter.wanted(eventDenied) {
 		return

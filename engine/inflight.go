@@ -9,9 +9,9 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// inflight is the register of all that is on its way to a site: requests from before their decision to
-// the last byte of their answer, blind tunnels, fetches of robots.txt. An order of the kill switch
-// goes through it and ends what it stops.
+// inflight is the register of all that is on its way to a site: requests from before their decision
+// to the last byte of their answer, blind tunnels, fetches of robots.txt. An order of the kill
+// switch goes through it and ends what it stops.
 //
 // Requests register before they are decided, and an order takes effect before the scan, so none
 // slips between.
@@ -31,8 +31,8 @@ type Entry struct {
 }
 
 // Enter registers a request to an origin for as long as it runs. The context that it returns ends
-// when an order of the kill switch stops the request, see [StoppedBy]. agent is its name for the kill
-// switch. The caller must call Leave.
+// when an order of the kill switch stops the request, see [StoppedBy]. agent is its name for the
+// kill switch. The caller must call Leave.
 func (e *Engine) Enter(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry) {
 	return e.kills.inflight.enter(ctx, o, agent)
 }

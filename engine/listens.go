@@ -38,8 +38,8 @@ func listensOf(e *Engine) (*listens, error) {
 	return l, nil
 }
 
-// listenAddrs are the TCP addresses of a server. A name other than localhost gives none: what it stands for is known
-// when the server listens.
+// listenAddrs are the TCP addresses of a server. A name other than localhost gives none: what it
+// stands for is known when the server listens.
 func listenAddrs(server *caddyhttp.Server) []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for _, text := range server.Listen {
@@ -105,9 +105,10 @@ func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
 	return found
 }
 
-// alone fails if another process listens at one of the addresses, or at one that this process listens at already, such as
-// its admin endpoint. Caddy sets SO_REUSEPORT, so two processes of one user would share the connections without a word.
-// Where the system does not tell, it does not fail.
+// alone fails if another process listens at one of the addresses, or at one that this process
+// listens at already, such as its admin endpoint. Caddy sets SO_REUSEPORT, so two processes of one
+// user would share the connections without a word. Where the system does not tell, it does not
+// fail.
 func alone(addrs []netip.AddrPort) error {
 	own, err := sockets.Own()
 	if err != nil {

@@ -17,12 +17,13 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// instruments are the collectors of the process. Caddy makes a registry for each configuration; the collectors are
-// made once and registered anew with each, so that no reload sets a counter back. docs/metrics.md lists them.
+// instruments are the collectors of the process. Caddy makes a registry for each configuration; the
+// collectors are made once and registered anew with each, so that no reload sets a counter back.
+// docs/metrics.md lists them.
 var instruments = newMetrics()
 
-// metrics counts what the gateway does. No label ever holds a host, a path, a user agent or a name that a client
-// can choose: their number must stay small.
+// metrics counts what the gateway does. No label ever holds a host, a path, a user agent or a name
+// that a client can choose: their number must stay small.
 type metrics struct {
 	decisions    *prometheus.CounterVec
 	states       *prometheus.CounterVec
@@ -84,7 +85,8 @@ func (m *metrics) collectors() []prometheus.Collector {
 	}
 }
 
-// RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no error.
+// RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no
+// error.
 func RegisterMetrics(registry prometheus.Registerer) error { return instruments.register(registry) }
 
 // register adds the collectors to the registry of a configuration. Adding them again is no error.

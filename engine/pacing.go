@@ -12,9 +12,9 @@ import (
 	"github.com/crawlgate/crawlgate/enforce/pace/redisclock"
 )
 
-// pacing is the politeness of the process. There is one for each Redis that it shares its clocks by,
-// and one where it shares none: a reload must not reset any host's clock. What hosts asked for by 429
-// and 503 is kept over a restart too.
+// pacing is the politeness of the process. There is one for each Redis that it shares its clocks
+// by, and one where it shares none: a reload must not reset any host's clock. What hosts asked for
+// by 429 and 503 is kept over a restart too.
 type pacing struct {
 	key    string
 	pacer  *pace.Pacer
@@ -44,7 +44,8 @@ var (
 const (
 	// blocksKept bounds the file of blocks. Those that last longest go first.
 	blocksKept = 100_000
-	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of as long.
+	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of
+	// as long.
 	blocksDelay = time.Second
 )
 

@@ -84,7 +84,8 @@ func (s *sites) all() []*SitePolicy {
 	return slices.Clone(s.list)
 }
 
-// deny reports whether the deny list of every site names the origin, and the pattern of the last one.
+// deny reports whether the deny list of every site names the origin, and the pattern of the last
+// one.
 func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
 	for _, site := range s.all() {
 		if pattern, denied = site.Operator.Denied(o); !denied {

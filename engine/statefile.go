@@ -51,7 +51,8 @@ func (d *stateFolder) read(f stateFile, v any) error {
 	return nil
 }
 
-// write replaces the file. When it returns nil the file is on the disk, whole; a crash leaves the old one or the new.
+// write replaces the file. When it returns nil the file is on the disk, whole; a crash leaves the
+// old one or the new.
 func (d *stateFolder) write(f stateFile, v any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

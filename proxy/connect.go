@@ -19,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// firstByte bounds the wait for what a client says first in its tunnel. Servers that speak first have
-// no business with crawlers.
+// firstByte bounds the wait for what a client says first in its tunnel. Servers that speak first
+// have no business with crawlers.
 const firstByte = 30 * time.Second
 
 const (
@@ -39,11 +39,11 @@ type connect struct {
 	slot   pace.Slot      // the host's, with dialed
 }
 
-// connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided inside,
-// where clients see the answers (clients.md 18). Where not, it is opened only for an agent that the
-// site restricts nowhere. What comes is known from the first byte only: plain HTTP, which several
-// clients send this way too (clients.md 5), is enforced like any other request, whatever the policy
-// for CONNECT.
+// connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided
+// inside, where clients see the answers (clients.md 18). Where not, it is opened only for an agent
+// that the site restricts nowhere. What comes is known from the first byte only: plain HTTP, which
+// several clients send this way too (clients.md 5), is enforced like any other request, whatever
+// the policy for CONNECT.
 func (x *exchange) connect() error {
 	s := x.site
 	o, err := connectOrigin(x.r)
@@ -140,8 +140,8 @@ func (c *connect) open(handleTLS func()) error {
 	return nil
 }
 
-// endingWith gives a context that ends with either of two, and with the cause of that one. The caller
-// must call done.
+// endingWith gives a context that ends with either of two, and with the cause of that one. The
+// caller must call done.
 func endingWith(ctx, other context.Context) (both context.Context, done func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -154,8 +154,8 @@ func endingWith(ctx, other context.Context) (both context.Context, done func()) 
 // noLimit stands for none: the server takes a limit of 0 for one that has passed already.
 const noLimit = 365 * 24 * time.Hour
 
-// liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose body is
-// the tunnel. What is inside has limits of its own.
+// liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose
+// body is the tunnel. What is inside has limits of its own.
 func liftIdleLimits(r *http.Request) {
 	read, write := caddyhttp.IdleTimeoutsFromContext(r.Context())
 	if read != nil {
@@ -232,8 +232,8 @@ func (c *connect) decideAndRelay() {
 	c.relay()
 }
 
-// relay passes TLS through unseen. The name that the client asks for inside must be the one that was
-// judged: else a tunnel to one host of a shared server would reach another (domain fronting).
+// relay passes TLS through unseen. The name that the client asks for inside must be the one that
+// was judged: else a tunnel to one host of a shared server would reach another (domain fronting).
 func (c *connect) relay() {
 	if c.x.decision.Verdict != enforce.Allow {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
@@ -269,8 +269,8 @@ func (c *connect) relay() {
 	c.end(c.client.Relay(ctx, c.dialed, 0))
 }
 
-// named reports whether the server name of a handshake is the tunnel's host. An address has no server
-// name, but some clients send it as one (clients.md 9).
+// named reports whether the server name of a handshake is the tunnel's host. An address has no
+// server name, but some clients send it as one (clients.md 9).
 func (c *connect) named(serverName string) bool {
 	o, err := origin.FromAuthority("https", strings.TrimSuffix(serverName, "."))
 	return err == nil && o.Host == c.origin.Host
@@ -288,8 +288,8 @@ func (c *connect) ended(ctx context.Context) bool {
 	return ctx.Err() != nil && c.x.r.Context().Err() == nil
 }
 
-// end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of its
-// request also ends when the gateway closes its own end first.
+// end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of
+// its request also ends when the gateway closes its own end first.
 func (c *connect) end(err error) {
 	x := c.x
 	stop := engine.StoppedBy(x.ctx)
@@ -302,7 +302,8 @@ func (c *connect) end(err error) {
 	}
 }
 
-// dial waits for the host's turn and connects. Where that fails it gives the decision to answer with.
+// dial waits for the host's turn and connects. Where that fails it gives the decision to answer
+// with.
 func (c *connect) dial() (d enforce.Decision, failed bool) {
 	x := c.x
 	slot, err := x.pace(c.origin)

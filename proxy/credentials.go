@@ -14,14 +14,16 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// Passwords checks the proxy credentials of agents with the hashes that Caddy's own basic_auth takes.
+// Passwords checks the proxy credentials of agents with the hashes that Caddy's own basic_auth
+// takes.
 //
-// A hash is slow on purpose, some 100 ms with argon2id and a second with bcrypt, and a crawler sends
-// its credentials with every request. So a password that was right is remembered, as a keyed digest
-// that is worth nothing outside this process, and wrong ones are remembered for a while. Both outlive
-// reloads. All else waits for its turn in hashes.
+// A hash is slow on purpose, some 100 ms with argon2id and a second with bcrypt, and a crawler
+// sends its credentials with every request. So a password that was right is remembered, as a keyed
+// digest that is worth nothing outside this process, and wrong ones are remembered for a while.
+// Both outlive reloads. All else waits for its turn in hashes.
 //
-// It is safe for concurrent use once the last account has been added. The zero value has no account.
+// It is safe for concurrent use once the last account has been added. The zero value has no
+// account.
 type Passwords struct {
 	hashes   *hashing           // nil: those of the process
 	accounts map[string]account // by user
@@ -58,9 +60,9 @@ func (p *Passwords) add(user string, a account) {
 
 var errHash = errors.New("the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password")
 
-// comparerFor returns the algorithm of a hash by its prefix (Modular Crypt Format). It refuses a hash
-// that no password could ever fit. The error does not repeat it: it may be a password written in the
-// wrong place.
+// comparerFor returns the algorithm of a hash by its prefix (Modular Crypt Format). It refuses a
+// hash that no password could ever fit. The error does not repeat it: it may be a password written
+// in the wrong place.
 func comparerFor(hash string) (caddyauth.Comparer, error) {
 	switch {
 	case strings.HasPrefix(hash, "$argon2id$"):
@@ -77,8 +79,8 @@ func comparerFor(hash string) (caddyauth.Comparer, error) {
 	return nil, errHash
 }
 
-// Verify checks whether the password is that of the user. For a user that does not exist it computes the
-// hash of one that does, so that the time taken tells nothing.
+// Verify checks whether the password is that of the user. For a user that does not exist it
+// computes the hash of one that does, so that the time taken tells nothing.
 func (p *Passwords) Verify(ctx context.Context, source netip.Addr, user, password string) enforce.PasswordCheck {
 	a, known := p.accounts[user]
 	if !known {

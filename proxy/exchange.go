@@ -40,8 +40,8 @@ type exchange struct {
 	sent     egress.Result
 }
 
-// requests and tunnels count what each agent has under way in the process, over reloads. An agent is
-// counted by the name by which the kill switch knows it.
+// requests and tunnels count what each agent has under way in the process, over reloads. An agent
+// is counted by the name by which the kill switch knows it.
 var requests, tunnels opencount.Count[string]
 
 // proxy takes a request in absolute form: who asks, for what, may it, when, and out.
@@ -91,8 +91,8 @@ func (x *exchange) identify() {
 	}
 }
 
-// stopped returns the decision with the reason why it really failed, where the kill switch ended the
-// exchange.
+// stopped returns the decision with the reason why it really failed, where the kill switch ended
+// the exchange.
 func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
 	if stop := engine.StoppedBy(x.ctx); stop != nil && d.Reason.Failure() {
 		return d.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
@@ -119,8 +119,8 @@ func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
 	return slot, err
 }
 
-// address resolves the host where its address is what a clock stands for. A name that does not resolve
-// keeps the host's clock; the request will fail on its way out, and say why.
+// address resolves the host where its address is what a clock stands for. A name that does not
+// resolve keeps the host's clock; the request will fail on its way out, and say why.
 func (x *exchange) address(o origin.Origin) netip.Addr {
 	check := x.site.Engine.Dialer().Check
 	if o.Scheme == "ftp" {
@@ -136,8 +136,8 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 // forward sends the request out and the answer back.
 func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
 	// What counts for the site is when the request reaches it: between its last byte and the answer's
-	// first. And what counts for the slot is whether it is still this request's turn when the connection
-	// is there.
+	// first. And what counts for the slot is whether it is still this request's turn when the
+	// connection is there.
 	var (
 		missed error
 		dial   step
@@ -172,9 +172,9 @@ func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
 	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 }
 
-// abandon ends the exchange before a byte of its request has been written: net/http asks no hook for
-// leave to write, but does not write after its context has ended, or to a connection that is closed.
-// One that speaks HTTP/2 serves others.
+// abandon ends the exchange before a byte of its request has been written: net/http asks no hook
+// for leave to write, but does not write after its context has ended, or to a connection that is
+// closed. One that speaks HTTP/2 serves others.
 func (x *exchange) abandon(conn net.Conn, why error) {
 	x.entry.Cancel(why)
 	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
@@ -190,8 +190,8 @@ func (x *exchange) applyBackoff(status int, header http.Header) {
 	}
 }
 
-// reasonOf is the decision's reason for a failure on the way out. The two sets share their spellings,
-// but for the client that left.
+// reasonOf is the decision's reason for a failure on the way out. The two sets share their
+// spellings, but for the client that left.
 func reasonOf(e *egress.Error) enforce.Reason {
 	if e.Kind == egress.KindClientGone {
 		return enforce.ReasonCanceled

@@ -17,24 +17,25 @@ import (
 )
 
 const (
-	// hashesWaiting bounds the passwords that wait to be checked. One source may have as many of them as it leaves free: alone
-	// half of them, so that there is always room for others.
+	// hashesWaiting bounds the passwords that wait to be checked. One source may have as many of them
+	// as it leaves free: alone half of them, so that there is always room for others.
 	hashesWaiting = 256
 	// hashWait is how long a request waits for its password to be checked.
 	hashWait = 30 * time.Second
-	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is computed again.
+	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is
+	// computed again.
 	refusedKept = 1024
 	refusedFor  = time.Minute
-	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all of
-	// them are checked once more.
+	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all
+	// of them are checked once more.
 	rightKept = 1 << 16
 	// turnsKept bounds the sources and users of which it is known when they last had a turn.
 	turnsKept = 1024
 )
 
-// hashing computes the hashes of passwords for all configurations of the process: few at a time, and those that wait in turns
-// by source and, within a source, by user. Of one user the newest is next: those that guess wait for their answers, so a
-// right password that comes meanwhile is next.
+// hashing computes the hashes of passwords for all configurations of the process: few at a time,
+// and those that wait in turns by source and, within a source, by user. Of one user the newest is
+// next: those that guess wait for their answers, so a right password that comes meanwhile is next.
 //
 // It is safe for concurrent use.
 type hashing struct {
@@ -67,7 +68,8 @@ type check struct {
 	right    bool // once done is closed
 }
 
-// hashes leaves one CPU free, if there are several: a request would wait for some 30 ms at one that computes hashes.
+// hashes leaves one CPU free, if there are several: a request would wait for some 30 ms at one that
+// computes hashes.
 var hashes = newHashing(max(1, runtime.GOMAXPROCS(0)-1))
 
 func newHashing(parallel int) *hashing {
@@ -171,7 +173,8 @@ func (h *hashing) begin() {
 	}
 }
 
-// next takes out the check whose turn it is: its source had the last turn longest ago, then its user, then it is the newest.
+// next takes out the check whose turn it is: its source had the last turn longest ago, then its
+// user, then it is the newest.
 func (h *hashing) next() *check {
 	best := 0
 	for i, c := range h.waiting {
@@ -210,7 +213,8 @@ func (h *hashing) run(c *check) {
 	close(c.done)
 }
 
-// remember keeps a right password, under the lock. Readers need none, and it comes after a slow hash.
+// remember keeps a right password, under the lock. Readers need none, and it comes after a slow
+// hash.
 func (h *hashing) remember(d digest) {
 	right := maps.Clone(*h.right.Load())
 	if right == nil || len(right) >= rightKept {

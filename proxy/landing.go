@@ -20,9 +20,10 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common clients
-// are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy), its host and
-// port (.Address) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of the certificate.
+// The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
+// clients are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy),
+// its host and port (.Address) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of
+// the certificate.
 var (
 	//go:embed clients.tmpl
 	clients string
@@ -44,9 +45,9 @@ type landing struct {
 
 const plainText = "text/plain; charset=utf-8"
 
-// serveLanding answers a request that is not proxied but for the gateway itself: a page that says what
-// it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is secret, so
-// nobody is asked who they are.
+// serveLanding answers a request that is not proxied but for the gateway itself: a page that says
+// what it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is
+// secret, so nobody is asked who they are.
 func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
 	a := s.landing(r)
 	header := w.Header()
@@ -93,8 +94,8 @@ func (s *Site) rootCertificate() *x509.Certificate {
 	return s.authority.Root()
 }
 
-// health says whether the gateway can do its work. A store that fails for a while is no reason to take
-// it out of service: it goes on from memory, and store_up in the metrics tells.
+// health says whether the gateway can do its work. A store that fails for a while is no reason to
+// take it out of service: it goes on from memory, and store_up in the metrics tells.
 func (s *Site) health() landing {
 	if err := s.Engine.Open(); err != nil {
 		return landing{http.StatusServiceUnavailable, plainText, []byte("the store cannot be opened\n")}
@@ -102,8 +103,8 @@ func (s *Site) health() landing {
 	return landing{http.StatusOK, plainText, []byte("ok\n")}
 }
 
-// ownAddress is the address by which the client reaches the gateway: what it wrote into Host, if that is an address at
-// all, else where the connection came in.
+// ownAddress is the address by which the client reaches the gateway: what it wrote into Host, if
+// that is an address at all, else where the connection came in.
 func ownAddress(r *http.Request) string {
 	if o, err := origin.FromAuthority("http", r.Host); err == nil {
 		return o.HostPort()

@@ -8,7 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// placeholderPrefix begins the names of the placeholders that the gateway sets. docs/caddyfile.md lists them.
+// placeholderPrefix begins the names of the placeholders that the gateway sets. docs/caddyfile.md
+// lists them.
 const placeholderPrefix = "http.robots."
 
 // placeholderMessage is the one that is no field of the log: the refusal in a line.
@@ -19,7 +20,8 @@ var placeholderFields = []string{
 	"decision", "reason", "mode", "would_deny", "agent", "origin", "robots_url", "state", "group", "rule", "line", "form", "sha256",
 }
 
-// placeholders lets other handlers, error routes and log_append show what was decided, from now on and as it then stands.
+// placeholders lets other handlers, error routes and log_append show what was decided, from now on
+// and as it then stands.
 func (x *exchange) placeholders() {
 	if repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(x.placeholder)

@@ -26,8 +26,9 @@ func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
-// redactFirst is for the ConnContext of Caddy's server of net/http, which Caddy makes late and does not show: it puts the
-// redaction in front of the server's handler, with the first connection and so before any request of any is served.
+// redactFirst is for the ConnContext of Caddy's server of net/http, which Caddy makes late and does
+// not show: it puts the redaction in front of the server's handler, with the first connection and
+// so before any request of any is served.
 func redactFirst(fields redact.Fields) func(context.Context, net.Conn) context.Context {
 	var once sync.Once
 	return func(ctx context.Context, _ net.Conn) context.Context {
@@ -44,31 +45,25 @@ func redactFirst(fields redact.Fields) func(context.Context, net.Conn) context.C
 	}
 }
 
-// withoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of net/http's server, which
-// the redaction stands in front of.
+// withoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
+// net/http's server, which the redaction stands in front of.
 func withoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
-	const h3 = "h3"
-	isH3 := func(p string) bool { return p == h3 }
-	found := false
-	for _, list := range append([]*[]string{&server.Protocols}, pointers(server.ListenProtocols)...) {
-		if !slices.Contains(*list, h3) {
+	lists, found := []*[]string{&server.Protocols}, false
+	for i := range server.ListenProtocols {
+		lists = append(lists, &server.ListenProtocols[i])
+	}
+	for _, list := range lists {
+		kept := slices.DeleteFunc(slices.Clone(*list), func(p string) bool { return p == "h3" })
+		switch len(kept) {
+		case len(*list):
 			continue
-		}
-		found = true
-		if *list = slices.DeleteFunc(slices.Clone(*list), isH3); len(*list) == 0 {
+		case 0:
 			return errors.New("protocols: a gateway speaks h1 and h2, not h3")
 		}
+		*list, found = kept, true
 	}
 	if found && len(server.TLSConnPolicies) > 0 {
 		logger.Info("a gateway speaks HTTP/1.1 and HTTP/2; HTTP/3 is not served", zap.Strings("listen", server.Listen))
 	}
 	return nil
-}
-
-func pointers(lists [][]string) []*[]string {
-	out := make([]*[]string, len(lists))
-	for i := range lists {
-		out[i] = &lists[i]
-	}
-	return out
 }

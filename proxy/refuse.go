@@ -14,7 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// refuse answers a request that does not leave, or did and failed, and notes the decision for the log.
+// refuse answers a request that does not leave, or did and failed, and notes the decision for the
+// log.
 func (x *exchange) refuse(d enforce.Decision) error {
 	d = x.stopped(d)
 	x.decision = d
@@ -53,15 +54,16 @@ func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
 	return x.refuse(x.decision.Refuse(reason, detail, 0))
 }
 
-// refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in line.
+// refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in
+// line.
 func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
 	x.decision = x.site.Enforcer.RefuseExcess(id, o, detail)
 	x.decision.PathVisible = x.r.Method != http.MethodConnect
 	return x.refuse(x.decision)
 }
 
-// refuseByRoutes leaves the answer to the server's error routes. The fields that make it recognisable as the gateway's
-// stay; the body is theirs.
+// refuseByRoutes leaves the answer to the server's error routes. The fields that make it
+// recognisable as the gateway's stay; the body is theirs.
 func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 	egress.PrepareRefusal(x.w, x.r)
 	h := x.w.Header()

@@ -9,9 +9,10 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the crawler reads is what
-// the gateway obeys, and the site is asked once for all of them. A site whose record is unreachable is answered for
-// with 503, which every robots.txt client takes as "nothing may be crawled", as the gateway does.
+// serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the
+// crawler reads is what the gateway obeys, and the site is asked once for all of them. A site whose
+// record is unreachable is answered for with 503, which every robots.txt client takes as "nothing
+// may be crawled", as the gateway does.
 func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
 	entry, source, err := x.site.Enforcer.Lookup(ctx, target.Origin)

@@ -161,8 +161,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return x.proxy(next)
 }
 
-// client is the address of the client. Inside a tunnel it is that of the CONNECT: fields of a request
-// inside are the client's own, and no proxy's in between.
+// client is the address of the client. Inside a tunnel it is that of the CONNECT: fields of a
+// request inside are the client's own, and no proxy's in between.
 func (x *exchange) client() netip.Addr {
 	if x.tunnel != nil {
 		return x.tunnel.from.Source
@@ -200,8 +200,8 @@ func senderOf(r *http.Request) enforce.Sender {
 }
 
 // ambiguity says what makes a request one that two readers could understand in two ways; empty for
-// nothing. Of two fields the gateway would judge one and the site could see the other. HTTP/2 lets any
-// bytes be a method.
+// nothing. Of two fields the gateway would judge one and the site could see the other. HTTP/2 lets
+// any bytes be a method.
 func ambiguity(r *http.Request) string {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
 		return "the method is no token"

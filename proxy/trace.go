@@ -28,7 +28,8 @@ const attributePrefix = "robots."
 
 const tracerName = "github.com/crawlgate/crawlgate"
 
-// step is one step of a request, with its span. The zero step records nothing: where the request is not traced, none costs anything.
+// step is one step of a request, with its span. The zero step records nothing: where the request is
+// not traced, none costs anything.
 type step struct{ otel trace.Span }
 
 // startStep begins a step in the span of the context, if that is recorded.
@@ -49,8 +50,8 @@ func (s step) end() {
 	}
 }
 
-// endFailed ends the span of a step that failed, err nil if it did not. The text of an error may hold what a client or an
-// origin said: only the kind of failure is told.
+// endFailed ends the span of a step that failed, err nil if it did not. The text of an error may
+// hold what a client or an origin said: only the kind of failure is told.
 func (s step) endFailed(kind enforce.Reason, err error) {
 	if !s.recorded() {
 		return
@@ -96,8 +97,8 @@ func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache
 	return entry, source, err
 }
 
-// looked records the wait for a robots.txt that was not at hand, whoever caused its fetch: that runs on its own, as
-// others may wait for it too.
+// looked records the wait for a robots.txt that was not at hand, whoever caused its fetch: that
+// runs on its own, as others may wait for it too.
 func looked(ctx context.Context, began time.Time, o origin.Origin, source robotscache.Source, err error) {
 	if err == nil && source != robotscache.SourceFetch && source != robotscache.SourceWait {
 		return

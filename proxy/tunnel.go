@@ -13,10 +13,10 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// A tunnel outlives the configuration that has opened it, because clients do not understand the end of
-// a connection that they have just opened. So it is judged again at each reload: requests inside go to
-// the site that has taken the place of the first one, and a blind tunnel ends unless all such sites
-// would open it.
+// A tunnel outlives the configuration that has opened it, because clients do not understand the end
+// of a connection that they have just opened. So it is judged again at each reload: requests inside
+// go to the site that has taken the place of the first one, and a blind tunnel ends unless all such
+// sites would open it.
 
 var (
 	// errTooOld is why a blind tunnel ends after a day or another time that the operator chose.
@@ -27,7 +27,8 @@ var (
 	errStopping = errors.New("the gateway stops")
 )
 
-// tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent use.
+// tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent
+// use.
 type tunnel struct {
 	home  *engine.SitePolicy // the site that accepted it
 	from  enforce.Sender
@@ -48,9 +49,9 @@ func tunnelOf(r *http.Request) *tunnel {
 	return t
 }
 
-// sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload is
-// judged again, by the new one. Credentials that could not be checked are checked again for the next
-// request.
+// sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload
+// is judged again, by the new one. Credentials that could not be checked are checked again for the
+// next request.
 func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Authentication {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +66,8 @@ func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.
 }
 
 // site gives the site that the next request of the tunnel is for, nil if there is none: what comes
-// inside after a reload is for the current configuration, as it would be over a connection of its own.
+// inside after a reload is for the current configuration, as it would be over a connection of its
+// own.
 func (t *tunnel) site() *engine.SitePolicy {
 	if t.home.Live() {
 		return t.home
@@ -94,7 +96,8 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// stillAllowed reports whether a site would open the tunnel for the same agent without looking inside.
+// stillAllowed reports whether a site would open the tunnel for the same agent without looking
+// inside.
 func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
 	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !s.Admits(c.tunnel.from.Source) {
 		return false

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// stopLimit bounds the wait for what is inside tunnels when the process ends and no grace period is
-	// configured.
+	// stopLimit bounds the wait for what is inside tunnels when the process ends and no grace period
+	// is configured.
 	stopLimit = 10 * time.Second
 	// lineLimit bounds the wait for the access-log lines of what was cut off then.
 	lineLimit = time.Second
 )
 
-// tunnelServer serves the requests inside the tunnels of one site. It lives until the site and all of
-// its tunnels have ended.
+// tunnelServer serves the requests inside the tunnels of one site. It lives until the site and all
+// of its tunnels have ended.
 type tunnelServer struct {
 	*egress.Interceptor
 	retired  atomic.Bool  // the site has ended
@@ -57,8 +57,9 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	return s
 }
 
-// innerLog passes on what net/http says of the inside of tunnels: at level debug, as Caddy does for its
-// servers, but for panics. The logger is asked for each time, as the server outlives configurations.
+// innerLog passes on what net/http says of the inside of tunnels: at level debug, as Caddy does for
+// its servers, but for panics. The logger is asked for each time, as the server outlives
+// configurations.
 type innerLog struct{ logger func() *zap.Logger }
 
 func (l innerLog) Write(p []byte) (int, error) {
@@ -70,9 +71,9 @@ func (l innerLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// enter counts the tunnel of a CONNECT. The handler calls leave when it is through. The tunnel counts
-// until the access log has its line as well, which is when net/http cancels the request's context.
-// (HTTP/2 also does so when the client leaves, a moment sooner.)
+// enter counts the tunnel of a CONNECT. The handler calls leave when it is through. The tunnel
+// counts until the access log has its line as well, which is when net/http cancels the request's
+// context. (HTTP/2 also does so when the client leaves, a moment sooner.)
 func (s *tunnelServer) enter(r *http.Request) (leave func()) {
 	s.open.Add(1)
 	return func() { context.AfterFunc(r.Context(), s.left) }
@@ -103,9 +104,9 @@ func (s *tunnelServer) close() {
 }
 
 // ServeHTTP makes a request inside a tunnel what it would be outside: absolute, from the client's
-// address. It is handed to a Caddy server as if it had come there, so that its routes, its access log
-// and its metrics apply. One that is for another authority than its tunnel goes the same way, to be
-// refused and logged like any other.
+// address. It is handed to a Caddy server as if it had come there, so that its routes, its access
+// log and its metrics apply. One that is for another authority than its tunnel goes the same way,
+// to be refused and logged like any other.
 func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.left()
@@ -126,9 +127,9 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	site.Server.ServeHTTP(w, r)
 }
 
-// stop ends what is inside: what is idle at once, running requests and blind tunnels in their own time,
-// and whatever is left when ctx ends. It returns when all of it is in the access log, or could not get
-// there in time.
+// stop ends what is inside: what is idle at once, running requests and blind tunnels in their own
+// time, and whatever is left when ctx ends. It returns when all of it is in the access log, or
+// could not get there in time.
 func (s *tunnelServer) stop(ctx context.Context) {
 	s.drain(errStopping)
 	_ = s.Shutdown(ctx) // an error says that it had to cut something off
@@ -158,8 +159,8 @@ var stopping struct {
 	sync.WaitGroup
 }
 
-// stopTunnels lets all tunnels of the process go on for as long as limit, and then ends them. It does
-// not wait for that; stopping is done when they have ended.
+// stopTunnels lets all tunnels of the process go on for as long as limit, and then ends them. It
+// does not wait for that; stopping is done when they have ended.
 func stopTunnels(limit time.Duration) {
 	stopping.once.Do(func() {
 		tunnelServers.Range(func(s, _ any) bool {
@@ -193,8 +194,8 @@ func stopWith(server *caddyhttp.Server, config caddy.Context) {
 	})
 }
 
-// gracePeriod is how long the http app of a configuration waits for requests when it stops; 0 is without
-// end.
+// gracePeriod is how long the http app of a configuration waits for requests when it stops; 0 is
+// without end.
 func gracePeriod(config caddy.Context) time.Duration {
 	app, err := engine.App[*caddyhttp.App]("http", config.AppIfConfigured)
 	if err != nil {

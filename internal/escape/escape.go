@@ -8,7 +8,8 @@ import (
 )
 
 // Unprintable returns s fit for a terminal: what a robots.txt says must not move the cursor, colour
-// the screen or turn the direction of the line. What is not printable is escaped as \xNN, byte by byte.
+// the screen or turn the direction of the line. What is not printable is escaped as \xNN, byte by
+// byte.
 func Unprintable(s string) string {
 	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if strings.IndexFunc(s, bad) < 0 {

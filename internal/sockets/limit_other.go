@@ -2,5 +2,6 @@
 
 package sockets
 
-// DescriptorLimit returns how many files and connections the process may have open, 0 if that is not known.
+// DescriptorLimit returns how many files and connections the process may have open, 0 if that is
+// not known.
 func DescriptorLimit() int { return 0 }

@@ -18,8 +18,8 @@ const (
 	farAge  = 10 * time.Second
 )
 
-// Process is what this process listens at, whichever configuration opened it: a request of an old one
-// must not reach the admin endpoint of a new one.
+// Process is what this process listens at, whichever configuration opened it: a request of an old
+// one must not reach the admin endpoint of a new one.
 var Process Watch
 
 // Watch knows the TCP sockets at which this process listens and the addresses of this machine, as
