@@ -14,12 +14,12 @@ func init() {
 // fetcher, the clocks of the hosts, and the transport by which everything leaves. It needs no
 // configuration: a site with the handler http.handlers.robots brings it up with its defaults.
 //
-// What costs something to lose outlives a reload: the rulesets as long as the configuration names
-// the same store, the clocks always.
+// A reload keeps state that is costly to lose: the rulesets as long as the configuration names the
+// same store, the clocks always.
 type App struct {
-	// UserAgent is sent with every fetch of robots.txt, whichever crawler asked for it. It should
-	// name a page or an address by which a site can reach the operator. Default: crawlgate/VERSION
-	// (+https://github.com/crawlgate/crawlgate), with a warning at each start.
+	// UserAgent is sent with every fetch of robots.txt, no matter which crawler asked for it. It
+	// should name a page or an address by which a site can reach the operator. Default:
+	// crawlgate/VERSION (+https://github.com/crawlgate/crawlgate), with a warning at each start.
 	UserAgent string `json:"user_agent,omitempty"`
 	// Gateway names this gateway in logs: up to 64 visible ASCII characters. Default: the name of the
 	// host.
@@ -63,7 +63,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// Engine is that of the configuration, for the modules that are provisioned beside the app.
+// Engine returns the engine of the configuration, for the modules that are provisioned beside the
+// app.
 func (a *App) Engine() *engine.Engine { return a.engine }
 
 // Start makes this configuration the current one.

@@ -14,9 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/proxy"
 )
 
-// authorityID is the id of the gateway's own certificate authority in Caddy's pki app. An operator
-// who wants another name or brings a root and intermediate of the company configures a CA of this
-// id there.
+// authorityID is the id of the gateway's own certificate authority in Caddy's pki app. To give it
+// another name, or a root and intermediate of the company, configure a CA of this id there.
 const authorityID = "robots"
 
 // loadAuthority gives the certificate authority that signs for intercepted hosts, making it on
@@ -31,7 +30,7 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 	}
 	if !configured {
 		// The app has just made Caddy's own CA because nobody asked for any, and would install that in
-		// the system's trust store. Whoever needs it gets it again by asking.
+		// the system's trust store. Caddy makes it again when another part asks for it.
 		delete(pki.CAs, caddypki.DefaultCAID)
 	}
 	never := false

@@ -2,9 +2,9 @@
 // enforces robots.txt (RFC 9309), keeps one clock a host, and writes one line about each request
 // that an auditor can check.
 //
-// The package itself is glue: it turns Caddy's configuration and requests into the terms of the
-// packages below it, and their answers into responses, log fields and metrics. What robots.txt
-// means is decided in robotstxt, fetch, robotscache and enforce; how bytes leave, in egress.
+// The package itself turns Caddy's configuration into the terms of the packages below it. A site's
+// requests go through proxy; engine has what sites share. The packages robotstxt, fetch,
+// robotscache and enforce decide what robots.txt means, and egress sends what may leave.
 package crawlgate
 
 import (
@@ -44,7 +44,7 @@ type Handler struct {
 	// one that Caddy takes for the client's (trusted_proxies). A client over a unix socket counts as
 	// 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
 	Clients []string `json:"clients,omitempty"`
-	// HostModes are the modes for some hosts, which go before that of an agent and the one above.
+	// HostModes are the modes for some hosts. They go before the mode of an agent and Mode.
 	HostModes []HostModeConfig `json:"host_modes,omitempty"`
 	// Agents are the company's crawlers. With none, every request is taken for the product token of
 	// its User-Agent.

@@ -48,8 +48,8 @@ const (
 	defaultBodyTimeout = 10 * time.Minute
 )
 
-// settings checks the configuration and turns it into the engine's. What only the machine that runs
-// the gateway has is left to [App.resolve]: files and placeholders.
+// settings checks the configuration and turns it into the engine's. Files and placeholders are
+// left to [App.resolve], as only the machine that runs the gateway has them.
 func (a *App) settings() (c engine.Config, err error) {
 	for _, part := range []struct {
 		name string // before its errors; empty where they have one themselves

@@ -130,8 +130,8 @@ func checkPlace(h httpcaddyfile.Helper) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	// Blocks of one site share a state, which the blocks within them copy; that of a site itself is
-	// shared by all sites.
+	// Blocks of one site share a state, which the blocks within them copy. All sites share the state
+	// of a site itself.
 	mark := fmt.Sprintf("robots in the site at %s:%d", addresses[0].File, addresses[0].Line)
 	if line, ok := h.BlockState[mark]; ok {
 		return h.Errf(`directive "robots" is given twice in a site: it is in line %v too`, line)

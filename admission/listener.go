@@ -1,5 +1,5 @@
-// Package admission is the listener wrapper `robots`: what clients may take of the gateway before
-// it has read a request.
+// Package admission is the listener wrapper `robots`: how many connections clients may have, and
+// how fast they may begin.
 package admission
 
 import (
@@ -207,7 +207,7 @@ func (c *boundedConn) Close() error {
 	return err
 }
 
-// NetConn returns the connection within, as that of crypto/tls does.
+// NetConn returns the connection within, as [tls.Conn] does.
 func (c *boundedConn) NetConn() net.Conn { return c.Conn }
 
 // Interface guards.

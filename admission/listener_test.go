@@ -35,7 +35,8 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// Connections are counted once, from their first read to their end, however often they are closed. Nothing of them stays.
+// Connections are counted once, from their first read to their end, however often they are closed.
+// Nothing of them stays.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := &Listener{limits: engine.Limits{Connections: 3, ConnectionsPerSource: 2}, logger: zap.NewNop()}
@@ -81,8 +82,15 @@ func TestConnectionsAreCounted(t *testing.T) {
 		_ = c.Close()
 		_ = c.Close()
 	}
-	if clients.all.Len() > 0 || clients.each.Len() > 0 {
-		t.Errorf("left: %d, %d", clients.all.Len(), clients.each.Len())
+	if !clients.all.Enter(struct{}{}, 1) {
+		t.Error("a connection still counts")
+	}
+	clients.all.Leave(struct{}{})
+	for _, c := range counted {
+		if !clients.each.Enter(c.source, 1) {
+			t.Errorf("a connection of %s still counts", c.source)
+		}
+		clients.each.Leave(c.source)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package engine holds what all sites of a configuration share: the cache of robots.txt records
 // with its store and fetcher, the clocks of the hosts, the kill switch, the transport, events and
-// metrics. What costs something to lose outlives a reload: the records as long as the configuration
+// metrics. State that is costly to lose outlives a reload: the records as long as the configuration
 // names the same store, clocks and kill switch always. See active.go for what a reload does.
 package engine
 
@@ -30,7 +30,7 @@ import (
 // Config is what an engine runs with: every default is filled in and every text parsed. Nothing
 // changes it after [New].
 type Config struct {
-	// Name is the gateway's own in logs; empty for none.
+	// Name is the gateway's name in logs; empty for none.
 	Name string
 	// Help is what the links in refusals begin with.
 	Help enforce.Help
@@ -65,7 +65,7 @@ type Limits struct {
 	RequestsPerAgent int
 	TunnelsPerAgent  int
 	TunnelAge        time.Duration
-	HeaderSize       int   // bytes; 0: that of the server
+	HeaderSize       int   // bytes; 0: the server's
 	URLSize          int   // bytes
 	MinRate          int64 // bytes a second of a body; 0 for any
 	BodyTimeout      time.Duration
@@ -276,7 +276,7 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entr
 	return e.records.cache.Lookup(ctx, o)
 }
 
-// Cache is that of the records. The caller has called [Engine.Open].
+// Cache is the cache of the records. The caller has called [Engine.Open].
 func (e *Engine) Cache() *robotscache.Cache { return e.records.cache }
 
 // Pacer keeps the clocks of the hosts. The caller has called [Engine.Open].

@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestNothingIsOpenedAfterCleanup: a request of a configuration that was refused must not take the store, which nobody
-// would give back.
+// TestNothingIsOpenedAfterCleanup: a request of a configuration that was refused must not take the
+// store, which nobody would give back.
 func TestNothingIsOpenedAfterCleanup(t *testing.T) {
 	t.Parallel()
 	e := new(Engine)
@@ -45,8 +45,9 @@ func open(tb testing.TB, c Config) *Engine {
 	return e
 }
 
-// TestFirstConfigurationIsCurrent: the admin API knows a gateway as soon as that takes requests, which may be before Caddy
-// starts its app. A configuration that is loaded beside it counts from its start on.
+// TestFirstConfigurationIsCurrent: the admin API knows a gateway as soon as that takes requests,
+// which may be before Caddy starts its app. A configuration that is loaded beside it counts from
+// its start on.
 func TestFirstConfigurationIsCurrent(t *testing.T) {
 	opened := func() *Engine { return open(t, Config{}) }
 	end := func(e *Engine) {
@@ -84,9 +85,9 @@ func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
 }
 
-// TestRejectedReload: a configuration that ends without having been started leaves the settings of all
-// that it shares with the one that runs as they are. One that is started changes them, and its end
-// brings them back.
+// TestRejectedReload: a configuration that ends without having been started leaves the settings of
+// all that it shares with the one that runs as they are. One that is started changes them, and its
+// end brings them back.
 func TestRejectedReload(t *testing.T) {
 	var site siteOf
 	running := Config{Fetch: fetch.Config{Transport: &site, UserAgent: "running"}}
@@ -152,8 +153,8 @@ func TestRejectedReload(t *testing.T) {
 	}
 }
 
-// BenchmarkServe is what each request asks of the engine: is the store open, what does the record say,
-// which configuration is current. With -cpu 1,2 it shows that none waits for another.
+// BenchmarkServe is what each request asks of the engine: is the store open, what does the record
+// say, which configuration is current. With -cpu 1,2 it shows that none waits for another.
 func BenchmarkServe(b *testing.B) {
 	var site siteOf
 	e := open(b, Config{Fetch: fetch.Config{Transport: &site}})

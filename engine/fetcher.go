@@ -13,7 +13,7 @@ import (
 )
 
 // currentFetcher fetches by the current configuration: a refresh that begins after a reload follows
-// the new one, whoever asked for it.
+// the new one, even where a request of the old one asked for it.
 type currentFetcher struct{ atomic.Pointer[Engine] }
 
 // Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which

@@ -101,7 +101,7 @@ func (f *inflight) matches(switches *enforce.KillSwitch) (list []match) {
 // StoppedError is the cause of a context that the kill switch ended.
 type StoppedError struct{ Order enforce.Kill }
 
-// Error says who stopped what and why.
+// Error names the order, with its author and reason.
 func (e *StoppedError) Error() string { return "stopped while under way: " + e.Order.String() }
 
 // StoppedBy returns the order that ended a context, nil if none did.

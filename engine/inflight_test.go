@@ -94,7 +94,8 @@ func TestInFlightTellsWho(t *testing.T) {
 	}
 }
 
-// TestInFlightLeave holds that what has left is not stopped any more, whatever the order of leaving.
+// TestInFlightLeave holds that what has left is not stopped any more, whatever the order of
+// leaving.
 func TestInFlightLeave(t *testing.T) {
 	t.Parallel()
 	var f inflight
@@ -128,7 +129,8 @@ func TestInFlightLeave(t *testing.T) {
 	none.Leave()
 }
 
-// TestInFlightNothingSlips lets requests and orders race: whoever was let pass is found by the order.
+// TestInFlightNothingSlips lets requests and orders race: whoever was let pass is found by the
+// order.
 func TestInFlightNothingSlips(t *testing.T) {
 	t.Parallel()
 	o := site(t, "https://example.com")
@@ -190,7 +192,8 @@ func BenchmarkInFlight(b *testing.B) {
 	})
 }
 
-// BenchmarkInFlightStop is how long an order takes with 10,000 requests under way and 1,000 orders in force.
+// BenchmarkInFlightStop is how long an order takes with 10,000 requests under way and 1,000 orders
+// in force.
 func BenchmarkInFlightStop(b *testing.B) {
 	var f inflight
 	var switches enforce.KillSwitch

@@ -53,15 +53,8 @@ func (e *Engine) KillSwitch() *enforce.KillSwitch { return &e.kills.switches }
 
 // Deny gives an order, ends what it stops and keeps it. It returns the number of requests, tunnels
 // and fetches that were ended. An order that cannot be kept holds all the same; the error says so.
-func (e *Engine) Deny(order enforce.Kill) (ended int, err error) { return e.kills.set(order) }
-
-// Lift ends an order once its end has been written down. Where that fails the order holds on: a
-// restart would bring it back.
-func (e *Engine) Lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
-	return e.kills.lift(scope, value)
-}
-
-func (s *killSwitchState) set(order enforce.Kill) (ended int, err error) {
+func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
+	s := e.kills
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.switches.Set(order); err != nil {
@@ -71,7 +64,10 @@ func (s *killSwitchState) set(order enforce.Kill) (ended int, err error) {
 	return ended, s.files.write(killsFile, &s.switches)
 }
 
-func (s *killSwitchState) lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
+// Lift ends an order once its end has been written down. Where that fails the order holds on: a
+// restart would bring it back.
+func (e *Engine) Lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
+	s := e.kills
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var after enforce.KillSwitch

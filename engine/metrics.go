@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // instruments are the collectors of the process. Caddy makes a registry for each configuration; the
-// collectors are made once and registered anew with each, so that no reload sets a counter back.
+// collectors are made once and registered again with each, so that no reload sets a counter back.
 // docs/metrics.md lists them.
 var instruments = newMetrics()
 
@@ -42,19 +43,23 @@ type metrics struct {
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
 	refused      *prometheus.CounterVec
+	all          *prometheus.Registry
 }
 
 func newMetrics() *metrics {
+	all := prometheus.NewRegistry()
+	auto := promauto.With(all)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "crawlgate", Name: name, Help: help, Buckets: buckets})
+		return auto.NewHistogram(prometheus.HistogramOpts{Namespace: "crawlgate", Name: name, Help: help, Buckets: buckets})
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
+		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
 	}
 	m := &metrics{
+		all:          all,
 		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
 		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
 		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
@@ -77,25 +82,14 @@ func newMetrics() *metrics {
 	return m
 }
 
-// collectors lists all of them; register and the test of docs/metrics.md go by it.
-func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.decisions, m.states, m.lookups, m.fetches, m.fetchSeconds, m.fetchQueue, m.dropped, m.storeErrors, m.storeUp,
-		m.paceWait, m.paceRefused, m.blocks, m.sharedUp, m.tunnels, m.tunnelsOpen, m.handshakes, m.refused,
-	}
-}
-
 // RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no
 // error.
 func RegisterMetrics(registry prometheus.Registerer) error { return instruments.register(registry) }
 
-// register adds the collectors to the registry of a configuration. Adding them again is no error.
 func (m *metrics) register(registry prometheus.Registerer) error {
-	for _, c := range m.collectors() {
-		var already prometheus.AlreadyRegisteredError
-		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	err := registry.Register(m.all)
+	if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }

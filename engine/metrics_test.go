@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a second gateway in one
-// configuration has the same.
+// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a
+// second gateway in one configuration has the same.
 func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
@@ -47,22 +47,31 @@ func TestMetricsRegisterAnew(t *testing.T) {
 	}
 }
 
-// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can choose.
+// descriptions are those of all collectors.
+func descriptions() (list []*prometheus.Desc) {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		newMetrics().all.Describe(descs)
+		close(descs)
+	}()
+	for d := range descs {
+		list = append(list, d)
+	}
+	return list
+}
+
+// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can
+// choose.
 func TestMetricLabelsAreClosed(t *testing.T) {
 	t.Parallel()
 	closed := map[string]bool{
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
 		"operation": true, "explicit": true, "kind": true, "result": true,
 	}
-	for _, c := range newMetrics().collectors() {
-		descs := make(chan *prometheus.Desc, 16)
-		c.Describe(descs)
-		close(descs)
-		for d := range descs {
-			for _, label := range labelsOf(d) {
-				if !closed[label] {
-					t.Errorf("%v has label %q, which is not known to have few values", d, label)
-				}
+	for _, d := range descriptions() {
+		for _, label := range labelsOf(d) {
+			if !closed[label] {
+				t.Errorf("%v has label %q, which is not known to have few values", d, label)
 			}
 		}
 	}
@@ -79,8 +88,8 @@ func labelsOf(d *prometheus.Desc) []string {
 	return strings.Split(m[1], ",")
 }
 
-// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC 9309 section 2.3). The
-// operator is told.
+// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC
+// 9309 section 2.3). The operator is told.
 func TestUTF16IsLogged(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
@@ -97,15 +106,10 @@ func TestUTF16IsLogged(t *testing.T) {
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, c := range newMetrics().collectors() {
-		descs := make(chan *prometheus.Desc, 16)
-		c.Describe(descs)
-		close(descs)
-		for d := range descs { // which shows its name in its text only
-			_, rest, _ := strings.Cut(d.String(), `fqName: "`)
-			name, _, _ := strings.Cut(rest, `"`)
-			names[name] = true
-		}
+	for _, d := range descriptions() { // which show their names in their text only
+		_, rest, _ := strings.Cut(d.String(), `fqName: "`)
+		name, _, _ := strings.Cut(rest, `"`)
+		names[name] = true
 	}
 	testdocs.Same(t, "metric", names, testdocs.Named(testdocs.Text(t, "metrics.md")))
 }

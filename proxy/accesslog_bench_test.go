@@ -28,8 +28,9 @@ func (a atHand) Lookup(context.Context, origin.Origin) (*robotscache.Entry, robo
 	return a.entry, robotscache.SourceHot, nil
 }
 
-// BenchmarkDecisionAndLog is what the gateway adds to a request whose rules are in memory: who asks, may it, the object in
-// the access log, and its line. "line" is the line without the object; the difference is what is added.
+// BenchmarkDecisionAndLog is what the gateway adds to a request whose rules are in memory: who
+// asks, may it, the object in the access log, and its line. "line" is the line without the object;
+// the difference is what is added.
 func BenchmarkDecisionAndLog(b *testing.B) {
 	body := []byte("User-agent: *\nDisallow: /private/\nAllow: /private/open/\nCrawl-delay: 1\n")
 	entry := robotscache.NewEntry(fetch.Record{

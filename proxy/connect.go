@@ -28,8 +28,7 @@ const (
 	httpsPort = 443
 )
 
-// connect is a CONNECT and the tunnel that it opens. What is decided and logged of it is in its
-// exchange.
+// connect is a CONNECT and the tunnel that it opens. Its exchange has what is decided and logged.
 type connect struct {
 	x      *exchange
 	origin origin.Origin
@@ -41,7 +40,7 @@ type connect struct {
 
 // connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided
 // inside, where clients see the answers (clients.md 18). Where not, it is opened only for an agent
-// that the site restricts nowhere. What comes is known from the first byte only: plain HTTP, which
+// that the site restricts nowhere. Only the first byte tells what comes: plain HTTP, which
 // several clients send this way too (clients.md 5), is enforced like any other request, whatever
 // the policy for CONNECT.
 func (x *exchange) connect() error {
@@ -155,7 +154,7 @@ func endingWith(ctx, other context.Context) (both context.Context, done func()) 
 const noLimit = 365 * 24 * time.Hour
 
 // liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose
-// body is the tunnel. What is inside has limits of its own.
+// body is the tunnel. Requests inside have limits of their own.
 func liftIdleLimits(r *http.Request) {
 	read, write := caddyhttp.IdleTimeoutsFromContext(r.Context())
 	if read != nil {

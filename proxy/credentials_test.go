@@ -86,8 +86,8 @@ func (r *hashRig) order(want ...string) {
 	}
 }
 
-// TestPasswordsCostOneHash holds that neither a right password nor a wrong one costs a second hash, at the same time or soon
-// after, and that a wrong one is looked at again after a while.
+// TestPasswordsCostOneHash holds that neither a right password nor a wrong one costs a second hash,
+// at the same time or soon after, and that a wrong one is looked at again after a while.
 func TestPasswordsCostOneHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,8 @@ func TestPasswordsCostOneHash(t *testing.T) {
 	})
 }
 
-// TestPasswordsTakeTurns holds in which order those that wait go: by source, then by user, then the newest.
+// TestPasswordsTakeTurns holds in which order those that wait go: by source, then by user, then the
+// newest.
 func TestPasswordsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +127,8 @@ func TestPasswordsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPasswordsLeaveRoom holds that one source takes half of the places, and that there is one for another source.
+// TestPasswordsLeaveRoom holds that one source takes half of the places, and that there is one for
+// another source.
 func TestPasswordsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,8 +176,8 @@ func TestPasswordsRememberFew(t *testing.T) {
 	}
 }
 
-// TestPasswordsOutliveReloads holds that a password that was right is known to the next configuration,
-// and that it is not with a changed hash.
+// TestPasswordsOutliveReloads holds that a password that was right is known to the next
+// configuration, and that it is not with a changed hash.
 func TestPasswordsOutliveReloads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,8 @@ type exchange struct {
 // is counted by the name by which the kill switch knows it.
 var requests, tunnels opencount.Count[string]
 
-// proxy takes a request in absolute form: who asks, for what, may it, when, and out.
+// proxy takes a request in absolute form: it identifies the sender, decides, waits for the host's
+// turn and sends.
 func (x *exchange) proxy(next caddyhttp.Handler) error {
 	s := x.site
 	target, err := origin.NewTarget(x.r.URL)
@@ -82,7 +83,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	return x.forward(target, slot)
 }
 
-// identify tells who sends the request.
+// identify finds the agent that sends the request.
 func (x *exchange) identify() {
 	if identifier := x.site.Identifier; x.tunnel != nil {
 		x.identity = identifier.Inner(x.tunnel.sentBy(x.ctx, identifier), x.r.UserAgent())
@@ -135,7 +136,7 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 
 // forward sends the request out and the answer back.
 func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
-	// What counts for the site is when the request reaches it: between its last byte and the answer's
+	// The site sees the request when it reaches it: between its last byte and the answer's
 	// first. And what counts for the slot is whether it is still this request's turn when the
 	// connection is there.
 	var (

@@ -23,8 +23,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody knows, and that both
-// packages tell the client the same about it.
+// TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody
+// knows, and that both packages tell the client the same about it.
 func TestEveryEgressKindIsAReason(t *testing.T) {
 	t.Parallel()
 	seen := make(map[enforce.Reason]bool)
@@ -43,7 +43,8 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 	}
 }
 
-// TestLogObjectIsTheRecord holds that the access log has what the other readers of a decision get, field by field.
+// TestLogObjectIsTheRecord holds that the access log has what the other readers of a decision get,
+// field by field.
 func TestLogObjectIsTheRecord(t *testing.T) {
 	t.Parallel()
 	var full enforce.Record
@@ -148,8 +149,8 @@ func TestWithoutHTTP3(t *testing.T) {
 	}
 }
 
-// TestRedactFirst opens connections to two listeners of a server at once: whichever is the first, no request is served before
-// the redaction stands in front. It is for the race detector too.
+// TestRedactFirst opens connections to two listeners of a server at once: whichever is the first,
+// no request is served before the redaction stands in front. It is for the race detector too.
 func TestRedactFirst(t *testing.T) {
 	t.Parallel()
 	fields, err := redact.New(nil)
@@ -192,8 +193,8 @@ func TestRedactFirst(t *testing.T) {
 	servers.Wait()
 }
 
-// TestLogFieldsAreDocumented compares the fields of the log object with the table of docs/access-log.md,
-// both ways.
+// TestLogFieldsAreDocumented compares the fields of the log object with the table of
+// docs/access-log.md, both ways.
 func TestLogFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	testdocs.Same(t, "field", testdocs.SetOf(recordFields()...), testdocs.Named(testdocs.Text(t, "access-log.md")))

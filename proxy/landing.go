@@ -47,7 +47,7 @@ const plainText = "text/plain; charset=utf-8"
 
 // serveLanding answers a request that is not proxied but for the gateway itself: a page that says
 // what it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is
-// secret, so nobody is asked who they are.
+// secret, so no client is asked for credentials.
 func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
 	a := s.landing(r)
 	header := w.Header()

@@ -1,7 +1,8 @@
 // Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
-// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP]: who may use the
-// site, then what the request is for. exchange.go has the way of a proxied request, connect.go that
-// of a CONNECT. Whatever becomes of a request, its exchange is accounted for once (accesslog.go).
+// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP], which checks the
+// client and finds out what the request is for. exchange.go has the way of a proxied request,
+// connect.go that of a CONNECT. Whatever becomes of a request, its exchange is accounted for once
+// (accesslog.go).
 package proxy
 
 import (
@@ -161,7 +162,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return x.proxy(next)
 }
 
-// client is the address of the client. Inside a tunnel it is that of the CONNECT: fields of a
+// client is the address of the client. Inside a tunnel it is the CONNECT's: fields of a
 // request inside are the client's own, and no proxy's in between.
 func (x *exchange) client() netip.Addr {
 	if x.tunnel != nil {

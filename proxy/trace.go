@@ -15,9 +15,10 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// The spans of a request, below that of Caddy's `tracing` handler. docs/tracing.md describes them.
+// The spans of a request, below the span of Caddy's `tracing` handler. docs/tracing.md describes
+// them.
 const (
-	spanDecide = "decide" // who asks, and may it: all steps up to the verdict
+	spanDecide = "decide" // all steps up to the verdict
 	spanFetch  = "fetch"  // in it: the wait for a robots.txt that was not at hand
 	spanWait   = "wait"   // for the host's turn
 	spanDial   = "dial"   // for a connection
@@ -97,8 +98,8 @@ func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache
 	return entry, source, err
 }
 
-// looked records the wait for a robots.txt that was not at hand, whoever caused its fetch: that
-// runs on its own, as others may wait for it too.
+// looked records the wait for a robots.txt that was not at hand, even where another request
+// caused the fetch, which runs on its own.
 func looked(ctx context.Context, began time.Time, o origin.Origin, source robotscache.Source, err error) {
 	if err == nil && source != robotscache.SourceFetch && source != robotscache.SourceWait {
 		return

@@ -93,7 +93,8 @@ func (s *tunnelServer) retire() {
 	}
 }
 
-// close ends a server that has no tunnels left. What they began may need a moment to notice.
+// close ends a server that has no tunnels left. Requests that they began may need a moment to
+// notice.
 func (s *tunnelServer) close() {
 	tunnelServers.Delete(s)
 	go func() {

@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 )
 
-// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that nothing
-// is left when the last user has gone.
+// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that
+// nothing is left when the last user has gone.
 func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	alive := func(s *tunnelServer) bool {
@@ -49,7 +49,8 @@ func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// TestTunnelServerStop holds that what is open is given its time, then cut off, and then given a moment for its log line.
+// TestTunnelServerStop holds that what is open is given its time, then cut off, and then given a
+// moment for its log line.
 func TestTunnelServerStop(t *testing.T) {
 	t.Parallel()
 	s := newTunnelServer(new(caddyhttp.Server))
@@ -71,7 +72,8 @@ func TestTunnelServerStop(t *testing.T) {
 	}
 }
 
-// TestTunnelEnd holds that the log tells why the gateway has ended a tunnel, also where the client has let go of it by then.
+// TestTunnelEnd holds that the log tells why the gateway has ended a tunnel, also where the client
+// has let go of it by then.
 func TestTunnelEnd(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("reset by peer")
@@ -103,8 +105,8 @@ func TestTunnelEnd(t *testing.T) {
 	}
 }
 
-// TestInnerLog holds that a defect inside tunnels shows in the log, in both versions of HTTP, and what clients do at level
-// debug only.
+// TestInnerLog holds that a defect inside tunnels shows in the log, in both versions of HTTP, and
+// what clients do at level debug only.
 func TestInnerLog(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.DebugLevel)

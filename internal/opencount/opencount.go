@@ -37,10 +37,3 @@ func (c *Count[K]) Leave(key K) {
 		delete(c.open, key)
 	}
 }
-
-// Len is the number of keys of which something is open.
-func (c *Count[K]) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.open)
-}
