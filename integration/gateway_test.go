@@ -68,14 +68,16 @@ func buildCommand(out string) *exec.Cmd {
 	return cmd
 }
 
-var loading sync.Mutex
+// loading has a place for each test that may load the machine at the same time.
+var loading = make(chan struct{}, 2)
 
-// loadsMachine marks a test that takes a good part of the CPUs: one of them runs at a time, beside tests that wait.
+// loadsMachine marks a test that takes a good part of the CPUs: few of them run at a time, beside
+// tests that wait.
 func loadsMachine(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	loading.Lock()
-	t.Cleanup(loading.Unlock)
+	loading <- struct{}{}
+	t.Cleanup(func() { <-loading })
 }
 
 // need finds a program that a test drives. A laptop without it skips the test; CI fails.
@@ -198,19 +200,11 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
+// freePort is an address at a port that is free on all addresses, and stays so: the gateway takes its own port for its
+// own at each of them, a site of the test's there included.
 func freePort(t *testing.T) string {
 	t.Helper()
-	// Free on all addresses: the gateway takes its own port for its own at each of them, a site of the test's there included.
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "127.0.0.1:" + port
+	return fmt.Sprintf("127.0.0.1:%d", testorigin.ReservePort(t))
 }
 
 // start runs the binary and waits until it answers. A gateway that was stopped or killed goes on with its data, at the

@@ -15,12 +15,13 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody

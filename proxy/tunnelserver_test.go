@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/crawlgate/crawlgate/egress"
 )
 

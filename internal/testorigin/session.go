@@ -228,20 +228,20 @@ func (s *Site) exchange(x *session) bool {
 }
 
 // answer takes the request's body and lets b answer.
-func (x *session) answer(b Behaviour, version int) error {
-	if b.where == atHandshake && x.made != version {
-		_ = x.reset()
+func (s *session) answer(b Behaviour, version int) error {
+	if b.where == atHandshake && s.made != version {
+		_ = s.reset()
 		return errOtherHandshake
 	}
-	if x.request.expectsContinue() {
-		if err := x.writeHead(http.StatusContinue); err != nil {
+	if s.request.expectsContinue() {
+		if err := s.writeHead(http.StatusContinue); err != nil {
 			return err
 		}
 	}
-	if err := x.request.readBody(x.reader); err != nil {
+	if err := s.request.readBody(s.reader); err != nil {
 		return fmt.Errorf("reading the request body: %w", err)
 	}
-	return b.serve(x)
+	return b.serve(s)
 }
 
 // reject answers and records a head that cannot be read, unless it is merely the
