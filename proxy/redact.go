@@ -48,7 +48,9 @@ func redactFirst(fields redact.Fields) func(context.Context, net.Conn) context.C
 // withoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
 // net/http's server, which the redaction stands in front of.
 func withoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
-	lists, found := []*[]string{&server.Protocols}, false
+	found := false
+	lists := make([]*[]string, 0, 1+len(server.ListenProtocols))
+	lists = append(lists, &server.Protocols)
 	for i := range server.ListenProtocols {
 		lists = append(lists, &server.ListenProtocols[i])
 	}
