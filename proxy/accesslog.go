@@ -3,7 +3,10 @@ package proxy
 import (
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -73,27 +76,54 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 			enc.AddFloat64(name, v.Float())
 		default:
 			if list, ok := reflect.TypeAssert[[]string](v); ok {
-				if err := enc.AddArray(name, stringArray(list)); err != nil {
-					return err
-				}
+				zap.Strings(name, list).AddTo(enc)
 			}
 		}
 	}
 	return nil
 }
 
-// stringArray is a list that zap writes without reflection.
-type stringArray []string
+var _ zapcore.ObjectMarshaler = logObject{}
 
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (a stringArray) MarshalLogArray(enc zapcore.ArrayEncoder) error {
-	for _, s := range a {
-		enc.AppendString(s)
-	}
-	return nil
+// placeholderPrefix begins the names of the placeholders that the gateway sets. docs/caddyfile.md
+// lists them.
+const placeholderPrefix = "http.robots."
+
+// placeholderMessage is the one that is no field of the log: the refusal in a line.
+const placeholderMessage = "message"
+
+// placeholderFields are the fields of the log that are placeholders too.
+var placeholderFields = []string{
+	"decision", "reason", "mode", "would_deny", "agent", "origin", "robots_url", "state", "group", "rule", "line", "form", "sha256",
 }
 
-var (
-	_ zapcore.ObjectMarshaler = logObject{}
-	_ zapcore.ArrayMarshaler  = stringArray{}
-)
+// placeholders lets other handlers, error routes and log_append show what was decided, from now on
+// and as it then stands.
+func (x *exchange) placeholders() {
+	if repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Map(x.placeholder)
+	}
+}
+
+func (x *exchange) placeholder(key string) (any, bool) {
+	name, ours := strings.CutPrefix(key, placeholderPrefix)
+	if !ours || x.own {
+		return nil, false
+	}
+	if name == placeholderMessage {
+		return x.message, true
+	}
+	if !slices.Contains(placeholderFields, name) {
+		return nil, false
+	}
+	rec := x.decision.Record()
+	value, ok := rec.Field(name)
+	switch value.Kind() {
+	case reflect.Bool:
+		return value.Bool(), ok
+	case reflect.Int:
+		return int(value.Int()), ok
+	default:
+		return value.String(), ok
+	}
+}

@@ -7,6 +7,7 @@ package proxy
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -160,6 +161,31 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		return x.connect()
 	}
 	return x.proxy(next)
+}
+
+// tunnelOf returns the tunnel that a request came through, nil if it came through none.
+func tunnelOf(r *http.Request) *tunnel {
+	p := egress.ConnectFrom(r.Context())
+	if p == nil {
+		return nil
+	}
+	t, _ := p.Value.(*tunnel)
+	return t
+}
+
+// misdirectedKey is the key of the error of a request that does not belong into its tunnel.
+type misdirectedKey struct{}
+
+// misdirected returns why a request does not belong into its tunnel, an empty reason if it does.
+func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
+	err, ok := r.Context().Value(misdirectedKey{}).(error)
+	switch {
+	case !ok:
+		return "", ""
+	case errors.Is(err, egress.ErrMisdirected):
+		return enforce.ReasonMisdirected, err.Error()
+	}
+	return enforce.ReasonBadTarget, err.Error()
 }
 
 // client is the address of the client. Inside a tunnel it is the CONNECT's: fields of a

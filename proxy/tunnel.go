@@ -3,12 +3,10 @@ package proxy
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
@@ -37,16 +35,6 @@ type tunnel struct {
 	mu     sync.Mutex
 	judge  *enforce.Identifier
 	sender enforce.Authentication
-}
-
-// tunnelOf returns the tunnel that a request came through, nil if it came through none.
-func tunnelOf(r *http.Request) *tunnel {
-	p := egress.ConnectFrom(r.Context())
-	if p == nil {
-		return nil
-	}
-	t, _ := p.Value.(*tunnel)
-	return t
 }
 
 // sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload
@@ -104,19 +92,4 @@ func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
 	}
 	id := s.Identifier.Opaque(ctx, c.tunnel.from)
 	return id.KillName() == c.x.identity.KillName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Verdict == enforce.Allow
-}
-
-// misdirectedKey is the key of the error of a request that does not belong into its tunnel.
-type misdirectedKey struct{}
-
-// misdirected returns why a request does not belong into its tunnel, an empty reason if it does.
-func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
-	err, ok := r.Context().Value(misdirectedKey{}).(error)
-	switch {
-	case !ok:
-		return "", ""
-	case errors.Is(err, egress.ErrMisdirected):
-		return enforce.ReasonMisdirected, err.Error()
-	}
-	return enforce.ReasonBadTarget, err.Error()
 }
