@@ -3,14 +3,11 @@ package crawlgate
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-
-	"github.com/crawlgate/crawlgate/egress"
 )
 
 // The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an
@@ -242,8 +239,4 @@ func checkRedisURL(raw string) error {
 		return errors.New("redis url names no host")
 	}
 	return nil
-}
-
-func parsePrefixes(what string, list []string) ([]netip.Prefix, error) {
-	return egress.ParsePrefixes(what, list)
 }

@@ -85,7 +85,7 @@ func parseClients(list []string) ([]netip.Prefix, error) {
 	case slices.Contains(list, anyClient):
 		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
 	}
-	return parsePrefixes("clients", list)
+	return egress.ParsePrefixes("clients", list)
 }
 
 func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {
@@ -106,7 +106,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	fail := func(err error) (enforce.Agent, error) {
 		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
 	}
-	from, err := parsePrefixes("from", c.From)
+	from, err := egress.ParsePrefixes("from", c.From)
 	if err != nil {
 		return fail(err)
 	}
@@ -136,7 +136,7 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 	if config.Mode, err = parseMode(h.Mode); err != nil {
 		return config, err
 	}
-	if config.Paths, err = parsePaths(h.Paths); err != nil {
+	if config.Paths, err = enforce.ParsePaths(h.Paths); err != nil {
 		return config, err
 	}
 	for _, rule := range h.HostModes {
@@ -173,10 +173,6 @@ func parseMode(s string) (enforce.Mode, error) {
 		return mode, oneOf("mode", s, "enforce", "report", "off")
 	}
 	return mode, nil
-}
-
-func parsePaths(s string) (enforce.Paths, error) {
-	return enforce.ParsePaths(s)
 }
 
 func (c *ConnectRule) check() error {

@@ -288,7 +288,7 @@ func (e *EgressConfig) set(c *engine.Config) error {
 		ResponseHeaderTimeout: time.Duration(e.ResponseHeaderTimeout),
 	}
 	var err error
-	if guard.AllowPrivate, err = parsePrefixes("allow_private", e.AllowPrivate); err != nil {
+	if guard.AllowPrivate, err = egress.ParsePrefixes("allow_private", e.AllowPrivate); err != nil {
 		return err
 	}
 	if len(e.Ports) > 0 {
