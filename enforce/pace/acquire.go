@@ -191,7 +191,7 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 	if w.pacer.full(s.shard, c, on.local(s.terms), w.agent) {
 		return never, false
 	}
-	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now))
+	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now), on.behind(c.reserved, s.terms))
 	if c.queue.current == nil {
 		at = c.queue.holdBack(at)
 	}

@@ -110,6 +110,9 @@ func (g gcra) spent(t terms, at instant) gcra {
 // clock is all that is kept of one key. It is guarded by its shard's lock. A million of them is a
 // normal day: the rare parts are behind pointers.
 type clock struct {
+	// reserved is the latest slot that a request took in place of an earlier one, at the shared clock:
+	// this state does not have it before the request goes.
+	reserved instant
 	key      string
 	gcra     gcra
 	backoff  *backoff // nil: the site never asked for a pause, or that is forgiven

@@ -156,6 +156,15 @@ func (on coordination) ready(g gcra, t terms, now instant) instant {
 	return at
 }
 
+// behind is the instant from which a request may go for a slot that this gateway has reserved at the
+// shared clock, zero if none is reserved or the shared clock itself keeps slots apart.
+func (on coordination) behind(reserved instant, t terms) instant {
+	if reserved == 0 || t.unpaced() || !on.divides(t) {
+		return 0
+	}
+	return reserved + on.round(t)
+}
+
 // reservation is a slot that is reserved at the shared clock, in this gateway's time.
 type reservation struct {
 	slot      Reservation

@@ -121,6 +121,9 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 		return 0, g.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: round})
 	case r != nil:
 		g.reservation = r
+		for i := range g.charges {
+			g.charges[i].reserve(r.at)
+		}
 		return r.at, nil
 	case answer.Outcome == NotYet:
 		return now + max(answer.Wait, time.Millisecond), nil
@@ -200,6 +203,14 @@ func (c *charge) blocked(now instant) *Refused {
 		return &Refused{Key: c.clock.key, Reason: ReasonBlocked, RetryAfter: until - now}
 	}
 	return nil
+}
+
+// reserve notes a slot that the request takes in place of its own: should the shared clock be lost
+// before it goes, the next request of this gateway has to come behind it.
+func (c *charge) reserve(at instant) {
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	c.clock.reserved = max(c.clock.reserved, at)
 }
 
 // confirm returns zero if the request may go now. A reserved slot is in time. Else, where another
