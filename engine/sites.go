@@ -28,9 +28,6 @@ type SitePolicy struct {
 	Operator   *enforce.Policy
 }
 
-// Admits reports whether a client at an address may use the site.
-func (s *SitePolicy) Admits(client netip.Addr) bool { return enforce.ClientAllowed(s.Clients, client) }
-
 // Live reports whether no other configuration has taken the place of the site's own.
 func (s *SitePolicy) Live() bool { return s.Life.Err() == nil }
 

@@ -1,17 +1,12 @@
 package proxy
 
 import (
-	"context"
 	"encoding/json"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -20,7 +15,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -148,50 +142,6 @@ func TestWithoutHTTP3(t *testing.T) {
 	if err := withoutHTTP3(&caddyhttp.Server{Protocols: []string{"h3"}}, zap.NewNop()); err == nil {
 		t.Error("a gateway of HTTP/3 alone is accepted")
 	}
-}
-
-// TestRedactFirst opens connections to two listeners of a server at once: whichever is the first,
-// no request is served before the redaction stands in front. It is for the race detector too.
-func TestRedactFirst(t *testing.T) {
-	t.Parallel()
-	fields, err := redact.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second := redactFirst(fields), redactFirst(fields) // two gateways at one port
-	s := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("X-Api-Key"))
-			redact.PutBack(r)
-			_, _ = io.WriteString(w, " "+r.Header.Get("X-Api-Key"))
-		}),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return second(first(ctx, c), c) },
-	}
-	var clients, servers sync.WaitGroup
-	for range 2 {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		servers.Go(func() { _ = s.Serve(l) })
-		for range 20 {
-			clients.Go(func() {
-				conn, err := net.Dial("tcp", l.Addr().String())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				_, _ = io.WriteString(conn, "GET http://u:p@h/ HTTP/1.0\r\nX-Api-Key: k\r\n\r\n")
-				if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "\nhttp://REDACTED@h/ REDACTED k") {
-					t.Errorf("%q, %v", got, err)
-				}
-			})
-		}
-	}
-	clients.Wait()
-	_ = s.Close()
-	servers.Wait()
 }
 
 // TestLogFieldsAreDocumented compares the fields of the log object with the table of

@@ -1,8 +1,8 @@
 // Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
 // tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP], which checks the
 // client and finds out what the request is for. exchange.go has the way of a proxied request,
-// connect.go that of a CONNECT. Whatever becomes of a request, its exchange is accounted for once
-// (accesslog.go).
+// connect.go the way of a CONNECT, landing.go what the gateway answers by itself. Whatever becomes
+// of a request, its exchange is accounted for once (accesslog.go).
 package proxy
 
 import (
@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,11 +109,36 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	if err := withoutHTTP3(s.Server, logger); err != nil {
 		return err
 	}
-	s.Server.RegisterConnContext(redactFirst(s.Engine.Config.Redact))
+	s.Server.RegisterConnContext(s.Engine.Config.Redact.ConnContext())
 	s.Server.RegisterConnContext(egress.WithConn)
 	s.Server.RegisterConnState(egress.Unfollow)
 	stopWith(s.Server, ctx)
 	s.tunnels = newTunnelServer(s.Server)
+	return nil
+}
+
+// withoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
+// net/http's server, which the redaction stands in front of.
+func withoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
+	found := false
+	lists := make([]*[]string, 0, 1+len(server.ListenProtocols))
+	lists = append(lists, &server.Protocols)
+	for i := range server.ListenProtocols {
+		lists = append(lists, &server.ListenProtocols[i])
+	}
+	for _, list := range lists {
+		kept := slices.DeleteFunc(slices.Clone(*list), func(p string) bool { return p == "h3" })
+		switch len(kept) {
+		case len(*list):
+			continue
+		case 0:
+			return errors.New("protocols: a gateway speaks h1 and h2, not h3")
+		}
+		*list, found = kept, true
+	}
+	if found && len(server.TLSConnPolicies) > 0 {
+		logger.Info("a gateway speaks HTTP/1.1 and HTTP/2; HTTP/3 is not served", zap.Strings("listen", server.Listen))
+	}
 	return nil
 }
 
@@ -134,7 +160,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	x.placeholders()
 	userinfo := redact.PutBack(r)
 	switch source := x.client(); {
-	case !s.Admits(source):
+	case !enforce.ClientAllowed(s.Clients, source):
 		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
 	case userinfo:
 		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")

@@ -87,7 +87,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 // stillAllowed reports whether a site would open the tunnel for the same agent without looking
 // inside.
 func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
-	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !s.Admits(c.tunnel.from.Source) {
+	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !enforce.ClientAllowed(s.Clients, c.tunnel.from.Source) {
 		return false
 	}
 	id := s.Identifier.Opaque(ctx, c.tunnel.from)
