@@ -118,7 +118,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return h.site.ServeHTTP(w, r, next)
 }
 
-// Cleanup lets go of what the site holds. Its requests may still run.
+// Cleanup releases what the site holds. Its requests may still run.
 func (h *Handler) Cleanup() error {
 	if h.site != nil {
 		h.site.Close()

@@ -115,7 +115,7 @@ func (e *emitter) wanted(names ...string) bool {
 		return false
 	}
 	if !e.ready.Load() {
-		return true // nobody can tell yet
+		return true // it is not known yet
 	}
 	return slices.ContainsFunc(names, e.app.ShouldEmit)
 }
@@ -164,7 +164,7 @@ type change struct {
 	data map[string]any
 }
 
-// changes lists what is worth telling of a fetch that came to out at now. It is pure.
+// changes lists what is worth telling of a fetch that ended with out at now. It is pure.
 func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Time) (list []change) {
 	d := p.Diff(before, out, now)
 	after := d.After
@@ -191,8 +191,7 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	return list
 }
 
-// Bounds on the sitemaps that an event holds. A longer URL is none that a search engine would read
-// (sitemaps.org).
+// Bounds on the sitemaps of an event. Search engines read no longer URL (sitemaps.org).
 const (
 	maxEventSitemaps = 50
 	maxSitemapURL    = 2048
@@ -208,7 +207,7 @@ func withText(r fetch.Record, data map[string]any) map[string]any {
 	return data
 }
 
-// The flags of a text. It decides with what parses all the same.
+// The flags of a text. A flagged text still decides with what parses.
 const (
 	FlagHTML = "html"       // it is an HTML page
 	Flag202  = "status_202" // it came with 202 (Accepted), perhaps in place of what is still being made

@@ -35,7 +35,7 @@ func (*killSwitchState) release() error { return release(killSwitchKey) }
 // Destruct has nothing to close.
 func (*killSwitchState) Destruct() error { return nil }
 
-// load gives the orders that were kept their effect again, once in the life of the process. An
+// load restores the orders that were kept, once in the life of the process. An
 // unreadable file is fatal: starting without it would lift every order.
 func (s *killSwitchState) load(folder string) error {
 	s.mu.Lock()

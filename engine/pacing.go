@@ -181,11 +181,11 @@ func (o clockObserver) Blocked(explicit bool) {
 	o.pacing.note()
 }
 
-// note leaves word that there is something to write down.
+// note signals that there is something to write down.
 func (p *pacing) note() {
 	select {
 	case p.changed <- struct{}{}:
-	default: // there is word already
+	default: // the signal is set
 	}
 }
 

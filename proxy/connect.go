@@ -34,7 +34,7 @@ type connect struct {
 	origin origin.Origin
 	tunnel *tunnel        // what requests inside inherit
 	client *egress.Tunnel // nil until the CONNECT is accepted
-	dialed net.Conn       // towards the origin, nil where nobody has dialed
+	dialed net.Conn       // to the origin; nil before the dial
 	slot   pace.Slot      // the host's, with dialed
 }
 
@@ -54,7 +54,7 @@ func (x *exchange) connect() error {
 		return x.refuseRequest(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
 	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
-	// All that the client will show of itself is here.
+	// Inside a blind tunnel the client shows no more of itself than here.
 	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
 	agent := id.KillName()
 	if limit := s.Engine.Config.Limits.TunnelsPerAgent; !tunnels.Enter(agent, limit) {
@@ -90,7 +90,7 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 func (c *connect) openBlind() error {
 	x, handleTLS := c.x, c.relay
 	if c.origin.Port == httpPort {
-		// A plain server would keep a fetch by https waiting for its part of the handshake.
+		// A server of plain HTTP would leave a fetch by https waiting for the handshake.
 		x.decision = x.site.Enforcer.DecideOpening(x.identity, c.origin)
 		handleTLS = c.decideAndRelay
 	} else {
@@ -165,7 +165,7 @@ func liftIdleLimits(r *http.Request) {
 	}
 }
 
-// hangUp closes whatever is open.
+// hangUp closes the connections that are open.
 func (c *connect) hangUp() {
 	if c.client != nil {
 		_ = c.client.Close()
@@ -222,7 +222,7 @@ func (c *connect) decide(ctx context.Context) {
 	step.decided(c.x.decision)
 }
 
-// decideAndRelay is relay for a tunnel that was opened without the rules.
+// decideAndRelay decides about a tunnel that was opened before the rules were known, and relays it.
 func (c *connect) decideAndRelay() {
 	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
 	defer done()
@@ -282,13 +282,13 @@ func (c *connect) toAddress() bool {
 	return err == nil
 }
 
-// ended reports whether a context of the tunnel ended by the gateway's doing.
+// ended reports whether it was the gateway that ended a context of the tunnel.
 func (c *connect) ended(ctx context.Context) bool {
 	return ctx.Err() != nil && c.x.r.Context().Err() == nil
 }
 
-// end notes how a tunnel ended. A client that has left is no news. But over HTTP/2 the context of
-// its request also ends when the gateway closes its own end first.
+// end notes why the gateway ended a tunnel; nothing where the client left. Over HTTP/2 the context
+// of the CONNECT also ends when the gateway closes its own end first.
 func (c *connect) end(err error) {
 	x := c.x
 	stop := engine.StoppedBy(x.ctx)
@@ -301,8 +301,7 @@ func (c *connect) end(err error) {
 	}
 }
 
-// dial waits for the host's turn and connects. Where that fails it gives the decision to answer
-// with.
+// dial waits for the host's turn and connects. If that fails it returns the decision to answer with.
 func (c *connect) dial() (d enforce.Decision, failed bool) {
 	x := c.x
 	slot, err := x.pace(c.origin)

@@ -122,7 +122,7 @@ func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
 	return slot, err
 }
 
-// address resolves the host where its address is what a clock stands for. A name that does not
+// address resolves the host for a clock of addresses. A name that does not
 // resolve keeps the host's clock; the request will fail on its way out, and say why.
 func (x *exchange) address(o origin.Origin) netip.Addr {
 	check := x.site.Engine.Dialer().Check
@@ -175,9 +175,9 @@ func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
 	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 }
 
-// abandon ends the exchange before a byte of its request has been written: net/http asks no hook
-// for leave to write, but does not write after its context has ended, or to a connection that is
-// closed. One that speaks HTTP/2 serves others.
+// abandon ends the exchange before a byte of its request has been written. No hook of net/http can
+// forbid a write, but it does not write after the context has ended, or to a closed connection. A
+// connection of HTTP/2 stays open, as it serves other requests.
 func (x *exchange) abandon(conn net.Conn, why error) {
 	x.entry.Cancel(why)
 	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
@@ -186,7 +186,7 @@ func (x *exchange) abandon(conn net.Conn, why error) {
 	_ = conn.Close()
 }
 
-// applyBackoff keeps the site's wish to be left alone for a while, from the moment it is known.
+// applyBackoff blocks the host for as long as the header of its answer asks for.
 func (x *exchange) applyBackoff(status int, header http.Header) {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)

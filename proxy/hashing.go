@@ -33,9 +33,9 @@ const (
 	turnsKept = 1024
 )
 
-// hashing computes the hashes of passwords for all configurations of the process: few at a time,
-// and those that wait in turns by source and, within a source, by user. Of one user the newest is
-// next: those that guess wait for their answers, so a right password that comes meanwhile is next.
+// hashing computes the hashes of passwords for all configurations of the process, a few at a time.
+// Sources take turns and, within a source, users. The newest password of a user is next: a guesser
+// waits for its answers, so a right password that arrives meanwhile is the newest.
 //
 // It is safe for concurrent use.
 type hashing struct {
@@ -164,7 +164,7 @@ func (h *hashing) await(ctx context.Context, c *check) enforce.PasswordCheck {
 	return enforce.PasswordUnchecked
 }
 
-// begin lets those go whose turn it is, under the lock.
+// begin starts as many checks as may run, under the lock.
 func (h *hashing) begin() {
 	for h.running < h.parallel && len(h.waiting) > 0 {
 		c := h.next()

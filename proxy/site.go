@@ -142,14 +142,14 @@ func withoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	return nil
 }
 
-// Close lets go of what the site holds. Requests and tunnels of the site may still run.
+// Close releases what the site holds. Requests and tunnels of the site may still run.
 func (s *Site) Close() {
 	if s.tunnels != nil {
 		s.tunnels.retire()
 	}
 }
 
-// retryNotReady is what a client is told that finds a gateway without its store: Caddy has ended
+// retryNotReady is the Retry-After of a gateway whose store could not be opened. Caddy has ended
 // such a configuration by then.
 const retryNotReady = 5 * time.Second
 
@@ -199,10 +199,10 @@ func tunnelOf(r *http.Request) *tunnel {
 	return t
 }
 
-// misdirectedKey is the key of the error of a request that does not belong into its tunnel.
+// misdirectedKey is the key of the error of a request that does not belong in its tunnel.
 type misdirectedKey struct{}
 
-// misdirected returns why a request does not belong into its tunnel, an empty reason if it does.
+// misdirected returns why a request does not belong in its tunnel, an empty reason if it does.
 func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	err, ok := r.Context().Value(misdirectedKey{}).(error)
 	switch {
@@ -252,9 +252,9 @@ func senderOf(r *http.Request) enforce.Sender {
 	return e
 }
 
-// ambiguity says what makes a request one that two readers could understand in two ways; empty for
-// nothing. Of two fields the gateway would judge one and the site could see the other. HTTP/2 lets
-// any bytes be a method.
+// ambiguity returns why two readers could understand a request in two ways, empty if they could not.
+// Of two fields of one name the gateway would judge one, and the site could see the other. HTTP/2
+// lets any bytes be a method.
 func ambiguity(r *http.Request) string {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
 		return "the method is no token"

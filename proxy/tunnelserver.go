@@ -57,8 +57,8 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	return s
 }
 
-// innerLog passes on what net/http says of the inside of tunnels: at level debug, as Caddy does for
-// its servers, but for panics. The logger is asked for each time, as the server outlives
+// innerLog logs errors of the HTTP server inside tunnels: panics at level error and others at level
+// debug, as Caddy does for its servers. The logger is asked for each time, as the server outlives
 // configurations.
 type innerLog struct{ logger func() *zap.Logger }
 
