@@ -52,7 +52,7 @@ func adminEngine(tb testing.TB) *engine.Engine {
 	}
 	err = e.AddSite(ctx, &engine.SitePolicy{
 		Engine: e, Life: ctx, Identifier: identifier, Operator: policy,
-		Enforcer: enforce.New(enforce.Config{Rules: e, Policy: policy, Kills: e.KillSwitch()}),
+		Enforcer: &enforce.Enforcer{Rules: e, Policy: policy, Kills: e.KillSwitch()},
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -21,7 +21,7 @@ func BenchmarkRun(b *testing.B) {
 		store.keep(text)
 		hosts[fmt.Sprintf("n%d.example", i)] = goodText(text)
 	}
-	e := enforce.New(enforce.Config{Rules: rulesOf(b, hosts, fetch.DefaultPolicy())})
+	e := &enforce.Enforcer{Rules: rulesOf(b, hosts, fetch.DefaultPolicy())}
 	script := rand.New(rand.NewPCG(1, 2))
 	var lines []object
 	for host, site := range hosts {

@@ -76,7 +76,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := enforce.New(enforce.Config{Rules: rulesOf(t, hosts, fetch.DefaultPolicy()), Policy: policy})
+	e := &enforce.Enforcer{Rules: rulesOf(t, hosts, fetch.DefaultPolicy()), Policy: policy}
 	script := rand.New(rand.NewPCG(1, 2))
 	var lines []object
 	add := func(d enforce.Decision, method, uri string) {
@@ -129,7 +129,7 @@ func TestUnreachableExpired(t *testing.T) {
 	t.Parallel()
 	p := fetch.DefaultPolicy()
 	p.UnreachableFor = 1
-	e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{}, p)})
+	e := &enforce.Enforcer{Rules: rulesOf(t, sites{}, p)}
 	d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})
 	if d.Reason != enforce.ReasonUnreachableExpired {
 		t.Fatalf("reason %s", d.Reason)

@@ -32,7 +32,7 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e := enforce.New(enforce.Config{Rules: rules, Policy: policy})
+	e := &enforce.Enforcer{Rules: rules, Policy: policy}
 	lines := make(map[string]object)
 	for name, c := range map[string]struct{ agent, url string }{
 		"allowed":     {"AcmeBot", "http://site.example/page"},
@@ -281,7 +281,7 @@ func TestCutText(t *testing.T) {
 	for _, truncated := range []bool{false, true} {
 		out := goodText(text)
 		out.Truncated = truncated
-		e := enforce.New(enforce.Config{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())})
+		e := &enforce.Enforcer{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())}
 		d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
 		if (d.Verdict == enforce.Allow) != truncated {
 			t.Fatalf("truncated %t: %+v", truncated, d)

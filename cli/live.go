@@ -113,7 +113,7 @@ func judgeBy(r *rules, agent string, paths enforce.Paths) (judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	enforcer := enforce.New(enforce.Config{Rules: r, Policy: policy})
+	enforcer := &enforce.Enforcer{Rules: r, Policy: policy}
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		if r.isFile && strings.HasPrefix(rawURL, "/") {
 			rawURL = "https://robots.invalid" + rawURL // RFC 6761: nobody's

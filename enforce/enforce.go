@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,9 @@ type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
 }
 
-// Config configures an [Enforcer].
-type Config struct {
+// Enforcer decides. Its fields are not to be changed once it is in use; it is then safe for
+// concurrent use. The zero value refuses everything.
+type Enforcer struct {
 	// Rules finds the rules of origins. Without it every request that needs rules is refused.
 	Rules Lookup
 	// Policy is the policy of the operator; nil is the zero Policy.
@@ -32,22 +34,9 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Enforcer decides. It is safe for concurrent use. The zero value refuses everything.
-type Enforcer struct {
-	rules  Lookup
-	policy Policy
-	kills  *KillSwitch
-	now    func() time.Time
-}
+func (e *Enforcer) policy() *Policy { return cmp.Or(e.Policy, &zeroPolicy) }
 
-// New returns an Enforcer.
-func New(cfg Config) *Enforcer {
-	e := &Enforcer{rules: cfg.Rules, kills: cfg.Kills, now: cfg.Now}
-	if cfg.Policy != nil {
-		e.policy = *cfg.Policy
-	}
-	return e
-}
+var zeroPolicy Policy
 
 // Request is a request to decide.
 type Request struct {
@@ -102,7 +91,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if !ok {
 		return d
 	}
-	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy.paths)
+	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy().paths)
 	d.Group, d.Rule, d.Line, d.Form, d.Judged = m.Group, m.Rule, m.Line, form, judged
 	switch {
 	case !m.Allowed && m.Line == 0 && form == PathResolved:
@@ -162,7 +151,7 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 	if decided {
 		return d, true
 	}
-	if e.policy.Connect(o) == ConnectDeny {
+	if e.policy().Connect(o) == ConnectDeny {
 		d.deny(ReasonConnectDenied, "")
 		return d, true
 	}
@@ -172,7 +161,7 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse
 // it: every other refusal is given inside, where clients see it (clients.md 18).
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
-	d := Decision{Mode: e.policy.Mode(o, ""), Origin: o, PathVisible: true}
+	d := Decision{Mode: e.policy().Mode(o, ""), Origin: o, PathVisible: true}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 	} else if reason, detail, refused := t.Refused(); refused {
@@ -191,7 +180,7 @@ func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Dec
 // begin returns a decision with the facts that are known before anything is decided.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
-		Mode: e.policy.Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
+		Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
 	}
 	if c := id.Config; c != nil {
@@ -216,11 +205,11 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 			return d, true
 		}
 	}
-	if order, stopped := e.kills.Match(o, id.KillName()); stopped {
+	if order, stopped := e.Kills.Match(o, id.KillName()); stopped {
 		d.deny(ReasonKillSwitch, order.detail())
 		return d, true
 	}
-	if pattern, denied := e.policy.Denied(o); denied {
+	if pattern, denied := e.policy().Denied(o); denied {
 		d.deny(ReasonOperatorDeny, "deny "+pattern.String())
 		return d, true
 	}
@@ -242,7 +231,7 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 		d.allow(ReasonRobotsOff)
 		return true
 	}
-	label, ok := e.policy.Exempt(d.Origin, path, d.Agent, e.clock())
+	label, ok := e.policy().Exempt(d.Origin, path, d.Agent, e.clock())
 	if ok {
 		d.Exception = label
 		d.allow(ReasonException)
@@ -298,7 +287,7 @@ func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 // view asks for the origin's entry and notes its facts. It reports false if there is none;
 // then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
-	if e.rules == nil {
+	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
 		return v, false
 	}
@@ -337,21 +326,21 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 }
 
 // Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
-// as it would refuse what the site allows. Errors are those of [Config.Rules], which must not be
+// as it would refuse what the site allows. Errors are those of [Enforcer.Rules], which must not be
 // nil.
 func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	entry, source, err := e.rules.Lookup(ctx, o)
+	entry, source, err := e.Rules.Lookup(ctx, o)
 	if err != nil || entry.Fresh(e.clock()) {
 		return entry, source, err
 	}
-	return e.rules.Lookup(ctx, o)
+	return e.Rules.Lookup(ctx, o)
 }
 
 func (e *Enforcer) clock() time.Time {
-	if e.now == nil {
+	if e.Now == nil {
 		return time.Now()
 	}
-	return e.now()
+	return e.Now()
 }
 
 // MatchPath returns what the rules of a group say about a request for a path and query, and about

@@ -114,7 +114,7 @@ func siteOf(r fetch.Record, p fetch.Policy) *site {
 }
 
 func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {
-	return New(Config{Rules: rules, Policy: p, Kills: k, Now: func() time.Time { return now }})
+	return &Enforcer{Rules: rules, Policy: p, Kills: k, Now: func() time.Time { return now }}
 }
 
 // crawler is the identity of a crawler without configuration.

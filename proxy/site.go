@@ -71,7 +71,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	s := &Site{
 		SitePolicy: &engine.SitePolicy{
 			Engine: c.Engine, Life: ctx, Server: c.Server, Clients: c.Clients, Identifier: c.Identifier, Operator: c.Policy,
-			Enforcer: enforce.New(enforce.Config{Rules: tracedLookup{c.Engine}, Policy: c.Policy, Kills: c.Engine.KillSwitch()}),
+			Enforcer: &enforce.Enforcer{Rules: tracedLookup{c.Engine}, Policy: c.Policy, Kills: c.Engine.KillSwitch()},
 		},
 		polite:         c.Engine.Config.Politeness,
 		egressOff:      c.EgressOff,
