@@ -32,7 +32,7 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	x := Explanation{
 		Site: site.Name(), URL: target.String(), Robots: d.Record(), BlockedUntil: blockedUntil(e, target.Origin),
 	}
-	if d.Verdict != enforce.Allow {
+	if !d.Allowed {
 		info := enforce.RequestInfo{Method: http.MethodGet, URL: target.String(), Help: e.Config.Help}
 		problem := enforce.NewProblem(d, info)
 		x.Refusal = &problem

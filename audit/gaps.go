@@ -32,14 +32,14 @@ var sent = []enforce.Reason{
 func left(e *entry) bool {
 	r := e.Robots
 	switch {
-	case r.Decision == decisionDeny, r.Reason == enforce.ReasonRobotsTxt, r.Reason == enforce.ReasonIntercepted:
+	case r.Decision == enforce.OutcomeDeny, r.Reason == enforce.ReasonRobotsTxt, r.Reason == enforce.ReasonIntercepted:
 		return false
 	case r.PathVisible && r.RobotsURL == e.Request.URI: // not paced, also where another reason goes first
 		return false
-	case !r.PathVisible, r.Decision == decisionError && slices.Contains(sent, r.Reason):
+	case !r.PathVisible, r.Decision == enforce.OutcomeError && slices.Contains(sent, r.Reason):
 		return r.Address != "" // of a tunnel, that it was dialed: there may have been plain HTTP in it
 	}
-	return r.Decision == decisionAllow
+	return r.Decision == enforce.OutcomeAllow
 }
 
 // sendingOf reads the times of a request that left. It reports false where the log has none.

@@ -283,7 +283,7 @@ func TestCutText(t *testing.T) {
 		out.Truncated = truncated
 		e := &enforce.Enforcer{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())}
 		d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
-		if (d.Verdict == enforce.Allow) != truncated {
+		if d.Allowed != truncated {
 			t.Fatalf("truncated %t: %+v", truncated, d)
 		}
 		l := lineOf(t, d.Record(), "GET", "http://long.example/b", noon)

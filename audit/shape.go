@@ -51,19 +51,15 @@ var bases = map[enforce.Reason]basis{
 
 // The texts of the closed sets of the log.
 var (
-	decisionAllow = enforce.Allow.String()
-	decisionDeny  = enforce.Deny.String()
-	modeEnforce   = enforce.ModeEnforce.String()
-	modeReport    = enforce.ModeReport.String()
-	modeOff       = enforce.ModeOff.String()
+	modeEnforce = enforce.ModeEnforce.String()
+	modeReport  = enforce.ModeReport.String()
+	modeOff     = enforce.ModeOff.String()
 
 	stateUnknown     = fetch.StateUnknown.String()
 	stateRules       = fetch.StateRules.String()
 	stateAbsent      = fetch.StateAbsent.String()
 	stateUnreachable = fetch.StateUnreachable.String()
 )
-
-const decisionError = "error"
 
 // states are what the record of an origin must be for the reasons that follow from it alone.
 var states = map[enforce.Reason]string{
@@ -85,7 +81,7 @@ func contradiction(r *record) string {
 // badWord looks for words that are in none of the closed sets.
 func badWord(r *record) string {
 	switch r.Decision {
-	case decisionAllow, decisionDeny, decisionError:
+	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
 	default:
 		return fmt.Sprintf("decision %q does not exist", r.Decision)
 	}
@@ -117,12 +113,12 @@ func badWord(r *record) string {
 func badDecision(r *record) string {
 	refuses := !r.Reason.Allows() && !r.Reason.Failure()
 	switch {
-	case r.WouldDeny && (r.Mode != modeReport || r.Decision != decisionAllow || !refuses || r.Reason.Hard()):
+	case r.WouldDeny && (r.Mode != modeReport || r.Decision != enforce.OutcomeAllow || !refuses || r.Reason.Hard()):
 		return fmt.Sprintf("would_deny cannot be with mode %s, decision %s and reason %s", r.Mode, r.Decision, r.Reason)
 	case r.WouldDeny:
-	case r.Decision == decisionAllow && !r.Reason.Allows(),
-		r.Decision == decisionDeny && !refuses,
-		r.Decision == decisionError && !r.Reason.Failure():
+	case r.Decision == enforce.OutcomeAllow && !r.Reason.Allows(),
+		r.Decision == enforce.OutcomeDeny && !refuses,
+		r.Decision == enforce.OutcomeError && !r.Reason.Failure():
 		return fmt.Sprintf("reason %s never comes to decision %s", r.Reason, r.Decision)
 	}
 	return ""
@@ -137,7 +133,7 @@ func badMode(r *record) string {
 	}
 	on := bases[r.Reason]
 	switch {
-	case r.Mode == modeReport && r.Decision == decisionDeny && !r.Reason.Hard(),
+	case r.Mode == modeReport && r.Decision == enforce.OutcomeDeny && !r.Reason.Hard(),
 		r.Mode == modeOff && (on == onRules || on == onTunnel || on == onState || r.Reason == enforce.ReasonException),
 		r.Mode != modeOff && r.Reason == enforce.ReasonRobotsOff:
 		return fmt.Sprintf("reason %s never comes to decision %s in mode %s", r.Reason, r.Decision, r.Mode)
@@ -184,11 +180,11 @@ func badAfterwards(r *record) string {
 	on := bases[r.Reason]
 	before := on != onLater && on != onRequest && r.Reason != enforce.ReasonKillSwitch
 	switch {
-	case r.Decision == decisionDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0):
+	case r.Decision == enforce.OutcomeDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address or a wait", r.Reason)
 	case r.Reason == enforce.ReasonException && r.Exception == "":
 		return "reason exception names no exception"
-	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == decisionAllow && !r.WouldDeny:
+	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == enforce.OutcomeAllow && !r.WouldDeny:
 		return fmt.Sprintf("there is an exception, but reason %s needs none", r.Reason)
 	case r.Reason == enforce.ReasonCrawlDelay && r.CrawlDelay <= 0:
 		return "reason crawl_delay comes of a Crawl-delay, but there is none"

@@ -194,7 +194,7 @@ func (a *AgentTotals) decided(r *record, c *counts) {
 		a.Unreachable[cause]++
 	}
 	switch r.Decision {
-	case decisionAllow:
+	case enforce.OutcomeAllow:
 		a.Allowed++
 		if r.WouldDeny {
 			a.WouldDeny[r.Reason]++
@@ -202,9 +202,9 @@ func (a *AgentTotals) decided(r *record, c *counts) {
 		if r.Reason == enforce.ReasonException {
 			a.exception(r.Exception, c)
 		}
-	case decisionDeny:
+	case enforce.OutcomeDeny:
 		a.Denied[r.Reason]++
-	case decisionError:
+	case enforce.OutcomeError:
 		a.Failed[r.Reason]++
 	}
 }

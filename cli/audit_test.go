@@ -68,12 +68,12 @@ func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 		t.Fatal(err)
 	}
 	d := enforce.Decision{
-		Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
+		Allowed: true, Reason: enforce.ReasonNoRule, Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
 		Origin: to.Origin, PathVisible: true, Group: "*", State: fetch.StateRules, SHA256: sha,
 		CrawlDelay: 2 * time.Second, Source: 1,
 	}
 	if strings.HasPrefix(to.Path, "/private/") {
-		d.Verdict, d.Reason, d.Rule, d.Line = enforce.Deny, enforce.ReasonDisallowed, "/private/", 2
+		d.Allowed, d.Reason, d.Rule, d.Line = false, enforce.ReasonDisallowed, "/private/", 2
 	}
 	return d
 }
@@ -84,9 +84,9 @@ func exampleLog(t *testing.T, sha [32]byte) string {
 	t.Helper()
 	const site = "https://example.com"
 	flipped := auditDecision(t, sha, site+"/private/x")
-	flipped.Verdict, flipped.Reason, flipped.Rule, flipped.Line = enforce.Allow, enforce.ReasonNoRule, "", 0
+	flipped.Allowed, flipped.Reason, flipped.Rule, flipped.Line = true, enforce.ReasonNoRule, "", 0
 	excepted := enforce.Decision{
-		Verdict: enforce.Allow, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Owner: "team news",
+		Allowed: true, Reason: enforce.ReasonException, Agent: "AcmeNews", Tokens: []string{"AcmeNews"}, Owner: "team news",
 		Contact: "news@acme.example", Exception: "example.com: ticket 7",
 		Origin: flipped.Origin, PathVisible: true,
 	}

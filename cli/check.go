@@ -222,7 +222,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 // statusOf is the exit status that a decision stands for.
 func statusOf(r enforce.Record) int {
 	switch {
-	case r.Decision == enforce.Allow.String():
+	case r.Decision == enforce.OutcomeAllow:
 		return exitOK
 	case r.Reason.Failure():
 		return exitError

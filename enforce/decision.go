@@ -14,24 +14,6 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Verdict is the answer to "may this request leave?". The zero value is Deny.
-type Verdict uint8
-
-const (
-	// Deny keeps the request from leaving.
-	Deny Verdict = iota
-	// Allow lets it leave, as far as this package is concerned.
-	Allow
-)
-
-// String returns "deny" or "allow"; every undeclared value denies.
-func (v Verdict) String() string {
-	if v == Allow {
-		return "allow"
-	}
-	return "deny"
-}
-
 // Mode says what is done with refusals. The zero value is ModeEnforce.
 //
 // Whatever the mode, these hold: the kill switch, the operator's deny list, wrong
@@ -112,7 +94,8 @@ const (
 // It is the one source of the access log's object (DESIGN §9, [Decision.Record]),
 // of refusals ([Render]) and of the answers of `robots check` and the admin API.
 type Decision struct {
-	Verdict Verdict
+	// Allowed says that the request may leave, as far as this package is concerned.
+	Allowed bool
 	// Reason says why, also on a request that was let pass. With WouldDeny it is the
 	// reason of the refusal that ModeReport spared.
 	Reason Reason
@@ -190,7 +173,7 @@ func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Deci
 	if r.Allows() || !r.Valid() {
 		r = ReasonInternal
 	}
-	d.Verdict, d.Reason, d.Detail, d.RetryAfter = Deny, r, detail, max(retryAfter, 0)
+	d.Allowed, d.Reason, d.Detail, d.RetryAfter = false, r, detail, max(retryAfter, 0)
 	d.WouldDeny = false
 	return d
 }
@@ -200,35 +183,41 @@ func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Deci
 func (d *Decision) deny(r Reason, detail string) {
 	switch {
 	case r.Hard() || d.Mode != ModeReport:
-		d.Verdict, d.WouldDeny, d.Reason, d.Detail = Deny, false, r, detail
+		d.Allowed, d.WouldDeny, d.Reason, d.Detail = false, false, r, detail
 	case !d.WouldDeny:
-		d.Verdict, d.WouldDeny, d.Reason, d.Detail = Allow, true, r, detail
+		d.Allowed, d.WouldDeny, d.Reason, d.Detail = true, true, r, detail
 	}
 }
 
 // allow lets the request pass, unless a refusal was spared before.
 func (d *Decision) allow(r Reason) {
 	if !d.WouldDeny {
-		d.Verdict, d.Reason = Allow, r
+		d.Allowed, d.Reason = true, r
 	}
 }
 
 // Paced reports whether the request has to keep the host's clock. Only the robots.txt
 // of a site is asked for without delay: a crawler that waits for it cannot obey it.
 func (d Decision) Paced() bool {
-	return d.Verdict == Allow && !d.unpaced
+	return d.Allowed && !d.unpaced
 }
 
-// Outcome is the log's field "decision": "allow", "deny", or "error" where not a
-// judgement but a failure kept the request from being answered.
+// The values of [Record.Decision].
+const (
+	OutcomeAllow = "allow"
+	OutcomeDeny  = "deny"
+	OutcomeError = "error" // not a judgement but a failure kept the request from being answered
+)
+
+// Outcome is the log's field "decision": one of the constants above.
 func (d Decision) Outcome() string {
 	switch {
-	case d.Verdict == Allow:
-		return "allow"
+	case d.Allowed:
+		return OutcomeAllow
 	case d.Reason.Failure():
-		return "error"
+		return OutcomeError
 	default:
-		return "deny"
+		return OutcomeDeny
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestZeroValuesDeny(t *testing.T) {
 	t.Parallel()
-	if (Decision{}).Verdict != Deny || Verdict(7).String() != "deny" || (Decision{}).Outcome() != "error" {
+	if (Decision{}).Allowed || (Decision{}).Outcome() != "error" {
 		t.Error("the zero decision allows")
 	}
 	if (Decision{}).Paced() {
@@ -35,7 +35,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		"tunnel":   newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideTunnel(t.Context(), crawler(t, "Bot/1.0"), target.Origin),
 		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Authentication{}, target.Origin),
 	} {
-		if d.Verdict != Deny {
+		if d.Allowed {
 			t.Errorf("%s: the zero value allows: %+v", name, d)
 		}
 	}
@@ -46,17 +46,17 @@ func TestZeroValuesDeny(t *testing.T) {
 
 func TestRefuseKeepsEvidence(t *testing.T) {
 	t.Parallel()
-	d := Decision{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true, Mode: ModeReport, Agent: "A", Line: 3}
+	d := Decision{Allowed: true, Reason: ReasonDisallowed, WouldDeny: true, Mode: ModeReport, Agent: "A", Line: 3}
 	got := d.Refuse(ReasonRateLimited, "host", 1500*time.Millisecond)
-	if got.Verdict != Deny || got.WouldDeny || got.Reason != ReasonRateLimited || got.Agent != "A" || got.Line != 3 ||
+	if got.Allowed || got.WouldDeny || got.Reason != ReasonRateLimited || got.Agent != "A" || got.Line != 3 ||
 		got.RetryAfter != 1500*time.Millisecond || got.Detail != "host" {
 		t.Errorf("got %+v", got)
 	}
-	if d.Verdict != Allow {
+	if !d.Allowed {
 		t.Error("the receiver was changed")
 	}
 	for _, r := range []Reason{"", ReasonNoRule, "made_up"} {
-		if got := d.Refuse(r, "", -1); got.Verdict != Deny || got.Reason != ReasonInternal || got.RetryAfter != 0 {
+		if got := d.Refuse(r, "", -1); got.Allowed || got.Reason != ReasonInternal || got.RetryAfter != 0 {
 			t.Errorf("Refuse(%q): %+v", r, got)
 		}
 	}
@@ -68,11 +68,11 @@ func TestOutcome(t *testing.T) {
 		d    Decision
 		want string
 	}{
-		{Decision{Verdict: Allow, Reason: ReasonNoRule}, "allow"},
-		{Decision{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true}, "allow"},
+		{Decision{Allowed: true, Reason: ReasonNoRule}, "allow"},
+		{Decision{Allowed: true, Reason: ReasonDisallowed, WouldDeny: true}, "allow"},
 		{Decision{Reason: ReasonDisallowed}, "deny"},
 		{Decision{Reason: ReasonCanceled}, "error"},
-		{Decision{Verdict: Allow}.Refuse(ReasonDNS, "", 0), "error"},
+		{Decision{Allowed: true}.Refuse(ReasonDNS, "", 0), "error"},
 	} {
 		if got := tt.d.Outcome(); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.d.Reason, got, tt.want)

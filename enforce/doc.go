@@ -5,7 +5,7 @@
 //
 // The order of the steps is written in one place, [Enforcer.Decide]. All of it is
 // pure but for one look-up of the rules: time, state and input go in, a value comes
-// out. Zero values deny: the zero [Verdict], [Decision], [Identity] and
+// out. Zero values deny: the zero [Decision], [Identity] and
 // [Enforcer] let nothing pass.
 //
 // The package knows no HTTP server, no log and no metrics. After the decision the

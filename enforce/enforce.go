@@ -201,7 +201,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 	reason, detail, refused := id.Refused()
 	if refused && (!robotsTxt || reason.Status() != http.StatusForbidden) {
 		d.refuseSender(reason, detail)
-		if d.Verdict == Deny {
+		if !d.Allowed {
 			return d, true
 		}
 	}

@@ -42,28 +42,28 @@ func TestDecideByRules(t *testing.T) {
 		path   string
 		want   Decision // the fields that are compared below
 	}{
-		{"RFC 9309 2.2.2 disallow", rules(robots), defaults, "AnyBot/1.0", "/private/x", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
-		{"RFC 9309 2.2.2 longest allow", rules(robots), defaults, "AnyBot/1.0", "/private/open/x", Decision{Verdict: Allow, Reason: ReasonAllowedByRule, Group: "*", Rule: "/private/open", Line: 3, CrawlDelay: 2 * time.Second}},
-		{"RFC 9309 2.2.2 no rule", rules(robots), defaults, "AnyBot/1.0", "/", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
-		{"RFC 9309 2.2.1 own group, no delay of *", rules(robots), defaults, "freebot/2", "/private/x", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "FreeBot"}},
-		{"RFC 9309 2.2.1 no token: *", rules(robots), defaults, "", "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
-		{"empty file", rules(""), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonNoRule}},
-		{"RFC 9309 2.3.1.3 absent", absent(404), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonAbsent}},
-		{"forbidden, as absent", absent(403), defaults, "AnyBot", "/x", Decision{Verdict: Allow, Reason: ReasonAbsent}},
-		{"forbidden disallow", absent(403), fetch.Policy{ForbiddenDisallow: true}, "AnyBot", "/x", Decision{Verdict: Deny, Reason: ReasonRobotsForbidden, RetryAfter: time.Hour}},
-		{"RFC 9309 2.3.1.4 unreachable", unreachable(time.Hour, robots), defaults, "FreeBot", "/x", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
-		{"RFC 9309 2.3.1.4 after 30 days, last good copy", unreachable(31*24*time.Hour, robots), defaults, "AnyBot", "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
-		{"RFC 9309 2.3.1.4 after 30 days, none", unreachable(31*24*time.Hour, ""), defaults, "AnyBot", "/private", Decision{Verdict: Allow, Reason: ReasonUnreachableExpired}},
-		{"unreachable stale", unreachable(time.Hour, robots), fetch.Policy{Mode: fetch.ModeStale}, "AnyBot", "/", Decision{Verdict: Allow, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
-		{"unreachable strict", unreachable(90*24*time.Hour, robots), fetch.Policy{Mode: fetch.ModeStrict}, "AnyBot", "/", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
-		{"nothing known", fetch.Record{}, defaults, "AnyBot", "/", Decision{Verdict: Deny, Reason: ReasonUnreachable, RetryAfter: time.Minute}},
+		{"RFC 9309 2.2.2 disallow", rules(robots), defaults, "AnyBot/1.0", "/private/x", Decision{Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.2 longest allow", rules(robots), defaults, "AnyBot/1.0", "/private/open/x", Decision{Allowed: true, Reason: ReasonAllowedByRule, Group: "*", Rule: "/private/open", Line: 3, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.2 no rule", rules(robots), defaults, "AnyBot/1.0", "/", Decision{Allowed: true, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.2.1 own group, no delay of *", rules(robots), defaults, "freebot/2", "/private/x", Decision{Allowed: true, Reason: ReasonNoRule, Group: "FreeBot"}},
+		{"RFC 9309 2.2.1 no token: *", rules(robots), defaults, "", "/private", Decision{Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"empty file", rules(""), defaults, "AnyBot", "/x", Decision{Allowed: true, Reason: ReasonNoRule}},
+		{"RFC 9309 2.3.1.3 absent", absent(404), defaults, "AnyBot", "/x", Decision{Allowed: true, Reason: ReasonAbsent}},
+		{"forbidden, as absent", absent(403), defaults, "AnyBot", "/x", Decision{Allowed: true, Reason: ReasonAbsent}},
+		{"forbidden disallow", absent(403), fetch.Policy{ForbiddenDisallow: true}, "AnyBot", "/x", Decision{Reason: ReasonRobotsForbidden, RetryAfter: time.Hour}},
+		{"RFC 9309 2.3.1.4 unreachable", unreachable(time.Hour, robots), defaults, "FreeBot", "/x", Decision{Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
+		{"RFC 9309 2.3.1.4 after 30 days, last good copy", unreachable(31*24*time.Hour, robots), defaults, "AnyBot", "/private", Decision{Reason: ReasonDisallowed, Group: "*", Rule: "/private", Line: 2, CrawlDelay: 2 * time.Second}},
+		{"RFC 9309 2.3.1.4 after 30 days, none", unreachable(31*24*time.Hour, ""), defaults, "AnyBot", "/private", Decision{Allowed: true, Reason: ReasonUnreachableExpired}},
+		{"unreachable stale", unreachable(time.Hour, robots), fetch.Policy{Mode: fetch.ModeStale}, "AnyBot", "/", Decision{Allowed: true, Reason: ReasonNoRule, Group: "*", CrawlDelay: 2 * time.Second}},
+		{"unreachable strict", unreachable(90*24*time.Hour, robots), fetch.Policy{Mode: fetch.ModeStrict}, "AnyBot", "/", Decision{Reason: ReasonUnreachable, RetryAfter: 4 * time.Minute}},
+		{"nothing known", fetch.Record{}, defaults, "AnyBot", "/", Decision{Reason: ReasonUnreachable, RetryAfter: time.Minute}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := siteOf(tt.record, tt.policy)
 			got := ask(t, newEnforcer(s, nil, nil), crawler(t, tt.agent), "http://example.com"+tt.path)
 			w := tt.want
-			if got.Verdict != w.Verdict || got.Reason != w.Reason || got.Group != w.Group || got.Rule != w.Rule ||
+			if got.Allowed != w.Allowed || got.Reason != w.Reason || got.Group != w.Group || got.Rule != w.Rule ||
 				got.Line != w.Line || got.CrawlDelay != w.CrawlDelay || got.RetryAfter != w.RetryAfter || got.WouldDeny {
 				t.Errorf("got  %+v\nwant %+v", got, w)
 			}
@@ -146,7 +146,7 @@ func TestDecideLookupFails(t *testing.T) {
 					DecideTunnel(tt.ctx, crawler(t, "A"), target.Origin),
 			} {
 				spared := mode == ModeReport && tt.want == ReasonPending
-				if d.Reason != tt.want || d.WouldDeny != spared || (d.Verdict == Allow) != spared || d.RetryAfter != tt.retry {
+				if d.Reason != tt.want || d.WouldDeny != spared || d.Allowed != spared || d.RetryAfter != tt.retry {
 					t.Errorf("%s, %s, %s: %+v", tt.name, mode, kind, d)
 				}
 				if !spared && d.Outcome() != tt.outcome {
@@ -167,12 +167,12 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	} {
 		s := siteOf(closed, defaults)
 		d := ask(t, newEnforcer(s, nil, nil), crawler(t, "A"), "http://example.com"+path)
-		if itself != (d.Verdict == Allow && d.Reason == ReasonRobotsTxt && !d.Paced() && s.lookups == 0) {
-			t.Errorf("%s: %s %s, paced %t, %d look-ups", path, d.Verdict, d.Reason, d.Paced(), s.lookups)
+		if itself != (d.Allowed && d.Reason == ReasonRobotsTxt && !d.Paced() && s.lookups == 0) {
+			t.Errorf("%s: allowed %t %s, paced %t, %d look-ups", path, d.Allowed, d.Reason, d.Paced(), s.lookups)
 		}
 		// An equivalent spelling (RFC 3986 section 6.2.2.2) is left to the rules, which allow it too.
-		if want := itself || path == "/robots%2Etxt"; want != (d.Verdict == Allow) {
-			t.Errorf("%s: %s", path, d.Verdict)
+		if want := itself || path == "/robots%2Etxt"; want != d.Allowed {
+			t.Errorf("%s: allowed %t", path, d.Allowed)
 		}
 	}
 	// It is allowed to be read. The rules judge what else a request does.
@@ -187,7 +187,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		}
 		target.Path = "/robots%2Etxt"
 		d = newEnforcer(siteOf(closed, defaults), nil, nil).Decide(t.Context(), Request{method, target, crawler(t, "A")})
-		if (d.Verdict == Allow) != (want == ReasonRobotsTxt) {
+		if d.Allowed != (want == ReasonRobotsTxt) {
 			t.Errorf("%q of %s: %s", method, target.Path, d.Reason)
 		}
 	}
@@ -203,8 +203,8 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		"nobody":      {newEnforcer(nil, nil, nil), Identity{}, ReasonRobotsTxt},
 		"killed":      {newEnforcer(nil, nil, killAll(t)), Identity{}, ReasonKillSwitch},
 	} {
-		if d := ask(t, tt.e, tt.id, "http://example.com/robots.txt"); d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() {
-			t.Errorf("%s: %s %s", name, d.Verdict, d.Reason)
+		if d := ask(t, tt.e, tt.id, "http://example.com/robots.txt"); d.Reason != tt.want || d.Allowed != tt.want.Allows() {
+			t.Errorf("%s: allowed %t %s", name, d.Allowed, d.Reason)
 		}
 	}
 	// Spared in report mode, it is still not paced.
@@ -278,8 +278,8 @@ func TestDESIGN4OrderOfSteps(t *testing.T) {
 	} {
 		s := siteOf(closed, defaults)
 		d := ask(t, newEnforcer(s, mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/x")
-		if d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() || s.lookups != tt.asks {
-			t.Errorf("%s: %s %s, %d look-ups", tt.name, d.Verdict, d.Reason, s.lookups)
+		if d.Reason != tt.want || d.Allowed != tt.want.Allows() || s.lookups != tt.asks {
+			t.Errorf("%s: allowed %t %s, %d look-ups", tt.name, d.Allowed, d.Reason, s.lookups)
 		}
 		if want := "example.com: why"; tt.want == ReasonException && d.Exception != want || tt.want != ReasonException && d.Exception != "" {
 			t.Errorf("%s: exception %q", tt.name, d.Exception)
@@ -296,8 +296,8 @@ func TestMethodsOfFTP(t *testing.T) {
 			e := newEnforcer(s, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
 			target := origin.Target{Origin: mustOrigin(t, "ftp://example.com"), Path: "/x"}
 			d := e.Decide(t.Context(), Request{Method: method, Target: target, Identity: crawler(t, "A")})
-			if (d.Verdict == Allow) != want || !want && (d.Reason != ReasonMethod || s.lookups > 0) {
-				t.Errorf("%s %q: %s %s, %d look-ups", mode, method, d.Verdict, d.Reason, s.lookups)
+			if d.Allowed != want || !want && (d.Reason != ReasonMethod || s.lookups > 0) {
+				t.Errorf("%s %q: allowed %t %s, %d look-ups", mode, method, d.Allowed, d.Reason, s.lookups)
 			}
 		}
 	}
@@ -332,7 +332,7 @@ func TestModeReport(t *testing.T) {
 	} {
 		tt.policy.Mode = ModeReport
 		d := ask(t, newEnforcer(siteOf(tt.record, defaults), mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/private/x")
-		if d.Reason != tt.want || (d.Verdict == Allow) != tt.passes || d.WouldDeny != tt.passes || d.Line != tt.line || d.Mode != ModeReport {
+		if d.Reason != tt.want || d.Allowed != tt.passes || d.WouldDeny != tt.passes || d.Line != tt.line || d.Mode != ModeReport {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
 	}
@@ -370,7 +370,7 @@ func TestDecideTunnel(t *testing.T) {
 	} {
 		s := siteOf(tt.record, defaults)
 		d := newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideTunnel(t.Context(), crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
-		if d.Reason != tt.want || (d.Verdict == Allow) != tt.want.Allows() || d.PathVisible || d.Group != tt.group || s.lookups != tt.asks {
+		if d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.PathVisible || d.Group != tt.group || s.lookups != tt.asks {
 			t.Errorf("%s: %d look-ups, %+v", tt.name, s.lookups, d)
 		}
 		opening := tt.want // where no rules are asked for, it is decided
@@ -378,14 +378,14 @@ func TestDecideTunnel(t *testing.T) {
 			opening = ReasonIntercepted
 		}
 		d = newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideOpening(crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
-		if d.Reason != opening || (d.Verdict == Allow) != opening.Allows() || d.PathVisible != (tt.asks > 0) || s.lookups != tt.asks {
+		if d.Reason != opening || d.Allowed != opening.Allows() || d.PathVisible != (tt.asks > 0) || s.lookups != tt.asks {
 			t.Errorf("%s: opening: %d look-ups, %+v", tt.name, s.lookups, d)
 		}
 	}
 	report := PolicyConfig{Mode: ModeReport, ConnectDefault: ConnectTunnel}
 	d := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, report), nil).
 		DecideTunnel(t.Context(), crawler(t, "A"), mustOrigin(t, "https://example.com"))
-	if d.Verdict != Allow || !d.WouldDeny || d.Reason != ReasonTunnelRestricted || !d.Paced() {
+	if !d.Allowed || !d.WouldDeny || d.Reason != ReasonTunnelRestricted || !d.Paced() {
 		t.Errorf("report: %+v", d)
 	}
 }
@@ -414,7 +414,7 @@ func TestDecideIntercept(t *testing.T) {
 		tunnel := id.AuthenticateTunnel(t.Context(), tt.e)
 		d := e.DecideIntercept(tunnel, o)
 		spared := tt.name == "missing, report"
-		if d.Reason != tt.want || (d.Verdict == Allow) != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
+		if d.Reason != tt.want || d.Allowed != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
 		if spared { // and what is inside is spared as well, not taken for nobody's
@@ -481,7 +481,7 @@ func TestRefuseExcess(t *testing.T) {
 	}
 	d := newEnforcer(nil, new(Policy), nil).RefuseExcess(id, o, "7 requests are under way")
 	r := d.Record()
-	if d.Verdict != Deny || r.Reason != ReasonAgentLimit || r.Detail != "7 requests are under way" || d.RetryAfter != retryExcess {
+	if d.Allowed || r.Reason != ReasonAgentLimit || r.Detail != "7 requests are under way" || d.RetryAfter != retryExcess {
 		t.Errorf("decision %+v", d)
 	}
 	if r.Agent != "news" || r.Owner != "team news" || r.Contact != "news@acme.example" || r.UserAgent != "News/1.0" || r.RobotsURL != o.RobotsURL() {

@@ -400,7 +400,7 @@ func TestUncheckedPassword(t *testing.T) {
 				e.DecideTunnel(t.Context(), id.Opaque(tt.ctx, evidence), o),
 				e.DecideIntercept(id.AuthenticateTunnel(tt.ctx, evidence), o),
 			} {
-				if d.Verdict != Deny || d.Reason != tt.want || d.RetryAfter != tt.retry {
+				if d.Allowed || d.Reason != tt.want || d.RetryAfter != tt.retry {
 					t.Errorf("mode %v: %+v", mode, d)
 				}
 			}

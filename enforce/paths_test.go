@@ -124,24 +124,24 @@ func TestDecideByForms(t *testing.T) {
 		path   string
 		want   Decision // the fields that are compared below
 	}{
-		{"nil policy", siteOf(rules(pathRules), defaults), nil, "/x/../private/s?q", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private/s?q"}},
-		{"zero policy", siteOf(rules(pathRules), defaults), new(Policy), "//private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
-		{"as sent", siteOf(rules(pathRules), defaults), asSent, "/x/../private/s", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathAsSent}},
-		{"both", siteOf(rules(pathRules), defaults), nil, "/x/../y", Decision{Verdict: Allow, Reason: ReasonNoRule, Form: PathBoth}},
-		{"too many forms", siteOf(rules(pathRules), defaults), nil, "/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", Decision{Verdict: Deny, Reason: ReasonBadTarget, Form: PathResolved}},
-		{"one form", siteOf(rules(pathRules), defaults), nil, "/private", Decision{Verdict: Deny, Reason: ReasonDisallowed}},
-		{"report", siteOf(rules(pathRules), defaults), mustPolicy(t, PolicyConfig{Mode: ModeReport}), "//private", Decision{Verdict: Allow, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
-		{"off", nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), "//private", Decision{Verdict: Allow, Reason: ReasonRobotsOff}},
-		{"absent", siteOf(absent(404), defaults), nil, "//private", Decision{Verdict: Allow, Reason: ReasonAbsent}},
-		{"unreachable", siteOf(unreachable(0, ""), defaults), nil, "//private", Decision{Verdict: Deny, Reason: ReasonUnreachable}},
-		{"operator", nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), "//private", Decision{Verdict: Deny, Reason: ReasonOperatorDeny}},
-		{"exception", nil, exempt, "/pub/../pub/x", Decision{Verdict: Allow, Reason: ReasonException}},
-		{"no exception", siteOf(rules(pathRules), defaults), exempt, "/pub/..;/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
-		{"no exception to climb", siteOf(rules(pathRules), defaults), exempt, "/pub/%2e%2e;x/private", Decision{Verdict: Deny, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"nil policy", siteOf(rules(pathRules), defaults), nil, "/x/../private/s?q", Decision{Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private/s?q"}},
+		{"zero policy", siteOf(rules(pathRules), defaults), new(Policy), "//private", Decision{Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"as sent", siteOf(rules(pathRules), defaults), asSent, "/x/../private/s", Decision{Allowed: true, Reason: ReasonNoRule, Form: PathAsSent}},
+		{"both", siteOf(rules(pathRules), defaults), nil, "/x/../y", Decision{Allowed: true, Reason: ReasonNoRule, Form: PathBoth}},
+		{"too many forms", siteOf(rules(pathRules), defaults), nil, "/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", Decision{Reason: ReasonBadTarget, Form: PathResolved}},
+		{"one form", siteOf(rules(pathRules), defaults), nil, "/private", Decision{Reason: ReasonDisallowed}},
+		{"report", siteOf(rules(pathRules), defaults), mustPolicy(t, PolicyConfig{Mode: ModeReport}), "//private", Decision{Allowed: true, Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"off", nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), "//private", Decision{Allowed: true, Reason: ReasonRobotsOff}},
+		{"absent", siteOf(absent(404), defaults), nil, "//private", Decision{Allowed: true, Reason: ReasonAbsent}},
+		{"unreachable", siteOf(unreachable(0, ""), defaults), nil, "//private", Decision{Reason: ReasonUnreachable}},
+		{"operator", nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), "//private", Decision{Reason: ReasonOperatorDeny}},
+		{"exception", nil, exempt, "/pub/../pub/x", Decision{Allowed: true, Reason: ReasonException}},
+		{"no exception", siteOf(rules(pathRules), defaults), exempt, "/pub/..;/private", Decision{Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
+		{"no exception to climb", siteOf(rules(pathRules), defaults), exempt, "/pub/%2e%2e;x/private", Decision{Reason: ReasonDisallowed, Form: PathResolved, Judged: "/private"}},
 	} {
 		got := ask(t, newEnforcer(tt.lookup, tt.policy, nil), crawler(t, "AnyBot"), "http://example.com"+tt.path)
-		if w := tt.want; got.Verdict != w.Verdict || got.Reason != w.Reason || got.Form != w.Form || got.Judged != w.Judged {
-			t.Errorf("%s: %s %s, form %q, judged %q", tt.name, got.Verdict, got.Reason, got.Form, got.Judged)
+		if w := tt.want; got.Allowed != w.Allowed || got.Reason != w.Reason || got.Form != w.Form || got.Judged != w.Judged {
+			t.Errorf("%s: allowed %t %s, form %q, judged %q", tt.name, got.Allowed, got.Reason, got.Form, got.Judged)
 		}
 	}
 	if PathsStrict.String() != "strict" || PathsAsSent.String() != "as_sent" || Paths(9).String() != "strict" {

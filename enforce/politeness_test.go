@@ -132,8 +132,8 @@ func TestRefuseSlot(t *testing.T) {
 		"the client left": {gone, context.Canceled, Decision{Reason: ReasonCanceled, Detail: "the client left while it was held"}},
 		"a fault":         {t.Context(), errors.New("broken"), Decision{Reason: ReasonInternal, Detail: "broken"}},
 	} {
-		d := Decision{Verdict: Allow, Line: 7}.RefuseSlot(tt.ctx, tt.err)
-		if d.Verdict != Deny || d.Line != 7 || d.Reason != tt.want.Reason || d.Detail != tt.want.Detail || d.RetryAfter != tt.want.RetryAfter {
+		d := Decision{Allowed: true, Line: 7}.RefuseSlot(tt.ctx, tt.err)
+		if d.Allowed || d.Line != 7 || d.Reason != tt.want.Reason || d.Detail != tt.want.Detail || d.RetryAfter != tt.want.RetryAfter {
 			t.Errorf("%s: %+v, want %+v", name, d, tt.want)
 		}
 	}

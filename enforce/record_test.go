@@ -14,7 +14,7 @@ import (
 func fullDecision(tb testing.TB) Decision {
 	tb.Helper()
 	return Decision{
-		Verdict: Allow, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
+		Allowed: true, Reason: ReasonDisallowed, Detail: "a detail", Mode: ModeReport, WouldDeny: true,
 		Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, Owner: "team news", Contact: "news@acme.example",
 		IdentifiedBy: "credential+user_agent", UserAgent: "AcmeNews/1.0",
 		Origin: mustOrigin(tb, "https://example.com:8443"), PathVisible: true,

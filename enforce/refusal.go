@@ -125,7 +125,7 @@ type Problem struct {
 
 // NewProblem states a refusal. It is pure; all foreign text in it is cut and escaped.
 func NewProblem(d Decision, asked RequestInfo) Problem {
-	if d.Verdict == Allow || !d.Reason.Valid() || d.Reason.Allows() {
+	if d.Allowed || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
 	}
 	if d.Reason == ReasonInternal || d.Reason == ReasonNotReady {

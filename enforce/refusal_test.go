@@ -30,7 +30,7 @@ var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": 
 func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	tb.Helper()
 	d := Decision{
-		Verdict: Allow, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
+		Allowed: true, Agent: "news", Tokens: []string{"AcmeNews", "Acme"}, IdentifiedBy: "user_agent", UserAgent: "AcmeNews/1.0",
 		Origin: mustOrigin(tb, "https://example.com"), PathVisible: true,
 	}
 	asked := RequestInfo{Method: http.MethodGet, URL: "https://example.com/private/report?id=7"}
@@ -357,10 +357,10 @@ func TestRenderOfWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Decision{
 		{},
-		{Verdict: Allow, Reason: ReasonNoRule},
+		{Allowed: true, Reason: ReasonNoRule},
 		{Reason: ReasonAbsent},
 		{Reason: "made_up"},
-		{Verdict: Allow, Reason: ReasonDisallowed, WouldDeny: true},
+		{Allowed: true, Reason: ReasonDisallowed, WouldDeny: true},
 	} {
 		if r := Render(d, RequestInfo{}); r.Status != 500 || !strings.Contains(r.Header.Get("Proxy-Status"), "proxy_internal_error") {
 			t.Errorf("%+v: %d %v", d, r.Status, r.Header)
@@ -443,9 +443,9 @@ func TestRefusalHidesSecrets(t *testing.T) {
 func TestDecisionHeaderOnAllowed(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]Decision{
-		"allow; reason=no_rule":                         {Verdict: Allow, Reason: ReasonNoRule},
-		"allow; reason=allowed_by_rule; line=3":         {Verdict: Allow, Reason: ReasonAllowedByRule, Line: 3},
-		"allow; reason=disallowed; line=12; would-deny": {Verdict: Allow, Reason: ReasonDisallowed, Line: 12, WouldDeny: true},
+		"allow; reason=no_rule":                         {Allowed: true, Reason: ReasonNoRule},
+		"allow; reason=allowed_by_rule; line=3":         {Allowed: true, Reason: ReasonAllowedByRule, Line: 3},
+		"allow; reason=disallowed; line=12; would-deny": {Allowed: true, Reason: ReasonDisallowed, Line: 12, WouldDeny: true},
 		"deny; reason=operator_deny":                    {Reason: ReasonOperatorDeny},
 		"error; reason=internal":                        {},
 	} {

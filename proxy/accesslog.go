@@ -26,7 +26,7 @@ func (x *exchange) account() {
 	}
 	e := x.site.Engine
 	e.CloseIdle()
-	if failure := x.sent.Err; failure != nil && x.decision.Verdict == enforce.Allow {
+	if failure := x.sent.Err; failure != nil && x.decision.Allowed {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
 		x.decision = x.stopped(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 	}
@@ -44,7 +44,7 @@ func (x *exchange) account() {
 		e.Config.Redact.HideSent(x.w.Header())
 	}
 	engine.Decided(x.decision)
-	if rec.Decision == enforce.Deny.String() || rec.WouldDeny {
+	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {
 		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}
 }

@@ -66,7 +66,7 @@ func (x *exchange) connect() error {
 		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
 		step.decided(x.decision)
 		x.decision.UserAgent = x.r.UserAgent()
-		if x.decision.Verdict != enforce.Allow {
+		if !x.decision.Allowed {
 			return x.refuse(x.decision)
 		}
 		return c.open(c.intercept)
@@ -96,10 +96,10 @@ func (c *connect) openBlind() error {
 	} else {
 		c.decide(x.ctx)
 	}
-	if x.decision.Verdict != enforce.Allow && !x.decision.MayBePlain() {
+	if !x.decision.Allowed && !x.decision.MayBePlain() {
 		return x.refuse(x.decision)
 	}
-	if x.decision.Verdict == enforce.Allow && c.origin.Port == httpsPort {
+	if x.decision.Allowed && c.origin.Port == httpsPort {
 		// A failure to connect can be told only before the 200.
 		if d, failed := c.dial(); failed {
 			return x.refuse(d)
@@ -234,7 +234,7 @@ func (c *connect) decideAndRelay() {
 // relay passes TLS through unseen. The name that the client asks for inside must be the one that
 // was judged: else a tunnel to one host of a shared server would reach another (domain fronting).
 func (c *connect) relay() {
-	if c.x.decision.Verdict != enforce.Allow {
+	if !c.x.decision.Allowed {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
 	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)

@@ -65,7 +65,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	ctx, step := startStep(x.ctx, spanDecide)
 	x.decision = s.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
 	step.decided(x.decision)
-	if x.decision.Verdict != enforce.Allow {
+	if !x.decision.Allowed {
 		return x.refuse(x.decision)
 	}
 	if s.decisionHeader {

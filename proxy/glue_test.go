@@ -47,7 +47,7 @@ func TestLogObjectIsTheRecord(t *testing.T) {
 	for name, rec := range map[string]enforce.Record{
 		"empty":    {},
 		"zero":     enforce.Decision{}.Record(),
-		"decision": enforce.Decision{Verdict: enforce.Allow, Reason: enforce.ReasonNoRule, Tokens: []string{"a"}, CrawlDelay: 1500e6}.Record(),
+		"decision": enforce.Decision{Allowed: true, Reason: enforce.ReasonNoRule, Tokens: []string{"a"}, CrawlDelay: 1500e6}.Record(),
 		"full":     full,
 	} {
 		entry, err := zapcore.NewJSONEncoder(zapcore.EncoderConfig{}).EncodeEntry(zapcore.Entry{}, []zap.Field{zap.Object(logKey, logObject{&rec})})

@@ -28,7 +28,7 @@ func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 	inner, decide := startStep(ctx, spanDecide)
 	looked(inner, time.Now().Add(-time.Second), o, robotscache.SourceFetch, nil)
 	looked(inner, time.Now(), o, robotscache.SourceHot, nil) // at hand: no wait, no span
-	decide.decided(enforce.Decision{Verdict: enforce.Allow, Reason: enforce.ReasonAllowedByRule, Agent: "acme", Origin: o, Line: 7, Detail: "secret"})
+	decide.decided(enforce.Decision{Allowed: true, Reason: enforce.ReasonAllowedByRule, Agent: "acme", Origin: o, Line: 7, Detail: "secret"})
 	_, wait := startStep(ctx, spanWait)
 	wait.waited(enforce.Decision{Wait: 1500 * time.Millisecond, CrawlDelay: 2 * time.Second}, nil)
 	_, dial := startStep(ctx, spanDial)
@@ -82,7 +82,7 @@ func BenchmarkStepsUntraced(b *testing.B) {
 	for i := range 12 { // as deep as in a request of Caddy's
 		ctx = context.WithValue(ctx, key{i}, i)
 	}
-	d := enforce.Decision{Verdict: enforce.Allow}
+	d := enforce.Decision{Allowed: true}
 	for b.Loop() {
 		inner, decide := startStep(ctx, spanDecide)
 		looked(inner, time.Time{}, origin.Origin{}, robotscache.SourceHot, nil)
