@@ -54,6 +54,11 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 
 	got, err := r.cfg.Transport.RoundTrip(req) //nolint:bodyclose // response.close does
+	if err == nil && ctx.Err() != nil {
+		// net/http may give the answer that comes as the time runs out, or may give the error.
+		got.Body.Close() //nolint:errcheck,gosec // nothing is wanted of it
+		err = ctx.Err()
+	}
 	if err != nil {
 		fail := failed(ctx, err)
 		cancel(nil)
