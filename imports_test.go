@@ -26,7 +26,7 @@ var importRules = map[string][]string{
 	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
 	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/redact"},
+	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
 	"audit":                   {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},

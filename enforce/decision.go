@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -318,19 +319,19 @@ func (d Decision) Record() Record {
 		Schema:       SchemaVersion,
 		Decision:     d.Outcome(),
 		Reason:       d.Reason,
-		Detail:       printable(d.Detail, maxShown),
+		Detail:       escape.Printable(d.Detail, maxShown),
 		Mode:         d.Mode.String(),
 		WouldDeny:    d.WouldDeny,
-		Agent:        printable(d.Agent, maxToken),
+		Agent:        escape.Printable(d.Agent, maxToken),
 		Tokens:       d.Tokens, // of letters, digits, "-", "_" and "." (robotstxt.IsProductName)
-		Owner:        printable(d.Owner, maxText),
-		Contact:      printable(d.Contact, maxText),
+		Owner:        escape.Printable(d.Owner, maxText),
+		Contact:      escape.Printable(d.Contact, maxText),
 		IdentifiedBy: d.IdentifiedBy,
-		UserAgent:    printable(d.UserAgent, maxShown),
+		UserAgent:    escape.Printable(d.UserAgent, maxShown),
 		State:        d.State.String(),
 		Cause:        string(d.Cause),
-		Group:        printable(d.Group, maxToken),
-		Rule:         printable(d.Rule, maxShown),
+		Group:        escape.Printable(d.Group, maxToken),
+		Rule:         escape.Printable(d.Rule, maxShown),
 		Line:         d.Line,
 		Form:         d.Form,
 		AgeSeconds:   int64(d.Age / time.Second),
@@ -338,7 +339,7 @@ func (d Decision) Record() Record {
 		PathVisible:  d.PathVisible,
 		WaitMillis:   d.Wait.Milliseconds(),
 		CrawlDelay:   d.CrawlDelay.Seconds(),
-		Exception:    printable(d.Exception, maxShown),
+		Exception:    escape.Printable(d.Exception, maxShown),
 	}
 	if !d.Reason.Valid() {
 		r.Reason = ReasonInternal

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -33,7 +34,7 @@ type HostPattern struct {
 // ParseHostPattern reads a pattern. The error says what to write instead.
 func ParseHostPattern(s string) (HostPattern, error) {
 	fail := func(format string, args ...any) (HostPattern, error) {
-		return HostPattern{}, fmt.Errorf("host pattern %q: %s", cut(s, maxText), fmt.Sprintf(format, args...))
+		return HostPattern{}, fmt.Errorf("host pattern %q: %s", escape.Cut(s, maxText), fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s == "":
@@ -85,7 +86,7 @@ func splitPort(s string) (host string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(s[at+1:], 10, 16)
 	if err != nil || n == 0 || s[at+1] == '0' {
-		return "", 0, fmt.Errorf("port %q is not a number from 1 to 65535", cut(s[at+1:], maxName))
+		return "", 0, fmt.Errorf("port %q is not a number from 1 to 65535", escape.Cut(s[at+1:], maxName))
 	}
 	if host = s[:at]; strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
 		return "", 0, errors.New("has more than one port, or IPv6 without brackets")

@@ -1,8 +1,9 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,47 +11,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
-
-// Unidentified says what becomes of a request that matches no agent.
-type Unidentified uint8
-
-const (
-	// UnidentifiedDefault denies if there are agents and allows if there are none.
-	UnidentifiedDefault Unidentified = iota
-	// UnidentifiedDeny refuses. Without agents, it refuses senders without a product token.
-	UnidentifiedDeny
-	// UnidentifiedAllow lets the request pass, under the product token of the User-Agent.
-	UnidentifiedAllow
-)
-
-// PasswordCheck is the result of checking a password.
-type PasswordCheck uint8
-
-const (
-	// PasswordWrong is not the password of the user.
-	PasswordWrong PasswordCheck = iota
-	// PasswordRight is the password of the user.
-	PasswordRight
-	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or
-	// the client left.
-	PasswordUnchecked
-)
-
-// IdentifierConfig configures an [Identifier].
-type IdentifierConfig struct {
-	Agents       []Agent
-	Unidentified Unidentified
-	// Verify checks the password of a user. It is called for unknown users
-	// too, and has to take as long for them as for a wrong password, so that names cannot be
-	// found out. Source is the address of the client, which may be the zero value. Verify may
-	// be called concurrently and should return PasswordUnchecked when ctx ends. Needed if an
-	// agent has credentials; otherwise credentials are not looked at.
-	Verify func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
-}
-
-// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed
-// over: the site would see names in it that were not judged.
-const maxUserAgent = 4096
 
 // Identifier identifies the senders of requests. It never changes and is safe for concurrent use.
 //
@@ -63,7 +23,7 @@ const maxUserAgent = 4096
 //
 // # Matching
 //
-// Of the agents whose conditions all hold, that with the strongest evidence is taken:
+// Of the agents whose conditions all hold, the one with the strongest evidence is taken:
 // credential, client certificate, source, User-Agent, compared in this order. Right
 // credentials, and a certificate with the name of an agent, bind: no agent is considered
 // that does not name them. Wrong credentials are always refused.
@@ -79,194 +39,131 @@ const maxUserAgent = 4096
 // The zero Identifier refuses everybody.
 type Identifier struct {
 	agents       []*agent
+	byClaim      map[string][]*agent
 	allowUnknown bool
-	verify       func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck // nil: no agent has credentials
-	tokenOnly    bool                                                                              // there are no agents
-
-	byUser    map[string][]*agent
-	byCert    map[string][]*agent // of agents without credentials
-	bySource  []*agent            // of agents without credentials and certificates
-	byClaim   map[string][]*agent
-	withGlobs []*agent
-	// anyUserAgent says that an agent is told by User-Agent alone.
-	anyUserAgent bool
+	tokenOnly    bool       // there are no agents
+	verify       VerifyFunc // nil: no agent has credentials
 }
 
-// NewIdentifier checks the agents and makes them ready for matching. Warnings are for
-// people. Errors name the agents:  a name given twice, a value that cannot be meant, two
-// agents that one request could match equally well.
-func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
-	id = &Identifier{
-		tokenOnly:    len(cfg.Agents) == 0,
-		allowUnknown: cfg.Unidentified == UnidentifiedAllow,
-		byUser:       make(map[string][]*agent),
-		byCert:       make(map[string][]*agent),
-		byClaim:      make(map[string][]*agent),
-	}
-	if id.tokenOnly && cfg.Unidentified == UnidentifiedDefault {
-		id.allowUnknown = true
-	}
-	for _, c := range cfg.Agents {
-		a, w, err := compileAgent(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, other := range id.agents {
-			if strings.EqualFold(other.Name, a.Name) {
-				return nil, nil, fmt.Errorf("agent %q is given twice (names are compared ignoring case)", a.Name)
-			}
-			if how := a.ambiguity(other); how != "" {
-				return nil, nil, fmt.Errorf("agents %q and %q can both match one request, by %s", other.Name, a.Name, how)
-			}
-		}
-		warnings = append(warnings, w...)
-		id.add(a)
-	}
-	if len(id.byUser) > 0 {
-		if cfg.Verify == nil {
-			return nil, nil, errors.New("agents have credentials, but there is nothing to verify passwords with")
-		}
-		id.verify = cfg.Verify
-	}
-	return id, warnings, nil
+// Sender is the evidence of a request for its sender's identity.
+type Sender struct {
+	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Several
+	// User-Agent fields have to be joined by blanks: the site sees them all.
+	UserAgent          string
+	ProxyAuthorization string
+	// Source is the address of the client. The zero value is in no range.
+	Source netip.Addr
+	// CertificateNames are the common name and the subject alternative names of the
+	// client's certificate, which the caller has verified.
+	CertificateNames []string
 }
 
-func (id *Identifier) add(a *agent) {
-	id.agents = append(id.agents, a)
-	switch {
-	case a.conditions&byCredential != 0:
-		for _, user := range a.Credentials {
-			id.byUser[user] = append(id.byUser[user], a)
-		}
-	case a.conditions&byCertificate != 0:
-		for _, name := range a.ClientCertificates {
-			id.byCert[name] = append(id.byCert[name], a)
-		}
-	case a.conditions&bySource != 0:
-		id.bySource = append(id.bySource, a)
-	default:
-		id.anyUserAgent = true
+// Identity is the identity of a request's sender. The zero value is unidentified and is refused.
+type Identity struct {
+	// Agent is the name of the agent, also on most refusals. Without agent blocks it is the
+	// product token. May be empty.
+	Agent string
+	// Config is the agent's configuration, nil if it has none. Not to be changed.
+	Config *Agent
+	// Robots has the names under which the agent looks for its rules.
+	Robots robotstxt.Agent
+	// IdentifiedBy is as in [Decision].
+	IdentifiedBy string
+	// UserAgent is the field's value as received.
+	UserAgent string
+
+	acceptance
+}
+
+// acceptance tells whether a sender is accepted. The zero value refuses it as unidentified.
+type acceptance struct {
+	accepted bool
+	refusal  Reason
+	detail   string
+}
+
+// Refused returns the reason for which the sender is not accepted, with a detail for people, and
+// whether that is so. No request inside a tunnel makes up for a refused [Authentication].
+func (a acceptance) Refused() (reason Reason, detail string, refused bool) {
+	if a.accepted {
+		return "", "", false
 	}
-	for _, claim := range a.claims {
-		id.byClaim[claim] = append(id.byClaim[claim], a)
+	return cmp.Or(a.refusal, ReasonUnidentified), a.detail, true
+}
+
+func (i Identity) refuse(r Reason, format string, args ...any) Identity {
+	i.acceptance = acceptance{refusal: r, detail: fmt.Sprintf(format, args...)}
+	return i
+}
+
+// KillName is the name by which the kill switch knows the sender: one without a name is
+// known by its product token, so that it can be stopped too.
+func (i Identity) KillName() string {
+	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
+		return i.Robots.Tokens[0]
 	}
-	if len(a.globs) > 0 {
-		id.withGlobs = append(id.withGlobs, a)
-	}
+	return i.Agent
 }
 
 // Identify identifies the sender of a request in absolute form. ctx is for Verify.
 func (id *Identifier) Identify(ctx context.Context, s Sender) Identity {
-	return id.judge(id.authenticate(ctx, s), s.UserAgent)
-}
-
-// Opaque identifies the sender of a CONNECT that will not be looked into. Most clients leave its
-// User-Agent out and some get it wrong (clients.md 1, 2). So an agent bound by credentials or
-// certificate need not show its User-Agent where the field names no other.
-func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
-	auth := id.authenticate(ctx, s)
-	i := id.judge(auth, s.UserAgent)
-	if i.refusal == ReasonAgentMismatch && len(id.named(s.UserAgent).agents) == 0 {
-		return id.nameless(auth, i)
-	}
-	return i
-}
-
-// AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
-// ignores the User-Agent: most clients send none with CONNECT, some a wrong one (clients.md 1, 2).
-// The credentials count for all requests inside, as clients send them here only. So a CONNECT is
-// refused for its credentials, and for lack of them if no sender could do without; all other
-// refusals are given inside, where clients see them.
-func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
-	auth := id.authenticate(ctx, s)
-	if auth.accepted && auth.user == "" && id.verify != nil && !id.possible(auth) {
-		auth.acceptance = acceptance{refusal: ReasonCredentialsMissing}
-	}
-	auth.inner = true
-	return auth
-}
-
-// Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the
-// tunnel and the request's own User-Agent.
-func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
-	return id.judge(auth, userAgent)
-}
-
-// Named returns the identity of an agent by its name, to decide for it without a request. Without
-// agent blocks every product token is an agent. IdentifiedBy is empty.
-func (id *Identifier) Named(name string) (Identity, bool) {
-	if id.tokenOnly {
-		if !robotstxt.IsProductName(name) {
-			return Identity{}, false
-		}
-		return Identity{Agent: name, Robots: robotstxt.Family(name), acceptance: acceptance{accepted: true}}, true
-	}
-	for _, a := range id.agents {
-		if strings.EqualFold(a.Name, name) {
-			i := a.identity("")
-			i.IdentifiedBy = ""
-			return i, true
-		}
-	}
-	return Identity{}, false
-}
-
-// Knows reports whether a sender may have the name: that of an agent in any case, and any
-// product token where there are no agents, or where unidentified requests are allowed. See
-// [Identity.KillName].
-func (id *Identifier) Knows(name string) bool {
-	_, named := id.Named(name)
-	return named || id.allowUnknown && robotstxt.IsProductName(name)
-}
-
-// Agents returns the names of the agents, in the order of their configuration.
-func (id *Identifier) Agents() []string {
-	names := make([]string, len(id.agents))
-	for i, a := range id.agents {
-		names[i] = a.Name
-	}
-	return names
+	return id.Inner(id.authenticate(ctx, s), s.UserAgent)
 }
 
 // authenticate checks credentials and collects the evidence that does not depend on
 // User-Agent.
 func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication {
-	auth := Authentication{acceptance: acceptance{accepted: true}, source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
+	auth := Authentication{source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
 	if id.verify == nil || s.ProxyAuthorization == "" {
+		auth.accepted = true
 		return auth
 	}
 	user, password, ok := basicCredentials(s.ProxyAuthorization)
 	if !ok {
-		auth.acceptance = acceptance{refusal: ReasonCredentialsWrong, detail: "Proxy-Authorization is not Basic, or cannot be read"}
+		auth.refusal, auth.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
 		return auth
 	}
-	check := id.verify(ctx, auth.source, user, password)
-	agents := id.byUser[user]
-	switch {
+	known := slices.ContainsFunc(id.agents, func(a *agent) bool { return slices.Contains(a.Credentials, user) })
+	switch check := id.verify(ctx, auth.source, user, password); {
 	case check == PasswordUnchecked && ctx.Err() != nil:
-		auth.acceptance = acceptance{refusal: ReasonCanceled, detail: "the client left while its password was waiting to be checked"}
+		auth.refusal, auth.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
 	case check == PasswordUnchecked:
-		auth.acceptance = acceptance{refusal: ReasonCredentialsBusy, detail: "too many other passwords were waiting to be checked"}
-	case check != PasswordRight || len(agents) == 0:
+		auth.refusal, auth.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
+	case check != PasswordRight || !known:
 		// The client must not learn which of the two was wrong.
-		auth.acceptance = acceptance{refusal: ReasonCredentialsWrong, detail: "user name or password is wrong"}
+		auth.refusal, auth.detail = ReasonCredentialsWrong, "user name or password is wrong"
 	default:
-		auth.user, auth.users = user, agents
+		auth.accepted, auth.user = true, user
 	}
 	return auth
 }
 
-// possible reports whether some User-Agent inside the tunnel would be accepted.
-func (id *Identifier) possible(auth Authentication) bool {
-	if id.allowUnknown || id.anyUserAgent {
-		return true
+// maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.
+const maxAuthorization = 4096
+
+// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2).
+// It is strict: a value that is not Basic or not base64, has no colon, or has control characters
+// is no credential.
+func basicCredentials(field string) (user, password string, ok bool) {
+	scheme, encoded, found := strings.Cut(field, " ")
+	if !found || len(field) > maxAuthorization || !strings.EqualFold(scheme, "Basic") {
+		return "", "", false
 	}
-	holds := func(a *agent) bool { return a.unmet(auth, named{}, byUserAgent) == 0 }
-	return slices.ContainsFunc(id.bound(auth), holds) || slices.ContainsFunc(id.bySource, holds)
+	decoded, err := base64.StdEncoding.Strict().DecodeString(strings.Trim(encoded, " "))
+	if err != nil || hasControl(string(decoded)) {
+		return "", "", false
+	}
+	user, password, ok = strings.Cut(string(decoded), ":")
+	return user, password, ok && user != ""
 }
 
-// judge is the last step: it identifies the sender by authentication and User-Agent.
-func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
+// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed
+// over: the site would see names in it that were not judged.
+const maxUserAgent = 4096
+
+// Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the
+// tunnel and the request's own User-Agent.
+func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 	if !auth.accepted {
 		return Identity{UserAgent: userAgent, acceptance: auth.acceptance}
 	}
@@ -277,35 +174,61 @@ func (id *Identifier) judge(auth Authentication, userAgent string) Identity {
 		return id.byToken(userAgent)
 	}
 	n := id.named(userAgent)
-	r, bound := id.rank(auth, n)
-	switch a := r.best; {
-	case r.tie != nil:
-		return a.identity(userAgent).refuse(ReasonAmbiguousAgent, "it matches the agents %q and %q equally well", a.Name, r.tie.Name)
-	case a != nil && n.someoneElse(a):
-		return a.conflict(n, userAgent)
-	case a != nil:
+	best, tie, bound := id.rank(auth, n)
+	switch a := cmp.Or(best, bound); {
+	case tie != nil:
+		return a.identity(userAgent).refuse(ReasonAmbiguousAgent,
+			"it matches the agents %q and %q equally well", a.Name, tie.Name)
+	case a != nil && len(n.agents) > 0 && !slices.Contains(n.agents, a):
+		strongest, _, _ := strings.Cut(a.identifiedBy, "+")
+		return a.identity(userAgent).refuse(ReasonUserAgentConflict,
+			"the User-Agent names agent %q, but the %s is that of agent %q",
+			n.agents[0].Name, words(strongest), a.Name)
+	case best != nil:
 		return a.identity(userAgent)
-	case bound != nil && n.someoneElse(bound):
-		return bound.conflict(n, userAgent)
 	case bound != nil:
-		return bound.identity(userAgent).refuse(ReasonAgentMismatch,
-			"it is not what agent %q is registered with: %s", bound.Name, bound.describeUnmet(auth, n))
+		return a.identity(userAgent).refuse(ReasonAgentMismatch,
+			"it is not what agent %q is registered with: %s differs", a.Name, words(a.unmet(auth, n).String()))
 	case len(n.agents) > 0:
-		return id.unmetClaim(auth, n, userAgent)
+		return unmetClaim(auth, n, userAgent)
 	default:
 		return id.unknown(auth, userAgent)
 	}
 }
 
+// rank returns the agent with the strongest evidence among those whose conditions all hold, and
+// another one that has the same. Credentials and, without any, the certificate may bind the sender
+// to some agents; bound is one of them, if possible one that the User-Agent names too, and no other
+// agent is ranked.
+func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agent) {
+	for _, a := range id.agents {
+		if a.boundBy(auth) && (bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)) {
+			bound = a
+		}
+	}
+	for _, a := range id.agents {
+		switch {
+		case bound != nil && !a.boundBy(auth) || a.unmet(auth, n) != 0:
+		case best == nil || a.conditions > best.conditions:
+			best, tie = a, nil
+		case a.conditions == best.conditions:
+			tie = a
+		}
+	}
+	return best, tie, bound
+}
+
 // unmetClaim refuses a request whose User-Agent names agents, but that matches none of them.
-func (id *Identifier) unmetClaim(auth Authentication, n named, userAgent string) Identity {
+func unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	a := n.agents[0]
 	i := a.identity(userAgent)
 	needsCredential := slices.ContainsFunc(n.agents, func(a *agent) bool { return a.conditions&byCredential != 0 })
 	if needsCredential && !auth.inner {
-		return i.refuse(ReasonCredentialsMissing, "the User-Agent names agent %q, which is told by its credentials", a.Name)
+		return i.refuse(ReasonCredentialsMissing,
+			"the User-Agent names agent %q, which is told by its credentials", a.Name)
 	}
-	return i.refuse(ReasonAgentMismatch, "the User-Agent names agent %q, which is registered with more: %s", a.Name, a.describeUnmet(auth, n))
+	return i.refuse(ReasonAgentMismatch,
+		"the User-Agent names agent %q, which is registered with more: %s differs", a.Name, words(a.unmet(auth, n).String()))
 }
 
 // unknown is a sender that matches no agent and names none.
@@ -321,7 +244,8 @@ func (id *Identifier) unknown(auth Authentication, userAgent string) Identity {
 		return i.refuse(ReasonCredentialsMissing, "it matches no registered agent")
 	case id.verify != nil:
 		// A client in a tunnel believes that the origin answers, and does not expect 407 of it.
-		return i.refuse(ReasonUnidentified, "it matches no registered agent, and its tunnel was opened without proxy credentials")
+		return i.refuse(ReasonUnidentified,
+			"it matches no registered agent, and its tunnel was opened without proxy credentials")
 	default:
 		return i.refuse(ReasonUnidentified, "it matches no registered agent")
 	}
@@ -336,32 +260,134 @@ func (id *Identifier) byToken(userAgent string) Identity {
 		}
 		return i // the group * binds it
 	}
-	i.Robots, i.IdentifiedBy = robotstxt.Family(i.Agent), byUserAgentName
+	i.Robots, i.IdentifiedBy = robotstxt.Family(i.Agent), nameUserAgent
 	return i
 }
 
-var byUserAgentName = byUserAgent.String()
+// named is the result of reading a User-Agent: the agents that it names.
+type named struct {
+	agents  []*agent // shared, not to be changed; empty for none
+	product string   // the product that names them, in lower case; "" if a pattern does
+	folded  string   // the field in lower case
+}
+
+// named finds the agents that the User-Agent names. No pattern matches a missing field.
+func (id *Identifier) named(userAgent string) named {
+	n := named{folded: strings.ToLower(userAgent)}
+	for product := range robotstxt.Products(n.folded) {
+		if agents, ok := id.byClaim[product]; ok {
+			n.agents, n.product = agents, product
+			return n
+		}
+	}
+	for _, a := range id.agents {
+		if userAgent != "" && a.globMatches(n.folded) {
+			n.agents = append(n.agents, a)
+		}
+	}
+	return n
+}
+
+// condition is a set of kinds of evidence, ordered by strength: of several agents that a request
+// matches, the one with the numerically greatest set is taken. So two different sets are never
+// ambiguous.
+type condition uint8
+
+const (
+	byUserAgent condition = 1 << iota
+	bySource
+	byCertificate
+	byCredential
+)
+
+// conditionKinds are the kinds of condition, strongest first. Their names are the closed set of
+// words in [Decision.IdentifiedBy].
+var conditionKinds = []struct {
+	bit  condition
+	name string
+}{
+	{byCredential, "credential"},
+	{byCertificate, "client_certificate"},
+	{bySource, "source"},
+	{byUserAgent, nameUserAgent},
+}
+
+const nameUserAgent = "user_agent"
+
+// String returns the names of the set, joined by "+".
+func (c condition) String() string {
+	var names []string
+	for _, kind := range conditionKinds {
+		if c&kind.bit != 0 {
+			names = append(names, kind.name)
+		}
+	}
+	return strings.Join(names, "+")
+}
+
+// words is the name of a set of conditions for people.
+func words(set string) string { return strings.ReplaceAll(set, "_", " ") }
+
+// agent is an Agent ready for matching.
+type agent struct {
+	*Agent
+	conditions   condition
+	identifiedBy string
+	robots       robotstxt.Agent
+	// claims are the products, in lower case, by which a User-Agent names this agent.
+	claims []string
+	// products, in lower case, and globs are its User-Agent condition.
+	products []string
+	globs    []glob
+	from     []netip.Prefix
+}
 
 // identity returns the identity of a request that was matched to a.
 func (a *agent) identity(userAgent string) Identity {
 	return Identity{
-		Agent: a.Name, Config: a.Agent, Robots: a.robots,
-		IdentifiedBy: a.identifiedBy, UserAgent: userAgent, acceptance: acceptance{accepted: true},
+		Agent: a.Name, Config: a.Agent, Robots: a.robots, IdentifiedBy: a.identifiedBy,
+		UserAgent: userAgent, acceptance: acceptance{accepted: true},
 	}
 }
 
-// conflict refuses a request of a whose User-Agent names another agent.
-func (a *agent) conflict(n named, userAgent string) Identity {
-	return a.identity(userAgent).refuse(ReasonUserAgentConflict,
-		"the User-Agent names agent %q, but the %s is that of agent %q", n.agents[0].Name, a.evidence(), a.Name)
+// boundBy reports whether the credentials or, without any, the certificate bind the sender to a.
+func (a *agent) boundBy(auth Authentication) bool {
+	if auth.user != "" {
+		return slices.Contains(a.Credentials, auth.user)
+	}
+	return a.conditions&byCredential == 0 && a.meetsCertificate(auth)
 }
 
-// evidence names the strongest condition of a, for people.
-func (a *agent) evidence() string {
-	for _, n := range conditionKinds {
-		if a.conditions&n.bit != 0 {
-			return strings.ReplaceAll(n.name, "_", " ")
-		}
+func (a *agent) meetsCertificate(auth Authentication) bool {
+	return slices.ContainsFunc(a.ClientCertificates, func(name string) bool {
+		return slices.Contains(auth.certificates, name)
+	})
+}
+
+// meetsUserAgent reports whether the User-Agent names a, and in a way that a's condition asks for:
+// to show its first token alone does not satisfy its patterns.
+func (a *agent) meetsUserAgent(n named) bool {
+	return slices.Contains(n.agents, a) && (slices.Contains(a.products, n.product) || a.globMatches(n.folded))
+}
+
+func (a *agent) globMatches(folded string) bool {
+	return slices.ContainsFunc(a.globs, func(g glob) bool { return g.match(folded) })
+}
+
+// unmet returns the conditions of a that the sender does not meet.
+func (a *agent) unmet(auth Authentication, n named) condition {
+	var met condition
+	if slices.Contains(a.Credentials, auth.user) {
+		met |= byCredential
 	}
-	return ""
+	if a.meetsCertificate(auth) {
+		met |= byCertificate
+	}
+	if slices.ContainsFunc(a.from, func(p netip.Prefix) bool { return p.Contains(auth.source) }) {
+		met |= bySource
+	}
+	if a.meetsUserAgent(n) {
+		met |= byUserAgent
+	}
+	return a.conditions &^ met
 }

@@ -533,7 +533,7 @@ func naive(id *Identifier, policy Unidentified, e Sender, i Identity) string {
 	// All that the block names must hold.
 	a := i.Config
 	inRange := slices.ContainsFunc(a.From, func(p netip.Prefix) bool { return p.Contains(e.Source) })
-	_, hasCertificate := common(a.ClientCertificates, e.CertificateNames)
+	hasCertificate := common("", a.ClientCertificates, e.CertificateNames) != ""
 	switch {
 	case len(a.Credentials) > 0 && !right:
 		return "accepted without its credential"

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -106,7 +108,7 @@ func (k *KillSwitch) List() []Kill {
 }
 
 // Match returns the order that stops a request of the agent to the origin, if any. It
-// neither allocates nor blocks.
+// does not block.
 func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped bool) {
 	if k == nil {
 		return Kill{}, false
@@ -118,7 +120,7 @@ func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped b
 	if s.all != nil {
 		return *s.all, true
 	}
-	if kill, ok := lookupFold(s.agents, agent); ok {
+	if kill, ok := s.agents[strings.ToLower(agent)]; ok {
 		return *kill, true
 	}
 	if _, kill, ok := s.hosts.closest(o); ok {
@@ -183,7 +185,7 @@ func newKillState(kills []Kill) *killState {
 		case KillAll:
 			s.all = kill
 		case KillAgent:
-			s.agents[lowerASCII(kill.Value)] = kill
+			s.agents[strings.ToLower(kill.Value)] = kill
 		case KillHost:
 			if pattern, err := ParseHostPattern(kill.Value); err == nil {
 				s.hosts.put(pattern, kill)
@@ -194,7 +196,7 @@ func newKillState(kills []Kill) *killState {
 }
 
 // key is what tells two canonical orders apart.
-func (o Kill) key() string { return string(o.Scope) + " " + lowerASCII(o.Value) }
+func (o Kill) key() string { return string(o.Scope) + " " + strings.ToLower(o.Value) }
 
 // same reports whether two canonical orders stop the same.
 func (o Kill) same(other Kill) bool { return o.key() == other.key() }
@@ -207,7 +209,7 @@ func (o Kill) canonical() (Kill, error) {
 	switch o.Scope {
 	case KillAll:
 		if o.Value != "" {
-			return Kill{}, fmt.Errorf("scope all takes no value, found %q", cut(o.Value, maxText))
+			return Kill{}, fmt.Errorf("scope all takes no value, found %q", escape.Cut(o.Value, maxText))
 		}
 	case KillHost:
 		pattern, err := ParseHostPattern(o.Value)
@@ -217,10 +219,10 @@ func (o Kill) canonical() (Kill, error) {
 		o.Value = pattern.String()
 	case KillAgent:
 		if o.Value == "" || len(o.Value) > maxToken || hasControl(o.Value) {
-			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes", cut(o.Value, maxText), maxToken)
+			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes", escape.Cut(o.Value, maxText), maxToken)
 		}
 	default:
-		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent", cut(string(o.Scope), maxName))
+		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent", escape.Cut(string(o.Scope), maxName))
 	}
 	return o, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -125,10 +126,10 @@ func (p *Policy) addModes(cfg PolicyConfig) error {
 		if err := knownAgent(cfg.Agents, name); err != nil {
 			return fmt.Errorf("mode of agent %q: %w", name, err)
 		}
-		if _, twice := p.agentModes[lowerASCII(name)]; twice {
+		if _, twice := p.agentModes[strings.ToLower(name)]; twice {
 			return fmt.Errorf("mode of agent %q is given twice", name)
 		}
-		p.agentModes[lowerASCII(name)] = m
+		p.agentModes[strings.ToLower(name)] = m
 	}
 	for _, h := range cfg.HostModes {
 		if len(h.Hosts) == 0 {
@@ -166,7 +167,7 @@ func (p *Policy) Mode(o origin.Origin, agent string) Mode {
 	if _, m, ok := p.hostModes.closest(o); ok {
 		return m
 	}
-	if m, ok := lookupFold(p.agentModes, agent); ok {
+	if m, ok := p.agentModes[strings.ToLower(agent)]; ok {
 		return m
 	}
 	return p.mode
@@ -241,7 +242,7 @@ func ParseUntil(s string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, or a time such as 2026-12-31T12:00:00Z", cut(s, maxName))
+	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
 }
 
 // exception is an Exception ready for matching.
@@ -281,9 +282,9 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 		hosts = append(hosts, pattern.String())
 		p.exceptions.put(pattern, x)
 	}
-	x.label = cut(strings.Join(append(hosts, x.paths...), " "), maxText)
+	x.label = escape.Cut(strings.Join(append(hosts, x.paths...), " "), maxText)
 	if c.Reason != "" {
-		x.label = cut(hosts[0], maxText) + ": " + c.Reason
+		x.label = escape.Cut(hosts[0], maxText) + ": " + c.Reason
 	} else {
 		warnings = append(warnings, fmt.Sprintf("except %s: has no reason", x.label))
 	}
@@ -300,9 +301,9 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 func pathPrefix(s string) (string, error) {
 	switch {
 	case !strings.HasPrefix(s, "/"):
-		return "", fmt.Errorf("path %q does not start with a slash", cut(s, maxText))
+		return "", fmt.Errorf("path %q does not start with a slash", escape.Cut(s, maxText))
 	case len(s) > maxPattern:
-		return "", fmt.Errorf("path %q is longer than %d bytes", cut(s, maxText), maxPattern)
+		return "", fmt.Errorf("path %q is longer than %d bytes", escape.Cut(s, maxText), maxPattern)
 	case strings.ContainsAny(s, "*#"):
 		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // DefaultMaxCrawlDelay is the longest Crawl-delay that is kept where the operator says nothing.
@@ -115,18 +114,4 @@ func AsksForPause(status int, header http.Header, now time.Time) (pause time.Dur
 		return 0, false
 	}
 	return pace.ParseRetryAfter(header.Get("Retry-After"), now), true
-}
-
-// httpsPort is where nothing but TLS is expected.
-const httpsPort = 443
-
-// MayBePlain reports whether a CONNECT whose TLS is refused is accepted all the same, because the
-// client may send plain HTTP in it, which is enforced like any other request (clients.md 5). That
-// is so at any port but 443, unless the port speaks TLS and its rules are known.
-func (d Decision) MayBePlain() bool {
-	if d.Origin.Port == httpsPort {
-		return false
-	}
-	noTLS := d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset
-	return d.Reason == ReasonConnectDenied || d.Reason == ReasonUnreachable && noTLS
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
 func TestReasonsAreClosedAndNamed(t *testing.T) {
@@ -27,7 +28,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
 			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
 		}
-		if r.Title() == "" || strings.HasSuffix(r.Title(), ".") || ascii(r.Title(), 80) != r.Title() {
+		if r.Title() == "" || strings.HasSuffix(r.Title(), ".") || escape.ASCII(r.Title(), 80) != r.Title() {
 			t.Errorf("%s: title %q", r, r.Title())
 		}
 		if noHint := r.Allows() || r == ReasonCanceled; noHint != (r.Hint() == "") {

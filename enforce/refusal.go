@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
@@ -131,7 +132,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Reason == ReasonInternal || d.Reason == ReasonNotReady {
 		d.Detail = "" // for the log only: it tells of the gateway's inside
 	}
-	url := ascii(redact.Target(asked.Method, asked.URL), maxShown)
+	url := escape.ASCII(redact.Target(asked.Method, asked.URL), maxShown)
 	if url == "" {
 		url = d.host()
 	}
@@ -142,9 +143,9 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		Status:     d.Reason.Status(),
 		Detail:     s.fit(maxSummary),
 		Hint:       d.Reason.Hint(),
-		Method:     ascii(asked.Method, maxWho),
+		Method:     escape.ASCII(asked.Method, maxWho),
 		URL:        url,
-		JudgedAs:   ascii(d.Judged, maxShown),
+		JudgedAs:   escape.ASCII(d.Judged, maxShown),
 		FetchedAt:  stamp(d.FetchedAt),
 		ExpiresAt:  stamp(d.FreshUntil),
 		RetryAfter: wholeSeconds(d.RetryAfter),

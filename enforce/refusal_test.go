@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -264,12 +265,12 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 // checkRefusal holds what every refusal must be, whatever is in it (clients.md 19 to 21).
 func checkRefusal(t *testing.T, r Refusal) {
 	t.Helper()
-	if r.Reason == "" || len(r.Reason) > maxPhrase || ascii(r.Reason, maxPhrase) != r.Reason {
+	if r.Reason == "" || len(r.Reason) > maxPhrase || escape.ASCII(r.Reason, maxPhrase) != r.Reason {
 		t.Errorf("reason phrase %q", r.Reason)
 	}
 	for name, values := range r.Header {
 		for _, v := range values {
-			if name != http.CanonicalHeaderKey(name) || len(v) > 2*maxShown || ascii(v, len(v)) != v {
+			if name != http.CanonicalHeaderKey(name) || len(v) > 2*maxShown || escape.ASCII(v, len(v)) != v {
 				t.Errorf("%s: %q", name, v)
 			}
 		}

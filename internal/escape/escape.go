@@ -1,35 +1,72 @@
-// Package escape makes texts of others fit to be shown.
+// Package escape makes texts of others fit to be shown: bounded, and without characters that act on
+// a terminal, a log or a header field. Such characters are escaped as \xNN, byte by byte.
 package escape
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Unprintable returns s fit for a terminal: what a robots.txt says must not move the cursor, colour
-// the screen or turn the direction of the line. What is not printable is escaped as \xNN, byte by
-// byte.
-func Unprintable(s string) string {
-	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
-	if strings.IndexFunc(s, bad) < 0 {
+// Ellipsis marks a cut.
+const Ellipsis = "..."
+
+// Cut returns at most limit bytes of s, an ellipsis included, without cutting a UTF-8
+// sequence in two. The limit must not be below the ellipsis.
+func Cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case !bad(r):
-			b.WriteString(s[:size])
-		case r == '\t':
-			b.WriteByte(' ')
-		default:
-			for _, c := range []byte(s[:size]) {
-				const hex = "0123456789abcdef"
-				b.Write([]byte{'\\', 'x', hex[c>>4], hex[c&15]})
+	end := limit - len(Ellipsis)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + Ellipsis
+}
+
+// Unprintable returns all of s fit for a terminal: what a robots.txt says must not move the cursor,
+// colour the screen or turn the direction of the line. A tab becomes a blank.
+func Unprintable(s string) string {
+	return Printable(strings.ReplaceAll(s, "\t", " "), 4*len(s)) // an escape has four bytes
+}
+
+// Printable returns at most limit bytes of s that are safe to show. It escapes what is not
+// printable: control characters, invalid UTF-8, marks that change the direction of text or show
+// nothing.
+func Printable(s string, limit int) string {
+	return escape(s, limit, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
+}
+
+// ASCII is Printable for places that hold ASCII only, such as header fields.
+func ASCII(s string, limit int) string {
+	return escape(s, limit, func(r rune) bool { return ' ' <= r && r < 0x7f })
+}
+
+// escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts
+// between runes. A clean, short s is returned as it is.
+func escape(s string, limit int, pass func(rune) bool) string {
+	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) }) {
+		return s
+	}
+	b := make([]byte, 0, min(len(s), limit))
+	fits := 0 // how much of b leaves room for an ellipsis
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if pass(r) {
+			b = append(b, s[i:i+size]...)
+		} else {
+			for _, c := range []byte(s[i : i+size]) {
+				b = fmt.Appendf(b, `\x%02x`, c)
 			}
 		}
-		s = s[size:]
+		if len(b) > limit {
+			return string(append(b[:fits], Ellipsis...))
+		}
+		if len(b) <= limit-len(Ellipsis) {
+			fits = len(b)
+		}
+		i += size
 	}
-	return b.String()
+	return string(b)
 }

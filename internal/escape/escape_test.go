@@ -1,4 +1,4 @@
-package enforce
+package escape
 
 import (
 	"strings"
@@ -26,11 +26,11 @@ func TestPrintable(t *testing.T) {
 		{"a\x00\x00\x00", 9, `a\x00...`, `a\x00...`},
 		{"éééééé", 9, "ééé...", "..."},
 	} {
-		if got := printable(tt.s, tt.limit); got != tt.want {
-			t.Errorf("printable(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		if got := Printable(tt.s, tt.limit); got != tt.want {
+			t.Errorf("Printable(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
 		}
-		if got := ascii(tt.s, tt.limit); got != tt.inASCII {
-			t.Errorf("ascii(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.inASCII)
+		if got := ASCII(tt.s, tt.limit); got != tt.inASCII {
+			t.Errorf("ASCII(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.inASCII)
 		}
 	}
 }
@@ -44,8 +44,8 @@ func TestCut(t *testing.T) {
 	}{
 		{"abcdef", 6, "abcdef"}, {"abcdefg", 6, "abc..."}, {"ééé", 5, "é..."}, {"ééé", 4, "..."}, {"abcd", 3, "..."},
 	} {
-		if got := cut(tt.s, tt.limit); got != tt.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		if got := Cut(tt.s, tt.limit); got != tt.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
 		}
 	}
 }
@@ -56,8 +56,8 @@ func FuzzSanitize(f *testing.F) {
 	f.Add("\x00\xff\u202e", uint16(4))
 	f.Add("ééé\r\n", uint16(9))
 	f.Fuzz(func(t *testing.T, s string, n uint16) {
-		limit := max(int(n)%600, len(ellipsis))
-		p, a := printable(s, limit), ascii(s, limit)
+		limit := max(int(n)%600, len(Ellipsis))
+		p, a := Printable(s, limit), ASCII(s, limit)
 		for _, out := range []string{p, a} {
 			if len(out) > limit || !utf8.ValidString(out) {
 				t.Errorf("%q: %q has %d bytes or is no UTF-8, limit %d", s, out, len(out), limit)
@@ -65,14 +65,14 @@ func FuzzSanitize(f *testing.F) {
 			if i := strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q: %q is not printable at %d", s, out, i)
 			}
-			if again := printable(out, limit); again != out {
+			if again := Printable(out, limit); again != out {
 				t.Errorf("%q: %q is changed to %q by a second pass", s, out, again)
 			}
 		}
 		if i := strings.IndexFunc(a, func(r rune) bool { return r > '~' }); i >= 0 {
 			t.Errorf("%q: %q is not ASCII at %d", s, a, i)
 		}
-		if len(s) <= limit && ascii(s, 4*len(s)+1) == s && a != s {
+		if len(s) <= limit && ASCII(s, 4*len(s)+1) == s && a != s {
 			t.Errorf("%q was changed to %q for nothing", s, a)
 		}
 	})

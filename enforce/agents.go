@@ -1,0 +1,370 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Agent is one crawler of the company: how its requests are told from others, and under
+// which names it looks for its rules.
+//
+// A request matches an agent if all conditions hold that the agent names: UserAgents,
+// Credentials, From, ClientCertificates. Of several values of one condition any will do.
+// An agent that names none is matched by User-Agent: its first token as a product.
+type Agent struct {
+	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
+	Name string
+	// Tokens are the product tokens under which it looks for its group in robots.txt,
+	// most specific first (RFC 9309 section 2.2.1). Default: Name and, for a well-known
+	// one, the tokens that follow it (Googlebot-News: Googlebot). The first token is also
+	// the agent's own name in User-Agent: no other agent may show it.
+	Tokens []string
+	// IgnoreWildcard leaves the group * out: without a group of its own nothing binds
+	// the agent. Well-known names that do so (AdsBot-Google) do it without this.
+	IgnoreWildcard bool
+
+	// UserAgents are patterns for User-Agent. One that is a product's name
+	// ([robotstxt.IsProductName]) is compared with every product of the field
+	// ([robotstxt.Products]), as a whole, ignoring case. Any other is compared with the whole
+	// field, ignoring case; * stands for any bytes. A missing User-Agent satisfies no pattern.
+	UserAgents []string
+	// Credentials are the user names of its proxy credentials.
+	Credentials []string
+	// From are the ranges that its requests come from.
+	From []netip.Prefix
+	// ClientCertificates are names (CN or SAN), one of which its certificate has to carry.
+	ClientCertificates []string
+
+	// Owner and Contact are for people, in refusals, logs and reports: a line each.
+	Owner, Contact string
+	// Interval is the least pause between two requests of the agent to one host, 0 for
+	// none of its own.
+	Interval time.Duration
+}
+
+// Limits of texts of the configuration, in bytes.
+const (
+	maxName    = 64
+	maxToken   = 128
+	maxPattern = 256
+	maxText    = 200
+)
+
+// Unidentified says what becomes of a request that matches no agent.
+type Unidentified uint8
+
+const (
+	// UnidentifiedDefault denies if there are agents and allows if there are none.
+	UnidentifiedDefault Unidentified = iota
+	// UnidentifiedDeny refuses. Without agents, it refuses senders without a product token.
+	UnidentifiedDeny
+	// UnidentifiedAllow lets the request pass, under the product token of the User-Agent.
+	UnidentifiedAllow
+)
+
+// PasswordCheck is the result of checking a password.
+type PasswordCheck uint8
+
+const (
+	// PasswordWrong is not the password of the user.
+	PasswordWrong PasswordCheck = iota
+	// PasswordRight is the password of the user.
+	PasswordRight
+	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or
+	// the client left.
+	PasswordUnchecked
+)
+
+// VerifyFunc checks the password of a user. It is called for unknown users too, and has to take as
+// long for them as for a wrong password, so that names cannot be found out. source is the address
+// of the client, which may be the zero value. It is called concurrently and should return
+// PasswordUnchecked when ctx ends.
+type VerifyFunc func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
+
+// IdentifierConfig configures an [Identifier].
+type IdentifierConfig struct {
+	Agents       []Agent
+	Unidentified Unidentified
+	// Verify is needed if an agent has credentials; otherwise credentials are not looked at.
+	Verify VerifyFunc
+}
+
+// NewIdentifier checks the agents and makes them ready for matching. Warnings are for
+// people. Errors name the agents: a name given twice, a value that cannot be meant, two
+// agents that one request could match equally well.
+func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
+	id = &Identifier{tokenOnly: len(cfg.Agents) == 0, byClaim: make(map[string][]*agent)}
+	id.allowUnknown = cfg.Unidentified == UnidentifiedAllow ||
+		cfg.Unidentified == UnidentifiedDefault && id.tokenOnly
+	for _, c := range cfg.Agents {
+		a, w, err := compileAgent(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, other := range id.agents {
+			if strings.EqualFold(other.Name, a.Name) {
+				return nil, nil, fmt.Errorf("agent %q is given twice (names are compared ignoring case)", a.Name)
+			}
+			if how := a.ambiguity(other); how != "" {
+				return nil, nil, fmt.Errorf("agents %q and %q can both match one request, by %s", other.Name, a.Name, how)
+			}
+		}
+		warnings = append(warnings, w...)
+		id.agents = append(id.agents, a)
+		for _, claim := range a.claims {
+			id.byClaim[claim] = append(id.byClaim[claim], a)
+		}
+		if len(a.Credentials) > 0 {
+			if cfg.Verify == nil {
+				return nil, nil, errors.New("agents have credentials, but there is nothing to verify passwords with")
+			}
+			id.verify = cfg.Verify
+		}
+	}
+	return id, warnings, nil
+}
+
+// compileAgent checks one agent by itself. Warnings are for people; they do not stop it.
+func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
+	switch name := cfg.Name; {
+	case name == "":
+		return nil, nil, errors.New("agent has no name")
+	case len(name) > maxName:
+		return nil, nil, fmt.Errorf("agent name %q is longer than %d bytes", escape.Cut(name, maxName), maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return nil, nil, fmt.Errorf("agent name %q: only visible ASCII is allowed", name)
+	}
+	a = &agent{Agent: &cfg}
+	warnings, err = a.compileTokens()
+	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts} {
+		if err == nil {
+			err = compile()
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("agent %q: %w", cfg.Name, err)
+	}
+	for bit, values := range map[condition]int{
+		byCredential: len(a.Credentials), byCertificate: len(a.ClientCertificates),
+		bySource: len(a.From), byUserAgent: len(a.UserAgents),
+	} {
+		if values > 0 {
+			a.conditions |= bit
+		}
+	}
+	if a.conditions == 0 {
+		a.conditions, a.products = byUserAgent, a.claims[:1:1]
+	}
+	a.identifiedBy = a.conditions.String()
+	return a, warnings, nil
+}
+
+// compileTokens fills in robots and the claim of the first token.
+func (a *agent) compileTokens() (warnings []string, err error) {
+	a.robots = robotstxt.Agent{Tokens: slices.Clone(a.Tokens), IgnoreWildcard: a.IgnoreWildcard}
+	if len(a.Tokens) == 0 {
+		if !robotstxt.IsProductName(a.Name) {
+			return nil, errors.New("its name is no product token: give it a token")
+		}
+		a.robots = robotstxt.Family(a.Name)
+		a.robots.IgnoreWildcard = a.robots.IgnoreWildcard || a.IgnoreWildcard
+	}
+	for i, token := range a.robots.Tokens {
+		switch {
+		case token == "*":
+			return nil, errors.New(`token "*" is no product token: an agent without a group of its own gets * by itself`)
+		case len(token) > maxToken:
+			return nil, fmt.Errorf("token %q is longer than %d bytes", escape.Cut(token, maxToken), maxToken)
+		case !robotstxt.IsProductName(token):
+			return nil, fmt.Errorf("token %q is no product token: want a single word without version, "+
+				`of letters, digits, "-", "_" and "."`, token)
+		case containsFold(a.robots.Tokens[:i], token):
+			return nil, fmt.Errorf("token %q is given twice", token)
+		case strings.EqualFold(token, "Mozilla"):
+			warnings = append(warnings, fmt.Sprintf("agent %q: token %q names every browser", a.Name, token))
+		case strings.ContainsAny(token, "0123456789."):
+			// IsProductName leaves no other bytes but these.
+			warnings = append(warnings, fmt.Sprintf(
+				"agent %q: token %q has bytes other than letters, _ and - (RFC 9309 section 2.2.1); "+
+					"sites cannot be expected to name it", a.Name, token))
+		}
+	}
+	a.claims = []string{strings.ToLower(a.robots.Tokens[0])}
+	return warnings, nil
+}
+
+// compileUserAgents splits the patterns into products and globs.
+func (a *agent) compileUserAgents() error {
+	for _, pattern := range a.UserAgents {
+		switch {
+		case strings.TrimSpace(pattern) == "":
+			return errors.New("user_agent pattern is empty")
+		case len(pattern) > maxPattern:
+			return fmt.Errorf("user_agent pattern %q is longer than %d bytes", escape.Cut(pattern, maxPattern), maxPattern)
+		case hasControl(pattern):
+			return fmt.Errorf("user_agent pattern %q has a control character", pattern)
+		case !robotstxt.IsProductName(pattern):
+			a.globs = append(a.globs, newGlob(pattern))
+			continue
+		}
+		product := strings.ToLower(pattern)
+		a.products = append(a.products, product)
+		if !slices.Contains(a.claims, product) {
+			a.claims = append(a.claims, product)
+		}
+	}
+	return nil
+}
+
+// compileSources brings the ranges into the form in which addresses are compared with them.
+func (a *agent) compileSources() error {
+	for _, p := range a.From {
+		if !p.IsValid() || p != p.Masked() {
+			return fmt.Errorf("from: %s is no range", p)
+		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		a.from = append(a.from, p)
+	}
+	return nil
+}
+
+func (a *agent) checkTexts() error {
+	for _, user := range a.Credentials {
+		if user == "" || !isLine(user) || strings.Contains(user, ":") {
+			return fmt.Errorf("credential user %q: want 1 to %d bytes without colon and control characters",
+				escape.Cut(user, maxText), maxText)
+		}
+	}
+	for _, name := range a.ClientCertificates {
+		if name == "" || hasControl(name) {
+			return fmt.Errorf("client_certificate name %q is empty or has a control character", name)
+		}
+	}
+	if !isLine(a.Owner) || !isLine(a.Contact) {
+		return fmt.Errorf("owner and contact are lines of up to %d bytes", maxText)
+	}
+	if a.Interval < 0 {
+		return fmt.Errorf("interval %s is negative", a.Interval)
+	}
+	return nil
+}
+
+// hasControl reports whether s has an ASCII control character.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// isLine reports whether s is a line of text of at most maxText bytes.
+func isLine(s string) bool { return len(s) <= maxText && !hasControl(s) }
+
+// containsFold reports whether list has s, ignoring case.
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
+}
+
+// ambiguity says how one request can match both agents equally well, or returns "". Agents with
+// different kinds of conditions never do: the stronger evidence decides.
+//
+// All of it is exact but for certificates: one that carries the names of two agents
+// cannot be foreseen, and is refused when it comes.
+func (a *agent) ambiguity(b *agent) string {
+	if a.conditions != b.conditions {
+		return ""
+	}
+	var both []string
+	for _, kind := range conditionKinds {
+		if a.conditions&kind.bit == 0 {
+			continue
+		}
+		how := a.overlap(b, kind.bit)
+		if how == "" {
+			return ""
+		}
+		both = append(both, how)
+	}
+	return strings.Join(both, ", ")
+}
+
+// overlap says how one sender can meet a condition of both agents, or returns "". A product goes
+// before every glob (see [Identifier]), so those two never contend.
+func (a *agent) overlap(b *agent, kind condition) string {
+	switch kind {
+	case byCredential:
+		return common("credential user", a.Credentials, b.Credentials)
+	case byCertificate:
+		return common("client certificate name", a.ClientCertificates, b.ClientCertificates)
+	case bySource:
+		for _, p := range a.from {
+			if i := slices.IndexFunc(b.from, p.Overlaps); i >= 0 {
+				return fmt.Sprintf("sources %s and %s", p, b.from[i])
+			}
+		}
+		return ""
+	}
+	if how := common("User-Agent product", a.products, b.products); how != "" {
+		return how
+	}
+	for _, g := range a.globs {
+		for _, h := range b.globs {
+			if witness, ok := g.intersect(h); ok {
+				return fmt.Sprintf("User-Agent patterns %q and %q (both match %q)", g, h, witness)
+			}
+		}
+	}
+	return ""
+}
+
+// common names the first element that both lists have, or returns "".
+func common(kind string, a, b []string) string {
+	if i := slices.IndexFunc(a, func(s string) bool { return slices.Contains(b, s) }); i >= 0 {
+		return fmt.Sprintf("%s %q", kind, a[i])
+	}
+	return ""
+}
+
+// Named returns the identity of an agent by its name, to decide for it without a request. Without
+// agent blocks every product token is an agent. IdentifiedBy is empty.
+func (id *Identifier) Named(name string) (Identity, bool) {
+	if id.tokenOnly {
+		if !robotstxt.IsProductName(name) {
+			return Identity{}, false
+		}
+		return Identity{
+			Agent: name, Robots: robotstxt.Family(name), acceptance: acceptance{accepted: true},
+		}, true
+	}
+	for _, a := range id.agents {
+		if strings.EqualFold(a.Name, name) {
+			i := a.identity("")
+			i.IdentifiedBy = ""
+			return i, true
+		}
+	}
+	return Identity{}, false
+}
+
+// Knows reports whether a sender may have the name: an agent's in any case, and any product token
+// where there are no agents, or where unidentified requests are allowed. See [Identity.KillName].
+func (id *Identifier) Knows(name string) bool {
+	_, named := id.Named(name)
+	return named || id.allowUnknown && robotstxt.IsProductName(name)
+}
+
+// Agents returns the names of the agents, in the order of their configuration.
+func (id *Identifier) Agents() []string {
+	names := make([]string, len(id.agents))
+	for i, a := range id.agents {
+		names[i] = a.Name
+	}
+	return names
+}

@@ -1,0 +1,77 @@
+package enforce
+
+import "strings"
+
+// glob is a pattern for a whole header value in which * stands for any bytes, also
+// none. It is kept in lower case, without runs of *.
+type glob string
+
+func newGlob(pattern string) glob {
+	g := strings.ToLower(pattern)
+	for strings.Contains(g, "**") {
+		g = strings.ReplaceAll(g, "**", "*")
+	}
+	return glob(g)
+}
+
+// match reports whether g matches all of s, which must be in lower case. It never
+// backtracks: between the ends, each literal is taken where it comes first.
+func (g glob) match(s string) bool {
+	head, rest, star := strings.Cut(string(g), "*")
+	s, ok := strings.CutPrefix(s, head)
+	if !ok || !star {
+		return ok && s == ""
+	}
+	for {
+		var literal string
+		if literal, rest, star = strings.Cut(rest, "*"); !star {
+			return strings.HasSuffix(s, literal)
+		}
+		_, after, found := strings.Cut(s, literal)
+		if !found {
+			return false
+		}
+		s = after
+	}
+}
+
+// intersect returns a string that both globs match, if there is one.
+func (g glob) intersect(h glob) (witness string, ok bool) {
+	return intersection{}.of(g, h)
+}
+
+// intersection is the search for a string that two globs match. It holds the pairs of rests for
+// which there is none.
+type intersection map[[2]glob]bool
+
+func (none intersection) of(g, h glob) (string, bool) {
+	if none[[2]glob{g, h}] {
+		return "", false
+	}
+	witness, ok := none.search(g, h)
+	none[[2]glob{g, h}] = !ok
+	return witness, ok
+}
+
+func (none intersection) search(g, h glob) (string, bool) {
+	switch {
+	case g == "" && h == "":
+		return "", true
+	case strings.HasPrefix(string(h), "*") && !strings.HasPrefix(string(g), "*"):
+		return none.of(h, g)
+	case g == "":
+		return "", false
+	case g[0] != '*':
+		if h == "" || g[0] != h[0] {
+			return "", false
+		}
+		rest, ok := none.of(g[1:], h[1:])
+		return string(g[:1]) + rest, ok
+	}
+	// The star of g stands for nothing, or for what h begins with.
+	if witness, ok := none.of(g[1:], h); ok || h == "" {
+		return witness, ok
+	}
+	rest, ok := none.of(g, h[1:])
+	return strings.TrimPrefix(string(h[:1]), "*") + rest, ok
+}
