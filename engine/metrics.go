@@ -176,7 +176,7 @@ func (o *cacheObserver) Recorded(before fetch.Record, out fetch.Outcome) {
 }
 
 // Dropped implements robotscache.Observer.
-func (o *cacheObserver) Dropped(d robotscache.Drop) { o.dropped.WithLabelValues(d.String()).Inc() }
+func (o *cacheObserver) Dropped(d robotscache.Drop) { o.dropped.WithLabelValues(string(d)).Inc() }
 
 // StoreFailed implements robotscache.Observer.
 func (o *cacheObserver) StoreFailed(op string, _ error) { o.storeErrors.WithLabelValues(op).Inc() }

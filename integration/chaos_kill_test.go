@@ -94,8 +94,9 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 }
 
 const (
-	// coalesce is the cache's: what is fetched is given to the store so long after at the latest.
-	coalesce = 200 * time.Millisecond
+	// coalesce is the cache's: what is fetched is given to the store so long after at the latest, or when the write under
+	// way has ended.
+	coalesce = 20 * time.Millisecond
 	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 100 deaths took,
 	// at a load of 12 on two cores, was 477 ms old: a commit had taken 277 ms.
 	slowCommit = 2 * time.Second

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -60,15 +62,16 @@ type Cache struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // all work on flights; added to under mu while not closed
 
-	health health
-
 	mu      sync.Mutex // never held over I/O
 	closed  bool
 	flights map[origin.Origin]*flight
 	waiters int
 	slots   [classes]*slots
 	pending *pendingWrites
-	writer  chan struct{} // full while the store is being changed; taken before mu
+	// cannotRead and cannotWrite say how the latest calls of the store went.
+	cannotRead, cannotWrite bool
+
+	writer *semaphore.Weighted // of one, held while the store is changed; taken before mu
 }
 
 // New returns a cache that owns the store of its configuration. The error says
@@ -90,18 +93,39 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		cfg:     cfg,
 		hot:     hot,
 		flights: make(map[origin.Origin]*flight),
-		writer:  make(chan struct{}, 1),
+		writer:  semaphore.NewWeighted(1),
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
 	for cl := range classes {
 		c.slots[cl] = newSlots(cl, cfg.InFlight, cfg.Parallel)
 	}
-	c.pending = newPendingWrites(cfg.MaxSize/4, c.writeScheduled)
+	c.pending = newPendingWrites(cfg.MaxSize / 4)
 	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.due = newDueList(maxDue, c.refresh)
+	c.work.Go(c.runWriter)
 	return c
 }
+
+// Source tells where the answer of a [Cache.Lookup] came from. It is the value
+// of the access log's field "source" (DESIGN §9).
+type Source uint8
+
+const (
+	// SourceNone is the zero value: there was no answer.
+	SourceNone Source = iota
+	// SourceHot is the in-memory hot tier.
+	SourceHot
+	// SourceStore is the persistent store.
+	SourceStore
+	// SourceFetch is a robots.txt fetch that this request began.
+	SourceFetch
+	// SourceWait is work that another request had begun and this one waited for.
+	SourceWait
+)
+
+// String returns "none", "hot", "store", "fetch" or "wait".
+func (s Source) String() string { return [...]string{"none", "hot", "store", "fetch", "wait"}[s] }
 
 // Lookup returns what is known of o, waiting for a retrieval only if nothing is
 // known that may be acted on: see fetch.Policy.Fresh. The retrieval is shared by
@@ -123,6 +147,32 @@ func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, er
 	e, s, err := c.lookupSlow(ctx, o, false)
 	c.cfg.Observer.Looked(s, err)
 	return e, s, err
+}
+
+// refreshPause is the least time between two attempts to queue a refresh for one
+// entry.
+const refreshPause = time.Second
+
+// note records that e was asked for, and has it refreshed if it is due.
+func (c *Cache) note(e *Entry, now time.Time) {
+	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
+		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
+	}
+	if e.verifiedFresh(now) {
+		return
+	}
+	c.hot.touch(e.record.Origin)
+	if !e.interpretation.Policy.RefreshDue(e.record, now) {
+		e.cacheFreshness(now)
+		return
+	}
+	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
+	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
+		return
+	}
+	if !c.refresh(e.record.Origin, e.record.Failing()) {
+		c.cfg.Observer.Dropped(DropRefresh)
+	}
 }
 
 // Refresh fetches o even if what is known is fresh, and returns the result. It
@@ -205,10 +255,10 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 func (c *Cache) deleteStored(ctx context.Context, o origin.Origin) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // for the write, and for itself
 	defer cancel()
-	if !c.takeWriter(ctx) {
-		return ctx.Err()
+	if err := c.writer.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	defer c.releaseWriter()
+	defer c.writer.Release(1)
 	err := c.cfg.Store.Delete(ctx, o)
 	c.reportStore("delete", err)
 	return err
@@ -230,4 +280,36 @@ func (c *Cache) Close() error {
 	c.work.Wait()
 	c.hot.close()
 	return errors.Join(c.flushLast(), c.cfg.Store.Close())
+}
+
+// tuning is what of a Config may change while the cache runs and is read on the
+// path of requests.
+type tuning struct {
+	interpretation Interpretation
+	budget         time.Duration
+}
+
+func (c Config) tuning() *tuning { return &tuning{Interpretation{c.Policy, c.IndexHTML}, c.Budget} }
+
+func (c *Cache) interpretation() *Interpretation { return &c.tuned.Load().interpretation }
+
+func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
+
+func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
+
+// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with
+// the defaults of [Config]; it ignores the other fields. Records are
+// facts, so nothing is fetched again: from the next request on they are read by
+// the new configuration.
+func (c *Cache) Configure(cfg Config) {
+	cfg = cfg.filled()
+	c.tuned.Store(cfg.tuning())
+	c.hot.resize(cfg.MaxSize)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending.limit = cfg.MaxSize / 4
+	for cl := range classes {
+		c.slots[cl].resize(cl, cfg.InFlight, cfg.Parallel)
+		c.dispatch(c.slots[cl])
+	}
 }

@@ -17,6 +17,61 @@ type Fetcher interface {
 	Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome
 }
 
+// Observer is told what a [Cache] does, for metrics and logs. Its methods are
+// called on the path of requests by many goroutines at once, and must be quick.
+type Observer interface {
+	// Looked is called at the end of each Lookup: s is where the answer came from,
+	// SourceNone if err is set. It is called for hot hits too, and must not
+	// allocate there.
+	Looked(s Source, err error)
+	// Fetched is called after each retrieval. queued is how long it had waited for
+	// its turn; background says that no request waited for it when it began.
+	Fetched(o origin.Origin, out fetch.Outcome, queued time.Duration, background bool)
+	// Recorded is called when an outcome has become part of the record of an origin,
+	// be it by a retrieval of its own or by redirects that led another to its
+	// robots.txt. before is what was known of it, zero but for the origin if that was
+	// nothing.
+	Recorded(before fetch.Record, out fetch.Outcome)
+	// Dropped is called for each thing given up because a bound was reached.
+	Dropped(d Drop)
+	// StoreFailed is called for each call of the store that failed; op is the name
+	// of its method in lower case.
+	StoreFailed(op string, err error)
+	// StoreAvailable is called when the store begins to fail (false, with the
+	// error), and when it works again (true, nil). Each change is reported once.
+	StoreAvailable(ok bool, err error)
+	// Panicked is called when reading what o sent ran into a defect of ours.
+	Panicked(o origin.Origin, value any, stack []byte)
+}
+
+// Drop names a bound that was reached.
+type Drop string
+
+// The bounds.
+const (
+	// DropWaiter is a request refused with ErrPending by the bounds on waiters.
+	DropWaiter Drop = "waiter"
+	// DropQueue is a request refused with ErrPending by the bound on the queue.
+	DropQueue Drop = "queue"
+	// DropRefresh is an early refresh or a retry that found its queue full. It is
+	// asked for again.
+	DropRefresh Drop = "refresh"
+	// DropUnsaved is a record that the store could not take and for which there
+	// was no more room beside it.
+	DropUnsaved Drop = "unsaved"
+)
+
+// nopObserver is the default [Observer].
+type nopObserver struct{}
+
+func (nopObserver) Looked(Source, error)                                      {}
+func (nopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
+func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                      {}
+func (nopObserver) Dropped(Drop)                                              {}
+func (nopObserver) StoreFailed(string, error)                                 {}
+func (nopObserver) StoreAvailable(bool, error)                                {}
+func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
+
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required:
 // every other field that is zero or negative takes its default.
 type Config struct {
@@ -29,7 +84,7 @@ type Config struct {
 	Policy fetch.Policy
 	// IndexHTML is robotstxt.Options.IndexHTML; default off.
 	IndexHTML bool
-	// Observer is told what happens; default: nobody.
+	// Observer is told what happens; default: none.
 	Observer Observer
 
 	// MaxSize bounds the memory of the hot tier, in bytes of records, bodies and
@@ -106,7 +161,7 @@ func (c Config) withDefaults() (Config, error) {
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {
 	if c.Observer == nil {
-		c.Observer = NopObserver{}
+		c.Observer = nopObserver{}
 	}
 	setDefault(&c.MaxSize, defaultMaxSize)
 	setDefault(&c.Budget, defaultBudget)
@@ -122,37 +177,5 @@ func (c Config) filled() Config {
 func setDefault[T ~int | ~int64](v *T, d T) {
 	if *v <= 0 {
 		*v = d
-	}
-}
-
-// tuning is what of a Config may change while the cache runs and is read on the
-// path of requests.
-type tuning struct {
-	interpretation Interpretation
-	budget         time.Duration
-}
-
-func (c Config) tuning() *tuning { return &tuning{Interpretation{c.Policy, c.IndexHTML}, c.Budget} }
-
-func (c *Cache) interpretation() *Interpretation { return &c.tuned.Load().interpretation }
-
-func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
-
-func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
-
-// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with
-// the defaults of [Config]; it ignores the other fields. Records are
-// facts, so nothing is fetched again: from the next request on they are read by
-// the new configuration.
-func (c *Cache) Configure(cfg Config) {
-	cfg = cfg.filled()
-	c.tuned.Store(cfg.tuning())
-	c.hot.resize(cfg.MaxSize)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending.limit = cfg.MaxSize / 4
-	for cl := range classes {
-		c.slots[cl].resize(cl, cfg.InFlight, cfg.Parallel)
-		c.dispatch(c.slots[cl])
 	}
 }

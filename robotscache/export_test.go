@@ -97,7 +97,7 @@ func (c *Cache) Stats() Stats {
 	s := Stats{Due: c.due.len()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Waiters, s.Unsaved = c.waiters, c.pending.len()
+	s.Waiters, s.Unsaved = c.waiters, len(c.pending.entries)
 	for cl := range classes {
 		s.Queued[cl] = c.slots[cl].queue.Len()
 	}

@@ -163,7 +163,6 @@ func (lasting) Close() error { return nil }
 
 // events records what an observer is told.
 type events struct {
-	robotscache.NopObserver
 	mu        sync.Mutex
 	looked    map[robotscache.Source]int
 	dropped   map[robotscache.Drop]int

@@ -272,7 +272,7 @@ func TestClose_SavesTheRest(t *testing.T) {
 	})
 }
 
-// With the store away and no room beside it, the oldest are fetched again.
+// With the store away and no room beside it, records are dropped and fetched again.
 func TestStore_UnsavedIsBounded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

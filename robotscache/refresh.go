@@ -8,32 +8,6 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// refreshPause is the least time between two attempts to queue a refresh for one
-// entry.
-const refreshPause = time.Second
-
-// note records that e was asked for, and has it refreshed if it is due.
-func (c *Cache) note(e *Entry, now time.Time) {
-	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
-		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
-	}
-	if e.verifiedFresh(now) {
-		return
-	}
-	c.hot.touch(e.record.Origin)
-	if !e.interpretation.Policy.RefreshDue(e.record, now) {
-		e.cacheFreshness(now)
-		return
-	}
-	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
-	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
-		return
-	}
-	if !c.refresh(e.record.Origin, e.record.Failing()) {
-		c.cfg.Observer.Dropped(DropRefresh)
-	}
-}
-
 // refresh queues a retrieval that nobody waits for, unless there is a flight. It
 // reports whether o is taken care of: not if the queue is full.
 func (c *Cache) refresh(o origin.Origin, retry bool) bool {

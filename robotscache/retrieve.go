@@ -250,7 +250,7 @@ func (c *Cache) share(out fetch.Outcome) {
 // store holds, judged by the present policy; nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
-	best := c.pending.get(o)
+	best := c.pending.entries[o]
 	c.mu.Unlock()
 	now := time.Now()
 	best = newer(best, c.hot.get(o), now)
@@ -308,3 +308,40 @@ func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
 }
 
 var errWrongOrigin = errors.Join(ErrCorrupt, errors.New("record of another origin"))
+
+// reportStore tells the observer how a call of the store went. A store that goes away, or
+// fills its disk, is reported once and not at each call. Reading and writing are apart:
+// what can still be read is no sign that it can be written.
+func (c *Cache) reportStore(op string, err error) {
+	failed := err != nil && !errors.Is(err, ErrNotFound)
+	if failed {
+		if c.base.Err() != nil && op != "save" {
+			return // ended by Close
+		}
+		c.cfg.Observer.StoreFailed(op, err)
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			return // it answers, if badly
+		}
+	}
+	if changed, healthy := c.setHealth(op == "save" || op == "delete", failed); changed {
+		if healthy {
+			err = nil
+		}
+		c.cfg.Observer.StoreAvailable(healthy, err)
+	}
+}
+
+// setHealth records whether writing or reading the store fails, and reports whether its
+// health has changed by it, and to what.
+func (c *Cache) setHealth(writing, failing bool) (changed, healthy bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.cannotRead || c.cannotWrite
+	if writing {
+		c.cannotWrite = failing
+	} else {
+		c.cannotRead = failing
+	}
+	after := c.cannotRead || c.cannotWrite
+	return before != after, !after
+}

@@ -11,7 +11,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[robotscache.Source]string{
 		robotscache.SourceNone: "none", robotscache.SourceHot: "hot", robotscache.SourceStore: "store",
-		robotscache.SourceFetch: "fetch", robotscache.SourceWait: "wait", 99: "none",
+		robotscache.SourceFetch: "fetch", robotscache.SourceWait: "wait",
 	} {
 		if s.String() != want {
 			t.Errorf("source %d is %q, want %q", s, s, want)
@@ -19,10 +19,10 @@ func TestNames(t *testing.T) {
 	}
 	for d, want := range map[robotscache.Drop]string{
 		robotscache.DropWaiter: "waiter", robotscache.DropQueue: "queue",
-		robotscache.DropRefresh: "refresh", robotscache.DropUnsaved: "unsaved", 0: "unknown",
+		robotscache.DropRefresh: "refresh", robotscache.DropUnsaved: "unsaved",
 	} {
-		if d.String() != want {
-			t.Errorf("drop %d is %q, want %q", d, d, want)
+		if string(d) != want {
+			t.Errorf("drop %q, want %q", d, want)
 		}
 	}
 }

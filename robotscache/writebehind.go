@@ -1,7 +1,6 @@
 package robotscache
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -12,82 +11,58 @@ import (
 )
 
 // Records are written behind the answers: a flight puts its entry among the pending
-// writes and completes, and a timer writes them to the store together. While the store
-// is away they stay pending, so an outage of the store costs no knowledge.
+// writes and completes, and the writer saves them. The first is saved at once, and those
+// that come meanwhile are saved together. While the store is away they stay pending, so an
+// outage of the store costs no knowledge.
 const (
-	// coalesce is how long a record waits at most for others to be written with it.
-	// A gateway that is killed loses the records of that time and the write under way.
-	coalesce = 200 * time.Millisecond
+	// coalesce is the pause after a write, for others to come. A gateway that is killed
+	// loses the records of that time, of the write under way and of the one before it.
+	coalesce = 20 * time.Millisecond
 	// writeRetry is the pause after a write that failed.
 	writeRetry = time.Second
 	// maxBatch and maxBatchBytes bound one call of Store.Save, which must end within
-	// storeTimeout. maxBatch records are written at once.
+	// storeTimeout.
 	maxBatch      = 1000
 	maxBatchBytes = 8 << 20
 )
 
 // pendingWrites holds the newest entry of each origin that the store has not taken
-// yet, oldest first. Not safe for concurrent use: Cache.mu guards it.
+// yet. Not safe for concurrent use: Cache.mu guards it.
 type pendingWrites struct {
 	limit, size int64 // bytes
 	failing     bool  // the last write failed
-	timer       *time.Timer
-	scheduled   bool // the timer runs
-	order       list.List
-	byOrigin    map[origin.Origin]*list.Element
+	entries     map[origin.Origin]*Entry
+	added       chan struct{} // holds a value while the writer has something to do
 }
 
-func newPendingWrites(limit int64, write func()) *pendingWrites {
-	p := &pendingWrites{limit: limit, byOrigin: make(map[origin.Origin]*list.Element)}
-	p.timer = time.AfterFunc(time.Hour, write)
-	p.timer.Stop()
-	return p
-}
-
-// schedule has the pending writes written after d.
-func (p *pendingWrites) schedule(d time.Duration) {
-	p.timer.Reset(d)
-	p.scheduled = true
-}
-
-func (p *pendingWrites) len() int { return p.order.Len() }
-
-func (p *pendingWrites) get(o origin.Origin) *Entry {
-	if el := p.byOrigin[o]; el != nil {
-		return el.Value.(*Entry) //nolint:forcetypeassert // it holds nothing else
-	}
-	return nil
+func newPendingWrites(limit int64) *pendingWrites {
+	return &pendingWrites{limit: limit, entries: make(map[origin.Origin]*Entry), added: make(chan struct{}, 1)}
 }
 
 // put adds e in place of an older entry of its origin, and has it written.
 func (p *pendingWrites) put(e *Entry) {
 	p.drop(e.record.Origin)
-	p.byOrigin[e.record.Origin] = p.order.PushBack(e)
+	p.entries[e.record.Origin] = e
 	p.size += e.cost()
-	switch {
-	case p.len() == maxBatch && !p.failing:
-		p.schedule(0)
-	case !p.scheduled && p.failing: // the retry is under way
-		p.schedule(writeRetry)
-	case !p.scheduled:
-		p.schedule(coalesce)
+	select {
+	case p.added <- struct{}{}:
+	default:
 	}
 }
 
 func (p *pendingWrites) drop(o origin.Origin) {
-	if e := p.get(o); e != nil {
+	if e := p.entries[o]; e != nil {
 		p.size -= e.cost()
-		p.order.Remove(p.byOrigin[o])
-		delete(p.byOrigin, o)
+		delete(p.entries, o)
 	}
 }
 
-// batch returns the oldest entries, at most n and at least one if there is any.
-func (p *pendingWrites) batch(n int) (batch []*Entry) {
+// batch returns entries for one call of Store.Save, at least one if there is any.
+func (p *pendingWrites) batch() (batch []*Entry) {
 	size := int64(0)
-	for el := p.order.Front(); el != nil && len(batch) < min(n, maxBatch); el = el.Next() {
-		e := el.Value.(*Entry) //nolint:forcetypeassert // it holds nothing else
-		if size += e.cost(); size > maxBatchBytes && len(batch) > 0 {
+	for _, e := range p.entries {
+		size += e.cost()
+		if len(batch) == maxBatch || size > maxBatchBytes && len(batch) > 0 {
 			break
 		}
 		batch = append(batch, e)
@@ -98,39 +73,46 @@ func (p *pendingWrites) batch(n int) (batch []*Entry) {
 // remove drops the entries of a batch that no newer ones have replaced.
 func (p *pendingWrites) remove(batch []*Entry) {
 	for _, e := range batch {
-		if p.get(e.record.Origin) == e {
+		if p.entries[e.record.Origin] == e {
 			p.drop(e.record.Origin)
 		}
 	}
 }
 
-// trim drops the oldest entries that are beyond the limit and returns their number.
+// trim drops entries until the rest is within the limit, and returns their number.
 func (p *pendingWrites) trim() (dropped int) {
-	for ; p.size > p.limit; dropped++ {
-		p.remove(p.batch(1))
+	for o := range p.entries {
+		if p.size <= p.limit {
+			break
+		}
+		p.drop(o)
+		dropped++
 	}
 	return dropped
 }
 
-// writeScheduled is called by the timer.
-func (c *Cache) writeScheduled() {
-	c.mu.Lock()
-	c.pending.scheduled = false
-	if c.closed {
-		c.mu.Unlock()
-		return
+// runWriter saves what is pending until the cache is closed.
+func (c *Cache) runWriter() {
+	for {
+		select {
+		case <-c.pending.added:
+		case <-c.base.Done():
+			return
+		}
+		for !c.flush(c.base) {
+			if !sleep(c.base, writeRetry) {
+				return
+			}
+		}
+		sleep(c.base, coalesce)
 	}
-	c.work.Add(1)
-	c.mu.Unlock()
-	defer c.work.Done()
-	c.flush(context.WithoutCancel(c.base))
 }
 
 // persist is called by a retrieval after its entry was added to the pending writes. If
 // other gateways share the store, it reports whether the entry is there. When the
 // pending writes are over their bound, the retrieval writes them itself, which slows
-// retrievals down to the speed of the store; while the store is away the oldest
-// entries are dropped instead.
+// retrievals down to the speed of the store; while the store is away entries are
+// dropped instead.
 func (c *Cache) persist() (ok bool) {
 	c.mu.Lock()
 	failing, full := c.pending.failing, c.pending.size > c.pending.limit
@@ -156,42 +138,26 @@ func (c *Cache) trimPending() {
 	}
 }
 
-// flush writes all entries that are pending now, and reports whether that worked. It
-// stops at the first failure: a store that is away is away for all.
+// flush writes what is pending, and reports whether that worked. It stops at the first
+// failure: a store that is away is away for all. While it waits for another write, ctx
+// can end it.
 func (c *Cache) flush(ctx context.Context) (ok bool) {
-	if !c.takeWriter(ctx) {
+	if c.writer.Acquire(ctx, 1) != nil {
 		return false
 	}
-	defer c.releaseWriter()
-	c.mu.Lock()
-	left := c.pending.len()
-	c.mu.Unlock()
-	for left > 0 {
+	defer c.writer.Release(1)
+	for {
 		c.mu.Lock()
-		batch := c.pending.batch(left)
+		batch := c.pending.batch()
 		c.mu.Unlock()
-		if len(batch) == 0 { // purged
+		if len(batch) == 0 {
 			return true
 		}
 		if !c.write(batch) {
 			return false
 		}
-		left -= len(batch)
-	}
-	return true
-}
-
-// takeWriter waits until the caller alone may change the store, or ctx ends.
-func (c *Cache) takeWriter(ctx context.Context) bool {
-	select {
-	case c.writer <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
-
-func (c *Cache) releaseWriter() { <-c.writer }
 
 // write saves a batch, and reports whether the store is there to take the next. A
 // record that cannot be kept is given up, so that it holds up no other.
@@ -209,7 +175,6 @@ func (c *Cache) write(batch []*Entry) (ok bool) {
 	case err != nil && !errors.Is(err, ErrInvalid):
 		c.mu.Lock()
 		c.pending.failing = true
-		c.pending.schedule(writeRetry)
 		c.mu.Unlock()
 		c.trimPending()
 		return false
@@ -235,8 +200,7 @@ func (c *Cache) flushLast() error {
 	c.flush(context.WithoutCancel(c.base))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending.timer.Stop()
-	if n := c.pending.len(); n > 0 {
+	if n := len(c.pending.entries); n > 0 {
 		return fmt.Errorf("closing the robots.txt cache: %d records could not be saved", n)
 	}
 	return nil
