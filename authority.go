@@ -58,10 +58,10 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 // other.
 type authority struct{ ca *caddypki.CA }
 
-// Chain implements egress.Issuer.
+// Chain implements mint.Issuer.
 func (a authority) Chain() []*x509.Certificate { return a.ca.IntermediateCertificateChain() }
 
-// Signer implements egress.Issuer.
+// Signer implements mint.Issuer.
 func (a authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
 // Root implements proxy.Authority.

@@ -18,7 +18,10 @@ var importRules = map[string][]string{
 	"origin":                  {"golang.org/x/"},
 	"robotstxt":               {"golang.org/x/"},
 	"robotstxt/query":         {"origin", "robotstxt"},
-	"egress":                  {"golang.org/x/", "github.com/jlaffaye/ftp"},
+	"egress":                  {"golang.org/x/"},
+	"egress/guard":            {},
+	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
+	"egress/mint":             {},
 	"fetch":                   {"golang.org/x/", "origin", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
@@ -33,11 +36,11 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "internal/escape", "internal/redact", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "egress", "engine", "internal/opencount", "internal/redact", "internal/version",
+		"robotscache", "enforce", "enforce/pace", "egress", "egress/mint", "engine", "internal/opencount", "internal/redact", "internal/version",
 	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
@@ -59,7 +62,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "egress", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/",
 	},
 	"": {"*"},

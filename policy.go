@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/origin"
@@ -85,7 +86,7 @@ func parseClients(list []string) ([]netip.Prefix, error) {
 	case slices.Contains(list, anyClient):
 		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
 	}
-	return egress.ParsePrefixes("clients", list)
+	return guard.ParsePrefixes("clients", list)
 }
 
 func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {
@@ -106,7 +107,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	fail := func(err error) (enforce.Agent, error) {
 		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
 	}
-	from, err := egress.ParsePrefixes("from", c.From)
+	from, err := guard.ParsePrefixes("from", c.From)
 	if err != nil {
 		return fail(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/engine"
@@ -282,24 +283,24 @@ func (c *BackoffConfig) parse() (pace.Backoff, error) {
 
 func (e *EgressConfig) set(c *engine.Config) error {
 	e = cmp.Or(e, new(EgressConfig))
-	guard := &egress.Guard{Ports: egress.DefaultPorts()}
+	allowed := &guard.Guard{Ports: guard.DefaultPorts()}
 	c.Egress = egress.TransportConfig{
-		Dialer:                &egress.Dialer{Guard: guard, Timeout: time.Duration(e.DialTimeout)},
+		Dialer:                &egress.Dialer{Guard: allowed, Timeout: time.Duration(e.DialTimeout)},
 		ResponseHeaderTimeout: time.Duration(e.ResponseHeaderTimeout),
 	}
 	var err error
-	if guard.AllowPrivate, err = egress.ParsePrefixes("allow_private", e.AllowPrivate); err != nil {
+	if allowed.AllowPrivate, err = guard.ParsePrefixes("allow_private", e.AllowPrivate); err != nil {
 		return err
 	}
 	if len(e.Ports) > 0 {
-		guard.Ports = nil
+		allowed.Ports = nil
 	}
 	for _, text := range e.Ports {
-		r, err := egress.ParsePortRange(text)
+		r, err := guard.ParsePortRange(text)
 		if err != nil {
 			return fmt.Errorf("ports: %w", err)
 		}
-		guard.Ports = append(guard.Ports, r)
+		allowed.Ports = append(allowed.Ports, r)
 	}
 	return nil
 }

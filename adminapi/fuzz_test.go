@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
@@ -30,7 +31,7 @@ func (oneFile) RoundTrip(r *http.Request) (*http.Response, error) {
 func adminEngine(tb testing.TB) *engine.Engine {
 	tb.Helper()
 	config := engine.Config{Store: engine.Store{Kind: "none"}}
-	config.Egress.Dialer = &egress.Dialer{Guard: new(egress.Guard)}
+	config.Egress.Dialer = &egress.Dialer{Guard: new(guard.Guard)}
 	config.Fetch.Transport = oneFile{}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
 	tb.Cleanup(cancel)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/version"
@@ -32,12 +33,12 @@ type rules struct {
 // liveRules fetches robots.txt as a gateway with its default settings does, past the same guard. It
 // may fetch from the given address ranges besides the public ones.
 func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
-	ranges, err := egress.ParsePrefixes("--allow-private", allowPrivate)
+	ranges, err := guard.ParsePrefixes("--allow-private", allowPrivate)
 	if err != nil {
 		return nil, err
 	}
-	guard := &egress.Guard{AllowPrivate: ranges, Ports: egress.DefaultPorts()}
-	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: guard}})
+	allowed := &guard.Guard{AllowPrivate: ranges, Ports: guard.DefaultPorts()}
+	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: allowed}})
 	if err != nil {
 		return nil, err
 	}

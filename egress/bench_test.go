@@ -8,21 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
 )
-
-func BenchmarkClassify(b *testing.B) {
-	b.ReportAllocs()
-	addr := netip.MustParseAddr("2606:4700::1111") // public: the whole table is passed
-	for b.Loop() {
-		if Classify(addr) != ClassPublic {
-			b.Fatal("not public")
-		}
-	}
-}
 
 func BenchmarkRequestHeader(b *testing.B) {
 	b.ReportAllocs()
@@ -108,47 +97,6 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func BenchmarkMint(b *testing.B) {
-	m := newTestMinter(b, MinterConfig{Issuer: newAuthority(b), Leaves: 1})
-	hosts := [2]string{"a.example.com", "b.example.com"}
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		if _, err := m.Certificate(hosts[i&1]); err != nil {
-			b.Fatal(err)
-		}
-		i++
-	}
-}
-
-func BenchmarkMintKept(b *testing.B) {
-	m := newTestMinter(b, MinterConfig{Issuer: newAuthority(b)})
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := m.Certificate("a.example.com"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkMintManyHosts tells the bytes that one kept leaf takes.
-func BenchmarkMintManyHosts(b *testing.B) {
-	const hosts = DefaultLeaves
-	for b.Loop() {
-		m := newTestMinter(b, MinterConfig{Issuer: newAuthority(b)})
-		before := heap()
-		for i := range hosts {
-			if _, err := m.Certificate(fmt.Sprintf("host-%d.example.com", i)); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(heap()-before)/hosts, "B/leaf")
-		runtime.KeepAlive(m)
-	}
-}
-
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -163,7 +111,7 @@ func BenchmarkTunnelHandshake(b *testing.B) {
 	for _, kind := range []string{"new host", "known", "resumed"} {
 		b.Run(kind, func(b *testing.B) {
 			g := startIntercepting(b, "h1", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") })
-			config := &tls.Config{RootCAs: g.authority.pool()}
+			config := &tls.Config{RootCAs: g.authority.Pool()}
 			if kind == "resumed" {
 				config.ClientSessionCache = tls.NewLRUClientSessionCache(10)
 			}

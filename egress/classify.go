@@ -11,6 +11,9 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/crawlgate/crawlgate/egress/ftphttp"
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // Failures that this package finds itself.
@@ -50,7 +53,7 @@ func classify(err error, at stage) *Error {
 		return &out
 	}
 	out := &Error{Err: err}
-	if f, ok := errors.AsType[*ForbiddenError](err); ok {
+	if f, ok := errors.AsType[*guard.ForbiddenError](err); ok {
 		out.Addr, out.Kind = f.Addr, forbiddenKind(f.Class)
 		return out
 	}
@@ -85,11 +88,11 @@ func exhausted(err error) bool {
 	return false
 }
 
-func forbiddenKind(c Class) Kind {
+func forbiddenKind(c guard.Class) Kind {
 	switch c {
-	case ClassPort:
+	case guard.ClassPort:
 		return KindForbiddenPort
-	case ClassOwn:
+	case guard.ClassOwn:
 		return KindForbiddenOwn
 	default:
 		return KindForbidden
@@ -104,8 +107,13 @@ func ownKind(err error) (Kind, bool) {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return KindTLSCertificate, true
 	}
-	if exhausted(err) {
+	switch {
+	case exhausted(err):
 		return KindExhausted, true
+	case errors.Is(err, ftphttp.ErrReplies), errors.Is(err, ftphttp.ErrListing):
+		return KindHeaderSize, true
+	case errors.Is(err, ftphttp.ErrSize):
+		return KindProtocol, true
 	}
 	return 0, false
 }

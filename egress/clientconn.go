@@ -91,21 +91,6 @@ func writeHead(w io.Writer, status string, h http.Header) error {
 	return nil
 }
 
-// find returns the outermost connection of type T that c is or holds by methods NetConn.
-func find[T any](c any) (found T, ok bool) {
-	for c != nil {
-		if found, ok = c.(T); ok {
-			return found, true
-		}
-		holder, holds := c.(interface{ NetConn() net.Conn })
-		if !holds {
-			break
-		}
-		c = holder.NetConn()
-	}
-	return found, false
-}
-
 // closeWrite closes the sending half of a connection, or of one that it holds, if it has one.
 func closeWrite(c any) error {
 	if half, ok := find[interface{ CloseWrite() error }](c); ok {

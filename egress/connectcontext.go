@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/crawlgate/crawlgate/egress/mint"
 )
 
 // ConnectContext describes an accepted CONNECT to the requests inside its tunnel.
@@ -24,7 +26,7 @@ type ConnectContext struct {
 	// Outer is the CONNECT request.
 	Outer *http.Request
 	// Minter makes the certificate for Host. Without one only plain HTTP can be served.
-	Minter *Minter
+	Minter *mint.Minter
 	// Value is the caller's own.
 	Value any
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // DefaultDialTimeout bounds name resolution and connecting together.
@@ -29,10 +31,10 @@ type Resolver interface {
 // elsewhere. A name with public and non-public addresses is refused as a whole. The guard is asked
 // again by the socket's control function, the last moment before the connection leaves. Names are
 // absolute: no search list of resolv.conf is added to them, so that an order on "pub.test" cannot
-// be passed as "pub". The zero value works with the zero [Guard]. Safe for concurrent use; the
+// be passed as "pub". The zero value works with the zero [guard.Guard]. Safe for concurrent use; the
 // fields are set before first use.
 type Dialer struct {
-	Guard    *Guard
+	Guard    *guard.Guard
 	Resolver Resolver      // nil: the system's, by its hosts file and DNS
 	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
 }
@@ -60,6 +62,21 @@ func DialedOf(c net.Conn) (Dialed, bool) {
 	return conn.Dialed, true
 }
 
+// find returns the outermost connection of type T that c is or holds by methods NetConn.
+func find[T any](c any) (found T, ok bool) {
+	for c != nil {
+		if found, ok = c.(T); ok {
+			return found, true
+		}
+		holder, holds := c.(interface{ NetConn() net.Conn })
+		if !holds {
+			break
+		}
+		c = holder.NetConn()
+	}
+	return found, false
+}
+
 // Phase is a step of dialing, in the words of an error's text.
 type Phase string
 
@@ -70,7 +87,7 @@ const (
 	PhaseProxy   Phase = "asking the upstream proxy for" // speaking with an upstream proxy
 )
 
-// DialError says in which phase a dial failed. A refusal by the guard is a [*ForbiddenError]
+// DialError says in which phase a dial failed. A refusal by the guard is a [*guard.ForbiddenError]
 // instead.
 type DialError struct {
 	Phase Phase
@@ -93,7 +110,7 @@ func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, err
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
-	port, err := parsePort(portText)
+	port, err := guard.ParsePort(portText)
 	if err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
@@ -120,9 +137,9 @@ const (
 func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 	switch p {
 	case toFTP:
-		return d.Guard.allowFTP
+		return d.Guard.AllowFTP
 	case toProxy:
-		return d.Guard.notOwn
+		return d.Guard.NotOwn
 	default:
 		return d.Guard.Allow
 	}
@@ -265,13 +282,13 @@ func asDNSError(err error, host string) error {
 // mixed refuses a name with public and non-public addresses. No site is published so: the owner of
 // the name wants a check to see the one and a connection to reach the other (DNS rebinding).
 func mixed(host string, addrs []netip.Addr, port uint16) error {
-	isPublic := func(a netip.Addr) bool { return Classify(a) == ClassPublic }
+	isPublic := func(a netip.Addr) bool { return guard.Classify(a) == guard.ClassPublic }
 	public := slices.IndexFunc(addrs, isPublic)
 	other := slices.IndexFunc(addrs, func(a netip.Addr) bool { return !isPublic(a) })
 	if public < 0 || other < 0 {
 		return nil
 	}
-	return &ForbiddenError{Addr: netip.AddrPortFrom(addrs[other], port), Class: ClassMixed, Name: host, Other: addrs[public]}
+	return &guard.ForbiddenError{Addr: netip.AddrPortFrom(addrs[other], port), Class: guard.ClassMixed, Name: host, Other: addrs[public]}
 }
 
 // permitted keeps the addresses that allow passes, in the order in which to try them. If it passes

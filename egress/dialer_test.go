@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // names is a resolver that knows what it is told and counts its questions.
@@ -59,7 +61,9 @@ func listen(t *testing.T, addr string) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-func loopbackGuard() *Guard { return &Guard{AllowPrivate: prefixes("127.0.0.0/8", "::1/128")} }
+func loopbackGuard() *guard.Guard {
+	return &guard.Guard{AllowPrivate: prefixes("127.0.0.0/8", "::1/128")}
+}
 
 func TestDialerDialsTheCheckedAddress(t *testing.T) {
 	t.Parallel()
@@ -101,19 +105,19 @@ func TestDialerRefuses(t *testing.T) {
 	d := &Dialer{Resolver: r} // the zero guard
 	tests := []struct {
 		addr string
-		want Class
+		want guard.Class
 	}{
-		{"private:80", ClassPrivate},
-		{"mapped:80", ClassLoopback},
-		{"nat64:80", ClassLoopback},
-		{"rebind:80", ClassMixed},
-		{"rebind6:25", ClassMixed},
-		{"cloud:443", ClassMixed},
-		{"127.0.0.1:80", ClassLoopback},
-		{"[::1]:80", ClassLoopback},
-		{"[::ffff:127.0.0.1]:80", ClassLoopback},
-		{"[fe80::1%lo]:80", ClassLinkLocal},
-		{"8.8.8.8:25", ClassPort},
+		{"private:80", guard.ClassPrivate},
+		{"mapped:80", guard.ClassLoopback},
+		{"nat64:80", guard.ClassLoopback},
+		{"rebind:80", guard.ClassMixed},
+		{"rebind6:25", guard.ClassMixed},
+		{"cloud:443", guard.ClassMixed},
+		{"127.0.0.1:80", guard.ClassLoopback},
+		{"[::1]:80", guard.ClassLoopback},
+		{"[::ffff:127.0.0.1]:80", guard.ClassLoopback},
+		{"[fe80::1%lo]:80", guard.ClassLinkLocal},
+		{"8.8.8.8:25", guard.ClassPort},
 	}
 	for _, tt := range tests {
 		c, err := d.DialContext(t.Context(), "tcp", tt.addr)
@@ -134,9 +138,9 @@ func TestDialerSocketGuard(t *testing.T) {
 		if ap != target {
 			t.Errorf("asked about %v, want %v", ap, target)
 		}
-		return &ForbiddenError{Addr: ap, Class: ClassLoopback}
+		return &guard.ForbiddenError{Addr: ap, Class: guard.ClassLoopback}
 	})
-	checkRefusal(t, "socket", err, ClassLoopback)
+	checkRefusal(t, "socket", err, guard.ClassLoopback)
 	if asked != 1 {
 		t.Errorf("asked %d times, want once", asked)
 	}
@@ -240,7 +244,7 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 			t.Errorf("Check(%s) = %v, %v", host, got, err)
 		}
 	}
-	for host, want := range map[string]Class{"some": ClassPrivate, "mixed": ClassMixed} {
+	for host, want := range map[string]guard.Class{"some": guard.ClassPrivate, "mixed": guard.ClassMixed} {
 		_, err := d.Check(t.Context(), host, 443)
 		checkRefusal(t, host, err, want)
 	}
@@ -252,16 +256,16 @@ func TestDialerRefusesMixedNames(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
 	d := &Dialer{
-		Guard:    &Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0")},
+		Guard:    &guard.Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0")},
 		Resolver: &names{addrs: map[string][]string{"rebind": {"127.0.0.1", "8.8.8.8"}, "local": {"127.0.0.1", "::1"}}},
 	}
 	_, err := d.Dial(t.Context(), "rebind", target.Port())
-	checkRefusal(t, "dial", err, ClassMixed)
+	checkRefusal(t, "dial", err, guard.ClassMixed)
 	if got := ClassifyDial(err); got.Kind != KindForbidden || !strings.Contains(err.Error(), "name rebind has a public and a non-public address") {
 		t.Errorf("%v is %v", err, got.Kind)
 	}
 	_, err = d.Check(t.Context(), "rebind", target.Port())
-	checkRefusal(t, "check", err, ClassMixed)
+	checkRefusal(t, "check", err, guard.ClassMixed)
 	c, err := d.Dial(t.Context(), "local", target.Port())
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +355,7 @@ func TestPermittedIsBounded(t *testing.T) {
 	for i := range 100 {
 		many = append(many, netip.AddrFrom4([4]byte{8, 8, 8, byte(i)}))
 	}
-	got, err := permitted(many, 80, new(Guard).Allow)
+	got, err := permitted(many, 80, new(guard.Guard).Allow)
 	if err != nil || len(got) != maxAddresses {
 		t.Errorf("%d addresses are tried, %v, want %d", len(got), err, maxAddresses)
 	}

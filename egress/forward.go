@@ -1,3 +1,14 @@
+// Package egress sends requests to origins and serves CONNECT tunnels.
+//
+// From the inside out it has: the dialer (resolve once, check with package guard, dial the checked
+// address), the transport (connections to origins, directly or through upstream proxies), the
+// forwarder (one proxied request out and its response back), the tunnel (CONNECT) and the
+// interceptor (TLS ended inside a tunnel, so that its requests can be seen).
+//
+// Everything that comes from clients and origins is bounded in size and time, and every wait ends
+// with the context of its request. The package knows no robots.txt, Caddy or logging. Results are
+// returned as values ([Result], [Dialed], [Error]), and the caller decides how to log and answer
+// them.
 package egress
 
 import (
@@ -11,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // DefaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
@@ -313,7 +326,7 @@ func failedDial(err error) Dialed {
 	if d, ok := errors.AsType[*DialError](err); ok {
 		return d.Dialed
 	}
-	if f, ok := errors.AsType[*ForbiddenError](err); ok {
+	if f, ok := errors.AsType[*guard.ForbiddenError](err); ok {
 		return Dialed{Addr: f.Addr}
 	}
 	return Dialed{}

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // TestForwardBytes: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is
@@ -1090,9 +1092,9 @@ func TestForwardKeepsConnections(t *testing.T) {
 // TestErrorUnwraps: what the transport said can still be asked about.
 func TestErrorUnwraps(t *testing.T) {
 	t.Parallel()
-	cause := &ForbiddenError{Class: ClassPrivate}
+	cause := &guard.ForbiddenError{Class: guard.ClassPrivate}
 	err := error(classify(&url.Error{Op: "Get", URL: "http://h", Err: cause}, stageConnect))
-	if _, ok := errors.AsType[*ForbiddenError](err); !ok {
+	if _, ok := errors.AsType[*guard.ForbiddenError](err); !ok {
 		t.Errorf("%v hides its cause", err)
 	}
 }

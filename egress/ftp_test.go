@@ -17,11 +17,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
-	"github.com/jlaffaye/ftp"
-	"golang.org/x/net/html"
-
+	"github.com/crawlgate/crawlgate/egress/ftphttp"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -403,8 +401,7 @@ func TestFTPTimes(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			var servers sync.WaitGroup
-			s := &ftpSession{timeout: limit, request: request(t, t.Context(), "GET", "ftp://site.test"+tt.path, nil)}
-			s.dial = func(_ context.Context, _ string, _ uint16, control net.Conn) (net.Conn, error) {
+			dial := func(_ context.Context, _ string, _ uint16, control net.Conn) (net.Conn, error) {
 				client, server := net.Pipe()
 				serve := tt.control
 				if control != nil {
@@ -417,7 +414,7 @@ func TestFTPTimes(t *testing.T) {
 				return client, nil
 			}
 			began := time.Now()
-			resp, err := s.roundTrip()
+			resp, err := ftphttp.RoundTrip(request(t, t.Context(), "GET", "ftp://site.test"+tt.path, nil), limit, dial)
 			at := stageHeader
 			if err == nil {
 				_, err = io.ReadAll(resp.Body)
@@ -439,7 +436,7 @@ func TestFTPTimes(t *testing.T) {
 // TestFTPGuard: port 21 is open to connections of FTP and to no others, and opens nothing else.
 func TestFTPGuard(t *testing.T) {
 	t.Parallel()
-	d := &Dialer{Guard: &Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
+	d := &Dialer{Guard: &guard.Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
 	tr := newTestTransport(t, TransportConfig{Dialer: d})
 	get := func(url string) *Error {
 		resp, err := tr.RoundTrip(request(t, t.Context(), "GET", url, nil))
@@ -451,11 +448,11 @@ func TestFTPGuard(t *testing.T) {
 	}
 	own := mustURL(t, "ftp://"+testorigin.StartFTP(t, ftpSite()))
 	leads := testorigin.StartFTP(t, with(ftpSite(), "EPSV", "229 (|||"+own.Port()+"|)"))
-	d.Guard.Listener = func(ap netip.AddrPort, _ bool) Listener {
+	d.Guard.Listener = func(ap netip.AddrPort, _ bool) guard.Listener {
 		if ap == proxyAddrOf(t, own) {
-			return ListenerOther
+			return guard.ListenerOther
 		}
-		return NoListener
+		return guard.NoListener
 	}
 	for url, want := range map[string]Kind{
 		"http://127.0.0.1:21/":          KindForbiddenPort,
@@ -476,14 +473,14 @@ func TestFTPGuard(t *testing.T) {
 			return err
 		},
 	} {
-		if err := check(t.Context(), "127.0.0.1", ftpPort); err != nil {
+		if err := check(t.Context(), "127.0.0.1", guard.FTPPort); err != nil {
 			t.Error(err)
 		}
-		checkRefusal(t, "another address", check(t.Context(), "127.0.0.2", ftpPort), ClassLoopback)
-		checkRefusal(t, "another port", check(t.Context(), "127.0.0.1", 22), ClassPort)
+		checkRefusal(t, "another address", check(t.Context(), "127.0.0.2", guard.FTPPort), guard.ClassLoopback)
+		checkRefusal(t, "another port", check(t.Context(), "127.0.0.1", 22), guard.ClassPort)
 	}
-	_, err := d.Check(t.Context(), "127.0.0.1", ftpPort)
-	checkRefusal(t, "without FTP", err, ClassPort)
+	_, err := d.Check(t.Context(), "127.0.0.1", guard.FTPPort)
+	checkRefusal(t, "without FTP", err, guard.ClassPort)
 }
 
 func proxyAddrOf(t *testing.T, u *url.URL) netip.AddrPort {
@@ -584,141 +581,4 @@ func TestFTPTrace(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("commands %q", got)
 	}
-}
-
-// TestFTPListing: names of all kinds lead to themselves and nowhere else, and no byte of them is
-// markup.
-func TestFTPListing(t *testing.T) {
-	t.Parallel()
-	var lines strings.Builder
-	names := []string{"a b", "c++", "100%", "#x", "javascript:alert(1)", "<script>alert(1)", `"onload="x`, "a&amp;b", "caf\xe9", "café", "-rf", "~x", "a'b", "%2e%2e", "[1]"}
-	for _, name := range slices.Concat(names, []string{".", "..", "../up", "/etc", "a/b", "a\\b", "a\x01b", "a\x7fb"}) {
-		lines.WriteString("type=file;size=1; " + name + "\r\n")
-	}
-	site := with(&testorigin.FTPSite{Dirs: map[string]string{"/x&y": lines.String()}}, "FEAT", "211-has\r\n MLST type*;size*;\r\n211 end")
-	resp, err := askFTP(t, site, "GET", "/x&y/", "text/html", "text/plain")
-	if err != nil {
-		t.Fatal(err)
-	}
-	links, elements := pageOf(t, readAll(t, resp))
-	base := mustURL(t, "ftp://site.test/x&y/")
-	var got []string
-	for _, link := range links {
-		u, err := base.Parse(link)
-		if err != nil || u.Scheme != "ftp" || u.Host != "site.test" || u.RawQuery != "" || u.Fragment != "" || ftpSpelling.Replace(u.EscapedPath()) != u.EscapedPath() {
-			t.Errorf("link %q: %v", link, err)
-			continue
-		}
-		got = append(got, strings.TrimPrefix(u.Path, "/x&y/"))
-	}
-	if !slices.Equal(got, names) {
-		t.Errorf("links to %q, want %q", got, names)
-	}
-	if want := []string{"html", "head", "meta", "title", "body", "h1", "ul", "li", "a"}; !slices.Equal(elements, want) {
-		t.Errorf("elements %q, want %q", elements, want)
-	}
-
-	resp, err = askFTP(t, with(ftpSite()), "GET", "/pub/", "text/plain, */*;q=0.5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := readAll(t, resp); text != "a.txt\nsub/\nlink\n" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("Vary") != "Accept" {
-		t.Errorf("as text: %q, %v", text, resp.Header)
-	}
-}
-
-// pageOf gives the links of a page, and its kinds of elements in order of their first.
-func pageOf(t *testing.T, page string) (links, elements []string) {
-	t.Helper()
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range root.Descendants() {
-		if n.Type != html.ElementNode {
-			continue
-		}
-		if !slices.Contains(elements, n.Data) {
-			elements = append(elements, n.Data)
-		}
-		for _, a := range n.Attr {
-			switch a.Key {
-			case "href":
-				links = append(links, a.Val)
-			case "charset":
-			default:
-				t.Errorf("attribute %s", a.Key)
-			}
-		}
-	}
-	return links, elements
-}
-
-// FuzzFTPListing: whatever a server lists, the page has no element but its own, and every link
-// leads into the directory.
-func FuzzFTPListing(f *testing.F) {
-	f.Add("a b", "javascript:x", true)
-	f.Add("<script>", "../x", false)
-	f.Add("%2e%2e", "a\"b", false)
-	f.Fuzz(func(t *testing.T, first, second string, isDir bool) {
-		entries := []*ftp.Entry{{Name: first}, {Name: second}}
-		if isDir {
-			entries[0].Type = ftp.EntryTypeFolder
-		}
-		page := ftpHTML("/d/", entries)
-		if !utf8.ValidString(page) {
-			t.Errorf("not UTF-8: %q", page)
-		}
-		links, elements := pageOf(t, page)
-		if len(elements) > 9 {
-			t.Errorf("elements %q", elements)
-		}
-		for _, link := range links {
-			u, err := mustURL(t, "ftp://site.test/d/").Parse(link)
-			if err != nil || u.Host != "site.test" || u.Scheme != "ftp" || !strings.HasPrefix(u.EscapedPath(), "/d/") || strings.Count(strings.TrimSuffix(u.Path, "/"), "/") != 2 {
-				t.Errorf("link %q leads to %v, %v", link, u, err)
-			}
-		}
-	})
-}
-
-// FuzzFTPReplies: whatever a server says, a session ends, with an error or an answer that can be
-// read.
-func FuzzFTPReplies(f *testing.F) {
-	const login = "220 ready\r\n331 pass\r\n230 hello\r\n211-has\r\n MLST\r\n MDTM\r\n211 end\r\n200 binary\r\n"
-	f.Add(login+"213 5\r\n213 20200102030405\r\n229 (|||99|)\r\n150 comes\r\n226 done\r\n", "12345", "/a")
-	f.Add(login+"213 9\r\n550 no\r\n502 no\r\n227 )(\r\n", "", "/a")
-	f.Add(login+"250 there\r\n229 (|||99|)\r\n150 comes\r\n226 done\r\n", "type=dir;size=1; a\r\n", "/a/")
-	f.Add(login+"250 there\r\n502 no\r\n227 (1,2,3,4,5,6)\r\n150 comes\r\n226 done\r\n", "drwxr-xr-x 2 0 0 10 Jan  2 2020 sub\r\n", "/a/")
-	f.Add("421 later\r\n", "", "/")
-	f.Fuzz(func(t *testing.T, control, data, path string) {
-		u, err := url.Parse("ftp://site.test/" + path)
-		if err != nil {
-			return
-		}
-		var servers sync.WaitGroup
-		defer servers.Wait()
-		s := &ftpSession{timeout: time.Minute, request: request(t, t.Context(), "GET", u.String(), nil)}
-		s.dial = func(_ context.Context, _ string, _ uint16, beside net.Conn) (net.Conn, error) {
-			text := control
-			if beside != nil {
-				text = data
-			}
-			client, server := net.Pipe()
-			servers.Go(func() { _, _ = io.Copy(io.Discard, server) })
-			servers.Go(func() {
-				_, _ = io.WriteString(server, text)
-				_ = server.Close()
-			})
-			return client, nil
-		}
-		resp, err := s.roundTrip()
-		if err != nil {
-			return
-		}
-		defer resp.Body.Close()
-		if n, err := io.Copy(io.Discard, resp.Body); err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
-			t.Errorf("%d bytes, %d announced", n, resp.ContentLength)
-		}
-	})
 }

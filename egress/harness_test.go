@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -18,6 +19,9 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
+	"github.com/crawlgate/crawlgate/egress/mint"
 )
 
 func TestMain(m *testing.M) {
@@ -235,4 +239,37 @@ func itoa[T ~int | ~uint16 | ~int64](n T) string { return strconv.FormatInt(int6
 func proxyAddr(tb testing.TB, s *httptest.Server) netip.AddrPort {
 	tb.Helper()
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}
+
+// newMinter makes the minter of a test.
+func newMinter(tb testing.TB, c mint.Config) *mint.Minter {
+	tb.Helper()
+	m, err := mint.New(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// checkRefusal fails unless the guard has refused an address for its class; guard.ClassPublic stands for allowed.
+func checkRefusal(tb testing.TB, what string, err error, want guard.Class) {
+	tb.Helper()
+	if want == guard.ClassPublic {
+		if err != nil {
+			tb.Errorf("%s: %v, want it allowed", what, err)
+		}
+		return
+	}
+	forbidden, ok := errors.AsType[*guard.ForbiddenError](err)
+	if !ok || forbidden.Class != want {
+		tb.Errorf("%s: %v, want class %v", what, err, want)
+	}
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(texts))
+	for i, s := range texts {
+		out[i] = netip.MustParsePrefix(s)
+	}
+	return out
 }

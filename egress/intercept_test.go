@@ -19,14 +19,18 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
+	"github.com/crawlgate/crawlgate/egress/mint"
+	"github.com/crawlgate/crawlgate/internal/testca"
 )
 
 // intercepting is a gateway that accepts every CONNECT and serves what is inside.
 type intercepting struct {
 	*httptest.Server
 	*Interceptor
-	authority *authority
-	minter    *Minter
+	authority *testca.Authority
+	minter    *mint.Minter
 	ended     chan error // what serving each tunnel gave
 }
 
@@ -46,8 +50,8 @@ func describe(w http.ResponseWriter, r *http.Request) {
 
 func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *intercepting {
 	tb.Helper()
-	a := newAuthority(tb)
-	m := newTestMinter(tb, MinterConfig{Issuer: a})
+	a := testca.New(tb)
+	m := newMinter(tb, mint.Config{Issuer: a})
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
 	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h, HandshakeTimeout: 5 * time.Second})
 	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
@@ -66,7 +70,7 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	n, err := parsePort(port)
+	n, err := guard.ParsePort(port)
 	if err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (g *intercepting) dial(tb testing.TB, authority string) halfConn {
 // client is an HTTP client whose connections are TLS inside tunnels through the gateway.
 func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	tb.Helper()
-	c.RootCAs = g.authority.pool()
+	c.RootCAs = g.authority.Pool()
 	tr := &http.Transport{
 		TLSClientConfig:   c,
 		ForceAttemptHTTP2: c.NextProtos == nil,
@@ -202,12 +206,12 @@ func speakTLS(c halfConn, sni string, verify func(tls.ConnectionState) error, ta
 	return nil
 }
 
-func verifyFor(state tls.ConnectionState, a *authority, host string) error {
+func verifyFor(state tls.ConnectionState, a *testca.Authority, host string) error {
 	between := x509.NewCertPool()
 	for _, c := range state.PeerCertificates[1:] {
 		between.AddCert(c)
 	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: host, Roots: a.pool(), Intermediates: between})
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: host, Roots: a.Pool(), Intermediates: between})
 	return err
 }
 
@@ -277,7 +281,7 @@ func TestInterceptHandshakeFailures(t *testing.T) {
 func TestInterceptMintFails(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
-	g.authority.renew(t, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
+	g.authority.Renew(t, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
 	c := g.dial(t, "site.example:443")
 	speakTLS(c, "site.example", nil, func(net.Conn) { t.Error("served without a certificate") })
 	if failed, ok := errors.AsType[*HandshakeError](<-g.ended); !ok || failed.Reason != HandshakeMint {
@@ -592,7 +596,7 @@ func TestInterceptStuckClient(t *testing.T) {
 		ended <- g.ServeTLS(t.Context(), newTunnel(conn), &ConnectContext{Host: "site.example", Port: 443, Outer: outer, Minter: g.minter})
 	}()
 	tr := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: g.authority.pool()}, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: g.authority.Pool()}, ForceAttemptHTTP2: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil },
 	}
 	asked := make(chan struct{})
@@ -647,7 +651,7 @@ func TestInterceptKeyExchange(t *testing.T) {
 		"as old as clients come":    {[]tls.CurveID{tls.CurveP256}, tls.CurveP256},
 		"the strongest that we had": {[]tls.CurveID{tls.CurveP521}, tls.CurveP521},
 	} {
-		config := &tls.Config{RootCAs: g.authority.pool(), ServerName: "site.example", CurvePreferences: tt.offered}
+		config := &tls.Config{RootCAs: g.authority.Pool(), ServerName: "site.example", CurvePreferences: tt.offered}
 		conn := tls.Client(&duplex{g.dial(t, "site.example:443")}, config)
 		if err := conn.HandshakeContext(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -103,6 +103,22 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	}
 }
 
+// copyBufferSize bounds one read of a body or tunnel. 32 KiB holds two of TLS's largest records.
+const copyBufferSize = 32 << 10
+
+// buffers holds copy buffers. All are of one size, so nothing oversized is ever kept.
+var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
+
+func getBuffer() *[copyBufferSize]byte {
+	b, ok := buffers.Get().(*[copyBufferSize]byte)
+	if !ok {
+		b = new([copyBufferSize]byte)
+	}
+	return b
+}
+
+func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }
+
 // copyBody streams the body to the client. A body without a known length and an event stream are
 // sent as they come, others within flushDelay.
 func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {

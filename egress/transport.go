@@ -14,6 +14,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/crawlgate/crawlgate/egress/ftphttp"
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // Defaults and limits of [Transport].
@@ -178,7 +181,7 @@ func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 // RoundTrip sends one request, see [http.RoundTripper]. One for an ftp URL must be GET or HEAD.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "ftp" {
-		return t.roundTripFTP(r)
+		return ftphttp.RoundTrip(r, t.direct.shared.ResponseHeaderTimeout, t.dialFTP)
 	}
 	up := t.upstream(r.URL.Hostname())
 	if up == nil {
@@ -189,6 +192,19 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = r.Body.Close() // the contract of RoundTripper; closing twice does no harm
 	}
 	return resp, err
+}
+
+// dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
+// host. It is a [ftphttp.Dial].
+func (t *Transport) dialFTP(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error) {
+	if up := t.upstream(host); up != nil {
+		return up.dialTunnel(ctx, host, port, toFTP)
+	}
+	if control != nil {
+		dialed, _ := DialedOf(control)
+		host = dialed.Addr.Addr().String()
+	}
+	return t.dialer.dial(ctx, host, port, toFTP)
 }
 
 // DialTunnel connects to a port of an origin for opaque bytes, through an upstream proxy where one
@@ -231,7 +247,7 @@ func (t *Transport) upstream(host string) *upstream {
 
 func effectivePort(u *url.URL) (uint16, error) {
 	if p := u.Port(); p != "" {
-		return parsePort(p)
+		return guard.ParsePort(p)
 	}
 	switch u.Scheme {
 	case "http":
@@ -239,7 +255,7 @@ func effectivePort(u *url.URL) (uint16, error) {
 	case "https":
 		return 443, nil
 	case "ftp":
-		return ftpPort, nil
+		return guard.FTPPort, nil
 	case "socks5", "socks5h":
 		return 1080, nil
 	default:

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // proxyServer is an upstream proxy: absolute form, CONNECT, and a log of what it was asked.
@@ -236,7 +238,7 @@ func TestUpstreamByHost(t *testing.T) {
 	proxy, asked := proxyServer(t, false, 0)
 	origin := startServer(t, http.NotFoundHandler(), "h1")
 	resolver := siteResolver()
-	strict := &Dialer{Resolver: resolver, Guard: &Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
+	strict := &Dialer{Resolver: resolver, Guard: &guard.Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
 	tr := newTestTransport(t, TransportConfig{Dialer: strict, Upstreams: []Upstream{
 		{URL: mustURL(t, proxy.URL), Match: func(h string) bool { return h == "other.test" }},
 		{URL: mustURL(t, "http://127.0.0.1:1"), Match: func(h string) bool { return h == "dead.test" }},
@@ -259,15 +261,15 @@ func TestUpstreamByHost(t *testing.T) {
 		Upstreams: []Upstream{{URL: mustURL(t, proxy.URL), Match: func(h string) bool { return h == "8.8.8.8" }}},
 	})
 	_, err = closed.RoundTrip(request(t, t.Context(), "GET", proxy.URL, nil))
-	checkRefusal(t, "the proxy as a target", err, ClassLoopback)
-	closed.dialer.Guard = &Guard{Listener: func(ap netip.AddrPort, _ bool) Listener {
+	checkRefusal(t, "the proxy as a target", err, guard.ClassLoopback)
+	closed.dialer.Guard = &guard.Guard{Listener: func(ap netip.AddrPort, _ bool) guard.Listener {
 		if ap == proxyAddr(t, proxy) {
-			return ListenerGateway
+			return guard.ListenerGateway
 		}
-		return NoListener
+		return guard.NoListener
 	}}
 	_, err = closed.RoundTrip(request(t, t.Context(), "GET", "http://8.8.8.8/", nil))
-	checkRefusal(t, "a proxy that is this gateway", err, ClassOwn)
+	checkRefusal(t, "a proxy that is this gateway", err, guard.ClassOwn)
 }
 
 // TestUpstreamRefuses: a proxy's refusal of a tunnel is told as what it is, and its 407 is not

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -34,7 +35,7 @@ func open(tb testing.TB, c Config) *Engine {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
 	tb.Cleanup(cancel)
 	c.Store.Kind = "none"
-	c.Egress.Dialer = &egress.Dialer{Guard: new(egress.Guard)}
+	c.Egress.Dialer = &egress.Dialer{Guard: new(guard.Guard)}
 	e, err := New(ctx, c)
 	if err != nil {
 		tb.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
@@ -75,31 +75,31 @@ func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
 }
 
 // listenerAt tells the address guard what of this process a connection would reach.
-func listenerAt(ap netip.AddrPort, public bool) egress.Listener {
+func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	at, err := sockets.Process.At(ap, public)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return egress.ListenerUnknown
+		return guard.ListenerUnknown
 	}
 	if err != nil {
-		return egress.ListenerOther
+		return guard.ListenerOther
 	}
 	if len(at) == 0 {
-		return egress.NoListener
+		return guard.NoListener
 	}
 	known := new(listens)
 	if e := Current(); e != nil && e.listens.Load() != nil {
 		known = e.listens.Load()
 	}
-	found := egress.ListenerSite
+	found := guard.ListenerSite
 	for _, l := range at {
 		is := func(other netip.AddrPort) bool {
 			return l == other || l.Port() == other.Port() && l.Addr().IsUnspecified() && other.Addr().IsUnspecified()
 		}
 		if slices.ContainsFunc(known.gateways, is) {
-			return egress.ListenerGateway
+			return guard.ListenerGateway
 		}
 		if !slices.ContainsFunc(known.sites, is) {
-			found = egress.ListenerOther
+			found = guard.ListenerOther
 		}
 	}
 	return found

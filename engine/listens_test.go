@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
@@ -67,22 +67,22 @@ func TestListenerAt(t *testing.T) {
 		unknown error
 		target  string
 		started bool
-		want    egress.Listener
+		want    guard.Listener
 	}{
-		{nil, nil, "127.0.0.1:80", true, egress.NoListener},
-		{[]string{"[::]:80"}, nil, "127.0.0.1:81", true, egress.NoListener},
-		{[]string{"[::]:80"}, nil, "8.8.8.8:80", true, egress.NoListener},
-		{[]string{"[::]:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite},
-		{[]string{"0.0.0.0:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite},
-		{[]string{"[::]:80", "[::]:80"}, nil, "127.0.0.1:80", true, egress.ListenerSite}, // in the middle of a reload
-		{[]string{"[::]:80"}, nil, "127.0.0.1:80", false, egress.ListenerOther},
-		{[]string{"[::]:3128"}, nil, "127.0.0.1:3128", true, egress.ListenerGateway},
-		{[]string{"127.0.0.1:2019"}, nil, "127.0.0.1:2019", true, egress.ListenerOther},
-		{[]string{"127.0.0.1:8080", "10.0.0.5:8080"}, nil, "127.0.0.1:8080", true, egress.ListenerOther},
-		{nil, errors.ErrUnsupported, "127.0.0.1:80", true, egress.ListenerUnknown},
-		{nil, fmt.Errorf("looking: %w", errors.ErrUnsupported), "127.0.0.1:80", true, egress.ListenerUnknown},
-		{nil, errors.New("no descriptors left"), "127.0.0.1:80", true, egress.ListenerOther},
-		{nil, errors.New("no descriptors left"), "8.8.8.8:80", true, egress.NoListener},
+		{nil, nil, "127.0.0.1:80", true, guard.NoListener},
+		{[]string{"[::]:80"}, nil, "127.0.0.1:81", true, guard.NoListener},
+		{[]string{"[::]:80"}, nil, "8.8.8.8:80", true, guard.NoListener},
+		{[]string{"[::]:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite},
+		{[]string{"0.0.0.0:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite},
+		{[]string{"[::]:80", "[::]:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite}, // in the middle of a reload
+		{[]string{"[::]:80"}, nil, "127.0.0.1:80", false, guard.ListenerOther},
+		{[]string{"[::]:3128"}, nil, "127.0.0.1:3128", true, guard.ListenerGateway},
+		{[]string{"127.0.0.1:2019"}, nil, "127.0.0.1:2019", true, guard.ListenerOther},
+		{[]string{"127.0.0.1:8080", "10.0.0.5:8080"}, nil, "127.0.0.1:8080", true, guard.ListenerOther},
+		{nil, errors.ErrUnsupported, "127.0.0.1:80", true, guard.ListenerUnknown},
+		{nil, fmt.Errorf("looking: %w", errors.ErrUnsupported), "127.0.0.1:80", true, guard.ListenerUnknown},
+		{nil, errors.New("no descriptors left"), "127.0.0.1:80", true, guard.ListenerOther},
+		{nil, errors.New("no descriptors left"), "8.8.8.8:80", true, guard.NoListener},
 	} {
 		own, unknown = tt.own, tt.unknown
 		sockets.Process.Changed()

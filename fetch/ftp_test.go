@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -28,8 +29,8 @@ func ftpSite(file string, replies ...string) *testorigin.FTPSite {
 // ftpTransport is the gateway's own, which speaks FTP, with loopback open.
 func ftpTransport(tb testing.TB) *egress.Transport {
 	tb.Helper()
-	guard := &egress.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: guard}})
+	allowed := &guard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: allowed}})
 	if err != nil {
 		tb.Fatal(err)
 	}

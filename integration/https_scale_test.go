@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/mint"
 )
 
 // long says that the tests of scale take their full size, some minutes: CRAWLGATE_LONG=1. What came out is in
@@ -50,11 +51,11 @@ func newOwnIssuer(t *testing.T) *ownIssuer {
 // TestHTTPSMintManyHosts mints for more hosts than are kept (in full, 100,000): no certificate is used for two of them, and
 // what is kept does not grow with them. It does not run beside others, whose memory it would see.
 func TestHTTPSMintManyHosts(t *testing.T) {
-	hosts := 2 * egress.DefaultLeaves
+	hosts := 2 * mint.DefaultLeaves
 	if long() {
 		hosts = 100_000
 	}
-	minter, err := egress.NewMinter(egress.MinterConfig{Issuer: newOwnIssuer(t)})
+	minter, err := mint.New(mint.Config{Issuer: newOwnIssuer(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestHTTPSMintManyHosts(t *testing.T) {
 	clear(seen) // it must not count below
 	grown := liveHeap() - base
 	t.Logf("%d hosts: %v each; %d certificates kept, in %.1f MiB", hosts, each, minter.Len(), float64(grown)/(1<<20))
-	if minter.Len() > egress.DefaultLeaves || grown > 4<<10*egress.DefaultLeaves {
+	if minter.Len() > mint.DefaultLeaves || grown > 4<<10*mint.DefaultLeaves {
 		t.Errorf("%d certificates are kept, in %d KiB", minter.Len(), grown>>10)
 	}
 	runtime.KeepAlive(minter)
@@ -96,7 +97,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 		hosts = 100_000
 	}
 	issuer := newOwnIssuer(t)
-	minter, err := egress.NewMinter(egress.MinterConfig{Issuer: issuer})
+	minter, err := mint.New(mint.Config{Issuer: issuer})
 	if err != nil {
 		t.Fatal(err)
 	}

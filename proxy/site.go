@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/mint"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/redact"
@@ -47,7 +48,7 @@ type Config struct {
 
 // Authority is a certificate authority and its root, which clients have to trust.
 type Authority interface {
-	egress.Issuer
+	mint.Issuer
 	Root() *x509.Certificate
 }
 
@@ -60,7 +61,7 @@ type Site struct {
 	decisionHeader bool
 	forwarder      *egress.Forwarder
 	authority      Authority      // nil if nothing is intercepted
-	minter         *egress.Minter // the same
+	minter         *mint.Minter // the same
 	tunnels        *tunnelServer  // nil outside of a server
 }
 
@@ -85,7 +86,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		s.polite.Wait = *c.MaxWait
 	}
 	if c.Authority != nil {
-		minter, err := egress.NewMinter(egress.MinterConfig{Issuer: c.Authority})
+		minter, err := mint.New(mint.Config{Issuer: c.Authority})
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -31,8 +32,8 @@ func (*bare) CaddyModule() caddy.ModuleInfo {
 
 // Provision makes the transport that the gateway has too.
 func (b *bare) Provision(caddy.Context) error {
-	guard := &egress.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: guard}})
+	allowed := &guard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: allowed}})
 	b.forwarder = &egress.Forwarder{Transport: transport, Name: "bare", HeaderPrefix: "Bare-"}
 	return err
 }

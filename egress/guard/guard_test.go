@@ -1,4 +1,4 @@
-package egress
+package guard
 
 import (
 	"errors"
@@ -122,7 +122,7 @@ func TestGuardListener(t *testing.T) {
 	for target, want := range map[string]Class{
 		"10.0.0.5:3128": ClassOwn, "10.0.0.5:2019": ClassOwn, "10.0.0.5:8080": ClassPublic, "10.0.0.5:81": ClassPublic, "10.0.0.9:80": ClassPublic,
 	} {
-		checkRefusal(t, "an upstream proxy at "+target, (&Guard{Listener: listener}).notOwn(netip.MustParseAddrPort(target)), want)
+		checkRefusal(t, "an upstream proxy at "+target, (&Guard{Listener: listener}).NotOwn(netip.MustParseAddrPort(target)), want)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 		error
 		Forbidden() string
 	}](wrapped)
-	if !ok || marked.Forbidden() != KindForbidden.String() {
+	if !ok || marked.Forbidden() != "forbidden_address" {
 		t.Errorf("%v is not known as a refused address", wrapped)
 	}
 }

@@ -1,110 +1,26 @@
-package egress
+package mint
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testca"
 )
 
-// authority is a root with an intermediate that can be renewed, as Caddy's PKI has them.
-type authority struct {
-	root    *x509.Certificate
-	rootKey crypto.Signer
-
-	mu    sync.Mutex
-	chain []*x509.Certificate
-	key   crypto.Signer
-	skew  atomic.Int32 // how many more times Signer answers for a generation before
-	old   crypto.Signer
-	asked atomic.Int32
-}
-
-func newAuthority(tb testing.TB) *authority {
+func newTestMinter(tb testing.TB, c Config) *Minter {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a := &authority{rootKey: key}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLen: 1,
-	}
-	a.root = sign(tb, template, template, key.Public(), key)
-	a.renew(tb, time.Now().Add(-time.Minute), time.Now().Add(7*24*time.Hour))
-	return a
-}
-
-func sign(tb testing.TB, template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) *x509.Certificate {
-	tb.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return c
-}
-
-// renew replaces the intermediate.
-func (a *authority) renew(tb testing.TB, from, until time.Time) {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c := sign(tb, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "intermediate"},
-		NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, MaxPathLenZero: true,
-	}, a.root, key.Public(), a.rootKey)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.old, a.chain, a.key = a.key, []*x509.Certificate{c}, key
-}
-
-func (a *authority) Chain() []*x509.Certificate {
-	a.asked.Add(1)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.chain
-}
-
-func (a *authority) Signer() crypto.Signer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.skew.Add(-1) >= 0 {
-		return a.old
-	}
-	return a.key
-}
-
-func (a *authority) pool() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(a.root)
-	return p
-}
-
-func newTestMinter(tb testing.TB, c MinterConfig) *Minter {
-	tb.Helper()
-	m, err := NewMinter(c)
+	m, err := New(c)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -133,8 +49,8 @@ func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
 // 5280 and RFC 6125.
 func TestMinterLeaves(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
-	m := newTestMinter(t, MinterConfig{Issuer: a})
+	a := testca.New(t)
+	m := newTestMinter(t, Config{Issuer: a})
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "example"
 	for _, host := range []string{"www.example.com", "xn--bcher-kva.example", "under_score.example", "localhost", long, "192.0.2.1", "2001:db8::1"} {
 		c, err := m.Certificate(host)
@@ -150,7 +66,7 @@ func TestMinterLeaves(t *testing.T) {
 			between.AddCert(ic)
 		}
 		l := leafCert(t, c)
-		options := x509.VerifyOptions{DNSName: host, Roots: a.pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		options := x509.VerifyOptions{DNSName: host, Roots: a.Pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := l.Verify(options); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
@@ -171,7 +87,7 @@ func TestMinterLeaves(t *testing.T) {
 
 func TestMinterSerialsAreUnique(t *testing.T) {
 	t.Parallel()
-	m := newTestMinter(t, MinterConfig{Issuer: newAuthority(t), Leaves: 10})
+	m := newTestMinter(t, Config{Issuer: testca.New(t), Leaves: 10})
 	seen := make(map[string]bool)
 	for i := range 1000 {
 		serial := mint(t, m, fmt.Sprintf("h%d.example", i)).SerialNumber.String()
@@ -186,7 +102,7 @@ func TestMinterSerialsAreUnique(t *testing.T) {
 func TestMinterKeeps(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
-	m := newTestMinter(t, MinterConfig{Issuer: newAuthority(t), Leaves: 3, Lifetime: 30 * time.Hour, Now: func() time.Time { return now }})
+	m := newTestMinter(t, Config{Issuer: testca.New(t), Leaves: 3, Lifetime: 30 * time.Hour, Now: func() time.Time { return now }})
 	first := mint(t, m, "a")
 	if first.NotBefore.After(now.Add(-time.Minute)) || first.NotAfter.Sub(now) != 30*time.Hour {
 		t.Errorf("valid from %v until %v", first.NotBefore, first.NotAfter)
@@ -219,31 +135,31 @@ func TestMinterKeeps(t *testing.T) {
 // and the two calls that read the issuer may see different generations.
 func TestMinterRenewedIssuer(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
-	m := newTestMinter(t, MinterConfig{Issuer: a})
+	a := testca.New(t)
+	m := newTestMinter(t, Config{Issuer: a})
 	first := mint(t, m, "a")
 	mint(t, m, "b")
-	a.renew(t, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
-	a.skew.Store(1)
+	a.Renew(t, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	a.Skew.Store(1)
 	second := mint(t, m, "a")
 	if second.SerialNumber.Cmp(first.SerialNumber) == 0 || second.CheckSignatureFrom(a.Chain()[0]) != nil || m.Len() != 1 {
 		t.Errorf("a leaf of the issuer before is given out; %d kept", m.Len())
 	}
-	a.skew.Store(2)
+	a.Skew.Store(2)
 	if c, err := m.Certificate("c"); err == nil {
 		t.Errorf("minted %v with a key that is not the issuer's", c)
 	}
-	a.skew.Store(0)
+	a.Skew.Store(0)
 	mint(t, m, "c")
 }
 
 func TestMinterClampsToIssuer(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := testca.New(t)
 	until := time.Now().Add(90 * time.Minute)
-	a.renew(t, time.Now().Add(-10*time.Minute), until)
+	a.Renew(t, time.Now().Add(-10*time.Minute), until)
 	now := time.Now()
-	m := newTestMinter(t, MinterConfig{Issuer: a, Now: func() time.Time { return now }})
+	m := newTestMinter(t, Config{Issuer: a, Now: func() time.Time { return now }})
 	l := mint(t, m, "a")
 	if !l.NotAfter.Equal(a.Chain()[0].NotAfter) || !l.NotBefore.Equal(a.Chain()[0].NotBefore) {
 		t.Errorf("valid from %v until %v", l.NotBefore, l.NotAfter)
@@ -271,31 +187,31 @@ func (b brokenIssuer) Signer() crypto.Signer      { return b.key }
 
 func TestMinterBrokenIssuer(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := testca.New(t)
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, issuer := range map[string]Issuer{
-		"nothing": brokenIssuer{}, "no key": brokenIssuer{chain: a.chain}, "no chain": brokenIssuer{key: a.key},
-		"another's key": brokenIssuer{a.chain, other},
+		"nothing": brokenIssuer{}, "no key": brokenIssuer{chain: a.Chain()}, "no chain": brokenIssuer{key: a.Signer()},
+		"another's key": brokenIssuer{a.Chain(), other},
 	} {
-		if _, err := newTestMinter(t, MinterConfig{Issuer: issuer}).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
+		if _, err := newTestMinter(t, Config{Issuer: issuer}).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := NewMinter(MinterConfig{}); err == nil {
+	if _, err := New(Config{}); err == nil {
 		t.Error("no issuer accepted")
 	}
 }
 
 // slowIssuer's key signs only when told to, and may fail.
 type slowIssuer struct {
-	*authority
+	*testca.Authority
 	gate chan error
 }
 
-func (s slowIssuer) Signer() crypto.Signer { return slowSigner{s.authority.Signer(), s.gate} }
+func (s slowIssuer) Signer() crypto.Signer { return slowSigner{s.Authority.Signer(), s.gate} }
 
 type slowSigner struct {
 	crypto.Signer
@@ -313,10 +229,10 @@ func (s slowSigner) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 // for none.
 func TestMinterSingleFlight(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := testca.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := slowIssuer{a, make(chan error)}
-		m := newTestMinter(t, MinterConfig{Issuer: s, Now: func() time.Time { return a.chain[0].NotBefore.Add(time.Minute) }})
+		m := newTestMinter(t, Config{Issuer: s, Now: func() time.Time { return a.Chain()[0].NotBefore.Add(time.Minute) }})
 		ask := func(answer error) (failed int) {
 			var wg sync.WaitGroup
 			var mu sync.Mutex

@@ -1,6 +1,8 @@
-package egress
+// Package ftphttp answers HTTP requests for ftp URLs by the FTP server.
+package ftphttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,54 +20,47 @@ import (
 	"time"
 
 	"github.com/jlaffaye/ftp"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// ftpSession is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It
-// logs in as anonymous, transfers bytes unchanged in passive mode, and sends no command that
-// writes. The library that speaks the protocol has neither contexts nor limits: the connections
-// made here add both.
-type ftpSession struct {
-	// dial connects to a port of the server; for data, to the peer of the control connection.
-	dial    func(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error)
-	timeout time.Duration // for all replies up to a transfer, for a listing, for the last reply
-	request *http.Request
+// Dial connects to a port of an FTP server. control is nil for the control connection. For a data
+// connection it is the control connection, to whose address the data connection has to go: the
+// address in the server's answer to PASV is ignored.
+type Dial func(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error)
 
-	ctx     context.Context
-	end     context.CancelFunc // closes the connections
-	client  *ftp.ServerConn
-	control *ftpControl // nil before it is connected
-	listing bool        // the next data connection is for a listing
-}
-
-// roundTripFTP answers a request for an ftp URL as an HTTP origin would (RFC 1738 section 3.2.2).
+// RoundTrip answers a request for an ftp URL as an HTTP origin would (RFC 1738 section 3.2.2). The
+// method must be GET or HEAD. timeout bounds all replies up to a transfer, a listing, and the last
+// reply.
+//
 // The path begins at the server's root, as /robots.txt does, whatever folder a login leads to. A
 // path that ends in a slash is a directory. Replies become statuses: 550 about a path is 404, a
 // refused login is 403, 421 is 503 and every other refusal is 502.
 //
 // A path that can be spelled in another way, and a directory without its slash, are redirected to
 // their one URL. So the rules have judged the name of whatever is read.
-func (t *Transport) roundTripFTP(r *http.Request) (*http.Response, error) {
-	s := &ftpSession{dial: t.dialFTP, timeout: t.direct.shared.ResponseHeaderTimeout, request: r}
+func RoundTrip(r *http.Request, timeout time.Duration, dial Dial) (*http.Response, error) {
+	s := &session{dial: dial, timeout: timeout, request: r}
 	return s.roundTrip()
 }
 
-// dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
-// host. A data connection goes to the address of its control connection: the address in the
-// server's answer to PASV is ignored.
-func (t *Transport) dialFTP(
-	ctx context.Context, host string, port uint16, control net.Conn,
-) (net.Conn, error) {
-	if up := t.upstream(host); up != nil {
-		return up.dialTunnel(ctx, host, port, toFTP)
-	}
-	if control != nil {
-		dialed, _ := DialedOf(control)
-		host = dialed.Addr.Addr().String()
-	}
-	return t.dialer.dial(ctx, host, port, toFTP)
+// session is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It logs
+// in as anonymous, transfers bytes unchanged in passive mode, and sends no command that writes. The
+// library that speaks the protocol has neither contexts nor limits: the connections made here add
+// both.
+type session struct {
+	dial    Dial
+	timeout time.Duration
+	request *http.Request
+
+	ctx     context.Context
+	end     context.CancelFunc // closes the connections
+	client  *ftp.ServerConn
+	control *controlConn // nil before it is connected
+	listing bool         // the next data connection is for a listing
 }
 
-func (s *ftpSession) roundTrip() (*http.Response, error) {
+func (s *session) roundTrip() (*http.Response, error) {
 	if s.request.Body != nil {
 		_ = s.request.Body.Close() // the contract of RoundTripper
 	}
@@ -74,7 +69,7 @@ func (s *ftpSession) roundTrip() (*http.Response, error) {
 	}
 	s.ctx, s.end = context.WithCancel(s.request.Context())
 	escaped := s.request.URL.EscapedPath()
-	if one := ftpSpelling.Replace(escaped); one != escaped {
+	if one := spelling.Replace(escaped); one != escaped {
 		return s.redirect(one), nil
 	}
 	resp, err := s.converse()
@@ -90,28 +85,25 @@ func (s *ftpSession) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// ftpSpelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section
+// spelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section
 // 3.3). Rules tell such a byte from its escape (RFC 9309 section 2.2.2); an FTP server gets the
 // byte in both cases. RFC 1738 reserves the semicolon, so it is none of them.
-var ftpSpelling = strings.NewReplacer(
+var spelling = strings.NewReplacer(
 	"%21", "!", "%24", "$", "%26", "&", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2a", "*",
 	"%2B", "+", "%2b", "+", "%2C", ",", "%2c", ",", "%3A", ":", "%3a", ":", "%3D", "=", "%3d", "=",
 	"%40", "@", "%5B", "[", "%5b", "[", "%5D", "]", "%5d", "]",
 )
 
 // converse logs in and asks for the path.
-func (s *ftpSession) converse() (resp *http.Response, err error) {
+func (s *session) converse() (resp *http.Response, err error) {
 	defer func() {
 		// The library trusts in the form of some replies, such as the brackets of that to PASV.
 		if p := recover(); p != nil {
 			resp, err = nil, fmt.Errorf("reading what an FTP server said: %v", p)
 		}
 	}()
-	port, err := effectivePort(s.request.URL)
-	if err != nil {
-		return nil, err
-	}
-	s.client, err = ftp.Dial(net.JoinHostPort(s.request.URL.Hostname(), strconv.Itoa(int(port))),
+	port := cmp.Or(s.request.URL.Port(), strconv.Itoa(guard.FTPPort))
+	s.client, err = ftp.Dial(net.JoinHostPort(s.request.URL.Hostname(), port),
 		ftp.DialWithDialFunc(s.connect), ftp.DialWithDisabledUTF8(true), ftp.DialWithShutTimeout(s.timeout))
 	if err != nil {
 		return nil, err
@@ -130,7 +122,7 @@ func (s *ftpSession) converse() (resp *http.Response, err error) {
 }
 
 // file answers with a file; HEAD by SIZE and MDTM (RFC 3659), without a transfer.
-func (s *ftpSession) file() (*http.Response, error) {
+func (s *session) file() (*http.Response, error) {
 	name := s.request.URL.Path
 	size, sizeErr := s.client.FileSize(name)
 	modified, timeErr := s.client.GetTime(name)
@@ -165,7 +157,7 @@ func (s *ftpSession) file() (*http.Response, error) {
 }
 
 // directory answers with the entries of a directory.
-func (s *ftpSession) directory() (*http.Response, error) {
+func (s *session) directory() (*http.Response, error) {
 	name := strings.TrimSuffix(s.request.URL.Path, "/")
 	if name == "" {
 		name = "/"
@@ -174,7 +166,7 @@ func (s *ftpSession) directory() (*http.Response, error) {
 	if err := s.client.ChangeDir(name); err != nil {
 		return nil, err
 	}
-	header, write := ftpPageFor(s.request.Header)
+	header, write := pageFor(s.request.Header)
 	if s.request.Method == http.MethodHead {
 		return s.respond(http.StatusOK, header, -1, nil), nil
 	}
@@ -187,7 +179,7 @@ func (s *ftpSession) directory() (*http.Response, error) {
 }
 
 // refused answers for a server that has refused a command.
-func (s *ftpSession) refused(reply *textproto.Error) *http.Response {
+func (s *session) refused(reply *textproto.Error) *http.Response {
 	status := http.StatusBadGateway
 	switch {
 	case reply.Code == ftp.StatusNotAvailable:
@@ -202,19 +194,19 @@ func (s *ftpSession) refused(reply *textproto.Error) *http.Response {
 	return s.page(status, header, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-func (s *ftpSession) redirect(escaped string) *http.Response {
+func (s *session) redirect(escaped string) *http.Response {
 	return s.page(http.StatusMovedPermanently, http.Header{"Location": {escaped}}, "")
 }
 
 // page answers with a text and ends the session.
-func (s *ftpSession) page(status int, header http.Header, text string) *http.Response {
+func (s *session) page(status int, header http.Header, text string) *http.Response {
 	s.end()
 	return s.respond(status, header, int64(len(text)), io.NopCloser(strings.NewReader(text)))
 }
 
 // respond answers with a body of the given length, -1 where it is not known. To HEAD there is no
 // body, and the session ends.
-func (s *ftpSession) respond(status int, header http.Header, length int64, body io.ReadCloser) *http.Response {
+func (s *session) respond(status int, header http.Header, length int64, body io.ReadCloser) *http.Response {
 	if length >= 0 {
 		header.Set("Content-Length", strconv.FormatInt(length, 10))
 	}
@@ -229,15 +221,15 @@ func (s *ftpSession) respond(status int, header http.Header, length int64, body 
 
 // list asks for the entries of the current directory: by MLSD where the server has it, else by
 // LIST, and by NLST where LIST gives nothing that is understood.
-func (s *ftpSession) list() ([]*ftp.Entry, error) {
+func (s *session) list() ([]*ftp.Entry, error) {
 	s.listing = true
 	entries, err := s.client.List("")
-	err = ftpDone(err)
+	err = transferDone(err)
 	if _, refused := errors.AsType[*textproto.Error](err); len(entries) > 0 || err != nil && !refused {
 		return entries, err
 	}
 	names, nameErr := s.client.NameList("")
-	nameErr = ftpDone(nameErr)
+	nameErr = transferDone(nameErr)
 	if _, refused := errors.AsType[*textproto.Error](nameErr); refused {
 		return nil, err // many servers say 550 of an empty directory
 	}
@@ -247,37 +239,37 @@ func (s *ftpSession) list() ([]*ftp.Entry, error) {
 	return entries, nameErr
 }
 
-// ftpPageFor chooses the form of a directory: plain text if the client asks for that and not for
+// pageFor chooses the form of a directory: plain text if the client asks for that and not for
 // HTML, else HTML.
-func ftpPageFor(request http.Header) (header http.Header, write func(dir string, entries []*ftp.Entry) string) {
+func pageFor(request http.Header) (header http.Header, write func(dir string, entries []*ftp.Entry) string) {
 	accept := strings.ToLower(strings.Join(request["Accept"], ","))
-	contentType, write := "text/html; charset=utf-8", ftpHTML
+	contentType, write := "text/html; charset=utf-8", htmlPage
 	if strings.Contains(accept, "text/plain") && !strings.Contains(accept, "text/html") {
-		contentType, write = "text/plain; charset=utf-8", ftpText
+		contentType, write = "text/plain; charset=utf-8", textPage
 	}
 	return http.Header{"Content-Type": {contentType}, "Vary": {"Accept"}}, write
 }
 
-// ftpText writes one name a line.
-func ftpText(_ string, entries []*ftp.Entry) string {
+// textPage writes one name a line.
+func textPage(_ string, entries []*ftp.Entry) string {
 	var b strings.Builder
-	for name := range ftpNames(entries) {
+	for name := range names(entries) {
 		b.WriteString(strings.ToValidUTF8(name, "\uFFFD"))
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// ftpHTML writes a page of links. A link has the bytes of a name as the server sent them, in any
+// htmlPage writes a page of links. A link has the bytes of a name as the server sent them, in any
 // encoding.
-func ftpHTML(dir string, entries []*ftp.Entry) string {
+func htmlPage(dir string, entries []*ftp.Entry) string {
 	shown := func(s string) string { return html.EscapeString(strings.ToValidUTF8(s, "\uFFFD")) }
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>" + shown(dir) +
 		"</title>\n</head>\n<body>\n<h1>" + shown(dir) + "</h1>\n<ul>\n")
-	for name := range ftpNames(entries) {
+	for name := range names(entries) {
 		bare, isDir := strings.CutSuffix(name, "/")
-		href := "./" + ftpSpelling.Replace(url.PathEscape(bare)) // ./ keeps a: from being a scheme
+		href := "./" + spelling.Replace(url.PathEscape(bare)) // ./ keeps a: from being a scheme
 		if isDir {
 			href += "/"
 		}
@@ -287,9 +279,9 @@ func ftpHTML(dir string, entries []*ftp.Entry) string {
 	return b.String()
 }
 
-// ftpNames iterates over the names of entries, with a slash behind directories. It leaves out names
+// names iterates over the names of entries, with a slash behind directories. It leaves out names
 // that cannot be names in the directory.
-func ftpNames(entries []*ftp.Entry) iter.Seq[string] {
+func names(entries []*ftp.Entry) iter.Seq[string] {
 	unfit := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	return func(yield func(string) bool) {
 		for _, e := range entries {

@@ -1,4 +1,5 @@
-package egress
+// Package mint makes the certificates of intercepted hosts.
+package mint
 
 import (
 	"bytes"
@@ -19,7 +20,7 @@ import (
 	"time"
 )
 
-// Defaults of [Minter].
+// Defaults of [Config].
 const (
 	// DefaultLeafLifetime is how long a leaf is valid, unless its issuer ends sooner.
 	DefaultLeafLifetime = 48 * time.Hour
@@ -42,8 +43,8 @@ type Issuer interface {
 	Signer() crypto.Signer
 }
 
-// MinterConfig configures a [Minter]. Only Issuer is needed.
-type MinterConfig struct {
+// Config configures a [Minter]. Only Issuer is needed.
+type Config struct {
 	Issuer   Issuer
 	Lifetime time.Duration    // of a leaf; 0: DefaultLeafLifetime
 	Leaves   int              // kept at most; 0: DefaultLeaves
@@ -84,8 +85,8 @@ func (l *leaf) due(now time.Time) bool {
 	}
 }
 
-// NewMinter makes a minter and its key.
-func NewMinter(c MinterConfig) (*Minter, error) {
+// New makes a minter and its key.
+func New(c Config) (*Minter, error) {
 	if c.Issuer == nil {
 		return nil, errors.New("making a minter: no issuer")
 	}

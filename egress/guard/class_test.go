@@ -1,4 +1,4 @@
-package egress
+package guard
 
 import (
 	"net/netip"
@@ -177,6 +177,16 @@ func TestEmbedded(t *testing.T) {
 		got, ok := Embedded(netip.MustParseAddr(tt.addr))
 		if ok != (tt.want != "") || ok && got.String() != tt.want {
 			t.Errorf("Embedded(%s) = %v, %v, want %q", tt.addr, got, ok, tt.want)
+		}
+	}
+}
+
+func BenchmarkClassify(b *testing.B) {
+	b.ReportAllocs()
+	addr := netip.MustParseAddr("2606:4700::1111") // public: the whole table is passed
+	for b.Loop() {
+		if Classify(addr) != ClassPublic {
+			b.Fatal("not public")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package egress
+package ftphttp
 
 import (
 	"bufio"
@@ -15,32 +15,36 @@ import (
 	"time"
 
 	"github.com/jlaffaye/ftp"
+
+	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // Limits on what an FTP server may send besides files. The replies of a session need a few hundred
 // bytes, greetings a few thousand. A listing is held in memory as a whole.
 const (
-	maxFTPReplies = 64 << 10
-	maxFTPListing = 2 << 20
-	maxFTPEntries = 20_000
+	maxReplies = 64 << 10
+	maxListing = 2 << 20
+	maxEntries = 20_000
 )
 
-// Failures of servers that go over a limit.
+// Errors of servers that go over a limit, from RoundTrip or from reading the body.
 var (
-	errFTPReplies = newError(KindHeaderSize, fmt.Sprintf("FTP server sent more than %d bytes of replies", maxFTPReplies))
-	errFTPListing = newError(KindHeaderSize, fmt.Sprintf("FTP server sent a listing of more than %d bytes or %d lines",
-		maxFTPListing, maxFTPEntries))
-	errFTPSize = newError(KindProtocol, "FTP server sent more bytes than it had announced")
+	ErrReplies = fmt.Errorf("FTP server sent more than %d bytes of replies", maxReplies)
+	ErrListing = fmt.Errorf("FTP server sent a listing of more than %d bytes or %d lines", maxListing, maxEntries)
+	ErrSize    = errors.New("FTP server sent more bytes than it had announced")
 )
+
+// bufferSize bounds one read of a file.
+const bufferSize = 32 << 10
 
 // connect makes the control connection first, then those for data. The host that the library names
 // for these is ignored, see dialFTP.
-func (s *ftpSession) connect(_, address string) (net.Conn, error) {
+func (s *session) connect(_, address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("dialing an FTP server: %w", err)
 	}
-	port, err := parsePort(text)
+	port, err := guard.ParsePort(text)
 	if err != nil {
 		return nil, fmt.Errorf("dialing an FTP server: %w", err)
 	}
@@ -52,13 +56,13 @@ func (s *ftpSession) connect(_, address string) (net.Conn, error) {
 		return nil, err
 	}
 	if s.listing {
-		return &ftpListing{Conn: conn, end: s.end}, nil
+		return &listingConn{Conn: conn, end: s.end}, nil
 	}
 	return conn, nil
 }
 
-func (s *ftpSession) connectControl(address string, port uint16) (net.Conn, error) {
-	trace := ftpTrace(s.ctx)
+func (s *session) connectControl(address string, port uint16) (net.Conn, error) {
+	trace := traceOf(s.ctx)
 	trace.GetConn(address)
 	conn, err := s.open(port, nil)
 	if err != nil {
@@ -66,12 +70,12 @@ func (s *ftpSession) connectControl(address string, port uint16) (net.Conn, erro
 	}
 	trace.GotConn(httptrace.GotConnInfo{Conn: conn})
 	trace.WroteRequest(httptrace.WroteRequestInfo{}) // the server is at work from now on
-	s.control = &ftpControl{Conn: conn, answered: trace.GotFirstResponseByte}
+	s.control = &controlConn{Conn: conn, answered: trace.GotFirstResponseByte}
 	return s.control, conn.SetDeadline(time.Now().Add(s.timeout)) // afresh: GotConn may wait
 }
 
 // open makes a connection that ends with the session.
-func (s *ftpSession) open(port uint16, control net.Conn) (net.Conn, error) {
+func (s *session) open(port uint16, control net.Conn) (net.Conn, error) {
 	conn, err := s.dial(s.ctx, s.request.URL.Hostname(), port, control)
 	if err != nil {
 		return nil, err
@@ -80,8 +84,8 @@ func (s *ftpSession) open(port uint16, control net.Conn) (net.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(s.timeout))
 }
 
-// ftpTrace returns the trace of a context, with all the hooks that a session calls.
-func ftpTrace(ctx context.Context) *httptrace.ClientTrace {
+// traceOf returns the trace of a context, with all the hooks that a session calls.
+func traceOf(ctx context.Context) *httptrace.ClientTrace {
 	return httptrace.ContextClientTrace(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:              func(string) {},
 		GotConn:              func(httptrace.GotConnInfo) {},
@@ -90,8 +94,8 @@ func ftpTrace(ctx context.Context) *httptrace.ClientTrace {
 	}))
 }
 
-// ftpControl is a control connection.
-type ftpControl struct {
+// controlConn is a control connection.
+type controlConn struct {
 	net.Conn
 
 	answered func() // called at the first byte of the greeting
@@ -102,13 +106,13 @@ type ftpControl struct {
 }
 
 // RemoteAddr satisfies the library, which insists on a TCP address. It does nothing with it.
-func (*ftpControl) RemoteAddr() net.Addr { return new(net.TCPAddr) }
+func (*controlConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
 // Read implements [io.Reader].
-func (c *ftpControl) Read(p []byte) (int, error) {
+func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.read+n > maxFTPReplies {
-		err = errFTPReplies
+	if c.read+n > maxReplies {
+		err = ErrReplies
 	}
 	if c.read == 0 && n > 0 {
 		c.answered()
@@ -120,7 +124,7 @@ func (c *ftpControl) Read(p []byte) (int, error) {
 }
 
 // Write implements [io.Writer]. The library writes each command at once.
-func (c *ftpControl) Write(p []byte) (int, error) {
+func (c *controlConn) Write(p []byte) (int, error) {
 	c.command, _, _ = strings.Cut(strings.TrimSpace(string(p)), " ")
 	c.reply = c.reply[:0]
 	return c.Conn.Write(p)
@@ -128,12 +132,12 @@ func (c *ftpControl) Write(p []byte) (int, error) {
 
 // aboutPath reports whether the last command was about the path: any other 550 does not say that
 // the path is missing.
-func (c *ftpControl) aboutPath() bool {
+func (c *controlConn) aboutPath() bool {
 	return slices.Contains([]string{"SIZE", "MDTM", "RETR", "CWD", "LIST", "MLSD", "NLST"}, c.command)
 }
 
-// ftpListing is a data connection for a listing.
-type ftpListing struct {
+// listingConn is a data connection for a listing.
+type listingConn struct {
 	net.Conn
 
 	end          context.CancelFunc // of the session
@@ -141,12 +145,12 @@ type ftpListing struct {
 }
 
 // Read implements [io.Reader].
-func (l *ftpListing) Read(p []byte) (int, error) {
+func (l *listingConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.bytes += n
 	l.lines += bytes.Count(p[:n], []byte{'\n'})
-	if l.bytes > maxFTPListing || l.lines > maxFTPEntries {
-		n, err = 0, errFTPListing
+	if l.bytes > maxListing || l.lines > maxEntries {
+		n, err = 0, ErrListing
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		l.end() // or the library would wait for the reply to what has broken off
@@ -155,20 +159,20 @@ func (l *ftpListing) Read(p []byte) (int, error) {
 }
 
 // transfer begins to read the file.
-func (s *ftpSession) transfer(size int64) (io.ReadCloser, error) {
+func (s *session) transfer(size int64) (io.ReadCloser, error) {
 	file, err := s.client.Retr(s.request.URL.Path)
 	if err != nil {
 		return nil, err
 	}
-	data := bufio.NewReaderSize(file, copyBufferSize)
+	data := bufio.NewReaderSize(file, bufferSize)
 	// From here on the caller looks after transfers that stall.
-	return &ftpBody{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
+	return &body{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
 }
 
-// ftpBody is the file that a session reads. Only the reply after a transfer distinguishes a whole
+// body is the file that a session reads. Only the reply after a transfer distinguishes a whole
 // file from one that broke off, so the last byte is held back until that reply has come.
-type ftpBody struct {
-	session *ftpSession
+type body struct {
+	session *session
 	file    *ftp.Response
 	data    *bufio.Reader
 	size    int64 // -1 where it is not known
@@ -177,7 +181,7 @@ type ftpBody struct {
 }
 
 // Read implements [io.Reader].
-func (b *ftpBody) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (int, error) {
 	held := 1
 	if !b.whole {
 		_, err := b.data.Peek(2)
@@ -193,7 +197,7 @@ func (b *ftpBody) Read(p []byte) (int, error) {
 	}
 	switch buffered := b.data.Buffered(); {
 	case b.size >= 0 && b.read+int64(buffered) > b.size:
-		return 0, errFTPSize
+		return 0, ErrSize
 	case buffered == held:
 		return 0, io.EOF
 	default:
@@ -204,8 +208,8 @@ func (b *ftpBody) Read(p []byte) (int, error) {
 }
 
 // finish waits for the reply that follows the transfer.
-func (b *ftpBody) finish() error {
-	if err := ftpDone(b.file.Close()); err != nil {
+func (b *body) finish() error {
+	if err := transferDone(b.file.Close()); err != nil {
 		return err
 	}
 	if b.read+int64(b.data.Buffered()) < b.size {
@@ -217,14 +221,14 @@ func (b *ftpBody) finish() error {
 }
 
 // Close implements [io.Closer]. It ends the session, however far it is.
-func (b *ftpBody) Close() error {
+func (b *body) Close() error {
 	b.session.end()
 	return nil
 }
 
-// ftpDone also accepts 250 as the end of a transfer (RFC 959 section 5.4). The library accepts only
+// transferDone also accepts 250 as the end of a transfer (RFC 959 section 5.4). The library accepts only
 // 226.
-func ftpDone(err error) error {
+func transferDone(err error) error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code == ftp.StatusRequestedFileActionOK {
 		return nil
 	}

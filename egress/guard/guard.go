@@ -1,4 +1,6 @@
-package egress
+// Package guard decides which addresses and ports a forward proxy may connect to: public addresses,
+// and what the operator opens besides, but never a gateway or the admin API of its own process.
+package guard
 
 import (
 	"errors"
@@ -18,11 +20,11 @@ func ParsePortRange(s string) (PortRange, error) {
 	if !isRange {
 		last = first
 	}
-	lo, err := parsePort(first)
+	lo, err := ParsePort(first)
 	if err != nil {
 		return PortRange{}, fmt.Errorf("reading port range %q: %w", s, err)
 	}
-	hi, err := parsePort(last)
+	hi, err := ParsePort(last)
 	if err != nil {
 		return PortRange{}, fmt.Errorf("reading port range %q: %w", s, err)
 	}
@@ -32,7 +34,8 @@ func ParsePortRange(s string) (PortRange, error) {
 	return PortRange{lo, hi}, nil
 }
 
-func parsePort(s string) (uint16, error) {
+// ParsePort reads a decimal port other than 0.
+func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {
 		return 0, fmt.Errorf("reading port %q: %w", s, err)
@@ -108,22 +111,22 @@ func (g *Guard) Allow(ap netip.AddrPort) error {
 	return &ForbiddenError{Addr: ap, Class: class, Listener: listener}
 }
 
-// ftpPort is the port of FTP's control connections.
-const ftpPort = 21
+// FTPPort is the port of FTP's control connections.
+const FTPPort = 21
 
-// allowFTP is Allow for connections to FTP servers, for which their port is open too.
-func (g *Guard) allowFTP(ap netip.AddrPort) error {
+// AllowFTP is Allow for connections to FTP servers, for which their port is open too.
+func (g *Guard) AllowFTP(ap netip.AddrPort) error {
 	err := g.Allow(ap)
 	// Allow checks the port last.
-	if f, ok := errors.AsType[*ForbiddenError](err); ok && f.Class == ClassPort && ap.Port() == ftpPort {
+	if f, ok := errors.AsType[*ForbiddenError](err); ok && f.Class == ClassPort && ap.Port() == FTPPort {
 		return nil
 	}
 	return err
 }
 
-// notOwn refuses gateways and the admin API of this process only. It guards connections to upstream
+// NotOwn refuses gateways and the admin API of this process only. It guards connections to upstream
 // proxies, whose addresses the operator has named.
-func (g *Guard) notOwn(ap netip.AddrPort) error {
+func (g *Guard) NotOwn(ap netip.AddrPort) error {
 	if g == nil {
 		return nil
 	}
@@ -210,9 +213,18 @@ func (l Listener) text(addr netip.Addr) string {
 }
 
 // Forbidden marks the error for consumers that do not import this package: an error with this
-// method is the gateway's own refusal of an address, not a failure of the network. It returns the
-// name of the error's [Kind]: "forbidden_address", "forbidden_port" or "own_listener".
-func (e *ForbiddenError) Forbidden() string { return forbiddenKind(e.Class).String() }
+// method is the gateway's own refusal of an address, not a failure of the network. It returns
+// "forbidden_address", "forbidden_port" or "own_listener".
+func (e *ForbiddenError) Forbidden() string {
+	switch e.Class {
+	case ClassPort:
+		return "forbidden_port"
+	case ClassOwn:
+		return "own_listener"
+	default:
+		return "forbidden_address"
+	}
+}
 
 // ParsePrefixes reads CIDR ranges; a bare address is the range of itself. Errors begin with what.
 func ParsePrefixes(what string, list []string) ([]netip.Prefix, error) {
