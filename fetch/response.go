@@ -53,7 +53,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 
-	got, err := r.cfg.Transport.RoundTrip(req) //nolint:bodyclose // response.close does
+	got, err := r.cfg.Transport.RoundTrip(req)
 	if err == nil && ctx.Err() != nil {
 		// net/http may give the answer that comes as the time runs out, or may give the error.
 		got.Body.Close() //nolint:errcheck,gosec // nothing is wanted of it

@@ -60,9 +60,9 @@ type Site struct {
 	egressOff      bool
 	decisionHeader bool
 	forwarder      *egress.Forwarder
-	authority      Authority      // nil if nothing is intercepted
-	minter         *mint.Minter // the same
-	tunnels        *tunnelServer  // nil outside of a server
+	authority      Authority     // nil if nothing is intercepted
+	minter         *mint.Minter  // the same
+	tunnels        *tunnelServer // nil outside of a server
 }
 
 // New makes a site while its handler is provisioned with ctx, and hooks it into the server. The
