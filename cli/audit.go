@@ -132,7 +132,7 @@ func (c *auditOptions) texts(ctx context.Context) (texts audit.Texts, closeTexts
 	if path == "" {
 		path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
 	}
-	reader, err := boltstore.OpenReader(path, 0)
+	reader, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
 	switch {
 	case errors.Is(err, boltstore.ErrLocked):
 		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)

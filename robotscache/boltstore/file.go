@@ -54,9 +54,10 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 		}
 		info, err = os.Stat(path)
 	}
+	pathErr, failed := errors.AsType[*fs.PathError](err)
 	switch {
-	case err != nil:
-		return nil, unpath(err)
+	case failed: // the caller names the path
+		return nil, pathErr.Err
 	case !info.Mode().IsRegular():
 		return nil, errForeign
 	case info.Size() == 0: // bbolt would fill it
@@ -103,30 +104,19 @@ func checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// unpath leaves the system's words of an error: the path is named once.
-func unpath(err error) error {
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		return pathErr.Err
-	}
-	return err
-}
-
-// create makes an empty store under a temporary name and then renames it, so that
-// the path never names half a file.
+// create makes an empty store in a temporary folder and then moves it, so that the path
+// never names half a file.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
+	tmp, err := os.MkdirTemp(dir, filepath.Base(path)+".new-*")
 	if err != nil {
 		return err
 	}
-	name := tmp.Name()
-	defer func() { _ = os.Remove(name) }()
-	if err := tmp.Close(); err != nil {
-		return err
-	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	name := filepath.Join(tmp, "robots.db")
 	db, err := bolt.Open(name, 0o600, nil)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestReader(t *testing.T) {
 	policy, start := fetch.DefaultPolicy(), time.Now()
 	text := []byte("User-agent: *\nDisallow: /x\n")
 	save(t, s, policy.Next(fetch.Record{Origin: example(1)}, fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}, start))
-	_, err := boltstore.OpenReader(path, 10*time.Millisecond)
+	_, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true, LockTimeout: 10 * time.Millisecond})
 	holder := fmt.Sprintf("another process has it open: process %d ", os.Getpid())
 	if !errors.Is(err, boltstore.ErrLocked) || runtime.GOOS == "linux" && !strings.Contains(err.Error(), holder) {
 		t.Errorf("while the store is open: %v", err)
@@ -40,9 +40,9 @@ func TestReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var readers [2]*boltstore.Reader // several may read at once
+	var readers [2]*boltstore.Store // several may read at once
 	for i := range readers {
-		r, err := boltstore.OpenReader(path, 0)
+		r, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +53,9 @@ func TestReader(t *testing.T) {
 		if _, err := r.Body(t.Context(), [32]byte{1}); !errors.Is(err, robotscache.ErrNotFound) {
 			t.Errorf("a text that is not there: %v", err)
 		}
+	}
+	if err := readers[0].Delete(t.Context(), example(1)); !errors.Is(err, robotscache.ErrUnavailable) {
+		t.Errorf("deleting from a file that is only read: %v", err)
 	}
 	for _, r := range readers {
 		if err := r.Close(); err != nil {
@@ -69,13 +72,13 @@ func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing.db")
-	if _, err := boltstore.OpenReader(missing, 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := boltstore.Open(boltstore.Config{Path: missing, ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a file was made")
 	}
-	if _, err := boltstore.OpenReader(dir, 0); err == nil {
+	if _, err := boltstore.Open(boltstore.Config{Path: dir, ReadOnly: true}); err == nil {
 		t.Error("a folder was opened")
 	}
 	foreign, torn := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "torn.db")
@@ -84,14 +87,14 @@ func TestReaderRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{foreign, torn} {
-		if _, err := boltstore.OpenReader(path, 0); err == nil {
+		if _, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true}); err == nil {
 			t.Errorf("%s was opened", path)
 		}
 	}
 	old := filepath.Join(dir, "newer.db")
 	filled(t, old, 1)
 	change(t, old, func(tx *bolt.Tx) error { return setFormat(tx, 3) })
-	if _, err := boltstore.OpenReader(old, 0); err == nil {
+	if _, err := boltstore.Open(boltstore.Config{Path: old, ReadOnly: true}); err == nil {
 		t.Error("a file of a later release was opened")
 	}
 }

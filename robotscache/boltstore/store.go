@@ -24,6 +24,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,9 @@ type Config struct {
 	// default 2 s: a gateway that ends commits its last records in less. One that a
 	// service manager restarts has ended before the next one starts.
 	LockTimeout time.Duration
+	// ReadOnly opens a file that is there and that no gateway has open, and changes
+	// nothing in it. Several processes may read it at once. Save and Delete fail.
+	ReadOnly bool
 }
 
 const (
@@ -63,17 +67,16 @@ const (
 
 // Store is a [robotscache.Store] in a bbolt file.
 type Store struct {
-	path      string
-	versions  int
-	retention time.Duration
-	file      *file
-	texts     *storecodec.Texts
-	sweeper   *sweeper
-	close     func() error // closes the file, once
+	cfg      Config
+	file     *file
+	texts    *storecodec.Texts
+	stop     context.CancelFunc // ends the sweeper
+	sweeping sync.WaitGroup
 }
 
 // Open opens the store, and makes it if there is none. Its errors name the path and
-// are meant for the operator. It waits for LockTimeout at most.
+// are meant for the operator; [ErrLocked] is found in them. It waits for LockTimeout at
+// most.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Versions <= 0 {
 		cfg.Versions = defaultVersions
@@ -84,33 +87,51 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.LockTimeout <= 0 {
 		cfg.LockTimeout = defaultLockTimeout
 	}
-	f, err := openFile(cfg.Path, cfg.LockTimeout, false)
+	f, err := openFile(cfg.Path, cfg.LockTimeout, cfg.ReadOnly)
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
 	}
-	s := &Store{path: cfg.Path, versions: cfg.Versions, retention: cfg.Retention, file: f}
-	s.texts, err = storecodec.NewTexts()
-	if err != nil {
-		return nil, errors.Join(err, f.close())
+	s := &Store{cfg: cfg, file: f, texts: storecodec.NewTexts()}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	if !cfg.ReadOnly {
+		s.sweeping.Go(func() { s.runSweeper(ctx) })
 	}
-	s.close = sync.OnceValue(func() error { return errors.Join(s.texts.Close(), f.close()) })
-	s.sweeper = startSweeper(s.sweep)
 	return s, nil
 }
 
-// fault wraps an error of the medium with the store's path.
-func (s *Store) fault(doing string, err error) error {
-	return fmt.Errorf("%s in %s: %w", doing, s.path, err)
+// view runs a function that reads the file. An error is wrapped with what was done and
+// the store's path.
+func (s *Store) view(ctx context.Context, doing string, read func(tx *bolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.file.view(read); err != nil {
+		return fmt.Errorf("%s in %s: %w", doing, s.cfg.Path, err)
+	}
+	return nil
+}
+
+// commit runs a function that changes the file, in one commit. An error is wrapped as by
+// view; one of the medium is an ErrUnavailable.
+func (s *Store) commit(ctx context.Context, doing string, change func(tx *bolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := s.file.update(change)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, robotscache.ErrInvalid) && !errors.Is(err, robotscache.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s in %s: %w", doing, s.cfg.Path, err)
 }
 
 // Load implements [robotscache.Store]. It takes some 10 µs for a file of median
 // length, and longer where the disk has to be read.
-func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
-	if err := ctx.Err(); err != nil {
-		return fetch.Record{}, err
-	}
-	var r fetch.Record
-	err := s.file.view(func(tx *bolt.Tx) error {
+func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err error) {
+	err = s.view(ctx, "loading "+o.String(), func(tx *bolt.Tx) error {
 		it, err := loadItem(tx, o)
 		if err != nil {
 			return err
@@ -118,20 +139,17 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 		r = it.Record
 		return s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return loadText(tx, sha) })
 	})
-	if err == nil || errors.Is(err, robotscache.ErrNotFound) {
-		return r, err
+	if err != nil {
+		return fetch.Record{}, err
 	}
-	return fetch.Record{}, s.fault("loading "+o.String(), err)
+	return r, nil
 }
 
 // Save implements [robotscache.Store], in one commit. A commit that fails is an
 // ErrUnavailable.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	now := time.Now()
-	return s.commit("saving", func(tx *bolt.Tx) error {
+	return s.commit(ctx, "saving", func(tx *bolt.Tx) error {
 		for _, r := range records {
 			if err := s.put(tx, r, now); err != nil {
 				return fmt.Errorf("the record of %s: %w", r.Origin, err)
@@ -143,34 +161,16 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 
 // Delete implements [robotscache.Store]. Texts that only o had go with it.
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.commit("deleting "+o.String(), func(tx *bolt.Tx) error { return remove(tx, []byte(o.String())) })
-}
-
-func (s *Store) commit(doing string, change func(tx *bolt.Tx) error) error {
-	err := s.file.update(change)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, robotscache.ErrInvalid), errors.Is(err, robotscache.ErrUnavailable):
-		return s.fault(doing, err)
-	default:
-		return s.fault(doing, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err))
-	}
+	name := o.String()
+	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return remove(tx, []byte(name)) })
 }
 
 // List implements [robotscache.Store].
-func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
+func (s *Store) List(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
 	if limit <= 0 || limit > robotscache.MaxList {
 		limit = robotscache.MaxList
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	var records []fetch.Record
-	err := s.file.view(func(tx *bolt.Tx) error {
+	err = s.view(ctx, "listing", func(tx *bolt.Tx) error {
 		c := tx.Bucket(originsBucket).Cursor()
 		key, value := c.Seek([]byte(after))
 		if string(key) == after {
@@ -186,46 +186,107 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, s.fault("listing", err)
+		return nil, err
 	}
 	return records, nil
 }
 
 // History implements [robotscache.Store].
 func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	var it item
-	err := s.file.view(func(tx *bolt.Tx) (err error) {
+	err := s.view(ctx, "history of "+o.String(), func(tx *bolt.Tx) (err error) {
 		it, err = loadItem(tx, o)
 		return err
 	})
-	if err != nil {
-		return nil, s.fault("history of "+o.String(), err)
-	}
-	return it.History, nil
+	return it.History, err
 }
 
 // Body implements [robotscache.Store].
-func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	text, err := s.file.text(s.texts, sha)
-	if err != nil {
-		return nil, s.fault("reading a text", err)
-	}
-	return text, nil
+func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
+	err = s.view(ctx, "reading a text", func(tx *bolt.Tx) error {
+		data, err := loadText(tx, sha)
+		if err == nil {
+			text, err = s.texts.Decode(data, sha)
+		}
+		return err
+	})
+	return text, err
 }
 
 // Close implements [robotscache.Store].
 func (s *Store) Close() error {
-	s.sweeper.stop()
-	if err := s.close(); err != nil {
-		return s.fault("closing", err)
+	s.stop()
+	s.sweeping.Wait()
+	if err := s.file.close(); err != nil {
+		return fmt.Errorf("closing %s: %w", s.cfg.Path, err)
 	}
 	return nil
 }
+
+const (
+	// firstSweep is when the first pass over the file begins, sweepEvery when the
+	// next does after one has ended.
+	firstSweep = time.Minute
+	sweepEvery = 24 * time.Hour
+	// sweepBatch is how many records a step of a pass looks at, sweepPause the time
+	// between two: a million records take a quarter of an hour, and a step a
+	// millisecond or two if there is nothing to delete.
+	sweepBatch = 1000
+	sweepPause = time.Second
+)
+
+// runSweeper passes over the file from time to time and deletes records past their
+// retention, until ctx ends.
+func (s *Store) runSweeper(ctx context.Context) {
+	timer := time.NewTimer(firstSweep)
+	defer timer.Stop()
+	var next []byte // the key at which the next step begins; nil: at the first
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		pause := sweepPause
+		if next = s.sweep(next); next == nil {
+			pause = sweepEvery
+		}
+		timer.Reset(pause)
+	}
+}
+
+// sweep deletes the records past their retention among sweepBatch of them from the
+// given key on. A failure ends the pass: the next one starts from the first key.
+func (s *Store) sweep(from []byte) (next []byte) {
+	limit := time.Now().Add(-s.cfg.Retention)
+	err := s.file.update(func(tx *bolt.Tx) error {
+		var old [][]byte
+		c := tx.Bucket(originsBucket).Cursor()
+		key, value := c.Seek(from)
+		for n := 0; key != nil && n < sweepBatch; n++ {
+			if savedBefore(value, limit) {
+				old = append(old, bytes.Clone(key))
+			}
+			key, value = c.Next()
+		}
+		next = bytes.Clone(key)
+		for _, key := range old {
+			if err := remove(tx, key); err != nil {
+				return err
+			}
+		}
+		if len(old) == 0 {
+			return errNothing
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNothing) {
+		return nil
+	}
+	return next
+}
+
+// errNothing ends a transaction that has nothing to commit.
+var errNothing = errors.New("nothing to commit")
 
 var _ robotscache.Store = (*Store)(nil)

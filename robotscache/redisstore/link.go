@@ -198,16 +198,12 @@ func (l *link) closedError() error {
 	return nil
 }
 
-// close ends the link. It reports whether it was the first to do so.
-func (l *link) close() bool {
+// close ends the link.
+func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.closed = true
-	if l.client != nil {
+	if l.client != nil && !l.closed {
 		l.client.Close()
 	}
-	return true
+	l.closed = true
 }

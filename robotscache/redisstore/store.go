@@ -32,7 +32,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -103,11 +102,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis store: %w", err)
 	}
-	texts, err := storecodec.NewTexts()
-	if err != nil {
-		return nil, err
-	}
-	return &Store{cfg: cfg, link: l, texts: texts}, nil
+	return &Store{cfg: cfg, link: l, texts: storecodec.NewTexts()}, nil
 }
 
 func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
@@ -304,20 +299,15 @@ func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotsc
 func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
 	data, err := s.get(ctx, s.textKey(sha))
 	if err == nil {
-		text, err = s.texts.Decode(data)
-	}
-	if err == nil && sha256.Sum256(text) != sha {
-		err = robotscache.ErrCorrupt
+		text, err = s.texts.Decode(data, sha)
 	}
 	return text, s.fault(fmt.Sprintf("reading text %x", sha), err)
 }
 
 // Close implements [robotscache.Store].
 func (s *Store) Close() error {
-	if !s.link.close() {
-		return nil
-	}
-	return s.texts.Close()
+	s.link.close()
+	return nil
 }
 
 var (

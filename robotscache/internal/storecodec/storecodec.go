@@ -7,6 +7,7 @@
 package storecodec
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -64,33 +65,39 @@ type Texts struct {
 	decoder *zstd.Decoder
 }
 
-// NewTexts returns a compressor that is to be closed.
-func NewTexts() (*Texts, error) {
-	encoder, err := zstd.NewWriter(nil,
+// NewTexts returns a compressor.
+func NewTexts() *Texts {
+	// Their only errors are of options out of range.
+	encoder, _ := zstd.NewWriter(nil,
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(512<<10),
 		zstd.WithLowerEncoderMem(true),
 		zstd.WithZeroFrames(true),  // the empty text is one too
 		zstd.WithEncoderCRC(false)) // texts have a better one
-	if err != nil {
-		return nil, fmt.Errorf("making the compressor: %w", err)
-	}
-	decoder, err := zstd.NewReader(nil,
+	decoder, _ := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxText))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the decompressor: %w", err), encoder.Close())
-	}
-	return &Texts{encoder: encoder, decoder: decoder}, nil
+	return &Texts{encoder: encoder, decoder: decoder}
 }
 
 // Encode returns the compressed form of a text.
 func (t *Texts) Encode(text []byte) []byte { return t.encoder.EncodeAll(text, nil) }
 
-// Decode returns a text from its compressed form. A malformed one is a
-// [robotscache.ErrCorrupt]. The caller checks the hash of the text.
-func (t *Texts) Decode(data []byte) ([]byte, error) {
+// Decode returns the text of a hash from its compressed form. A malformed one, or the text
+// of another hash, is a [robotscache.ErrCorrupt].
+func (t *Texts) Decode(data []byte, sha fetch.Sum) ([]byte, error) {
+	text, err := t.decompress(data)
+	if err == nil && sha256.Sum256(text) != sha {
+		err = fmt.Errorf("%w: the SHA-256 of a text is not %x", robotscache.ErrCorrupt, sha)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+func (t *Texts) decompress(data []byte) ([]byte, error) {
 	text, err := t.decoder.DecodeAll(data, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
@@ -113,7 +120,7 @@ func (t *Texts) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)
 	if err != nil {
 		return err
 	}
-	text, err := t.Decode(data)
+	text, err := t.decompress(data)
 	if err != nil {
 		return err
 	}
@@ -133,10 +140,4 @@ func TextOf(r fetch.Record) (text fetch.Copy, ok bool, err error) {
 		return text, ok, fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
 	}
 	return text, ok, nil
-}
-
-// Close releases the memory.
-func (t *Texts) Close() error {
-	t.decoder.Close()
-	return t.encoder.Close()
 }

@@ -15,23 +15,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-func newTexts(tb testing.TB) *storecodec.Texts {
-	tb.Helper()
-	c, err := storecodec.NewTexts()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return c
-}
-
 func TestTexts(t *testing.T) {
 	t.Parallel()
-	c := newTexts(t)
+	c := storecodec.NewTexts()
 	noise := make([]byte, 500<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for name, test := range map[string]struct {
@@ -44,7 +30,7 @@ func TestTexts(t *testing.T) {
 		"noise": {noise, len(noise) + 32},
 	} {
 		b := c.Encode(test.text)
-		got, err := c.Decode(b)
+		got, err := c.Decompress(b)
 		if err != nil || !bytes.Equal(got, test.text) || cap(got) > len(got)+32 {
 			t.Errorf("%s: %d bytes of capacity %d, %v", name, len(got), cap(got), err)
 		}
@@ -57,7 +43,7 @@ func TestTexts(t *testing.T) {
 // No bytes make decoding panic or allocate without bound, and what is a text comes
 // back.
 func FuzzTexts(f *testing.F) {
-	c := newTexts(f)
+	c := storecodec.NewTexts()
 	f.Add([]byte{})
 	f.Add(c.Encode([]byte("User-agent: *\nDisallow: /\n")))
 	f.Add(c.Encode([]byte(strings.Repeat("Disallow: /a\n", 1000))))
@@ -65,14 +51,14 @@ func FuzzTexts(f *testing.F) {
 	f.Add(bomb)
 	f.Add(append(append([]byte{}, bomb...), bomb...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		text, err := c.Decode(b)
+		text, err := c.Decompress(b)
 		if err != nil {
 			if !errors.Is(err, robotscache.ErrCorrupt) {
 				t.Fatal(err)
 			}
 			return
 		}
-		again, err := c.Decode(c.Encode(text))
+		again, err := c.Decompress(c.Encode(text))
 		if err != nil || !bytes.Equal(again, text) {
 			t.Errorf("%q came back as %q, %v", text, again, err)
 		}
@@ -82,8 +68,8 @@ func FuzzTexts(f *testing.F) {
 // A frame that unfolds to more than any robots.txt is refused before it does.
 func TestTexts_Bomb(t *testing.T) {
 	t.Parallel()
-	c := newTexts(t)
-	if text, err := c.Decode(c.Encode(make([]byte, 65<<20))); !errors.Is(err, robotscache.ErrCorrupt) {
+	c := storecodec.NewTexts()
+	if text, err := c.Decompress(c.Encode(make([]byte, 65<<20))); !errors.Is(err, robotscache.ErrCorrupt) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
