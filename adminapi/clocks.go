@@ -15,8 +15,11 @@ import (
 )
 
 // clockFilters are the values of the parameter state.
-var clockFilters = map[string]pace.Filter{
-	"": pace.AllClocks, "blocked": pace.BlockedClocks, "waiting": pace.WaitingClocks, "busy": pace.BusyClocks,
+var clockFilters = map[string]func(pace.Status) bool{
+	"":        nil, // all
+	"blocked": func(c pace.Status) bool { return c.BlockedUntil.After(time.Now()) },
+	"waiting": func(c pace.Status) bool { return c.Waiting > 0 },
+	"busy":    func(c pace.Status) bool { return c.InFlight > 0 },
 }
 
 // listClocks shows the clocks in the order of their keys, or one of them.

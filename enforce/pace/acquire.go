@@ -94,7 +94,7 @@ func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slo
 	w := p.waiter(cfg, r)
 	defer w.withdraw()
 	if refused := w.hopeless(); refused != nil {
-		return Slot{}, w.refuse(refused)
+		return Slot{}, w.pacer.refuse(refused)
 	}
 	slot, until := w.advance(ctx)
 	if slot.grant != nil {
@@ -109,7 +109,7 @@ func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slo
 		}
 	}
 	if refused != nil {
-		return Slot{}, w.refuse(refused)
+		return Slot{}, w.pacer.refuse(refused)
 	}
 	defer p.waiters.leave(w.agent)
 	return w.wait(ctx, until)
@@ -138,7 +138,7 @@ func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
 			return slot, nil
 		}
 		if refused := w.tooLate(until, w.pacer.now()); refused != nil {
-			return Slot{}, w.refuse(refused)
+			return Slot{}, w.pacer.refuse(refused)
 		}
 	}
 }
@@ -241,9 +241,8 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 			return Slot{}, until
 		}
 	}
-	g := w.pacer.grants.Get().(*grant)
-	g.charges, g.end = g.one[:0], w.end()
-	g.reservation, w.reservation = w.reservation, nil
+	g := &grant{pacer: w.pacer, end: w.end(), reservation: w.reservation}
+	g.charges, w.reservation = g.one[:0], nil
 	for i := range w.steps {
 		s := &w.steps[i]
 		s.shard.mu.Lock()
@@ -252,7 +251,7 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 		w.leave(s)
 	}
 	w.pacer.keepSweeping()
-	return Slot{Wait: now - w.since, grant: g, number: g.number}, 0
+	return Slot{Wait: now - w.since, grant: g}, 0
 }
 
 // backTo returns w to step i: it stays current up to there and leaves the clocks beyond, so that it

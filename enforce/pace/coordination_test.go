@@ -461,3 +461,26 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 		}
 	})
 }
+
+// What another gateway says of a block is kept within this one's bounds.
+func TestBlocksOfOtherGatewaysAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		for _, b := range []struct {
+			pause   time.Duration
+			strikes int
+			want    time.Duration
+		}{
+			{1<<63 - 1, 2, 24 * time.Hour}, {time.Minute, -3, time.Minute}, {-1 << 63, 1, 0}, {0, 1, 0},
+		} {
+			p.blockedElsewhere("h", b.pause, b.strikes)
+			got, ok := p.Status("h", Limit{})
+			if left := time.Until(got.BlockedUntil); ok && got.Strikes >= 0 && max(left, 0) == b.want {
+				p.endBlock("h")
+				continue
+			}
+			t.Errorf("pause %s, %d strikes: %+v", b.pause, b.strikes, got)
+		}
+	})
+}

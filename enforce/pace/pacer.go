@@ -44,7 +44,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -138,7 +137,6 @@ type Pacer struct {
 	config   atomic.Pointer[Config]
 	table    table
 	waiters  waiterLimit
-	grants   sync.Pool
 	sweeping atomic.Bool
 }
 
@@ -149,7 +147,6 @@ func New(c Config) *Pacer {
 	for i := range p.table.shards {
 		p.table.shards[i].number = i
 	}
-	p.grants.New = func() any { return &grant{pacer: p} }
 	p.Configure(c)
 	if p.shared != nil {
 		p.shared.Watch(p.blockedElsewhere, p.announceBlocks)
@@ -186,7 +183,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	return s, nil
 }
 
-// acquireAtOnce grants a slot of a single clock that is free: the usual case, without an allocation.
+// acquireAtOnce grants a slot of a single clock that is free: the usual case.
 func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	if p.shared != nil || len(r.Also) > 0 {
 		return Slot{}, false
@@ -200,14 +197,11 @@ func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 		s.mu.Unlock()
 		return Slot{}, false
 	}
-	charge := s.charge(c, t, r.Agent, now)
+	g := &grant{pacer: p, end: now + cfg.wait(r), one: [1]charge{s.charge(c, t, r.Agent, now)}}
 	s.mu.Unlock()
+	g.charges = g.one[:]
 	p.keepSweeping()
-
-	g := p.grants.Get().(*grant)
-	g.one[0] = charge
-	g.charges, g.end = g.one[:], now+cfg.wait(r)
-	return Slot{grant: g, number: g.number}, true
+	return Slot{grant: g}, true
 }
 
 // loneAfter is how long after its start a Pacer takes an agent for the only one.

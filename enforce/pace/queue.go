@@ -238,13 +238,9 @@ func (q *queue) victim(agent string) *waiter {
 func (q *queue) ahead(agent string, t terms) load {
 	f := q.flow(agent)
 	if f == nil {
-		return q.others(load{}, nil, q.virtual+t.cost(), q.seq+1)
+		f = &flow{base: q.virtual, seq: q.seq + 1}
 	}
-	if f.load.n == 0 {
-		return q.others(f.load, f, f.base+t.cost(), f.seq)
-	}
-	rest := f.load.cost - f.waiters[0].terms.cost() + t.cost()
-	return q.others(f.load, f, q.second(f)+rest, f.seq)
+	return q.aheadIn(f, f.load, t)
 }
 
 // aheadOf is ahead for w, which waits already.
@@ -254,10 +250,15 @@ func (q *queue) aheadOf(w *waiter) load {
 	for _, o := range f.waiters[:slices.Index(f.waiters, w)] {
 		l.add(o.terms, 1)
 	}
+	return q.aheadIn(f, l, w.terms)
+}
+
+// aheadIn is ahead for a request under t that has the load l before it in its own flow.
+func (q *queue) aheadIn(f *flow, l load, t terms) load {
 	if l.n == 0 {
-		return q.others(l, f, f.tag(), f.seq)
+		return q.others(l, f, f.base+t.cost(), f.seq)
 	}
-	rest := l.cost - f.waiters[0].terms.cost() + w.terms.cost()
+	rest := l.cost - f.waiters[0].terms.cost() + t.cost()
 	return q.others(l, f, q.second(f)+rest, f.seq)
 }
 

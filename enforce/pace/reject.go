@@ -144,8 +144,8 @@ func (w *waiter) reason(s *step, c *clock, now instant) Reason {
 }
 
 // refuse tells the observer.
-func (w *waiter) refuse(r *Refused) error {
-	w.config.Observer.Refused(r.Reason)
+func (p *Pacer) refuse(r *Refused) error {
+	p.config.Load().Observer.Refused(r.Reason)
 	return r
 }
 

@@ -17,16 +17,13 @@ type Slot struct {
 	// Wait is how long the request was held.
 	Wait time.Duration
 
-	grant  *grant
-	number uint64
+	grant *grant
 }
 
-// grant is what a Slot stands for. Grants are used again; the number tells a Slot whose time is over
-// from the one that has the grant now.
+// grant is what a Slot stands for. It has no charges once the slot was given back.
 type grant struct {
 	mu          sync.Mutex
 	pacer       *Pacer
-	number      uint64
 	charges     []charge
 	one         [1]charge    // for the usual case
 	reservation *reservation // nil: the slot is not from a shared clock
@@ -59,7 +56,7 @@ func (s Slot) Confirm(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("pacing: waiting for another slot: %w", err)
 		}
-		until, err := g.confirm(ctx, s.number)
+		until, err := g.confirm(ctx)
 		if err != nil || until == 0 {
 			return err
 		}
@@ -73,16 +70,13 @@ func (s Slot) Confirm(ctx context.Context) error {
 }
 
 // confirm returns zero if the request may go now, else when to ask again.
-func (g *grant) confirm(ctx context.Context, number uint64) (instant, error) {
+func (g *grant) confirm(ctx context.Context) (instant, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.number != number {
-		return 0, nil // its time is over
-	}
 	now := g.pacer.now()
 	for i := range g.charges {
 		if refused := g.charges[i].blocked(now); refused != nil {
-			return 0, g.refuse(refused)
+			return 0, g.pacer.refuse(refused)
 		}
 	}
 	if g.reservation != nil && now > g.reservation.until {
@@ -93,16 +87,11 @@ func (g *grant) confirm(ctx context.Context, number uint64) (instant, error) {
 		c := &g.charges[i]
 		at := c.confirm(now, g.end, g.reservation != nil)
 		if at > g.end {
-			return 0, g.refuse(&Refused{Key: c.clock.key, Reason: ReasonWait, RetryAfter: at - now})
+			return 0, g.pacer.refuse(&Refused{Key: c.clock.key, Reason: ReasonWait, RetryAfter: at - now})
 		}
 		until = max(until, at)
 	}
 	return until, nil
-}
-
-func (g *grant) refuse(r *Refused) error {
-	g.pacer.config.Load().Observer.Refused(r.Reason)
-	return r
 }
 
 // reserveAgain asks the shared clock for another slot and returns when it is. Where the shared clock
@@ -118,7 +107,7 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 		return 0, fmt.Errorf("pacing: waiting for another slot: %w", ctx.Err())
 	case err != nil:
 		round := p.coordination().round(g.charges[0].terms)
-		return 0, g.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: round})
+		return 0, p.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: round})
 	case r != nil:
 		g.reservation = r
 		for i := range g.charges {
@@ -128,9 +117,9 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	case answer.Outcome == NotYet:
 		return now + max(answer.Wait, time.Millisecond), nil
 	case answer.Blocked > 0:
-		return 0, g.refuse(&Refused{Key: answer.BlockedKey, Reason: ReasonBlocked, RetryAfter: answer.Wait})
+		return 0, p.refuse(&Refused{Key: answer.BlockedKey, Reason: ReasonBlocked, RetryAfter: answer.Wait})
 	}
-	return 0, g.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: answer.Wait})
+	return 0, p.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: answer.Wait})
 }
 
 // Sent counts the gap to the next request from now instead of from the grant. Call it when the
@@ -143,9 +132,6 @@ func (s Slot) Sent() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.number != s.number {
-		return
-	}
 	now := g.pacer.now()
 	for i := range g.charges {
 		g.charges[i].sent(now)
@@ -166,21 +152,14 @@ func (s Slot) finish(undo bool) {
 		return
 	}
 	g.mu.Lock()
-	if g.number != s.number {
-		g.mu.Unlock()
-		return
-	}
-	g.number++
-	for i := range g.charges {
-		g.charges[i].release(undo)
-		g.charges[i] = charge{}
-	}
-	r, p := g.reservation, g.pacer
+	charges, r := g.charges, g.reservation
 	g.charges, g.reservation = nil, nil
 	g.mu.Unlock()
-	p.grants.Put(g)
+	for i := range charges {
+		charges[i].release(undo)
+	}
 	if undo {
-		p.release(r)
+		g.pacer.release(r)
 	}
 }
 

@@ -49,24 +49,11 @@ type Status struct {
 	Delay time.Duration
 }
 
-// Filter chooses among clocks.
-type Filter uint8
-
-const (
-	// AllClocks are all.
-	AllClocks Filter = iota
-	// BlockedClocks are those whose block has not ended.
-	BlockedClocks
-	// WaitingClocks are those at which requests wait.
-	WaitingClocks
-	// BusyClocks are those with requests in flight that are counted.
-	BusyClocks
-)
-
-// Statuses lists at most limit clocks in the order of their keys, from the first behind after. Next
-// is for a request with the given rate ([Limit.Interval] and [Limit.Burst]). Each shard is locked
-// while its keys are looked through: it is meant for people, not for each request.
-func (p *Pacer) Statuses(after string, limit int, filter Filter, rate Limit) []Status {
+// Statuses lists at most limit of the clocks that are wanted, in the order of their keys, from the
+// first behind after; nil wants all. Next is for a request with the given rate ([Limit.Interval] and
+// [Limit.Burst]). Each shard is locked while its keys are looked through: it is meant for people, not
+// for each request.
+func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate Limit) []Status {
 	if limit <= 0 {
 		return nil
 	}
@@ -85,10 +72,13 @@ func (p *Pacer) Statuses(after string, limit int, filter Filter, rate Limit) []S
 		s := &p.table.shards[i]
 		s.mu.Lock()
 		for key, c := range s.clocks {
-			if key <= after || last != "" && key >= last || !filter.wants(c, view.now) {
+			if key <= after || last != "" && key >= last {
 				continue
 			}
-			if page = append(page, view.status(c)); len(page) >= 2*limit {
+			if status := view.status(c); wanted == nil || wanted(status) {
+				page = append(page, status)
+			}
+			if len(page) >= 2*limit {
 				cut()
 			}
 		}
@@ -108,19 +98,6 @@ func (p *Pacer) Status(key string, rate Limit) (Status, bool) {
 		return Status{}, false
 	}
 	return p.view(rate).status(c), true
-}
-
-func (f Filter) wants(c *clock, now instant) bool {
-	switch f {
-	case BlockedClocks:
-		return c.blockedUntil() > now
-	case WaitingClocks:
-		return c.queue != nil && c.queue.waiting() > 0
-	case BusyClocks:
-		return c.inFlight > 0
-	case AllClocks:
-	}
-	return true
 }
 
 // view is the moment at which clocks are looked at, and the rate for which.

@@ -372,24 +372,6 @@ func TestNewRefusesABadConfiguration(t *testing.T) {
 	}
 }
 
-func FuzzReadMessage(f *testing.F) {
-	f.Add(message{From: "one", Key: "agent:a b@h", Pause: time.Minute, Strikes: 2}.String())
-	f.Add(message{From: "one", Key: "unblocked.example"}.String())
-	f.Add(`{"pause":-1}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		m, err := readMessage(text)
-		if err != nil {
-			return
-		}
-		if m.Pause < 0 || m.Pause > maxPause || m.Strikes < 0 {
-			t.Errorf("accepted %+v", m)
-		}
-		if again, err := readMessage(m.String()); err != nil || again != m {
-			t.Errorf("%+v is read as %+v, %v", m, again, err)
-		}
-	})
-}
-
 func TestReserveWithASpentBurst(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t), Config{})
