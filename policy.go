@@ -111,7 +111,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	if err != nil {
 		return fail(err)
 	}
-	rate, err := pace.ParseRate(cmp.Or(c.Rate, "off"))
+	interval, err := pace.ParseRate(cmp.Or(c.Rate, "off"))
 	if err != nil {
 		return fail(err)
 	}
@@ -120,7 +120,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	}
 	a := enforce.Agent{
 		Name: c.Name, Tokens: c.Tokens, IgnoreWildcard: c.IgnoreWildcardGroup, UserAgents: c.UserAgents, From: from,
-		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: rate.Interval(),
+		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: interval,
 	}
 	for _, credential := range c.Credentials {
 		if err := passwords.Add(credential.User, credential.Hash); err != nil {

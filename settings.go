@@ -210,7 +210,7 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	if p.Wait != nil {
 		c.Politeness.Wait = time.Duration(*p.Wait)
 	}
-	if c.Politeness.Rate, err = pace.ParseRate(cmp.Or(p.Rate, defaultRate)); err != nil {
+	if c.Politeness.Interval, err = pace.ParseRate(cmp.Or(p.Rate, defaultRate)); err != nil {
 		return err
 	}
 	if min(p.Burst, p.Concurrency, p.Queue) < 0 {

@@ -53,7 +53,7 @@ func listClocks(_ context.Context, e *engine.Engine, q url.Values) (any, error) 
 
 // rateOf is the operator's rate, at which a clock would let the next request go.
 func rateOf(e *engine.Engine) pace.Limit {
-	return pace.Limit{Interval: e.Config.Politeness.Rate.Interval(), Burst: e.Config.Politeness.Burst}
+	return pace.Limit{Interval: e.Config.Politeness.Interval, Burst: e.Config.Politeness.Burst}
 }
 
 func describeClock(c pace.Status, now time.Time) Clock {

@@ -18,8 +18,8 @@ const DefaultMaxCrawlDelay = 30 * time.Second
 // Politeness is the operator's part in when an allowed request may go. The zero value paces
 // nothing and holds no request.
 type Politeness struct {
-	// Rate, Burst and Concurrency hold for each clock, see [pace.Limit].
-	Rate        pace.Rate
+	// Interval, Burst and Concurrency hold for each clock, see [pace.Limit].
+	Interval    time.Duration
 	Burst       int
 	Concurrency int
 	// CrawlDelay says how far a site's Crawl-delay is kept.
@@ -40,7 +40,7 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 	if !ok {
 		return pace.Request{}, &crawlDelayError{asked: d.CrawlDelay, limit: p.CrawlDelay.Max}
 	}
-	limit := pace.Limit{Interval: p.Rate.Interval(), Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
+	limit := pace.Limit{Interval: p.Interval, Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
 	request := pace.Request{Agent: d.Agent, MaxWait: p.Wait}
 	if p.Wait <= 0 {
 		request.MaxWait = -1 // zero would stand for the pacer's default

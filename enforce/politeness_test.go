@@ -26,7 +26,7 @@ func TestPolitenessRequest(t *testing.T) {
 		wantErr    string
 	}{
 		"rate, burst and concurrency of the operator": {
-			politeness: Politeness{Rate: pace.Rate(time.Second / 5), Burst: 3, Concurrency: 8, Wait: time.Minute, CrawlDelay: clamp},
+			politeness: Politeness{Interval: time.Second / 5, Burst: 3, Concurrency: 8, Wait: time.Minute, CrawlDelay: clamp},
 			want:       pace.Request{Limit: pace.Limit{Key: "example.com", Interval: 200 * time.Millisecond, Burst: 3, Concurrency: 8}, MaxWait: time.Minute},
 		},
 		"no wait is not the pacer's default": {want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: -1}},

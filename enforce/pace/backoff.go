@@ -254,16 +254,13 @@ type Block struct {
 func (p *Pacer) Blocks(limit int) []Block {
 	now, wall := p.now(), time.Now()
 	var all []Block
-	for i := range p.table.shards {
-		s := &p.table.shards[i]
-		s.mu.Lock()
+	p.table.each(func(s *shard) {
 		for c := range s.blocked {
 			if !c.backoff.forgotten(now) {
 				all = append(all, Block{Key: c.key, Until: wall.Add(c.backoff.until - now), Strikes: c.backoff.failures})
 			}
 		}
-		s.mu.Unlock()
-	}
+	})
 	slices.SortFunc(all, func(a, b Block) int {
 		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Key, b.Key))
 	})

@@ -24,53 +24,6 @@ const (
 
 func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
 
-// terms is a Limit in the form the arithmetic wants: no value is negative.
-type terms struct {
-	interval  time.Duration
-	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
-	gap       time.Duration
-	places    int  // 0: no bound
-	shared    bool // one place is left for another agent
-}
-
-func (l Limit) terms() terms {
-	t := terms{interval: clip(l.Interval), gap: clip(l.Delay), places: max(l.Concurrency, 0)}
-	if l.Burst > 1 && t.interval > 0 {
-		spare := min(int64(l.Burst-1), int64(longest/t.interval))
-		t.tolerance = time.Duration(spare) * t.interval
-	}
-	return t
-}
-
-// strictest satisfies both.
-func (t terms) strictest(o terms) terms {
-	places := min(t.places, o.places)
-	if places == 0 {
-		places = max(t.places, o.places)
-	}
-	return terms{
-		interval:  max(t.interval, o.interval),
-		tolerance: min(t.tolerance, o.tolerance),
-		gap:       max(t.gap, o.gap),
-		places:    places,
-	}
-}
-
-// unpaced reports whether the terms have neither a rate nor a gap.
-func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
-
-// spacing is the least time between two requests: a rate with a burst asks for none.
-func (t terms) spacing() time.Duration {
-	if t.tolerance > 0 {
-		return t.gap
-	}
-	return max(t.gap, t.interval)
-}
-
-// cost is how much of the clock's time the request uses: the unit in which agents share a host. It
-// is never zero, so agents alternate also where only the number of places limits them.
-func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
-
 // gcra is the state of one clock: GCRA and the gap beside it. The zero value is a clock never used.
 // It is pure: state and time in, state or time out.
 //
@@ -204,6 +157,45 @@ func (s *shard) release(c *clock, t terms, agent string) {
 	c.wakeNext()
 }
 
+// expire drops positions whose time is over, and a queue that is empty.
+func (c *clock) expire(now instant) {
+	if c.queue != nil {
+		c.queue.expire(now)
+		c.dropEmptyQueue()
+	}
+}
+
+func (c *clock) dropEmptyQueue() {
+	if q := c.queue; q.current == nil && len(q.flows) == 0 {
+		c.queue = nil
+	}
+}
+
+// wakeNext makes the first request look again.
+func (c *clock) wakeNext() {
+	if c.queue == nil {
+		return
+	}
+	if w := c.queue.first(); w != nil {
+		w.wakeUp()
+	}
+}
+
+// elect finds out which flows of the clock must let others go first, and with that its head.
+func (s *shard) elect(c *clock) {
+	if c.queue == nil {
+		return
+	}
+	for _, f := range c.queue.flows {
+		f.held = false
+		if f.load.n > 0 {
+			w := f.waiters[0]
+			f.held = w.pacer.sated(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
+		}
+	}
+	c.queue.elect()
+}
+
 const shardCount = 64 // a power of two
 
 // table holds the clocks, in shards with a lock each.
@@ -217,17 +209,26 @@ type table struct {
 type shard struct {
 	mu       sync.Mutex
 	clocks   map[string]*clock
-	ring     []*clock // the same clocks in no order, for the sweep
-	hand     int      // where in the ring the sweep goes on
-	peak     int      // most clocks since the map was made
-	number   int
+	ring     []*clock            // the same clocks in no order, for the sweep
+	hand     int                 // where in the ring the sweep goes on
+	peak     int                 // most clocks since the map was made
 	blocked  map[*clock]struct{} // clocks that have a backoff
 	inFlight map[inFlight]int32
-	_        [24]byte // keeps neighbouring locks on different cache lines
+	_        [32]byte // keeps neighbouring locks on different cache lines
 }
 
 func (t *table) shard(key string) *shard {
 	return &t.shards[maphash.String(t.seed, key)%shardCount]
+}
+
+// each calls f for each shard, under its lock.
+func (t *table) each(f func(s *shard)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		f(s)
+		s.mu.Unlock()
+	}
 }
 
 // clock returns the key's clock under s.mu, making it unless the shard has as many as the limit.
@@ -251,4 +252,109 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant, limit int)
 	s.peak = max(s.peak, len(s.ring))
 	t.keys.Add(1)
 	return c
+}
+
+const (
+	// sweepOnInsert is how many clocks are looked at for each new one: with two, the table cannot
+	// outgrow twice what is not idle.
+	sweepOnInsert = 2
+	// sweepOnFull is how many are looked at before a key is sent to overflow.
+	sweepOnFull = 32
+	// sweepEvery is the pause between two steps in the background, sweepRounds how many of them go
+	// once through all keys.
+	sweepEvery  = time.Second
+	sweepRounds = 30
+)
+
+// keepSweeping starts the sweep when it does not run.
+func (p *Pacer) keepSweeping() {
+	if p.sweeping.Load() || !p.sweeping.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(sweepEvery, p.sweep)
+}
+
+// sweep is one step of the sweep. It runs as long as there are keys.
+func (p *Pacer) sweep() {
+	if p.table.sweepAll(p.config.Load(), p.now()) {
+		time.AfterFunc(sweepEvery, p.sweep)
+		return
+	}
+	p.sweeping.Store(false)
+	if p.table.keys.Load() > 0 {
+		p.keepSweeping() // a key came in between
+	}
+}
+
+// remember notes the request's longest delay.
+func (t *table) remember(r *Request) {
+	delay := r.Delay
+	for i := range r.Also {
+		delay = max(delay, r.Also[i].Delay)
+	}
+	for known := t.delay.Load(); int64(clip(delay)) > known; known = t.delay.Load() {
+		t.delay.CompareAndSwap(known, int64(clip(delay)))
+	}
+}
+
+// keep is how long a clock is kept after its last request: an agent that comes later, with the
+// longest delay there is, may ask how long ago that was.
+func (t *table) keep(cfg *Config) time.Duration {
+	return max(cfg.Idle, time.Duration(t.delay.Load()))
+}
+
+// sweepAll is one step in the background. It reports whether keys are left.
+func (t *table) sweepAll(cfg *Config, now instant) bool {
+	keep := t.keep(cfg)
+	t.each(func(s *shard) {
+		t.sweep(s, cfg, now, keep, len(s.ring)/sweepRounds+1)
+		if len(s.ring) == 0 {
+			s.shrink()
+		}
+	})
+	return t.keys.Load() > 0
+}
+
+// sweep looks at the next n clocks of the ring and drops those that were idle for the given time.
+func (t *table) sweep(s *shard, cfg *Config, now instant, keep time.Duration, n int) {
+	for range min(n, len(s.ring)) {
+		if s.hand >= len(s.ring) {
+			s.hand = 0
+			s.shrink()
+		}
+		c := s.ring[s.hand]
+		c.expire(now)
+		if !c.idle(now, keep) {
+			s.hand++
+			continue
+		}
+		s.dropAtHand()
+		t.keys.Add(-1)
+	}
+}
+
+// dropAtHand drops the clock at the hand and puts the ring's last one there.
+func (s *shard) dropAtHand() {
+	c := s.ring[s.hand]
+	delete(s.clocks, c.key)
+	delete(s.blocked, c)
+	end := len(s.ring) - 1
+	s.ring[s.hand] = s.ring[end]
+	s.ring[end] = nil
+	s.ring = s.ring[:end]
+}
+
+// shrink gives back what a much larger number of clocks needed: neither maps nor slices do so by
+// themselves.
+func (s *shard) shrink() {
+	const least, factor = 1024, 8
+	if s.peak < least || len(s.ring)*factor > s.peak {
+		return
+	}
+	s.ring = append(make([]*clock, 0, 2*len(s.ring)), s.ring...)
+	s.clocks = make(map[string]*clock, len(s.ring))
+	for _, c := range s.ring {
+		s.clocks[c.key] = c
+	}
+	s.peak = len(s.ring)
 }

@@ -119,8 +119,8 @@ func TestParseRate(t *testing.T) {
 	}
 	for _, tt := range good {
 		r, err := ParseRate(tt.in)
-		if err != nil || r.Interval() != tt.interval {
-			t.Errorf("ParseRate(%q) = one every %s, %v; want one every %s", tt.in, r.Interval(), err, tt.interval)
+		if err != nil || r != tt.interval {
+			t.Errorf("ParseRate(%q) = one every %s, %v; want one every %s", tt.in, r, err, tt.interval)
 		}
 	}
 	bad := []struct{ in, err string }{
@@ -161,8 +161,8 @@ func FuzzParseRate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s != "off" && r.Interval() < minInterval {
-			t.Errorf("%q has the interval %s", s, r.Interval())
+		if s != "off" && r < minInterval {
+			t.Errorf("%q has the interval %s", s, r)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 type Limit struct {
 	// Key names the clock. See [HostKey], [SiteKey], [AddressKey] and [AgentKey].
 	Key string
-	// Interval is the operator's rate as the time between two requests ([Rate.Interval]). Zero or
+	// Interval is the operator's rate as the time between two requests ([ParseRate]). Zero or
 	// less: no rate.
 	Interval time.Duration
 	// Burst is how many requests may go at once after a quiet time. Less than one counts as one. It
@@ -48,6 +48,53 @@ type Request struct {
 	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less than zero: not at all.
 	MaxWait time.Duration
 }
+
+// terms is a Limit in the form the arithmetic wants: no value is negative.
+type terms struct {
+	interval  time.Duration
+	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
+	gap       time.Duration
+	places    int  // 0: no bound
+	shared    bool // one place is left for another agent
+}
+
+func (l Limit) terms() terms {
+	t := terms{interval: clip(l.Interval), gap: clip(l.Delay), places: max(l.Concurrency, 0)}
+	if l.Burst > 1 && t.interval > 0 {
+		spare := min(int64(l.Burst-1), int64(longest/t.interval))
+		t.tolerance = time.Duration(spare) * t.interval
+	}
+	return t
+}
+
+// strictest satisfies both.
+func (t terms) strictest(o terms) terms {
+	places := min(t.places, o.places)
+	if places == 0 {
+		places = max(t.places, o.places)
+	}
+	return terms{
+		interval:  max(t.interval, o.interval),
+		tolerance: min(t.tolerance, o.tolerance),
+		gap:       max(t.gap, o.gap),
+		places:    places,
+	}
+}
+
+// unpaced reports whether the terms have neither a rate nor a gap.
+func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
+
+// spacing is the least time between two requests: a rate with a burst asks for none.
+func (t terms) spacing() time.Duration {
+	if t.tolerance > 0 {
+		return t.gap
+	}
+	return max(t.gap, t.interval)
+}
+
+// cost is how much of the clock's time the request uses: the unit in which agents share a host. It
+// is never zero, so agents alternate also where only the number of places limits them.
+func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
 
 // The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a host
 // is its own key, without an allocation.
@@ -134,10 +181,6 @@ func (c Scope) Key(host string, addr netip.Addr) string {
 	return HostKey(host)
 }
 
-// Rate is an operator's rate as the time between two requests. Zero is "off": no rate, while
-// Crawl-delay, concurrency and blocks still apply.
-type Rate time.Duration
-
 const (
 	maxRateCount = 1_000_000
 	maxRatePer   = 24 * time.Hour
@@ -145,10 +188,11 @@ const (
 	minInterval = time.Microsecond
 )
 
-// ParseRate reads "5/s", "30/m", "100/h", "1/10s", "1/1m30s" or "off". The count is a whole number
-// from 1 to 1,000,000; the time is s, m, h or a duration of at most a day. Anything else is an error
-// that says what is wrong.
-func ParseRate(s string) (Rate, error) {
+// ParseRate reads an operator's rate as the time between two requests: "5/s", "30/m", "100/h", "1/10s",
+// "1/1m30s" or "off". The count is a whole number from 1 to 1,000,000; the time is s, m, h or a
+// duration of at most a day. Off is zero: no rate, while Crawl-delay, concurrency and blocks still
+// apply. Anything else is an error that says what is wrong.
+func ParseRate(s string) (interval time.Duration, err error) {
 	if s == "off" {
 		return 0, nil
 	}
@@ -170,11 +214,11 @@ func ParseRate(s string) (Rate, error) {
 	if err != nil {
 		return 0, fmt.Errorf("parsing rate %q: %w", s, err)
 	}
-	interval := (d + time.Duration(n) - 1) / time.Duration(n) // so that the rate is never exceeded
+	interval = (d + time.Duration(n) - 1) / time.Duration(n) // so that the rate is never exceeded
 	if interval < minInterval {
 		return 0, fmt.Errorf("parsing rate %q: more than one request every %s; write off for no rate", s, minInterval)
 	}
-	return Rate(interval), nil
+	return interval, nil
 }
 
 func parsePer(per string) (time.Duration, error) {
@@ -195,9 +239,6 @@ func parsePer(per string) (time.Duration, error) {
 	}
 	return d, nil
 }
-
-// Interval is the time between two requests; zero when the rate is off.
-func (r Rate) Interval() time.Duration { return time.Duration(r) }
 
 // Above says what becomes of a Crawl-delay above the operator's maximum. Peers differ: Heritrix
 // clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part c).

@@ -144,9 +144,6 @@ type Pacer struct {
 func New(c Config) *Pacer {
 	p := &Pacer{epoch: time.Now().Add(-epochAge), shared: c.Shared}
 	p.table.seed = maphash.MakeSeed()
-	for i := range p.table.shards {
-		p.table.shards[i].number = i
-	}
 	p.Configure(c)
 	if p.shared != nil {
 		p.shared.Watch(p.blockedElsewhere, p.announceBlocks)

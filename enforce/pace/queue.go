@@ -315,51 +315,12 @@ func (f *flow) before(o *flow) bool {
 	return a < b || a == b && f.seq < o.seq
 }
 
-// expire drops positions whose time is over, and a queue that is empty.
-func (c *clock) expire(now instant) {
-	if c.queue != nil {
-		c.queue.expire(now)
-		c.dropEmptyQueue()
-	}
-}
-
-func (c *clock) dropEmptyQueue() {
-	if q := c.queue; q.current == nil && len(q.flows) == 0 {
-		c.queue = nil
-	}
-}
-
 // openQueue returns the clock's queue, which may have to be made.
 func (c *clock) openQueue() *queue {
 	if c.queue == nil {
 		c.queue = &queue{}
 	}
 	return c.queue
-}
-
-// wakeNext makes the first request look again.
-func (c *clock) wakeNext() {
-	if c.queue == nil {
-		return
-	}
-	if w := c.queue.first(); w != nil {
-		w.wakeUp()
-	}
-}
-
-// elect finds out which flows of the clock must let others go first, and with that its head.
-func (s *shard) elect(c *clock) {
-	if c.queue == nil {
-		return
-	}
-	for _, f := range c.queue.flows {
-		f.held = false
-		if f.load.n > 0 {
-			w := f.waiters[0]
-			f.held = w.pacer.sated(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
-		}
-	}
-	c.queue.elect()
 }
 
 // leave takes w out of the queue of c, wherever it stands, and wakes the request that is first now.

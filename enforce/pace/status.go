@@ -19,16 +19,13 @@ type Stats struct {
 func (p *Pacer) Stats() Stats {
 	stats := Stats{Keys: int(p.table.keys.Load()), Waiting: p.waiters.waiting()}
 	now := p.now()
-	for i := range p.table.shards {
-		s := &p.table.shards[i]
-		s.mu.Lock()
+	p.table.each(func(s *shard) {
 		for c := range s.blocked {
 			if c.blockedUntil() > now {
 				stats.Blocked++
 			}
 		}
-		s.mu.Unlock()
-	}
+	})
 	return stats
 }
 
@@ -57,7 +54,7 @@ func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate
 	if limit <= 0 {
 		return nil
 	}
-	view := p.view(rate)
+	statusOf := p.statusNow(rate)
 	var (
 		page []Status
 		last string // no key from here on is on the page
@@ -68,22 +65,19 @@ func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate
 			page, last = page[:limit], page[limit-1].Key
 		}
 	}
-	for i := range p.table.shards {
-		s := &p.table.shards[i]
-		s.mu.Lock()
+	p.table.each(func(s *shard) {
 		for key, c := range s.clocks {
 			if key <= after || last != "" && key >= last {
 				continue
 			}
-			if status := view.status(c); wanted == nil || wanted(status) {
+			if status := statusOf(c); wanted == nil || wanted(status) {
 				page = append(page, status)
 			}
 			if len(page) >= 2*limit {
 				cut()
 			}
 		}
-		s.mu.Unlock()
-	}
+	})
 	cut()
 	return page
 }
@@ -97,29 +91,21 @@ func (p *Pacer) Status(key string, rate Limit) (Status, bool) {
 	if c == nil {
 		return Status{}, false
 	}
-	return p.view(rate).status(c), true
+	return p.statusNow(rate)(c), true
 }
 
-// view is the moment at which clocks are looked at, and the rate for which.
-type view struct {
-	terms terms
-	now   instant
-	wall  time.Time
-}
-
-func (p *Pacer) view(rate Limit) view {
-	return view{terms: rate.terms(), now: p.now(), wall: time.Now()}
-}
-
-func (v view) status(c *clock) Status {
-	s := Status{Key: c.key, Next: v.at(c.ready(v.terms)), InFlight: int(c.inFlight), Delay: c.gcra.gap}
-	if c.backoff != nil && !c.backoff.forgotten(v.now) {
-		s.BlockedUntil, s.Strikes = v.at(c.backoff.until), c.backoff.failures
+// statusNow returns what tells the status of clocks as they stand now, for a rate.
+func (p *Pacer) statusNow(rate Limit) func(*clock) Status {
+	t, now, wall := rate.terms(), p.now(), time.Now()
+	at := func(i instant) time.Time { return wall.Add(i - now) }
+	return func(c *clock) Status {
+		s := Status{Key: c.key, Next: at(c.ready(t)), InFlight: int(c.inFlight), Delay: c.gcra.gap}
+		if c.backoff != nil && !c.backoff.forgotten(now) {
+			s.BlockedUntil, s.Strikes = at(c.backoff.until), c.backoff.failures
+		}
+		if c.queue != nil {
+			s.Waiting = c.queue.waiting()
+		}
+		return s
 	}
-	if c.queue != nil {
-		s.Waiting = c.queue.waiting()
-	}
-	return s
 }
-
-func (v view) at(i instant) time.Time { return v.wall.Add(i - v.now) }
