@@ -309,15 +309,15 @@ func (a *agent) overlap(b *agent, kind condition) string {
 				return fmt.Sprintf("sources %s and %s", p, b.from[i])
 			}
 		}
-		return ""
-	}
-	if how := common("User-Agent product", a.products, b.products); how != "" {
-		return how
-	}
-	for _, g := range a.globs {
-		for _, h := range b.globs {
-			if witness, ok := g.intersect(h); ok {
-				return fmt.Sprintf("User-Agent patterns %q and %q (both match %q)", g, h, witness)
+	case byUserAgent:
+		if how := common("User-Agent product", a.products, b.products); how != "" {
+			return how
+		}
+		for _, g := range a.globs {
+			for _, h := range b.globs {
+				if witness, ok := g.intersect(h); ok {
+					return fmt.Sprintf("User-Agent patterns %q and %q (both match %q)", g, h, witness)
+				}
 			}
 		}
 	}
