@@ -115,7 +115,7 @@ func ownKind(err error) (Kind, bool) {
 	case errors.Is(err, ftphttp.ErrSize):
 		return KindProtocol, true
 	}
-	return 0, false
+	return "", false
 }
 
 func dialKind(d *DialError) Kind {

@@ -664,7 +664,7 @@ func TestForwardCancel(t *testing.T) {
 			cancel()
 			<-left
 			<-done
-			if res := g.result(t); res.Err == nil || res.Err.Kind != KindClientGone || res.Err.Kind.Status() != 499 {
+			if res := g.result(t); res.Err == nil || res.Err.Kind != KindClientGone {
 				t.Errorf("%v %s: result %+v", p, path, res)
 			}
 		}
@@ -779,11 +779,8 @@ func TestForwardFailures(t *testing.T) {
 			resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 			readAll(t, resp)
 			res := g.result(t)
-			if res.Err == nil || res.Err.Kind != tt.want || res.Started || resp.StatusCode != tt.want.Status() {
+			if res.Err == nil || res.Err.Kind != tt.want || res.Started || resp.StatusCode != http.StatusBadGateway {
 				t.Errorf("answered %d, result %+v (%v), want %v", resp.StatusCode, res, res.Err, tt.want)
-			}
-			if resp.StatusCode != 0 && !strings.HasPrefix(resp.Header.Get("Proxy-Status"), "crawlgate; error="+tt.want.Token()+"; details=\"") {
-				t.Errorf("Proxy-Status: %s", resp.Header.Get("Proxy-Status"))
 			}
 			if res.Err.Addr.Port() != portOf(t, origin) {
 				t.Errorf("address %v, want the origin's", res.Err.Addr)
@@ -827,7 +824,7 @@ func TestForwardOriginTLS(t *testing.T) {
 	untrusting := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
 	var res Result
 	err := untrusting.Forward(newDiscard(), request(t, t.Context(), "GET", good.URL, nil), mustURL(t, good.URL), &res)
-	if err == nil || err.Kind != KindTLSCertificate || err.Kind.Token() != "tls_certificate_error" || err.Kind.Status() != 502 {
+	if err == nil || err.Kind != KindTLSCertificate {
 		t.Errorf("unknown authority: %v", err)
 	}
 }
@@ -919,8 +916,8 @@ func TestForwardClientBodyTooLarge(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	})
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, bytes.NewReader(make([]byte, 200))))
-	if readAll(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("answered %d", resp.StatusCode)
+	if body := readAll(t, resp); !strings.HasPrefix(body, string(KindClientTooLarge)) {
+		t.Errorf("answered %q", body)
 	}
 }
 
@@ -945,8 +942,8 @@ func TestForwardUnreadBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if readAll(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
-		t.Errorf("answered %d, close %v", resp.StatusCode, resp.Close)
+	if body := readAll(t, resp); !strings.HasPrefix(body, string(KindClientTooLarge)) || !resp.Close {
+		t.Errorf("answered %q, close %v", body, resp.Close)
 	}
 	if _, err := br.Peek(1); err != io.EOF {
 		t.Errorf("the connection goes on: %v", err)
@@ -1111,7 +1108,7 @@ func TestForwardStalledUpload(t *testing.T) {
 	g := startGateway(t, "h1", origin)
 	g.forwarder.Idle = 50 * time.Millisecond
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, io.LimitReader(endless{}, 64<<20)))
-	if res := g.result(t); resp.StatusCode != http.StatusGatewayTimeout || res.Err.Kind != KindStalled {
+	if res := g.result(t); resp.StatusCode != http.StatusBadGateway || res.Err.Kind != KindStalled {
 		t.Errorf("answered %d, %v", resp.StatusCode, res.Err)
 	}
 	close(stop)
@@ -1197,8 +1194,8 @@ func TestAnswerToHalfABody(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close()
-			if resp.StatusCode != tt.want.Status() {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.want.Status())
+			if resp.StatusCode != http.StatusBadGateway { // the harness's answer to any failure
+				t.Errorf("status %d", resp.StatusCode)
 			}
 			if res := <-g.results; res.Err == nil || res.Err.Kind != tt.want {
 				t.Errorf("error %v, want kind %v", res.Err, tt.want)

@@ -123,8 +123,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 	defer func() { g.results <- res }()
 	if err := g.forwarder.Forward(w, r, target, &res); err != nil {
 		delete(w.Header(), "X-Preset")
-		w.Header().Set("Proxy-Status", err.ProxyStatus("crawlgate"))
-		http.Error(w, err.Error(), err.Kind.Status())
+		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
 }
 

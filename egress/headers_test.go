@@ -11,49 +11,6 @@ import (
 	"testing"
 )
 
-func TestProxyStatus(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ token, details, want string }{
-		{"", "", "crawlgate"},
-		{"dns_error", "", "crawlgate; error=dns_error"},
-		{"dns_error", `a "b" \c`, `crawlgate; error=dns_error; details="a \"b\" \\c"`},
-		{"dns_error", "ü\r\nX", `crawlgate; error=dns_error; details="?? X"`},
-	}
-	for _, tt := range tests {
-		if got := ProxyStatus("crawlgate", tt.token, tt.details); got != tt.want {
-			t.Errorf("ProxyStatus(%q, %q) = %s, want %s", tt.token, tt.details, got, tt.want)
-		}
-	}
-}
-
-// TestKindsRFC9209: each kind has a name of its own, a token of section 2.3 and a status.
-func TestKindsRFC9209(t *testing.T) {
-	t.Parallel()
-	registered := set(
-		"dns_timeout", "dns_error", "destination_unavailable", "destination_ip_prohibited", "destination_ip_unroutable",
-		"connection_refused", "connection_terminated", "connection_timeout", "connection_read_timeout", "tls_protocol_error",
-		"tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied", "http_response_incomplete",
-		"http_response_header_section_size", "http_response_transfer_coding", "http_response_timeout", "http_upgrade_failed",
-		"http_protocol_error", "proxy_internal_error", "proxy_loop_detected", "connection_limit_reached",
-	)
-	seen := make(map[string]Kind)
-	for k := range numKinds {
-		if other, ok := seen[k.String()]; ok || k.String() == "" {
-			t.Errorf("kind %d is named %q as is %d", k, k, other)
-		}
-		seen[k.String()] = k
-		if !registered[k.Token()] && k != KindClientGone {
-			t.Errorf("%v: token %q is not registered", k, k.Token())
-		}
-		if k.Status() < 400 || k.Status() > 504 {
-			t.Errorf("%v: status %d", k, k.Status())
-		}
-	}
-	if k := numKinds + 3; k.String() != "internal" || k.Status() != 500 {
-		t.Errorf("an unknown kind is %v, %d", k, k.Status())
-	}
-}
-
 func TestWithoutMembers(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ in, want []string }{

@@ -414,7 +414,7 @@ func TestInterceptForwards(t *testing.T) {
 			return
 		}
 		if err := f.Forward(w, r, r.URL, &res); err != nil {
-			http.Error(w, err.Error(), err.Kind.Status())
+			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	}
 	authority := "example.com:" + itoa(portOf(t, origin)) // the name of the test certificate

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
@@ -125,29 +124,6 @@ func TestUnknownReasonIsInternal(t *testing.T) {
 		if r.Valid() || r.Allows() || !r.Failure() || !r.Hard() || r.Status() != 500 || r.Slug() != "internal" {
 			t.Errorf("%q is not taken for internal", r)
 		}
-	}
-}
-
-// Every failure of sending has a reason with the same name, status and error type, so that
-// the caller translates by name.
-func TestEgressKindsAreReasons(t *testing.T) {
-	t.Parallel()
-	kinds := 0
-	for k := egress.Kind(0); k == 0 || k.String() != egress.Kind(0).String(); k++ {
-		kinds++
-		r := Reason(k.String())
-		if k == egress.KindClientGone {
-			r = ReasonCanceled
-		}
-		if !r.Valid() || r.Allows() {
-			t.Errorf("%s: no reason to refuse", k)
-		}
-		if r.Status() != k.Status() || r.ProxyError() != k.Token() {
-			t.Errorf("%s: %d %q, the kind has %d %q", r, r.Status(), r.ProxyError(), k.Status(), k.Token())
-		}
-	}
-	if kinds < 20 {
-		t.Errorf("only %d kinds seen", kinds)
 	}
 }
 

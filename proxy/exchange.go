@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -199,7 +200,7 @@ func reasonOf(e *egress.Error) enforce.Reason {
 	if e.Kind == egress.KindClientGone {
 		return enforce.ReasonCanceled
 	}
-	return enforce.Reason(e.Kind.String())
+	return enforce.Reason(cmp.Or(e.Kind, egress.KindInternal))
 }
 
 // refuse answers a request that does not leave, or did and failed, and notes the decision for the

@@ -49,7 +49,7 @@ func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	var result egress.Result
 	if failure := b.forwarder.Forward(w, r, target.URL(), &result); failure != nil {
-		return caddyhttp.Error(failure.Kind.Status(), failure)
+		return caddyhttp.Error(http.StatusBadGateway, failure)
 	}
 	return nil
 }
