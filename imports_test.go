@@ -18,7 +18,7 @@ var importRules = map[string][]string{
 	"origin":                  {"golang.org/x/"},
 	"robotstxt":               {"golang.org/x/"},
 	"robotstxt/query":         {"origin", "robotstxt"},
-	"egress":                  {"golang.org/x/"},
+	"egress":                  {"golang.org/x/", "github.com/dunglas/httpsfv"},
 	"egress/guard":            {},
 	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":             {},

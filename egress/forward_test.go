@@ -136,7 +136,7 @@ func TestForwardResponseHeader(t *testing.T) {
 		{"hop by hop", "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n", nil, []string{"X-Hop", "Keep-Alive", "Proxy-Authenticate"}},
 		{"no type is guessed", "", nil, []string{"Content-Type"}},
 		{"our name is ours", "Proxy-Status: crawlgate; error=dns_error\r\nCrawlgate-Rule: 1\r\nCache-Status: \"crawlgate\"; hit\r\n", nil, []string{"Proxy-Status", "Crawlgate-Rule", "Cache-Status"}},
-		{"others keep theirs", "Proxy-Status: cdn; error=dns_error, crawlgate; error=dns_error\r\nCache-Status: cdn; hit\r\n", []string{"Proxy-Status: cdn; error=dns_error", "Cache-Status: cdn; hit"}, nil},
+		{"others keep theirs", "Proxy-Status: cdn; error=dns_error, crawlgate; error=dns_error\r\nCache-Status: cdn; hit\r\n", []string{"Proxy-Status: cdn;error=dns_error", "Cache-Status: cdn; hit"}, nil},
 		{"repeated fields stay so", "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n", []string{"Set-Cookie: a=1|b=2"}, nil},
 	}
 	for _, proto := range []string{"h1", "h2"} {

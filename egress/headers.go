@@ -3,8 +3,10 @@ package egress
 import (
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
+	"github.com/dunglas/httpsfv"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -136,9 +138,9 @@ func isWebSocket(h http.Header) bool {
 }
 
 // withoutMembers removes the members that name the given party from a structured-field list header
-// such as Proxy-Status or Cache-Status, so that an origin cannot speak in that party's name. It
-// returns nil when nothing is left. Values that cannot be split are dropped when they mention the
-// name at all.
+// such as Proxy-Status or Cache-Status (RFC 9651 section 3.1), so that an origin cannot speak in that
+// party's name. It returns nil when nothing is left. A value that mentions the name and is no such
+// list is dropped.
 func withoutMembers(values []string, name string) []string {
 	var kept []string
 	for _, v := range values {
@@ -146,49 +148,30 @@ func withoutMembers(values []string, name string) []string {
 			kept = append(kept, v)
 			continue
 		}
-		members, ok := splitList(v)
-		if !ok {
+		list, err := httpsfv.UnmarshalList([]string{v})
+		if err != nil {
 			continue
 		}
-		var left []string
-		for _, m := range members {
-			if !strings.EqualFold(memberName(m), name) {
-				left = append(left, m)
-			}
-		}
-		if len(left) > 0 {
-			kept = append(kept, strings.Join(left, ", "))
+		list = slices.DeleteFunc(list, func(m httpsfv.Member) bool { return isNamed(m, name) })
+		if text, err := httpsfv.Marshal(list); err == nil && text != "" {
+			kept = append(kept, text)
 		}
 	}
 	return kept
 }
 
-// splitList splits at the commas outside quoted strings. It returns false for an unclosed string.
-func splitList(v string) ([]string, bool) {
-	var members []string
-	start, quoted := 0, false
-	for i := 0; i < len(v); i++ {
-		switch c := v[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			members = append(members, strings.TrimSpace(v[start:i]))
-			start = i + 1
-		}
+// isNamed reports whether a member is the name, as a token or a string.
+func isNamed(m httpsfv.Member, name string) bool {
+	item, ok := m.(httpsfv.Item)
+	if !ok {
+		return true // an inner list is no party
 	}
-	return append(members, strings.TrimSpace(v[start:])), !quoted
-}
-
-// memberName returns the token or string that a list member begins with.
-func memberName(m string) string {
-	if s, ok := strings.CutPrefix(m, `"`); ok {
-		name, _, _ := strings.Cut(s, `"`)
-		return name
+	switch v := item.Value.(type) {
+	case httpsfv.Token:
+		return strings.EqualFold(string(v), name)
+	case string:
+		return strings.EqualFold(v, name)
+	default:
+		return false
 	}
-	if end := strings.IndexAny(m, "; \t"); end >= 0 {
-		return m[:end]
-	}
-	return m
 }

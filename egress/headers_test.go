@@ -19,10 +19,10 @@ func TestWithoutMembers(t *testing.T) {
 		{[]string{"crawlgate; hit"}, nil},
 		{[]string{"CrawlGate"}, nil},
 		{[]string{`"crawlgate"; hit`}, nil},
-		{[]string{"cdn, crawlgate; hit , other; a=\"x, crawlgate; y\""}, []string{`cdn, other; a="x, crawlgate; y"`}},
-		{[]string{"crawlgate2; hit", "crawlgate"}, []string{"crawlgate2; hit"}},
+		{[]string{"cdn, crawlgate; hit , other; a=\"x, crawlgate; y\""}, []string{`cdn, other;a="x, crawlgate; y"`}},
+		{[]string{"crawlgate2; hit", "crawlgate"}, []string{"crawlgate2;hit"}},
 		{[]string{`cdn; d="unclosed, crawlgate`}, nil},
-		{[]string{`cdn; d="a\", crawlgate"`}, []string{`cdn; d="a\", crawlgate"`}},
+		{[]string{`cdn; d="a\", crawlgate"`}, []string{`cdn;d="a\", crawlgate"`}},
 	}
 	for _, tt := range tests {
 		if got := withoutMembers(tt.in, "crawlgate"); !slices.Equal(got, tt.want) {
