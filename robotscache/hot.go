@@ -3,12 +3,11 @@ package robotscache
 import (
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/dgraph-io/ristretto/v2"
+	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -29,19 +28,19 @@ type hotTier interface {
 }
 
 // ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its
-// memory; the entries are read from maps beside it.
+// memory; the entries are read from a map beside it.
 //
 // That is because ristretto applies what it is given later, up to 32,000 Sets
 // later. Until then a new key is missed, and when an origin's entry is replaced
 // soon after it was first set, the old one comes up again for a while, although
-// it was deleted in between. In the maps a put counts at once; what ristretto
-// drops, rejects or evicts leaves them when ristretto says so. It is also faster.
+// it was deleted in between. In the map a put counts at once; what ristretto
+// drops, rejects or evicts leaves it when ristretto says so. It is also faster.
 //
-// Origins are hashed to 64 bits with a random seed. Two that collide only push
-// each other out: get compares the whole origin.
+// ristretto knows origins by 64 bits with a random seed. Two that collide only push
+// each other out.
 type ristrettoTier struct {
-	seed   maphash.Seed
-	shards [1024]shard
+	seed    maphash.Seed
+	entries *xsync.Map[origin.Origin, *Entry]
 
 	cache *ristretto.Cache[uint64, *Entry]
 	// mu keeps touch out of ristretto once it is closed: its Get sends on a channel
@@ -51,36 +50,13 @@ type ristrettoTier struct {
 	closed bool
 }
 
-// shard is a part of the entries, in a map that is never changed but replaced. So
-// readers take no lock, and do not slow each other down over the origin that all
-// cores ask for; writers copy a thousandth of the entries. The lock is not held
-// while ristretto is given something, which may wait for a callback that needs it.
-type shard struct {
-	mu      sync.Mutex // of writers
-	entries atomic.Pointer[map[uint64]*Entry]
-}
-
-// change replaces the shard's map by a copy that f has changed, unless f says that
-// there is nothing to change.
-func (s *shard) change(f func(entries map[uint64]*Entry) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries := maps.Clone(*s.entries.Load())
-	if f(entries) {
-		s.entries.Store(&entries)
-	}
-}
-
 // meanEntry is the size by which the number of ristretto's counters is chosen;
 // its advice is ten for each item that fits. The mean of the corpus comes to
 // 11 KiB, but tiny files and absent ones are the most frequent on the web.
 const meanEntry = 4 << 10
 
 func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
-	t := &ristrettoTier{seed: maphash.MakeSeed()}
-	for i := range t.shards {
-		t.shards[i].entries.Store(&map[uint64]*Entry{})
-	}
+	t := &ristrettoTier{seed: maphash.MakeSeed(), entries: xsync.NewMap[origin.Origin, *Entry]()}
 	var err error
 	t.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
 		NumCounters:        max(10*maxSize/meanEntry, 1000),
@@ -99,11 +75,7 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 }
 
 func (t *ristrettoTier) get(o origin.Origin) *Entry {
-	h := t.hash(o)
-	e := (*t.shard(h).entries.Load())[h]
-	if e == nil || e.record.Origin != o {
-		return nil
-	}
+	e, _ := t.entries.Load(o)
 	return e
 }
 
@@ -118,16 +90,10 @@ func (t *ristrettoTier) touch(o origin.Origin) {
 // put deletes before it sets: of two Sets of a key that is new, ristretto keeps
 // the first. An entry that is there stays: to delete it would make it leave the map.
 func (t *ristrettoTier) put(e *Entry) {
-	h := t.hash(e.record.Origin)
-	there := false
-	t.shard(h).change(func(entries map[uint64]*Entry) bool {
-		there = entries[h] == e
-		entries[h] = e
-		return !there
-	})
-	if there {
+	if old, there := t.entries.LoadAndStore(e.record.Origin, e); there && old == e {
 		return
 	}
+	h := t.hash(e.record.Origin)
 	t.cache.Del(h)
 	if !t.cache.Set(h, e, e.cost()) {
 		t.exited(e)
@@ -135,12 +101,8 @@ func (t *ristrettoTier) put(e *Entry) {
 }
 
 func (t *ristrettoTier) drop(o origin.Origin) {
-	h := t.hash(o)
-	t.shard(h).change(func(entries map[uint64]*Entry) bool {
-		delete(entries, h)
-		return true
-	})
-	t.cache.Del(h)
+	t.entries.Delete(o)
+	t.cache.Del(t.hash(o))
 }
 
 // exited is called for each entry that ristretto does not hold any more, or will
@@ -149,13 +111,11 @@ func (t *ristrettoTier) exited(e *Entry) {
 	if e == nil {
 		return
 	}
-	h := t.hash(e.record.Origin)
-	t.shard(h).change(func(entries map[uint64]*Entry) bool {
-		if entries[h] != e {
-			return false
+	t.entries.Compute(e.record.Origin, func(old *Entry, _ bool) (*Entry, xsync.ComputeOp) {
+		if old == e {
+			return nil, xsync.DeleteOp
 		}
-		delete(entries, h)
-		return true
+		return old, xsync.CancelOp
 	})
 }
 
@@ -171,8 +131,6 @@ func (t *ristrettoTier) close() {
 }
 
 func (t *ristrettoTier) hash(o origin.Origin) uint64 { return maphash.Comparable(t.seed, o) }
-
-func (t *ristrettoTier) shard(h uint64) *shard { return &t.shards[h>>(64-10)] }
 
 // entryOverhead is what an entry takes besides the memory that its slices and
 // strings refer to: itself, the closure and state for its ruleset, what ristretto

@@ -3,7 +3,6 @@ package robotscache
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,9 +20,9 @@ func (c *Cache) retrieve(f *flight, reading *limit) {
 	queued := time.Since(f.born)
 
 	budget := c.budget() // one for both, whatever is configured meanwhile
-	known, lease := c.takeLease(f, budget)
+	known, endLease := c.takeLease(f, budget)
 	keep := false
-	defer func() { lease.end(keep) }()
+	defer func() { endLease(keep) }()
 	if c.settled(f, known) {
 		c.complete(f, known, SourceStore, nil)
 		return
@@ -131,14 +130,14 @@ const (
 // takeLease returns the newest entry that is known, nil if there is none, once
 // the caller may fetch, or once that entry needs no fetch. Where the store is
 // shared, the caller then holds the lease, or sees the record of the gateway that
-// held it, or has waited until any lease must have ended. The caller ends the lease,
-// which is nil if there is none.
+// held it, or has waited until any lease must have ended. The caller ends the lease if it
+// holds one: see hold.
 //
 // While the store is away every gateway fetches for itself: origins are asked more
 // often, but no request passes that rules forbid.
-func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease *heldLease) {
+func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end func(keep bool)) {
 	if c.leaser == nil {
-		return f.known(), nil
+		return f.known(), func(bool) {}
 	}
 	ctx, cancel := context.WithTimeout(c.base, budget+leaseMargin)
 	defer cancel()
@@ -148,9 +147,9 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, lease 
 		known = c.recall(f.origin)
 		switch {
 		case acquired:
-			return known, c.keepRenewing(l)
+			return known, c.hold(l)
 		case err != nil, c.settled(f, known), !sleep(ctx, pause):
-			return known, nil
+			return known, func(bool) {}
 		}
 	}
 }
@@ -163,51 +162,31 @@ func (c *Cache) lease(ctx context.Context, o origin.Origin) (Lease, bool, error)
 	return l, acquired && err == nil, err
 }
 
-// heldLease is a lease that a timer renews until it is ended.
-type heldLease struct {
-	cache *Cache
-	lease Lease
-
-	mu    sync.Mutex
-	timer *time.Timer
-	ended bool
+// hold renews a lease until end is called, which also releases it, or lets it run out if
+// keep is set. A lost lease is not renewed any more: the fetch goes on, perhaps beside
+// another gateway's.
+func (c *Cache) hold(l Lease) (end func(keep bool)) {
+	ctx, cancel := context.WithCancel(c.base)
+	c.work.Go(func() {
+		for held := true; held && sleep(ctx, leaseRenewal); {
+			held = c.renew(l)
+		}
+	})
+	return func(keep bool) {
+		cancel()
+		if !keep {
+			l.Release()
+		}
+	}
 }
 
-// keepRenewing begins to renew a lease.
-func (c *Cache) keepRenewing(l Lease) *heldLease {
-	h := &heldLease{cache: c, lease: l}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(leaseRenewal, h.renew)
-	return h
-}
-
-// renew is called by the timer. A lost lease is not renewed any more: the fetch goes
-// on, perhaps beside another gateway's.
-func (h *heldLease) renew() {
-	ctx, cancel := context.WithTimeout(h.cache.base, storeTimeout)
+// renew reports whether a lease is perhaps still held.
+func (c *Cache) renew(l Lease) bool {
+	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
 	defer cancel()
-	held, err := h.lease.Renew(ctx)
-	h.cache.reportStore("lease", err)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ended && (held || err != nil) {
-		h.timer.Reset(leaseRenewal)
-	}
-}
-
-// end stops the renewal and releases the lease, or lets it run out if keep is set.
-func (h *heldLease) end(keep bool) {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	h.ended = true
-	h.timer.Stop()
-	h.mu.Unlock()
-	if !keep {
-		h.lease.Release()
-	}
+	held, err := l.Renew(ctx)
+	c.reportStore("lease", err)
+	return held || err != nil
 }
 
 // sleep waits for d and reports whether it did: it does not once ctx ends.

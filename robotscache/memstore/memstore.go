@@ -30,15 +30,14 @@ type Config struct {
 const (
 	defaultMaxSize  = 256 << 20
 	defaultVersions = 10
-	// itemSize and bodySize are what an origin and a body take besides their
-	// texts, roughly: map entries, list elements, record, one version.
-	itemSize    = 1200
-	bodySize    = 150
-	versionSize = 120
+	// itemSize and versionSize are what an origin and a version take besides their
+	// texts, roughly: map entries, list element, record, map of texts.
+	itemSize    = 1600
+	versionSize = 270
 )
 
 // Store is a [robotscache.Store] in memory. What it holds lasts as long as the
-// Store does. Bodies are held once for all origins.
+// Store does. A text is held once for each origin that has it or had it.
 type Store struct {
 	cfg Config
 
@@ -47,19 +46,14 @@ type Store struct {
 	size     int64
 	byOrigin map[origin.Origin]*item
 	order    list.List // of *item, least recently used first
-	bodies   map[fetch.Sum]*body
 }
 
 type item struct {
-	record  fetch.Record // its body is that of bodies
+	record  fetch.Record
 	history []robotscache.Version
-	texts   []fetch.Sum
+	texts   map[fetch.Sum][]byte // of the record and the history
+	size    int64
 	place   *list.Element // in Store.order
-}
-
-type body struct {
-	text []byte
-	refs int
 }
 
 var errClosed = errors.New("memory store is closed")
@@ -72,11 +66,7 @@ func New(cfg Config) *Store {
 	if cfg.Versions <= 0 {
 		cfg.Versions = defaultVersions
 	}
-	return &Store{
-		cfg:      cfg,
-		byOrigin: make(map[origin.Origin]*item),
-		bodies:   make(map[fetch.Sum]*body),
-	}
+	return &Store{cfg: cfg, byOrigin: make(map[origin.Origin]*item)}
 }
 
 // enter locks the store if it may be used.
@@ -121,68 +111,44 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 }
 
 func (s *Store) save(r fetch.Record) error {
-	var history []robotscache.Version
-	old := s.byOrigin[r.Origin]
-	if old != nil {
-		history = old.history
+	it := &item{record: r, texts: make(map[fetch.Sum][]byte)}
+	var old item
+	if had := s.byOrigin[r.Origin]; had != nil {
+		old = *had
 	}
-	it := &item{record: r}
-	it.history = robotscache.AddVersion(history, robotscache.VersionOf(r), s.cfg.Versions)
-	it.texts = robotscache.Texts(r, it.history)
-	if err := s.addReferences(it); err != nil {
-		s.dropReferences(it)
-		return fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
+	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), s.cfg.Versions)
+	text, ok := r.Text()
+	if ok {
+		if err := r.SetBody(text.Body); err != nil {
+			return fmt.Errorf("%w: %w", robotscache.ErrInvalid, err)
+		}
 	}
-	if old != nil {
-		s.remove(old)
+	it.size = itemSize + versionSize*int64(len(it.history))
+	for _, sha := range robotscache.Texts(r, it.history) {
+		body := old.texts[sha]
+		if ok && sha == text.SHA256 {
+			body = text.Body
+		}
+		it.texts[sha] = body
+		it.size += int64(len(body))
 	}
+	s.remove(r.Origin)
 	it.place = s.order.PushBack(it)
 	s.byOrigin[r.Origin] = it
-	s.size += it.size()
+	s.size += it.size
 	for s.size > s.cfg.MaxSize && s.order.Len() > 0 {
 		oldest, _ := s.order.Front().Value.(*item)
-		s.remove(oldest)
+		s.remove(oldest.record.Origin)
 	}
 	return nil
 }
 
-func (it *item) size() int64 { return itemSize + versionSize*int64(len(it.history)) }
-
-// addReferences counts one more reference to each text of an item, of which only the
-// record's own may be new, and makes the record use the shared copy.
-func (s *Store) addReferences(it *item) error {
-	text, ok := it.record.Text()
-	for _, sha := range it.texts {
-		b := s.bodies[sha]
-		if b == nil {
-			b = &body{text: slices.Clip(text.Body)}
-			s.bodies[sha] = b
-			s.size += bodySize + int64(len(b.text))
-		}
-		b.refs++
+func (s *Store) remove(o origin.Origin) {
+	if it := s.byOrigin[o]; it != nil {
+		s.order.Remove(it.place)
+		delete(s.byOrigin, o)
+		s.size -= it.size
 	}
-	if !ok {
-		return nil
-	}
-	return it.record.SetBody(s.bodies[text.SHA256].text)
-}
-
-// dropReferences undoes addReferences.
-func (s *Store) dropReferences(it *item) {
-	for _, sha := range it.texts {
-		b := s.bodies[sha]
-		if b.refs--; b.refs == 0 {
-			delete(s.bodies, sha)
-			s.size -= bodySize + int64(len(b.text))
-		}
-	}
-}
-
-func (s *Store) remove(it *item) {
-	s.dropReferences(it)
-	s.order.Remove(it.place)
-	delete(s.byOrigin, it.record.Origin)
-	s.size -= it.size()
 }
 
 // Delete implements [robotscache.Store].
@@ -191,9 +157,7 @@ func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	if it := s.byOrigin[o]; it != nil {
-		s.remove(it)
-	}
+	s.remove(o)
 	return nil
 }
 
@@ -234,17 +198,18 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 	return slices.Clone(it.history), nil
 }
 
-// Body implements [robotscache.Store].
+// Body implements [robotscache.Store]. Like List it looks at all origins.
 func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	b := s.bodies[sha]
-	if b == nil {
-		return nil, fmt.Errorf("body %x: %w", sha, robotscache.ErrNotFound)
+	for _, it := range s.byOrigin {
+		if text, ok := it.texts[sha]; ok {
+			return text, nil
+		}
 	}
-	return b.text, nil
+	return nil, fmt.Errorf("body %x: %w", sha, robotscache.ErrNotFound)
 }
 
 // Close implements [robotscache.Store].
@@ -252,7 +217,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.byOrigin, s.bodies = nil, nil
+	s.byOrigin = nil
 	s.order.Init()
 	return nil
 }
