@@ -60,13 +60,13 @@ func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
 	return OrderLifted{lifted}, nil
 }
 
-// canonical checks an order by trying it where it does no harm.
+// canonical checks an order.
 func canonical(order enforce.Kill) (enforce.Kill, error) {
-	var trial enforce.KillSwitch
-	if err := trial.Set(order); err != nil {
-		return order, badRequest("%w", err)
+	order, err := order.Canonical()
+	if err != nil {
+		return order, badRequest("setting the kill switch: %w", err)
 	}
-	return trial.List()[0], nil
+	return order, nil
 }
 
 // maxNamed bounds the agents that a refusal names.

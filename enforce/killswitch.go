@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,15 +59,14 @@ type KillSwitch struct {
 
 // killState is a snapshot, which never changes.
 type killState struct {
-	kills  []Kill
-	all    *Kill
-	hosts  hostIndex[*Kill]
-	agents map[string]*Kill // by name in lower case
+	kills []Kill
+	byKey map[string]*Kill // by Kill.key
+	hosts hostIndex[*Kill]
 }
 
 // Set adds an order. It replaces one with the same scope and value.
 func (k *KillSwitch) Set(order Kill) error {
-	order, err := order.canonical()
+	order, err := order.Canonical()
 	if err != nil {
 		return fmt.Errorf("setting the kill switch: %w", err)
 	}
@@ -83,7 +83,7 @@ func (k *KillSwitch) Set(order Kill) error {
 // Lift removes the order with this scope and value and returns it. It reports whether there was
 // one.
 func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found bool) {
-	order, err := Kill{Scope: scope, Value: value}.canonical()
+	order, err := Kill{Scope: scope, Value: value}.Canonical()
 	if err != nil {
 		return Kill{}, false
 	}
@@ -110,23 +110,21 @@ func (k *KillSwitch) List() []Kill {
 // Match returns the order that stops a request of the agent to the origin, if any. It
 // does not block.
 func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped bool) {
-	if k == nil {
+	var s *killState
+	if k != nil {
+		s = k.state.Load()
+	}
+	if s == nil || len(s.kills) == 0 {
 		return Kill{}, false
 	}
-	s := k.state.Load()
-	if s == nil {
+	kill := cmp.Or(s.byKey[Kill{Scope: KillAll}.key()], s.byKey[Kill{Scope: KillAgent, Value: agent}.key()])
+	if kill == nil {
+		_, kill, _ = s.hosts.closest(o)
+	}
+	if kill == nil {
 		return Kill{}, false
 	}
-	if s.all != nil {
-		return *s.all, true
-	}
-	if kill, ok := s.agents[strings.ToLower(agent)]; ok {
-		return *kill, true
-	}
-	if _, kill, ok := s.hosts.closest(o); ok {
-		return *kill, true
-	}
-	return Kill{}, false
+	return *kill, true
 }
 
 // killFile is the stored form.
@@ -139,11 +137,7 @@ const killFileVersion = 1
 
 // MarshalJSON returns the whole state.
 func (k *KillSwitch) MarshalJSON() ([]byte, error) {
-	kills := k.List()
-	if kills == nil {
-		kills = []Kill{}
-	}
-	return json.Marshal(killFile{killFileVersion, kills})
+	return json.Marshal(killFile{killFileVersion, append([]Kill{}, k.List()...)})
 }
 
 // UnmarshalJSON replaces the orders by stored ones. On an error nothing changes. A process that
@@ -159,50 +153,43 @@ func (k *KillSwitch) UnmarshalJSON(data []byte) error {
 	if len(f.Kills) > maxKills {
 		return fmt.Errorf("reading the kill switch: %w", ErrTooManyKills)
 	}
-	seen := make(map[string]bool, len(f.Kills))
 	for i, order := range f.Kills {
-		order, err := order.canonical()
+		order, err := order.Canonical()
 		if err != nil {
 			return fmt.Errorf("reading the kill switch: order %d: %w", i+1, err)
 		}
-		if seen[order.key()] {
-			return fmt.Errorf("reading the kill switch: order %d: %s %q is there twice", i+1, order.Scope, order.Value)
-		}
-		seen[order.key()] = true
 		f.Kills[i] = order
+	}
+	s := newKillState(f.Kills)
+	if len(s.byKey) < len(s.kills) {
+		return errors.New("reading the kill switch: an order is there twice")
 	}
 	k.writing.Lock()
 	defer k.writing.Unlock()
-	k.state.Store(newKillState(f.Kills))
+	k.state.Store(s)
 	return nil
 }
 
 // newKillState indexes canonical orders. The caller gives the slice away.
 func newKillState(kills []Kill) *killState {
-	s := &killState{kills: kills, agents: make(map[string]*Kill)}
+	s := &killState{kills: kills, byKey: make(map[string]*Kill, len(kills))}
 	for i := range kills {
-		switch kill := &kills[i]; kill.Scope {
-		case KillAll:
-			s.all = kill
-		case KillAgent:
-			s.agents[strings.ToLower(kill.Value)] = kill
-		case KillHost:
-			if pattern, err := ParseHostPattern(kill.Value); err == nil {
-				s.hosts.put(pattern, kill)
-			}
+		kill := &kills[i]
+		s.byKey[kill.key()] = kill
+		if pattern, err := ParseHostPattern(kill.Value); kill.Scope == KillHost && err == nil {
+			s.hosts.put(pattern, kill)
 		}
 	}
 	return s
 }
 
-// key is what tells two canonical orders apart.
+// key tells canonical orders apart: two with one key stop the same.
 func (o Kill) key() string { return string(o.Scope) + " " + strings.ToLower(o.Value) }
 
-// same reports whether two canonical orders stop the same.
 func (o Kill) same(other Kill) bool { return o.key() == other.key() }
 
-// canonical checks an order and returns it with its value in canonical form.
-func (o Kill) canonical() (Kill, error) {
+// Canonical checks an order and returns it with its value in canonical form.
+func (o Kill) Canonical() (Kill, error) {
 	if !isLine(o.By) || !isLine(o.Reason) {
 		return Kill{}, fmt.Errorf("by and reason are lines of up to %d bytes", maxText)
 	}
