@@ -165,20 +165,6 @@ type Decision struct {
 	interval time.Duration // the agent's own least pause at a host
 }
 
-// Refuse returns d refused for a reason that a later step found: politeness,
-// address guard, a failing origin. It refuses in every mode, as those steps do.
-// The facts of the decision before are kept as evidence.
-//
-// A reason that does not refuse is taken for [ReasonInternal].
-func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {
-	if r.Allows() || !r.Valid() {
-		r = ReasonInternal
-	}
-	d.Allowed, d.Reason, d.Detail, d.RetryAfter = false, r, detail, max(retryAfter, 0)
-	d.WouldDeny = false
-	return d
-}
-
 // deny refuses, or, where the mode spares the refusal, notes it. Of several refusals that
 // are spared the first is kept, as it is the one that ModeEnforce would have given.
 func (d *Decision) deny(r Reason, detail string) {

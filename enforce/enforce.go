@@ -3,11 +3,11 @@ package enforce
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -45,20 +45,6 @@ type Request struct {
 	Target   origin.Target
 	Identity Identity
 }
-
-// Times after which a client may come back, where nothing better is known.
-const (
-	// retryPending is for a fetch that is under way.
-	retryPending = 5 * time.Second
-	// retryBusy is for credentials that were not checked: some hashes later.
-	retryBusy = 3 * time.Second
-	// retryExcess is for an agent with too much under way.
-	retryExcess = 5 * time.Second
-	// retryUnknown is for an origin of which no next attempt is known.
-	retryUnknown = time.Minute
-	// retryLeast keeps a client from coming back within the same second.
-	retryLeast = time.Second
-)
 
 // Decide decides a request whose path is visible. This is the order of all steps: the sender's
 // identity (for robots.txt itself only its credentials), kill switch, operator's deny list,
@@ -108,11 +94,6 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	return d
 }
 
-// RefuseExcess refuses an agent that has as much under way as it may have. detail says how much.
-func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Decision {
-	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, retryExcess)
-}
-
 // begin returns a decision with the facts that are known before anything is decided.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
@@ -150,14 +131,6 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		return d, true
 	}
 	return d, false
-}
-
-// refuseSender refuses because of the sender's identity.
-func (d *Decision) refuseSender(r Reason, detail string) {
-	d.deny(r, detail)
-	if r == ReasonCredentialsBusy {
-		d.RetryAfter = retryBusy
-	}
 }
 
 // exempted takes the steps by which the operator lets a request pass without asking for rules, and
@@ -201,25 +174,6 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 	return robotstxt.Group{}, false
 }
 
-// noAccess refuses because of a robots.txt that permits nothing as a whole.
-func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
-	now := e.clock()
-	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
-		d.deny(ReasonRobotsForbidden, v.Why()) // fetch.Policy.ForbiddenDisallow
-		d.RetryAfter = max(v.FreshUntil.Sub(now), retryLeast)
-		return
-	}
-	d.deny(ReasonUnreachable, v.Why())
-	switch wait := v.RetryAt.Sub(now); {
-	case v.RetryAt.IsZero():
-		d.RetryAfter = retryUnknown
-	case wait <= 0:
-		d.RetryAfter = retryPending // the next attempt is under way
-	default:
-		d.RetryAfter = max(wait, retryLeast)
-	}
-}
-
 // view asks for the origin's entry and notes its facts. It reports false if there is none;
 // then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
@@ -243,22 +197,6 @@ func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, o
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
 	return v, true
-}
-
-// LookupFailure returns the reason to refuse a request because of an error of
-// [Enforcer.Lookup], and when to come back, 0 if waiting does not help. ctx is the request's.
-func LookupFailure(ctx context.Context, err error) (reason Reason, detail string, retryAfter time.Duration) {
-	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
-	switch {
-	case isForbidden:
-		return Reason(forbidden.Cause), forbidden.Detail, 0 // both sets spell it the same
-	case errors.Is(err, robotscache.ErrPending):
-		return ReasonPending, "", retryPending
-	case ctx.Err() != nil:
-		return ReasonCanceled, "the client left while robots.txt was waited for", 0
-	default:
-		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err), 0
-	}
 }
 
 // Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
@@ -314,3 +252,64 @@ func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" &
 
 // isRead reports whether the method only asks for the resource.
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// DefaultMaxCrawlDelay is the longest Crawl-delay that is kept where the operator says nothing.
+const DefaultMaxCrawlDelay = 30 * time.Second
+
+// Politeness is the operator's part in when an allowed request may go. The zero value paces
+// nothing and holds no request.
+type Politeness struct {
+	// Interval, Burst and Concurrency hold for each clock, see [pace.Limit].
+	Interval    time.Duration
+	Burst       int
+	Concurrency int
+	// CrawlDelay says how far a site's Crawl-delay is kept.
+	CrawlDelay pace.CrawlDelay
+	// Wait is the longest time that a request may be held; zero or less for not at all.
+	Wait time.Duration
+	// Per names the clocks of a host, at least one. The first is blocked where the host asks for
+	// a pause.
+	Per []pace.Scope
+}
+
+// Request returns the slot that a request needs: the operator's limits, the site's Crawl-delay and
+// the agent's interval together. address resolves the origin's host and is called once for each
+// [pace.PerAddress]; the host's clock stands in for one that is not valid. The error is for
+// [Decision.RefuseSlot].
+func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request, error) {
+	delay, ok := p.CrawlDelay.Apply(d.CrawlDelay)
+	if !ok {
+		return pace.Request{}, &crawlDelayError{asked: d.CrawlDelay, limit: p.CrawlDelay.Max}
+	}
+	limit := pace.Limit{Interval: p.Interval, Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
+	request := pace.Request{Agent: d.Agent, MaxWait: p.Wait}
+	if p.Wait <= 0 {
+		request.MaxWait = -1 // zero would stand for the pacer's default
+	}
+	for i, scope := range p.Per {
+		var addr netip.Addr
+		if scope == pace.PerAddress {
+			addr = address()
+		}
+		limit.Key = scope.Key(d.Origin.Host, addr)
+		if i == 0 {
+			request.Limit = limit
+		} else {
+			request.Also = append(request.Also, limit)
+		}
+	}
+	if d.interval > 0 {
+		key := pace.AgentKey(d.Agent, pace.HostKey(d.Origin.Host))
+		request.Also = append(request.Also, pace.Limit{Key: key, Interval: d.interval, Burst: 1})
+	}
+	return request, nil
+}
+
+// AsksForPause reports whether an answer asks to leave the host alone for a while, and for how
+// long; zero if it does not say.
+func AsksForPause(status int, header http.Header, now time.Time) (pause time.Duration, asked bool) {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	return pace.ParseRetryAfter(header.Get("Retry-After"), now), true
+}

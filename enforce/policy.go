@@ -1,46 +1,16 @@
 package enforce
 
 import (
-	"errors"
-	"fmt"
+	"iter"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
-
-// PolicyConfig is the operator's policy, as configured.
-type PolicyConfig struct {
-	// Mode holds where no other mode is given.
-	Mode Mode
-	// AgentModes are the modes of agents, by name.
-	AgentModes map[string]Mode
-	// HostModes are the modes of hosts. They go before those of agents. Of several
-	// patterns that match a host the closest counts.
-	HostModes []HostMode
-	// Deny lists the hosts to which nothing goes, in every mode.
-	Deny []string
-	// Exceptions let requests pass that robots.txt refuses.
-	Exceptions []Exception
-	// Connect are the choices for CONNECT. The first rule that matches counts, and
-	// ConnectDefault if none does.
-	Connect        []ConnectRule
-	ConnectDefault Connect
-	// Paths says in which forms a path is held against the rules.
-	Paths Paths
-	// Agents are the names of the agents. Where there are some, the policy may refer to
-	// no others; where there are none, every product token is an agent.
-	Agents []string
-}
-
-// HostMode is the mode for the hosts of some patterns.
-type HostMode struct {
-	Hosts []string
-	Mode  Mode
-}
 
 // Connect is the choice for a CONNECT that carries TLS. The zero value is ConnectDeny, and an
 // undeclared value denies too.
@@ -67,12 +37,6 @@ func (c Connect) String() string {
 	}
 }
 
-// ConnectRule is the choice for the hosts of some patterns; none means every host.
-type ConnectRule struct {
-	Choice Connect
-	Hosts  []string
-}
-
 // Policy is the operator's policy, ready for use. It never changes and is safe for
 // concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
 // makes no exception and opens no tunnel.
@@ -91,74 +55,6 @@ type Policy struct {
 type connectAt struct {
 	index  int
 	choice Connect
-}
-
-// NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
-// exceptions that are over at the time now, or have no reason or no end.
-func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
-	p = &Policy{
-		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
-		connectDefault: cfg.ConnectDefault,
-	}
-	if err := p.addModes(cfg); err != nil {
-		return nil, nil, err
-	}
-	if err := p.deny.add(cfg.Deny, struct{}{}); err != nil {
-		return nil, nil, fmt.Errorf("deny: %w", err)
-	}
-	for _, c := range cfg.Exceptions {
-		w, err := p.addException(c, cfg.Agents, now)
-		if err != nil {
-			return nil, nil, fmt.Errorf("except %s: %w", strings.Join(c.Hosts, " "), err)
-		}
-		warnings = append(warnings, w...)
-	}
-	for i, rule := range cfg.Connect {
-		if err := p.addConnect(i, rule, i == len(cfg.Connect)-1); err != nil {
-			return nil, nil, fmt.Errorf("connect %s: %w", rule.Choice, err)
-		}
-	}
-	return p, warnings, nil
-}
-
-func (p *Policy) addModes(cfg PolicyConfig) error {
-	for name, m := range cfg.AgentModes {
-		if err := knownAgent(cfg.Agents, name); err != nil {
-			return fmt.Errorf("mode of agent %q: %w", name, err)
-		}
-		if _, twice := p.agentModes[strings.ToLower(name)]; twice {
-			return fmt.Errorf("mode of agent %q is given twice", name)
-		}
-		p.agentModes[strings.ToLower(name)] = m
-	}
-	for _, h := range cfg.HostModes {
-		if len(h.Hosts) == 0 {
-			return fmt.Errorf("mode %s of hosts: names no host", h.Mode)
-		}
-		if err := p.hostModes.add(h.Hosts, h.Mode); err != nil {
-			return fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
-		}
-	}
-	return nil
-}
-
-// knownAgent refuses names that no agent has: a mistyped one would silently never match.
-func knownAgent(agents []string, name string) error {
-	if len(agents) > 0 && !containsFold(agents, name) {
-		return fmt.Errorf("there is no agent %q", name)
-	}
-	return nil
-}
-
-func (p *Policy) addConnect(index int, rule ConnectRule, last bool) error {
-	if len(rule.Hosts) > 0 {
-		return p.connect.add(rule.Hosts, connectAt{index, rule.Choice})
-	}
-	if !last {
-		return errors.New("holds for every host, so the rules after it are never reached")
-	}
-	p.connectDefault = rule.Choice
-	return nil
 }
 
 // Mode returns the mode for a request of the agent to the origin: the host's, else the
@@ -204,112 +100,12 @@ func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
 	return slices.ContainsFunc(clients, func(p netip.Prefix) bool { return p.Contains(source) })
 }
 
-// Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
-// permitted it. It asks for no robots.txt. It overrides neither deny list nor kill switch.
-type Exception struct {
-	// Hosts are patterns as in [HostPattern]. At least one.
-	Hosts []string
-	// Paths are prefixes of the path and query in the bytes that are sent; none means
-	// every path. All forms that servers resolve a path to ([origin.Resolve]) must have the
-	// prefix too, or an exception would open another place.
-	Paths []string
-	// Agents are names of agents; none means every one.
-	Agents []string
-	// Until is when the exception ends, zero if it does not. See [ParseUntil].
-	Until time.Time
-	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
-	Reason string
-}
-
-// ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or
-// a time of RFC 3339.
-func ParseUntil(s string) (time.Time, error) {
-	if day, err := time.Parse(time.DateOnly, s); err == nil {
-		return day.AddDate(0, 0, 1), nil
-	}
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return t, nil
-	}
-	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
-}
-
 // exception is an Exception ready for matching.
 type exception struct {
 	label  string
 	paths  []string
 	agents []string
 	until  time.Time
-}
-
-func (p *Policy) addException(c Exception, agents []string, now time.Time) (warnings []string, err error) {
-	if len(c.Hosts) == 0 {
-		return nil, errors.New("names no host")
-	}
-	if !isLine(c.Reason) {
-		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
-	}
-	x := &exception{agents: slices.Clone(c.Agents), until: c.Until}
-	for _, prefix := range c.Paths {
-		canonical, err := pathPrefix(prefix)
-		if err != nil {
-			return nil, err
-		}
-		x.paths = append(x.paths, canonical)
-	}
-	for _, name := range c.Agents {
-		if err := knownAgent(agents, name); err != nil {
-			return nil, err
-		}
-	}
-	var hosts []string
-	for _, s := range c.Hosts {
-		pattern, err := ParseHostPattern(s)
-		if err != nil {
-			return nil, err
-		}
-		hosts = append(hosts, pattern.String())
-		p.exceptions.put(pattern, x)
-	}
-	x.label = escape.Cut(strings.Join(append(hosts, x.paths...), " "), maxText)
-	if c.Reason != "" {
-		x.label = escape.Cut(hosts[0], maxText) + ": " + c.Reason
-	} else {
-		warnings = append(warnings, fmt.Sprintf("except %s: has no reason", x.label))
-	}
-	switch {
-	case c.Until.IsZero():
-		warnings = append(warnings, fmt.Sprintf("except %s: has no end", x.label))
-	case !now.Before(c.Until):
-		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, c.Until.UTC().Format(time.RFC3339)))
-	}
-	return warnings, nil
-}
-
-// pathPrefix checks a prefix and percent-encodes the bytes that are encoded in a request too.
-func pathPrefix(s string) (string, error) {
-	switch {
-	case !strings.HasPrefix(s, "/"):
-		return "", fmt.Errorf("path %q does not start with a slash", escape.Cut(s, maxText))
-	case len(s) > maxPattern:
-		return "", fmt.Errorf("path %q is longer than %d bytes", escape.Cut(s, maxText), maxPattern)
-	case strings.ContainsAny(s, "*#"):
-		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
-	}
-	if forms, ok := origin.Resolve(s); !ok {
-		return "", fmt.Errorf("path %q covers nothing: servers could resolve it to too many others", s)
-	} else if len(forms) > 0 {
-		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, forms[0])
-	}
-	const hex = "0123456789ABCDEF"
-	b := make([]byte, 0, len(s))
-	for _, c := range []byte(s) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-		} else {
-			b = append(b, c)
-		}
-	}
-	return string(b), nil
 }
 
 // Exempt returns the label of the exception that covers the request at the time now. A path
@@ -338,4 +134,93 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 		elsewhere := func(form string) bool { return !strings.HasPrefix(form, prefix) }
 		return !elsewhere(path) && !slices.ContainsFunc(resolved, elsewhere)
 	})
+}
+
+// HostPattern is a set of hosts as operators write it in policy:
+//
+//	example.com          this host, at any port, over any scheme
+//	*.example.com        every name below it, at any depth, but not itself
+//	*                    every host
+//	192.0.2.1, ::1       this address where a URL names it; a name that resolves to it is not meant
+//	example.com:8080     the same with a port, which then has to be the request's: also
+//	*.example.com:8080   [::1]:8080   *:8080
+//
+// Names are compared in their canonical form: lower case, punycode, no trailing dot. A pattern with
+// two possible meanings (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused.
+// The zero value matches nothing.
+type HostPattern struct {
+	key  string // the host, canonical; ".example.com" for the names below it; "*" for all
+	port uint16 // 0: any
+}
+
+// Match reports whether the origin's host, and port if the pattern has one, is in the set.
+func (p HostPattern) Match(o origin.Origin) bool {
+	switch {
+	case p.key == "" || o.IsZero() || p.port != 0 && p.port != o.Port:
+		return false
+	case p.key[0] == '.':
+		return len(o.Host) > len(p.key) && strings.HasSuffix(o.Host, p.key)
+	default:
+		return p.key == "*" || p.key == o.Host
+	}
+}
+
+// String returns the pattern in its one canonical spelling, "" for the zero value.
+func (p HostPattern) String() string {
+	host := p.key
+	if strings.HasPrefix(host, ".") {
+		host = "*" + host
+	}
+	if p.port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(p.port)))
+}
+
+// hostIndex finds the values of the patterns that match an origin, without looking at the others.
+// The zero value is empty. It is safe for concurrent use once filled.
+type hostIndex[V any] struct {
+	byKey map[string][]hostEntry[V]
+}
+
+type hostEntry[V any] struct {
+	pattern HostPattern
+	value   V
+}
+
+// matches yields the values of the matching patterns, the closest pattern first: the host itself,
+// the longest name that it is below, all; of equal ones that with a port.
+func (x *hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
+	return func(yield func(HostPattern, V) bool) {
+		if len(x.byKey) == 0 || !x.yieldKey(o.Host, o.Port, yield) {
+			return
+		}
+		for i := range len(o.Host) {
+			if o.Host[i] == '.' && !x.yieldKey(o.Host[i:], o.Port, yield) {
+				return
+			}
+		}
+		x.yieldKey("*", o.Port, yield)
+	}
+}
+
+// yieldKey yields those of a key with the port, then those without one.
+func (x *hostIndex[V]) yieldKey(key string, port uint16, yield func(HostPattern, V) bool) bool {
+	list := x.byKey[key]
+	for _, want := range [2]uint16{port, 0} {
+		for _, e := range list {
+			if e.pattern.port == want && !yield(e.pattern, e.value) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// closest returns the value of the closest pattern that matches.
+func (x *hostIndex[V]) closest(o origin.Origin) (p HostPattern, v V, ok bool) {
+	for p, v := range x.matches(o) {
+		return p, v, true
+	}
+	return p, v, false
 }

@@ -1,0 +1,303 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// PolicyConfig is the operator's policy, as configured.
+type PolicyConfig struct {
+	// Mode holds where no other mode is given.
+	Mode Mode
+	// AgentModes are the modes of agents, by name.
+	AgentModes map[string]Mode
+	// HostModes are the modes of hosts. They go before those of agents. Of several
+	// patterns that match a host the closest counts.
+	HostModes []HostMode
+	// Deny lists the hosts to which nothing goes, in every mode.
+	Deny []string
+	// Exceptions let requests pass that robots.txt refuses.
+	Exceptions []Exception
+	// Connect are the choices for CONNECT. The first rule that matches counts, and
+	// ConnectDefault if none does.
+	Connect        []ConnectRule
+	ConnectDefault Connect
+	// Paths says in which forms a path is held against the rules.
+	Paths Paths
+	// Agents are the names of the agents. Where there are some, the policy may refer to
+	// no others; where there are none, every product token is an agent.
+	Agents []string
+}
+
+// HostMode is the mode for the hosts of some patterns.
+type HostMode struct {
+	Hosts []string
+	Mode  Mode
+}
+
+// ConnectRule is the choice for the hosts of some patterns; none means every host.
+type ConnectRule struct {
+	Choice Connect
+	Hosts  []string
+}
+
+// Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
+// permitted it. It asks for no robots.txt. It overrides neither deny list nor kill switch.
+type Exception struct {
+	// Hosts are patterns as in [HostPattern]. At least one.
+	Hosts []string
+	// Paths are prefixes of the path and query in the bytes that are sent; none means
+	// every path. All forms that servers resolve a path to ([origin.Resolve]) must have the
+	// prefix too, or an exception would open another place.
+	Paths []string
+	// Agents are names of agents; none means every one.
+	Agents []string
+	// Until is when the exception ends, zero if it does not. See [ParseUntil].
+	Until time.Time
+	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
+	Reason string
+}
+
+// ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or
+// a time of RFC 3339.
+func ParseUntil(s string) (time.Time, error) {
+	if day, err := time.Parse(time.DateOnly, s); err == nil {
+		return day.AddDate(0, 0, 1), nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
+}
+
+// NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
+// exceptions that are over at the time now, or have no reason or no end.
+func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
+	p = &Policy{
+		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
+		connectDefault: cfg.ConnectDefault,
+	}
+	if err := p.addModes(cfg); err != nil {
+		return nil, nil, err
+	}
+	if err := p.deny.add(cfg.Deny, struct{}{}); err != nil {
+		return nil, nil, fmt.Errorf("deny: %w", err)
+	}
+	for _, c := range cfg.Exceptions {
+		w, err := p.addException(c, cfg.Agents, now)
+		if err != nil {
+			return nil, nil, fmt.Errorf("except %s: %w", strings.Join(c.Hosts, " "), err)
+		}
+		warnings = append(warnings, w...)
+	}
+	for i, rule := range cfg.Connect {
+		if err := p.addConnect(i, rule, i == len(cfg.Connect)-1); err != nil {
+			return nil, nil, fmt.Errorf("connect %s: %w", rule.Choice, err)
+		}
+	}
+	return p, warnings, nil
+}
+
+func (p *Policy) addModes(cfg PolicyConfig) error {
+	for name, m := range cfg.AgentModes {
+		if err := knownAgent(cfg.Agents, name); err != nil {
+			return fmt.Errorf("mode of agent %q: %w", name, err)
+		}
+		if _, twice := p.agentModes[strings.ToLower(name)]; twice {
+			return fmt.Errorf("mode of agent %q is given twice", name)
+		}
+		p.agentModes[strings.ToLower(name)] = m
+	}
+	for _, h := range cfg.HostModes {
+		if len(h.Hosts) == 0 {
+			return fmt.Errorf("mode %s of hosts: names no host", h.Mode)
+		}
+		if err := p.hostModes.add(h.Hosts, h.Mode); err != nil {
+			return fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
+		}
+	}
+	return nil
+}
+
+// knownAgent refuses names that no agent has: a mistyped one would silently never match.
+func knownAgent(agents []string, name string) error {
+	if len(agents) > 0 && !containsFold(agents, name) {
+		return fmt.Errorf("there is no agent %q", name)
+	}
+	return nil
+}
+
+func (p *Policy) addConnect(index int, rule ConnectRule, last bool) error {
+	if len(rule.Hosts) > 0 {
+		return p.connect.add(rule.Hosts, connectAt{index, rule.Choice})
+	}
+	if !last {
+		return errors.New("holds for every host, so the rules after it are never reached")
+	}
+	p.connectDefault = rule.Choice
+	return nil
+}
+
+func (p *Policy) addException(c Exception, agents []string, now time.Time) (warnings []string, err error) {
+	if len(c.Hosts) == 0 {
+		return nil, errors.New("names no host")
+	}
+	if !isLine(c.Reason) {
+		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
+	}
+	x := &exception{agents: slices.Clone(c.Agents), until: c.Until}
+	for _, prefix := range c.Paths {
+		canonical, err := pathPrefix(prefix)
+		if err != nil {
+			return nil, err
+		}
+		x.paths = append(x.paths, canonical)
+	}
+	for _, name := range c.Agents {
+		if err := knownAgent(agents, name); err != nil {
+			return nil, err
+		}
+	}
+	var hosts []string
+	for _, s := range c.Hosts {
+		pattern, err := ParseHostPattern(s)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, pattern.String())
+		p.exceptions.put(pattern, x)
+	}
+	x.label = escape.Cut(strings.Join(append(hosts, x.paths...), " "), maxText)
+	if c.Reason != "" {
+		x.label = escape.Cut(hosts[0], maxText) + ": " + c.Reason
+	} else {
+		warnings = append(warnings, fmt.Sprintf("except %s: has no reason", x.label))
+	}
+	switch {
+	case c.Until.IsZero():
+		warnings = append(warnings, fmt.Sprintf("except %s: has no end", x.label))
+	case !now.Before(c.Until):
+		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, c.Until.UTC().Format(time.RFC3339)))
+	}
+	return warnings, nil
+}
+
+// pathPrefix checks a prefix and percent-encodes the bytes that are encoded in a request too.
+func pathPrefix(s string) (string, error) {
+	switch {
+	case !strings.HasPrefix(s, "/"):
+		return "", fmt.Errorf("path %q does not start with a slash", escape.Cut(s, maxText))
+	case len(s) > maxPattern:
+		return "", fmt.Errorf("path %q is longer than %d bytes", escape.Cut(s, maxText), maxPattern)
+	case strings.ContainsAny(s, "*#"):
+		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
+	}
+	if forms, ok := origin.Resolve(s); !ok {
+		return "", fmt.Errorf("path %q covers nothing: servers could resolve it to too many others", s)
+	} else if len(forms) > 0 {
+		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, forms[0])
+	}
+	b := make([]byte, 0, len(s))
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
+			b = fmt.Appendf(b, "%%%02X", c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b), nil
+}
+
+// ParseHostPattern reads a pattern. The error says what to write instead.
+func ParseHostPattern(s string) (HostPattern, error) {
+	fail := func(format string, args ...any) (HostPattern, error) {
+		return HostPattern{}, fmt.Errorf("host pattern %q: %s", escape.Cut(s, maxText), fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s == "":
+		return fail("is empty")
+	case strings.Contains(s, "://"):
+		return fail("is a URL; want the host alone")
+	case strings.HasPrefix(s, "."):
+		return fail("could mean the name with or without those below it; write %s, *%s or both", s[1:], s)
+	case isRange(s):
+		return fail("is an address range; names that resolve into it would pass, so ranges are for the address guard")
+	}
+	host, port, err := splitPort(s)
+	if err != nil {
+		return fail("%v", err)
+	}
+	if host == "*" {
+		return HostPattern{host, port}, nil
+	}
+	host, below := strings.CutPrefix(host, "*.")
+	if strings.Contains(host, "*") {
+		return fail("has * elsewhere than alone before a dot at its start")
+	}
+	o, err := origin.FromAuthority("http", host)
+	if err != nil {
+		return fail("%v", err)
+	}
+	if !below {
+		return HostPattern{o.Host, port}, nil
+	}
+	if _, isAddr := o.Addr(); isAddr {
+		return fail("no names are below an address")
+	}
+	return HostPattern{"." + o.Host, port}, nil
+}
+
+func isRange(s string) bool {
+	_, err := netip.ParsePrefix(s)
+	return err == nil
+}
+
+// splitPort cuts host and port. A bare IPv6 address gets the brackets of an authority.
+func splitPort(s string) (host string, port uint16, err error) {
+	if addr, err := netip.ParseAddr(s); err == nil && addr.Is6() {
+		return "[" + s + "]", 0, nil
+	}
+	at := strings.LastIndexByte(s, ':')
+	if at < 0 || strings.HasSuffix(s, "]") {
+		return s, 0, nil
+	}
+	n, err := strconv.ParseUint(s[at+1:], 10, 16)
+	if err != nil || n == 0 || s[at+1] == '0' {
+		return "", 0, fmt.Errorf("port %q is not a number from 1 to 65535", escape.Cut(s[at+1:], maxName))
+	}
+	if host = s[:at]; strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
+		return "", 0, errors.New("has more than one port, or IPv6 without brackets")
+	}
+	return host, uint16(n), nil
+}
+
+// add gives a value to the hosts of some patterns. It refuses a pattern that has one already.
+func (x *hostIndex[V]) add(hosts []string, v V) error {
+	for _, s := range hosts {
+		p, err := ParseHostPattern(s)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(x.byKey[p.key], func(e hostEntry[V]) bool { return e.pattern == p }) {
+			return fmt.Errorf("%q is given twice", p)
+		}
+		x.put(p, v)
+	}
+	return nil
+}
+
+// put gives a pattern one more value.
+func (x *hostIndex[V]) put(p HostPattern, v V) {
+	if x.byKey == nil {
+		x.byKey = make(map[string][]hostEntry[V])
+	}
+	x.byKey[p.key] = append(x.byKey[p.key], hostEntry[V]{p, v})
+}

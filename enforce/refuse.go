@@ -1,0 +1,133 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Times after which a client may come back, where nothing better is known.
+const (
+	// retryPending is for a fetch that is under way.
+	retryPending = 5 * time.Second
+	// retryBusy is for credentials that were not checked: some hashes later.
+	retryBusy = 3 * time.Second
+	// retryExcess is for an agent with too much under way.
+	retryExcess = 5 * time.Second
+	// retryUnknown is for an origin of which no next attempt is known.
+	retryUnknown = time.Minute
+	// retryLeast keeps a client from coming back within the same second.
+	retryLeast = time.Second
+)
+
+// Refuse returns d refused for a reason that a later step found: politeness,
+// address guard, a failing origin. It refuses in every mode, as those steps do.
+// The facts of the decision before are kept as evidence.
+//
+// A reason that does not refuse is taken for [ReasonInternal].
+func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {
+	if r.Allows() || !r.Valid() {
+		r = ReasonInternal
+	}
+	d.Allowed, d.Reason, d.Detail, d.RetryAfter = false, r, detail, max(retryAfter, 0)
+	d.WouldDeny = false
+	return d
+}
+
+// refuseSender refuses because of the sender's identity.
+func (d *Decision) refuseSender(r Reason, detail string) {
+	d.deny(r, detail)
+	if r == ReasonCredentialsBusy {
+		d.RetryAfter = retryBusy
+	}
+}
+
+// RefuseExcess refuses an agent that has as much under way as it may have. detail says how much.
+func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Decision {
+	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, retryExcess)
+}
+
+// noAccess refuses because of a robots.txt that permits nothing as a whole.
+func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
+	now := e.clock()
+	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
+		d.deny(ReasonRobotsForbidden, v.Why()) // fetch.Policy.ForbiddenDisallow
+		d.RetryAfter = max(v.FreshUntil.Sub(now), retryLeast)
+		return
+	}
+	d.deny(ReasonUnreachable, v.Why())
+	switch wait := v.RetryAt.Sub(now); {
+	case v.RetryAt.IsZero():
+		d.RetryAfter = retryUnknown
+	case wait <= 0:
+		d.RetryAfter = retryPending // the next attempt is under way
+	default:
+		d.RetryAfter = max(wait, retryLeast)
+	}
+}
+
+// LookupFailure returns the reason to refuse a request because of an error of
+// [Enforcer.Lookup], and when to come back, 0 if waiting does not help. ctx is the request's.
+func LookupFailure(ctx context.Context, err error) (reason Reason, detail string, retryAfter time.Duration) {
+	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
+	switch {
+	case isForbidden:
+		return Reason(forbidden.Cause), forbidden.Detail, 0 // both sets spell it the same
+	case errors.Is(err, robotscache.ErrPending):
+		return ReasonPending, "", retryPending
+	case ctx.Err() != nil:
+		return ReasonCanceled, "the client left while robots.txt was waited for", 0
+	default:
+		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err), 0
+	}
+}
+
+// crawlDelayError is a Crawl-delay that the operator refuses to keep.
+type crawlDelayError struct{ asked, limit time.Duration }
+
+// Error implements error.
+func (e *crawlDelayError) Error() string {
+	return fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(e.asked), brief(e.limit))
+}
+
+// brief is a duration without the units that are zero at its end: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-len("0s")]
+		}
+	}
+	return s
+}
+
+// RefuseSlot returns d refused because the request gets no slot. err is the error of
+// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Confirm], ctx the context of the request.
+func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
+	if refused, ok := errors.AsType[*pace.Refused](err); ok {
+		return d.Refuse(slotReasons[refused.Reason], "", time.Duration(refused.Seconds())*time.Second)
+	}
+	if delay, ok := errors.AsType[*crawlDelayError](err); ok {
+		return d.Refuse(ReasonCrawlDelay, delay.Error(), 0)
+	}
+	if ctx.Err() != nil {
+		return d.Refuse(ReasonCanceled, "the client left while it was held", 0)
+	}
+	return d.Refuse(ReasonInternal, err.Error(), 0)
+}
+
+var slotReasons = map[pace.Reason]Reason{
+	pace.ReasonWait:        ReasonRateLimited,
+	pace.ReasonBlocked:     ReasonBackoff,
+	pace.ReasonConcurrency: ReasonConcurrency,
+	pace.ReasonQueueFull:   ReasonQueueFull,
+	pace.ReasonWaitersFull: ReasonOverloaded,
+	pace.ReasonOverflow:    ReasonOverloaded,
+}
