@@ -24,6 +24,9 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 		if !r.Valid() {
 			t.Errorf("%s: not valid", r)
 		}
+		if !slices.Contains([]effect{denies, spares, allows, fails}, r.info().Effect) {
+			t.Errorf("%s: effect %q is none", r, r.info().Effect)
+		}
 		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
 			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
 		}

@@ -34,7 +34,7 @@ const maxWho = 24
 // part that may be cut. The time to come back is left out where the line would
 // be too long: the field Retry-After has it too.
 func (d Decision) summary(url string) summary {
-	before, rest, _ := strings.Cut(d.Reason.info().summary, "<")
+	before, rest, _ := strings.Cut(d.Reason.info().Summary, "<")
 	subject, after, _ := strings.Cut(rest, ">")
 	parts := d.summaryParts(url)
 	part := func(name string) string { return parts[name] }
