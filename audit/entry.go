@@ -20,36 +20,7 @@ type entry struct {
 		Method string `json:"method"`
 		URI    string `json:"uri"`
 	} `json:"request"`
-	Robots *record `json:"robots"`
-}
-
-// record is what it reads of the robots object: see [enforce.Record].
-type record struct {
-	Schema      int              `json:"schema"`
-	Decision    string           `json:"decision"`
-	Reason      enforce.Reason   `json:"reason"`
-	Mode        string           `json:"mode"`
-	WouldDeny   bool             `json:"would_deny"`
-	Agent       string           `json:"agent"`
-	Tokens      []string         `json:"tokens"`
-	Owner       string           `json:"owner"`
-	Contact     string           `json:"contact"`
-	Origin      string           `json:"origin"`
-	RobotsURL   string           `json:"robots_url"`
-	State       string           `json:"state"`
-	Cause       string           `json:"cause"`
-	Group       string           `json:"group"`
-	Rule        string           `json:"rule"`
-	Line        int              `json:"line"`
-	Form        enforce.PathForm `json:"form"`
-	SHA256      string           `json:"sha256"`
-	Source      string           `json:"source"`
-	PathVisible bool             `json:"path_visible"`
-	WaitMillis  int64            `json:"wait_ms"`
-	CrawlDelay  float64          `json:"crawl_delay_s"`
-	DialMillis  int64            `json:"dial_ms"`
-	Address     string           `json:"address"`
-	Exception   string           `json:"exception"`
+	Robots *enforce.Record `json:"robots"`
 }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
@@ -73,8 +44,8 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// evidence is what the line says of the rules.
-func (r *record) evidence() Evidence {
+// evidenceOf is what the line says of the rules.
+func evidenceOf(r *enforce.Record) Evidence {
 	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }
 

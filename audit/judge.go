@@ -193,7 +193,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 }
 
 // shown is the evidence as the log would show it: cut and escaped.
-func shown(r *record, e Evidence) Evidence {
+func shown(r *enforce.Record, e Evidence) Evidence {
 	if e.Group == r.Group && e.Rule == r.Rule {
 		return e
 	}
@@ -203,7 +203,7 @@ func shown(r *record, e Evidence) Evidence {
 }
 
 // agent is the crawler as the log tells of it.
-func (j *judge) agent(r *record) robotstxt.Agent {
+func (j *judge) agent(r *enforce.Record) robotstxt.Agent {
 	a := robotstxt.Agent{Tokens: r.Tokens}
 	if slices.Contains(j.ownGroupOnly, strings.ToLower(r.Agent)) {
 		a.IgnoreWildcard = true
@@ -219,8 +219,8 @@ func (e Evidence) refuses() bool {
 }
 
 // agrees reports whether the line says what the rules say.
-func agrees(r *record, got Evidence) bool {
-	rec := r.evidence()
+func agrees(r *enforce.Record, got Evidence) bool {
+	rec := evidenceOf(r)
 	if on := bases[r.Reason]; on != onRules && on != onTunnel {
 		if got.refuses() && r.Mode == modeEnforce {
 			return false
@@ -236,7 +236,7 @@ func (j *judge) compare(e *entry, got Evidence, v *verdict) {
 	if agrees(r, got) {
 		return
 	}
-	rec, on := r.evidence(), bases[r.Reason]
+	rec, on := evidenceOf(r), bases[r.Reason]
 	kind := KindEvidence
 	var message string
 	switch {
@@ -256,7 +256,7 @@ func (j *judge) compare(e *entry, got Evidence, v *verdict) {
 		message += "; an agent that no group * binds has to be named to the audit"
 	}
 	f := v.add(kind, e, message)
-	recorded := r.evidence()
+	recorded := evidenceOf(r)
 	f.Recorded, f.Computed = &recorded, &got
 }
 

@@ -11,42 +11,26 @@ import (
 type basis uint8
 
 const (
-	onRules    basis = iota // the text and the path
-	onTunnel                // the text, for a tunnel whose paths are not seen
-	onState                 // that there is no text
-	onSelf                  // that it is for robots.txt itself
-	onOperator              // what the operator said: as recorded
-	onIdentity              // who asked: as recorded
-	onRequest               // the request itself: as recorded
-	onLater                 // what came after the rules, politeness and sending: as recorded
+	onLater  basis = iota // the request itself, or what came after the rules, politeness and sending: as recorded
+	onRules               // the text and the path
+	onTunnel              // the text, for a tunnel whose paths are not seen
+	onState               // that there is no text
+	onSelf                // that it is for robots.txt itself
+	onSender              // the operator's word and the sender, before anything is sent: as recorded
 )
 
-// bases has every reason of the closed set.
+// bases has the reasons that do not come after the rules.
 var bases = map[enforce.Reason]basis{
 	enforce.ReasonAllowedByRule: onRules, enforce.ReasonNoRule: onRules, enforce.ReasonDisallowed: onRules,
 	enforce.ReasonUnrestricted: onTunnel, enforce.ReasonTunnelRestricted: onTunnel,
 	enforce.ReasonAbsent: onState, enforce.ReasonUnreachable: onState, enforce.ReasonUnreachableExpired: onState,
 	enforce.ReasonRobotsForbidden: onState, enforce.ReasonPending: onState,
 	enforce.ReasonRobotsTxt: onSelf,
-	enforce.ReasonException: onOperator, enforce.ReasonRobotsOff: onOperator, enforce.ReasonKillSwitch: onOperator,
-	enforce.ReasonOperatorDeny: onOperator, enforce.ReasonConnectDenied: onOperator, enforce.ReasonIntercepted: onOperator,
-	enforce.ReasonClientNotAllowed: onIdentity, enforce.ReasonUnidentified: onIdentity, enforce.ReasonCredentialsMissing: onIdentity,
-	enforce.ReasonCredentialsWrong: onIdentity, enforce.ReasonCredentialsBusy: onIdentity, enforce.ReasonAgentMismatch: onIdentity,
-	enforce.ReasonUserAgentConflict: onIdentity, enforce.ReasonAmbiguousAgent: onIdentity, enforce.ReasonAgentLimit: onIdentity,
-	enforce.ReasonBadTarget: onRequest, enforce.ReasonMethod: onRequest, enforce.ReasonBadRequest: onRequest,
-	enforce.ReasonURLSize:          onRequest,
-	enforce.ReasonMisdirected:      onRequest,
-	enforce.ReasonForbiddenAddress: onLater, enforce.ReasonForbiddenPort: onLater, enforce.ReasonOwnListener: onLater,
-	enforce.ReasonRateLimited: onLater, enforce.ReasonConcurrency: onLater, enforce.ReasonQueueFull: onLater,
-	enforce.ReasonOverloaded: onLater, enforce.ReasonBackoff: onLater, enforce.ReasonCrawlDelay: onLater,
-	enforce.ReasonCanceled: onLater, enforce.ReasonClientTimeout: onLater, enforce.ReasonClientBody: onLater,
-	enforce.ReasonClientTooLarge: onLater, enforce.ReasonLoop: onLater, enforce.ReasonDNS: onLater,
-	enforce.ReasonDNSTimeout: onLater, enforce.ReasonConnectionRefused: onLater, enforce.ReasonConnectionTimeout: onLater,
-	enforce.ReasonUnroutable: onLater, enforce.ReasonUnavailable: onLater, enforce.ReasonTLSCertificate: onLater,
-	enforce.ReasonTLSAlert: onLater, enforce.ReasonTLS: onLater, enforce.ReasonTimeout: onLater, enforce.ReasonStalled: onLater,
-	enforce.ReasonReset: onLater, enforce.ReasonIncomplete: onLater, enforce.ReasonTransferCoding: onLater,
-	enforce.ReasonHeaderSize: onLater, enforce.ReasonProtocol: onLater, enforce.ReasonUpgrade: onLater,
-	enforce.ReasonUpstreamProxy: onLater, enforce.ReasonExhausted: onLater, enforce.ReasonNotReady: onRequest, enforce.ReasonInternal: onLater,
+	enforce.ReasonException: onSender, enforce.ReasonRobotsOff: onSender, enforce.ReasonKillSwitch: onSender,
+	enforce.ReasonOperatorDeny: onSender, enforce.ReasonConnectDenied: onSender, enforce.ReasonIntercepted: onSender,
+	enforce.ReasonClientNotAllowed: onSender, enforce.ReasonUnidentified: onSender, enforce.ReasonCredentialsMissing: onSender,
+	enforce.ReasonCredentialsWrong: onSender, enforce.ReasonCredentialsBusy: onSender, enforce.ReasonAgentMismatch: onSender,
+	enforce.ReasonUserAgentConflict: onSender, enforce.ReasonAmbiguousAgent: onSender, enforce.ReasonAgentLimit: onSender,
 }
 
 // The texts of the closed sets of the log.
@@ -69,8 +53,8 @@ var states = map[enforce.Reason]string{
 }
 
 // contradiction says what in a record cannot be together, whatever any text says; empty if nothing.
-func contradiction(r *record) string {
-	for _, check := range []func(*record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
+func contradiction(r *enforce.Record) string {
+	for _, check := range []func(*enforce.Record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
 			return s
 		}
@@ -79,7 +63,7 @@ func contradiction(r *record) string {
 }
 
 // badWord looks for words that are in none of the closed sets.
-func badWord(r *record) string {
+func badWord(r *enforce.Record) string {
 	switch r.Decision {
 	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
 	default:
@@ -110,7 +94,7 @@ func badWord(r *record) string {
 }
 
 // badDecision compares decision and reason.
-func badDecision(r *record) string {
+func badDecision(r *enforce.Record) string {
 	refuses := !r.Reason.Allows() && !r.Reason.Failure()
 	switch {
 	case r.WouldDeny && (r.Mode != modeReport || r.Decision != enforce.OutcomeAllow || !refuses || r.Reason.Hard()):
@@ -127,7 +111,7 @@ func badDecision(r *record) string {
 // badMode compares mode and reason: "report" refuses for hard reasons only, "off" asks for no
 // rules. A request for robots.txt itself is answered from the record in every mode, and refused
 // while there is none.
-func badMode(r *record) string {
+func badMode(r *enforce.Record) string {
 	if r.Reason == enforce.ReasonPending {
 		return ""
 	}
@@ -144,7 +128,7 @@ func badMode(r *record) string {
 }
 
 // badEvidence compares the reason with what it has to rest on.
-func badEvidence(r *record) string {
+func badEvidence(r *enforce.Record) string {
 	hasText, hasRule := r.SHA256 != "", r.Rule != "" || r.Line != 0
 	want, byState := states[r.Reason]
 	switch on := bases[r.Reason]; {
@@ -176,9 +160,9 @@ func badEvidence(r *record) string {
 }
 
 // badAfterwards compares the decision with what came of it.
-func badAfterwards(r *record) string {
+func badAfterwards(r *enforce.Record) string {
 	on := bases[r.Reason]
-	before := on != onLater && on != onRequest && r.Reason != enforce.ReasonKillSwitch
+	before := on != onLater && r.Reason != enforce.ReasonKillSwitch
 	switch {
 	case r.Decision == enforce.OutcomeDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address or a wait", r.Reason)

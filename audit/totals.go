@@ -152,7 +152,7 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 const maxLabel = 1 << 10
 
 // nameOf is the name of an agent, if it is one that a log can have.
-func nameOf(r *record) string {
+func nameOf(r *enforce.Record) string {
 	if len(r.Agent) > maxLabel {
 		return Others
 	}
@@ -178,7 +178,7 @@ func (c *counts) agent(name string) *AgentTotals {
 
 // decided counts a decision as it is recorded. A word of no closed set is a finding and counted as
 // that alone.
-func (a *AgentTotals) decided(r *record, c *counts) {
+func (a *AgentTotals) decided(r *enforce.Record, c *counts) {
 	a.Checked++
 	if a.Agent != Others && len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
 		a.Owner, a.Contact = r.Owner, r.Contact
