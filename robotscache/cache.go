@@ -279,7 +279,15 @@ func (c *Cache) Close() error {
 	c.stop()
 	c.work.Wait()
 	c.hot.close()
-	return errors.Join(c.flushLast(), c.cfg.Store.Close())
+	c.flush(context.Background())
+	c.mu.Lock()
+	n := len(c.pending.entries)
+	c.mu.Unlock()
+	err := c.cfg.Store.Close()
+	if n > 0 {
+		err = errors.Join(fmt.Errorf("closing the robots.txt cache: %d records could not be saved", n), err)
+	}
+	return err
 }
 
 // tuning is what of a Config may change while the cache runs and is read on the

@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -73,7 +74,7 @@ func (nopObserver) StoreAvailable(bool, error)                                {}
 func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required:
-// every other field that is zero or negative takes its default.
+// every other field that is zero takes its default.
 type Config struct {
 	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept
 	// beyond the process, it is a memstore.
@@ -163,19 +164,13 @@ func (c Config) filled() Config {
 	if c.Observer == nil {
 		c.Observer = nopObserver{}
 	}
-	setDefault(&c.MaxSize, defaultMaxSize)
-	setDefault(&c.Budget, defaultBudget)
-	setDefault(&c.Parallel, defaultParallel)
-	setDefault(&c.InFlight, inFlightPerReading*c.Parallel)
-	c.InFlight = min(c.InFlight, inFlightPerReading*c.Parallel)
-	setDefault(&c.Queue, defaultQueue)
-	setDefault(&c.WaitersPerOrigin, defaultWaitersPerOrigin)
-	setDefault(&c.Waiters, defaultWaiters)
+	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
+	c.Budget = cmp.Or(c.Budget, defaultBudget)
+	c.Parallel = cmp.Or(c.Parallel, defaultParallel)
+	most := inFlightPerReading * c.Parallel
+	c.InFlight = min(cmp.Or(c.InFlight, most), most)
+	c.Queue = cmp.Or(c.Queue, defaultQueue)
+	c.WaitersPerOrigin = cmp.Or(c.WaitersPerOrigin, defaultWaitersPerOrigin)
+	c.Waiters = cmp.Or(c.Waiters, defaultWaiters)
 	return c
-}
-
-func setDefault[T ~int | ~int64](v *T, d T) {
-	if *v <= 0 {
-		*v = d
-	}
 }

@@ -225,18 +225,6 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	return f.discarded
 }
 
-// completeUncached ends a flight whose result is for its waiters alone.
-func (c *Cache) completeUncached(f *flight, e *Entry, err error) {
-	c.mu.Lock()
-	f.discarded = true
-	c.mu.Unlock()
-	s := SourceNone
-	if err == nil {
-		s = SourceFetch
-	}
-	c.complete(f, e, s, err)
-}
-
 // completeIfPanicking is deferred by all work on f. Only a defect in the reading of
 // hostile bytes can cause a panic; it ends the flight without an answer, and not
 // the gateway of all crawlers.

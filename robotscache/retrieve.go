@@ -40,11 +40,12 @@ func (c *Cache) retrieve(f *flight, reading *limit) {
 // false if there is something to save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.follow(f.origin, known, out)
-	if err != nil || !kept {
-		c.completeUncached(f, e, err)
-		return true
+	if !kept {
+		c.mu.Lock()
+		f.discarded = true
+		c.mu.Unlock()
 	}
-	if discarded := c.complete(f, e, SourceFetch, nil); discarded {
+	if discarded := c.complete(f, e, SourceFetch, err); discarded {
 		return true
 	}
 	before := known.Record()

@@ -136,17 +136,12 @@ func VersionOf(r fetch.Record) Version {
 	return v
 }
 
-// Continues reports whether v is the same text or state as older, so that both
-// are one stretch. The causes of an unreachable origin may alternate within one:
-// they must not push its texts out of a bounded history.
-func (v Version) Continues(older Version) bool {
-	return v.State == older.State && v.SHA256 == older.SHA256
-}
-
 // AddVersion returns a history, newest first and at most keep long, to which v
-// has been added. The given slice is not changed.
+// has been added. The given slice is not changed. The same text or state is one stretch:
+// the causes of an unreachable origin may alternate within it, and must not push its
+// texts out of a bounded history.
 func AddVersion(history []Version, v Version, keep int) []Version {
-	if len(history) > 0 && v.Continues(history[0]) {
+	if len(history) > 0 && v.State == history[0].State && v.SHA256 == history[0].SHA256 {
 		v.FirstSeen = history[0].FirstSeen
 		history = history[1:]
 	}

@@ -3,7 +3,6 @@ package robotscache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -193,17 +192,6 @@ func (c *Cache) write(batch []*Entry) (ok bool) {
 	c.pending.remove(batch)
 	c.mu.Unlock()
 	return true
-}
-
-// flushLast makes a last attempt to save what is pending.
-func (c *Cache) flushLast() error {
-	c.flush(context.WithoutCancel(c.base))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.pending.entries); n > 0 {
-		return fmt.Errorf("closing the robots.txt cache: %d records could not be saved", n)
-	}
-	return nil
 }
 
 // List is [Store.List] of the cache's store. It writes the pending records first, so

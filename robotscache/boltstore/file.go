@@ -86,14 +86,10 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 // checkFormat refuses a file that is not ours, or of another format.
 func checkFormat(tx *bolt.Tx) error {
 	meta := tx.Bucket(metaBucket)
-	if meta == nil {
+	if meta == nil || len(meta.Get(formatKey)) != 4 {
 		return errForeign
 	}
-	value := meta.Get(formatKey)
-	if len(value) != 4 {
-		return errForeign
-	}
-	if n := binary.BigEndian.Uint32(value); n != format {
+	if n := binary.BigEndian.Uint32(meta.Get(formatKey)); n != format {
 		return fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
 	}
 	for _, bucket := range [][]byte{originsBucket, textsBucket} {

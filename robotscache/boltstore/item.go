@@ -71,20 +71,20 @@ func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 		if sha != text.SHA256 || slices.Contains(had, sha) {
 			continue
 		}
-		if err := s.addReference(tx, sha, text.Body); err != nil {
+		if err := s.refer(tx, sha, 1, text.Body); err != nil {
 			return err
 		}
 	}
-	return dropReferences(tx, had, has)
+	return s.dropReferences(tx, had, has)
 }
 
 // remove deletes an origin, and the texts that only it referred to.
-func remove(tx *bolt.Tx, key []byte) error {
+func (s *Store) remove(tx *bolt.Tx, key []byte) error {
 	_, had := former(tx, key)
 	if err := tx.Bucket(originsBucket).Delete(key); err != nil {
 		return err
 	}
-	return dropReferences(tx, had, nil)
+	return s.dropReferences(tx, had, nil)
 }
 
 // former returns the history of an origin, and the texts that it refers to. A damaged
@@ -100,7 +100,7 @@ func former(tx *bolt.Tx, key []byte) ([]robotscache.Version, []fetch.Sum) {
 // textValue is the value of a text, whose key is its SHA-256: the number of origins
 // that refer to it, as a uvarint, and the compressed text.
 type textValue struct {
-	refs uint64
+	refs int
 	data []byte
 }
 
@@ -109,10 +109,12 @@ func decodeTextValue(value []byte) (textValue, error) {
 	if n <= 0 || len(value) == n {
 		return textValue{}, fmt.Errorf("%w: malformed text", robotscache.ErrCorrupt)
 	}
-	return textValue{refs: refs, data: value[n:]}, nil
+	return textValue{refs: int(refs), data: value[n:]}, nil
 }
 
-func (v textValue) encode() []byte { return append(binary.AppendUvarint(nil, v.refs), v.data...) }
+func (v textValue) encode() []byte {
+	return append(binary.AppendUvarint(nil, uint64(v.refs)), v.data...)
+}
 
 // loadText returns a text, compressed.
 func loadText(tx *bolt.Tx, sha fetch.Sum) ([]byte, error) {
@@ -124,34 +126,28 @@ func loadText(tx *bolt.Tx, sha fetch.Sum) ([]byte, error) {
 	return v.data, err
 }
 
-// addReference counts one more origin that refers to a text. The text itself is
-// written if it is new, or if its value is damaged.
-func (s *Store) addReference(tx *bolt.Tx, sha fetch.Sum, text []byte) error {
+// refer adds n to the number of origins that refer to a text. The text itself is written
+// if it is new, or if its value is damaged, and deleted with its last reference.
+func (s *Store) refer(tx *bolt.Tx, sha fetch.Sum, n int, text []byte) error {
 	texts := tx.Bucket(textsBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
 	if err != nil {
 		v = textValue{data: s.texts.Encode(text)}
 	}
-	v.refs++
+	if v.refs += n; v.refs <= 0 {
+		return texts.Delete(sha[:])
+	}
 	return texts.Put(sha[:], v.encode())
 }
 
 // dropReferences counts one origin less for each text that an origin referred to
-// before and does not now, and deletes texts without references.
-func dropReferences(tx *bolt.Tx, had, has []fetch.Sum) error {
-	texts := tx.Bucket(textsBucket)
+// before and does not now.
+func (s *Store) dropReferences(tx *bolt.Tx, had, has []fetch.Sum) error {
 	for _, sha := range had {
 		if slices.Contains(has, sha) {
 			continue
 		}
-		v, err := decodeTextValue(texts.Get(sha[:]))
-		if err != nil || v.refs <= 1 {
-			err = texts.Delete(sha[:])
-		} else {
-			v.refs--
-			err = texts.Put(sha[:], v.encode())
-		}
-		if err != nil {
+		if err := s.refer(tx, sha, -1, nil); err != nil {
 			return err
 		}
 	}

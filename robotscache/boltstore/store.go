@@ -25,6 +25,7 @@ package boltstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ import (
 )
 
 // Config holds the settings of a [Store]. Only Path is required; other fields
-// that are zero or negative take their defaults.
+// that are zero take their defaults.
 type Config struct {
 	// Path names the file. The file and its folder are made if they are missing, with
 	// access for their owner only.
@@ -78,15 +79,9 @@ type Store struct {
 // are meant for the operator; [ErrLocked] is found in them. It waits for LockTimeout at
 // most.
 func Open(cfg Config) (*Store, error) {
-	if cfg.Versions <= 0 {
-		cfg.Versions = defaultVersions
-	}
-	if cfg.Retention <= 0 {
-		cfg.Retention = defaultRetention
-	}
-	if cfg.LockTimeout <= 0 {
-		cfg.LockTimeout = defaultLockTimeout
-	}
+	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
+	cfg.Retention = cmp.Or(cfg.Retention, defaultRetention)
+	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
 	f, err := openFile(cfg.Path, cfg.LockTimeout, cfg.ReadOnly)
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
@@ -162,7 +157,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 // Delete implements [robotscache.Store]. Texts that only o had go with it.
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	name := o.String()
-	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return remove(tx, []byte(name)) })
+	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return s.remove(tx, []byte(name)) })
 }
 
 // List implements [robotscache.Store].
@@ -271,7 +266,7 @@ func (s *Store) sweep(from []byte) (next []byte) {
 		}
 		next = bytes.Clone(key)
 		for _, key := range old {
-			if err := remove(tx, key); err != nil {
+			if err := s.remove(tx, key); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@
 package memstore
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -16,8 +17,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config holds the limits of a [Store]. Fields that are zero or negative take
-// their defaults.
+// Config holds the limits of a [Store]. Fields that are zero take their
+// defaults.
 type Config struct {
 	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins
 	// that were asked for least recently are dropped first, with the history of their
@@ -60,12 +61,8 @@ var errClosed = errors.New("memory store is closed")
 
 // New returns an empty store.
 func New(cfg Config) *Store {
-	if cfg.MaxSize <= 0 {
-		cfg.MaxSize = defaultMaxSize
-	}
-	if cfg.Versions <= 0 {
-		cfg.Versions = defaultVersions
-	}
+	cfg.MaxSize = cmp.Or(cfg.MaxSize, defaultMaxSize)
+	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
 	return &Store{cfg: cfg, byOrigin: make(map[origin.Origin]*item)}
 }
 

@@ -11,18 +11,16 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// link calls the server: it connects when it is first needed, bounds each call, and
-// while the server is gone lets one call each second try.
+// link calls the server: it bounds each call, and while the server is gone lets one call
+// each second try, and connect if nobody has.
 type link struct {
 	address string // without credentials
 	options rueidis.ClientOption
 	timeout time.Duration
-	dialing singleflight.Group // of the first connection
 
 	mu      sync.Mutex
 	closed  bool
@@ -61,11 +59,11 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	options.PipelineMultiplex = 1
 	options.ReadBufferEachConn = 64 << 10
 	options.WriteBufferEachConn = 64 << 10
-	return &link{
-		address: strings.Join(options.InitAddress, ","),
-		options: options,
-		timeout: timeout,
-	}, nil
+	l := &link{address: strings.Join(options.InitAddress, ","), options: options, timeout: timeout}
+	if _, err := l.connected(); err != nil {
+		l.gone(err)
+	}
+	return l, nil
 }
 
 // call makes one command, or several of which it returns the decisive result.
@@ -81,7 +79,7 @@ func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, 
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	c, err := l.connected(bounded)
+	c, err := l.connected()
 	if err == nil {
 		result = makes(bounded, c)
 		err = result.Error()
@@ -156,26 +154,16 @@ func (l *link) gone(err error) {
 	l.failed = err
 }
 
-// connected returns the client, which is made when the server is first needed, once
-// for all who wait for it. The library keeps and renews its connections from then on.
-func (l *link) connected(ctx context.Context) (rueidis.Client, error) {
+// connected returns the client. Where there is none, the server counts as gone, and only
+// the call that tries again makes one; it waits for the timeout at most, for each address.
+// The library keeps and renews the connections of a client.
+func (l *link) connected() (rueidis.Client, error) {
 	l.mu.Lock()
-	c, err := l.client, l.closedError()
+	c := l.client
 	l.mu.Unlock()
-	if c != nil || err != nil {
-		return c, err
+	if c != nil {
+		return c, nil
 	}
-	select {
-	case r := <-l.dialing.DoChan("", l.dial):
-		c, _ := r.Val.(rueidis.Client)
-		return c, r.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// dial makes the client. It is bounded by the timeout, for each address.
-func (l *link) dial() (any, error) {
 	c, err := rueidis.NewClient(l.options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)

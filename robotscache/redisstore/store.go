@@ -31,6 +31,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -47,7 +48,7 @@ import (
 )
 
 // Config holds the settings of a [Store]. Only URL is required; other fields that
-// are zero or negative take their defaults.
+// are zero take their defaults.
 type Config struct {
 	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS,
 	// unix:// for a socket; with ?addr=host:port for more nodes and
@@ -83,21 +84,13 @@ type Store struct {
 	texts *storecodec.Texts
 }
 
-// New returns a store. It does not wait for the server: the error is about the
-// configuration.
+// New returns a store. It waits for a connection for the timeout at most, for each address
+// of the URL. Without one the store is made too: its error is about the configuration.
 func New(cfg Config) (*Store, error) {
-	if cfg.Prefix == "" {
-		cfg.Prefix = defaultPrefix
-	}
-	if cfg.Versions <= 0 {
-		cfg.Versions = defaultVersions
-	}
-	if cfg.Retention <= 0 {
-		cfg.Retention = defaultRetention
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
+	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
+	cfg.Retention = cmp.Or(cfg.Retention, defaultRetention)
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	l, err := newLink(cfg.URL, cfg.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("redis store: %w", err)
@@ -121,22 +114,15 @@ func (s *Store) fault(doing string, err error) error {
 }
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
-func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
-	r, err := s.load(ctx, o)
-	return r, s.fault("loading "+o.String(), err)
-}
-
-func (s *Store) load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
+func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err error) {
 	value, err := s.get(ctx, s.recordKey(o))
-	if err != nil {
-		return fetch.Record{}, err
+	if err == nil {
+		r, err = decodeRecord(value)
 	}
-	r, err := decodeRecord(value)
-	if err != nil {
-		return fetch.Record{}, err
+	if err == nil {
+		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
 	}
-	err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
-	return r, err
+	return r, s.fault("loading "+o.String(), err)
 }
 
 func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
@@ -255,12 +241,12 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 	if names, err = result.AsStrSlice(); err != nil || len(names) == 0 {
 		return nil, nil, err
 	}
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = s.key("r:", name)
+	}
 	result, err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		get := c.B().Mget().Key(s.key("r:", names[0]))
-		for _, name := range names[1:] {
-			get = get.Key(s.key("r:", name))
-		}
-		return c.Do(ctx, get.Build())
+		return c.Do(ctx, c.B().Mget().Key(keys...).Build())
 	})
 	if err != nil {
 		return nil, nil, err
