@@ -32,9 +32,6 @@ var (
 	enforceModes = map[string]enforce.Mode{
 		"": enforce.ModeEnforce, "enforce": enforce.ModeEnforce, "report": enforce.ModeReport, "off": enforce.ModeOff,
 	}
-	unidentifieds = map[string]enforce.Unidentified{
-		"": enforce.UnidentifiedDefault, "deny": enforce.UnidentifiedDeny, "allow": enforce.UnidentifiedAllow,
-	}
 	connects = map[string]enforce.Connect{
 		"intercept": enforce.ConnectIntercept, "tunnel": enforce.ConnectTunnel, "deny": enforce.ConnectDeny,
 	}
@@ -53,12 +50,15 @@ func (h *Handler) policy() (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	unidentified, ok := unidentifieds[h.Unidentified]
-	if !ok {
-		return nil, oneOf("unidentified", h.Unidentified, "deny", "allow")
+	if err := oneOf("unidentified", h.Unidentified, "deny", "allow"); err != nil {
+		return nil, err
+	}
+	unidentified := cmp.Or(h.Unidentified, "deny")
+	if h.Unidentified == "" && len(agents) == 0 {
+		unidentified = "allow"
 	}
 	identifier, warnings, err := enforce.NewIdentifier(enforce.IdentifierConfig{
-		Agents: agents, Unidentified: unidentified, Verify: passwords.Verify,
+		Agents: agents, AllowUnidentified: unidentified == "allow", Verify: passwords.Verify,
 	})
 	if err != nil {
 		return nil, err

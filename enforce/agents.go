@@ -58,18 +58,6 @@ const (
 	maxText    = 200
 )
 
-// Unidentified says what becomes of a request that matches no agent.
-type Unidentified uint8
-
-const (
-	// UnidentifiedDefault denies if there are agents and allows if there are none.
-	UnidentifiedDefault Unidentified = iota
-	// UnidentifiedDeny refuses. Without agents, it refuses senders without a product token.
-	UnidentifiedDeny
-	// UnidentifiedAllow lets the request pass, under the product token of the User-Agent.
-	UnidentifiedAllow
-)
-
 // PasswordCheck is the result of checking a password.
 type PasswordCheck uint8
 
@@ -91,8 +79,11 @@ type VerifyFunc func(ctx context.Context, source netip.Addr, user, password stri
 
 // IdentifierConfig configures an [Identifier].
 type IdentifierConfig struct {
-	Agents       []Agent
-	Unidentified Unidentified
+	Agents []Agent
+	// AllowUnidentified lets a request that matches no agent pass, under the product token of the
+	// User-Agent. Without agents every product token is an agent; only senders that have none
+	// are unidentified.
+	AllowUnidentified bool
 	// Verify is needed if an agent has credentials; otherwise credentials are not looked at.
 	Verify VerifyFunc
 }
@@ -101,9 +92,10 @@ type IdentifierConfig struct {
 // people. Errors name the agents: a name given twice, a value that cannot be meant, two
 // agents that one request could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
-	id = &Identifier{tokenOnly: len(cfg.Agents) == 0, byClaim: make(map[string][]*agent)}
-	id.allowUnknown = cfg.Unidentified == UnidentifiedAllow ||
-		cfg.Unidentified == UnidentifiedDefault && id.tokenOnly
+	id = &Identifier{
+		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
+		byClaim: make(map[string][]*agent),
+	}
 	for _, c := range cfg.Agents {
 		a, w, err := compileAgent(c)
 		if err != nil {

@@ -33,15 +33,14 @@ const (
 )
 
 // String returns "enforce", "report" or "off".
-func (m Mode) String() string {
-	switch m {
-	case ModeReport:
-		return "report"
-	case ModeOff:
-		return "off"
-	default:
-		return "enforce"
+func (m Mode) String() string { return nameOf(m, "enforce", "report", "off") }
+
+// nameOf returns the name of a value, and the first name of all for an undeclared value.
+func nameOf[T ~uint8](value T, names ...string) string {
+	if int(value) >= len(names) {
+		return names[0]
 	}
+	return names[value]
 }
 
 // Paths says in which forms a path is held against the rules. The zero value is PathsStrict,
@@ -57,12 +56,7 @@ const (
 )
 
 // String returns "strict" or "as_sent".
-func (p Paths) String() string {
-	if p == PathsAsSent {
-		return "as_sent"
-	}
-	return "strict"
-}
+func (p Paths) String() string { return nameOf(p, "strict", "as_sent") }
 
 // ParsePaths reads what String returns; the empty text stands for the default, strict.
 func ParsePaths(s string) (Paths, error) {

@@ -431,7 +431,7 @@ func TestKillSwitchKnowsTheNameless(t *testing.T) {
 	if err := k.Set(Kill{Scope: KillAgent, Value: "badbot", Reason: "complaint"}); err != nil {
 		t.Fatal(err)
 	}
-	open := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a"}}, Unidentified: UnidentifiedAllow})
+	open := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a"}}, AllowUnidentified: true})
 	for _, id := range []Identity{crawler(t, "BadBot/1"), open.Identify(t.Context(), Sender{UserAgent: "BadBot/1"})} {
 		d := ask(t, newEnforcer(siteOf(absent(404), defaults), nil, k), id, "http://example.com/")
 		if d.Reason != ReasonKillSwitch || d.Detail != "stopped: agent badbot, because: complaint" {

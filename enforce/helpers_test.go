@@ -120,7 +120,7 @@ func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {
 // crawler is the identity of a crawler without configuration.
 func crawler(tb testing.TB, userAgent string) Identity {
 	tb.Helper()
-	return mustIdentifier(tb, IdentifierConfig{}).Identify(tb.Context(), Sender{UserAgent: userAgent})
+	return mustIdentifier(tb, IdentifierConfig{AllowUnidentified: true}).Identify(tb.Context(), Sender{UserAgent: userAgent})
 }
 
 var defaults = fetch.DefaultPolicy()

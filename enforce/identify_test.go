@@ -23,27 +23,27 @@ const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like
 func TestIdentifyWithoutAgents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		policy Unidentified
+		allow  bool
 		field  string
 		agent  string
 		by     string
 		reason Reason
 	}{
-		{UnidentifiedDefault, "ExampleBot/1.0 (+https://example.org)", "ExampleBot", "user_agent", ""},
-		{UnidentifiedDefault, "", "", "", ""},
-		{UnidentifiedDeny, "ExampleBot/1.0", "ExampleBot", "user_agent", ""},
-		{UnidentifiedDeny, "", "", "", ReasonUnidentified},
-		{UnidentifiedAllow, "", "", "", ""},
-		{UnidentifiedAllow, strings.Repeat("A", maxUserAgent+1), "", "", ReasonUnidentified},
+		{true, "ExampleBot/1.0 (+https://example.org)", "ExampleBot", "user_agent", ""},
+		{true, "", "", "", ""},
+		{false, "ExampleBot/1.0", "ExampleBot", "user_agent", ""},
+		{false, "", "", "", ReasonUnidentified},
+		{true, "", "", "", ""},
+		{true, strings.Repeat("A", maxUserAgent+1), "", "", ReasonUnidentified},
 	} {
-		i := mustIdentifier(t, IdentifierConfig{Unidentified: tt.policy}).Identify(t.Context(), Sender{
+		i := mustIdentifier(t, IdentifierConfig{AllowUnidentified: tt.allow}).Identify(t.Context(), Sender{
 			UserAgent: tt.field,
 			// There is nothing to verify it with: it is for somebody else.
 			ProxyAuthorization: basic("u", "wrong"),
 		})
 		reason, _, _ := i.Refused()
 		if i.Agent != tt.agent || i.IdentifiedBy != tt.by || reason != tt.reason {
-			t.Errorf("%d %.40q: %q by %q, %q", tt.policy, tt.field, i.Agent, i.IdentifiedBy, reason)
+			t.Errorf("%t %.40q: %q by %q, %q", tt.allow, tt.field, i.Agent, i.IdentifiedBy, reason)
 		}
 		if tt.agent != "" && !slices.Equal(i.Robots.Tokens, []string{tt.agent}) {
 			t.Errorf("%q: tokens %q", tt.field, i.Robots.Tokens)
@@ -52,9 +52,9 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 }
 
 // company is a configuration with every kind of condition.
-func company(t *testing.T, u Unidentified) *Identifier {
+func company(t *testing.T, allow bool) *Identifier {
 	t.Helper()
-	return mustIdentifier(t, IdentifierConfig{Unidentified: u, Agents: []Agent{
+	return mustIdentifier(t, IdentifierConfig{AllowUnidentified: allow, Agents: []Agent{
 		{Name: "alpha", Credentials: []string{"al"}},
 		{Name: "beta", Credentials: []string{"be"}, UserAgents: []string{"BetaBot", "Mozilla/* (compatible; BetaClassic/*"}},
 		{Name: "gamma", Credentials: []string{"ga"}, From: prefixes(t, "10.3.0.0/16")},
@@ -175,13 +175,13 @@ var identityCases = []struct {
 
 func TestIdentify(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []Unidentified{UnidentifiedDefault, UnidentifiedDeny, UnidentifiedAllow} {
-		id := company(t, policy)
+	for _, allow := range []bool{false, true} {
+		id := company(t, allow)
 		for _, tt := range identityCases {
-			t.Run(fmt.Sprint(policy, " ", tt.name), func(t *testing.T) {
+			t.Run(fmt.Sprint(allow, " ", tt.name), func(t *testing.T) {
 				t.Parallel()
 				want := tt.reason
-				if policy == UnidentifiedAllow && tt.open != "" {
+				if allow && tt.open != "" {
 					want = ""
 				}
 				i := id.Identify(t.Context(), tt.e)
@@ -207,10 +207,10 @@ func TestIdentify(t *testing.T) {
 // accepted in one request is accepted so, whatever CONNECT said of itself.
 func TestTunnelThenInner(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
-		id := company(t, policy)
+	for _, allow := range []bool{false, true} {
+		id := company(t, allow)
 		for _, tt := range identityCases {
-			t.Run(fmt.Sprint(policy, " ", tt.name), func(t *testing.T) {
+			t.Run(fmt.Sprint(allow, " ", tt.name), func(t *testing.T) {
 				t.Parallel()
 				want := id.Identify(t.Context(), tt.e)
 				wantReason, _, _ := want.Refused()
@@ -244,7 +244,7 @@ func TestTunnelThenInner(t *testing.T) {
 // credentials or certificate bind needs none, unless it could be several, or names another.
 func TestOpaque(t *testing.T) {
 	t.Parallel()
-	id := company(t, UnidentifiedDeny)
+	id := company(t, false)
 	withCert := mustIdentifier(t, IdentifierConfig{Agents: []Agent{
 		{Name: "c", ClientCertificates: []string{"c.corp", "c2.corp"}, UserAgents: []string{"C"}},
 		{Name: "d", ClientCertificates: []string{"d.corp"}, UserAgents: []string{"D"}},
@@ -288,20 +288,20 @@ func TestTunnelAsksForCredentials(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		agents []Agent
-		policy Unidentified
+		allow  bool
 		e      Sender
 		want   Reason
 	}{
-		{"credentials only", []Agent{withCredential}, UnidentifiedDefault, Sender{UserAgent: "a"}, ReasonCredentialsMissing},
-		{"unidentified allowed", []Agent{withCredential}, UnidentifiedAllow, Sender{}, ""},
-		{"some by User-Agent", []Agent{withCredential, {Name: "b"}}, UnidentifiedDeny, Sender{}, ""},
-		{"in a range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{Source: netip.MustParseAddr("10.0.0.1")}, ""},
-		{"outside of the range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{Source: netip.MustParseAddr("11.0.0.1")}, ReasonCredentialsMissing},
-		{"with a certificate", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}}}, UnidentifiedDeny, Sender{CertificateNames: []string{"c"}}, ""},
-		{"certificate, wrong range", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}, From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{CertificateNames: []string{"c"}}, ReasonCredentialsMissing},
-		{"no credentials at all", []Agent{{Name: "b", From: prefixes(t, "10.0.0.0/8")}}, UnidentifiedDeny, Sender{}, ""},
+		{"credentials only", []Agent{withCredential}, false, Sender{UserAgent: "a"}, ReasonCredentialsMissing},
+		{"unidentified allowed", []Agent{withCredential}, true, Sender{}, ""},
+		{"some by User-Agent", []Agent{withCredential, {Name: "b"}}, false, Sender{}, ""},
+		{"in a range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, false, Sender{Source: netip.MustParseAddr("10.0.0.1")}, ""},
+		{"outside of the range", []Agent{withCredential, {Name: "b", From: prefixes(t, "10.0.0.0/8")}}, false, Sender{Source: netip.MustParseAddr("11.0.0.1")}, ReasonCredentialsMissing},
+		{"with a certificate", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}}}, false, Sender{CertificateNames: []string{"c"}}, ""},
+		{"certificate, wrong range", []Agent{withCredential, {Name: "b", ClientCertificates: []string{"c"}, From: prefixes(t, "10.0.0.0/8")}}, false, Sender{CertificateNames: []string{"c"}}, ReasonCredentialsMissing},
+		{"no credentials at all", []Agent{{Name: "b", From: prefixes(t, "10.0.0.0/8")}}, false, Sender{}, ""},
 	} {
-		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, Unidentified: tt.policy})
+		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, AllowUnidentified: tt.allow})
 		if got, _, _ := id.AuthenticateTunnel(t.Context(), tt.e).Refused(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
@@ -338,7 +338,7 @@ func TestIdentifyAmbiguousCertificate(t *testing.T) {
 // An unidentified request that is allowed has no name, but the token its rules are found by.
 func TestUnidentifiedAllowedHasNoName(t *testing.T) {
 	t.Parallel()
-	id := company(t, UnidentifiedAllow)
+	id := company(t, true)
 	i := id.Identify(t.Context(), Sender{UserAgent: "ExampleBot/1.0"})
 	if i.Agent != "" || i.IdentifiedBy != "" || !slices.Equal(i.Robots.Tokens, []string{"ExampleBot"}) {
 		t.Errorf("got %+v", i)
@@ -410,7 +410,7 @@ func TestUncheckedPassword(t *testing.T) {
 
 func TestNamed(t *testing.T) {
 	t.Parallel()
-	id := company(t, UnidentifiedDeny)
+	id := company(t, false)
 	i, ok := id.Named("OPEN")
 	if _, _, refused := i.Refused(); !ok || refused || i.Agent != "Open" || i.IdentifiedBy != "" ||
 		!slices.Equal(i.Robots.Tokens, []string{"OpenBot", "Open"}) {
@@ -447,15 +447,15 @@ func TestIdentityInvariants(t *testing.T) {
 	sources := []string{"10.3.0.1", "10.5.0.1", "192.0.2.1", "2001:db8:5::9"}
 	certificates := [][]string{nil, {"delta.corp"}, {"other"}}
 	n := 0
-	for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
-		id := company(t, policy)
+	for _, allow := range []bool{false, true} {
+		id := company(t, allow)
 		for _, auth := range authorizations {
 			for _, field := range fields {
 				for _, source := range sources {
 					for _, names := range certificates {
 						e := Sender{UserAgent: field, ProxyAuthorization: auth, Source: netip.MustParseAddr(source), CertificateNames: names}
 						i := id.Identify(t.Context(), e)
-						if err := naive(id, policy, e, i); err != "" {
+						if err := naive(id, allow, e, i); err != "" {
 							t.Errorf("%+v: %s; got %+v", e, err, i)
 						}
 						n++
@@ -476,11 +476,11 @@ func FuzzIdentify(f *testing.F) {
 		f.Add(tt.e.UserAgent, tt.e.ProxyAuthorization)
 	}
 	f.Fuzz(func(t *testing.T, field, authorization string) {
-		for _, policy := range []Unidentified{UnidentifiedDeny, UnidentifiedAllow} {
-			id := company(t, policy)
+		for _, allow := range []bool{false, true} {
+			id := company(t, allow)
 			e := Sender{UserAgent: field, ProxyAuthorization: authorization, Source: netip.MustParseAddr("10.5.0.1")}
 			i := id.Identify(t.Context(), e)
-			if err := naive(id, policy, e, i); err != "" {
+			if err := naive(id, allow, e, i); err != "" {
 				t.Errorf("%+v: %s; got %+v", e, err, i)
 			}
 			inner := id.Inner(id.AuthenticateTunnel(t.Context(), e), field)
@@ -493,7 +493,7 @@ func FuzzIdentify(f *testing.F) {
 }
 
 // naive says what is wrong with an identity, or "".
-func naive(id *Identifier, policy Unidentified, e Sender, i Identity) string {
+func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	user, password, parsed := basicCredentials(e.ProxyAuthorization)
 	right := parsed && password == "pw-"+user && slices.Contains([]string{"al", "be", "ga", "team"}, user)
 	reason, _, refused := i.Refused()
@@ -503,7 +503,7 @@ func naive(id *Identifier, policy Unidentified, e Sender, i Identity) string {
 		return "wrong credentials and their refusal must go together"
 	case reason == ReasonCredentialsMissing && e.ProxyAuthorization != "":
 		return "credentials are called missing and are there"
-	case !refused && i.Agent == "" && policy != UnidentifiedAllow:
+	case !refused && i.Agent == "" && !allow:
 		return "unidentified and accepted"
 	case !refused && i.Agent == "" && right:
 		return "a credential was ignored"
@@ -559,8 +559,8 @@ func TestIdentifierKnows(t *testing.T) {
 	}{
 		{IdentifierConfig{Agents: agents}, "acme", true},
 		{IdentifierConfig{Agents: agents}, "other", false},
-		{IdentifierConfig{Agents: agents, Unidentified: UnidentifiedAllow}, "other", true},
-		{IdentifierConfig{Agents: agents, Unidentified: UnidentifiedAllow}, "no token", false},
+		{IdentifierConfig{Agents: agents, AllowUnidentified: true}, "other", true},
+		{IdentifierConfig{Agents: agents, AllowUnidentified: true}, "no token", false},
 		{IdentifierConfig{}, "other", true},
 		{IdentifierConfig{}, "no token", false},
 		{IdentifierConfig{}, "", false},

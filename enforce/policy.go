@@ -26,16 +26,7 @@ const (
 )
 
 // String returns "deny", "tunnel" or "intercept".
-func (c Connect) String() string {
-	switch c {
-	case ConnectTunnel:
-		return "tunnel"
-	case ConnectIntercept:
-		return "intercept"
-	default:
-		return "deny"
-	}
-}
+func (c Connect) String() string { return nameOf(c, "deny", "tunnel", "intercept") }
 
 // Policy is the operator's policy, ready for use. It never changes and is safe for
 // concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
@@ -102,10 +93,8 @@ func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
 
 // exception is an Exception ready for matching.
 type exception struct {
-	label  string
-	paths  []string
-	agents []string
-	until  time.Time
+	Exception
+	label string
 }
 
 // Exempt returns the label of the exception that covers the request at the time now. A path
@@ -120,17 +109,17 @@ func (p *Policy) Exempt(o origin.Origin, path, agent string, now time.Time) (lab
 }
 
 func (x *exception) covers(path, agent string, now time.Time) bool {
-	if !x.until.IsZero() && !now.Before(x.until) {
+	if !x.Until.IsZero() && !now.Before(x.Until) {
 		return false
 	}
-	if len(x.agents) > 0 && !containsFold(x.agents, agent) {
+	if len(x.Agents) > 0 && !containsFold(x.Agents, agent) {
 		return false
 	}
-	if len(x.paths) == 0 {
+	if len(x.Paths) == 0 {
 		return true
 	}
 	resolved, ok := origin.Resolve(path)
-	return ok && slices.ContainsFunc(x.paths, func(prefix string) bool {
+	return ok && slices.ContainsFunc(x.Paths, func(prefix string) bool {
 		elsewhere := func(form string) bool { return !strings.HasPrefix(form, prefix) }
 		return !elsewhere(path) && !slices.ContainsFunc(resolved, elsewhere)
 	})

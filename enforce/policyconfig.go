@@ -153,13 +153,12 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 	if !isLine(c.Reason) {
 		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
 	}
-	x := &exception{agents: slices.Clone(c.Agents), until: c.Until}
-	for _, prefix := range c.Paths {
-		canonical, err := pathPrefix(prefix)
-		if err != nil {
+	x := &exception{Exception: c}
+	x.Paths = slices.Clone(c.Paths)
+	for i, prefix := range c.Paths {
+		if x.Paths[i], err = pathPrefix(prefix); err != nil {
 			return nil, err
 		}
-		x.paths = append(x.paths, canonical)
 	}
 	for _, name := range c.Agents {
 		if err := knownAgent(agents, name); err != nil {
@@ -175,7 +174,7 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 		hosts = append(hosts, pattern.String())
 		p.exceptions.put(pattern, x)
 	}
-	x.label = escape.Cut(strings.Join(append(hosts, x.paths...), " "), maxText)
+	x.label = escape.Cut(strings.Join(append(hosts, x.Paths...), " "), maxText)
 	if c.Reason != "" {
 		x.label = escape.Cut(hosts[0], maxText) + ": " + c.Reason
 	} else {

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"html"
+	"html/template"
 	"mime"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,36 +192,33 @@ func (p Problem) JSON() []byte {
 func (p Problem) Text() []byte {
 	var b bytes.Buffer
 	b.WriteString(p.Detail + "\n\n")
-	for _, f := range p.facts() {
-		b.WriteString(f.name + ":" + strings.Repeat(" ", max(factColumn-len(f.name), 1)) + f.value + "\n")
+	for _, f := range p.Facts() {
+		b.WriteString(f.Name + ":" + strings.Repeat(" ", max(factColumn-len(f.Name), 1)) + f.Value + "\n")
 	}
 	return b.Bytes()
 }
 
-// factColumn is the width of the longest name in facts.
+// factColumn is the width of the longest name in Facts.
 const factColumn = 12
 
 //go:embed refusal.html
 var refusalPage string
 
+var refusalTemplate = template.Must(template.New("refusal").Parse(refusalPage))
+
 // HTML returns p as a page for browsers. Its empty icon keeps them from asking for another
 // through the proxy (clients.md 12).
 func (p Problem) HTML() []byte {
-	var facts strings.Builder
-	for _, f := range p.facts() {
-		facts.WriteString("<dt>" + html.EscapeString(f.name) + "</dt><dd>" + html.EscapeString(f.value) + "</dd>\n")
-	}
-	parts := map[string]string{
-		"title": html.EscapeString(strconv.Itoa(p.Status) + " " + p.Title), "detail": html.EscapeString(p.Detail), "facts": facts.String(),
-	}
-	return []byte(os.Expand(refusalPage, func(name string) string { return parts[name] }))
+	var b bytes.Buffer
+	_ = refusalTemplate.Execute(&b, p) // a buffer takes everything, and the page has no calls that fail
+	return b.Bytes()
 }
 
 // fact is one line of a refusal.
-type fact struct{ name, value string }
+type fact struct{ Name, Value string }
 
-// facts lists what is known, in the order in which a person checks it.
-func (p Problem) facts() []fact {
+// Facts lists what is known, in the order in which a person checks it.
+func (p Problem) Facts() []fact {
 	r := p.Robots
 	fetched := "fetched"
 	if r.State == "unreachable" && r.SHA256 == "" {
@@ -249,7 +245,7 @@ func (p Problem) facts() []fact {
 		{"more", p.Type},
 		{"answered by", Name + ", a gateway between crawler and site; not by the site itself"},
 	}
-	return slices.DeleteFunc(all, func(f fact) bool { return f.value == "" })
+	return slices.DeleteFunc(all, func(f fact) bool { return f.Value == "" })
 }
 
 func describeAgent(r Record) string {
