@@ -1,9 +1,6 @@
 package robotstxt
 
-import (
-	"strings"
-	"unsafe"
-)
+import "strings"
 
 const upperHex = "0123456789ABCDEF"
 
@@ -152,10 +149,6 @@ func looseForm[T ~string | ~[]byte](s T) form {
 	return f
 }
 
-// view lets bytes be read as a string without a copy. The caller must not write to bytes that have
-// been read while the string is in use.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } //nolint:gosec // see comment
-
 // The meanings of a byte in a path. A byte of class 0 stands for itself everywhere.
 const (
 	classStar     = 1 << iota // * : any run of bytes, in a rule
@@ -165,7 +158,6 @@ const (
 	classReserved             // : / @ [ ] : the same raw and escaped in a query, as is ?
 	classDollar               // $ : the same raw and escaped; at the end of a rule it is the end
 	classFragment             // # : ends a target
-	classBlank                // space, tab, vertical tab, form feed
 	classHex                  // hex digit
 	classLetter               // may be in a product token (RFC 9309 section 2.2.1)
 )
@@ -190,7 +182,6 @@ var byteClass = func() [256]uint16 {
 	set("$", classDollar)
 	set(":/@[]", classReserved)
 	set("#", classFragment)
-	set(" \t\v\f", classBlank)
 	set("0123456789abcdefABCDEF", classHex)
 	set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", classLetter)
 	return t
@@ -198,7 +189,7 @@ var byteClass = func() [256]uint16 {
 
 func isHex(c byte) bool { return byteClass[c]&classHex != 0 }
 
-func isBlank(c byte) bool { return byteClass[c]&classBlank != 0 }
+func isBlank(c byte) bool { return strings.IndexByte(blanks, c) >= 0 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 

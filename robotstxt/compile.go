@@ -11,7 +11,6 @@ type scratch struct {
 	text    []byte // of the Ruleset, as far as it is written
 	keys    []nameKey
 	final   []uint32 // by block of the file: the block of the Ruleset
-	solo    []uint32 // by name: one more than the block that is this name's alone
 	drawn   []pattern
 	members []uint64 // name, block
 }
@@ -42,13 +41,6 @@ func (p *parser) compile() *Ruleset {
 func (p *parser) put(b []byte) span {
 	s := span{at: uint32(len(p.text)), n: uint32(len(b))}
 	p.text = append(p.text, b...)
-	return s
-}
-
-// resize returns n zeros in the memory of s where that suffices.
-func resize(s []uint32, n int) []uint32 {
-	s = slices.Grow(s[:0], n)[:n]
-	clear(s)
 	return s
 }
 
@@ -100,8 +92,8 @@ func (p *parser) compileNames(rs *Ruleset) {
 // file which repeats "User-agent: *" before every rule costs a decision no more than another. A
 // block that no token selects is left out.
 func (p *parser) compileBlocks(rs *Ruleset) {
-	p.final = resize(p.final, p.blocks+1)
-	p.solo = resize(p.solo, len(rs.names))
+	p.final = make([]uint32, p.blocks+1)
+	solos := make([]uint32, len(rs.names)) // by name: one more than the block that is this name's alone
 	n := uint32(0)
 	for i := 0; i < len(p.names); {
 		first := i
@@ -116,7 +108,7 @@ func (p *parser) compileBlocks(rs *Ruleset) {
 		}
 		p.final[b] = n
 		if i-first == 1 {
-			solo := &p.solo[max(p.names[first].keys[0], p.names[first].keys[1])]
+			solo := &solos[max(p.names[first].keys[0], p.names[first].keys[1])]
 			if *solo != 0 {
 				p.final[b] = *solo - 1
 				continue
@@ -218,9 +210,6 @@ func (p *parser) compareTargets(a, b *draft) int {
 	if c := cmp.Compare(a.rank.block(), b.rank.block()); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(a.head, b.head); c != 0 {
-		return c
-	}
 	if c := bytes.Compare(p.keyOf(a), p.keyOf(b)); c != 0 {
 		return c
 	}
@@ -245,7 +234,6 @@ func (p *parser) addPatterns(rule uint32, d *draft, key []byte) {
 func (p *parser) addPattern(pat pattern) {
 	text := p.text[pat.at : pat.at+uint32(pat.n)]
 	pat.least = pat.n - uint16(bytes.Count(text, []byte{'*'}))
-	pat.needs = pairsNeeded(text, pat.form)
 	p.drawn = append(p.drawn, pat)
 }
 

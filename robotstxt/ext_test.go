@@ -387,7 +387,7 @@ func TestExt_ZeroValues(t *testing.T) {
 	t.Parallel()
 	var none *robotstxt.Ruleset
 	for name, g := range map[string]robotstxt.Group{"zero": {}, "nil": none.Select(robotstxt.Agent{Tokens: []string{"a"}})} {
-		if m := g.Match("/robots.txt"); m != (robotstxt.Match{}) || g.Unrestricted() || g.Name() != "" || g.Specific() {
+		if m := g.Match("/robots.txt"); m != (robotstxt.Match{}) || g.Unrestricted() || g.Name() != "" {
 			t.Errorf("%s group: got %+v", name, m)
 		}
 		if d, ok := g.CrawlDelay(); d != 0 || ok || g.Preferences() != nil {

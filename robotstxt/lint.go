@@ -111,7 +111,6 @@ func IsHTML(data []byte) bool {
 // linter is the second reader of lines; the parser that makes Rulesets knows nothing of it.
 type linter struct {
 	s        scanner
-	p        parser // only to compile paths
 	html     bool
 	warnings []Warning
 
@@ -334,11 +333,10 @@ func (l *linter) path(path []byte) {
 // compare looks for another rule of the same crawlers that matches the same targets. Of all these
 // the highest decides.
 func (l *linter) compare(path []byte, allow bool) {
-	l.p.reset()
-	l.p.data = l.s.data
-	l.p.addPath(path, newRank(0, allow, l.s.number))
-	d := &l.p.drafts[0]
-	k := ruleKey{list: l.number, key: string(l.p.keyOf(d)), end: d.rank&rankEnd != 0}
+	p := parser{data: l.s.data}
+	p.addPath(path, newRank(0, allow, l.s.number))
+	d := &p.drafts[0]
+	k := ruleKey{list: l.number, key: string(p.keyOf(d)), end: d.rank&rankEnd != 0}
 	now, before := lintedRule{d.rank, string(path)}, l.rules[k]
 	switch {
 	case before.rank == 0:

@@ -1,18 +1,12 @@
 package robotstxt
 
-import (
-	"strings"
-	"sync"
-)
+import "strings"
 
-// workspace holds the forms of a target that are not the target itself. Only targets of unusual
-// spelling need one; it grows to the longest of them.
-type workspace [forms][]byte
-
-var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+// targets are the forms of one target, the canonical one first.
+type targets [forms]string
 
 // Match answers for a target: path and query of the request, as they will be sent. A fragment is
-// ignored, a missing leading slash supplied. It does not allocate.
+// ignored, a missing leading slash supplied. It allocates only for a target of unusual spelling.
 //
 // To fetch /robots.txt is always allowed (RFC 9309 section 2.2.2). For a request that does anything
 // else to it, ask [Group.MatchRules].
@@ -30,24 +24,14 @@ func (g Group) match(target string, implied bool) Match {
 	if g.name == none {
 		return m
 	}
-	var i int32
-	if isCanonical(target) {
-		i = g.decide(target, implied)
-	} else {
-		i = g.rewriteAndDecide(target, implied)
+	if !isCanonical(target) {
+		target = string(appendTarget(nil, target))
 	}
-	if i != none {
+	if i := g.decide(target, implied); i != none {
 		r := &g.rs.rules[i]
 		m.Allowed, m.Rule, m.Line = r.rank.allow(), g.rs.written(r), r.rank.line()
 	}
 	return m
-}
-
-func (g Group) rewriteAndDecide(target string, implied bool) int32 {
-	w := workspaces.Get().(*workspace)
-	defer workspaces.Put(w)
-	w[0] = appendTarget(w[0][:0], target)
-	return g.decide(view(w[0]), implied)
 }
 
 // decide returns the rule that decides on a canonical target, or none.
@@ -55,33 +39,23 @@ func (g Group) decide(t string, implied bool) int32 {
 	if implied && t == "/robots.txt" {
 		return none
 	}
-	s := subject{forms: [forms]string{t, t, t, t}}
+	forms := targets{t, t, t, t}
 	if g.rs.loose && strings.ContainsAny(t, "%*") {
-		return g.loosenAndSearch(&s)
+		for f := range forms[1:] {
+			forms[f+1] = string(appendForm(nil, t, form(f+1), false))
+		}
 	}
-	return g.search(&s)
-}
-
-// loosenAndSearch spells the target in the forms in which some rules get their second chance,
-// before the search.
-func (g Group) loosenAndSearch(s *subject) int32 {
-	w := workspaces.Get().(*workspace)
-	defer workspaces.Put(w)
-	for f := form(1); f < forms; f++ {
-		w[f] = appendForm(w[f][:0], s.forms[0], f, false)
-		s.forms[f] = view(w[f])
-	}
-	return g.search(s)
+	return g.search(&forms)
 }
 
 // search returns the highest rule of the group that matches, or none.
-func (g Group) search(s *subject) int32 {
+func (g Group) search(t *targets) int32 {
 	decider, best := int32(none), rank(0)
 	for _, b := range g.blocks() {
-		if i := g.rs.bestPrefix(b, s.forms[0]); i != none && g.rs.rules[i].rank > best {
+		if i := g.rs.bestPrefix(b, t[0]); i != none && g.rs.rules[i].rank > best {
 			best, decider = g.rs.rules[i].rank, i
 		}
-		if i := g.rs.bestPattern(b, s, best); i != none {
+		if i := g.rs.bestPattern(b, t, best); i != none {
 			best, decider = g.rs.rules[i].rank, i
 		}
 	}
@@ -115,7 +89,6 @@ func (rs *Ruleset) bestPrefix(b uint32, t string) int32 {
 // pattern is a path that the table cannot hold: with a * inside, or in a looser form. Its text is
 // the canonical path without a closing $ or run of *; a * in it is a wildcard.
 type pattern struct {
-	needs uint64 // the pairs of bytes that it needs in a target; see pairBit
 	at    uint32 // in Ruleset.text
 	rule  uint32 // in Ruleset.rules
 	n     uint16 // bytes of the text
@@ -123,59 +96,19 @@ type pattern struct {
 	form  form   // of the targets that it is matched against
 }
 
-// subject is a target in the course of a decision.
-type subject struct {
-	forms [forms]string
-	pairs uint64 // pairs of bytes in the target; 0 when not yet known
-}
-
-// pairBit spreads the pairs of adjacent bytes over the bits of a word.
-func pairBit(a, b byte) uint64 { return 1 << ((uint32(a)<<8 | uint32(b)) * 0x9E3779B1 >> 26) }
-
-func pairsOf(t string) uint64 {
-	pairs := uint64(0)
-	for i := 1; i < len(t); i++ {
-		pairs |= pairBit(t[i-1], t[i])
-	}
-	return pairs
-}
-
-// pairsNeeded returns the pairs of bytes that every match of a pattern holds. Pairs that a form may
-// spell otherwise are left out, so that the pairs of the canonical target serve for all forms.
-func pairsNeeded(text []byte, f form) uint64 {
-	needs := uint64(0)
-	for i := 1; i < len(text); i++ {
-		if a, b := text[i-1], text[i]; a != '*' && b != '*' && (f == 0 || isFixed(a) && isFixed(b)) {
-			needs |= pairBit(a, b)
-		}
-	}
-	return needs
-}
-
-// isFixed reports whether no form spells the byte differently.
-func isFixed(c byte) bool {
-	return byteClass[c]&(classQuery|classReserved) == 0 && c != '$' && c != literalStar
-}
-
 // bestPattern returns the highest rule of a block above best that has a matching pattern, or none.
-func (rs *Ruleset) bestPattern(b uint32, s *subject, best rank) int32 {
+func (rs *Ruleset) bestPattern(b uint32, t *targets, best rank) int32 {
 	patterns := rs.patterns[rs.blocks[b].patterns:rs.blocks[b].patternsEnd]
-	if len(patterns) == 0 {
-		return none
-	}
-	if s.pairs == 0 {
-		s.pairs = pairsOf(s.forms[0])
-	}
 	for i := range patterns {
 		p := &patterns[i]
-		if p.needs&^s.pairs != 0 || int(p.least) > len(s.forms[0]) {
+		if int(p.least) > len(t[0]) {
 			continue
 		}
 		r := &rs.rules[p.rule]
 		if r.rank <= best {
 			break
 		}
-		if matches(rs.text[p.at:p.at+uint32(p.n)], s.forms[p.form], r.rank&rankEnd != 0) {
+		if matches(rs.text[p.at:p.at+uint32(p.n)], t[p.form], r.rank&rankEnd != 0) {
 			return int32(p.rule)
 		}
 	}

@@ -2,9 +2,7 @@ package robotstxt
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
@@ -28,16 +26,10 @@ type Options struct {
 // reference to data.
 func (o Options) Parse(data []byte) *Ruleset {
 	s := newScanner(data, o.Truncated)
-	p := parsers.Get().(*parser)
-	defer parsers.Put(p)
-	defer p.reset()
-	p.indexHTML = o.IndexHTML
+	p := &parser{indexHTML: o.IndexHTML}
 	p.scan(&s)
 	return p.compile()
 }
-
-// parsers keeps working memory. Its size is bounded, as the size of a file is.
-var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 // parser collects what a file says, in the order of the file. Until compile all bytes stay where
 // they are in the file, and no slice here holds a pointer: that keeps the garbage collector out of
@@ -71,13 +63,6 @@ type prefLine struct {
 	block, line uint32
 }
 
-func (p *parser) reset() {
-	p.data = nil
-	p.names, p.drafts, p.prefs, p.sitemaps = p.names[:0], p.drafts[:0], p.prefs[:0], p.sitemaps[:0]
-	p.blocks, p.closed, p.canon = 0, false, p.canon[:0]
-	p.text, p.keys, p.drawn, p.members = p.text[:0], p.keys[:0], p.drawn[:0], p.members[:0]
-}
-
 // spanOf returns where in data bytes are that were cut out of it.
 func (p *parser) spanOf(b []byte) span {
 	return span{at: uint32(cap(p.data) - cap(b)), n: uint32(len(b))}
@@ -88,11 +73,7 @@ func (p *parser) bytesOf(s span) []byte { return p.data[s.at : s.at+s.n] }
 func (p *parser) scan(s *scanner) {
 	p.data = s.data
 	for line, ok := s.next(); ok; line, ok = s.next() {
-		content := contentOf(line)
-		if !mayMatter(content) {
-			continue
-		}
-		key, value := split(content)
+		key, value := split(contentOf(line))
 		switch fieldOf(key) {
 		case fieldUserAgent:
 			p.addName(value)
@@ -178,7 +159,6 @@ func isSchemeRune(r rune) bool {
 // draft is a rule on its way from the file to the Ruleset.
 type draft struct {
 	rank rank
-	head uint64 // the first bytes of the key as a number, which sorts most keys
 	path span   // in data, as written
 	at   uint32 // of the key: in canon if it is rewritten, else in data
 	key  uint16 // its bytes: the canonical path without a closing $ or run of *
@@ -230,9 +210,6 @@ func (p *parser) addDraft(path, key []byte, length int, r rank) {
 		r |= rankPattern
 	}
 	d.rank, d.key = r|rank(length)<<rankLength, uint16(len(key))
-	var head [8]byte
-	copy(head[:], key)
-	d.head = binary.BigEndian.Uint64(head[:])
 	p.drafts = append(p.drafts, d)
 }
 

@@ -132,9 +132,6 @@ func (g Group) Name() string {
 	return g.rs.names[g.name].text.in(g.rs.text)
 }
 
-// Specific reports whether the group is the crawler's own, not *.
-func (g Group) Specific() bool { return g.specific }
-
 // Unrestricted reports that no disallow rule of the group could match any target. It is false for
 // the zero Group.
 func (g Group) Unrestricted() bool {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package robotstxt_test
-
-const raceEnabled = false
