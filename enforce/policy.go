@@ -79,8 +79,8 @@ func (p *Policy) Connect(o origin.Origin) Connect {
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
 // ranges. No range at all stands for this machine and the company's own networks: the loopback
-// addresses (127.0.0.0/8, ::1), the private ranges (RFC 1918, RFC 4193) and the link-local ones. The
-// range that carriers share (100.64.0.0/10, RFC 6598) is not among them: other customers of the
+// addresses (127.0.0.0/8, ::1), the private ranges (RFC 1918, RFC 4193) and the link-local ones.
+// The range that carriers share (100.64.0.0/10, RFC 6598) is not among them: other customers of the
 // carrier have addresses in it, and so have load balancers of clouds, behind which is the whole
 // internet. An unknown address is in no range.
 func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {

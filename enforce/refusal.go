@@ -192,13 +192,13 @@ func (p Problem) JSON() []byte {
 func (p Problem) Text() []byte {
 	var b bytes.Buffer
 	b.WriteString(p.Detail + "\n\n")
-	for _, f := range p.Facts() {
+	for _, f := range p.facts() {
 		b.WriteString(f.Name + ":" + strings.Repeat(" ", max(factColumn-len(f.Name), 1)) + f.Value + "\n")
 	}
 	return b.Bytes()
 }
 
-// factColumn is the width of the longest name in Facts.
+// factColumn is the width of the longest name in facts.
 const factColumn = 12
 
 //go:embed refusal.html
@@ -210,15 +210,19 @@ var refusalTemplate = template.Must(template.New("refusal").Parse(refusalPage))
 // through the proxy (clients.md 12).
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
-	_ = refusalTemplate.Execute(&b, p) // a buffer takes everything, and the page has no calls that fail
+	// A buffer takes everything, and the page has no calls that fail.
+	_ = refusalTemplate.Execute(&b, struct {
+		Problem
+		Facts []fact
+	}{p, p.facts()})
 	return b.Bytes()
 }
 
 // fact is one line of a refusal.
 type fact struct{ Name, Value string }
 
-// Facts lists what is known, in the order in which a person checks it.
-func (p Problem) Facts() []fact {
+// facts lists what is known, in the order in which a person checks it.
+func (p Problem) facts() []fact {
 	r := p.Robots
 	fetched := "fetched"
 	if r.State == "unreachable" && r.SHA256 == "" {

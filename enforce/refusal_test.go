@@ -223,7 +223,7 @@ func TestFormsSayTheSame(t *testing.T) {
 		if err := json.Unmarshal(details.Body, &read); err != nil {
 			t.Fatal(err)
 		}
-		same(r, "facts of the JSON", read.Facts(), facts)
+		same(r, "facts of the JSON", read.facts(), facts)
 		same(r, "detail of the JSON", read.Detail, first)
 		p.phrase, p.proxyStatus, p.decision = "", "", ""
 		same(r, "JSON", read, p)

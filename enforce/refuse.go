@@ -109,7 +109,8 @@ func brief(d time.Duration) string {
 }
 
 // RefuseSlot returns d refused because the request gets no slot. err is the error of
-// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Confirm], ctx the context of the request.
+// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Confirm], ctx the context of the
+// request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
 		return d.Refuse(slotReasons[refused.Reason], "", time.Duration(refused.Seconds())*time.Second)

@@ -10,9 +10,9 @@ import (
 )
 
 // waiter is a request that could not go at once. Its own goroutine leads it from clock to clock: in
-// each queue it waits to be first, sleeps until the clock is ready, becomes current there and goes on
-// to the next queue. Current at all clocks it goes, and only then are the clocks charged: all of them
-// or none.
+// each queue it waits to be first, sleeps until the clock is ready, becomes current there and goes
+// on to the next queue. Current at all clocks it goes, and only then are the clocks charged: all of
+// them or none.
 type waiter struct {
 	pacer    *Pacer
 	config   *Config
@@ -30,8 +30,6 @@ type waiter struct {
 	base  time.Duration // its flow's, when it became current
 
 	reservation *reservation // nil: none at a shared clock
-
-	one [1]step // for the usual case
 }
 
 // step is one clock on the way.
@@ -50,7 +48,6 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		since:  p.now(),
 		wake:   make(chan struct{}, 1),
 	}
-	w.steps = w.one[:0]
 	w.add(r.Limit)
 	for _, l := range r.Also {
 		w.add(l)
@@ -88,8 +85,8 @@ func (w *waiter) wakeUp() {
 	}
 }
 
-// acquireInTurn is Acquire for a request that cannot go at once, has several clocks, or needs a slot
-// of the shared clock.
+// acquireInTurn is Acquire for a request that cannot go at once, has several clocks, or needs a
+// slot of the shared clock.
 func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
 	w := p.waiter(cfg, r)
 	defer w.withdraw()

@@ -51,18 +51,18 @@ type backoff struct {
 	fresh    bool // no request went since it was set
 }
 
-// afterFailure is the state after a 429 or 503 at the given instant. retryAfter is what the site
-// asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
+// afterFailure is the state after a 429 or 503 at the given instant. asked is the pause that the
+// site asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
 //
-// Answers that come before the block has ended belong to requests that were already on their way when
-// it began: they may move its end by a Retry-After of their own, but do not double it, else eight
-// requests in flight would make 60 s into two hours.
-func (b backoff) afterFailure(p Backoff, now instant, retryAfter time.Duration, jitter float64) backoff {
+// Answers that come before the block has ended belong to requests that were already on their way
+// when it began: they may move its end by a Retry-After of their own, but do not double it, else
+// eight requests in flight would make 60 s into two hours.
+func (b backoff) afterFailure(p Backoff, now instant, asked time.Duration, jitter float64) backoff {
 	if now-b.until >= forgiveAfter {
 		b.failures = 0
 	}
-	if retryAfter > 0 {
-		b.until, b.fresh = max(b.until, now+min(retryAfter, p.Max)), true
+	if asked > 0 {
+		b.until, b.fresh = max(b.until, now+min(asked, p.Max)), true
 		return b
 	}
 	if now < b.until {
@@ -81,9 +81,9 @@ func (b backoff) forgotten(now instant) bool {
 }
 
 // ParseRetryAfter reads a Retry-After field (RFC 9110 §10.2.3): whole seconds, or a date, taken
-// against now. The answer is zero when the field is missing, unreadable, zero or in the past: none of
-// these says how long to stay away, and [Pacer.RecordFailure] then uses a pause of its own. Seconds
-// too many to count are a year.
+// against now. The answer is zero when the field is missing, unreadable, zero or in the past: none
+// of these says how long to stay away, and [Pacer.RecordFailure] then uses a pause of its own.
+// Seconds too many to count are a year.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.Trim(value, " \t")
 	if value == "" {
@@ -107,8 +107,8 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 // ([ParseRetryAfter]). Where that is zero or less the pause is [Backoff.First], doubling up to
 // [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
-// No request of any agent goes to the key before the block ends. Requests that wait already and could
-// not be in time are refused at once. When it ends, requests go at the rate, without a burst.
+// No request of any agent goes to the key before the block ends. Requests that wait already and
+// could not be in time are refused at once. When it ends, requests go at the rate, without a burst.
 func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	cfg := p.config.Load()
 	if cfg.Backoff.Off {
@@ -141,8 +141,8 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	}
 }
 
-// blockReserve is how many keys beyond [Config.MaxKeys], as a part of it, may be made for the sake of
-// a block: a site's wish to be left alone is not forgotten because the table is full.
+// blockReserve is how many keys beyond [Config.MaxKeys], as a part of it, may be made for the sake
+// of a block: a site's wish to be left alone is not forgotten because the table is full.
 const blockReserve = 8
 
 // clockToBlock is clock with room for some more.
@@ -197,8 +197,8 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	p.keepSweeping()
 }
 
-// maxAnnounced bounds how many blocks are told to a shared clock that came back, perhaps without its
-// memory.
+// maxAnnounced bounds how many blocks are told to a shared clock that came back, perhaps without
+// its memory.
 const maxAnnounced = 10_000
 
 // announceBlocks tells the blocks to a shared clock that came back.
@@ -214,10 +214,10 @@ func (p *Pacer) announceBlocks() {
 	}
 }
 
-// Unblock ends the block of a key, as the operator orders, also at the other gateways that share the
-// clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns what it
-// has ended and reports whether there was anything, here or elsewhere. With an error, the other
-// gateways could not be told.
+// Unblock ends the block of a key, as the operator orders, also at the other gateways that share
+// the clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns
+// what it has ended and reports whether there was anything, here or elsewhere. With an error, the
+// other gateways could not be told.
 func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
 	elsewhere := false
 	if p.shared != nil {
@@ -236,7 +236,7 @@ func (p *Pacer) endBlock(key string) (ended Block, found bool) {
 	if c == nil || c.backoff == nil || c.backoff.forgotten(now) {
 		return Block{Key: key}, false
 	}
-	ended = Block{Key: key, Until: time.Now().Add(c.backoff.until - now), Strikes: c.backoff.failures}
+	ended = c.block(now)
 	c.backoff = &backoff{until: min(c.backoff.until, now), fresh: c.backoff.fresh}
 	c.wakeNext()
 	return ended, true
@@ -249,15 +249,20 @@ type Block struct {
 	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
 }
 
-// Blocks lists the blocks that have not ended and those not yet forgiven, at most limit of them: the
-// ones that last longest.
+func (c *clock) block(now instant) Block {
+	until := time.Now().Add(c.backoff.until - now)
+	return Block{Key: c.key, Until: until, Strikes: c.backoff.failures}
+}
+
+// Blocks lists the blocks that have not ended and those not yet forgiven, at most limit of them:
+// the ones that last longest.
 func (p *Pacer) Blocks(limit int) []Block {
-	now, wall := p.now(), time.Now()
+	now := p.now()
 	var all []Block
 	p.table.each(func(s *shard) {
 		for c := range s.blocked {
 			if !c.backoff.forgotten(now) {
-				all = append(all, Block{Key: c.key, Until: wall.Add(c.backoff.until - now), Strikes: c.backoff.failures})
+				all = append(all, c.block(now))
 			}
 		}
 	})

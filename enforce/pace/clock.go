@@ -28,9 +28,9 @@ func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
 // It is pure: state and time in, state or time out.
 //
 // GCRA (ITU-T I.371; also redis_rate, throttled, boulder): tat is the theoretical arrival time of
-// the next request if all came evenly. A request conforms when it comes no earlier than tat less the
-// tolerance; it then moves tat on by its interval. One timestamp holds both rate and burst, and the
-// time that is missing is the exact wait.
+// the next request if all came evenly. A request conforms when it comes no earlier than tat less
+// the tolerance; it then moves tat on by its interval. One timestamp holds both rate and burst, and
+// the time that is missing is the exact wait.
 type gcra struct {
 	tat  instant
 	last instant       // when the last request went
@@ -40,8 +40,8 @@ type gcra struct {
 // ready is the instant from which a request under t conforms. It may lie in the past.
 func (g gcra) ready(t terms) instant { return max(g.tat-t.tolerance, g.last+max(g.gap, t.gap)) }
 
-// take is the state after a request under t went at the given instant, which the caller has found to
-// be ready.
+// take is the state after a request under t went at the given instant, which the caller has found
+// to be ready.
 func (g gcra) take(t terms, at instant) gcra {
 	return gcra{tat: max(g.tat, at) + t.interval, last: at, gap: t.gap}
 }

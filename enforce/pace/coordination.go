@@ -6,11 +6,12 @@ import (
 )
 
 // Shared is the clock that several gateways keep together: redisclock.Clock, or anything else that
-// reserves slots in one place. A Pacer that has one keeps its queues, and so the fairness between its
-// agents, to itself; the first request of a queue reserves its slot here, one at a time for each key.
+// reserves slots in one place. A Pacer that has one keeps its queues, and so the fairness between
+// its agents, to itself; the first request of a queue reserves its slot here, one at a time for
+// each key.
 //
-// Implementations are safe for concurrent use. Every call returns within a bounded time, and at once
-// while Peers().Up is false.
+// Implementations are safe for concurrent use. Every call returns within a bounded time, and at
+// once while Peers().Up is false.
 type Shared interface {
 	// Reserve reserves, at all clocks of the demands or none, the first slot that all of them allow,
 	// and says how long until then. Where that is longer than maxWait it reserves nothing. An error
@@ -85,11 +86,11 @@ type Peers struct {
 // a gateway that is the only one.
 //
 // While the shared clock cannot be reached, each of N gateways keeps to a request in every N
-// intervals, without a burst. So N gateways send no more than N requests above what one would in any
-// time, and no more than the rate in the long run; but two of them may go at once, as they do not
-// know of each other. A gateway keeps to its part for one more round of N intervals after the shared
-// clock is back, and for settleTime at the least, beside reserving slots: others may not have noticed
-// yet, and the shared clock may have lost its memory.
+// intervals, without a burst. So N gateways send no more than N requests above what one would in
+// any time, and no more than the rate in the long run; but two of them may go at once, as they do
+// not know of each other. A gateway keeps to its part for one more round of N intervals after the
+// shared clock is back, and for settleTime at the least, beside reserving slots: others may not
+// have noticed yet, and the shared clock may have lost its memory.
 type coordination struct {
 	shared bool // slots are reserved at the shared clock
 	away   bool // there is one, but it cannot be reached
@@ -156,8 +157,8 @@ func (on coordination) ready(g gcra, t terms, now instant) instant {
 	return at
 }
 
-// behind is the instant from which a request may go for a slot that this gateway has reserved at the
-// shared clock, zero if none is reserved or the shared clock itself keeps slots apart.
+// behind is the instant from which a request may go for a slot that this gateway has reserved at
+// the shared clock, zero if none is reserved or the shared clock itself keeps slots apart.
 func (on coordination) behind(reserved instant, t terms) instant {
 	if reserved == 0 || t.unpaced() || !on.divides(t) {
 		return 0
@@ -174,12 +175,15 @@ type reservation struct {
 
 // reserve asks the shared clock for a slot. Without one it returns the error of Reserve, or what to
 // do instead: when to ask again, or why not to.
-func (p *Pacer) reserve(ctx context.Context, demands []Demand, end instant) (*reservation, Reservation, error) {
+func (p *Pacer) reserve(
+	ctx context.Context, demands []Demand, end instant,
+) (*reservation, Reservation, error) {
 	r, err := p.shared.Reserve(ctx, demands, max(0, end-p.now()))
 	if err != nil || r.Outcome != Reserved {
 		return nil, r, err
 	}
-	return &reservation{slot: r, demands: demands, at: r.At.Sub(p.epoch), until: r.Until.Sub(p.epoch)}, r, nil
+	at, until := r.At.Sub(p.epoch), r.Until.Sub(p.epoch)
+	return &reservation{slot: r, demands: demands, at: at, until: until}, r, nil
 }
 
 // release gives the slot back; if that fails, one slot is lost.

@@ -227,9 +227,9 @@ func apart(t *testing.T, at []time.Time, least time.Duration) {
 	}
 }
 
-// Three gateways keep requests apart while they share a clock. While it is away each keeps to a third
-// of the rate, so all together keep to the rate with at most two requests more than there should be;
-// and when it is back without its memory they do so until it can be relied on.
+// Three gateways keep requests apart while they share a clock. While it is away each keeps to a
+// third of the rate, so all together keep to the rate with at most two requests more than there
+// should be; and when it is back without its memory they do so until it can be relied on.
 func TestSharedClockAwayAndBack(t *testing.T) {
 	t.Parallel()
 	const interval = 2 * time.Second
@@ -269,8 +269,8 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 	}
 }
 
-// However often the shared clock goes and comes back without its memory, the gateways are never above
-// the rate by more than one request each, and never without a limit.
+// However often the shared clock goes and comes back without its memory, the gateways are never
+// above the rate by more than one request each, and never without a limit.
 func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
 	t.Parallel()
 	const gateways, interval = 3, 2 * time.Second
@@ -301,8 +301,8 @@ func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
 	}
 }
 
-// When the shared clock goes away, other gateways may have used a host just now that this one has not:
-// it lets one round pass.
+// When the shared clock goes away, other gateways may have used a host just now that this one has
+// not: it lets one round pass.
 func TestSharedClockAwayWaitsARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,7 +316,8 @@ func TestSharedClockAwayWaitsARound(t *testing.T) {
 	})
 }
 
-// A request whose question failed goes by its own gateway's clock only while the shared clock is away.
+// A request whose question failed goes by its own gateway's clock only while the shared clock is
+// away.
 func TestSharedClockIsTrustedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

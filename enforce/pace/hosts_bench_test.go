@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// BenchmarkMillionHostsInTenMinutes asks for a million hosts, one after the other, in ten minutes by the clock, with the
-// sweep as it is: how many keys there are at most, what each takes, and what part of one processor the sweep does. It
-// runs where CRAWLGATE_TEN_MINUTES says how long they are, such as 10m.
+// BenchmarkMillionHostsInTenMinutes asks for a million hosts, one after the other, in ten minutes
+// by the clock, with the sweep as it is: how many keys there are at most, what each takes, and what
+// part of one processor the sweep does. It runs where CRAWLGATE_TEN_MINUTES says how long they are,
+// such as 10m.
 func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 	long, err := time.ParseDuration(os.Getenv("CRAWLGATE_TEN_MINUTES"))
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Limit is what one clock demands of a request. Limits come with each request, not with the key: the
-// Crawl-delay differs from agent to agent, and a reload of the configuration changes limits without
-// touching the clocks.
+// Limit is what one clock demands of a request. Limits come with each request, not with the key:
+// the Crawl-delay differs from agent to agent, and a reload of the configuration changes limits
+// without touching the clocks.
 type Limit struct {
 	// Key names the clock. See [HostKey], [SiteKey], [AddressKey] and [AgentKey].
 	Key string
@@ -96,8 +96,8 @@ func (t terms) spacing() time.Duration {
 // is never zero, so agents alternate also where only the number of places limits them.
 func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
 
-// The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a host
-// is its own key, without an allocation.
+// The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a
+// host is its own key, without an allocation.
 const (
 	agentPrefix   = "agent:"
 	sitePrefix    = "site:"
@@ -109,8 +109,8 @@ const (
 func HostKey(host string) string { return host }
 
 // SiteKey is the clock of the registrable domain: www.example.co.uk and img.example.co.uk share the
-// clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites). A host
-// without a registrable domain, such as an IP literal or localhost, is its own site.
+// clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites). A
+// host without a registrable domain, such as an IP literal or localhost, is its own site.
 func SiteKey(host string) string {
 	site, err := publicsuffix.EffectiveTLDPlusOne(host)
 	if err != nil {
@@ -158,12 +158,9 @@ const (
 	PerAddress
 )
 
-// scopeNames are the scopes as operators write them.
-var scopeNames = []string{PerHost: "host", PerSite: "site", PerAddress: "address"}
-
 // ParseScope reads "host", "site" or "address".
 func ParseScope(s string) (Scope, error) {
-	if i := slices.Index(scopeNames, s); i >= 0 {
+	if i := slices.Index([]string{PerHost: "host", PerSite: "site", PerAddress: "address"}, s); i >= 0 {
 		return Scope(i), nil
 	}
 	return PerHost, fmt.Errorf("parsing the scope of a clock: %q is not host, site or address", s)
@@ -188,10 +185,10 @@ const (
 	minInterval = time.Microsecond
 )
 
-// ParseRate reads an operator's rate as the time between two requests: "5/s", "30/m", "100/h", "1/10s",
-// "1/1m30s" or "off". The count is a whole number from 1 to 1,000,000; the time is s, m, h or a
-// duration of at most a day. Off is zero: no rate, while Crawl-delay, concurrency and blocks still
-// apply. Anything else is an error that says what is wrong.
+// ParseRate reads an operator's rate as the time between two requests: "5/s", "30/m", "100/h",
+// "1/10s", "1/1m30s" or "off". The count is a whole number from 1 to 1,000,000; the time is s, m, h
+// or a duration of at most a day. Off is zero: no rate, while Crawl-delay, concurrency and blocks
+// still apply. Anything else is an error that says what is wrong.
 func ParseRate(s string) (interval time.Duration, err error) {
 	if s == "off" {
 		return 0, nil
@@ -241,7 +238,8 @@ func parsePer(per string) (time.Duration, error) {
 }
 
 // Above says what becomes of a Crawl-delay above the operator's maximum. Peers differ: Heritrix
-// clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part c).
+// clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part
+// c).
 type Above uint8
 
 const (
@@ -253,12 +251,9 @@ const (
 	Honor
 )
 
-// aboveNames are the choices as operators write them.
-var aboveNames = []string{Clamp: "clamp", Refuse: "refuse", Honor: "honor"}
-
 // ParseAbove reads "clamp", "refuse" or "honor".
 func ParseAbove(s string) (Above, error) {
-	if i := slices.Index(aboveNames, s); i >= 0 {
+	if i := slices.Index([]string{Clamp: "clamp", Refuse: "refuse", Honor: "honor"}, s); i >= 0 {
 		return Above(i), nil
 	}
 	return Clamp, fmt.Errorf("parsing what to do above the longest crawl delay: %q is not clamp, refuse or honor", s)
@@ -275,8 +270,8 @@ type CrawlDelay struct {
 	Above Above
 }
 
-// Apply returns the delay to keep and whether the host may be crawled at all, for the delay that the
-// group declares; zero or less is none. ok is false only by [Refuse].
+// Apply returns the delay to keep and whether the host may be crawled at all, for the delay that
+// the group declares; zero or less is none. ok is false only by [Refuse].
 func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
 	if declared <= 0 {
 		return 0, true

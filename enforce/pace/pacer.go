@@ -22,20 +22,20 @@
 // twice. Self-clocked fair queueing chooses the first, so agents share a busy host's time evenly,
 // however many requests each of them has waiting.
 //
-// An agent that is refused keeps its position for a while, without a slot. Otherwise agents that ask
-// again all the time would starve those that come back when they were told to.
+// An agent that is refused keeps its position for a while, without a slot. Otherwise agents that
+// ask again all the time would starve those that come back when they were told to.
 //
 // # Several gateways
 //
-// With a [Shared] clock each gateway keeps its own queues, and the first request of a queue reserves
-// its slot at the shared clock. While the shared clock cannot be reached, each of N gateways keeps to
-// an Nth of the rate, N being the last known number of gateways.
+// With a [Shared] clock each gateway keeps its own queues, and the first request of a queue
+// reserves its slot at the shared clock. While the shared clock cannot be reached, each of N
+// gateways keeps to an Nth of the rate, N being the last known number of gateways.
 //
 // # Bounds
 //
 // Waiting requests are bounded for each key and in all. Keys are bounded too: beyond that bound
-// requests for unknown keys are refused. Keys that carry no information any more are swept a few at a
-// time. No key has a goroutine or a timer of its own.
+// requests for unknown keys are refused. Keys that carry no information any more are swept a few at
+// a time. No key has a goroutine or a timer of its own.
 package pace
 
 import (
@@ -107,8 +107,8 @@ func (c *Config) wait(r *Request) time.Duration {
 }
 
 // Observer is told what the Pacer does. Its methods are called on the request's path, never under a
-// lock of the Pacer: they must be quick, safe for concurrent use, and must not label anything by key
-// or agent.
+// lock of the Pacer: they must be quick, safe for concurrent use, and must not label anything by
+// key or agent.
 type Observer interface {
 	// Granted is called for each slot, with the time the request was held.
 	Granted(wait time.Duration)
@@ -128,8 +128,8 @@ func (nopObserver) Blocked(bool)          {}
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
 // no closing: it runs a timer only while it has keys.
 //
-// An agent that has been the only one for the Pacer's first ten minutes or longer gets all places of
-// a clock. Once another one has asked, one is left for others.
+// An agent that has been the only one for the Pacer's first ten minutes or longer gets all places
+// of a clock. Once another one has asked, one is left for others.
 type Pacer struct {
 	epoch    time.Time
 	lone     atomic.Pointer[string] // the only agent so far, or several
@@ -160,8 +160,8 @@ func (p *Pacer) now() instant { return time.Since(p.epoch) }
 // it would be due too late or too many wait already, and ctx's error, when ctx ends first; neither
 // uses a slot. Every granted Slot must be given back by [Slot.Done].
 //
-// A request is held for MaxWait. One whose slot is due soon after that is held up to a tenth longer,
-// as a refusal in sight of the slot would help nobody.
+// A request is held for MaxWait. One whose slot is due soon after that is held up to a tenth
+// longer, as a refusal in sight of the slot would help nobody.
 func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)

@@ -25,7 +25,8 @@ func take(t *testing.T, p *Pacer, n int, r Request) (giveBack func()) {
 	}
 }
 
-// One agent takes what it may of a clock, and waits for more. Another one goes as if there were nobody.
+// One agent takes what it may of a clock, and waits for more. Another one goes as if there were
+// nobody.
 func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 	t.Parallel()
 	host := Limit{Key: "h", Concurrency: 8}
@@ -115,8 +116,8 @@ func TestPlacesAreSharedAtOneClock(t *testing.T) {
 	}
 }
 
-// An agent that is the only one gets all places, but for the Pacer's first minutes. From another one's first request on it
-// gets no more of them, and its requests in flight count.
+// An agent that is the only one gets all places, but for the Pacer's first minutes. From another
+// one's first request on it gets no more of them, and its requests in flight count.
 func TestPlacesOfALoneAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,8 +151,8 @@ func (f *field) add(m map[string]int, agent string, n int) {
 	m[agent] += n
 }
 
-// Random agents take places for random times. Never are there more in flight than places, nor of one agent more than all
-// but one; and no place stays unused while an agent waits that may have it.
+// Random agents take places for random times. Never are there more in flight than places, nor of
+// one agent more than all but one; and no place stays unused while an agent waits that may have it.
 func TestModelPlaces(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -230,7 +231,8 @@ func (f *field) noneUnused(t *testing.T, p *Pacer, l Limit) {
 	}
 }
 
-// A newcomer is told exactly when it can go, also beside an agent whose requests must let it go first.
+// A newcomer is told exactly when it can go, also beside an agent whose requests must let it go
+// first.
 func TestModelPlacesRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

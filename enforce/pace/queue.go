@@ -6,11 +6,11 @@ import (
 )
 
 // queue holds the requests that wait for one clock, and says which is next: self-clocked fair
-// queueing (Golestani 1994). Each agent has a flow, first in first out. The head of a flow carries a
-// tag, the virtual time at which it became the head plus its cost; the least tag is next, and the
-// virtual time becomes that tag. So agents that wait share the clock's time evenly. A newcomer, or an
-// agent that comes back right after it was served, starts behind all heads now waiting: neither many
-// names nor coming and going gains anything over them.
+// queueing (Golestani 1994). Each agent has a flow, first in first out. The head of a flow carries
+// a tag, the virtual time at which it became the head plus its cost; the least tag is next, and the
+// virtual time becomes that tag. So agents that wait share the clock's time evenly. A newcomer, or
+// an agent that comes back right after it was served, starts behind all heads now waiting: neither
+// many names nor coming and going gains anything over them.
 //
 // A flow exists while it holds a request, and for a while after a refusal to keep its agent's
 // position. Flows are few, and every operation walks them.
@@ -59,9 +59,9 @@ func (l *load) add(t terms, n int) {
 // base stays, so the agent is first when it comes back. It keeps no slot, but for the moment that
 // holdBack says.
 //
-// Without it, agents that ask again all the time take every slot from those that come back when they
-// were told to, wherever fewer requests fit into the time one may be held than there are agents. So
-// it is at a Crawl-delay of half that time or more (see RESULTS.md).
+// Without it, agents that ask again all the time take every slot from those that come back when
+// they were told to, wherever fewer requests fit into the time one may be held than there are
+// agents. So it is at a Crawl-delay of half that time or more (see RESULTS.md).
 type kept struct {
 	until instant // zero: not kept
 	due   instant // when the agent was told to come back; zero if it may be held until the slot after
@@ -121,8 +121,8 @@ func (q *queue) take(w *waiter) {
 	q.remove(w)
 }
 
-// remove takes w out, wherever it stands. Requests behind it move up: the next of its flow takes over
-// the position that it had among the heads.
+// remove takes w out, wherever it stands. Requests behind it move up: the next of its flow takes
+// over the position that it had among the heads.
 func (q *queue) remove(w *waiter) {
 	f := w.flow
 	i := slices.Index(f.waiters, w)

@@ -134,10 +134,11 @@ func (w *waiter) refusalAt(s *step, c *clock, due, now instant) *Refused {
 
 // reason says why a request must wait at the clock, under the shard's lock.
 func (w *waiter) reason(s *step, c *clock, now instant) Reason {
+	t := w.pacer.coordination().dividePlaces(s.terms)
 	switch {
 	case c.blockedUntil() > now:
 		return ReasonBlocked
-	case w.pacer.full(s.shard, c, w.pacer.coordination().dividePlaces(s.terms), w.agent) && c.gcra.ready(s.terms) <= now:
+	case c.gcra.ready(t) <= now && w.pacer.full(s.shard, c, t, w.agent):
 		return ReasonConcurrency
 	}
 	return ReasonWait

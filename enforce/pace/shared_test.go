@@ -122,8 +122,8 @@ func (c *cluster) total() int {
 	return n
 }
 
-// Whatever becomes of Redis, no host has more than its rate but for one request of each gateway; and
-// while Redis is there, no two requests are closer together than they should be.
+// Whatever becomes of Redis, no host has more than its rate but for one request of each gateway;
+// and while Redis is there, no two requests are closer together than they should be.
 func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
 	t.Parallel()
 	limits := map[string]pace.Limit{
@@ -203,7 +203,8 @@ func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 	}
 }
 
-// A gateway that dies between reserving and going loses its one slot; the next is one interval later.
+// A gateway that dies between reserving and going loses its one slot; the next is one interval
+// later.
 func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)

@@ -45,8 +45,8 @@ type charge struct {
 // Confirm is the last look at the clocks. Call it when all is ready for the request but its first
 // byte has not been sent: the connection may have taken longer to make than the time to the next
 // slot. A request that is in time goes at once. One that is not waits for another slot, within what
-// is left of the time that it may be held; else, and where the site was blocked meanwhile, the error
-// is *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
+// is left of the time that it may be held; else, and where the site was blocked meanwhile, the
+// error is *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
 func (s Slot) Confirm(ctx context.Context) error {
 	g := s.grant
 	if g == nil {
@@ -87,15 +87,15 @@ func (g *grant) confirm(ctx context.Context) (instant, error) {
 		c := &g.charges[i]
 		at := c.confirm(now, g.end, g.reservation != nil)
 		if at > g.end {
-			return 0, g.pacer.refuse(&Refused{Key: c.clock.key, Reason: ReasonWait, RetryAfter: at - now})
+			return 0, g.pacer.refuse(&Refused{c.clock.key, ReasonWait, at - now})
 		}
 		until = max(until, at)
 	}
 	return until, nil
 }
 
-// reserveAgain asks the shared clock for another slot and returns when it is. Where the shared clock
-// cannot be reached the request is refused: other gateways may use the host now.
+// reserveAgain asks the shared clock for another slot and returns when it is. Where the shared
+// clock cannot be reached the request is refused: other gateways may use the host now.
 func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	p, old := g.pacer, g.reservation
 	p.release(old) // if no other gateway has reserved since, the slot is there still
@@ -107,7 +107,7 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 		return 0, fmt.Errorf("pacing: waiting for another slot: %w", ctx.Err())
 	case err != nil:
 		round := p.coordination().round(g.charges[0].terms)
-		return 0, p.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: round})
+		return 0, p.refuse(&Refused{g.charges[0].clock.key, ReasonWait, round})
 	case r != nil:
 		g.reservation = r
 		for i := range g.charges {
@@ -117,9 +117,9 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	case answer.Outcome == NotYet:
 		return now + max(answer.Wait, time.Millisecond), nil
 	case answer.Blocked > 0:
-		return 0, p.refuse(&Refused{Key: answer.BlockedKey, Reason: ReasonBlocked, RetryAfter: answer.Wait})
+		return 0, p.refuse(&Refused{answer.BlockedKey, ReasonBlocked, answer.Wait})
 	}
-	return 0, p.refuse(&Refused{Key: g.charges[0].clock.key, Reason: ReasonWait, RetryAfter: answer.Wait})
+	return 0, p.refuse(&Refused{g.charges[0].clock.key, ReasonWait, answer.Wait})
 }
 
 // Sent counts the gap to the next request from now instead of from the grant. Call it when the
@@ -174,12 +174,13 @@ func (c *charge) release(undo bool) {
 	c.shard.release(c.clock, c.terms, c.agent)
 }
 
-// blocked refuses the request where the site asked to be left alone after the slot had been granted.
+// blocked refuses the request where the site asked to be left alone after the slot had been
+// granted.
 func (c *charge) blocked(now instant) *Refused {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	if until := c.clock.blockedUntil(); until > now {
-		return &Refused{Key: c.clock.key, Reason: ReasonBlocked, RetryAfter: until - now}
+		return &Refused{c.clock.key, ReasonBlocked, until - now}
 	}
 	return nil
 }
@@ -229,8 +230,8 @@ func (c *charge) confirm(now, end instant, reserved bool) instant {
 }
 
 // slack is how late after its slot a request may still go, so that others can rely on slots being
-// spaced: a twentieth of the time between two requests, but no less than timers are off, and 50 ms at
-// most.
+// spaced: a twentieth of the time between two requests, but no less than timers are off, and 50 ms
+// at most.
 func slack(t terms) time.Duration {
 	return min(max(t.cost()/20, 2*time.Millisecond), 50*time.Millisecond)
 }
@@ -257,8 +258,8 @@ func (c *charge) sent(now instant) {
 	}
 }
 
-// move moves the clock on under the shard's lock. A rate with a burst is left alone: it has room for
-// requests that come closer together than its interval.
+// move moves the clock on under the shard's lock. A rate with a burst is left alone: it has room
+// for requests that come closer together than its interval.
 func (c *charge) move(now instant) {
 	if now <= c.at {
 		return

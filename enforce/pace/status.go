@@ -29,8 +29,8 @@ func (p *Pacer) Stats() Stats {
 	return stats
 }
 
-// Status is how the clock of one key stands, as far as this gateway knows: where it is shared, other
-// gateways may have reserved slots beyond Next.
+// Status is how the clock of one key stands, as far as this gateway knows: where it is shared,
+// other gateways may have reserved slots beyond Next.
 type Status struct {
 	Key string
 	// Next is when the next request may go. It is in the past where one may go now.
@@ -46,19 +46,14 @@ type Status struct {
 	Delay time.Duration
 }
 
-// Statuses lists at most limit of the clocks that are wanted, in the order of their keys, from the
-// first behind after; nil wants all. Next is for a request with the given rate ([Limit.Interval] and
-// [Limit.Burst]). Each shard is locked while its keys are looked through: it is meant for people, not
-// for each request.
+// Statuses lists at most limit, which is above zero, of the clocks that are wanted, in the order of
+// their keys, from the first behind after; nil wants all. Next is for a request with the given rate
+// ([Limit.Interval] and [Limit.Burst]). Each shard is locked while its keys are looked through: it
+// is meant for people, not for each request.
 func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate Limit) []Status {
-	if limit <= 0 {
-		return nil
-	}
 	statusOf := p.statusNow(rate)
-	var (
-		page []Status
-		last string // no key from here on is on the page
-	)
+	var page []Status
+	last := "" // no key from here on is on the page
 	cut := func() {
 		slices.SortFunc(page, func(a, b Status) int { return strings.Compare(a.Key, b.Key) })
 		if len(page) >= limit {

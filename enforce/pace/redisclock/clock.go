@@ -2,9 +2,9 @@
 // ([pace.Shared]).
 //
 // A slot is reserved by one Lua call, on Redis's own clock: GCRA, the gap, and the block, for all
-// clocks of the request or none. Nothing else is asked of Redis on a request's way. Places in flight
-// are not kept there: each gateway has its part of them, the limit divided by the number of gateways
-// (at least one), as that needs no lease, and no second call when an answer ends.
+// clocks of the request or none. Nothing else is asked of Redis on a request's way. Places in
+// flight are not kept there: each gateway has its part of them, the limit divided by the number of
+// gateways (at least one), as that needs no lease, and no second call when an answer ends.
 //
 // Every gateway reports once a second that it is alive, so all know how many they are. When Redis
 // cannot be reached each keeps to its part of the rate; see [pace.Peers]. It comes back by itself.
@@ -279,14 +279,16 @@ func (k *Clock) Release(r pace.Reservation) error {
 	if !ok {
 		return nil
 	}
-	return k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys, []string{t.slot}, rueidis.RedisResult.Error)
+	return k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys,
+		[]string{t.slot}, rueidis.RedisResult.Error)
 }
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	m := message{From: k.config.Name, Key: key, Pause: pause, Strikes: strikes}
 	args := []string{micros(pause), channel, m.String()}
-	return k.call(context.Background(), "blocking a key in redis", blockScript, []string{keyOf(key)}, args, rueidis.RedisResult.Error)
+	return k.call(context.Background(), "blocking a key in redis", blockScript,
+		[]string{keyOf(key)}, args, rueidis.RedisResult.Error)
 }
 
 // Unblock implements pace.Shared.
@@ -313,7 +315,8 @@ func (k *Clock) Peers() pace.Peers {
 // call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
 // away, for all calls until the next heartbeat that succeeds.
 func (k *Clock) call(
-	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string, read func(rueidis.RedisResult) error,
+	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string,
+	read func(rueidis.RedisResult) error,
 ) error {
 	c := k.connection()
 	if c == nil || !k.state.Load().up {

@@ -21,8 +21,8 @@ type state struct {
 	roundTrip time.Duration // of the last heartbeat
 }
 
-// live connects, and from then on reports once a heartbeat that the gateway is alive. It is also what
-// finds out that Redis is back.
+// live connects, and from then on reports once a heartbeat that the gateway is alive. It is also
+// what finds out that Redis is back.
 func (k *Clock) live(ctx context.Context) {
 	tick := time.NewTicker(k.config.Heartbeat)
 	defer tick.Stop()
@@ -155,8 +155,8 @@ type LastMembership struct {
 	fewer time.Time // since when there are fewer; zero if there are not
 }
 
-// fewerFor is how long there must be fewer gateways before that is believed. The gateways of a fleet
-// that is shut down one by one must not each come back as the only one.
+// fewerFor is how long there must be fewer gateways before that is believed. The gateways of a
+// fleet that is shut down one by one must not each come back as the only one.
 const fewerFor = time.Hour
 
 // Counted is the membership after a count.
