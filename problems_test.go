@@ -15,14 +15,14 @@ import (
 func problemPage(t *testing.T, r enforce.Reason) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n", r.Title())
+	fmt.Fprintf(&b, "# %s\n\n", r.Info().Title)
 	fmt.Fprintf(&b, "Reason `%s` in the access log, in metrics and in the header `%s`.\n\n", r, enforce.HeaderDecision)
-	if r.Status() == enforce.StatusClientClosedRequest {
+	if r.Info().Status == enforce.StatusClientClosedRequest {
 		b.WriteString("The client left before it was answered. The access log shows status 499; nothing was sent.\n")
 		return b.Bytes()
 	}
-	fmt.Fprintf(&b, "Status %d", r.Status())
-	if token := r.ProxyError(); token != "" {
+	fmt.Fprintf(&b, "Status %d", r.Info().Status)
+	if token := r.Info().ProxyError; token != "" {
 		fmt.Fprintf(&b, ", Proxy-Status error type `%s` (RFC 9209)", token)
 	}
 	b.WriteString(". ")
@@ -34,7 +34,7 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 	default:
 		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n\n")
 	}
-	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Hint())
+	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Info().Hint)
 	example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", string(r)+".txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +65,9 @@ func problemIndex() []byte {
 		}
 	}
 	page := func(r enforce.Reason) {
-		fmt.Fprintf(&b, "* [`%s`](%s.md): %d, %s\n", r, r.Slug(), r.Status(), r.Title())
+		fmt.Fprintf(&b, "* [`%s`](%s.md): %d, %s\n", r, r.Slug(), r.Info().Status, r.Info().Title)
 	}
-	section("Allowed", enforce.Reason.Allows, func(r enforce.Reason) { fmt.Fprintf(&b, "* `%s`: %s\n", r, r.Title()) })
+	section("Allowed", enforce.Reason.Allows, func(r enforce.Reason) { fmt.Fprintf(&b, "* `%s`: %s\n", r, r.Info().Title) })
 	section("Refused", func(r enforce.Reason) bool { return !r.Allows() && !r.Failure() }, page)
 	section("Failed", enforce.Reason.Failure, page)
 	return b.Bytes()

@@ -48,7 +48,7 @@ func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) strin
 	line, err := json.Marshal(map[string]any{
 		"level": "info", "ts": float64(end.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "handled request",
 		"request":  map[string]any{"method": "GET", "uri": rawURL},
-		"duration": 0.04, "status": d.Reason.Status(), "robots": d.Record(),
+		"duration": 0.04, "status": d.Reason.Info().Status, "robots": d.Record(),
 	})
 	if err != nil {
 		t.Fatal(err)

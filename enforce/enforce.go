@@ -116,7 +116,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		return d, true
 	}
 	reason, detail, refused := id.Refused()
-	if refused && (!robotsTxt || reason.Status() != http.StatusForbidden) {
+	if refused && (!robotsTxt || reason.Info().Status != http.StatusForbidden) {
 		d.refuseSender(reason, detail)
 		if !d.Allowed {
 			return d, true

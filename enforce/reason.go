@@ -1,9 +1,11 @@
 package enforce
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -117,16 +119,21 @@ const (
 	fails  effect = "fails" // a failure, not a judgement; it denies in every mode
 )
 
-// reasonInfo is all that follows from a reason alone.
-type reasonInfo struct {
-	Reason     Reason `json:"reason"`
-	Effect     effect `json:"effect"`
-	Status     int    `json:"status"`
-	ProxyError string `json:"proxy_error"` // error type of RFC 9209 section 2.3
-	Title      string `json:"title"`       // of the problem (RFC 9457 section 3.1.3)
+// ReasonInfo is all that follows from a reason alone.
+type ReasonInfo struct {
+	Reason Reason `json:"reason"`
+	Effect effect `json:"effect"`
+	// Status is the HTTP status of a refusal (DESIGN §4), 200 for a reason to allow and
+	// [StatusClientClosedRequest] for a client that left.
+	Status int `json:"status"`
+	// ProxyError is the error type of RFC 9209 section 2.3, empty for a reason to allow.
+	ProxyError string `json:"proxy_error"`
+	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence for people.
+	Title string `json:"title"`
 	// Summary is what was refused and why, in one line: see [Decision.summary].
 	Summary string `json:"summary"`
-	Hint    string `json:"hint"` // what the person behind the crawler can do
+	// Hint tells the person behind the crawler what to do. It may be empty.
+	Hint string `json:"hint"`
 }
 
 // reasonsJSON is the table of reasons, in groups: what a group says holds for its reasons, unless
@@ -136,85 +143,53 @@ type reasonInfo struct {
 //go:embed reasons.json
 var reasonsJSON []byte
 
-var reasonTable = readReasons()
+var reasonTable, reasonOrder = readReasons()
 
-func readReasons() (table []reasonInfo) {
+func readReasons() (table map[Reason]*ReasonInfo, order []Reason) {
 	var groups []struct {
-		reasonInfo
+		ReasonInfo
 		Reasons []json.RawMessage `json:"reasons"`
 	}
 	err := json.Unmarshal(reasonsJSON, &groups)
+	table = make(map[Reason]*ReasonInfo)
 	for _, g := range groups {
 		for _, raw := range g.Reasons {
-			row := g.reasonInfo
+			row := g.ReasonInfo
 			err = errors.Join(err, json.Unmarshal(raw, &row))
-			table = append(table, row)
+			table[row.Reason] = &row
+			order = append(order, row.Reason)
 		}
 	}
 	if err != nil {
 		panic(err) // the file is part of the program
 	}
-	return table
+	return table, order
 }
 
-// reasonIndex finds the row of a reason.
-var reasonIndex = func() map[Reason]*reasonInfo {
-	m := make(map[Reason]*reasonInfo, len(reasonTable))
-	for i := range reasonTable {
-		m[reasonTable[i].Reason] = &reasonTable[i]
-	}
-	return m
-}()
-
-// info returns the row of r, and the row of ReasonInternal for a reason outside the set.
-func (r Reason) info() *reasonInfo {
-	if i, ok := reasonIndex[r]; ok {
-		return i
-	}
-	return reasonIndex[ReasonInternal]
-}
+// Info returns what follows from r. A reason outside the set counts as [ReasonInternal].
+func (r Reason) Info() ReasonInfo { return *cmp.Or(reasonTable[r], reasonTable[ReasonInternal]) }
 
 // Reasons returns the whole set, in the order of its documentation: reasons to
 // allow, to refuse, of failure.
-func Reasons() []Reason {
-	all := make([]Reason, len(reasonTable))
-	for i := range reasonTable {
-		all[i] = reasonTable[i].Reason
-	}
-	return all
-}
+func Reasons() []Reason { return slices.Clone(reasonOrder) }
 
 // Valid reports whether r is in the set.
 func (r Reason) Valid() bool {
-	_, ok := reasonIndex[r]
+	_, ok := reasonTable[r]
 	return ok
 }
 
 // Allows reports whether r is a reason to let a request pass.
-func (r Reason) Allows() bool { return r.info().Effect == allows }
+func (r Reason) Allows() bool { return r.Info().Effect == allows }
 
 // Failure reports whether r is not a judgement but a failure.
-func (r Reason) Failure() bool { return r.info().Effect == fails }
+func (r Reason) Failure() bool { return r.Info().Effect == fails }
 
 // Hard reports whether r refuses in every [Mode].
-func (r Reason) Hard() bool { return r.info().Effect != allows && r.info().Effect != spares }
-
-// Status returns the HTTP status of a refusal for r (DESIGN §4), 200 for a reason to
-// allow and [StatusClientClosedRequest] for a client that left.
-func (r Reason) Status() int { return r.info().Status }
-
-// ProxyError returns the error type of RFC 9209 section 2.3 for r, empty for a reason
-// to allow.
-func (r Reason) ProxyError() string { return r.info().ProxyError }
-
-// Title returns a short sentence for people, always the same for one reason.
-func (r Reason) Title() string { return r.info().Title }
-
-// Hint tells the person behind the crawler what to do. It may be empty.
-func (r Reason) Hint() string { return r.info().Hint }
+func (r Reason) Hard() bool { return r.Info().Effect != spares && !r.Allows() }
 
 // Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in
 // lower-case letters and hyphens.
 func (r Reason) Slug() string {
-	return strings.ReplaceAll(string(r.info().Reason), "_", "-")
+	return strings.ReplaceAll(string(r.Info().Reason), "_", "-")
 }

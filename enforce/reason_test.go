@@ -24,19 +24,19 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 		if !r.Valid() {
 			t.Errorf("%s: not valid", r)
 		}
-		if !slices.Contains([]effect{denies, spares, allows, fails}, r.info().Effect) {
-			t.Errorf("%s: effect %q is none", r, r.info().Effect)
+		if !slices.Contains([]effect{denies, spares, allows, fails}, r.Info().Effect) {
+			t.Errorf("%s: effect %q is none", r, r.Info().Effect)
 		}
 		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
 			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
 		}
-		if r.Title() == "" || strings.HasSuffix(r.Title(), ".") || escape.ASCII(r.Title(), 80) != r.Title() {
-			t.Errorf("%s: title %q", r, r.Title())
+		if r.Info().Title == "" || strings.HasSuffix(r.Info().Title, ".") || escape.ASCII(r.Info().Title, 80) != r.Info().Title {
+			t.Errorf("%s: title %q", r, r.Info().Title)
 		}
-		if noHint := r.Allows() || r == ReasonCanceled; noHint != (r.Hint() == "") {
-			t.Errorf("%s: hint %q", r, r.Hint())
+		if noHint := r.Allows() || r == ReasonCanceled; noHint != (r.Info().Hint == "") {
+			t.Errorf("%s: hint %q", r, r.Info().Hint)
 		}
-		if r.Allows() && (r.Hard() || r.Failure() || r.ProxyError() != "" || r.Status() != http.StatusOK) {
+		if r.Allows() && (r.Hard() || r.Failure() || r.Info().ProxyError != "" || r.Info().Status != http.StatusOK) {
 			t.Errorf("%s: allows and is hard, a failure, or has an error", r)
 		}
 	}
@@ -76,8 +76,8 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 				}
 			}
 		}
-		if r.Status() != status {
-			t.Errorf("%s: status %d, want %d", r, r.Status(), status)
+		if r.Info().Status != status {
+			t.Errorf("%s: status %d, want %d", r, r.Info().Status, status)
 		}
 		if status == 502 && !r.Failure() {
 			t.Errorf("%s: a judgement with status 502", r)
@@ -92,7 +92,7 @@ func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
 		passing := r == ReasonCredentialsBusy || r == ReasonNotReady || r == ReasonAgentLimit
-		if s := r.Status(); s == 503 && !passing || !r.Failure() && s >= 500 {
+		if s := r.Info().Status; s == 503 && !passing || !r.Failure() && s >= 500 {
 			t.Errorf("%s has status %d", r, s)
 		}
 	}
@@ -112,11 +112,11 @@ func TestRFC9209_2_3_ErrorTypes(t *testing.T) {
 		proxy_loop_detected`)
 	for _, r := range Reasons() {
 		if none := r.Allows() || r == ReasonCanceled; none {
-			if r.ProxyError() != "" {
-				t.Errorf("%s: error type %q for nobody", r, r.ProxyError())
+			if r.Info().ProxyError != "" {
+				t.Errorf("%s: error type %q for nobody", r, r.Info().ProxyError)
 			}
-		} else if !slices.Contains(registered, r.ProxyError()) {
-			t.Errorf("%s: error type %q is not registered", r, r.ProxyError())
+		} else if !slices.Contains(registered, r.Info().ProxyError) {
+			t.Errorf("%s: error type %q is not registered", r, r.Info().ProxyError)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestRFC9209_2_3_ErrorTypes(t *testing.T) {
 func TestUnknownReasonIsInternal(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Reason{"", "allowed", "no-rule"} {
-		if r.Valid() || r.Allows() || !r.Failure() || !r.Hard() || r.Status() != 500 || r.Slug() != "internal" {
+		if r.Valid() || r.Allows() || !r.Failure() || !r.Hard() || r.Info().Status != 500 || r.Slug() != "internal" {
 			t.Errorf("%q is not taken for internal", r)
 		}
 	}

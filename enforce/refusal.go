@@ -138,10 +138,10 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	s := d.summary(url)
 	p := Problem{
 		Type:       asked.Help.URL(d.Reason),
-		Title:      d.Reason.Title(),
-		Status:     d.Reason.Status(),
+		Title:      d.Reason.Info().Title,
+		Status:     d.Reason.Info().Status,
 		Detail:     s.fit(maxSummary),
-		Hint:       d.Reason.Hint(),
+		Hint:       d.Reason.Info().Hint,
 		Method:     escape.ASCII(asked.Method, maxWho),
 		URL:        url,
 		JudgedAs:   escape.ASCII(d.Judged, maxShown),
@@ -153,7 +153,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		decision:   d.Header(),
 	}
 	p.proxyStatus = Name
-	if token := d.Reason.ProxyError(); token != "" {
+	if token := d.Reason.Info().ProxyError; token != "" {
 		p.proxyStatus += "; error=" + token
 	}
 	p.proxyStatus += "; details=" + sfString(p.Detail)

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ const maxWho = 24
 // part that may be cut. The time to come back is left out where the line would
 // be too long: the field Retry-After has it too.
 func (d Decision) summary(url string) summary {
-	before, rest, _ := strings.Cut(d.Reason.info().Summary, "<")
+	before, rest, _ := strings.Cut(d.Reason.Info().Summary, "<")
 	subject, after, _ := strings.Cut(rest, ">")
 	parts := d.summaryParts(url)
 	part := func(name string) string { return parts[name] }
@@ -48,7 +49,7 @@ func (d Decision) summary(url string) summary {
 
 func (d Decision) summaryParts(url string) map[string]string {
 	parts := map[string]string{
-		"title": d.Reason.Title(), "agent": escape.ASCII(cmp.Or(d.Agent, "this crawler"), maxWho), "user_agent": "missing",
+		"title": d.Reason.Info().Title, "agent": escape.ASCII(cmp.Or(d.Agent, "this crawler"), maxWho), "user_agent": "missing",
 		"host": d.host(), "url": withoutQuery(url), "line": strconv.Itoa(d.Line),
 	}
 	if d.Reason == ReasonDisallowed && d.Form == PathResolved {
@@ -78,13 +79,7 @@ func (d Decision) host() string {
 const maxWhy = 44
 
 // wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
-func wholeSeconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
-}
+func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
 // withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary
 // ends up in clients' logs.
