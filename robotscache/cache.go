@@ -139,7 +139,7 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	now := time.Now()
 	as := c.interpretation()
-	if e := c.hot.get(o); e != nil && e.interpretation == *as && (e.verifiedFresh(now) || as.Policy.Fresh(e.record, now)) {
+	if e := c.hot.get(o); e != nil && e.interpretation == *as && e.Fresh(now) {
 		c.note(e, now)
 		c.cfg.Observer.Looked(SourceHot, nil)
 		return e, SourceHot, nil
@@ -149,28 +149,21 @@ func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, er
 	return e, s, err
 }
 
-// refreshPause is the least time between two attempts to queue a refresh for one
-// entry.
-const refreshPause = time.Second
+// notePause is the least time between two notes of one entry.
+const notePause = time.Second
 
 // note records that e was asked for, and has it refreshed if it is due.
 func (c *Cache) note(e *Entry, now time.Time) {
-	if !e.asked.Load() && e.asked.CompareAndSwap(false, true) {
+	n, last := now.UnixNano(), e.notedAt.Load()
+	early := n >= last && n < last+int64(notePause)
+	if early || !e.notedAt.CompareAndSwap(last, n) {
+		return
+	}
+	if last == 0 {
 		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
 	}
-	if e.verifiedFresh(now) {
-		return
-	}
 	c.hot.touch(e.record.Origin)
-	if !e.interpretation.Policy.RefreshDue(e.record, now) {
-		e.cacheFreshness(now)
-		return
-	}
-	n, hold := now.UnixNano(), e.refreshNotBefore.Load()
-	if n < hold || !e.refreshNotBefore.CompareAndSwap(hold, n+int64(refreshPause)) {
-		return
-	}
-	if !c.refresh(e.record.Origin, e.record.Failing()) {
+	if e.interpretation.Policy.RefreshDue(e.record, now) && !c.refresh(e.record.Origin, e.record.Failing()) {
 		c.cfg.Observer.Dropped(DropRefresh)
 	}
 }

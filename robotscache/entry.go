@@ -20,10 +20,9 @@ type Entry struct {
 	rules          func() *robotstxt.Ruleset // of text; nil if there is none
 	size           int                       // bytes of the compiled ruleset
 
-	// Notes of the cache; they are no part of what the entry says.
-	asked            atomic.Bool  // a request was answered from it
-	refreshNotBefore atomic.Int64 // no further refresh is asked for before, in Unix ns
-	verifiedTo       atomic.Int64 // see verifiedFresh, in Unix ns
+	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no
+	// part of what the entry says.
+	notedAt atomic.Int64
 }
 
 // Interpretation is how records are read. The zero value is the default.
@@ -32,29 +31,6 @@ type Interpretation struct {
 	Policy fetch.Policy
 	// IndexHTML is robotstxt.Options.IndexHTML.
 	IndexHTML bool
-}
-
-// verifiedFor is for how long a judgement is reused.
-const verifiedFor = time.Second
-
-// verifiedFresh reports whether the entry is known to be fresh and not due for a refresh
-// at the time now, without judging it again: that would be a third of a hot hit.
-func (e *Entry) verifiedFresh(now time.Time) bool {
-	n, to := now.UnixNano(), e.verifiedTo.Load()
-	return n < to && n >= to-int64(verifiedFor)
-}
-
-// cacheFreshness notes that the entry is fresh and not due for verifiedFor, if it is. Judging it
-// meanwhile would come to the same: the times at which a record is fresh, and those at which
-// it is not due, have no gaps, so what holds at both ends holds between them.
-func (e *Entry) cacheFreshness(now time.Time) {
-	end := now.Add(verifiedFor)
-	for _, at := range []time.Time{now, end} {
-		if !e.interpretation.Policy.Fresh(e.record, at) || e.interpretation.Policy.RefreshDue(e.record, at) {
-			return
-		}
-	}
-	e.verifiedTo.Store(end.UnixNano())
 }
 
 // NewEntry compiles the text of a record that is to be read as told. A last good
@@ -102,7 +78,7 @@ func (e *Entry) Record() fetch.Record {
 // Fresh reports whether the entry may be acted on at the time now: see
 // fetch.Policy.Fresh. A nil Entry never is.
 func (e *Entry) Fresh(now time.Time) bool {
-	return e != nil && (e.verifiedFresh(now) || e.interpretation.Policy.Fresh(e.record, now))
+	return e != nil && e.interpretation.Policy.Fresh(e.record, now)
 }
 
 // View is what an Entry means for crawling at one moment. The zero value denies.
