@@ -2,9 +2,9 @@
 // it must be fetched, and not otherwise.
 //
 // [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory),
-// the [Store] (a file, Redis, or memory) and the [Fetcher]. What is done when is
-// decided by the pure functions of fetch.Policy; this package adds the waiting,
-// sharing and bounding.
+// the [Store] (a file, Redis, or memory) and the [Fetcher]. The pure functions of
+// fetch.Policy decide when a record is fresh and when it is fetched again; this package
+// adds the waiting, sharing and bounding.
 //
 // The hot tier only saves time. It may drop or delay any entry, so nothing
 // depends on what it holds: the truth is the store, what the store has not
@@ -237,29 +237,24 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	c.hot.drop(o)
 	c.mu.Unlock()
 	c.due.remove(o)
-	if err := c.deleteStored(ctx, o); err != nil {
+	// The write under way may still bring it. The time is for that write, and for the deletion.
+	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout)
+	defer cancel()
+	err := c.writer.Acquire(ctx, 1)
+	if err == nil {
+		err = c.cfg.Store.Delete(ctx, o)
+		c.reportStore("delete", err)
+		c.writer.Release(1)
+	}
+	if err != nil {
 		return fmt.Errorf("purging %s: %w", o, err)
 	}
 	return nil
 }
 
-// deleteStored deletes o from the store, after the write under way: that may
-// still bring it.
-func (c *Cache) deleteStored(ctx context.Context, o origin.Origin) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // for the write, and for itself
-	defer cancel()
-	if err := c.writer.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer c.writer.Release(1)
-	err := c.cfg.Store.Delete(ctx, o)
-	c.reportStore("delete", err)
-	return err
-}
-
 // Close ends all work, saves what is not saved yet, and closes the store. Waiting
-// and later calls get ErrClosed. What a retrieval that Close broke off
-// would have said is not recorded. Calls after the first do nothing.
+// and later calls get ErrClosed. The outcome of a retrieval that Close broke off
+// is not recorded. Calls after the first do nothing.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	if c.closed {

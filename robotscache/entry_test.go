@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// What nobody set denies.
+// Zero values deny.
 func TestEntry_ZeroDenies(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]*robotscache.Entry{
@@ -96,7 +96,7 @@ func TestEntry_LastGoodIsCompiledOnce(t *testing.T) {
 	}
 }
 
-// What an entry counts for is what it takes, within a fifth: the allocator's
+// An entry counts for the memory that it takes, within a fifth: the allocator's
 // rounding is a part of it.
 func TestEntry_CostIsRealBytes(t *testing.T) {
 	const n = 2000

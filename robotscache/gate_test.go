@@ -86,7 +86,7 @@ func TestExt_AnswersAreReadInTurn(t *testing.T) {
 
 func first(e *robotscache.Entry, _ robotscache.Source) *robotscache.Entry { return e }
 
-// A server that was heard in time, and not read in time for want of a place, is not
+// A server that answered in time, and was not read in time because no slot was free, is not
 // unreachable: nothing is recorded of it, and it is asked again soon.
 func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 	t.Parallel()
@@ -130,8 +130,8 @@ func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 	})
 }
 
-// What fails for a fault of our own machine leaves no trace but an answer to those
-// who wait, and is tried again by the next request; what is known stays in force.
+// A fetch that fails by a fault of our own machine leaves no trace but an answer to the
+// requests that wait, and the next request tries again; the record stays as it is.
 func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

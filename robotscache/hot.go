@@ -119,7 +119,7 @@ func (t *ristrettoTier) exited(e *Entry) {
 	})
 }
 
-// resize changes the bound. What is beyond it goes when the next entry comes. The
+// resize changes the bound. Entries beyond it go when the next entry comes. The
 // number of counters stays, which only makes the choice of what to keep coarser.
 func (t *ristrettoTier) resize(maxSize int64) { t.cache.UpdateMaxCost(maxSize) }
 

@@ -246,7 +246,7 @@ func TestStore_OlderRecordDoesNotShadow(t *testing.T) {
 	})
 }
 
-// What could not be saved is saved at the end.
+// Records that could not be saved are saved at the end.
 func TestClose_SavesTheRest(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -430,7 +430,7 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 			t.Errorf("hops of the target: %q", hops)
 		}
 
-		// What is known of the target by itself is not replaced.
+		// The record that the target has by itself is not replaced.
 		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404})
 		lookup(t, c, example(3))
 		redirected.Final = example(3)

@@ -105,7 +105,7 @@ func firstFailure(s *site, o origin.Origin) time.Time {
 	return fetches[0].at.Add(s.took)
 }
 
-// inOutage is the table of DESIGN §3 for an origin whose answer is not in force.
+// inOutage is the table of DESIGN §3 for an origin whose answer does not hold.
 func inOutage(mode fetch.Mode, age time.Duration, hasCopy bool) fetch.Access {
 	switch {
 	case mode == fetch.ModeStrict:

@@ -143,7 +143,10 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end fu
 	ctx, cancel := context.WithTimeout(c.base, budget+leaseMargin)
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
-		l, acquired, err := c.lease(ctx, f.origin)
+		bounded, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
+		l, acquired, err := c.leaser.Lease(bounded, f.origin, leaseTTL)
+		cancel()
+		c.reportStore("lease", err)
 		// Only now: the gateway that held the lease saved its record before it released it.
 		known = c.recall(f.origin)
 		switch {
@@ -153,14 +156,6 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end fu
 			return known, func(bool) {}
 		}
 	}
-}
-
-func (c *Cache) lease(ctx context.Context, o origin.Origin) (Lease, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
-	defer cancel()
-	l, acquired, err := c.leaser.Lease(ctx, o, leaseTTL)
-	c.reportStore("lease", err)
-	return l, acquired && err == nil, err
 }
 
 // hold renews a lease until end is called, which also releases it, or lets it run out if

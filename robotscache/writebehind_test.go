@@ -48,7 +48,7 @@ func wantStored(t *testing.T, st robotscache.Store, o origin.Origin, want bool) 
 	}
 }
 
-// What a gateway that is killed may lose: the first answer is saved at once, and those that
+// A gateway that is killed loses little: the first answer is saved at once, and those that
 // come within a fiftieth of a second after it together. They are seen before.
 func TestWriteBehind_Coalesces(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 	})
 }
 
-// What comes in while the store is tried again is written as well.
+// Records that come in while the store is tried again are written as well.
 func TestWriteBehind_DuringRetry(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

@@ -39,7 +39,7 @@ func filled(tb testing.TB, path string, n int) []fetch.Record {
 	return all
 }
 
-// What is not a store of ours, or not whole, is refused with its path, and left
+// A file that is no store of ours, or not whole, is refused with its path, and left
 // as it is.
 func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 	t.Parallel()

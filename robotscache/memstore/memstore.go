@@ -37,8 +37,8 @@ const (
 	versionSize = 270
 )
 
-// Store is a [robotscache.Store] in memory. What it holds lasts as long as the
-// Store does. A text is held once for each origin that has it or had it.
+// Store is a [robotscache.Store] in memory. Its records last as long as the Store
+// does. A text is held once for each origin that has it or had it.
 type Store struct {
 	cfg Config
 

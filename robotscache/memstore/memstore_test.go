@@ -25,7 +25,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// What was used least recently goes first, and the bound holds.
+// The record that was used least recently goes first, and the bound holds.
 func TestStore_Bounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20

@@ -182,7 +182,7 @@ func TestSave_LaterAttemptWins(t *testing.T) {
 	save(a, newer)
 	save(b, older)
 	want(newer)
-	// A failure after it is later, though the answer in force is the same.
+	// A failure after it is later, though the answer that holds is the same.
 	failed := storetest.Fail(newer, now.Add(time.Second))
 	save(b, failed)
 	save(a, newer)

@@ -1,6 +1,6 @@
 // Package storetest is the test suite that every [robotscache.Store] must pass.
 //
-//nolint:thelper // what takes a *testing.T are the tests of the suite
+//nolint:thelper // the functions that take a *testing.T are the tests of the suite
 package storetest
 
 import (
@@ -513,7 +513,7 @@ func testLease(t *testing.T, m Medium) {
 	wantHeld(t, expired, false)
 	expired.Release()
 	if _, again := lease(o, time.Minute); again {
-		t.Error("an expired lease gave back that of another")
+		t.Error("an expired lease gave back the lease of another")
 	}
 	next.Release()
 	testRenewal(t, lease, o)
