@@ -17,7 +17,7 @@ const module = "github.com/crawlgate/crawlgate"
 var importRules = map[string][]string{
 	"origin":                  {"golang.org/x/"},
 	"robotstxt":               {"golang.org/x/"},
-	"robotstxt/query":         {"origin", "robotstxt"},
+	"robotstxt/query":         {"origin", "robotstxt", "internal/lines"},
 	"egress":                  {"golang.org/x/", "github.com/dunglas/httpsfv"},
 	"egress/guard":            {},
 	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
@@ -32,7 +32,7 @@ var importRules = map[string][]string{
 	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
-	"audit":                   {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
+	"audit":                   {"golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",

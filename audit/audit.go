@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // Config is what an [Auditor] is made of. Fields that are zero take their defaults.
@@ -30,8 +30,6 @@ type Config struct {
 	// Tolerance is by how much a gap may fall short of the delay: what a busy machine lets pass
 	// between the two readings of its clock that a line is made of.
 	Tolerance time.Duration
-	// Workers is how many lines are read at the same time. Default: GOMAXPROCS.
-	Workers int
 
 	limits limits // for tests
 	room   int
@@ -68,9 +66,6 @@ func New(cfg Config) (*Auditor, error) {
 	if cfg.Texts == nil {
 		return nil, errors.New("auditing: there is nowhere to find texts")
 	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = runtime.GOMAXPROCS(0)
-	}
 	if cfg.room == 0 {
 		cfg.room = defaultRoom
 	}
@@ -85,64 +80,31 @@ func New(cfg Config) (*Auditor, error) {
 	return a, nil
 }
 
-// looked is a line that was read and judged.
-type looked struct {
-	entry   entry
-	verdict verdict
-	err     error
-}
+// MaxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
+// told otherwise, and escaping doubles it.
+const MaxLine = 4 << 20
+
+// errTooLong is a line of which no more is read.
+var errTooLong = fmt.Errorf("it is longer than %d bytes", MaxLine)
+
+// progressLines is how many lines lie between two calls of [Report.Progress].
+const progressLines = 500
 
 // Run reads the logs one after the other. It ends early when ctx ends or a function of the report
 // returns an error. Errors of a log go to the report.
 func (a *Auditor) Run(ctx context.Context, sources []Source, report Report) (Totals, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	a.judge.texts, a.report = newTexts(ctx, a.cfg), report
-	// The same batches go two ways: to any idle worker that judges them, and to be counted in their
-	// order.
-	work, inOrder := make(chan *batch), make(chan *batch, 2*a.cfg.Workers)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer stop(nil) // before the wait
-	group.Go(func() {
-		defer close(work)
-		defer close(inOrder)
-		for _, s := range sources {
-			a.read(ctx, s, work, inOrder)
-		}
-	})
-	for range a.cfg.Workers {
-		group.Go(func() {
-			for b := range work {
-				a.look(b)
-			}
-		})
-	}
-	for b := range inOrder {
-		select {
-		case <-b.done:
-		case <-ctx.Done():
-			return a.Totals(), context.Cause(ctx)
-		}
-		if err := a.count(b); err != nil {
+	for _, s := range sources {
+		if err := a.read(ctx, s); err != nil {
 			return a.Totals(), err
 		}
+		a.counts.Files++
 	}
-	return a.Totals(), context.Cause(ctx)
+	return a.Totals(), nil
 }
 
-// read hands on the batches of one log.
-func (a *Auditor) read(ctx context.Context, s Source, work, inOrder chan<- *batch) {
-	emit := func(b *batch) bool {
-		for _, to := range []chan<- *batch{inOrder, work} {
-			select {
-			case to <- b:
-			case <-ctx.Done():
-				return false
-			}
-		}
-		return true
-	}
+// read audits one log.
+func (a *Auditor) read(ctx context.Context, s Source) error {
 	f, err := s.Open()
 	var r io.Reader
 	if err == nil {
@@ -150,66 +112,60 @@ func (a *Auditor) read(ctx context.Context, s Source, work, inOrder chan<- *batc
 		r, err = unpack(f)
 	}
 	if err != nil {
-		emit(&batch{file: s.Name, lines: []rawLine{{err: err}}, done: make(chan struct{}), last: true})
-		return
+		return a.fault(Place{File: s.Name}, err)
 	}
 	if c, ok := r.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // as above
 	}
-	readLines(s.Name, r, batchSize, emit)
-}
-
-// look reads and judges the lines of a batch.
-func (a *Auditor) look(b *batch) {
-	defer close(b.done)
-	b.looks = make([]looked, len(b.lines))
-	for i, l := range b.lines {
-		k := &b.looks[i]
-		if k.err = l.err; k.err != nil {
-			continue
+	in := lines.NewReader(r, MaxLine)
+	for at := (Place{s.Name, 1}); ; at.Line++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if k.entry, k.err = readEntry(b.bytes(l)); k.err == nil && k.entry.Robots != nil {
-			k.verdict = a.judge.look(&k.entry)
-		}
-	}
-	b.data = nil
-}
-
-// count takes the lines of a batch in their order.
-func (a *Auditor) count(b *batch) error {
-	c := a.counts
-	for i := range b.looks {
-		at, k := Place{b.file, b.lines[i].number}, &b.looks[i]
-		if at.Line > 0 { // else it is the file that could not be read
-			c.Lines++
-		}
-		var err error
+		text, whole, err := in.Next()
+		broken := err != nil
 		switch {
-		case k.err != nil:
-			c.Unreadable += min(at.Line, 1)
-			err = a.fault(at, k.err)
-		case k.entry.Robots == nil:
-			c.Foreign++
-			if e := &k.entry; e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://") {
-				c.Unjudged++
-			}
-		default:
-			err = a.line(&k.entry, &k.verdict, at)
+		case errors.Is(err, io.EOF):
+			return nil
+		case broken: // the error belongs to the line that it cut
+			err = fmt.Errorf("reading on: %w", err)
+		case !whole:
+			err = errTooLong
 		}
-		if err != nil {
+		if err := a.line(at, text, err); err != nil || broken {
 			return err
 		}
+		if a.report.Progress != nil && a.counts.Lines%progressLines == 0 {
+			a.report.Progress(a.counts.Lines)
+		}
 	}
-	if b.last {
-		c.Files++
+}
+
+// line audits a line, or notes why it could not be read.
+func (a *Auditor) line(at Place, text []byte, err error) error {
+	c := a.counts
+	c.Lines++
+	var e entry
+	if err == nil {
+		e, err = readEntry(text)
 	}
-	if a.report.Progress != nil {
-		a.report.Progress(c.Lines)
+	switch {
+	case err != nil:
+		c.Unreadable++
+		return a.fault(at, err)
+	case e.Robots != nil:
+		v := a.judge.look(&e)
+		return a.judged(&e, &v, at)
+	}
+	c.Foreign++
+	if e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://") {
+		c.Unjudged++
 	}
 	return nil
 }
 
-func (a *Auditor) line(e *entry, v *verdict, at Place) error {
+// judged counts a line that was judged, and reports what is found of it.
+func (a *Auditor) judged(e *entry, v *verdict, at Place) error {
 	agent := a.counts.line(e, v)
 	for _, f := range v.findings {
 		f.Place = at

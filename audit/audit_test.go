@@ -128,7 +128,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
-	a, err := New(Config{Texts: store, Workers: 2})
+	a, err := New(Config{Texts: store})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 )
 
@@ -88,41 +85,12 @@ func FuzzReadEntry(f *testing.F) {
 		if valid := json.Valid(line); err == nil && !valid && len(bytes.TrimSpace(line)) > 0 || err != nil && valid && !bytes.Contains(line, []byte("robots")) && bytes.TrimSpace(line)[0] == '{' {
 			t.Fatalf("%q: valid JSON is %t, %v", line, valid, err)
 		}
-		r := auditLogs(t, Config{Texts: store, Workers: 1}, string(line))
+		r := auditLogs(t, Config{Texts: store}, string(line))
 		if c := r.totals; c.Checked+c.Foreign+c.Unreadable != c.Lines || int64(len(r.faults)) != c.Errors {
 			t.Errorf("%q: %+v", line, c)
 		}
 		if c := r.totals; e.Robots != nil && err == nil && !bytes.Contains(line, []byte{'\n'}) && c.Checked != 1 {
 			t.Errorf("%q: %+v", line, c)
-		}
-	})
-}
-
-// FuzzReadLines: lines are those of the file, with their numbers, however the file comes.
-func FuzzReadLines(f *testing.F) {
-	f.Add("a\nb\n\nc", uint8(1), uint8(0))
-	f.Add("\r\n\n", uint8(2), uint8(1))
-	f.Add(strings.Repeat("x", 100)+"\ny\n", uint8(0), uint8(16))
-	f.Fuzz(func(t *testing.T, text string, way, size uint8) {
-		var r io.Reader = strings.NewReader(text)
-		switch way % 3 {
-		case 1:
-			r = iotest.HalfReader(r)
-		case 2:
-			r = iotest.DataErrReader(r)
-		}
-		var got []string
-		readLines("f", r, int(size)+1, func(b *batch) bool {
-			for _, l := range b.lines {
-				if l.err != nil || l.number != int64(len(got)+1) {
-					t.Fatalf("line %d is %+v", len(got)+1, l)
-				}
-				got = append(got, string(b.bytes(l)))
-			}
-			return true
-		})
-		if strings.Join(got, "") != text || len(got) != strings.Count(text, "\n")+map[bool]int{true: 1}[text != "" && !strings.HasSuffix(text, "\n")] {
-			t.Errorf("%d lines of %q", len(got), text)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// judge looks at lines one by one. It is safe for concurrent use.
+// judge looks at lines one by one.
 type judge struct {
 	texts *texts
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.

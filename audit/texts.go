@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -17,14 +16,13 @@ import (
 // Texts finds the text with a hash, such as a [robotscache.Store]. An error that is
 // [robotscache.ErrNotFound] means that it does not have it, one that is [robotscache.ErrCorrupt]
 // that what it has is not what was saved; any other that it cannot tell now. The text need not have
-// the hash: an audit checks that. Several goroutines may ask at once.
+// the hash: an audit checks that.
 type Texts interface {
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
 // text is what became of a hash.
 type text struct {
-	once sync.Once
 	// rules decide; where the end of a text may be cut, cut holds the rules without its last line.
 	rules, cut *robotstxt.Ruleset
 	// asks matches the paths for which some rule may look at the query.
@@ -34,13 +32,12 @@ type text struct {
 	err              error
 }
 
-// texts keeps texts up to a number of bytes. It is safe for concurrent use.
+// texts keeps texts up to a number of bytes.
 type texts struct {
 	source    Texts
 	ctx       context.Context // of the Run that makes the value
 	indexHTML bool
 
-	mu         sync.Mutex
 	room, used int
 	known      map[[32]byte]*text
 }
@@ -58,24 +55,16 @@ func newTexts(ctx context.Context, cfg Config) *texts {
 // get finds a text and compiles it, unless that has been done. Where there is no room for a new one
 // all others are dropped.
 func (c *texts) get(sha [32]byte) *text {
-	c.mu.Lock()
-	t, ok := c.known[sha]
-	if !ok {
-		t = new(text)
-		c.known[sha] = t
+	if t, ok := c.known[sha]; ok {
+		return t
 	}
-	c.mu.Unlock()
-	t.once.Do(func() {
-		t.load(c.ctx, c.source, sha, c.indexHTML)
-		size := t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.used += size; c.used > c.room {
-			clear(c.known)
-			c.used = size
-		}
-		c.known[sha] = t
-	})
+	t := new(text)
+	t.load(c.ctx, c.source, sha, c.indexHTML)
+	if c.used += t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead; c.used > c.room {
+		clear(c.known)
+		c.used = t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
+	}
+	c.known[sha] = t
 	return t
 }
 

@@ -27,6 +27,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/crawlgate/crawlgate/internal/lines"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -67,7 +68,8 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed
 		opts.CacheBytes = defaultCacheBytes
 	}
 	r := runner{
-		in:    lineReader{r: bufio.NewReaderSize(in, 1<<16), most: opts.MaxLine},
+		in:    lines.NewReader(in, opts.MaxLine),
+		most:  opts.MaxLine,
 		out:   bufio.NewWriterSize(out, 1<<16),
 		files: newCache(opts.CacheBytes, robotstxt.Options{IndexHTML: opts.IndexHTML}),
 		judge: opts.Match,
@@ -80,7 +82,8 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed
 }
 
 type runner struct {
-	in     lineReader
+	in     *lines.Reader
+	most   int // bytes of a line
 	out    *bufio.Writer
 	files  *cache
 	judge  func(robotstxt.Group, string) (robotstxt.Match, string) // nil: as the target stands
@@ -92,12 +95,12 @@ func (r *runner) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("answering questions: %w", err)
 		}
-		if r.in.idle() {
+		if r.in.Idle() {
 			if err := r.out.Flush(); err != nil {
 				return fmt.Errorf("writing answers: %w", err)
 			}
 		}
-		line, whole, err := r.in.next()
+		line, whole, err := r.in.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -131,7 +134,7 @@ type failure struct {
 func (r *runner) answer(line []byte, whole bool) error {
 	q, err := parse(line)
 	if !whole {
-		err = fmt.Errorf("the line has more than %d bytes", r.in.most)
+		err = fmt.Errorf("the line has more than %d bytes", r.most)
 	}
 	var result any
 	if err == nil {

@@ -1,4 +1,5 @@
-package query
+// Package lines reads lines of bounded length.
+package lines
 
 import (
 	"bufio"
@@ -7,22 +8,28 @@ import (
 	"io"
 )
 
-// lineReader reads lines of bounded length.
-type lineReader struct {
+// Reader reads the lines of a stream. It is for one goroutine.
+type Reader struct {
 	r    *bufio.Reader
 	most int
 	long []byte // a line that is longer than the reader's buffer
 }
 
-// idle reports whether the next line may have to be waited for.
-func (l *lineReader) idle() bool {
+// NewReader reads lines of at most so many bytes, their ends included.
+func NewReader(r io.Reader, most int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), most: most}
+}
+
+// Idle reports whether the next line may have to be waited for.
+func (l *Reader) Idle() bool {
 	waiting, _ := l.r.Peek(l.r.Buffered())
 	return bytes.IndexByte(waiting, '\n') < 0
 }
 
-// next returns the next line, or its beginning when it is too long; the rest of it is then skipped.
-// The bytes are good until the next call. The error is io.EOF when there is no further line.
-func (l *lineReader) next() (line []byte, whole bool, err error) {
+// Next returns the next line with its end, or its beginning where it is too long; the rest of it is
+// then skipped. The bytes are good until the next call. The error is io.EOF when there is no further
+// line, else of the stream, with what came before it.
+func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		if errors.Is(err, io.EOF) && len(line) > 0 {
