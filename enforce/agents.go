@@ -103,10 +103,12 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 		}
 		for _, other := range id.agents {
 			if strings.EqualFold(other.Name, a.Name) {
-				return nil, nil, fmt.Errorf("agent %q is given twice (names are compared ignoring case)", a.Name)
+				return nil, nil, fmt.Errorf("agent %q is given twice "+
+					"(names are compared ignoring case)", a.Name)
 			}
 			if how := a.ambiguity(other); how != "" {
-				return nil, nil, fmt.Errorf("agents %q and %q can both match one request, by %s", other.Name, a.Name, how)
+				return nil, nil, fmt.Errorf("agents %q and %q can both match one request, by %s",
+					other.Name, a.Name, how)
 			}
 		}
 		warnings = append(warnings, w...)
@@ -116,7 +118,8 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 		}
 		if len(a.Credentials) > 0 {
 			if cfg.Verify == nil {
-				return nil, nil, errors.New("agents have credentials, but there is nothing to verify passwords with")
+				return nil, nil, errors.New("agents have credentials, " +
+					"but there is nothing to verify passwords with")
 			}
 			id.verify = cfg.Verify
 		}
@@ -130,7 +133,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	case name == "":
 		return nil, nil, errors.New("agent has no name")
 	case len(name) > maxName:
-		return nil, nil, fmt.Errorf("agent name %q is longer than %d bytes", escape.Cut(name, maxName), maxName)
+		return nil, nil, tooLong("agent name", name, maxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return nil, nil, fmt.Errorf("agent name %q: only visible ASCII is allowed", name)
 	}
@@ -172,9 +175,10 @@ func (a *agent) compileTokens() (warnings []string, err error) {
 	for i, token := range a.robots.Tokens {
 		switch {
 		case token == "*":
-			return nil, errors.New(`token "*" is no product token: an agent without a group of its own gets * by itself`)
+			return nil, errors.New(`token "*" is no product token: ` +
+				"an agent without a group of its own gets * by itself")
 		case len(token) > maxToken:
-			return nil, fmt.Errorf("token %q is longer than %d bytes", escape.Cut(token, maxToken), maxToken)
+			return nil, tooLong("token", token, maxToken)
 		case !robotstxt.IsProductName(token):
 			return nil, fmt.Errorf("token %q is no product token: want a single word without version, "+
 				`of letters, digits, "-", "_" and "."`, token)
@@ -200,7 +204,7 @@ func (a *agent) compileUserAgents() error {
 		case strings.TrimSpace(pattern) == "":
 			return errors.New("user_agent pattern is empty")
 		case len(pattern) > maxPattern:
-			return fmt.Errorf("user_agent pattern %q is longer than %d bytes", escape.Cut(pattern, maxPattern), maxPattern)
+			return tooLong("user_agent pattern", pattern, maxPattern)
 		case hasControl(pattern):
 			return fmt.Errorf("user_agent pattern %q has a control character", pattern)
 		case !robotstxt.IsProductName(pattern):
@@ -249,6 +253,10 @@ func (a *agent) checkTexts() error {
 		return fmt.Errorf("interval %s is negative", a.Interval)
 	}
 	return nil
+}
+
+func tooLong(what, s string, limit int) error {
+	return fmt.Errorf("%s %q is longer than %d bytes", what, escape.Cut(s, limit), limit)
 }
 
 // hasControl reports whether s has an ASCII control character.

@@ -202,7 +202,9 @@ func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, o
 // Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
 // as it would refuse what the site allows. Errors are those of [Enforcer.Rules], which must not be
 // nil.
-func (e *Enforcer) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (e *Enforcer) Lookup(
+	ctx context.Context, o origin.Origin,
+) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.Rules.Lookup(ctx, o)
 	if err != nil || entry.Fresh(e.clock()) {
 		return entry, source, err
@@ -221,7 +223,9 @@ func (e *Enforcer) clock() time.Time {
 // which form of it. judged is the resolved form that is disallowed, where one is. Where all forms
 // are allowed, the match is the one of the bytes as sent. A path of too many forms is not allowed
 // by any rule: its form is PathResolved, and the line is 0.
-func MatchPath(g robotstxt.Group, method, path string, paths Paths) (m robotstxt.Match, form PathForm, judged string) {
+func MatchPath(
+	g robotstxt.Group, method, path string, paths Paths,
+) (m robotstxt.Match, form PathForm, judged string) {
 	match := g.MatchRules
 	if isRead(method) {
 		match = g.Match

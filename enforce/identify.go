@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -120,15 +121,20 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 	}
 	user, password, ok := basicCredentials(s.ProxyAuthorization)
 	if !ok {
-		auth.refusal, auth.detail = ReasonCredentialsWrong, "Proxy-Authorization is not Basic, or cannot be read"
+		auth.refusal = ReasonCredentialsWrong
+		auth.detail = "Proxy-Authorization is not Basic, or cannot be read"
 		return auth
 	}
-	known := slices.ContainsFunc(id.agents, func(a *agent) bool { return slices.Contains(a.Credentials, user) })
+	known := slices.ContainsFunc(id.agents, func(a *agent) bool {
+		return slices.Contains(a.Credentials, user)
+	})
 	switch check := id.verify(ctx, auth.source, user, password); {
 	case check == PasswordUnchecked && ctx.Err() != nil:
-		auth.refusal, auth.detail = ReasonCanceled, "the client left while its password was waiting to be checked"
+		auth.refusal = ReasonCanceled
+		auth.detail = "the client left while its password was waiting to be checked"
 	case check == PasswordUnchecked:
-		auth.refusal, auth.detail = ReasonCredentialsBusy, "too many other passwords were waiting to be checked"
+		auth.refusal = ReasonCredentialsBusy
+		auth.detail = "too many other passwords were waiting to be checked"
 	case check != PasswordRight || !known:
 		// The client must not learn which of the two was wrong.
 		auth.refusal, auth.detail = ReasonCredentialsWrong, "user name or password is wrong"
@@ -168,7 +174,8 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 		return Identity{UserAgent: userAgent, acceptance: auth.acceptance}
 	}
 	if len(userAgent) > maxUserAgent {
-		return Identity{}.refuse(ReasonUnidentified, "its User-Agent is longer than %d bytes", maxUserAgent)
+		return Identity{}.refuse(ReasonUnidentified,
+			"its User-Agent is longer than %d bytes", maxUserAgent)
 	}
 	if id.tokenOnly {
 		return id.byToken(userAgent)
@@ -180,7 +187,7 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 		return a.identity(userAgent).refuse(ReasonAmbiguousAgent,
 			"it matches the agents %q and %q equally well", a.Name, tie.Name)
 	case a != nil && len(n.agents) > 0 && !slices.Contains(n.agents, a):
-		strongest, _, _ := strings.Cut(a.identifiedBy, "+")
+		strongest := condition(1) << (bits.Len8(uint8(a.conditions)) - 1)
 		return a.identity(userAgent).refuse(ReasonUserAgentConflict,
 			"the User-Agent names agent %q, but the %s is that of agent %q",
 			n.agents[0].Name, words(strongest), a.Name)
@@ -188,7 +195,7 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 		return a.identity(userAgent)
 	case bound != nil:
 		return a.identity(userAgent).refuse(ReasonAgentMismatch,
-			"it is not what agent %q is registered with: %s differs", a.Name, words(a.unmet(auth, n).String()))
+			"it is not what agent %q is registered with: %s differs", a.Name, words(a.unmet(auth, n)))
 	case len(n.agents) > 0:
 		return unmetClaim(auth, n, userAgent)
 	default:
@@ -202,7 +209,8 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 // agent is ranked.
 func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agent) {
 	for _, a := range id.agents {
-		if a.boundBy(auth) && (bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)) {
+		better := bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)
+		if better && a.boundBy(auth) {
 			bound = a
 		}
 	}
@@ -220,15 +228,15 @@ func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agen
 
 // unmetClaim refuses a request whose User-Agent names agents, but that matches none of them.
 func unmetClaim(auth Authentication, n named, userAgent string) Identity {
-	a := n.agents[0]
-	i := a.identity(userAgent)
-	needsCredential := slices.ContainsFunc(n.agents, func(a *agent) bool { return a.conditions&byCredential != 0 })
-	if needsCredential && !auth.inner {
+	i := n.agents[0].identity(userAgent)
+	hasCredential := func(a *agent) bool { return a.conditions&byCredential != 0 }
+	if !auth.inner && slices.ContainsFunc(n.agents, hasCredential) {
 		return i.refuse(ReasonCredentialsMissing,
-			"the User-Agent names agent %q, which is told by its credentials", a.Name)
+			"the User-Agent names agent %q, which is told by its credentials", i.Agent)
 	}
 	return i.refuse(ReasonAgentMismatch,
-		"the User-Agent names agent %q, which is registered with more: %s differs", a.Name, words(a.unmet(auth, n).String()))
+		"the User-Agent names agent %q, which is registered with more: %s differs",
+		i.Agent, words(n.agents[0].unmet(auth, n)))
 }
 
 // unknown is a sender that matches no agent and names none.
@@ -260,7 +268,7 @@ func (id *Identifier) byToken(userAgent string) Identity {
 		}
 		return i // the group * binds it
 	}
-	i.Robots, i.IdentifiedBy = robotstxt.Family(i.Agent), nameUserAgent
+	i.Robots, i.IdentifiedBy = robotstxt.Family(i.Agent), byUserAgent.String()
 	return i
 }
 
@@ -309,10 +317,8 @@ var conditionKinds = []struct {
 	{byCredential, "credential"},
 	{byCertificate, "client_certificate"},
 	{bySource, "source"},
-	{byUserAgent, nameUserAgent},
+	{byUserAgent, "user_agent"},
 }
-
-const nameUserAgent = "user_agent"
 
 // String returns the names of the set, joined by "+".
 func (c condition) String() string {
@@ -326,7 +332,7 @@ func (c condition) String() string {
 }
 
 // words is the name of a set of conditions for people.
-func words(set string) string { return strings.ReplaceAll(set, "_", " ") }
+func words(c condition) string { return strings.ReplaceAll(c.String(), "_", " ") }
 
 // agent is an Agent ready for matching.
 type agent struct {
@@ -367,7 +373,8 @@ func (a *agent) meetsCertificate(auth Authentication) bool {
 // meetsUserAgent reports whether the User-Agent names a, and in a way that a's condition asks for:
 // to show its first token alone does not satisfy its patterns.
 func (a *agent) meetsUserAgent(n named) bool {
-	return slices.Contains(n.agents, a) && (slices.Contains(a.products, n.product) || a.globMatches(n.folded))
+	return slices.Contains(n.agents, a) &&
+		(slices.Contains(a.products, n.product) || a.globMatches(n.folded))
 }
 
 func (a *agent) globMatches(folded string) bool {

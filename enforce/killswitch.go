@@ -117,7 +117,8 @@ func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped b
 	if s == nil || len(s.kills) == 0 {
 		return Kill{}, false
 	}
-	kill := cmp.Or(s.byKey[Kill{Scope: KillAll}.key()], s.byKey[Kill{Scope: KillAgent, Value: agent}.key()])
+	all, ofAgent := Kill{Scope: KillAll}, Kill{Scope: KillAgent, Value: agent}
+	kill := cmp.Or(s.byKey[all.key()], s.byKey[ofAgent.key()])
 	if kill == nil {
 		_, kill, _ = s.hosts.closest(o)
 	}
@@ -206,10 +207,12 @@ func (o Kill) Canonical() (Kill, error) {
 		o.Value = pattern.String()
 	case KillAgent:
 		if o.Value == "" || len(o.Value) > maxToken || hasControl(o.Value) {
-			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes", escape.Cut(o.Value, maxText), maxToken)
+			return Kill{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes",
+				escape.Cut(o.Value, maxText), maxToken)
 		}
 	default:
-		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent", escape.Cut(string(o.Scope), maxName))
+		return Kill{}, fmt.Errorf("scope %q is not one of all, host, agent",
+			escape.Cut(string(o.Scope), maxName))
 	}
 	return o, nil
 }
@@ -221,7 +224,7 @@ func (o Kill) String() string { return o.describe("") }
 func (o Kill) detail() string {
 	at := ""
 	if !o.At.IsZero() {
-		at = ", at " + o.At.UTC().Format(time.RFC3339)
+		at = ", at " + stamp(o.At)
 	}
 	return "stopped: " + o.describe(at)
 }

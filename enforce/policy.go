@@ -99,7 +99,9 @@ type exception struct {
 
 // Exempt returns the label of the exception that covers the request at the time now. A path
 // of "" stands for one that cannot be seen: exceptions with paths do not cover it.
-func (p *Policy) Exempt(o origin.Origin, path, agent string, now time.Time) (label string, ok bool) {
+func (p *Policy) Exempt(
+	o origin.Origin, path, agent string, now time.Time,
+) (label string, ok bool) {
 	for _, x := range p.exceptions.matches(o) {
 		if x.covers(path, agent, now) {
 			return x.label, true

@@ -75,7 +75,8 @@ func ParseUntil(s string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
+	return time.Time{}, fmt.Errorf("until %q: want a date such as 2026-12-31, "+
+		"or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
 }
 
 // NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
@@ -146,7 +147,9 @@ func (p *Policy) addConnect(index int, rule ConnectRule, last bool) error {
 	return nil
 }
 
-func (p *Policy) addException(c Exception, agents []string, now time.Time) (warnings []string, err error) {
+func (p *Policy) addException(
+	c Exception, agents []string, now time.Time,
+) (warnings []string, err error) {
 	if len(c.Hosts) == 0 {
 		return nil, errors.New("names no host")
 	}
@@ -184,7 +187,7 @@ func (p *Policy) addException(c Exception, agents []string, now time.Time) (warn
 	case c.Until.IsZero():
 		warnings = append(warnings, fmt.Sprintf("except %s: has no end", x.label))
 	case !now.Before(c.Until):
-		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, c.Until.UTC().Format(time.RFC3339)))
+		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, stamp(c.Until)))
 	}
 	return warnings, nil
 }
@@ -195,7 +198,7 @@ func pathPrefix(s string) (string, error) {
 	case !strings.HasPrefix(s, "/"):
 		return "", fmt.Errorf("path %q does not start with a slash", escape.Cut(s, maxText))
 	case len(s) > maxPattern:
-		return "", fmt.Errorf("path %q is longer than %d bytes", escape.Cut(s, maxText), maxPattern)
+		return "", tooLong("path", s, maxPattern)
 	case strings.ContainsAny(s, "*#"):
 		return "", fmt.Errorf("path %q: want a plain prefix, without * and #", s)
 	}
@@ -218,7 +221,8 @@ func pathPrefix(s string) (string, error) {
 // ParseHostPattern reads a pattern. The error says what to write instead.
 func ParseHostPattern(s string) (HostPattern, error) {
 	fail := func(format string, args ...any) (HostPattern, error) {
-		return HostPattern{}, fmt.Errorf("host pattern %q: %s", escape.Cut(s, maxText), fmt.Sprintf(format, args...))
+		err := fmt.Errorf(format, args...)
+		return HostPattern{}, fmt.Errorf("host pattern %q: %w", escape.Cut(s, maxText), err)
 	}
 	switch {
 	case s == "":
@@ -228,7 +232,8 @@ func ParseHostPattern(s string) (HostPattern, error) {
 	case strings.HasPrefix(s, "."):
 		return fail("could mean the name with or without those below it; write %s, *%s or both", s[1:], s)
 	case isRange(s):
-		return fail("is an address range; names that resolve into it would pass, so ranges are for the address guard")
+		return fail("is an address range; names that resolve into it would pass, " +
+			"so ranges are for the address guard")
 	}
 	host, port, err := splitPort(s)
 	if err != nil {

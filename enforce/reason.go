@@ -86,7 +86,7 @@ const (
 	ReasonConnectionTimeout Reason = "connection_timeout" // no connection in time
 	ReasonUnroutable        Reason = "unroutable"         // there is no route to the origin
 	ReasonUnavailable       Reason = "unavailable"        // the connection failed for another cause
-	ReasonTLSCertificate    Reason = "tls_certificate"    // the certificate is not valid for the origin
+	ReasonTLSCertificate    Reason = "tls_certificate"    // the certificate is not valid
 	ReasonTLSAlert          Reason = "tls_alert"          // the origin ended the TLS handshake
 	ReasonTLS               Reason = "tls"                // the TLS handshake failed otherwise
 	ReasonTimeout           Reason = "timeout"            // the origin did not answer in time

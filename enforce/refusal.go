@@ -74,7 +74,8 @@ func Render(d Decision, asked RequestInfo) Refusal {
 	case FormHTML:
 		r.Body = p.HTML()
 		// The body has text of the client and the site in it; it needs nothing but its style.
-		r.Header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+		r.Header.Set("Content-Security-Policy",
+			"default-src 'none'; img-src data:; style-src 'unsafe-inline'")
 	default:
 		r.Body = p.Text()
 	}

@@ -75,7 +75,9 @@ func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 
 // LookupFailure returns the reason to refuse a request because of an error of
 // [Enforcer.Lookup], and when to come back, 0 if waiting does not help. ctx is the request's.
-func LookupFailure(ctx context.Context, err error) (reason Reason, detail string, retryAfter time.Duration) {
+func LookupFailure(
+	ctx context.Context, err error,
+) (reason Reason, detail string, retryAfter time.Duration) {
 	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
 	switch {
 	case isForbidden:

@@ -49,11 +49,13 @@ func (d Decision) summary(url string) summary {
 
 func (d Decision) summaryParts(url string) map[string]string {
 	parts := map[string]string{
-		"title": d.Reason.Info().Title, "agent": escape.ASCII(cmp.Or(d.Agent, "this crawler"), maxWho), "user_agent": "missing",
-		"host": d.host(), "url": withoutQuery(url), "line": strconv.Itoa(d.Line),
+		"title": d.Reason.Info().Title, "user_agent": "missing",
+		"agent": escape.ASCII(cmp.Or(d.Agent, "this crawler"), maxWho),
+		"host":  d.host(), "url": withoutQuery(url), "line": strconv.Itoa(d.Line),
 	}
 	if d.Reason == ReasonDisallowed && d.Form == PathResolved {
-		parts["url"], parts["resolved"] = withoutQuery(d.Origin.String()+escape.ASCII(d.Judged, maxShown)), "resolved path, "
+		parts["url"] = withoutQuery(d.Origin.String() + escape.ASCII(d.Judged, maxShown))
+		parts["resolved"] = "resolved path, "
 	}
 	if d.UserAgent != "" {
 		parts["user_agent"] = strconv.Quote(escape.ASCII(d.UserAgent, maxSummary))
