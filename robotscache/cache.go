@@ -77,10 +77,10 @@ type Cache struct {
 // New returns a cache that owns the store of its configuration. The error says
 // what is wrong with the configuration; the store is then still the caller's.
 func New(cfg Config) (*Cache, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
+	if cfg.Store == nil || cfg.Fetcher == nil {
+		return nil, errors.New("robotscache: Config needs a Store and a Fetcher")
 	}
+	cfg = cfg.filled()
 	hot, err := newRistrettoTier(cfg.MaxSize)
 	if err != nil {
 		return nil, err

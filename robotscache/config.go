@@ -3,7 +3,6 @@ package robotscache
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -148,16 +147,6 @@ const (
 	// 300 bytes each. Those beyond are refreshed when a request asks for them.
 	maxDue = 65536
 )
-
-var errConfig = errors.New("robotscache: Config needs a Store and a Fetcher")
-
-// withDefaults returns c with every unset field set.
-func (c Config) withDefaults() (Config, error) {
-	if c.Store == nil || c.Fetcher == nil {
-		return c, errConfig
-	}
-	return c.filled(), nil
-}
 
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {

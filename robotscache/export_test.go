@@ -21,11 +21,7 @@ type (
 
 // NewWithHot is New with another hot tier.
 func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return newCache(cfg, hot), nil
+	return newCache(cfg.filled(), hot), nil
 }
 
 func (DroppingTier) get(origin.Origin) *Entry { return nil }
@@ -90,6 +86,12 @@ const (
 type Stats struct {
 	Waiters, Due, Unsaved int
 	Queued                [classes]int
+}
+
+func (l *dueList) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.items)
 }
 
 // Stats returns the counts as they are.

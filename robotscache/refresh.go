@@ -98,12 +98,6 @@ func (l *dueList) remove(o origin.Origin) {
 	}
 }
 
-func (l *dueList) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.items)
-}
-
 // stop ends the list: nothing fires after what is firing now.
 func (l *dueList) stop() {
 	l.mu.Lock()

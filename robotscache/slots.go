@@ -54,7 +54,7 @@ type slots struct {
 func newSlots(cl class, inFlight, parallel int) *slots {
 	return &slots{
 		size:    cl.share(inFlight),
-		reading: newLimit(cl.share(parallel)),
+		reading: &limit{size: cl.share(parallel)},
 		starts:  rate.NewLimiter(rate.Limit(startsPerSecond*parallel), cl.share(parallel)),
 	}
 }
@@ -74,8 +74,6 @@ type limit struct {
 	size, used int
 	waiting    list.List // of chan struct{}, closed when the caller is let in
 }
-
-func newLimit(size int) *limit { return &limit{size: size} }
 
 // acquire waits until the caller is let in, or ctx ends.
 func (l *limit) acquire(ctx context.Context) error {

@@ -78,7 +78,7 @@ func (noStore) Close() error                                { return nil }
 func TestLimit_Resize(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimit(4)
+		l := &limit{size: 4}
 		var in atomic.Int64
 		enter := func(n int) {
 			for range n {
@@ -139,7 +139,7 @@ func TestClass_Share(t *testing.T) {
 // Callers that give up leave no trace, even where they are let in at the same moment.
 func TestLimit_GiveUp(t *testing.T) {
 	t.Parallel()
-	l := newLimit(3)
+	l := &limit{size: 3}
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {

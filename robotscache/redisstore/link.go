@@ -113,8 +113,11 @@ func (l *link) enter(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.failed == nil {
-		return l.closedError()
+	if l.closed {
+		return errClosed
+	}
+	if l.failed == nil {
+		return nil
 	}
 	now := time.Now()
 	if now.Before(l.nextTry) {
@@ -170,20 +173,16 @@ func (l *link) connected() (rueidis.Client, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.client != nil { // closed or connected meanwhile
+	switch {
+	case l.closed: // meanwhile
 		c.Close()
-		return l.client, l.closedError()
+		return nil, errClosed
+	case l.client != nil:
+		c.Close()
+	default:
+		l.client = c
 	}
-	l.client = c
-	return c, nil
-}
-
-// closedError returns an error once the link is closed. l.mu is held.
-func (l *link) closedError() error {
-	if l.closed {
-		return errClosed
-	}
-	return nil
+	return l.client, nil
 }
 
 // close ends the link.
