@@ -136,12 +136,12 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if url == "" {
 		url = d.host()
 	}
-	s := d.summary(url)
+	fit := d.summary(url)
 	p := Problem{
 		Type:       asked.Help.URL(d.Reason),
 		Title:      d.Reason.Info().Title,
 		Status:     d.Reason.Info().Status,
-		Detail:     s.fit(maxSummary),
+		Detail:     fit(maxSummary),
 		Hint:       d.Reason.Info().Hint,
 		Method:     escape.ASCII(asked.Method, maxWho),
 		URL:        url,
@@ -150,7 +150,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		ExpiresAt:  stamp(d.FreshUntil),
 		RetryAfter: wholeSeconds(d.RetryAfter),
 		Robots:     d.Record(),
-		phrase:     s.fit(maxPhrase),
+		phrase:     fit(maxPhrase),
 		decision:   d.Header(),
 	}
 	p.proxyStatus = Name

@@ -17,34 +17,27 @@ const (
 	maxSummary = 120
 )
 
-// summary is a line that stands by itself: fixed words around one part that may be cut to make it
-// fit. All of it is printable ASCII.
-type summary struct{ before, subject, after string }
-
-// fit returns the line in at most limit bytes. If cutting the subject is not enough, the end is cut
-// as well.
-func (s summary) fit(limit int) string {
-	room := max(limit-len(s.before)-len(s.after), 2*len(escape.Ellipsis))
-	return escape.Cut(s.before+escape.Cut(s.subject, room)+s.after, limit)
-}
-
 // maxWho bounds the bytes of an agent's name in a summary.
 const maxWho = 24
 
 // summary fills in the line that the reason has: ${name} stands for a part of d, and <name> for the
-// part that may be cut. The time to come back is left out where the line would
-// be too long: the field Retry-After has it too.
-func (d Decision) summary(url string) summary {
-	before, rest, _ := strings.Cut(d.Reason.Info().Summary, "<")
-	subject, after, _ := strings.Cut(rest, ">")
+// part that may be cut. The time to come back is left out where the line would be too long: the
+// field Retry-After has it too. fit returns the line in at most limit bytes of printable ASCII; if
+// cutting the one part is not enough, the end is cut as well.
+func (d Decision) summary(url string) (fit func(limit int) string) {
+	head, rest, _ := strings.Cut(d.Reason.Info().Summary, "<")
+	subject, tail, _ := strings.Cut(rest, ">")
 	parts := d.summaryParts(url)
 	part := func(name string) string { return parts[name] }
-	s := summary{os.Expand(before, part), part(subject), os.Expand(after, part)}
-	if len(s.before)+len(s.subject)+len(s.after) > maxPhrase {
+	before, after := os.Expand(head, part), os.Expand(tail, part)
+	if len(before)+len(part(subject))+len(after) > maxPhrase {
 		delete(parts, "retry")
-		s.before, s.after = os.Expand(before, part), os.Expand(after, part)
+		before, after = os.Expand(head, part), os.Expand(tail, part)
 	}
-	return s
+	return func(limit int) string {
+		room := max(limit-len(before)-len(after), 2*len(escape.Ellipsis))
+		return escape.Cut(before+escape.Cut(part(subject), room)+after, limit)
+	}
 }
 
 func (d Decision) summaryParts(url string) map[string]string {
