@@ -66,5 +66,3 @@ func (a authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
 // Root implements proxy.Authority.
 func (a authority) Root() *x509.Certificate { return a.ca.RootCertificate() }
-
-var _ proxy.Authority = authority{}

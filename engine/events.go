@@ -232,6 +232,3 @@ func SitemapsOf(rules *robotstxt.Ruleset) []string {
 	}
 	return urls
 }
-
-// Interface guards.
-var _ caddyevents.Handler = startedHandler(nil)

@@ -197,9 +197,3 @@ func (o *cacheObserver) Panicked(site origin.Origin, value any, stack []byte) {
 	o.logger.Error("reading robots.txt panicked; the origin counts as unreachable",
 		zap.Stringer("origin", site), zap.Any("panic", value), zap.ByteString("stack", stack))
 }
-
-// Interface guards.
-var (
-	_ pace.Observer        = (*metrics)(nil)
-	_ robotscache.Observer = (*cacheObserver)(nil)
-)

@@ -174,9 +174,3 @@ type stoppedHopError struct{ error }
 
 // Forbidden makes the fetcher take the order for what it is: a refusal of our own.
 func (stoppedHopError) Forbidden() string { return string(fetch.CauseForbiddenAddress) }
-
-// Interface guards.
-var (
-	_ robotscache.Fetcher = (*currentFetcher)(nil)
-	_ http.RoundTripper   = robotsTransport{}
-)

@@ -17,8 +17,8 @@ import (
 //     failures and withdraws the last good copy. It holds for the answer's
 //     max-age between MinTTL and TTL, for MinTTL with no-cache or no-store, and
 //     for TTL if it does not say.
-//   - A failure starts a run or continues it. A good answer inside its TTL stays
-//     in force; once that has ended the record is unreachable.
+//   - A failure starts a run or continues it. A good answer inside its TTL still
+//     counts; once that has ended the record is unreachable.
 //   - An attempt that was canceled, that failed on our own side or that our guard
 //     refused (see [Outcome.Refused]) changes nothing.
 //

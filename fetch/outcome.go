@@ -24,15 +24,15 @@ const (
 )
 
 // String returns "unreachable", "rules" or "absent".
-func (k Kind) String() string {
-	switch k {
-	case KindRules:
-		return "rules"
-	case KindAbsent:
-		return "absent"
-	default:
-		return "unreachable"
+func (k Kind) String() string { return nameOf(k, "unreachable", "rules", "absent") }
+
+// nameOf returns the name of a value of a set, by its number; the first one for any that is not in
+// it.
+func nameOf[T ~uint8](v T, names ...string) string {
+	if int(v) >= len(names) {
+		v = 0
 	}
+	return names[v]
 }
 
 // Cause says why a retrieval did not give rules. The set is closed: log fields,

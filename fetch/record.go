@@ -23,21 +23,10 @@ const (
 )
 
 // String returns "unknown", "rules", "absent" or "unreachable".
-func (s State) String() string {
-	switch s {
-	case StateRules:
-		return "rules"
-	case StateAbsent:
-		return "absent"
-	case StateUnreachable:
-		return "unreachable"
-	default:
-		return "unknown"
-	}
-}
+func (s State) String() string { return nameOf(s, "unknown", "rules", "absent", "unreachable") }
 
-// Record is all that is kept about the robots.txt of one origin: the answer in
-// force and the run of failures since. [Policy.Next] makes one from its
+// Record is all that is kept about the robots.txt of one origin: the answer that
+// counts and the run of failures since. [Policy.Next] makes one from its
 // predecessor; nothing else needs to write to it. It holds facts only: what they
 // permit, [Policy.Access] says, so that a changed policy needs no new fetch.
 //

@@ -46,7 +46,7 @@ const (
 // are decoded once: %252e%252e is no dot segment. Their hex digits may be of either case. All other
 // bytes and escapes stay as they are, a final slash is kept, and the query, from the first ?, is
 // not looked at. Every form begins with a slash, also where the path is empty. The first is the one
-// of a server that does all of it. Without forms, nothing is allocated.
+// of a server that does all of it.
 //
 // ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
 // Such a path has no use but to evade rules or to make work.
@@ -71,7 +71,7 @@ const (
 
 // appendForms appends the forms of a path that are not there yet, and are not the path asked for.
 func appendForms(forms []string, path, asked string) []string {
-	if isResolved(path) {
+	if isPlain(path) {
 		return forms
 	}
 	all := relevant(path)
@@ -161,36 +161,11 @@ func withoutParameter(segment string) string {
 	return segment
 }
 
-// isResolved reports whether Resolve has nothing to do, as for nearly all paths.
-func isResolved(path string) bool {
-	if path == "" || path[0] != '/' {
-		return false
-	}
-	dots, others := 0, false // of the segment so far
-	for i := 1; i < len(path); i++ {
-		c, n := path[i], 1
-		if c == '%' {
-			c, n = first(path[i:])
-		}
-		switch {
-		case c == '\\', c == ';', c == '/' && n > 1:
-			return false
-		case c == '/' && !others && dots <= 2: // an empty segment, or a dot segment
-			return false
-		}
-		i += n - 1
-		switch c {
-		case '/':
-			dots, others = 0, false
-		case '?':
-			return others || dots == 0 || dots > 2
-		case '.':
-			dots++
-		default:
-			others = true
-		}
-	}
-	return others || dots == 0 || dots > 2
+// isPlain reports whether a path has nothing that a server could resolve, as nearly all have not. Of
+// some paths that have nothing either, such as /.well-known, it says no.
+func isPlain(path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, `%\;`) && !strings.Contains(path, "//") && !strings.Contains(path, "/.")
 }
 
 // cutSegment cuts a path behind its first segment, and reports whether there was a slash.

@@ -130,16 +130,6 @@ func TestResolveOfTooManyForms(t *testing.T) {
 	}
 }
 
-// TestResolveDoesNotAllocate where there is nothing to resolve.
-func TestResolveDoesNotAllocate(t *testing.T) {
-	for _, tt := range resolvedPaths {
-		path := tt.path + strings.Repeat("/.long", 100)
-		if forms, _ := origin.Resolve(path); len(forms) == 0 && testing.AllocsPerRun(10, func() { origin.Resolve(path) }) != 0 {
-			t.Errorf("Resolve(%q) allocates", path)
-		}
-	}
-}
-
 var (
 	escapedSlash = regexp.MustCompile(`(?i)%2f|%c0%af|%e0%80%af|%f0%80%80%af`)
 	backslash    = regexp.MustCompile(`(?i)\\|%5c|%c1%9c|%e0%81%9c|%f0%80%81%9c`)

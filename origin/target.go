@@ -154,6 +154,7 @@ const maxFTPName = 4000
 // Telnet (0xFF, RFC 959 section 3.1).
 func checkFTP(path string, hasQuery bool) error {
 	name, err := url.PathUnescape(path)
+	forms, fewForms := Resolve(path)
 	switch {
 	case err != nil:
 		return refuse(PartPath, path, "has a broken escape")
@@ -161,7 +162,7 @@ func checkFTP(path string, hasQuery bool) error {
 		return refuse(PartPath, path, "has a query, which ftp URLs do not have")
 	case strings.Contains(name, ";"):
 		return refuse(PartPath, path, "has a semicolon: ftp URLs with a type are not supported")
-	case !isResolved(path):
+	case len(forms) > 0 || !fewForms:
 		return refuse(PartPath, path, "has a dot segment, an empty one, or a slash in another spelling")
 	case len(name) > maxFTPName:
 		return refuse(PartPath, path, "is too long for FTP")

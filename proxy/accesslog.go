@@ -83,8 +83,6 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-var _ zapcore.ObjectMarshaler = logObject{}
-
 // placeholderPrefix begins the names of the placeholders that the gateway sets. docs/caddyfile.md
 // lists them.
 const placeholderPrefix = "http.robots."
