@@ -97,8 +97,8 @@ const (
 	// coalesce is the cache's: what is fetched is given to the store so long after at the latest, or when the write under
 	// way has ended.
 	coalesce = 20 * time.Millisecond
-	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 100 deaths took,
-	// at a load of 12 on two cores, was 477 ms old: a commit had taken 277 ms.
+	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 12
+	// deaths took, at a load of 8 on two cores, was 15 ms old.
 	slowCommit = 2 * time.Second
 )
 
