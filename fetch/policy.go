@@ -139,3 +139,173 @@ func (a Access) RobotsStatus() int {
 		return http.StatusServiceUnavailable
 	}
 }
+
+// epoch is before any run of failures: a record that claims an older one was
+// written by a machine whose clock was not set yet. Counting from there would
+// permit everything as soon as the clock is right.
+var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// Access returns what r permits at now.
+//
+//   - A good answer inside its TTL: its rules, or everything if the file is absent
+//     (nothing for 401 and 403 with ForbiddenDisallow).
+//   - A run of failures without such an answer: what Mode says.
+//   - Everything else, such as a good answer past its TTL that nobody tried to renew:
+//     nothing. Callers that answer requests ask [Policy.Fresh] first, with the same now.
+func (p Policy) Access(r Record, now time.Time) Access {
+	now = wall(now)
+	switch {
+	case p.usable(&r, now):
+		return p.goodAccess(&r)
+	case r.Failing():
+		return p.failingAccess(&r, now)
+	default:
+		return AccessDeny
+	}
+}
+
+func (p *Policy) goodAccess(r *Record) Access {
+	if r.State == StateRules {
+		if whole(r.Body, &r.SHA256) {
+			return AccessRules
+		}
+		return AccessDeny
+	}
+	if p.ForbiddenDisallow && (r.Status == 401 || r.Status == 403) {
+		return AccessDeny
+	}
+	return AccessAllow
+}
+
+// failingAccess is the unreachable part of DESIGN section 3: the four modes over
+// the age of the run and the presence of a copy.
+func (p *Policy) failingAccess(r *Record, now time.Time) Access {
+	since := r.UnreachableSince
+	if p.Mode >= ModeStrict || since.Before(epoch) {
+		return AccessDeny
+	}
+	hasCopy := r.hasText()
+	age := now.Sub(since)
+	over := age >= p.unreachableFor()
+	switch {
+	case over && !hasCopy:
+		return AccessAllow
+	case over,
+		hasCopy && p.Mode == ModeStale,
+		hasCopy && p.Mode == ModeGoogle && age >= googleHold:
+		return AccessLastGood
+	default:
+		return AccessDeny
+	}
+}
+
+// Fresh reports whether r may be acted on at now without another attempt. A good
+// answer is fresh until its TTL ends. A run of failures is fresh until its next
+// attempt is due and then as long again (at most RetryMax): meanwhile
+// [Policy.RefreshDue] calls for an attempt that nobody has to wait for. Beyond
+// that, the last attempt is too old to refuse anybody for it.
+func (p Policy) Fresh(r Record, now time.Time) bool {
+	now = wall(now)
+	if p.usable(&r, now) {
+		return true
+	}
+	if !r.Failing() {
+		return false
+	}
+	due := r.retryAt(now)
+	pause := min(max(due.Sub(r.LastFailure.At), 0), p.retryMax())
+	return now.Before(due.Add(pause))
+}
+
+// RefreshDue reports whether an attempt is worth making at now: for a good
+// answer from 80 % of its TTL, after a failure from NextAttempt on.
+func (p Policy) RefreshDue(r Record, now time.Time) bool {
+	now = wall(now)
+	if r.Failing() {
+		return !now.Before(r.retryAt(now))
+	}
+	if !p.usable(&r, now) {
+		return true
+	}
+	return !now.Before(p.RefreshAt(r))
+}
+
+// RefreshAt returns the time from which [Policy.RefreshDue] calls for an attempt, if no clock is
+// set back meanwhile.
+func (p Policy) RefreshAt(r Record) time.Time {
+	if r.Failing() {
+		return r.NextAttempt
+	}
+	ttl := p.goodUntil(&r).Sub(r.FetchedAt)
+	return r.FetchedAt.Add(ttl / 100 * refreshAt)
+}
+
+// Settle returns r as it stands at now: a good answer whose TTL has ended during
+// a run of failures is unreachable at once, for the cause of the latest failure,
+// with what it had as its last good copy. All other records come back unchanged.
+// Access, Fresh, RefreshDue and Next settle by themselves; Settle is for callers
+// that show a record.
+func (p Policy) Settle(r Record, now time.Time) Record {
+	now = wall(now)
+	if r.State == StateUnreachable || !r.Failing() || p.usable(&r, now) {
+		return r
+	}
+	return unreachable(r, r.LastFailure)
+}
+
+// unreachable makes a record of a run of failures out of its predecessor.
+func unreachable(r Record, f Failure) Record {
+	n := Record{
+		Origin:           r.Origin,
+		State:            StateUnreachable,
+		Cause:            f.Cause,
+		Detail:           f.Detail,
+		Status:           f.Status,
+		Hops:             f.Hops,
+		FetchedAt:        f.At,
+		UnreachableSince: r.UnreachableSince,
+		Attempts:         r.Attempts,
+		NextAttempt:      r.NextAttempt,
+		LastFailure:      f,
+	}
+	if r.hasText() {
+		text, _ := r.Text()
+		n.LastGood = &text
+	}
+	return n
+}
+
+// Failing reports whether the last attempt failed.
+func (r *Record) Failing() bool { return !r.UnreachableSince.IsZero() }
+
+// usable reports whether a good answer may be used at now. A date in the future
+// is a wrong clock's: such an answer could outlive its TTL and is not used.
+func (p *Policy) usable(r *Record, now time.Time) bool {
+	if r.State != StateRules && r.State != StateAbsent {
+		return false
+	}
+	return !now.Add(maxSkew).Before(r.FetchedAt) && now.Before(p.goodUntil(r))
+}
+
+// goodUntil is FreshUntil, held to the TTL that is configured now and counted
+// from the answer's own date, whatever the record claims.
+func (p *Policy) goodUntil(r *Record) time.Time {
+	if limit := r.FetchedAt.Add(p.ttl()); r.FreshUntil.After(limit) {
+		return limit
+	}
+	return r.FreshUntil
+}
+
+// retryAt is NextAttempt, but now if the run's latest failure lies in the future
+// (the clock was set back: the pause could have no end), and never more than a
+// day away.
+func (r *Record) retryAt(now time.Time) time.Time {
+	if r.LastFailure.At.After(now.Add(maxSkew)) || r.NextAttempt.After(now.Add(maxSkew+maxRetryAfter)) {
+		return now
+	}
+	return r.NextAttempt
+}
+
+// wall drops the monotonic reading, which stands still while a machine sleeps
+// and does not survive a restart: records age by the wall clock.
+func wall(t time.Time) time.Time { return t.Round(0) }

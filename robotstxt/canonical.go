@@ -209,3 +209,16 @@ func lower(c byte) byte {
 	}
 	return c
 }
+
+// equalFold compares with a lower-case string, ignoring the case of ASCII letters.
+func equalFold[T ~string | ~[]byte](s T, lowerCase string) bool {
+	if len(s) != len(lowerCase) {
+		return false
+	}
+	for i := range len(lowerCase) {
+		if lower(s[i]) != lowerCase[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,5 +1,13 @@
 package robotstxt
 
+import (
+	"bytes"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
 // field is what the key of a line asks for.
 type field uint8
 
@@ -55,15 +63,58 @@ func fieldOf(key []byte) field {
 	return fieldOther
 }
 
-// equalFold compares with a lower-case string, ignoring the case of ASCII letters.
-func equalFold[T ~string | ~[]byte](s T, lowerCase string) bool {
-	if len(s) != len(lowerCase) {
-		return false
+// parseCrawlDelay reads seconds as decimal digits with at most one point. Signs, exponents, units
+// and decimal commas are no numbers here, as peers read them in ways too different to guess what a
+// site means.
+func parseCrawlDelay(s []byte) (time.Duration, bool) {
+	whole, fraction, _ := bytes.Cut(s, []byte{'.'})
+	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
+		return 0, false
 	}
-	for i := range len(lowerCase) {
-		if lower(s[i]) != lowerCase[i] {
-			return false
+	fraction = fraction[:min(len(fraction), len("nnnnnnnnn"))]
+	d, err := time.ParseDuration(string(whole) + "." + string(fraction) + "s")
+	if err != nil { // it is too long
+		return math.MaxInt64, true
+	}
+	return d, true
+}
+
+// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h
+// or d of the period. The pause is period/documents.
+func parseRequestRate(s []byte) (time.Duration, bool) {
+	left, right, _ := bytes.Cut(s, []byte{'/'})
+	unit := time.Second
+	if n := len(right); n > 0 {
+		switch lower(right[n-1]) {
+		case 's':
+			right = right[:n-1]
+		case 'm':
+			right, unit = right[:n-1], time.Minute
+		case 'h':
+			right, unit = right[:n-1], time.Hour
+		case 'd':
+			right, unit = right[:n-1], 24*time.Hour
 		}
 	}
-	return true
+	documents, period := parseDigits(left), parseDigits(right)
+	if documents <= 0 || period < 0 {
+		return 0, false
+	}
+	hi, lo := bits.Mul64(uint64(period), uint64(unit))
+	if hi >= uint64(documents) {
+		return math.MaxInt64, true
+	}
+	quotient, _ := bits.Div64(hi, lo, uint64(documents))
+	return time.Duration(min(quotient, math.MaxInt64)), true
 }
+
+// parseDigits reads up to 18 decimal digits, which always fit; a negative number stands for none.
+func parseDigits(s []byte) int64 {
+	n, err := strconv.ParseInt(string(s), 10, 64)
+	if err != nil || len(s) > 18 || !isDigits(s) {
+		return -1
+	}
+	return n
+}
+
+func isDigits(s []byte) bool { return len(bytes.Trim(s, "0123456789")) == 0 }
