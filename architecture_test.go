@@ -1,0 +1,71 @@
+package crawlgate
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mostFiles is how many files a reader opens to follow one request, at most.
+const mostFiles = 30
+
+// TestArchitecture holds that docs/architecture.md names files that exist, each once on a way, in steps that are numbered.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9/_]+\\.go)`")
+	for _, file := range named.FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(file[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	step := regexp.MustCompile("(?m)^([0-9]+)\\. `([a-z0-9/_]+\\.go)` ")
+	ways := strings.Split(string(text), "\n## ")[1:]
+	if len(ways) != 4 {
+		t.Errorf("%d ways, want those of a request, a CONNECT, a fetch and a reload", len(ways))
+	}
+	for _, way := range ways {
+		title, _, _ := strings.Cut(way, "\n")
+		steps := step.FindAllStringSubmatch(way, -1)
+		seen := make(map[string]bool)
+		for i, s := range steps {
+			if s[1] != strconv.Itoa(i+1) || seen[s[2]] {
+				t.Errorf("%s: step %s, %s: out of order, or there twice", title, s[1], s[2])
+			}
+			seen[s[2]] = true
+		}
+		if len(steps) < 10 || title == "A request" && len(steps) > mostFiles {
+			t.Errorf("%s: %d files", title, len(steps))
+		}
+	}
+}
+
+// TestGlossary holds that docs/glossary.md explains each word once, and that its packages exist.
+func TestGlossary(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| (?:`+"`([a-z/]+)`"+`)? ?\|$`).FindAllStringSubmatch(string(text), -1)
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		if seen[row[1]] {
+			t.Errorf("%s is there twice", row[1])
+		}
+		seen[row[1]] = true
+		if row[3] != "" {
+			if _, err := os.Stat(row[3]); err != nil {
+				t.Errorf("%s: %v", row[1], err)
+			}
+		}
+	}
+	if len(rows) < 40 {
+		t.Errorf("%d words", len(rows))
+	}
+}
