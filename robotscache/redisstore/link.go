@@ -54,9 +54,9 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	}
 	options.Dialer = net.Dialer{Timeout: timeout}
 	options.ConnWriteTimeout = 4 * timeout
-	options.DisableRetry = true // a call is made once; the cache decides what then
-	options.DisableCache = true // the hot tier is our cache
-	options.PipelineMultiplex = 1
+	options.DisableRetry = true    // a call is made once; the cache decides what then
+	options.DisableCache = true    // the hot tier is our cache
+	options.PipelineMultiplex = -1 // one connection: of several, each would find out by itself that the server is gone
 	options.ReadBufferEachConn = 64 << 10
 	options.WriteBufferEachConn = 64 << 10
 	l := &link{address: strings.Join(options.InitAddress, ","), options: options, timeout: timeout}

@@ -101,8 +101,8 @@ func New(c Config) (*Clock, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	option.DisableCache = true
-	option.DisableRetry = true // a late slot is no use
+	option.DisableCache, option.DisableRetry = true, true // a late slot is no use
+	option.PipelineMultiplex = -1                         // one connection: the heartbeat finds out for all calls that it has ended
 	option.Dialer.Timeout = timeout
 	option.Dialer.KeepAlive = c.Heartbeat
 	option.ConnWriteTimeout = time.Second
