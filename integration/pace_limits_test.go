@@ -113,6 +113,11 @@ func TestPaceClientLeaves(t *testing.T) {
 		})
 	}
 	eventually(t, "the others to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":5`) })
+	for state, listed := range map[string]bool{"waiting": true, "busy": false, "blocked": false} {
+		if got := strings.Contains(g.admin("/robots/clocks?state="+state).body, `"queue":5`); got != listed {
+			t.Errorf("clocks in state %s: listed %t, want %t", state, got, listed)
+		}
+	}
 	held.Go(func() {
 		if a, err := tryGet(t.Context(), client, site.URL("/last")); err != nil || a.status != http.StatusOK {
 			t.Errorf("the last one: status %d, error %v", a.status, err)
