@@ -151,14 +151,14 @@ type LimitsConfig struct {
 	// with its next answer. Default 24 h.
 	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
 	// HeaderSize bounds the header of a request, its URL included, in bytes; net/http grants 4 KiB
-	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: the
-	// server's, 16 KiB.
+	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: the server's,
+	// 16 KiB.
 	HeaderSize int64 `json:"header_size,omitempty"`
 	// URLSize bounds the URL of a request, in bytes; a longer one gets 414. Default 16 KiB: a little
 	// less than the default of HeaderSize lets in.
 	URLSize int64 `json:"url_size,omitempty"`
-	// MinRate is how many bytes of a body a second client and origin have to send and to take, such
-	// as "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
+	// MinRate is how many bytes of a body a second client and origin have to send and to take, such as
+	// "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
 	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
 	// "100B/s".
 	MinRate string `json:"min_rate,omitempty"`

@@ -49,8 +49,8 @@ const (
 	defaultBodyTimeout = 10 * time.Minute
 )
 
-// settings checks the configuration and turns it into the engine's. Files and placeholders are
-// left to [App.resolve], as only the machine that runs the gateway has them.
+// settings checks the configuration and turns it into the engine's. Files and placeholders are left
+// to [App.resolve], as only the machine that runs the gateway has them.
 func (a *App) settings() (c engine.Config, err error) {
 	for _, part := range []struct {
 		name string // before its errors; empty where they have one themselves

@@ -33,8 +33,8 @@ type ConnectContext struct {
 
 // Errors of [ConnectContext.Resolve].
 var (
-	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421
-	// answers it.
+	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421 answers
+	// it.
 	ErrMisdirected = errors.New("request is for another authority than its tunnel")
 	// ErrNested says that an inner request is itself a CONNECT; 400 answers it.
 	ErrNested = errors.New("CONNECT inside a tunnel")

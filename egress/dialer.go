@@ -31,8 +31,8 @@ type Resolver interface {
 // elsewhere. A name with public and non-public addresses is refused as a whole. The guard is asked
 // again by the socket's control function, the last moment before the connection leaves. Names are
 // absolute: no search list of resolv.conf is added to them, so that an order on "pub.test" cannot
-// be passed as "pub". The zero value works with the zero [guard.Guard]. Safe for concurrent use; the
-// fields are set before first use.
+// be passed as "pub". The zero value works with the zero [guard.Guard]. Safe for concurrent use;
+// the fields are set before first use.
 type Dialer struct {
 	Guard    *guard.Guard
 	Resolver Resolver      // nil: the system's, by its hosts file and DNS
@@ -267,8 +267,8 @@ func (d *Dialer) absolute(ctx context.Context, host string) ([]netip.Addr, error
 // asDNSError gives a resolver's error the name that was asked for, and the form that others know.
 func asDNSError(err error, host string) error {
 	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
-		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of
-		// the family.
+		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the
+		// family.
 		return &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
 	}
 	if known, ok := err.(*net.DNSError); ok { //nolint:errorlint // one that wraps it says more
@@ -325,8 +325,8 @@ func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) 
 			return allow(actual)
 		},
 	}
-	// Not DialTCP: it binds the local port before the destination is known, so that all origins
-	// would share one range of ports.
+	// Not DialTCP: it binds the local port before the destination is known, so that all origins would
+	// share one range of ports.
 	c, err := nd.DialContext(ctx, "tcp", ap.String())
 	if err != nil {
 		return nil, err

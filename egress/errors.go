@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Kind classifies a failure on the way out. It is the failure's name in logs, metrics and decisions.
-// The zero value stands for [KindInternal].
+// Kind classifies a failure on the way out. It is the failure's name in logs, metrics and
+// decisions. The zero value stands for [KindInternal].
 type Kind string
 
 // The kinds of failure.

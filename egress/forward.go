@@ -34,8 +34,8 @@ const DefaultIdle = 5 * time.Minute
 // the fields are set before first use.
 type Forwarder struct {
 	Transport *Transport
-	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name
-	// are taken out.
+	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are
+	// taken out.
 	Name string
 	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-").
 	// Such fields pass neither from clients to origins nor from origins to clients.
@@ -44,20 +44,20 @@ type Forwarder struct {
 	// without a byte; 0 means DefaultIdle. It does not bound the wait for a response (see
 	// TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
 	Idle time.Duration
-	// MinRate is the least number of body bytes a second that client and origin each have to send
-	// and to take, averaged over a minute or more of their own turns; 0 means any. It does not
-	// apply to event streams and upgraded connections.
+	// MinRate is the least number of body bytes a second that client and origin each have to send and
+	// to take, averaged over a minute or more of their own turns; 0 means any. It does not apply to
+	// event streams and upgraded connections.
 	MinRate int64
-	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means
-	// any time.
+	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means any
+	// time.
 	BodyTimeout time.Duration
 }
 
 // Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
 // panics.
 type Result struct {
-	// Answered, which the caller may set before, is called with the origin's final status and
-	// header before any of it reaches the client.
+	// Answered, which the caller may set before, is called with the origin's final status and header
+	// before any of it reaches the client.
 	Answered func(status int, header http.Header)
 
 	Status   int    // final status received from the origin; 0 for none
@@ -95,8 +95,8 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	x.watch.idle, x.watch.ended = f.idle(), func(cause error) {
 		cancel(cause)
 		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {
-			// The transport waits for the read of the body that is under way. A writer that cannot
-			// set a deadline is not a server's.
+			// The transport waits for the read of the body that is under way. A writer that cannot set a
+			// deadline is not a server's.
 			_ = x.rc.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
@@ -192,8 +192,8 @@ func (x *forwarding) attachBody(out *http.Request) {
 		x.attachTrailer(out)
 	}
 	if x.r.ProtoMajor == 1 {
-		// Without this the server reads the rest of the body itself, and throws it away, as soon as
-		// the response begins. A writer that cannot do it is not a server's.
+		// Without this the server reads the rest of the body itself, and throws it away, as soon as the
+		// response begins. A writer that cannot do it is not a server's.
 		_ = x.rc.EnableFullDuplex()
 	}
 }
@@ -257,8 +257,8 @@ func (x *forwarding) acceptable(resp *http.Response) error {
 	case code < 200 && code != http.StatusSwitchingProtocols, code > 999:
 		return errBadStatus
 	case code == http.StatusProxyAuthRequired:
-		// Passed on, it would say that this gateway wants credentials, and clients would send or
-		// drop theirs.
+		// Passed on, it would say that this gateway wants credentials, and clients would send or drop
+		// theirs.
 		if up := x.f.Transport.upstream(x.target.Hostname()); up != nil {
 			return up.granted(resp)
 		}

@@ -138,9 +138,9 @@ func isWebSocket(h http.Header) bool {
 }
 
 // withoutMembers removes the members that name the given party from a structured-field list header
-// such as Proxy-Status or Cache-Status (RFC 9651 section 3.1), so that an origin cannot speak in that
-// party's name. It returns nil when nothing is left. A value that mentions the name and is no such
-// list is dropped.
+// such as Proxy-Status or Cache-Status (RFC 9651 section 3.1), so that an origin cannot speak in
+// that party's name. It returns nil when nothing is left. A value that mentions the name and is no
+// such list is dropped.
 func withoutMembers(values []string, name string) []string {
 	var kept []string
 	for _, v := range values {

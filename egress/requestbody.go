@@ -55,8 +55,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	default:
 		b.watch.stop()
 	}
-	// A transport that learns first that the context has ended shuts the body while the read that
-	// ran out of time returns.
+	// A transport that learns first that the context has ended shuts the body while the read that ran
+	// out of time returns.
 	if err != nil && err != io.EOF && (!b.shut || isTimeout(err)) {
 		b.failed = err
 	}
@@ -151,8 +151,8 @@ func (b *requestBody) left() bool {
 }
 
 const (
-	// rateWindow is the time over which a rate is averaged: a crawl has bursts and pauses. It is
-	// also the least grace.
+	// rateWindow is the time over which a rate is averaged: a crawl has bursts and pauses. It is also
+	// the least grace.
 	rateWindow = time.Minute
 	// rateTick bounds how late a low rate is noticed.
 	rateTick = rateWindow / 4

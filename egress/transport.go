@@ -25,13 +25,13 @@ const (
 	DefaultTLSTimeout            = 10 * time.Second
 	// MaxResponseHeader bounds the header of a response; a larger one fails the request.
 	MaxResponseHeader = 256 << 10
-	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per
-	// host is slow.
+	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per host
+	// is slow.
 	maxIdle        = 2048
 	maxIdlePerHost = 8
 	idleTimeout    = 90 * time.Second
-	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is
-	// sent unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
+	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is sent
+	// unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
 	expectTimeout = time.Second
 	// Bounds on the data that an HTTP/2 origin may send ahead of a slow client, per stream and
 	// connection.
@@ -46,8 +46,8 @@ const (
 // TransportConfig configures a [Transport]. Only Dialer is needed.
 type TransportConfig struct {
 	Dialer *Dialer
-	// Upstreams are proxies to go through instead of directly; the first whose Match accepts the
-	// host is taken.
+	// Upstreams are proxies to go through instead of directly; the first whose Match accepts the host
+	// is taken.
 	Upstreams []Upstream
 	// RootCAs are the authorities trusted for origins and upstream proxies; nil means the system's.
 	// [TrustedRoots] adds to those.
@@ -57,12 +57,11 @@ type TransportConfig struct {
 	ResponseHeaderTimeout time.Duration
 	// TLSTimeout bounds a handshake; 0 means DefaultTLSTimeout.
 	TLSTimeout time.Duration
-	// Via is the pseudonym of this gateway in Via: a token, unique to the process, by which loops
-	// are found. Empty means a random one.
+	// Via is the pseudonym of this gateway in Via: a token, unique to the process, by which loops are
+	// found. Empty means a random one.
 	Via string
-	// Fresh sends each request over a connection of its own. net/http repeats a request whose
-	// pooled connection breaks before the answer; callers that count every request must not have
-	// that.
+	// Fresh sends each request over a connection of its own. net/http repeats a request whose pooled
+	// connection breaks before the answer; callers that count every request must not have that.
 	Fresh bool
 }
 

@@ -27,11 +27,10 @@ const maxConnectHeader = 64 << 10
 // them itself. The upstream's own address is the operator's choice and may be private. There is no
 // fallback to a direct connection.
 type Upstream struct {
-	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some.
-	// The names are resolved by the proxy in all three.
+	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some. The
+	// names are resolved by the proxy in all three.
 	URL *url.URL
-	// Match reports whether a host (lower case, IPv6 without brackets) goes this way; nil means
-	// all.
+	// Match reports whether a host (lower case, IPv6 without brackets) goes this way; nil means all.
 	Match func(host string) bool
 }
 

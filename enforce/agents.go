@@ -13,28 +13,28 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Agent is one crawler of the company: how its requests are told from others, and under
-// which names it looks for its rules.
+// Agent is one crawler of the company: how its requests are told from others, and under which names
+// it looks for its rules.
 //
-// A request matches an agent if all conditions hold that the agent names: UserAgents,
-// Credentials, From, ClientCertificates. Of several values of one condition any will do.
-// An agent that names none is matched by User-Agent: its first token as a product.
+// A request matches an agent if all conditions hold that the agent names: UserAgents, Credentials,
+// From, ClientCertificates. Of several values of one condition any will do. An agent that names
+// none is matched by User-Agent: its first token as a product.
 type Agent struct {
 	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
 	Name string
-	// Tokens are the product tokens under which it looks for its group in robots.txt,
-	// most specific first (RFC 9309 section 2.2.1). Default: Name and, for a well-known
-	// one, the tokens that follow it (Googlebot-News: Googlebot). The first token is also
-	// the agent's own name in User-Agent: no other agent may show it.
+	// Tokens are the product tokens under which it looks for its group in robots.txt, most specific
+	// first (RFC 9309 section 2.2.1). Default: Name and, for a well-known one, the tokens that follow
+	// it (Googlebot-News: Googlebot). The first token is also the agent's own name in User-Agent: no
+	// other agent may show it.
 	Tokens []string
-	// IgnoreWildcard leaves the group * out: without a group of its own nothing binds
-	// the agent. Well-known names that do so (AdsBot-Google) do it without this.
+	// IgnoreWildcard leaves the group * out: without a group of its own nothing binds the agent.
+	// Well-known names that do so (AdsBot-Google) do it without this.
 	IgnoreWildcard bool
 
-	// UserAgents are patterns for User-Agent. One that is a product's name
-	// ([robotstxt.IsProductName]) is compared with every product of the field
-	// ([robotstxt.Products]), as a whole, ignoring case. Any other is compared with the whole
-	// field, ignoring case; * stands for any bytes. A missing User-Agent satisfies no pattern.
+	// UserAgents are patterns for User-Agent. One that is a product's name ([robotstxt.IsProductName])
+	// is compared with every product of the field ([robotstxt.Products]), as a whole, ignoring case.
+	// Any other is compared with the whole field, ignoring case; * stands for any bytes. A missing
+	// User-Agent satisfies no pattern.
 	UserAgents []string
 	// Credentials are the user names of its proxy credentials.
 	Credentials []string
@@ -45,8 +45,8 @@ type Agent struct {
 
 	// Owner and Contact are for people, in refusals, logs and reports: a line each.
 	Owner, Contact string
-	// Interval is the least pause between two requests of the agent to one host, 0 for
-	// none of its own.
+	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
+	// own.
 	Interval time.Duration
 }
 
@@ -66,8 +66,8 @@ const (
 	PasswordWrong PasswordCheck = iota
 	// PasswordRight is the password of the user.
 	PasswordRight
-	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or
-	// the client left.
+	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or the
+	// client left.
 	PasswordUnchecked
 )
 
@@ -81,16 +81,16 @@ type VerifyFunc func(ctx context.Context, source netip.Addr, user, password stri
 type IdentifierConfig struct {
 	Agents []Agent
 	// AllowUnidentified lets a request that matches no agent pass, under the product token of the
-	// User-Agent. Without agents every product token is an agent; only senders that have none
-	// are unidentified.
+	// User-Agent. Without agents every product token is an agent; only senders that have none are
+	// unidentified.
 	AllowUnidentified bool
 	// Verify is needed if an agent has credentials; otherwise credentials are not looked at.
 	Verify VerifyFunc
 }
 
-// NewIdentifier checks the agents and makes them ready for matching. Warnings are for
-// people. Errors name the agents: a name given twice, a value that cannot be meant, two
-// agents that one request could match equally well.
+// NewIdentifier checks the agents and makes them ready for matching. Warnings are for people.
+// Errors name the agents: a name given twice, a value that cannot be meant, two agents that one
+// request could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
 		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
@@ -275,8 +275,8 @@ func containsFold(list []string, s string) bool {
 // ambiguity says how one request can match both agents equally well, or returns "". Agents with
 // different kinds of conditions never do: the stronger evidence decides.
 //
-// All of it is exact but for certificates: one that carries the names of two agents
-// cannot be foreseen, and is refused when it comes.
+// All of it is exact but for certificates: one that carries the names of two agents cannot be
+// foreseen, and is refused when it comes.
 func (a *agent) ambiguity(b *agent) string {
 	if a.conditions != b.conditions {
 		return ""

@@ -66,9 +66,9 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 	return auth
 }
 
-// DecideTunnel decides a CONNECT to an https origin that will not be looked into. It is
-// opened only where the rules could refuse the agent nothing, as no path will be visible.
-// Exceptions for paths do not cover it.
+// DecideTunnel decides a CONNECT to an https origin that will not be looked into. It is opened only
+// where the rules could refuse the agent nothing, as no path will be visible. Exceptions for paths
+// do not cover it.
 //
 // Clients repeat a refused CONNECT up to thirty times (clients.md 17). So a refusal costs no fetch
 // of its own: it follows from the policy, or from the same record as before.
@@ -116,8 +116,8 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 	return d, e.exempted(&d, "")
 }
 
-// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse
-// it: every other refusal is given inside, where clients see it (clients.md 18).
+// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it: every
+// other refusal is given inside, where clients see it (clients.md 18).
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy().Mode(o, ""), Origin: o, PathVisible: true}
 	if o.IsZero() {

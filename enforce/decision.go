@@ -17,16 +17,15 @@ import (
 
 // Mode says what is done with refusals. The zero value is ModeEnforce.
 //
-// Whatever the mode, these hold: the kill switch, the operator's deny list, wrong
-// proxy credentials, and all that makes a request impossible to send. See
-// [Reason.Hard].
+// Whatever the mode, these hold: the kill switch, the operator's deny list, wrong proxy
+// credentials, and all that makes a request impossible to send. See [Reason.Hard].
 type Mode uint8
 
 const (
 	// ModeEnforce refuses what is denied.
 	ModeEnforce Mode = iota
-	// ModeReport lets a denied request pass and marks its decision with WouldDeny
-	// and with the reason of the refusal that it was spared.
+	// ModeReport lets a denied request pass and marks its decision with WouldDeny and with the reason
+	// of the refusal that it was spared.
 	ModeReport
 	// ModeOff does not ask for robots.txt. An unidentified sender is still refused.
 	ModeOff
@@ -43,8 +42,8 @@ func nameOf[T ~uint8](value T, names ...string) string {
 	return names[value]
 }
 
-// Paths says in which forms a path is held against the rules. The zero value is PathsStrict,
-// and an undeclared value is strict too.
+// Paths says in which forms a path is held against the rules. The zero value is PathsStrict, and an
+// undeclared value is strict too.
 type Paths uint8
 
 const (
@@ -69,8 +68,8 @@ func ParsePaths(s string) (Paths, error) {
 	return 0, fmt.Errorf("paths %q: want strict, as_sent", s)
 }
 
-// PathForm says by which form of a path the rules decided. It is empty where servers resolve
-// the path to itself, and where no rules were asked.
+// PathForm says by which form of a path the rules decided. It is empty where servers resolve the
+// path to itself, and where no rules were asked.
 type PathForm string
 
 const (
@@ -82,70 +81,69 @@ const (
 	PathBoth PathForm = "both"
 )
 
-// Decision is the decision on one request, with the evidence: which line of
-// which version of which file said so. It is a value; its slices are shared and
-// must not be changed. The zero Decision denies.
+// Decision is the decision on one request, with the evidence: which line of which version of which
+// file said so. It is a value; its slices are shared and must not be changed. The zero Decision
+// denies.
 //
-// It is the one source of the access log's object (DESIGN §9, [Decision.Record]),
-// of refusals ([Render]) and of the answers of `robots check` and the admin API.
+// It is the one source of the access log's object (DESIGN §9, [Decision.Record]), of refusals
+// ([Render]) and of the answers of `robots check` and the admin API.
 type Decision struct {
 	// Allowed says that the request may leave, as far as this package is concerned.
 	Allowed bool
-	// Reason says why, also on a request that was let pass. With WouldDeny it is the
-	// reason of the refusal that ModeReport spared.
+	// Reason says why, also on a request that was let pass. With WouldDeny it is the reason of the
+	// refusal that ModeReport spared.
 	Reason Reason
-	// Detail adds to Reason what people need to know, such as the condition that an
-	// identity failed. Not to be parsed; free of credentials. May be empty.
+	// Detail adds to Reason what people need to know, such as the condition that an identity failed.
+	// Not to be parsed; free of credentials. May be empty.
 	Detail string
 	// Mode is the mode that held for this request.
 	Mode Mode
 	// WouldDeny says that ModeEnforce would have refused.
 	WouldDeny bool
 
-	// Agent names the crawler: its configured name or, without agent blocks, its
-	// product token. Empty if it has no name. Tokens are the product tokens whose
-	// group was looked for, most specific first; none means the group *.
+	// Agent names the crawler: its configured name or, without agent blocks, its product token. Empty
+	// if it has no name. Tokens are the product tokens whose group was looked for, most specific
+	// first; none means the group *.
 	Agent  string
 	Tokens []string
 	// Owner and Contact are from its configuration: the people who answer for it.
 	Owner, Contact string
-	// IdentifiedBy says how the agent was recognised: the conditions that its block names,
-	// of "credential", "client_certificate", "source" and "user_agent" in this
-	// order, joined by "+". Empty if nothing did.
+	// IdentifiedBy says how the agent was recognised: the conditions that its block names, of
+	// "credential", "client_certificate", "source" and "user_agent" in this order, joined by "+".
+	// Empty if nothing did.
 	IdentifiedBy string
 	// UserAgent is the field's value as received; it is not safe to show.
 	UserAgent string
 
 	// Origin is whom the request is for.
 	Origin origin.Origin
-	// PathVisible says that the gateway sees the requested paths. It sees none in a tunnel
-	// that it does not look into.
+	// PathVisible says that the gateway sees the requested paths. It sees none in a tunnel that it
+	// does not look into.
 	PathVisible bool
 
-	// Group, Rule and Line are what decided in the file: the group's name, the rule
-	// as written there, its line from 1. Rule and Line are zero if no rule matched.
+	// Group, Rule and Line are what decided in the file: the group's name, the rule as written there,
+	// its line from 1. Rule and Line are zero if no rule matched.
 	Group string
 	Rule  string
 	Line  int
-	// Form says which form of the path decided, and Judged is that path where it is
-	// not the one that was asked for.
+	// Form says which form of the path decided, and Judged is that path where it is not the one that
+	// was asked for.
 	Form   PathForm
 	Judged string
-	// State and Cause are from the origin's record; SHA256 is the hash of the text that
-	// decided, zero if none did.
+	// State and Cause are from the origin's record; SHA256 is the hash of the text that decided, zero
+	// if none did.
 	State  fetch.State
 	Cause  fetch.Cause
 	SHA256 [32]byte
 	// Source tells where the record came from; SourceNone if it was not asked for.
 	Source robotscache.Source
-	// FetchedAt is when the answer that holds was fetched, Age how old it was at the
-	// decision, FreshUntil when it has to be fetched again. Zero where there is none.
+	// FetchedAt is when the answer that holds was fetched, Age how old it was at the decision,
+	// FreshUntil when it has to be fetched again. Zero where there is none.
 	FetchedAt  time.Time
 	Age        time.Duration
 	FreshUntil time.Time
 
-	// RetryAfter is the earliest time at which a retry can succeed, 0 if waiting
-	// does not help.
+	// RetryAfter is the earliest time at which a retry can succeed, 0 if waiting does not help.
 	RetryAfter time.Duration
 	// CrawlDelay is what the chosen group asks for, as written: 0 if nothing.
 	CrawlDelay time.Duration
@@ -159,8 +157,8 @@ type Decision struct {
 	interval time.Duration // the agent's own least pause at a host
 }
 
-// deny refuses, or, where the mode spares the refusal, notes it. Of several refusals that
-// are spared the first is kept, as it is the one that ModeEnforce would have given.
+// deny refuses, or, where the mode spares the refusal, notes it. Of several refusals that are
+// spared the first is kept, as it is the one that ModeEnforce would have given.
 func (d *Decision) deny(r Reason, detail string) {
 	switch {
 	case r.Hard() || d.Mode != ModeReport:
@@ -177,8 +175,8 @@ func (d *Decision) allow(r Reason) {
 	}
 }
 
-// Paced reports whether the request has to keep the host's clock. Only the robots.txt
-// of a site is asked for without delay: a crawler that waits for it cannot obey it.
+// Paced reports whether the request has to keep the host's clock. Only the robots.txt of a site is
+// asked for without delay: a crawler that waits for it cannot obey it.
 func (d Decision) Paced() bool {
 	return d.Allowed && !d.unpaced
 }
@@ -241,13 +239,12 @@ type Record struct {
 	PathVisible  bool     `json:"path_visible"`
 	WaitMillis   int64    `json:"wait_ms,omitempty"`
 	CrawlDelay   float64  `json:"crawl_delay_s,omitempty"`
-	// DialMillis and Address are of the sending, which comes after the decision: the caller
-	// sets them.
+	// DialMillis and Address are of the sending, which comes after the decision: the caller sets them.
 	DialMillis int64  `json:"dial_ms,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Exception  string `json:"exception,omitempty"`
-	// Gateway and Version are the name and the build of the gateway that writes a log. The
-	// caller sets them.
+	// Gateway and Version are the name and the build of the gateway that writes a log. The caller sets
+	// them.
 	Gateway string `json:"gateway,omitempty"`
 	Version string `json:"version,omitempty"`
 }
@@ -283,8 +280,8 @@ func (r *Record) Fields() iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// Field returns the value of the field with a JSON name, also an empty one. It reports false for
-// a name that no field has.
+// Field returns the value of the field with a JSON name, also an empty one. It reports false for a
+// name that no field has.
 func (r *Record) Field(name string) (reflect.Value, bool) {
 	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
 	if at < 0 {

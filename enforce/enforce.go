@@ -51,9 +51,8 @@ type Request struct {
 // robots.txt itself, the method (of ftp), mode off, exceptions, rules. Pacing follows and is up to
 // the caller, see [Decision.Paced].
 //
-// ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are
-// there in full, but the first refusal is kept. Decide never fails: a failure is a Decision
-// that denies.
+// ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are there in
+// full, but the first refusal is kept. Decide never fails: a failure is a Decision that denies.
 func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	robotsTxt := FetchesRobotsTxt(r.Method, r.Target.Path)
 	d, decided := e.start(r.Identity, r.Target.Origin, robotsTxt)
@@ -106,9 +105,9 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	return d
 }
 
-// start takes the steps before the rules that hold in every mode, and reports whether they
-// decided. A request for robots.txt is refused for credentials only: robots.txt libraries send a
-// User-Agent of their own, and take 403 for "all is disallowed".
+// start takes the steps before the rules that hold in every mode, and reports whether they decided.
+// A request for robots.txt is refused for credentials only: robots.txt libraries send a User-Agent
+// of their own, and take 403 for "all is disallowed".
 func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
 	d = e.begin(id, o)
 	if o.IsZero() {
@@ -148,8 +147,8 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 	return ok
 }
 
-// group finds the group that binds the sender and its Crawl-delay. It reports false if the
-// decision does not depend on rules; then d is decided.
+// group finds the group that binds the sender and its Crawl-delay. It reports false if the decision
+// does not depend on rules; then d is decided.
 func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotstxt.Group, bool) {
 	v, ok := e.view(ctx, d)
 	if !ok {
@@ -174,8 +173,8 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 	return robotstxt.Group{}, false
 }
 
-// view asks for the origin's entry and notes its facts. It reports false if there is none;
-// then d is decided.
+// view asks for the origin's entry and notes its facts. It reports false if there is none; then d
+// is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
@@ -248,10 +247,10 @@ func MatchPath(
 	return m, PathBoth, ""
 }
 
-// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which
-// is always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these bytes: a
-// query makes another one, and an encoded letter is for the rules to judge. So is a request that
-// could change the file.
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is
+// always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these bytes: a query
+// makes another one, and an encoded letter is for the rules to judge. So is a request that could
+// change the file.
 func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
 
 // isRead reports whether the method only asks for the resource.
@@ -260,8 +259,8 @@ func isRead(method string) bool { return method == http.MethodGet || method == h
 // DefaultMaxCrawlDelay is the longest Crawl-delay that is kept where the operator says nothing.
 const DefaultMaxCrawlDelay = 30 * time.Second
 
-// Politeness is the operator's part in when an allowed request may go. The zero value paces
-// nothing and holds no request.
+// Politeness is the operator's part in when an allowed request may go. The zero value paces nothing
+// and holds no request.
 type Politeness struct {
 	// Interval, Burst and Concurrency hold for each clock, see [pace.Limit].
 	Interval    time.Duration
@@ -271,8 +270,8 @@ type Politeness struct {
 	CrawlDelay pace.CrawlDelay
 	// Wait is the longest time that a request may be held; zero or less for not at all.
 	Wait time.Duration
-	// Per names the clocks of a host, at least one. The first is blocked where the host asks for
-	// a pause.
+	// Per names the clocks of a host, at least one. The first is blocked where the host asks for a
+	// pause.
 	Per []pace.Scope
 }
 

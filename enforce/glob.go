@@ -2,8 +2,8 @@ package enforce
 
 import "strings"
 
-// glob is a pattern for a whole header value in which * stands for any bytes, also
-// none. It is kept in lower case, without runs of *.
+// glob is a pattern for a whole header value in which * stands for any bytes, also none. It is kept
+// in lower case, without runs of *.
 type glob string
 
 func newGlob(pattern string) glob {
@@ -14,8 +14,8 @@ func newGlob(pattern string) glob {
 	return glob(g)
 }
 
-// match reports whether g matches all of s, which must be in lower case. It never
-// backtracks: between the ends, each literal is taken where it comes first.
+// match reports whether g matches all of s, which must be in lower case. It never backtracks:
+// between the ends, each literal is taken where it comes first.
 func (g glob) match(s string) bool {
 	head, rest, star := strings.Cut(string(g), "*")
 	s, ok := strings.CutPrefix(s, head)

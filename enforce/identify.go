@@ -18,24 +18,24 @@ import (
 // # Naming by User-Agent
 //
 // The first product in the field ([robotstxt.Products]) that is an agent's first token, or a
-// product among its patterns, names that agent and no other, whatever follows. Only if no
-// product names anyone, patterns for the whole field are tried. An agent satisfies its own
-// User-Agent condition only if the field names it.
+// product among its patterns, names that agent and no other, whatever follows. Only if no product
+// names anyone, patterns for the whole field are tried. An agent satisfies its own User-Agent
+// condition only if the field names it.
 //
 // # Matching
 //
 // Of the agents whose conditions all hold, the one with the strongest evidence is taken:
-// credential, client certificate, source, User-Agent, compared in this order. Right
-// credentials, and a certificate with the name of an agent, bind: no agent is considered
-// that does not name them. Wrong credentials are always refused.
+// credential, client certificate, source, User-Agent, compared in this order. Right credentials,
+// and a certificate with the name of an agent, bind: no agent is considered that does not name
+// them. Wrong credentials are always refused.
 //
 // # Refusals
 //
-// A request sent under one agent's name must not have been judged by another's rules.
-// So a request of one agent whose User-Agent names another is refused, and so is one whose
-// User-Agent names an agent whose other conditions do not hold, also where unidentified
-// requests are allowed. A User-Agent that names nobody (a browser's, a library's, none) says
-// nothing: with it an agent is taken by its other conditions.
+// A request sent under one agent's name must not have been judged by another's rules. So a request
+// of one agent whose User-Agent names another is refused, and so is one whose User-Agent names an
+// agent whose other conditions do not hold, also where unidentified requests are allowed. A
+// User-Agent that names nobody (a browser's, a library's, none) says nothing: with it an agent is
+// taken by its other conditions.
 //
 // The zero Identifier refuses everybody.
 type Identifier struct {
@@ -54,15 +54,15 @@ type Sender struct {
 	ProxyAuthorization string
 	// Source is the address of the client. The zero value is in no range.
 	Source netip.Addr
-	// CertificateNames are the common name and the subject alternative names of the
-	// client's certificate, which the caller has verified.
+	// CertificateNames are the common name and the subject alternative names of the client's
+	// certificate, which the caller has verified.
 	CertificateNames []string
 }
 
 // Identity is the identity of a request's sender. The zero value is unidentified and is refused.
 type Identity struct {
-	// Agent is the name of the agent, also on most refusals. Without agent blocks it is the
-	// product token. May be empty.
+	// Agent is the name of the agent, also on most refusals. Without agent blocks it is the product
+	// token. May be empty.
 	Agent string
 	// Config is the agent's configuration, nil if it has none. Not to be changed.
 	Config *Agent
@@ -97,8 +97,8 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 	return i
 }
 
-// KillName is the name by which the kill switch knows the sender: one without a name is
-// known by its product token, so that it can be stopped too.
+// KillName is the name by which the kill switch knows the sender: one without a name is known by
+// its product token, so that it can be stopped too.
 func (i Identity) KillName() string {
 	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
 		return i.Robots.Tokens[0]
@@ -111,8 +111,7 @@ func (id *Identifier) Identify(ctx context.Context, s Sender) Identity {
 	return id.Inner(id.authenticate(ctx, s), s.UserAgent)
 }
 
-// authenticate checks credentials and collects the evidence that does not depend on
-// User-Agent.
+// authenticate checks credentials and collects the evidence that does not depend on User-Agent.
 func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication {
 	auth := Authentication{source: s.Source.Unmap().WithZone(""), certificates: s.CertificateNames}
 	if id.verify == nil || s.ProxyAuthorization == "" {
@@ -147,9 +146,9 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 // maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.
 const maxAuthorization = 4096
 
-// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2).
-// It is strict: a value that is not Basic or not base64, has no colon, or has control characters
-// is no credential.
+// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2). It is
+// strict: a value that is not Basic or not base64, has no colon, or has control characters is no
+// credential.
 func basicCredentials(field string) (user, password string, ok bool) {
 	scheme, encoded, found := strings.Cut(field, " ")
 	if !found || len(field) > maxAuthorization || !strings.EqualFold(scheme, "Basic") {
@@ -163,8 +162,8 @@ func basicCredentials(field string) (user, password string, ok bool) {
 	return user, password, ok && user != ""
 }
 
-// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed
-// over: the site would see names in it that were not judged.
+// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed over:
+// the site would see names in it that were not judged.
 const maxUserAgent = 4096
 
 // Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the

@@ -47,8 +47,8 @@ const maxKills = 10_000
 // ErrTooManyKills is returned by [KillSwitch.Set] when there is no room for another order.
 var ErrTooManyKills = errors.New("too many kill switch orders: lift some, or stop everything")
 
-// KillSwitch stops requests at run time. It stands above everything else that is decided
-// and holds in every mode. Its JSON form is the whole state, to be kept over restarts.
+// KillSwitch stops requests at run time. It stands above everything else that is decided and holds
+// in every mode. Its JSON form is the whole state, to be kept over restarts.
 //
 // The zero value stops nothing. All methods are safe for concurrent use; every Match that starts
 // after Set or Lift returned sees the change.
@@ -107,8 +107,8 @@ func (k *KillSwitch) List() []Kill {
 	return nil
 }
 
-// Match returns the order that stops a request of the agent to the origin, if any. It
-// does not block.
+// Match returns the order that stops a request of the agent to the origin, if any. It does not
+// block.
 func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped bool) {
 	var s *killState
 	if k != nil {

@@ -28,9 +28,9 @@ const (
 // String returns "deny", "tunnel" or "intercept".
 func (c Connect) String() string { return nameOf(c, "deny", "tunnel", "intercept") }
 
-// Policy is the operator's policy, ready for use. It never changes and is safe for
-// concurrent use. The zero Policy enforces everywhere, judges paths strictly, denies no host,
-// makes no exception and opens no tunnel.
+// Policy is the operator's policy, ready for use. It never changes and is safe for concurrent use.
+// The zero Policy enforces everywhere, judges paths strictly, denies no host, makes no exception
+// and opens no tunnel.
 type Policy struct {
 	mode           Mode
 	agentModes     map[string]Mode // by name in lower case
@@ -48,8 +48,8 @@ type connectAt struct {
 	choice Connect
 }
 
-// Mode returns the mode for a request of the agent to the origin: the host's, else the
-// agent's, else the general one.
+// Mode returns the mode for a request of the agent to the origin: the host's, else the agent's,
+// else the general one.
 func (p *Policy) Mode(o origin.Origin, agent string) Mode {
 	if _, m, ok := p.hostModes.closest(o); ok {
 		return m
@@ -97,8 +97,8 @@ type exception struct {
 	label string
 }
 
-// Exempt returns the label of the exception that covers the request at the time now. A path
-// of "" stands for one that cannot be seen: exceptions with paths do not cover it.
+// Exempt returns the label of the exception that covers the request at the time now. A path of ""
+// stands for one that cannot be seen: exceptions with paths do not cover it.
 func (p *Policy) Exempt(
 	o origin.Origin, path, agent string, now time.Time,
 ) (label string, ok bool) {
@@ -137,8 +137,8 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 //	*.example.com:8080   [::1]:8080   *:8080
 //
 // Names are compared in their canonical form: lower case, punycode, no trailing dot. A pattern with
-// two possible meanings (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused.
-// The zero value matches nothing.
+// two possible meanings (.example.com, foo*.example.com, 192.0.2.0/24, a URL) is refused. The zero
+// value matches nothing.
 type HostPattern struct {
 	key  string // the host, canonical; ".example.com" for the names below it; "*" for all
 	port uint16 // 0: any

@@ -19,21 +19,21 @@ type PolicyConfig struct {
 	Mode Mode
 	// AgentModes are the modes of agents, by name.
 	AgentModes map[string]Mode
-	// HostModes are the modes of hosts. They go before those of agents. Of several
-	// patterns that match a host the closest counts.
+	// HostModes are the modes of hosts. They go before those of agents. Of several patterns that match
+	// a host the closest counts.
 	HostModes []HostMode
 	// Deny lists the hosts to which nothing goes, in every mode.
 	Deny []string
 	// Exceptions let requests pass that robots.txt refuses.
 	Exceptions []Exception
-	// Connect are the choices for CONNECT. The first rule that matches counts, and
-	// ConnectDefault if none does.
+	// Connect are the choices for CONNECT. The first rule that matches counts, and ConnectDefault if
+	// none does.
 	Connect        []ConnectRule
 	ConnectDefault Connect
 	// Paths says in which forms a path is held against the rules.
 	Paths Paths
-	// Agents are the names of the agents. Where there are some, the policy may refer to
-	// no others; where there are none, every product token is an agent.
+	// Agents are the names of the agents. Where there are some, the policy may refer to no others;
+	// where there are none, every product token is an agent.
 	Agents []string
 }
 
@@ -54,9 +54,9 @@ type ConnectRule struct {
 type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string
-	// Paths are prefixes of the path and query in the bytes that are sent; none means
-	// every path. All forms that servers resolve a path to ([origin.Resolve]) must have the
-	// prefix too, or an exception would open another place.
+	// Paths are prefixes of the path and query in the bytes that are sent; none means every path. All
+	// forms that servers resolve a path to ([origin.Resolve]) must have the prefix too, or an
+	// exception would open another place.
 	Paths []string
 	// Agents are names of agents; none means every one.
 	Agents []string
@@ -66,8 +66,8 @@ type Exception struct {
 	Reason string
 }
 
-// ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or
-// a time of RFC 3339.
+// ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or a time
+// of RFC 3339.
 func ParseUntil(s string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, s); err == nil {
 		return day.AddDate(0, 0, 1), nil
@@ -79,8 +79,8 @@ func ParseUntil(s string) (time.Time, error) {
 		"or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
 }
 
-// NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of
-// exceptions that are over at the time now, or have no reason or no end.
+// NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of exceptions
+// that are over at the time now, or have no reason or no end.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
 	p = &Policy{
 		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Reason says why a request was allowed, refused, or failed. The set is closed and
-// its spellings are stable: logs, metrics, problem types and documentation are
-// scripted against them. The zero value, of a decision that was never made, is not part of the
-// set and counts as [ReasonInternal].
+// Reason says why a request was allowed, refused, or failed. The set is closed and its spellings
+// are stable: logs, metrics, problem types and documentation are scripted against them. The zero
+// value, of a decision that was never made, is not part of the set and counts as [ReasonInternal].
 type Reason string
 
 // Reasons to allow.
@@ -50,8 +49,8 @@ const (
 	// ReasonCredentialsMissing means that the request matches no agent, and has no proxy credentials.
 	ReasonCredentialsMissing Reason = "credentials_missing"
 	ReasonCredentialsWrong   Reason = "credentials_wrong" // wrong or unreadable proxy credentials
-	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other
-	// conditions do not hold.
+	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other conditions do
+	// not hold.
 	ReasonAgentMismatch     Reason = "agent_mismatch"
 	ReasonUserAgentConflict Reason = "user_agent_conflict" // an agent with the User-Agent of another
 	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match equally well
@@ -105,8 +104,8 @@ const (
 	ReasonInternal          Reason = "internal"           // a fault of the gateway
 )
 
-// StatusClientClosedRequest is the status, never sent, that the access log shows for
-// a client that left (as Caddy and nginx have it).
+// StatusClientClosedRequest is the status, never sent, that the access log shows for a client that
+// left (as Caddy and nginx have it).
 const StatusClientClosedRequest = 499
 
 // effect is what a reason does to a request.
@@ -169,8 +168,8 @@ func readReasons() (table map[Reason]*ReasonInfo, order []Reason) {
 // Info returns what follows from r. A reason outside the set counts as [ReasonInternal].
 func (r Reason) Info() ReasonInfo { return *cmp.Or(reasonTable[r], reasonTable[ReasonInternal]) }
 
-// Reasons returns the whole set, in the order of its documentation: reasons to
-// allow, to refuse, of failure.
+// Reasons returns the whole set, in the order of its documentation: reasons to allow, to refuse, of
+// failure.
 func Reasons() []Reason { return slices.Clone(reasonOrder) }
 
 // Valid reports whether r is in the set.
@@ -188,8 +187,8 @@ func (r Reason) Failure() bool { return r.Info().Effect == fails }
 // Hard reports whether r refuses in every [Mode].
 func (r Reason) Hard() bool { return r.Info().Effect != spares && !r.Allows() }
 
-// Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in
-// lower-case letters and hyphens.
+// Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in lower-case letters
+// and hyphens.
 func (r Reason) Slug() string {
 	return strings.ReplaceAll(string(r.Info().Reason), "_", "-")
 }

@@ -26,8 +26,8 @@ const HeaderDecision = "Crawlgate-Decision"
 // Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix.
 type Help struct{ Base, Suffix string }
 
-// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help is that
-// of the branch main.
+// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help is that of the
+// branch main.
 func HelpAt(ref string) Help {
 	return Help{"https://github.com/crawlgate/crawlgate/blob/" + ref + "/docs/problems/", ".md"}
 }
@@ -53,17 +53,16 @@ type RequestInfo struct {
 // Refusal is an answer of the gateway itself.
 type Refusal struct {
 	Status int
-	// Reason is a reason phrase below 100 bytes: for many clients all that is shown
-	// (clients.md 19). HTTP/2 has none.
+	// Reason is a reason phrase below 100 bytes: for many clients all that is shown (clients.md 19).
+	// HTTP/2 has none.
 	Reason string
-	// Header has no Content-Length and no Connection; these are for the server. It is the
-	// caller's.
+	// Header has no Content-Length and no Connection; these are for the server. It is the caller's.
 	Header http.Header
 	Body   []byte
 }
 
-// Render returns the refusal for a decision. A decision that allows is refused as
-// [ReasonInternal]: a caller that renders a refusal must not let the request pass.
+// Render returns the refusal for a decision. A decision that allows is refused as [ReasonInternal]:
+// a caller that renders a refusal must not let the request pass.
 func Render(d Decision, asked RequestInfo) Refusal {
 	p := NewProblem(d, asked)
 	form := Negotiate(asked.Accept)
@@ -109,11 +108,11 @@ type Problem struct {
 	// Method and URL are those of the request.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
-	// JudgedAs is the path and query that servers resolve the URL to, where the rules disallow
-	// that form.
+	// JudgedAs is the path and query that servers resolve the URL to, where the rules disallow that
+	// form.
 	JudgedAs string `json:"judged_as,omitempty"`
-	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not
-	// answer, when it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).
+	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not answer, when
+	// it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).
 	FetchedAt string `json:"fetched_at,omitempty"`
 	ExpiresAt string `json:"expires_at,omitempty"`
 	// RetryAfter is in seconds, as in the field Retry-After.
@@ -207,8 +206,8 @@ var refusalPage string
 
 var refusalTemplate = template.Must(template.New("refusal").Parse(refusalPage))
 
-// HTML returns p as a page for browsers. Its empty icon keeps them from asking for another
-// through the proxy (clients.md 12).
+// HTML returns p as a page for browsers. Its empty icon keeps them from asking for another through
+// the proxy (clients.md 12).
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
 	// A buffer takes everything, and the page has no calls that fail.

@@ -27,9 +27,9 @@ const (
 	retryLeast = time.Second
 )
 
-// Refuse returns d refused for a reason that a later step found: politeness,
-// address guard, a failing origin. It refuses in every mode, as those steps do.
-// The facts of the decision before are kept as evidence.
+// Refuse returns d refused for a reason that a later step found: politeness, address guard, a
+// failing origin. It refuses in every mode, as those steps do. The facts of the decision before are
+// kept as evidence.
 //
 // A reason that does not refuse is taken for [ReasonInternal].
 func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {
@@ -73,8 +73,8 @@ func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
 	}
 }
 
-// LookupFailure returns the reason to refuse a request because of an error of
-// [Enforcer.Lookup], and when to come back, 0 if waiting does not help. ctx is the request's.
+// LookupFailure returns the reason to refuse a request because of an error of [Enforcer.Lookup],
+// and when to come back, 0 if waiting does not help. ctx is the request's.
 func LookupFailure(
 	ctx context.Context, err error,
 ) (reason Reason, detail string, retryAfter time.Duration) {

@@ -35,8 +35,8 @@ func (*killSwitchState) release() error { return release(killSwitchKey) }
 // Destruct has nothing to close.
 func (*killSwitchState) Destruct() error { return nil }
 
-// load restores the orders that were kept, once in the life of the process. An
-// unreadable file is fatal: starting without it would lift every order.
+// load restores the orders that were kept, once in the life of the process. An unreadable file is
+// fatal: starting without it would lift every order.
 func (s *killSwitchState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
-// forbiddenError is implemented by the errors of an address guard, anywhere in
-// their chain. Forbidden returns the cause.
+// forbiddenError is implemented by the errors of an address guard, anywhere in their chain.
+// Forbidden returns the cause.
 type forbiddenError interface {
 	error
 	Forbidden() string
 }
 
-// forbiddenBy returns the refusal by a guard that is behind an error, nil if there
-// is none. A cause that is not known counts as CauseForbiddenAddress.
+// forbiddenBy returns the refusal by a guard that is behind an error, nil if there is none. A cause
+// that is not known counts as CauseForbiddenAddress.
 func forbiddenBy(err error) *failure {
 	guard, ok := errors.AsType[forbiddenError](err)
 	if !ok {
@@ -57,9 +57,8 @@ func failf(cause Cause, format string, args ...any) *failure {
 	return &failure{cause: cause, detail: detailf(format, args...)}
 }
 
-// failed classifies an error that ended an exchange under ctx before there was a
-// response header. What our own side did comes first: a refusal by the guard, a
-// limit, a caller that left.
+// failed classifies an error that ended an exchange under ctx before there was a response header.
+// What our own side did comes first: a refusal by the guard, a limit, a caller that left.
 func failed(ctx context.Context, err error) *failure {
 	if f := ownDoing(ctx, err); f != nil {
 		return f
@@ -122,8 +121,8 @@ var shortages = []error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN,
 }
 
-// shortageOf returns the fault of this machine that is behind an error, nil if
-// there is none. The resolver keeps only the text of one.
+// shortageOf returns the fault of this machine that is behind an error, nil if there is none. The
+// resolver keeps only the text of one.
 func shortageOf(err error) error {
 	var dns *net.DNSError
 	isDNS := errors.As(err, &dns)
@@ -135,9 +134,9 @@ func shortageOf(err error) error {
 	return nil
 }
 
-// isTLS reports a failed handshake or certificate. crypto/tls has no common
-// error type: alerts and most handshake errors are plain errors whose text
-// begins with its name, and net/http replaces the one for a plain-text answer.
+// isTLS reports a failed handshake or certificate. crypto/tls has no common error type: alerts and
+// most handshake errors are plain errors whose text begins with its name, and net/http replaces the
+// one for a plain-text answer.
 func isTLS(err error) bool {
 	var (
 		certificate *tls.CertificateVerificationError // wraps the errors of x509
@@ -162,8 +161,8 @@ func isConnect(err error) bool {
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
 }
 
-// isReset reports a connection that ended. The HTTP/2 errors of net/http have no
-// exported type but a common prefix.
+// isReset reports a connection that ended. The HTTP/2 errors of net/http have no exported type but
+// a common prefix.
 func isReset(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EPIPE) {
@@ -174,8 +173,8 @@ func isReset(err error) bool {
 		strings.Contains(text, "server closed idle connection")
 }
 
-// tlsReason is reason for a failed handshake. What people ask most often about a
-// certificate is said in few words, without the time by our clock.
+// tlsReason is reason for a failed handshake. What people ask most often about a certificate is
+// said in few words, without the time by our clock.
 func tlsReason(err error) string {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
@@ -193,8 +192,8 @@ func tlsReason(err error) string {
 	return text
 }
 
-// reason returns the innermost text that is worth showing: of a network error
-// what happened, without the addresses of our side of the connection.
+// reason returns the innermost text that is worth showing: of a network error what happened,
+// without the addresses of our side of the connection.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

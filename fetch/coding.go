@@ -21,8 +21,7 @@ import (
 const acceptEncoding = "gzip, br, zstd, deflate"
 
 const (
-	// maxCodings bounds how often one body may have been coded. More than one is
-	// a mistake already.
+	// maxCodings bounds how often one body may have been coded. More than one is a mistake already.
 	maxCodings = 3
 	// maxZstdWindow is the largest window of the coding "zstd" (RFC 9659 section 3).
 	maxZstdWindow = 8 << 20
@@ -31,8 +30,8 @@ const (
 // errBloated is a coding whose data is larger than what it stands for.
 var errBloated = errors.New("coded data is out of proportion")
 
-// parseCodings returns the content codings of an answer in the order in which
-// they were applied (RFC 9110 section 8.4), without identity.
+// parseCodings returns the content codings of an answer in the order in which they were applied
+// (RFC 9110 section 8.4), without identity.
 func parseCodings(h http.Header) ([]string, error) {
 	var codings []string
 	for coding := range headerList(h, "Content-Encoding") {
@@ -51,15 +50,13 @@ func parseCodings(h http.Header) ([]string, error) {
 	return codings, nil
 }
 
-// codedLimit is how much coded data may stand for limit bytes of text. All
-// codings can store what they cannot compress at an overhead below a percent, so
-// an honest one needs less.
+// codedLimit is how much coded data may stand for limit bytes of text. All codings can store what
+// they cannot compress at an overhead below a percent, so an honest one needs less.
 func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
 
-// decode undoes codings on data and returns at most limit bytes; more says that
-// there were more. It reads no further than it must to know that, so a bomb
-// costs no more than an honest file. Data that ends early or goes on after its
-// end is an error unless limit bytes came before.
+// decode undoes codings on data and returns at most limit bytes; more says that there were more. It
+// reads no further than it must to know that, so a bomb costs no more than an honest file. Data
+// that ends early or goes on after its end is an error unless limit bytes came before.
 func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	var inputs []*bufio.Reader
 	var r io.Reader = bytes.NewReader(data)
@@ -119,8 +116,8 @@ func isZlib(in *bufio.Reader) bool {
 	return err == nil && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0
 }
 
-// boundedReader fails after so many bytes: a layer of a stack must not expand
-// without end into another one that swallows it.
+// boundedReader fails after so many bytes: a layer of a stack must not expand without end into
+// another one that swallows it.
 type boundedReader struct {
 	r    io.Reader
 	left int

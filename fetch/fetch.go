@@ -1,13 +1,12 @@
 // Package fetch retrieves robots.txt files and keeps the history of what came of it.
 //
-// It has two halves. [Fetcher] makes one retrieval (RFC 9309 section 2.3.1) and
-// turns whatever happens into an [Outcome]. [Policy] is the state machine over
-// outcomes: [Policy.Next] makes a [Record] from its predecessor, [Policy.Access]
-// says what a record permits. The second half does no I/O and reads no clock.
+// It has two halves. [Fetcher] makes one retrieval (RFC 9309 section 2.3.1) and turns whatever
+// happens into an [Outcome]. [Policy] is the state machine over outcomes: [Policy.Next] makes a
+// [Record] from its predecessor, [Policy.Access] says what a record permits. The second half does
+// no I/O and reads no clock.
 //
-// Everything that is not a valid answer is unreachable, which permits nothing:
-// that is the zero value of every type here. The complete table, made from the
-// code, is docs/status-table.md.
+// Everything that is not a valid answer is unreachable, which permits nothing: that is the zero
+// value of every type here. The complete table, made from the code, is docs/status-table.md.
 package fetch
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// MinSize is the least that a limit on the file's size may be, and the default
-// (RFC 9309 section 2.5, seed 000): 500 KiB.
+// MinSize is the least that a limit on the file's size may be, and the default (RFC 9309 section
+// 2.5, seed 000): 500 KiB.
 const MinSize = 500 << 10
 
 // Defaults of Config.
@@ -33,45 +32,43 @@ const (
 	defaultMaxRedirects  = 5
 )
 
-// maxDecoders is how many coded bodies are decoded at a time. A decoder needs
-// some milliseconds and, for a hostile window, up to 16 MiB.
+// maxDecoders is how many coded bodies are decoded at a time. A decoder needs some milliseconds
+// and, for a hostile window, up to 16 MiB.
 const maxDecoders = 4
 
-// Config is what a [Fetcher] needs. Durations and counts that are zero take
-// their default.
+// Config is what a [Fetcher] needs. Durations and counts that are zero take their default.
 type Config struct {
 	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
 	// must have passed the address guard. A refusal is an error with a method Forbidden() string,
-	// which returns one of the causes for it, such as CauseForbiddenPort. It must honour the
-	// context of a request in all its phases, bound the size of response headers, and leave bodies
-	// coded (DisableCompression).
+	// which returns one of the causes for it, such as CauseForbiddenPort. It must honour the context
+	// of a request in all its phases, bound the size of response headers, and leave bodies coded
+	// (DisableCompression).
 	Transport http.RoundTripper
-	// UserAgent is sent with every request; none is sent if it is empty or cannot be
-	// sent. It is one for all retrievals, because an answer holds for every crawler.
+	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. It is one
+	// for all retrievals, because an answer holds for every crawler.
 	UserAgent string
 	// Timeout bounds a retrieval as a whole, redirects included; default 20 s.
 	Timeout time.Duration
-	// HeaderTimeout bounds each hop from dialing to the end of the response
-	// header; default 10 s.
+	// HeaderTimeout bounds each hop from dialing to the end of the response header; default 10 s.
 	HeaderTimeout time.Duration
 	// StallTimeout bounds each wait for more of a body; default 5 s.
 	StallTimeout time.Duration
-	// MaxRedirects is how many redirects are followed; default 5, negative none.
-	// RFC 9309 section 2.3.1.2 asks for at least 5.
+	// MaxRedirects is how many redirects are followed; default 5, negative none. RFC 9309 section
+	// 2.3.1.2 asks for at least 5.
 	MaxRedirects int
-	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize
-	// is the default and the least.
+	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize is the default and the
+	// least.
 	MaxSize int
-	// Soft404 looks for servers that answer 500 where they mean 404 (seed 000,
-	// "Misconfigured 5xx Errors"). Off, every 5xx is unreachable.
+	// Soft404 looks for servers that answer 500 where they mean 404 (seed 000, "Misconfigured 5xx
+	// Errors"). Off, every 5xx is unreachable.
 	Soft404 bool
-	// Now is the clock by which outcomes are dated and Retry-After dates are read;
-	// default time.Now. Time limits always run on real time.
+	// Now is the clock by which outcomes are dated and Retry-After dates are read; default time.Now.
+	// Time limits always run on real time.
 	Now func() time.Time
 }
 
-// Fetcher retrieves robots.txt files. It is safe for concurrent use and keeps
-// nothing between retrievals; how many run at a time is the caller's choice.
+// Fetcher retrieves robots.txt files. It is safe for concurrent use and keeps nothing between
+// retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	cfg      Config // with defaults
 	decoders chan struct{}
@@ -102,10 +99,10 @@ func New(cfg Config) *Fetcher {
 type Gate func(ctx context.Context)
 
 // Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
-// unreachable [Outcome]. It returns within Config.Timeout, having kept at most
-// Config.MaxSize bytes, and leaves no goroutine behind; a caller that ends ctx
-// gets CauseCanceled, or CauseTimeout at a deadline. Each answer, redirects
-// included, is read when the gate lets it through; a nil gate lets all through.
+// unreachable [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize
+// bytes, and leaves no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout
+// at a deadline. Each answer, redirects included, is read when the gate lets it through; a nil gate
+// lets all through.
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	started := f.cfg.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, errTotalTimeout)
@@ -116,8 +113,8 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 	return out
 }
 
-// follow follows redirects to an answer. Whatever that is, it belongs to the
-// origin that was asked first (RFC 9309 section 2.3.1.2).
+// follow follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
+// first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	r, err := f.newRetrieval(o, gate)
 	if err != nil {
@@ -132,8 +129,8 @@ func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcom
 	}
 }
 
-// hop asks for the URL at which r stands. If the answer is a redirect that can be
-// followed it moves r on and returns true.
+// hop asks for the URL at which r stands. If the answer is a redirect that can be followed it moves
+// r on and returns true.
 func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	resp, fail := r.get(ctx, r.at)
 	if fail != nil {
@@ -202,10 +199,10 @@ func (resp *response) good(kind Kind) Outcome {
 	}
 }
 
-// ftpFile is the outcome of an FTP server's answer (seeds 000 and 002: RETR, anonymous
-// login), which the transport gives as if it were HTTP's. A file that is not there, or is
-// a directory, is absent; all else, a refused login included, is unreachable. There are no
-// redirects, no freshness and no status in FTP.
+// ftpFile is the outcome of an FTP server's answer (seeds 000 and 002: RETR, anonymous login),
+// which the transport gives as if it were HTTP's. A file that is not there, or is a directory, is
+// absent; all else, a refused login included, is unreachable. There are no redirects, no freshness
+// and no status in FTP.
 func (resp *response) ftpFile(limit int) Outcome {
 	var out Outcome
 	switch resp.StatusCode {
@@ -226,8 +223,8 @@ func (resp *response) said() string {
 	return detailf("%s", text)
 }
 
-// answerClass says what the status of a final or intermediate answer means,
-// before its body and its Location have been looked at.
+// answerClass says what the status of a final or intermediate answer means, before its body and its
+// Location have been looked at.
 type answerClass uint8
 
 const (
@@ -245,9 +242,8 @@ const (
 	classUnreachable
 )
 
-// classify is the status column of the table in DESIGN section 3; whatever it
-// does not name is invalid, hence unreachable. Where the table leaves a status
-// open:
+// classify is the status column of the table in DESIGN section 3; whatever it does not name is
+// invalid, hence unreachable. Where the table leaves a status open:
 //
 //   - 206: no part was asked for, so the body is a piece of the file. Invalid.
 //   - 304: nothing was asked conditionally (seed 000). The server believes that we

@@ -9,9 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Next returns the record that follows r when an attempt came to out at now. It
-// is a pure function: equal arguments give equal records. For an origin that has
-// no record yet, r is Record{Origin: o}.
+// Next returns the record that follows r when an attempt came to out at now. It is a pure function:
+// equal arguments give equal records. For an origin that has no record yet, r is Record{Origin: o}.
 //
 //   - A good answer (rules or absent) replaces everything: it ends the run of
 //     failures and withdraws the last good copy. It holds for the answer's
@@ -22,9 +21,8 @@ import (
 //   - An attempt that was canceled, that failed on our own side or that our guard
 //     refused (see [Outcome.Refused]) changes nothing.
 //
-// Pauses between attempts double from RetryMin to RetryMax with a jitter that
-// follows from the origin, the run and the attempt. Retry-After, up to a day,
-// makes a pause longer, never shorter.
+// Pauses between attempts double from RetryMin to RetryMax with a jitter that follows from the
+// origin, the run and the attempt. Retry-After, up to a day, makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC() // without its monotonic reading: see wall
 	switch out.Kind {
@@ -38,10 +36,10 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	}
 }
 
-// Meanwhile returns a record to answer from when an attempt failed on our own side
-// (CauseLocal): what r comes to by one more failure at now, with another attempt
-// soon, as no site is bothered by those that do not leave the machine. It must not
-// be kept: the run of failures in it is not the site's.
+// Meanwhile returns a record to answer from when an attempt failed on our own side (CauseLocal):
+// what r comes to by one more failure at now, with another attempt soon, as no site is bothered by
+// those that do not leave the machine. It must not be kept: the run of failures in it is not the
+// site's.
 func (p Policy) Meanwhile(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC()
 	r = p.afterFailure(r, out, now)
@@ -80,8 +78,8 @@ func (p Policy) lifetime(out Outcome) time.Duration {
 }
 
 func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
-	// A run that begins in the future, or before there were clocks, was dated by
-	// a wrong clock. Starting over can only postpone what its end permits.
+	// A run that begins in the future, or before there were clocks, was dated by a wrong clock.
+	// Starting over can only postpone what its end permits.
 	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
@@ -97,10 +95,9 @@ func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	return unreachable(r, r.LastFailure)
 }
 
-// pause is the time between the given failure of a run and the next attempt:
-// somewhere in pauseRange, so that origins which failed together are not retried
-// together. The same failure always gives the same pause, on every gateway that
-// shares the record.
+// pause is the time between the given failure of a run and the next attempt: somewhere in
+// pauseRange, so that origins which failed together are not retried together. The same failure
+// always gives the same pause, on every gateway that shares the record.
 func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Duration {
 	low, high := p.pauseRange(attempt)
 	seed := append([]byte(o.String()), '\n')
@@ -110,8 +107,8 @@ func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Durati
 	return low + time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(high-low+1))
 }
 
-// pauseRange is RetryMin doubled with each failure after the first, and up to
-// half as much again; never outside RetryMin and RetryMax.
+// pauseRange is RetryMin doubled with each failure after the first, and up to half as much again;
+// never outside RetryMin and RetryMax.
 func (p Policy) pauseRange(attempt int) (low, high time.Duration) {
 	least, most := p.retryMin(), p.retryMax()
 	low = least
@@ -126,12 +123,12 @@ func (p Policy) pauseRange(attempt int) (low, high time.Duration) {
 	return low, high
 }
 
-// UnreachableAlarm is how long an origin's robots.txt is unreachable before it is worth an
-// alarm: longer than a failed deployment, and long before anybody misses the pages.
+// UnreachableAlarm is how long an origin's robots.txt is unreachable before it is worth an alarm:
+// longer than a failed deployment, and long before anybody misses the pages.
 const UnreachableAlarm = 6 * time.Hour
 
-// Diff compares the record of an origin before and after one retrieval, for reports of
-// changes. A first retrieval changes nothing.
+// Diff compares the record of an origin before and after one retrieval, for reports of changes. A
+// first retrieval changes nothing.
 type Diff struct {
 	// Before is the record as it stood when the outcome came: see [Policy.Settle].
 	Before Record
@@ -155,8 +152,8 @@ func (d *Diff) RulesChanged() bool {
 	return had && d.After.State == StateRules && old.SHA256 != d.After.SHA256
 }
 
-// Alarmed reports whether the run of failures has just become as long as [UnreachableAlarm].
-// It does so once for each run.
+// Alarmed reports whether the run of failures has just become as long as [UnreachableAlarm]. It
+// does so once for each run.
 func (d *Diff) Alarmed() bool {
 	sameRun := d.Before.UnreachableSince.Equal(d.After.UnreachableSince)
 	return d.After.alarming() && (!sameRun || !d.Before.alarming())

@@ -8,18 +8,18 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Kind is what one retrieval of a robots.txt came to (RFC 9309 section 2.3.1).
-// The zero value is KindUnreachable: zero values permit nothing.
+// Kind is what one retrieval of a robots.txt came to (RFC 9309 section 2.3.1). The zero value is
+// KindUnreachable: zero values permit nothing.
 type Kind uint8
 
 const (
-	// KindUnreachable means that nothing is known: server error, 429, network
-	// failure, invalid or incomplete answer (RFC 9309 section 2.3.1.4).
+	// KindUnreachable means that nothing is known: server error, 429, network failure, invalid or
+	// incomplete answer (RFC 9309 section 2.3.1.4).
 	KindUnreachable Kind = iota
 	// KindRules means that there is a robots.txt, possibly an empty one (section 2.3.1.1).
 	KindRules
-	// KindAbsent means that the site says it has none (section 2.3.1.3, and the
-	// redirects of section 2.3.1.2 that lead nowhere).
+	// KindAbsent means that the site says it has none (section 2.3.1.3, and the redirects of section
+	// 2.3.1.2 that lead nowhere).
 	KindAbsent
 )
 
@@ -35,16 +35,16 @@ func nameOf[T ~uint8](v T, names ...string) string {
 	return names[v]
 }
 
-// Cause says why a retrieval did not give rules. The set is closed: log fields,
-// metric labels and documentation may list it. The empty cause goes with rules.
+// Cause says why a retrieval did not give rules. The set is closed: log fields, metric labels and
+// documentation may list it. The empty cause goes with rules.
 type Cause string
 
 const (
 	// CauseStatus is a status code: 4xx for absent, 429 and 5xx for unreachable.
 	CauseStatus Cause = "status"
-	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too
-	// many, a loop, no Location, or one with another scheme than http and https.
-	// Unreachable: a Location that is no URL, or whose authority is refused.
+	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too many, a loop, no
+	// Location, or one with another scheme than http and https. Unreachable: a Location that is no
+	// URL, or whose authority is refused.
 	CauseRedirects Cause = "redirects"
 	// CauseSoft404 is a 5xx that was proven to be the site's "not found" page. Absent.
 	CauseSoft404 Cause = "soft_404"
@@ -62,26 +62,25 @@ const (
 	CauseTruncated Cause = "truncated"
 	// CauseEncoding is a content coding that is unknown, or whose data is broken.
 	CauseEncoding Cause = "encoding"
-	// CauseProtocol is an answer that HTTP does not allow here: malformed, a
-	// final 1xx, 206 or 304 unasked for, a status outside 100 to 599.
+	// CauseProtocol is an answer that HTTP does not allow here: malformed, a final 1xx, 206 or 304
+	// unasked for, a status outside 100 to 599.
 	CauseProtocol Cause = "protocol"
-	// CauseForbiddenAddress is a refusal by our own address guard: of the origin
-	// itself (see [Outcome.Refused]), or of where a redirect of it led.
+	// CauseForbiddenAddress is a refusal by our own address guard: of the origin itself (see
+	// [Outcome.Refused]), or of where a redirect of it led.
 	CauseForbiddenAddress Cause = "forbidden_address"
 	// CauseForbiddenPort is the same for a port.
 	CauseForbiddenPort Cause = "forbidden_port"
 	// CauseOwnListener is the same for a listener of our own process.
 	CauseOwnListener Cause = "own_listener"
-	// CauseFTP is a reply of an FTP server: no such file for absent, any other
-	// refusal for unreachable.
+	// CauseFTP is a reply of an FTP server: no such file for absent, any other refusal for
+	// unreachable.
 	CauseFTP Cause = "ftp"
-	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no
-	// file descriptors, memory, ports or network, or no slot to read the answer in time.
-	// It says nothing about the origin: [Policy.Next] ignores it, and
-	// [Policy.Meanwhile] has what holds until it has passed.
+	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no file descriptors,
+	// memory, ports or network, or no slot to read the answer in time. It says nothing about the
+	// origin: [Policy.Next] ignores it, and [Policy.Meanwhile] has what holds until it has passed.
 	CauseLocal Cause = "local"
-	// CauseCanceled is a retrieval that its caller gave up. It says nothing about
-	// the origin: [Policy.Next] ignores it.
+	// CauseCanceled is a retrieval that its caller gave up. It says nothing about the origin:
+	// [Policy.Next] ignores it.
 	CauseCanceled Cause = "canceled"
 )
 
@@ -99,51 +98,49 @@ func (c Cause) forbidden() bool {
 	return c == CauseForbiddenAddress || c == CauseForbiddenPort || c == CauseOwnListener
 }
 
-// Outcome is the result of one retrieval. A failure is an Outcome too: the zero
-// value is unreachable. It is a value; its slices are not written to after
-// [Fetcher.Fetch] has returned and must not be by anyone else.
+// Outcome is the result of one retrieval. A failure is an Outcome too: the zero value is
+// unreachable. It is a value; its slices are not written to after [Fetcher.Fetch] has returned and
+// must not be by anyone else.
 type Outcome struct {
 	Kind  Kind
 	Cause Cause
-	// Detail is one short line of printable ASCII for people: no credentials, no
-	// addresses of our side of a connection, at most 200 bytes. Not to be parsed.
+	// Detail is one short line of printable ASCII for people: no credentials, no addresses of our side
+	// of a connection, at most 200 bytes. Not to be parsed.
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
-	// Body is the text of the file after decoding, at most Config.MaxSize bytes.
-	// Only with KindRules.
+	// Body is the text of the file after decoding, at most Config.MaxSize bytes. Only with KindRules.
 	Body []byte
 	// Truncated says that the file is longer than Body (RFC 9309 section 2.5).
 	Truncated bool
-	// Hops are the URLs that redirects led to, in order, each cut to 512 bytes
-	// of printable ASCII.
+	// Hops are the URLs that redirects led to, in order, each cut to 512 bytes of printable ASCII.
 	Hops []string
-	// RetryAfter is when the server wants to be asked again, counted from the
-	// answer: 0 if it did not say, at most a day.
+	// RetryAfter is when the server wants to be asked again, counted from the answer: 0 if it did not
+	// say, at most a day.
 	RetryAfter time.Duration
-	// MaxAge is the freshness lifetime that the last hop gave its answer, less
-	// the Age that the answer already had. It counts only if HasMaxAge.
+	// MaxAge is the freshness lifetime that the last hop gave its answer, less the Age that the answer
+	// already had. It counts only if HasMaxAge.
 	MaxAge    time.Duration
 	HasMaxAge bool
 	// NoCache says that the last hop forbade reuse (no-cache or no-store).
 	NoCache bool
-	// Final is the origin whose own robots.txt answered last: set only when hops
-	// led to another origin's path /robots.txt without a query. See [Outcome.Shared].
+	// Final is the origin whose own robots.txt answered last: set only when hops led to another
+	// origin's path /robots.txt without a query. See [Outcome.Shared].
 	Final origin.Origin
 	// Started and Duration are by the fetcher's clock.
 	Started  time.Time
 	Duration time.Duration
 }
 
-// Refused reports whether our own guard does not let us reach the origin itself,
-// which says nothing about the origin: [Policy.Next] ignores it. A redirect to where
-// the guard forbids is the origin's doing, and a failure like any other.
+// Refused reports whether our own guard does not let us reach the origin itself, which says nothing
+// about the origin: [Policy.Next] ignores it. A redirect to where the guard forbids is the origin's
+// doing, and a failure like any other.
 func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops) == 0 }
 
-// Shared returns the outcome as the one of the origin at which the redirects
-// ended, for a record of its own, and whether there is such a thing: only a good
-// answer, and only from a path that is exactly /robots.txt, is as true for that
-// origin as if it had been asked first (NUTCH-2581 is what happens otherwise).
+// Shared returns the outcome as the one of the origin at which the redirects ended, for a record of
+// its own, and whether there is such a thing: only a good answer, and only from a path that is
+// exactly /robots.txt, is as true for that origin as if it had been asked first (NUTCH-2581 is what
+// happens otherwise).
 func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
 	byStatus := out.Kind == KindRules || out.Kind == KindAbsent && out.Cause == CauseStatus
 	if out.Final.IsZero() || !byStatus {
@@ -160,8 +157,8 @@ const (
 	maxHop    = 512
 )
 
-// printable returns s as one line of printable ASCII of at most limit bytes.
-// Other characters are shown as question marks, a cut as three dots.
+// printable returns s as one line of printable ASCII of at most limit bytes. Other characters are
+// shown as question marks, a cut as three dots.
 func printable(s string, limit int) string {
 	cut := len(s) > limit
 	if cut {

@@ -9,14 +9,13 @@ import (
 type Mode uint8
 
 const (
-	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last
-	// good copy if there is one, else permits everything (RFC 9309 section
-	// 2.3.1.4, seed 000).
+	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there is
+	// one, else permits everything (RFC 9309 section 2.3.1.4, seed 000).
 	ModeSpec Mode = iota
 	// ModeStale uses the last good copy at once; without one it is ModeSpec.
 	ModeStale
-	// ModeGoogle refuses everything for 12 hours, then uses the last good copy;
-	// without one, and after Policy.UnreachableFor, it is ModeSpec.
+	// ModeGoogle refuses everything for 12 hours, then uses the last good copy; without one, and after
+	// Policy.UnreachableFor, it is ModeSpec.
 	ModeGoogle
 	// ModeStrict refuses everything without end.
 	ModeStrict
@@ -41,8 +40,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 	// googleHold is how long ModeGoogle refuses before it uses the last good copy.
 	googleHold = 12 * time.Hour
-	// maxSkew is how far in the future a record's date may lie before a wrong clock
-	// is held responsible. Gateways that share a store differ by less.
+	// maxSkew is how far in the future a record's date may lie before a wrong clock is held
+	// responsible. Gateways that share a store differ by less.
 	maxSkew = 2 * time.Minute
 	// localPause is the time between attempts while the fault is our own.
 	localPause = 5 * time.Second
@@ -50,25 +49,25 @@ const (
 	refreshAt = 80
 )
 
-// Policy is how records age. Its methods are pure: they read no clock and keep
-// no state. Fields that are zero or negative take the value of [DefaultPolicy],
-// so the zero Policy is the default one.
+// Policy is how records age. Its methods are pure: they read no clock and keep no state. Fields
+// that are zero or negative take the value of [DefaultPolicy], so the zero Policy is the default
+// one.
 type Policy struct {
 	// Mode says what an unreachable file permits; default ModeSpec.
 	Mode Mode
-	// UnreachableFor is how long ModeSpec refuses, from the first failure of the
-	// unbroken run; default 30 days.
+	// UnreachableFor is how long ModeSpec refuses, from the first failure of the unbroken run; default
+	// 30 days.
 	UnreachableFor time.Duration
-	// TTL is how long a good answer holds that does not say so itself, and the
-	// longest that it can say; default and ceiling 24 h (RFC 9309 section 2.4).
+	// TTL is how long a good answer holds that does not say so itself, and the longest that it can
+	// say; default and ceiling 24 h (RFC 9309 section 2.4).
 	TTL time.Duration
 	// MinTTL is the shortest that an answer can say; default 5 min, at most TTL.
 	MinTTL time.Duration
-	// RetryMin and RetryMax are the first and the longest pause between attempts
-	// while unreachable; default 1 min and 1 h, at most a day.
+	// RetryMin and RetryMax are the first and the longest pause between attempts while unreachable;
+	// default 1 min and 1 h, at most a day.
 	RetryMin, RetryMax time.Duration
-	// ForbiddenDisallow makes 401 and 403 refuse everything. By default they
-	// permit everything, as any 4xx (RFC 9309 section 2.3.1.3).
+	// ForbiddenDisallow makes 401 and 403 refuse everything. By default they permit everything, as any
+	// 4xx (RFC 9309 section 2.3.1.3).
 	ForbiddenDisallow bool
 }
 
@@ -140,9 +139,9 @@ func (a Access) RobotsStatus() int {
 	}
 }
 
-// epoch is before any run of failures: a record that claims an older one was
-// written by a machine whose clock was not set yet. Counting from there would
-// permit everything as soon as the clock is right.
+// epoch is before any run of failures: a record that claims an older one was written by a machine
+// whose clock was not set yet. Counting from there would permit everything as soon as the clock is
+// right.
 var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Access returns what r permits at now.
@@ -177,8 +176,8 @@ func (p *Policy) goodAccess(r *Record) Access {
 	return AccessAllow
 }
 
-// failingAccess is the unreachable part of DESIGN section 3: the four modes over
-// the age of the run and the presence of a copy.
+// failingAccess is the unreachable part of DESIGN section 3: the four modes over the age of the run
+// and the presence of a copy.
 func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	since := r.UnreachableSince
 	if p.Mode >= ModeStrict || since.Before(epoch) {
@@ -199,11 +198,10 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	}
 }
 
-// Fresh reports whether r may be acted on at now without another attempt. A good
-// answer is fresh until its TTL ends. A run of failures is fresh until its next
-// attempt is due and then as long again (at most RetryMax): meanwhile
-// [Policy.RefreshDue] calls for an attempt that nobody has to wait for. Beyond
-// that, the last attempt is too old to refuse anybody for it.
+// Fresh reports whether r may be acted on at now without another attempt. A good answer is fresh
+// until its TTL ends. A run of failures is fresh until its next attempt is due and then as long
+// again (at most RetryMax): meanwhile [Policy.RefreshDue] calls for an attempt that nobody has to
+// wait for. Beyond that, the last attempt is too old to refuse anybody for it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
 	now = wall(now)
 	if p.usable(&r, now) {
@@ -217,8 +215,8 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 	return now.Before(due.Add(pause))
 }
 
-// RefreshDue reports whether an attempt is worth making at now: for a good
-// answer from 80 % of its TTL, after a failure from NextAttempt on.
+// RefreshDue reports whether an attempt is worth making at now: for a good answer from 80 % of its
+// TTL, after a failure from NextAttempt on.
 func (p Policy) RefreshDue(r Record, now time.Time) bool {
 	now = wall(now)
 	if r.Failing() {
@@ -240,11 +238,10 @@ func (p Policy) RefreshAt(r Record) time.Time {
 	return r.FetchedAt.Add(ttl / 100 * refreshAt)
 }
 
-// Settle returns r as it stands at now: a good answer whose TTL has ended during
-// a run of failures is unreachable at once, for the cause of the latest failure,
-// with what it had as its last good copy. All other records come back unchanged.
-// Access, Fresh, RefreshDue and Next settle by themselves; Settle is for callers
-// that show a record.
+// Settle returns r as it stands at now: a good answer whose TTL has ended during a run of failures
+// is unreachable at once, for the cause of the latest failure, with what it had as its last good
+// copy. All other records come back unchanged. Access, Fresh, RefreshDue and Next settle by
+// themselves; Settle is for callers that show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
 	now = wall(now)
 	if r.State == StateUnreachable || !r.Failing() || p.usable(&r, now) {
@@ -278,8 +275,8 @@ func unreachable(r Record, f Failure) Record {
 // Failing reports whether the last attempt failed.
 func (r *Record) Failing() bool { return !r.UnreachableSince.IsZero() }
 
-// usable reports whether a good answer may be used at now. A date in the future
-// is a wrong clock's: such an answer could outlive its TTL and is not used.
+// usable reports whether a good answer may be used at now. A date in the future is a wrong clock's:
+// such an answer could outlive its TTL and is not used.
 func (p *Policy) usable(r *Record, now time.Time) bool {
 	if r.State != StateRules && r.State != StateAbsent {
 		return false
@@ -287,8 +284,8 @@ func (p *Policy) usable(r *Record, now time.Time) bool {
 	return !now.Add(maxSkew).Before(r.FetchedAt) && now.Before(p.goodUntil(r))
 }
 
-// goodUntil is FreshUntil, held to the TTL that is configured now and counted
-// from the answer's own date, whatever the record claims.
+// goodUntil is FreshUntil, held to the TTL that is configured now and counted from the answer's own
+// date, whatever the record claims.
 func (p *Policy) goodUntil(r *Record) time.Time {
 	if limit := r.FetchedAt.Add(p.ttl()); r.FreshUntil.After(limit) {
 		return limit
@@ -296,9 +293,8 @@ func (p *Policy) goodUntil(r *Record) time.Time {
 	return r.FreshUntil
 }
 
-// retryAt is NextAttempt, but now if the run's latest failure lies in the future
-// (the clock was set back: the pause could have no end), and never more than a
-// day away.
+// retryAt is NextAttempt, but now if the run's latest failure lies in the future (the clock was set
+// back: the pause could have no end), and never more than a day away.
 func (r *Record) retryAt(now time.Time) time.Time {
 	if r.LastFailure.At.After(now.Add(maxSkew)) || r.NextAttempt.After(now.Add(maxSkew+maxRetryAfter)) {
 		return now
@@ -306,6 +302,6 @@ func (r *Record) retryAt(now time.Time) time.Time {
 	return r.NextAttempt
 }
 
-// wall drops the monotonic reading, which stands still while a machine sleeps
-// and does not survive a restart: records age by the wall clock.
+// wall drops the monotonic reading, which stands still while a machine sleeps and does not survive
+// a restart: records age by the wall clock.
 func wall(t time.Time) time.Time { return t.Round(0) }

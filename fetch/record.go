@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// State is what is known of an origin's robots.txt. The zero value, and every
-// value outside the declared ones, permits nothing.
+// State is what is known of an origin's robots.txt. The zero value, and every value outside the
+// declared ones, permits nothing.
 type State uint8
 
 const (
@@ -29,39 +29,37 @@ const (
 // String returns "unknown", "rules", "absent" or "unreachable".
 func (s State) String() string { return nameOf(s, "unknown", "rules", "absent", "unreachable") }
 
-// Record is all that is kept about the robots.txt of one origin: the answer that
-// counts and the run of failures since. [Policy.Next] makes one from its
-// predecessor; nothing else needs to write to it. It holds facts only: what they
-// permit, [Policy.Access] says, so that a changed policy needs no new fetch.
+// Record is all that is kept about the robots.txt of one origin: the answer that counts and the run
+// of failures since. [Policy.Next] makes one from its predecessor; nothing else needs to write to
+// it. It holds facts only: what they permit, [Policy.Access] says, so that a changed policy needs
+// no new fetch.
 //
-// As JSON a record is without its body, which stores keep under its hash: until
-// [Record.SetBody] has brought it back, [Policy.Access] treats the record as one
-// without a copy, and refuses where its rules should decide.
+// As JSON a record is without its body, which stores keep under its hash: until [Record.SetBody]
+// has brought it back, [Policy.Access] treats the record as one without a copy, and refuses where
+// its rules should decide.
 //
-// A record holds at most one body: Body in StateRules, LastGood's in
-// StateUnreachable. Bodies are shared between records and must not be changed.
-// The zero Record permits nothing.
+// A record holds at most one body: Body in StateRules, LastGood's in StateUnreachable. Bodies are
+// shared between records and must not be changed. The zero Record permits nothing.
 type Record struct {
 	Origin origin.Origin `json:"origin"`
 	State  State         `json:"state"`
-	// Cause, Detail, Status and Hops describe the answer that led to State, as in
-	// [Outcome]. Cause is empty in StateRules.
+	// Cause, Detail, Status and Hops describe the answer that led to State, as in [Outcome]. Cause is
+	// empty in StateRules.
 	Cause  Cause    `json:"cause,omitzero"`
 	Detail string   `json:"detail,omitzero"`
 	Status int      `json:"status,omitzero"`
 	Hops   []string `json:"hops,omitempty"`
-	// Body is the present text, in StateRules only; SHA256 is its hash and Truncated
-	// says that the file is longer.
+	// Body is the present text, in StateRules only; SHA256 is its hash and Truncated says that the
+	// file is longer.
 	Body      []byte `json:"-"`
 	SHA256    Sum    `json:"sha256,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
-	// FetchedAt and FreshUntil bound the time in which a good answer (rules or
-	// absent) holds. FetchedAt of an unreachable record is the time of its last
-	// attempt, its FreshUntil is zero.
+	// FetchedAt and FreshUntil bound the time in which a good answer (rules or absent) holds.
+	// FetchedAt of an unreachable record is the time of its last attempt, its FreshUntil is zero.
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
-	// UnreachableSince is the first failure of the unbroken run, zero if the last
-	// attempt was good. It may be set while an older good answer still holds.
+	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
+	// may be set while an older good answer still holds.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Attempts counts the failures of that run.
 	Attempts int `json:"attempts,omitzero"`
@@ -69,8 +67,8 @@ type Record struct {
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// LastFailure is the latest failure of that run.
 	LastFailure Failure `json:"last_failure,omitzero"`
-	// LastGood is the copy that held before the run, in StateUnreachable only. Nil
-	// if there was none, or if the site's last good answer was that it has no file.
+	// LastGood is the copy that held before the run, in StateUnreachable only. Nil if there was none,
+	// or if the site's last good answer was that it has no file.
 	LastGood *Copy `json:"last_good,omitzero"`
 }
 
@@ -96,9 +94,8 @@ func (f Failure) IsZero() bool {
 	return f.At.IsZero() && f.Cause == "" && f.Detail == "" && f.Status == 0 && len(f.Hops) == 0
 }
 
-// Text returns the one body that the record holds, if any: the present text, or
-// the last good copy. It must be compiled if [Policy.Access] says AccessRules or
-// AccessLastGood.
+// Text returns the one body that the record holds, if any: the present text, or the last good copy.
+// It must be compiled if [Policy.Access] says AccessRules or AccessLastGood.
 func (r Record) Text() (Copy, bool) {
 	switch {
 	case r.State == StateRules:
@@ -113,8 +110,8 @@ func (r Record) Text() (Copy, bool) {
 // emptySHA256 is the hash of no bytes.
 var emptySHA256 Sum = sha256.Sum256(nil)
 
-// whole reports whether the body of a hash is there. A store that lost a body must
-// not turn its rules into the rules of an empty file.
+// whole reports whether the body of a hash is there. A store that lost a body must not turn its
+// rules into the rules of an empty file.
 func whole(body []byte, sum *Sum) bool {
 	return len(body) > 0 || *sum == emptySHA256
 }
@@ -160,8 +157,8 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no state %.20q", text)
 }
 
-// SetBody gives a decoded record its body back: the one whose hash [Record.Text]
-// has. It refuses any other, and any for a record that has none.
+// SetBody gives a decoded record its body back: the one whose hash [Record.Text] has. It refuses
+// any other, and any for a record that has none.
 func (r *Record) SetBody(body []byte) error {
 	text, ok := r.Text()
 	switch {
@@ -178,9 +175,8 @@ func (r *Record) SetBody(body []byte) error {
 	return nil
 }
 
-// Check reports a contradiction in a record. No transition makes one, so it is a
-// sign of a defect, or of a stored record that somebody has changed: no store takes
-// or returns it.
+// Check reports a contradiction in a record. No transition makes one, so it is a sign of a defect,
+// or of a stored record that somebody has changed: no store takes or returns it.
 func (r Record) Check() error {
 	switch {
 	case r.Origin.IsZero():

@@ -25,15 +25,13 @@ func (f *Fetcher) newRetrieval(o origin.Origin, gate Gate) (*retrieval, error) {
 	return &retrieval{Fetcher: f, gate: gate, seen: []string{u.String()}, at: u, from: o}, nil
 }
 
-// redirect moves on to the URL that a Location field names (RFC 9110 section
-// 10.2.2), in its canonical spelling. It returns why that is not possible, and
-// the kind of outcome.
+// redirect moves on to the URL that a Location field names (RFC 9110 section 10.2.2), in its
+// canonical spelling. It returns why that is not possible, and the kind of outcome.
 //
-// A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2):
-// no Location, another scheme than http and https, a loop, one more than Config.MaxRedirects.
-// A Location that we do not understand, or refuse for its authority (see
-// [origin.FromURL]: credentials, an address in an odd spelling), may well lead
-// somewhere: it says nothing, so the file is unreachable.
+// A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2): no Location,
+// another scheme than http and https, a loop, one more than Config.MaxRedirects. A Location that we
+// do not understand, or refuse for its authority (see [origin.FromURL]: credentials, an address in
+// an odd spelling), may well lead somewhere: it says nothing, so the file is unreachable.
 func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if location == "" {
 		return KindAbsent, failf(CauseRedirects, "redirect without Location")
@@ -77,8 +75,8 @@ func (r *retrieval) hops() []string {
 	return hops
 }
 
-// final returns the origin whose own robots.txt the retrieval ended at, if that is
-// another one than it began at.
+// final returns the origin whose own robots.txt the retrieval ended at, if that is another one than
+// it began at.
 func (r *retrieval) final() origin.Origin {
 	if r.at.EscapedPath() != "/robots.txt" || r.at.RawQuery != "" || r.at.ForceQuery {
 		return origin.Origin{}

@@ -23,8 +23,8 @@ type response struct {
 	decoders chan struct{}
 }
 
-// get sends a non-conditional GET (seed 000) and waits for the header of the
-// answer. The caller must close it.
+// get sends a non-conditional GET (seed 000) and waits for the header of the answer. The caller
+// must close it.
 func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	headerTimeout := r.cfg.HeaderTimeout
@@ -73,15 +73,14 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	return &response{Response: got, ctx: ctx, cancel: cancel, stall: r.cfg.StallTimeout, decoders: r.decoders}, nil
 }
 
-// close drops what is left of the answer. A connection with an unread body is
-// closed with it.
+// close drops what is left of the answer. A connection with an unread body is closed with it.
 func (resp *response) close() {
 	resp.cancel(nil)
 	resp.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
 }
 
-// text reads and decodes the body, to at most limit bytes; more says that there
-// were more. An incomplete body is a failure unless limit bytes of it came.
+// text reads and decodes the body, to at most limit bytes; more says that there were more. An
+// incomplete body is a failure unless limit bytes of it came.
 func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 	codings, err := parseCodings(resp.Header)
 	if err != nil {
@@ -95,8 +94,8 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 		return text, more || err != nil, nil
 	}
 
-	// Coded data is taken in first and decoded then: decoders hold megabytes, and
-	// so no slow server can hold a decoder.
+	// Coded data is taken in first and decoded then: decoders hold megabytes, and so no slow server
+	// can hold a decoder.
 	data, _, readErr := resp.read(codedLimit(limit))
 	if len(data) == 0 && readErr == nil && resp.framed() {
 		return nil, false, nil // an empty file that was not worth coding
@@ -128,14 +127,14 @@ func (resp *response) takeDecoder() *failure {
 	}
 }
 
-// framed reports whether the end of the body is told by the protocol and not
-// just by the end of the connection.
+// framed reports whether the end of the body is told by the protocol and not just by the end of the
+// connection.
 func (resp *response) framed() bool {
 	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor >= 2
 }
 
-// read reads at most limit bytes of the body as sent; more says that there were
-// more. What came before an error is returned with it.
+// read reads at most limit bytes of the body as sent; more says that there were more. What came
+// before an error is returned with it.
 func (resp *response) read(limit int) (data []byte, more bool, err error) {
 	body := &stallReader{r: resp.Body, limit: resp.stall}
 	body.timer = time.AfterFunc(resp.stall, func() { resp.cancel(errStalled) })
@@ -169,13 +168,12 @@ type freshness struct {
 
 // parseFreshness reads Cache-Control and Age.
 //
-// Of several lifetimes, max-age and s-maxage included, the shortest counts: seed
-// 000 names max-age, RFC 9111 prefers s-maxage for a shared cache, and the
-// shorter satisfies both. Age is taken off it, so that a copy out of somebody
-// else's cache does not start its life again. no-cache and no-store both mean
-// "ask again soon". Values that are no number are ignored. Expires is not read:
-// neither seed 000 nor DESIGN section 3 names it, and many applications send one
-// from the past on every answer.
+// Of several lifetimes, max-age and s-maxage included, the shortest counts: seed 000 names max-age,
+// RFC 9111 prefers s-maxage for a shared cache, and the shorter satisfies both. Age is taken off
+// it, so that a copy out of somebody else's cache does not start its life again. no-cache and
+// no-store both mean "ask again soon". Values that are no number are ignored. Expires is not read:
+// neither seed 000 nor DESIGN section 3 names it, and many applications send one from the past on
+// every answer.
 func parseFreshness(h http.Header) freshness {
 	var f freshness
 	for directive := range headerList(h, "Cache-Control") {
@@ -199,9 +197,9 @@ func parseFreshness(h http.Header) freshness {
 	return f
 }
 
-// headerList yields the elements of a comma-separated header field, trimmed and
-// not empty. It does not know quoted strings: a comma inside one ends an element,
-// which none of the fields read here can be misled by into a longer life.
+// headerList yields the elements of a comma-separated header field, trimmed and not empty. It does
+// not know quoted strings: a comma inside one ends an element, which none of the fields read here
+// can be misled by into a longer life.
 func headerList(h http.Header, key string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, line := range h.Values(key) {
@@ -214,8 +212,8 @@ func headerList(h http.Header, key string) func(func(string) bool) {
 	}
 }
 
-// parseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section
-// 10.2.3), as a pause from now on. Garbage and the past give 0; a day is the most.
+// parseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
+// from now on. Garbage and the past give 0; a day is the most.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if pause, ok := parseSeconds(value); ok {
@@ -231,8 +229,8 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 // maxSeconds is where delta-seconds stop to count (RFC 9111 section 1.2.2).
 const maxSeconds = 1 << 31
 
-// parseSeconds reads the delta-seconds of RFC 9111 section 1.2.2: digits only. A
-// number too large for its type is a very long time, not an error.
+// parseSeconds reads the delta-seconds of RFC 9111 section 1.2.2: digits only. A number too large
+// for its type is a very long time, not an error.
 func parseSeconds(s string) (time.Duration, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false

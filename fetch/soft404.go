@@ -13,17 +13,16 @@ import (
 // maxErrorPage bounds how much of an error page is read for evidence.
 const maxErrorPage = 64 << 10
 
-// isSoft404 reports whether a 5xx is a server's way to say that there is no such
-// file (seed 000, "Misconfigured 5xx Errors"). It takes two proofs, because a
-// wrong yes permits everything: the page says so in words, and a path that was
-// made up this moment gets the same status with the same words.
+// isSoft404 reports whether a 5xx is a server's way to say that there is no such file (seed 000,
+// "Misconfigured 5xx Errors"). It takes two proofs, because a wrong yes permits everything: the
+// page says so in words, and a path that was made up this moment gets the same status with the same
+// words.
 //
-// 502, 503 and 504 are never taken for it: they speak of a server that the
-// answering one could not use, and what was "not found" then is that. Nor is 429,
-// which is no 5xx.
+// 502, 503 and 504 are never taken for it: they speak of a server that the answering one could not
+// use, and what was "not found" then is that. Nor is 429, which is no 5xx.
 //
-// The probe asks for a path of an origin whose rules are unknown; it is the one
-// request that Crawlgate makes so, and it asks for nothing that exists.
+// The probe asks for a path of an origin whose rules are unknown; it is the one request that
+// Crawlgate makes so, and it asks for nothing that exists.
 func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -56,9 +55,8 @@ func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	return saysNotFound(others) && alike(words, others)
 }
 
-// pageWords returns the words of a page that people see, in order and in lower
-// case: what stands between tags, without scripts, styles and attributes, and
-// without the path that was asked for.
+// pageWords returns the words of a page that people see, in order and in lower case: what stands
+// between tags, without scripts, styles and attributes, and without the path that was asked for.
 func pageWords(page []byte, path string) []string {
 	text := strings.ToLower(strings.ToValidUTF8(string(page), " "))
 	if path = strings.ToLower(strings.Trim(path, "/")); path != "" {
@@ -79,8 +77,8 @@ func pageWords(page []byte, path string) []string {
 	})
 }
 
-// afterTag returns what follows a tag, given from behind its "<"; of a script or
-// style it skips the content as well.
+// afterTag returns what follows a tag, given from behind its "<"; of a script or style it skips the
+// content as well.
 func afterTag(tag string) string {
 	for _, element := range []string{"script", "style"} {
 		if strings.HasPrefix(tag, element) {
@@ -93,9 +91,9 @@ func afterTag(tag string) string {
 	return rest
 }
 
-// notFoundPhrases are the ways in which error pages say that their path names
-// nothing: words that follow one another with at most maxGap others between ("the
-// page you asked for was not found"). Languages as far as they were met.
+// notFoundPhrases are the ways in which error pages say that their path names nothing: words that
+// follow one another with at most maxGap others between ("the page you asked for was not found").
+// Languages as far as they were met.
 var notFoundPhrases = [][]string{
 	{"page", "not", "found"},
 	{"file", "not", "found"},
@@ -125,15 +123,15 @@ var notFoundPhrases = [][]string{
 // maxGap is how many other words a phrase may have between two of its own.
 const maxGap = 6
 
-// outageWords are what a page talks about when the server is in trouble: beside
-// them "not found" means a host, a table, a template, a back end.
+// outageWords are what a page talks about when the server is in trouble: beside them "not found"
+// means a host, a table, a template, a back end.
 var outageWords = wordSet(strings.Fields(`
 	backend class config configuration connect connection database dns domain down exception fatal gateway
 	host hostname maintenance module mysql overload overloaded php sql sqlstate stack temporarily template
 	tenant timeout trace traceback unavailable upstream warning`))
 
-// saysNotFound reports whether a page says that there is nothing under its path,
-// and nothing that speaks of an outage.
+// saysNotFound reports whether a page says that there is nothing under its path, and nothing that
+// speaks of an outage.
 func saysNotFound(words []string) bool {
 	if slices.ContainsFunc(words, func(word string) bool { return outageWords[word] }) {
 		return false
@@ -144,8 +142,8 @@ func saysNotFound(words []string) bool {
 	return slices.ContainsFunc(notFoundPhrases, func(phrase []string) bool { return hasPhrase(words, phrase) })
 }
 
-// hasPhrase reports whether the phrase occurs in words, each of its words being
-// the nearest one after its predecessor.
+// hasPhrase reports whether the phrase occurs in words, each of its words being the nearest one
+// after its predecessor.
 func hasPhrase(words, phrase []string) bool {
 	for i, word := range words {
 		if word != phrase[0] {
@@ -168,9 +166,8 @@ func hasPhrase(words, phrase []string) bool {
 	return false
 }
 
-// alike reports whether two pages are the same kind of page: at least four in
-// five of the different words of both are common. What differs is a date, or the
-// number of a request.
+// alike reports whether two pages are the same kind of page: at least four in five of the different
+// words of both are common. What differs is a date, or the number of a request.
 func alike(a, b []string) bool {
 	inA, inB := wordSet(a), wordSet(b)
 	common := 0

@@ -161,8 +161,8 @@ func withoutParameter(segment string) string {
 	return segment
 }
 
-// isPlain reports whether a path has nothing that a server could resolve, as nearly all have not. Of
-// some paths that have nothing either, such as /.well-known, it says no.
+// isPlain reports whether a path has nothing that a server could resolve, as nearly all have not.
+// Of some paths that have nothing either, such as /.well-known, it says no.
 func isPlain(path string) bool {
 	path, _, _ = strings.Cut(path, "?")
 	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, `%\;`) && !strings.Contains(path, "//") && !strings.Contains(path, "/.")

@@ -40,9 +40,9 @@ type connect struct {
 
 // connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided
 // inside, where clients see the answers (clients.md 18). Where not, it is opened only for an agent
-// that the site restricts nowhere. Only the first byte tells what comes: plain HTTP, which
-// several clients send this way too (clients.md 5), is enforced like any other request, whatever
-// the policy for CONNECT.
+// that the site restricts nowhere. Only the first byte tells what comes: plain HTTP, which several
+// clients send this way too (clients.md 5), is enforced like any other request, whatever the policy
+// for CONNECT.
 func (x *exchange) connect() error {
 	s := x.site
 	o, err := connectOrigin(x.r)
@@ -301,7 +301,8 @@ func (c *connect) end(err error) {
 	}
 }
 
-// dial waits for the host's turn and connects. If that fails it returns the decision to answer with.
+// dial waits for the host's turn and connects. If that fails it returns the decision to answer
+// with.
 func (c *connect) dial() (d enforce.Decision, failed bool) {
 	x := c.x
 	slot, err := x.pace(c.origin)

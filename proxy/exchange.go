@@ -123,8 +123,8 @@ func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
 	return slot, err
 }
 
-// address resolves the host for a clock of addresses. A name that does not
-// resolve keeps the host's clock; the request will fail on its way out, and say why.
+// address resolves the host for a clock of addresses. A name that does not resolve keeps the host's
+// clock; the request will fail on its way out, and say why.
 func (x *exchange) address(o origin.Origin) netip.Addr {
 	check := x.site.Engine.Dialer().Check
 	if o.Scheme == "ftp" {
@@ -139,9 +139,9 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 
 // forward sends the request out and the answer back.
 func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
-	// The site sees the request when it reaches it: between its last byte and the answer's
-	// first. And what counts for the slot is whether it is still this request's turn when the
-	// connection is there.
+	// The site sees the request when it reaches it: between its last byte and the answer's first. And
+	// what counts for the slot is whether it is still this request's turn when the connection is
+	// there.
 	var (
 		missed error
 		dial   step

@@ -215,8 +215,8 @@ func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	return enforce.ReasonBadTarget, err.Error()
 }
 
-// client is the address of the client. Inside a tunnel it is the CONNECT's: fields of a
-// request inside are the client's own, and no proxy's in between.
+// client is the address of the client. Inside a tunnel it is the CONNECT's: fields of a request
+// inside are the client's own, and no proxy's in between.
 func (x *exchange) client() netip.Addr {
 	if x.tunnel != nil {
 		return x.tunnel.from.Source
@@ -253,9 +253,9 @@ func senderOf(r *http.Request) enforce.Sender {
 	return e
 }
 
-// ambiguity returns why two readers could understand a request in two ways, empty if they could not.
-// Of two fields of one name the gateway would judge one, and the site could see the other. HTTP/2
-// lets any bytes be a method.
+// ambiguity returns why two readers could understand a request in two ways, empty if they could
+// not. Of two fields of one name the gateway would judge one, and the site could see the other.
+// HTTP/2 lets any bytes be a method.
 func ambiguity(r *http.Request) string {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
 		return "the method is no token"

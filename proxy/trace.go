@@ -98,8 +98,8 @@ func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache
 	return entry, source, err
 }
 
-// looked records the wait for a robots.txt that was not at hand, even where another request
-// caused the fetch, which runs on its own.
+// looked records the wait for a robots.txt that was not at hand, even where another request caused
+// the fetch, which runs on its own.
 func looked(ctx context.Context, began time.Time, o origin.Origin, source robotscache.Source, err error) {
 	if err == nil && source != robotscache.SourceFetch && source != robotscache.SourceWait {
 		return

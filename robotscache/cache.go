@@ -1,14 +1,14 @@
-// Package robotscache keeps the robots.txt record of every origin, and fetches each once when
-// it must be fetched, and not otherwise.
+// Package robotscache keeps the robots.txt record of every origin, and fetches each once when it
+// must be fetched, and not otherwise.
 //
-// [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory),
-// the [Store] (a file, Redis, or memory) and the [Fetcher]. The pure functions of
-// fetch.Policy decide when a record is fresh and when it is fetched again; this package
-// adds the waiting, sharing and bounding.
+// [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory), the [Store] (a
+// file, Redis, or memory) and the [Fetcher]. The pure functions of fetch.Policy decide when a
+// record is fresh and when it is fetched again; this package adds the waiting, sharing and
+// bounding.
 //
-// The hot tier only saves time. It may drop or delay any entry, so nothing
-// depends on what it holds: the truth is the store, what the store has not
-// taken yet (see writebehind.go), and the flight under way.
+// The hot tier only saves time. It may drop or delay any entry, so nothing depends on what it
+// holds: the truth is the store, what the store has not taken yet (see writebehind.go), and the
+// flight under way.
 package robotscache
 
 import (
@@ -27,18 +27,18 @@ import (
 
 // Errors of [Cache.Lookup] and [Cache.Refresh], besides those of the context.
 var (
-	// ErrPending means that the origin's rules are not known yet and that the
-	// request may wait no longer: a bound on waiters or on the queue was reached,
-	// or the budget ran out. Unless it was refused at the door the retrieval goes
-	// on. The request is to be refused as for an unreachable origin.
+	// ErrPending means that the origin's rules are not known yet and that the request may wait no
+	// longer: a bound on waiters or on the queue was reached, or the budget ran out. Unless it was
+	// refused at the door the retrieval goes on. The request is to be refused as for an unreachable
+	// origin.
 	ErrPending = errors.New("robots.txt is not fetched yet")
 	// ErrClosed means that the cache is closed.
 	ErrClosed = errors.New("robots.txt cache is closed")
 )
 
-// ForbiddenError is the answer of [Cache.Lookup] and [Cache.Refresh] for an origin
-// to which the gateway itself may not connect. It says nothing about the origin, so
-// nothing is kept, and the next request for it tries again.
+// ForbiddenError is the answer of [Cache.Lookup] and [Cache.Refresh] for an origin to which the
+// gateway itself may not connect. It says nothing about the origin, so nothing is kept, and the
+// next request for it tries again.
 type ForbiddenError struct {
 	// Cause is a forbidden address, a forbidden port or an own listener.
 	Cause fetch.Cause
@@ -49,8 +49,8 @@ type ForbiddenError struct {
 // Error implements error.
 func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
-// Cache answers what is known of an origin's robots.txt, and fetches what is not.
-// All methods are safe for concurrent use.
+// Cache answers what is known of an origin's robots.txt, and fetches what is not. All methods are
+// safe for concurrent use.
 type Cache struct {
 	cfg    Config // as it was at the start: see tuning for what has changed since
 	tuned  atomic.Pointer[tuning]
@@ -74,8 +74,8 @@ type Cache struct {
 	writer *semaphore.Weighted // of one, held while the store is changed; taken before mu
 }
 
-// New returns a cache that owns the store of its configuration. The error says
-// what is wrong with the configuration; the store is then still the caller's.
+// New returns a cache that owns the store of its configuration. The error says what is wrong with
+// the configuration; the store is then still the caller's.
 func New(cfg Config) (*Cache, error) {
 	if cfg.Store == nil || cfg.Fetcher == nil {
 		return nil, errors.New("robotscache: Config needs a Store and a Fetcher")
@@ -107,8 +107,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 	return c
 }
 
-// Source tells where the answer of a [Cache.Lookup] came from. It is the value
-// of the access log's field "source" (DESIGN §9).
+// Source tells where the answer of a [Cache.Lookup] came from. It is the value of the access log's
+// field "source" (DESIGN §9).
 type Source uint8
 
 const (
@@ -127,15 +127,15 @@ const (
 // String returns "none", "hot", "store", "fetch" or "wait".
 func (s Source) String() string { return [...]string{"none", "hot", "store", "fetch", "wait"}[s] }
 
-// Lookup returns what is known of o, waiting for a retrieval only if nothing is
-// known that may be acted on: see fetch.Policy.Fresh. The retrieval is shared by
-// all requests that wait for o, and goes on when they leave.
+// Lookup returns what is known of o, waiting for a retrieval only if nothing is known that may be
+// acted on: see fetch.Policy.Fresh. The retrieval is shared by all requests that wait for o, and
+// goes on when they leave.
 //
-// With an answer that will soon be too old, or that is a failure due for a retry,
-// Lookup has a retrieval made in the background.
+// With an answer that will soon be too old, or that is a failure due for a retry, Lookup has a
+// retrieval made in the background.
 //
-// Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The
-// request must then be refused. A hot hit takes no lock of the cache and allocates nothing.
+// Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
+// refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	now := time.Now()
 	as := c.interpretation()
@@ -168,8 +168,8 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	}
 }
 
-// Refresh fetches o even if what is known is fresh, and returns the result. It
-// may share a retrieval that is under way. Errors are as of Lookup.
+// Refresh fetches o even if what is known is fresh, and returns the result. It may share a
+// retrieval that is under way. Errors are as of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
 	e, _, err := c.lookupSlow(ctx, o, true)
 	return e, err
@@ -199,8 +199,8 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 	if err != nil {
 		return nil, SourceNone, err
 	}
-	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule
-	// its retry.
+	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule its
+	// retry.
 	if f.source == SourceStore || e.record.Failing() {
 		c.note(e, time.Now())
 	}
@@ -210,8 +210,8 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 	return e, f.source, nil
 }
 
-// Peek returns what is known of o, fresh or not, and whether anything is. It
-// never fetches, and waits for the store only.
+// Peek returns what is known of o, fresh or not, and whether anything is. It never fetches, and
+// waits for the store only.
 func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 	e := c.hot.get(o)
 	if e == nil && !o.IsZero() {
@@ -220,9 +220,8 @@ func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 	return e, e != nil
 }
 
-// Purge forgets o: its record, its last good copy and its history. The next
-// Lookup fetches. A retrieval that is under way still answers the requests that wait for
-// it, and nobody else.
+// Purge forgets o: its record, its last good copy and its history. The next Lookup fetches. A
+// retrieval that is under way still answers the requests that wait for it, and nobody else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	c.mu.Lock()
 	if c.closed {
@@ -252,9 +251,9 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	return nil
 }
 
-// Close ends all work, saves what is not saved yet, and closes the store. Waiting
-// and later calls get ErrClosed. The outcome of a retrieval that Close broke off
-// is not recorded. Calls after the first do nothing.
+// Close ends all work, saves what is not saved yet, and closes the store. Waiting and later calls
+// get ErrClosed. The outcome of a retrieval that Close broke off is not recorded. Calls after the
+// first do nothing.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -278,8 +277,7 @@ func (c *Cache) Close() error {
 	return err
 }
 
-// tuning is what of a Config may change while the cache runs and is read on the
-// path of requests.
+// tuning is what of a Config may change while the cache runs and is read on the path of requests.
 type tuning struct {
 	interpretation Interpretation
 	budget         time.Duration
@@ -293,10 +291,9 @@ func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
 
 func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
 
-// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with
-// the defaults of [Config]; it ignores the other fields. Records are
-// facts, so nothing is fetched again: from the next request on they are read by
-// the new configuration.
+// Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with the defaults of
+// [Config]; it ignores the other fields. Records are facts, so nothing is fetched again: from the
+// next request on they are read by the new configuration.
 func (c *Cache) Configure(cfg Config) {
 	cfg = cfg.filled()
 	c.tuned.Store(cfg.tuning())

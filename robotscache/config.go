@@ -10,35 +10,33 @@ import (
 )
 
 // Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after ctx does. It is
-// called for many origins at once, though for one origin by one goroutine only (unless it is
-// purged meanwhile), must be bounded in the bytes that it reads, and should ask the gate before it
-// reads an answer.
+// called for many origins at once, though for one origin by one goroutine only (unless it is purged
+// meanwhile), must be bounded in the bytes that it reads, and should ask the gate before it reads
+// an answer.
 type Fetcher interface {
 	Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome
 }
 
-// Observer is told what a [Cache] does, for metrics and logs. Its methods are
-// called on the path of requests by many goroutines at once, and must be quick.
+// Observer is told what a [Cache] does, for metrics and logs. Its methods are called on the path of
+// requests by many goroutines at once, and must be quick.
 type Observer interface {
-	// Looked is called at the end of each Lookup: s is where the answer came from,
-	// SourceNone if err is set. It is called for hot hits too, and must not
-	// allocate there.
+	// Looked is called at the end of each Lookup: s is where the answer came from, SourceNone if err
+	// is set. It is called for hot hits too, and must not allocate there.
 	Looked(s Source, err error)
-	// Fetched is called after each retrieval. queued is how long it had waited for
-	// its turn; background says that no request waited for it when it began.
+	// Fetched is called after each retrieval. queued is how long it had waited for its turn;
+	// background says that no request waited for it when it began.
 	Fetched(o origin.Origin, out fetch.Outcome, queued time.Duration, background bool)
-	// Recorded is called when an outcome has become part of the record of an origin,
-	// be it by a retrieval of its own or by redirects that led another to its
-	// robots.txt. before is what was known of it, zero but for the origin if that was
-	// nothing.
+	// Recorded is called when an outcome has become part of the record of an origin, be it by a
+	// retrieval of its own or by redirects that led another to its robots.txt. before is what was
+	// known of it, zero but for the origin if that was nothing.
 	Recorded(before fetch.Record, out fetch.Outcome)
 	// Dropped is called for each thing given up because a bound was reached.
 	Dropped(d Drop)
-	// StoreFailed is called for each call of the store that failed; op is the name
-	// of its method in lower case.
+	// StoreFailed is called for each call of the store that failed; op is the name of its method in
+	// lower case.
 	StoreFailed(op string, err error)
-	// StoreAvailable is called when the store begins to fail (false, with the
-	// error), and when it works again (true, nil). Each change is reported once.
+	// StoreAvailable is called when the store begins to fail (false, with the error), and when it
+	// works again (true, nil). Each change is reported once.
 	StoreAvailable(ok bool, err error)
 	// Panicked is called when reading what o sent ran into a defect of ours.
 	Panicked(o origin.Origin, value any, stack []byte)
@@ -53,11 +51,10 @@ const (
 	DropWaiter Drop = "waiter"
 	// DropQueue is a request refused with ErrPending by the bound on the queue.
 	DropQueue Drop = "queue"
-	// DropRefresh is an early refresh or a retry that found its queue full. It is
-	// asked for again.
+	// DropRefresh is an early refresh or a retry that found its queue full. It is asked for again.
 	DropRefresh Drop = "refresh"
-	// DropUnsaved is a record that the store could not take and for which there
-	// was no more room beside it.
+	// DropUnsaved is a record that the store could not take and for which there was no more room
+	// beside it.
 	DropUnsaved Drop = "unsaved"
 )
 
@@ -72,11 +69,11 @@ func (nopObserver) StoreFailed(string, error)                                 {}
 func (nopObserver) StoreAvailable(bool, error)                                {}
 func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
 
-// Config holds what a [Cache] is made of. Only Store and Fetcher are required:
-// every other field that is zero takes its default.
+// Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
+// that is zero takes its default.
 type Config struct {
-	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept
-	// beyond the process, it is a memstore.
+	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept beyond the process,
+	// it is a memstore.
 	Store Store
 	// Fetcher retrieves what the store does not hold.
 	Fetcher Fetcher
@@ -87,36 +84,35 @@ type Config struct {
 	// Observer is told what happens; default: none.
 	Observer Observer
 
-	// MaxSize bounds the memory of the hot tier, in bytes of records, bodies and
-	// compiled rulesets; default 256 MiB. A quarter as much again may be used for
-	// records that the store could not take while it is away.
+	// MaxSize bounds the memory of the hot tier, in bytes of records, bodies and compiled rulesets;
+	// default 256 MiB. A quarter as much again may be used for records that the store could not take
+	// while it is away.
 	MaxSize int64
 
-	// Budget is how long one retrieval may take, and how long a request waits for
-	// one, its time in the queue included; default 20 s. A retrieval that was in
-	// the queue for a while goes on when its requests have given up.
+	// Budget is how long one retrieval may take, and how long a request waits for one, its time in the
+	// queue included; default 20 s. A retrieval that was in the queue for a while goes on when its
+	// requests have given up.
 	Budget time.Duration
 	// Parallel bounds the retrievals that read what a server sends, at once; default
 	// 256. First requests may take three quarters of it, early refreshes and retries of
 	// unreachable origins an eighth each. Of each, 3*Parallel may begin in a second.
 	Parallel int
-	// InFlight bounds the retrievals under way, most of which wait for servers that have
-	// not said anything yet. It is divided as Parallel is. They cost a connection each,
-	// some 40 KiB. Default and most 18 times Parallel, which is 4,608 of them and 180 MiB:
-	// enough for a storm of 10,000 new origins of which three in ten hang.
+	// InFlight bounds the retrievals under way, most of which wait for servers that have not said
+	// anything yet. It is divided as Parallel is. They cost a connection each, some 40 KiB. Default
+	// and most 18 times Parallel, which is 4,608 of them and 180 MiB: enough for a storm of 10,000 new
+	// origins of which three in ten hang.
 	InFlight int
-	// Queue bounds the origins that wait for their retrieval to begin, in each of
-	// the three classes; default 16,384, which holds a burst of 10,000 new origins
-	// and costs about 4 MiB when full.
+	// Queue bounds the origins that wait for their retrieval to begin, in each of the three classes;
+	// default 16,384, which holds a burst of 10,000 new origins and costs about 4 MiB when full.
 	Queue int
 
-	// WaitersPerOrigin bounds the requests that wait for one origin; default
-	// 4,096: 2,000 crawlers that meet a new origin at once are served twice over,
-	// and a stampede upon one hanging origin cannot take all places of Waiters.
+	// WaitersPerOrigin bounds the requests that wait for one origin; default 4,096: 2,000 crawlers
+	// that meet a new origin at once are served twice over, and a stampede upon one hanging origin
+	// cannot take all places of Waiters.
 	WaitersPerOrigin int
-	// Waiters bounds the requests that wait in all; default 32,768. A waiter costs
-	// the cache itself under 1 KiB, but its connection, goroutine and buffers cost
-	// a gateway some 40 KiB: the default bounds what is held open at 1.3 GiB.
+	// Waiters bounds the requests that wait in all; default 32,768. A waiter costs the cache itself
+	// under 1 KiB, but its connection, goroutine and buffers cost a gateway some 40 KiB: the default
+	// bounds what is held open at 1.3 GiB.
 	Waiters int
 }
 
@@ -129,22 +125,22 @@ const (
 	defaultWaitersPerOrigin = 4096
 	defaultWaiters          = 32768
 
-	// waitGrace is added to the budget of waiting requests, so that they see the
-	// record of a retrieval that used its whole budget, and not ErrPending.
+	// waitGrace is added to the budget of waiting requests, so that they see the record of a retrieval
+	// that used its whole budget, and not ErrPending.
 	waitGrace = 250 * time.Millisecond
-	// storeTimeout bounds each call of the store. Stores have tighter bounds of
-	// their own; this one is for a disk that hangs.
+	// storeTimeout bounds each call of the store. Stores have tighter bounds of their own; this one is
+	// for a disk that hangs.
 	storeTimeout = 2 * time.Second
-	// leaseTTL is how long a lease lasts that is not renewed: a gateway that dies
-	// keeps its origins from the others for no longer. leaseRenewal is the time
-	// between renewals, so that two may be lost and a third be late.
+	// leaseTTL is how long a lease lasts that is not renewed: a gateway that dies keeps its origins
+	// from the others for no longer. leaseRenewal is the time between renewals, so that two may be
+	// lost and a third be late.
 	leaseTTL     = 4 * time.Second
 	leaseRenewal = time.Second
-	// leaseMargin is how much longer than a retrieval may take a gateway waits for
-	// another that holds the lease: the time to save the record.
+	// leaseMargin is how much longer than a retrieval may take a gateway waits for another that holds
+	// the lease: the time to save the record.
 	leaseMargin = 5 * time.Second
-	// maxDue bounds the origins that are on the list for their next refresh, some
-	// 300 bytes each. Those beyond are refreshed when a request asks for them.
+	// maxDue bounds the origins that are on the list for their next refresh, some 300 bytes each.
+	// Those beyond are refreshed when a request asks for them.
 	maxDue = 65536
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Entry is what the cache knows of one origin at one moment: a record and the
-// ruleset compiled from its text. It never changes; a new fetch makes a new
-// Entry. A nil *Entry denies. All methods are safe for concurrent use.
+// Entry is what the cache knows of one origin at one moment: a record and the ruleset compiled from
+// its text. It never changes; a new fetch makes a new Entry. A nil *Entry denies. All methods are
+// safe for concurrent use.
 type Entry struct {
 	record         fetch.Record
 	interpretation Interpretation
@@ -20,8 +20,8 @@ type Entry struct {
 	rules          func() *robotstxt.Ruleset // of text; nil if there is none
 	size           int                       // bytes of the compiled ruleset
 
-	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no
-	// part of what the entry says.
+	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no part of what
+	// the entry says.
 	notedAt atomic.Int64
 }
 
@@ -33,16 +33,16 @@ type Interpretation struct {
 	IndexHTML bool
 }
 
-// NewEntry compiles the text of a record that is to be read as told. A last good
-// copy is compiled when a [View] first needs it, as most never are.
+// NewEntry compiles the text of a record that is to be read as told. A last good copy is compiled
+// when a [View] first needs it, as most never are.
 //
 // NewEntry keeps the record's slices: the caller must not change them any more.
 func NewEntry(r fetch.Record, as Interpretation) *Entry {
 	return newEntry(r, as, nil)
 }
 
-// newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one
-// and it has the same text and means the same by it.
+// newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one and it has the
+// same text and means the same by it.
 func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
 	e := &Entry{record: r, interpretation: as}
 	text, ok := r.Text()
@@ -66,8 +66,7 @@ func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
 	return e
 }
 
-// Record returns the record. Its slices are shared with the cache and must not
-// be changed.
+// Record returns the record. Its slices are shared with the cache and must not be changed.
 func (e *Entry) Record() fetch.Record {
 	if e == nil {
 		return fetch.Record{}
@@ -75,8 +74,8 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
-// Fresh reports whether the entry may be acted on at the time now: see
-// fetch.Policy.Fresh. A nil Entry never is.
+// Fresh reports whether the entry may be acted on at the time now: see fetch.Policy.Fresh. A nil
+// Entry never is.
 func (e *Entry) Fresh(now time.Time) bool {
 	return e != nil && e.interpretation.Policy.Fresh(e.record, now)
 }
@@ -85,13 +84,12 @@ func (e *Entry) Fresh(now time.Time) bool {
 type View struct {
 	// Access says whether the rules decide, or one answer for every path.
 	Access fetch.Access
-	// Rules is the ruleset that decides. It is set exactly if Access is
-	// fetch.AccessRules or fetch.AccessLastGood.
+	// Rules is the ruleset that decides. It is set exactly if Access is fetch.AccessRules or
+	// fetch.AccessLastGood.
 	Rules *robotstxt.Ruleset
 
-	// State is the record's as it stands at the time asked for (an answer whose
-	// time ended during a run of failures is unreachable); Cause is why it is not
-	// rules.
+	// State is the record's as it stands at the time asked for (an answer whose time ended during a
+	// run of failures is unreachable); Cause is why it is not rules.
 	State fetch.State
 	Cause fetch.Cause
 	// Status and Detail explain Cause, as in [fetch.Outcome].
@@ -99,14 +97,14 @@ type View struct {
 	Detail string
 	// SHA256 is the hash of the text that decides, zero if none does.
 	SHA256 [32]byte
-	// FetchedAt is when the text that decides was fetched or, where none does,
-	// when the origin gave the current answer.
+	// FetchedAt is when the text that decides was fetched or, where none does, when the origin gave
+	// the current answer.
 	FetchedAt time.Time
-	// FreshUntil is when the current answer must be asked for again; zero while
-	// the origin is unreachable.
+	// FreshUntil is when the current answer must be asked for again; zero while the origin is
+	// unreachable.
 	FreshUntil time.Time
-	// RetryAt is when an origin that did not answer may next be asked; zero if
-	// its last answer was good.
+	// RetryAt is when an origin that did not answer may next be asked; zero if its last answer was
+	// good.
 	RetryAt time.Time
 }
 
@@ -122,8 +120,8 @@ func (v View) Why() string {
 	}
 }
 
-// View judges the entry at the time now. It allocates nothing, except that the
-// first call which falls back on a last good copy compiles it.
+// View judges the entry at the time now. It allocates nothing, except that the first call which
+// falls back on a last good copy compiles it.
 func (e *Entry) View(now time.Time) View {
 	if e == nil {
 		return View{}

@@ -11,10 +11,10 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// flight is the work under way for one origin: first a look into the store, then
-// perhaps a retrieval, when it is its turn. All requests for the origin
-// meanwhile wait for it. There is at most one flight for an origin; it belongs to
-// none of its waiters, and none of them can end it by leaving.
+// flight is the work under way for one origin: first a look into the store, then perhaps a
+// retrieval, when it is its turn. All requests for the origin meanwhile wait for it. There is at
+// most one flight for an origin; it belongs to none of its waiters, and none of them can end it by
+// leaving.
 type flight struct {
 	origin     origin.Origin
 	born       time.Time
@@ -48,8 +48,8 @@ func (c *Cache) addFlight(o origin.Origin) *flight {
 	return f
 }
 
-// join makes the caller a waiter of the flight of o. If leads is true the flight
-// is new, and the caller must call lead.
+// join makes the caller a waiter of the flight of o. If leads is true the flight is new, and the
+// caller must call lead.
 func (c *Cache) join(o origin.Origin, forced bool) (f *flight, leads bool, err error) {
 	c.mu.Lock()
 	if c.closed {
@@ -73,8 +73,8 @@ func (c *Cache) join(o origin.Origin, forced bool) (f *flight, leads bool, err e
 	return f, leads, nil
 }
 
-// current returns the entry to answer from while a background flight is under way to
-// replace it; nil if the request has to wait.
+// current returns the entry to answer from while a background flight is under way to replace it;
+// nil if the request has to wait.
 func (c *Cache) current(f *flight) *Entry {
 	if !f.background {
 		return nil
@@ -118,10 +118,9 @@ func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 	}
 }
 
-// lead does the first part of a new flight on the goroutine of the request that
-// caused it: it asks the store and, where that does not answer, queues for
-// a retrieval. It does not end early if that request does, since others may have
-// joined; the store is bounded in time.
+// lead does the first part of a new flight on the goroutine of the request that caused it: it asks
+// the store and, where that does not answer, queues for a retrieval. It does not end early if that
+// request does, since others may have joined; the store is bounded in time.
 func (c *Cache) lead(f *flight) {
 	defer c.work.Done()
 	defer c.completeIfPanicking(f)
@@ -200,9 +199,8 @@ func (c *Cache) begin(f *flight, s *slots) {
 	}
 }
 
-// complete ends a flight, once: it publishes the result, keeps the entry in the hot
-// tier, and for the store if it is new, unless the flight is discarded, and lets the
-// waiters go.
+// complete ends a flight, once: it publishes the result, keeps the entry in the hot tier, and for
+// the store if it is new, unless the flight is discarded, and lets the waiters go.
 func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,9 +223,8 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	return f.discarded
 }
 
-// completeIfPanicking is deferred by all work on f. Only a defect in the reading of
-// hostile bytes can cause a panic; it ends the flight without an answer, and not
-// the gateway of all crawlers.
+// completeIfPanicking is deferred by all work on f. Only a defect in the reading of hostile bytes
+// can cause a panic; it ends the flight without an answer, and not the gateway of all crawlers.
 func (c *Cache) completeIfPanicking(f *flight) {
 	if v := recover(); v != nil {
 		c.cfg.Observer.Panicked(f.origin, v, debug.Stack())

@@ -12,14 +12,13 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// hotTier holds entries in memory, or not, as it pleases: it may drop each one at
-// any time. It must not return one that was put before the last put or drop of
-// its origin. All methods are safe for concurrent use, except that put and drop
-// must not be called during close or after it.
+// hotTier holds entries in memory, or not, as it pleases: it may drop each one at any time. It must
+// not return one that was put before the last put or drop of its origin. All methods are safe for
+// concurrent use, except that put and drop must not be called during close or after it.
 type hotTier interface {
 	get(o origin.Origin) *Entry // nil if there is none
-	// touch says that o was asked for, which makes it worth keeping. Once a second
-	// for one in use will do.
+	// touch says that o was asked for, which makes it worth keeping. Once a second for one in use will
+	// do.
 	touch(o origin.Origin)
 	put(e *Entry)
 	drop(o origin.Origin)
@@ -27,32 +26,30 @@ type hotTier interface {
 	close()
 }
 
-// ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its
-// memory; the entries are read from a map beside it.
+// ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its memory; the entries
+// are read from a map beside it.
 //
-// That is because ristretto applies what it is given later, up to 32,000 Sets
-// later. Until then a new key is missed, and when an origin's entry is replaced
-// soon after it was first set, the old one comes up again for a while, although
-// it was deleted in between. In the map a put counts at once; what ristretto
-// drops, rejects or evicts leaves it when ristretto says so. It is also faster.
+// That is because ristretto applies what it is given later, up to 32,000 Sets later. Until then a
+// new key is missed, and when an origin's entry is replaced soon after it was first set, the old
+// one comes up again for a while, although it was deleted in between. In the map a put counts at
+// once; what ristretto drops, rejects or evicts leaves it when ristretto says so. It is also
+// faster.
 //
-// ristretto knows origins by 64 bits with a random seed. Two that collide only push
-// each other out.
+// ristretto knows origins by 64 bits with a random seed. Two that collide only push each other out.
 type ristrettoTier struct {
 	seed    maphash.Seed
 	entries *xsync.Map[origin.Origin, *Entry]
 
 	cache *ristretto.Cache[uint64, *Entry]
-	// mu keeps touch out of ristretto once it is closed: its Get sends on a channel
-	// that its Close closes, and answers may still be asked for while a
-	// configuration is being replaced.
+	// mu keeps touch out of ristretto once it is closed: its Get sends on a channel that its Close
+	// closes, and answers may still be asked for while a configuration is being replaced.
 	mu     sync.RWMutex
 	closed bool
 }
 
-// meanEntry is the size by which the number of ristretto's counters is chosen;
-// its advice is ten for each item that fits. The mean of the corpus comes to
-// 11 KiB, but tiny files and absent ones are the most frequent on the web.
+// meanEntry is the size by which the number of ristretto's counters is chosen; its advice is ten
+// for each item that fits. The mean of the corpus comes to 11 KiB, but tiny files and absent ones
+// are the most frequent on the web.
 const meanEntry = 4 << 10
 
 func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
@@ -64,8 +61,8 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 		BufferItems:        64,
 		IgnoreInternalCost: true, // Entry.cost has it
 		OnExit:             t.exited,
-		// Entries end by their record, not by a time of the cache's, so there is
-		// nothing for its sweep to do.
+		// Entries end by their record, not by a time of the cache's, so there is nothing for its sweep to
+		// do.
 		TtlTickerDurationInSec: 24 * 60 * 60,
 	})
 	if err != nil {
@@ -87,8 +84,8 @@ func (t *ristrettoTier) touch(o origin.Origin) {
 	}
 }
 
-// put deletes before it sets: of two Sets of a key that is new, ristretto keeps
-// the first. An entry that is there stays: to delete it would make it leave the map.
+// put deletes before it sets: of two Sets of a key that is new, ristretto keeps the first. An entry
+// that is there stays: to delete it would make it leave the map.
 func (t *ristrettoTier) put(e *Entry) {
 	if old, there := t.entries.LoadAndStore(e.record.Origin, e); there && old == e {
 		return
@@ -105,8 +102,7 @@ func (t *ristrettoTier) drop(o origin.Origin) {
 	t.cache.Del(t.hash(o))
 }
 
-// exited is called for each entry that ristretto does not hold any more, or will
-// not hold.
+// exited is called for each entry that ristretto does not hold any more, or will not hold.
 func (t *ristrettoTier) exited(e *Entry) {
 	if e == nil {
 		return
@@ -119,8 +115,8 @@ func (t *ristrettoTier) exited(e *Entry) {
 	})
 }
 
-// resize changes the bound. Entries beyond it go when the next entry comes. The
-// number of counters stays, which only makes the choice of what to keep coarser.
+// resize changes the bound. Entries beyond it go when the next entry comes. The number of counters
+// stays, which only makes the choice of what to keep coarser.
 func (t *ristrettoTier) resize(maxSize int64) { t.cache.UpdateMaxCost(maxSize) }
 
 func (t *ristrettoTier) close() {
@@ -132,13 +128,13 @@ func (t *ristrettoTier) close() {
 
 func (t *ristrettoTier) hash(o origin.Origin) uint64 { return maphash.Comparable(t.seed, o) }
 
-// entryOverhead is what an entry takes besides the memory that its slices and
-// strings refer to: itself, the closure and state for its ruleset, what ristretto
-// keeps of each item (131 bytes, measured) and the map beside it.
+// entryOverhead is what an entry takes besides the memory that its slices and strings refer to:
+// itself, the closure and state for its ruleset, what ristretto keeps of each item (131 bytes,
+// measured) and the map beside it.
 const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131 + 40
 
-// cost returns the bytes that e keeps in memory. A last good copy that is not
-// compiled yet is counted as if it were.
+// cost returns the bytes that e keeps in memory. A last good copy that is not compiled yet is
+// counted as if it were.
 func (e *Entry) cost() int64 {
 	r := &e.record
 	n := entryOverhead + int64(cap(e.text.Body))

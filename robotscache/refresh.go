@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// refresh queues a retrieval that nobody waits for, unless there is a flight. It
-// reports whether o is taken care of: not if the queue is full.
+// refresh queues a retrieval that nobody waits for, unless there is a flight. It reports whether o
+// is taken care of: not if the queue is full.
 func (c *Cache) refresh(o origin.Origin, retry bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

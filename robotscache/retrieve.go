@@ -10,8 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// retrieve is the second part of a flight, whose turn it is: what has to be retrieved is
-// retrieved.
+// retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
 func (c *Cache) retrieve(f *flight, reading *limit) {
 	defer c.completeIfPanicking(f)
 	c.mu.Lock()
@@ -29,15 +28,15 @@ func (c *Cache) retrieve(f *flight, reading *limit) {
 	}
 	out := c.fetch(f.origin, reading, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
-	// If the record could not be saved, the lease runs out by itself: meanwhile the
-	// other gateways wait for the record and do not fetch.
+	// If the record could not be saved, the lease runs out by itself: meanwhile the other gateways
+	// wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
 	c.share(out)
 }
 
-// finish turns an outcome into the entry that follows known and completes the flight.
-// An entry that is not to be kept is for the flight's waiters alone. It reports
-// false if there is something to save and others do not see it in the store yet.
+// finish turns an outcome into the entry that follows known and completes the flight. An entry that
+// is not to be kept is for the flight's waiters alone. It reports false if there is something to
+// save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.follow(f.origin, known, out)
 	if !kept {
@@ -81,9 +80,9 @@ func (c *Cache) fetch(o origin.Origin, reading *limit, budget time.Duration) fet
 // nothing about the origin.
 var outcomeStarved = fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many robots.txt files are being fetched"}
 
-// follow makes the entry that follows known, nil for none, by an outcome; kept says
-// that it is one to be kept. A failure because the cache was closed says nothing
-// about the origin; nor does one of our own machine, or a refusal by our own guard.
+// follow makes the entry that follows known, nil for none, by an outcome; kept says that it is one
+// to be kept. A failure because the cache was closed says nothing about the origin; nor does one of
+// our own machine, or a refusal by our own guard.
 func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
 	before := fetch.Record{Origin: o}
 	if known != nil {
@@ -105,8 +104,8 @@ func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Ent
 	}
 }
 
-// settled reports whether a flight needs no retrieval any more: another gateway,
-// or an earlier flight, was faster.
+// settled reports whether a flight needs no retrieval any more: another gateway, or an earlier
+// flight, was faster.
 func (c *Cache) settled(f *flight, known *Entry) bool {
 	if known == nil {
 		return false
@@ -122,20 +121,19 @@ func (c *Cache) settled(f *flight, known *Entry) bool {
 }
 
 const (
-	// firstPoll and lastPoll are the pauses between two looks for the record that
-	// another gateway is about to save.
+	// firstPoll and lastPoll are the pauses between two looks for the record that another gateway is
+	// about to save.
 	firstPoll = 50 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
 )
 
-// takeLease returns the newest entry that is known, nil if there is none, once
-// the caller may fetch, or once that entry needs no fetch. Where the store is
-// shared, the caller then holds the lease, or sees the record of the gateway that
-// held it, or has waited until any lease must have ended. The caller ends the lease if it
-// holds one: see hold.
+// takeLease returns the newest entry that is known, nil if there is none, once the caller may
+// fetch, or once that entry needs no fetch. Where the store is shared, the caller then holds the
+// lease, or sees the record of the gateway that held it, or has waited until any lease must have
+// ended. The caller ends the lease if it holds one: see hold.
 //
-// While the store is away every gateway fetches for itself: origins are asked more
-// often, but no request passes that rules forbid.
+// While the store is away every gateway fetches for itself: origins are asked more often, but no
+// request passes that rules forbid.
 func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end func(keep bool)) {
 	if c.leaser == nil {
 		return f.known(), func(bool) {}
@@ -158,9 +156,8 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end fu
 	}
 }
 
-// hold renews a lease until end is called, which also releases it, or lets it run out if
-// keep is set. A lost lease is not renewed any more: the fetch goes on, perhaps beside
-// another gateway's.
+// hold renews a lease until end is called, which also releases it, or lets it run out if keep is
+// set. A lost lease is not renewed any more: the fetch goes on, perhaps beside another gateway's.
 func (c *Cache) hold(l Lease) (end func(keep bool)) {
 	ctx, cancel := context.WithCancel(c.base)
 	c.work.Go(func() {
@@ -197,8 +194,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// share uses an outcome that redirects brought from another origin's own
-// robots.txt for the other origin too, unless more is known there.
+// share uses an outcome that redirects brought from another origin's own robots.txt for the other
+// origin too, unless more is known there.
 func (c *Cache) share(out fetch.Outcome) {
 	o, out, ok := out.Shared()
 	if !ok {
@@ -221,8 +218,8 @@ func (c *Cache) share(out fetch.Outcome) {
 	c.finish(f, known, out)
 }
 
-// recall returns the newest entry of o that the hot tier, the pending writes or the
-// store holds, judged by the present policy; nil if none does.
+// recall returns the newest entry of o that the hot tier, the pending writes or the store holds,
+// judged by the present policy; nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
 	best := c.pending.entries[o]
@@ -255,9 +252,9 @@ func newer(a, b *Entry, now time.Time) *Entry {
 // skew is how far clocks of gateways that share a store may differ.
 const skew = 2 * time.Minute
 
-// attempted returns when a record's origin was last asked, which orders the
-// versions of a record. A record dated in the future comes from a wrong clock and
-// counts as the oldest, or nothing could replace it until then.
+// attempted returns when a record's origin was last asked, which orders the versions of a record. A
+// record dated in the future comes from a wrong clock and counts as the oldest, or nothing could
+// replace it until then.
 func attempted(r fetch.Record, now time.Time) time.Time {
 	t := r.FetchedAt
 	if r.LastFailure.At.After(t) {
@@ -269,8 +266,8 @@ func attempted(r fetch.Record, now time.Time) time.Time {
 	return t
 }
 
-// load asks the store for a record. It does so for a flight and not for the
-// request that began it: see lead.
+// load asks the store for a record. It does so for a flight and not for the request that began it:
+// see lead.
 func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
 	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
 	defer cancel()
@@ -284,9 +281,9 @@ func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
 
 var errWrongOrigin = errors.Join(ErrCorrupt, errors.New("record of another origin"))
 
-// reportStore tells the observer how a call of the store went. A store that goes away, or
-// fills its disk, is reported once and not at each call. Reading and writing are apart:
-// what can still be read is no sign that it can be written.
+// reportStore tells the observer how a call of the store went. A store that goes away, or fills its
+// disk, is reported once and not at each call. Reading and writing are apart: what can still be
+// read is no sign that it can be written.
 func (c *Cache) reportStore(op string, err error) {
 	failed := err != nil && !errors.Is(err, ErrNotFound)
 	if failed {
@@ -306,8 +303,8 @@ func (c *Cache) reportStore(op string, err error) {
 	}
 }
 
-// setHealth records whether writing or reading the store fails, and reports whether its
-// health has changed by it, and to what.
+// setHealth records whether writing or reading the store fails, and reports whether its health has
+// changed by it, and to what.
 func (c *Cache) setHealth(writing, failing bool) (changed, healthy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// class says what a retrieval is for. Each class has slots of its own: new origins, however
-// many and however slow, cannot make the origins in use run out of their time.
+// class says what a retrieval is for. Each class has slots of its own: new origins, however many
+// and however slow, cannot make the origins in use run out of their time.
 type class uint8
 
 const (
@@ -17,14 +17,14 @@ const (
 	classFirst class = iota
 	// classRefresh: an early refresh of a good answer; nobody waits.
 	classRefresh
-	// classRetry: a retry of an unreachable origin, or a first request that its
-	// waiters gave up; nobody waits, and it will probably hang.
+	// classRetry: a retry of an unreachable origin, or a first request that its waiters gave up;
+	// nobody waits, and it will probably hang.
 	classRetry
 	classes
 )
 
-// share is the part of n that a class gets: first requests three quarters, the others an
-// eighth each, and each at least one.
+// share is the part of n that a class gets: first requests three quarters, the others an eighth
+// each, and each at least one.
 func (cl class) share(n int) int {
 	if cl == classFirst {
 		return max(n*3/4, 1)
@@ -37,9 +37,9 @@ func (cl class) share(n int) int {
 // and does not keep the CPU from the origins that are known.
 const startsPerSecond = 3
 
-// slots bounds the retrievals of one class. One that only waits for its server costs a
-// connection, and 200 hosts that never answer must not keep all others waiting: many may be
-// in flight. One whose server has begun to answer will hold a file: few may read.
+// slots bounds the retrievals of one class. One that only waits for its server costs a connection,
+// and 200 hosts that never answer must not keep all others waiting: many may be in flight. One
+// whose server has begun to answer will hold a file: few may read.
 type slots struct {
 	// Guarded by Cache.mu.
 	queue    list.List // of *flight, first come, first served

@@ -13,59 +13,52 @@ import (
 // MaxList is the most records that one call of [Store.List] returns.
 const MaxList = 1000
 
-// Store keeps the records of origins beyond the life of the process. The cache's
-// hot tier may drop anything at any time, so the store is where the 30-day clock
-// of an unreachable origin lives.
+// Store keeps the records of origins beyond the life of the process. The cache's hot tier may drop
+// anything at any time, so the store is where the 30-day clock of an unreachable origin lives.
 //
-// Concurrency: every method may be called by many goroutines at once. A cache has
-// one call of Save or Delete under way at a time; other processes that share the
-// medium keep no such order, and there the record with the later attempt wins.
+// Concurrency: every method may be called by many goroutines at once. A cache has one call of Save
+// or Delete under way at a time; other processes that share the medium keep no such order, and
+// there the record with the later attempt wins.
 //
-// Blocking: every method does I/O on the caller's goroutine. All give up when ctx
-// ends, as far as their medium can, and no store waits longer than a bound of its
-// own.
+// Blocking: every method does I/O on the caller's goroutine. All give up when ctx ends, as far as
+// their medium can, and no store waits longer than a bound of its own.
 //
-// Durability: what Save and Delete have changed when they return nil survives the
-// end of the process, as far as the medium promises.
+// Durability: what Save and Delete have changed when they return nil survives the end of the
+// process, as far as the medium promises.
 //
-// Trust: the caller vouches for what it saves. A store vouches that it returns
-// what was saved or an error: it checks each body against its SHA-256, and
-// returns no record whose text is missing. It does not judge age: records past
-// their time are returned like others.
+// Trust: the caller vouches for what it saves. A store vouches that it returns what was saved or an
+// error: it checks each body against its SHA-256, and returns no record whose text is missing. It
+// does not judge age: records past their time are returned like others.
 //
-// Ownership: a record's slices are shared after Save and after Load. Neither
-// side changes them.
+// Ownership: a record's slices are shared after Save and after Load. Neither side changes them.
 //
-// Errors: ErrNotFound, ErrUnavailable, ErrCorrupt and ErrInvalid are found with
-// errors.Is; an error of ctx is passed on. Every error is written for the operator,
-// with the path or address of the store.
+// Errors: ErrNotFound, ErrUnavailable, ErrCorrupt and ErrInvalid are found with errors.Is; an error
+// of ctx is passed on. Every error is written for the operator, with the path or address of the
+// store.
 type Store interface {
-	// Load returns the record of o with its text. It sees each Save that has
-	// returned.
+	// Load returns the record of o with its text. It sees each Save that has returned.
 	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
 
-	// Save replaces the records of the origins given, in their order, and notes
-	// their versions in the histories. After an error some may be saved: to save
-	// them again does no harm. ErrInvalid says that one of the records cannot be
-	// kept, any other error that it may work later.
+	// Save replaces the records of the origins given, in their order, and notes their versions in the
+	// histories. After an error some may be saved: to save them again does no harm. ErrInvalid says
+	// that one of the records cannot be kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
-	// Delete forgets o: its record and its history. A body without references may
-	// stay for as long as the store says. Deleting an unknown origin is no error.
+	// Delete forgets o: its record and its history. A body without references may stay for as long as
+	// the store says. Deleting an unknown origin is no error.
 	Delete(ctx context.Context, o origin.Origin) error
 
-	// List returns up to limit records (at most MaxList; 0 means MaxList) whose
-	// origin.String() sorts after the string given, in that order, WITHOUT bodies:
-	// Body and LastGood.Body are nil, the hashes are set. Fewer than limit records
-	// mean that there are no more.
+	// List returns up to limit records (at most MaxList; 0 means MaxList) whose origin.String() sorts
+	// after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil, the
+	// hashes are set. Fewer than limit records mean that there are no more.
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
-	// History returns the versions that the robots.txt of o has had, newest first,
-	// the present one included. How many are kept is the store's setting.
+	// History returns the versions that the robots.txt of o has had, newest first, the present one
+	// included. How many are kept is the store's setting.
 	History(ctx context.Context, o origin.Origin) ([]Version, error)
 
-	// Body returns the text with the given SHA-256 if a record or a history of
-	// any origin refers to it.
+	// Body returns the text with the given SHA-256 if a record or a history of any origin refers to
+	// it.
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 
 	// Close releases everything. Later calls return an error.
@@ -76,38 +69,38 @@ type Store interface {
 var (
 	// ErrNotFound is the answer for an origin or a body that is not in the store.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable means that the medium does not answer at the moment. Asking
-	// again is cheap until it does.
+	// ErrUnavailable means that the medium does not answer at the moment. Asking again is cheap until
+	// it does.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrCorrupt means that the stored value is not the one that was saved. The
-	// origin is as good as unknown.
+	// ErrCorrupt means that the stored value is not the one that was saved. The origin is as good as
+	// unknown.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
 	ErrInvalid = errors.New("invalid record")
 )
 
-// Leaser is implemented by stores that several gateways share: it lets one of them
-// fetch an origin while the others wait for its record.
+// Leaser is implemented by stores that several gateways share: it lets one of them fetch an origin
+// while the others wait for its record.
 type Leaser interface {
-	// Lease asks for the right to fetch o. If acquired is false another gateway
-	// has it. Otherwise the caller has it, and l is set: for ttl, and for as long
-	// again from each renewal. With an error nothing is known and no lease is held.
+	// Lease asks for the right to fetch o. If acquired is false another gateway has it. Otherwise the
+	// caller has it, and l is set: for ttl, and for as long again from each renewal. With an error
+	// nothing is known and no lease is held.
 	Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (l Lease, acquired bool, err error)
 }
 
 // Lease is the right to fetch one origin. Its methods may be called at once.
 type Lease interface {
-	// Renew makes the lease last for its ttl from now on, and reports whether it is
-	// still the caller's. One that ran out or was released is not taken again.
-	// With an error the state of the lease is unknown.
+	// Renew makes the lease last for its ttl from now on, and reports whether it is still the
+	// caller's. One that ran out or was released is not taken again. With an error the state of the
+	// lease is unknown.
 	Renew(ctx context.Context) (held bool, err error)
-	// Release gives up the lease, and never the lease of another gateway. It does not
-	// block for long and may be called once.
+	// Release gives up the lease, and never the lease of another gateway. It does not block for long
+	// and may be called once.
 	Release()
 }
 
-// Version is one stretch of an origin's history: a text or a state that held
-// without a break from FirstSeen to LastSeen.
+// Version is one stretch of an origin's history: a text or a state that held without a break from
+// FirstSeen to LastSeen.
 type Version struct {
 	State fetch.State `json:"state"`
 	// Cause and Status are those of the latest answer of the stretch.
@@ -136,10 +129,9 @@ func VersionOf(r fetch.Record) Version {
 	return v
 }
 
-// AddVersion returns a history, newest first and at most keep long, to which v
-// has been added. The given slice is not changed. The same text or state is one stretch:
-// the causes of an unreachable origin may alternate within it, and must not push its
-// texts out of a bounded history.
+// AddVersion returns a history, newest first and at most keep long, to which v has been added. The
+// given slice is not changed. The same text or state is one stretch: the causes of an unreachable
+// origin may alternate within it, and must not push its texts out of a bounded history.
 func AddVersion(history []Version, v Version, keep int) []Version {
 	if len(history) > 0 && v.State == history[0].State && v.SHA256 == history[0].SHA256 {
 		v.FirstSeen = history[0].FirstSeen
@@ -149,8 +141,8 @@ func AddVersion(history []Version, v Version, keep int) []Version {
 	return history[:min(len(history), max(keep, 1))]
 }
 
-// Texts returns the hashes of the texts that a record and its history refer to,
-// each once, in no particular order.
+// Texts returns the hashes of the texts that a record and its history refer to, each once, in no
+// particular order.
 func Texts(r fetch.Record, history []Version) []fetch.Sum {
 	var all []fetch.Sum
 	if text, ok := r.Text(); ok {
@@ -164,8 +156,7 @@ func Texts(r fetch.Record, history []Version) []fetch.Sum {
 	return all
 }
 
-// WithoutText returns r without its body, hashes left in place: what
-// [Store.List] returns.
+// WithoutText returns r without its body, hashes left in place: what [Store.List] returns.
 func WithoutText(r fetch.Record) fetch.Record {
 	r.Body = nil
 	if r.LastGood != nil {

@@ -9,24 +9,23 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Records are written behind the answers: a flight puts its entry among the pending
-// writes and completes, and the writer saves them. The first is saved at once, and those
-// that come meanwhile are saved together. While the store is away they stay pending, so an
-// outage of the store costs no knowledge.
+// Records are written behind the answers: a flight puts its entry among the pending writes and
+// completes, and the writer saves them. The first is saved at once, and those that come meanwhile
+// are saved together. While the store is away they stay pending, so an outage of the store costs no
+// knowledge.
 const (
-	// coalesce is the pause after a write, for others to come. A gateway that is killed
-	// loses the records of that time, of the write under way and of the one before it.
+	// coalesce is the pause after a write, for others to come. A gateway that is killed loses the
+	// records of that time, of the write under way and of the one before it.
 	coalesce = 20 * time.Millisecond
 	// writeRetry is the pause after a write that failed.
 	writeRetry = time.Second
-	// maxBatch and maxBatchBytes bound one call of Store.Save, which must end within
-	// storeTimeout.
+	// maxBatch and maxBatchBytes bound one call of Store.Save, which must end within storeTimeout.
 	maxBatch      = 1000
 	maxBatchBytes = 8 << 20
 )
 
-// pendingWrites holds the newest entry of each origin that the store has not taken
-// yet. Not safe for concurrent use: Cache.mu guards it.
+// pendingWrites holds the newest entry of each origin that the store has not taken yet. Not safe
+// for concurrent use: Cache.mu guards it.
 type pendingWrites struct {
 	limit, size int64 // bytes
 	failing     bool  // the last write failed
@@ -107,11 +106,10 @@ func (c *Cache) runWriter() {
 	}
 }
 
-// persist is called by a retrieval after its entry was added to the pending writes. If
-// other gateways share the store, it reports whether the entry is there. When the
-// pending writes are over their bound, the retrieval writes them itself, which slows
-// retrievals down to the speed of the store; while the store is away entries are
-// dropped instead.
+// persist is called by a retrieval after its entry was added to the pending writes. If other
+// gateways share the store, it reports whether the entry is there. When the pending writes are over
+// their bound, the retrieval writes them itself, which slows retrievals down to the speed of the
+// store; while the store is away entries are dropped instead.
 func (c *Cache) persist() (ok bool) {
 	c.mu.Lock()
 	failing, full := c.pending.failing, c.pending.size > c.pending.limit
@@ -137,9 +135,8 @@ func (c *Cache) trimPending() {
 	}
 }
 
-// flush writes what is pending, and reports whether that worked. It stops at the first
-// failure: a store that is away is away for all. While it waits for another write, ctx
-// can end it.
+// flush writes what is pending, and reports whether that worked. It stops at the first failure: a
+// store that is away is away for all. While it waits for another write, ctx can end it.
 func (c *Cache) flush(ctx context.Context) (ok bool) {
 	if c.writer.Acquire(ctx, 1) != nil {
 		return false
@@ -158,8 +155,8 @@ func (c *Cache) flush(ctx context.Context) (ok bool) {
 	}
 }
 
-// write saves a batch, and reports whether the store is there to take the next. A
-// record that cannot be kept is given up, so that it holds up no other.
+// write saves a batch, and reports whether the store is there to take the next. A record that
+// cannot be kept is given up, so that it holds up no other.
 func (c *Cache) write(batch []*Entry) (ok bool) {
 	// A result that came in while the cache is being closed is worth saving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.base), storeTimeout)
@@ -194,8 +191,8 @@ func (c *Cache) write(batch []*Entry) (ok bool) {
 	return true
 }
 
-// List is [Store.List] of the cache's store. It writes the pending records first, so
-// it sees what was answered before the call, unless the store cannot be written.
+// List is [Store.List] of the cache's store. It writes the pending records first, so it sees what
+// was answered before the call, unless the store cannot be written.
 func (c *Cache) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
 	c.flush(ctx)
 	return c.cfg.Store.List(ctx, after, limit) //nolint:wrapcheck // it says all

@@ -169,8 +169,8 @@ func (s *session) transfer(size int64) (io.ReadCloser, error) {
 	return &body{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
 }
 
-// body is the file that a session reads. Only the reply after a transfer distinguishes a whole
-// file from one that broke off, so the last byte is held back until that reply has come.
+// body is the file that a session reads. Only the reply after a transfer distinguishes a whole file
+// from one that broke off, so the last byte is held back until that reply has come.
 type body struct {
 	session *session
 	file    *ftp.Response
@@ -226,8 +226,8 @@ func (b *body) Close() error {
 	return nil
 }
 
-// transferDone also accepts 250 as the end of a transfer (RFC 959 section 5.4). The library accepts only
-// 226.
+// transferDone also accepts 250 as the end of a transfer (RFC 959 section 5.4). The library accepts
+// only 226.
 func transferDone(err error) error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code == ftp.StatusRequestedFileActionOK {
 		return nil

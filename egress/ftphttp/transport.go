@@ -85,9 +85,9 @@ func (s *session) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// spelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section
-// 3.3). Rules tell such a byte from its escape (RFC 9309 section 2.2.2); an FTP server gets the
-// byte in both cases. RFC 1738 reserves the semicolon, so it is none of them.
+// spelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section 3.3).
+// Rules tell such a byte from its escape (RFC 9309 section 2.2.2); an FTP server gets the byte in
+// both cases. RFC 1738 reserves the semicolon, so it is none of them.
 var spelling = strings.NewReplacer(
 	"%21", "!", "%24", "$", "%26", "&", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2a", "*",
 	"%2B", "+", "%2b", "+", "%2C", ",", "%2c", ",", "%3A", ":", "%3a", ":", "%3D", "=", "%3d", "=",
@@ -239,8 +239,8 @@ func (s *session) list() ([]*ftp.Entry, error) {
 	return entries, nameErr
 }
 
-// pageFor chooses the form of a directory: plain text if the client asks for that and not for
-// HTML, else HTML.
+// pageFor chooses the form of a directory: plain text if the client asks for that and not for HTML,
+// else HTML.
 func pageFor(request http.Header) (header http.Header, write func(dir string, entries []*ftp.Entry) string) {
 	accept := strings.ToLower(strings.Join(request["Accept"], ","))
 	contentType, write := "text/html; charset=utf-8", htmlPage

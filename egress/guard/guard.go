@@ -57,9 +57,9 @@ var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 // for concurrent use.
 type Guard struct {
 	// AllowPrivate names the non-public blocks that may be dialed nevertheless. An address that a
-	// cloud's metadata service uses is opened only by a block of just this address, never by a
-	// wider one. An IPv6 address with an IPv4 address inside (NAT64, 6to4, ...) is opened by a
-	// block of the IPv6 address, not of the inner one.
+	// cloud's metadata service uses is opened only by a block of just this address, never by a wider
+	// one. An IPv6 address with an IPv4 address inside (NAT64, 6to4, ...) is opened by a block of the
+	// IPv6 address, not of the inner one.
 	AllowPrivate []netip.Prefix
 	// Ports are the ports that may be dialed; empty means [DefaultPorts].
 	Ports []PortRange
@@ -176,8 +176,8 @@ type ForbiddenError struct {
 	Class Class
 	// Listener is the part of this process that listens there, for [ClassOwn].
 	Listener Listener
-	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one
-	// of the two is public.
+	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one of
+	// the two is public.
 	Name  string
 	Other netip.Addr
 }

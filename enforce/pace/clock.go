@@ -12,11 +12,11 @@ import (
 type instant = time.Duration
 
 const (
-	// longest bounds every duration taken in, so that sums stay far from overflow: no site's wish
-	// and no operator's rate needs more than a year.
+	// longest bounds every duration taken in, so that sums stay far from overflow: no site's wish and
+	// no operator's rate needs more than a year.
 	longest = 365 * 24 * time.Hour
-	// epochAge is how far before a Pacer's start its epoch lies: longer than any interval or delay,
-	// so a clock never used is always ready.
+	// epochAge is how far before a Pacer's start its epoch lies: longer than any interval or delay, so
+	// a clock never used is always ready.
 	epochAge = 2 * longest
 	// never is the time of something that only another event can bring about.
 	never = instant(1<<63 - 1)

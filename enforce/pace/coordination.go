@@ -77,8 +77,8 @@ type Peers struct {
 	// Up says whether the shared clock can be reached, For how long that has been so.
 	Up  bool
 	For time.Duration
-	// Count is the number of gateways that share the clock, at least one; the last known number
-	// while the clock cannot be reached.
+	// Count is the number of gateways that share the clock, at least one; the last known number while
+	// the clock cannot be reached.
 	Count int
 }
 

@@ -18,8 +18,8 @@ import (
 type Limit struct {
 	// Key names the clock. See [HostKey], [SiteKey], [AddressKey] and [AgentKey].
 	Key string
-	// Interval is the operator's rate as the time between two requests ([ParseRate]). Zero or
-	// less: no rate.
+	// Interval is the operator's rate as the time between two requests ([ParseRate]). Zero or less: no
+	// rate.
 	Interval time.Duration
 	// Burst is how many requests may go at once after a quiet time. Less than one counts as one. It
 	// loosens Interval only, never Delay.

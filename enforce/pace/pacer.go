@@ -53,8 +53,8 @@ import (
 type Config struct {
 	// Wait is how long a request is held when it does not say. Default: 10 s.
 	Wait time.Duration
-	// Queue is how many requests may wait for one key. A full queue makes room for an agent that
-	// has fewer there than another. Default: 1000.
+	// Queue is how many requests may wait for one key. A full queue makes room for an agent that has
+	// fewer there than another. Default: 1000.
 	Queue int
 	// Waiters is how many requests may wait in all. One agent may have at most as many as it leaves
 	// free. Default: 65,536.
@@ -63,10 +63,10 @@ type Config struct {
 	// it requests for unknown keys are refused. A key takes some 160 bytes with its name. Default:
 	// 1,000,000.
 	MaxKeys int
-	// Idle is the least time for which a key is kept after its last request although its clock is
-	// free again. An agent with a long Delay keeps it also towards requests of agents with a short
-	// one, so the Pacer keeps keys for the longest Delay that it was ever asked for; once the keys
-	// reach MaxKeys, for Idle only. Default: 2 min.
+	// Idle is the least time for which a key is kept after its last request although its clock is free
+	// again. An agent with a long Delay keeps it also towards requests of agents with a short one, so
+	// the Pacer keeps keys for the longest Delay that it was ever asked for; once the keys reach
+	// MaxKeys, for Idle only. Default: 2 min.
 	Idle time.Duration
 	// Backoff is the policy for 429 and 503.
 	Backoff Backoff

@@ -15,8 +15,8 @@ const (
 	ReasonBlocked Reason = "blocked"
 	// ReasonConcurrency means that all places for requests in flight stayed taken.
 	ReasonConcurrency Reason = "concurrency"
-	// ReasonQueueFull means that as many requests as allowed wait for the key already, and this
-	// agent has at least its share of them.
+	// ReasonQueueFull means that as many requests as allowed wait for the key already, and this agent
+	// has at least its share of them.
 	ReasonQueueFull Reason = "queue_full"
 	// ReasonWaitersFull means that as many requests as allowed wait in the whole Pacer.
 	ReasonWaitersFull Reason = "waiters_full"
@@ -32,9 +32,9 @@ type Refused struct {
 	Key    string
 	Reason Reason
 	// RetryAfter is when a slot would be free for the request, from now: exact as far as this
-	// gateway's clocks know, that is, if the requests that wait now go as planned and no other
-	// gateway takes a slot in between. Where only a place in flight is missing nobody can know; it
-	// is then a second at least.
+	// gateway's clocks know, that is, if the requests that wait now go as planned and no other gateway
+	// takes a slot in between. Where only a place in flight is missing nobody can know; it is then a
+	// second at least.
 	RetryAfter time.Duration
 }
 

@@ -10,8 +10,7 @@ import (
 type Stats struct {
 	// Keys is the number of keys, Waiting the number of requests held.
 	Keys, Waiting int
-	// Blocked is the number of keys whose site asked to be left alone, until a time that has not
-	// come.
+	// Blocked is the number of keys whose site asked to be left alone, until a time that has not come.
 	Blocked int
 }
 
@@ -35,8 +34,8 @@ type Status struct {
 	Key string
 	// Next is when the next request may go. It is in the past where one may go now.
 	Next time.Time
-	// BlockedUntil is the end of the block; zero if there is none, or it is over and forgiven.
-	// Strikes counts the site's 429s and 503s in a row that did not say for how long.
+	// BlockedUntil is the end of the block; zero if there is none, or it is over and forgiven. Strikes
+	// counts the site's 429s and 503s in a row that did not say for how long.
 	BlockedUntil time.Time
 	Strikes      int
 	// InFlight is the number of requests under way that are counted, Waiting the number of those in

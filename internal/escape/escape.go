@@ -12,8 +12,8 @@ import (
 // Ellipsis marks a cut.
 const Ellipsis = "..."
 
-// Cut returns at most limit bytes of s, an ellipsis included, without cutting a UTF-8
-// sequence in two. The limit must not be below the ellipsis.
+// Cut returns at most limit bytes of s, an ellipsis included, without cutting a UTF-8 sequence in
+// two. The limit must not be below the ellipsis.
 func Cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -43,8 +43,8 @@ func ASCII(s string, limit int) string {
 	return escape(s, limit, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
-// escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts
-// between runes. A clean, short s is returned as it is.
+// escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts between
+// runes. A clean, short s is returned as it is.
 func escape(s string, limit int, pass func(rune) bool) string {
 	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) }) {
 		return s

@@ -27,8 +27,8 @@ func (l *Reader) Idle() bool {
 }
 
 // Next returns the next line with its end, or its beginning where it is too long; the rest of it is
-// then skipped. The bytes are good until the next call. The error is io.EOF when there is no further
-// line, else of the stream, with what came before it.
+// then skipped. The bytes are good until the next call. The error is io.EOF when there is no
+// further line, else of the stream, with what came before it.
 func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

@@ -205,9 +205,9 @@ func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
-// ConnContext returns a function for the ConnContext of Caddy's server of net/http, which Caddy makes late and does
-// not show: it puts the redaction in front of the server's handler, with the first connection and
-// so before any request of any is served.
+// ConnContext returns a function for the ConnContext of Caddy's server of net/http, which Caddy
+// makes late and does not show: it puts the redaction in front of the server's handler, with the
+// first connection and so before any request of any is served.
 func (f Fields) ConnContext() func(context.Context, net.Conn) context.Context {
 	var once sync.Once
 	return func(ctx context.Context, _ net.Conn) context.Context {

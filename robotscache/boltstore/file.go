@@ -24,8 +24,8 @@ var (
 	textsBucket   = []byte("texts")   // SHA-256 -> text
 )
 
-// format is the number of the file's form, uint32, big-endian, under formatKey in
-// metaBucket. A file of another one is refused.
+// format is the number of the file's form, uint32, big-endian, under formatKey in metaBucket. A
+// file of another one is refused.
 const format = 2
 
 var formatKey = []byte("format")
@@ -36,13 +36,11 @@ var (
 	errTorn    = errors.New("it is damaged; restore a copy or move it away (what is known of unreachable origins is then lost)")
 	errFormat  = errors.New("another release of Crawlgate wrote it")
 
-	// ErrLocked means that another process, such as a running gateway, has the file
-	// open.
+	// ErrLocked means that another process, such as a running gateway, has the file open.
 	ErrLocked = errors.New("another process has it open")
 )
 
-// openFile opens a store. Where there is none it makes one, unless the file is only
-// to be read.
+// openFile opens a store. Where there is none it makes one, unless the file is only to be read.
 func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, error) {
 	if path == "" {
 		return nil, errors.New("no path given")
@@ -100,8 +98,8 @@ func checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// create makes an empty store in a temporary folder and then moves it, so that the path
-// never names half a file.
+// create makes an empty store in a temporary folder and then moves it, so that the path never names
+// half a file.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -131,8 +129,8 @@ func create(path string) error {
 	return publish(name, path)
 }
 
-// publish renames the finished file. It does not replace a file that another process
-// has made meanwhile: that process may have it open.
+// publish renames the finished file. It does not replace a file that another process has made
+// meanwhile: that process may have it open.
 func publish(name, path string) error {
 	err := os.Link(name, path)
 	if errors.Is(err, fs.ErrExist) {
@@ -154,10 +152,9 @@ func publish(name, path string) error {
 
 // file is a bbolt database that fails instead of crashing.
 //
-// When bbolt meets a damaged page, or a file that was cut while it is open, it
-// panics or faults in its memory map, perhaps with a lock held. That is caught
-// here, and the file is not used any more: to go on could hang, or make the damage
-// worse. The gateway runs without its store, and says so.
+// When bbolt meets a damaged page, or a file that was cut while it is open, it panics or faults in
+// its memory map, perhaps with a lock held. That is caught here, and the file is not used any more:
+// to go on could hang, or make the damage worse. The gateway runs without its store, and says so.
 type file struct {
 	db     *bolt.DB
 	handle *os.File // of db, to unlock the file after a panic, when db cannot be closed
@@ -199,8 +196,8 @@ func (f *file) update(do func(*bolt.Tx) error) error {
 	return f.do(func() error { return f.db.Update(do) })
 }
 
-// do calls a function that uses the database, unless the file is broken. The
-// deferred function sets the named result.
+// do calls a function that uses the database, unless the file is broken. The deferred function sets
+// the named result.
 func (f *file) do(use func() error) (err error) {
 	if broken := f.broken.Load(); broken != nil {
 		return *broken

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// holder names the process that has locked a file, from /proc/locks (proc_locks(5)).
-// It is empty if the system does not tell.
+// holder names the process that has locked a file, from /proc/locks (proc_locks(5)). It is empty if
+// the system does not tell.
 func holder(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

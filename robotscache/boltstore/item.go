@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// item is the value of an origin in the file, in the form of package storecodec. Its
-// head is the time at which it was saved: Unix seconds, int64, big-endian.
+// item is the value of an origin in the file, in the form of package storecodec. Its head is the
+// time at which it was saved: Unix seconds, int64, big-endian.
 type item struct {
 	Record  fetch.Record          `json:"record"`
 	History []robotscache.Version `json:"history"` // newest first
@@ -87,8 +87,8 @@ func (s *Store) remove(tx *bolt.Tx, key []byte) error {
 	return s.dropReferences(tx, had, nil)
 }
 
-// former returns the history of an origin, and the texts that it refers to. A damaged
-// item counts as none: it is replaced, and its texts stay in the file.
+// former returns the history of an origin, and the texts that it refers to. A damaged item counts
+// as none: it is replaced, and its texts stay in the file.
 func former(tx *bolt.Tx, key []byte) ([]robotscache.Version, []fetch.Sum) {
 	it, err := decodeItem(tx.Bucket(originsBucket).Get(key))
 	if err != nil {
@@ -97,8 +97,8 @@ func former(tx *bolt.Tx, key []byte) ([]robotscache.Version, []fetch.Sum) {
 	return it.History, robotscache.Texts(it.Record, it.History)
 }
 
-// textValue is the value of a text, whose key is its SHA-256: the number of origins
-// that refer to it, as a uvarint, and the compressed text.
+// textValue is the value of a text, whose key is its SHA-256: the number of origins that refer to
+// it, as a uvarint, and the compressed text.
 type textValue struct {
 	refs int
 	data []byte
@@ -126,8 +126,8 @@ func loadText(tx *bolt.Tx, sha fetch.Sum) ([]byte, error) {
 	return v.data, err
 }
 
-// refer adds n to the number of origins that refer to a text. The text itself is written
-// if it is new, or if its value is damaged, and deleted with its last reference.
+// refer adds n to the number of origins that refer to a text. The text itself is written if it is
+// new, or if its value is damaged, and deleted with its last reference.
 func (s *Store) refer(tx *bolt.Tx, sha fetch.Sum, n int, text []byte) error {
 	texts := tx.Bucket(textsBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
@@ -140,8 +140,8 @@ func (s *Store) refer(tx *bolt.Tx, sha fetch.Sum, n int, text []byte) error {
 	return texts.Put(sha[:], v.encode())
 }
 
-// dropReferences counts one origin less for each text that an origin referred to
-// before and does not now.
+// dropReferences counts one origin less for each text that an origin referred to before and does
+// not now.
 func (s *Store) dropReferences(tx *bolt.Tx, had, has []fetch.Sum) error {
 	for _, sha := range had {
 		if slices.Contains(has, sha) {

@@ -1,26 +1,23 @@
-// Package boltstore keeps robots.txt records in one bbolt file, for a gateway that
-// shares its records with no other.
+// Package boltstore keeps robots.txt records in one bbolt file, for a gateway that shares its
+// records with no other.
 //
 // # Durability
 //
-// Each save and each deletion is one commit, which is synced to the disk before the
-// call returns. The file is whole at every moment: a commit is there or not.
+// Each save and each deletion is one commit, which is synced to the disk before the call returns.
+// The file is whole at every moment: a commit is there or not.
 //
 // # Size
 //
-// A text is kept once, compressed, however many origins and versions have it. A
-// record that was not saved for Config.Retention is deleted, with its history: an
-// origin in use is saved at least once a day, so nobody asks for this one. Free
-// space is used again; the file does not shrink.
+// A text is kept once, compressed, however many origins and versions have it. A record that was not
+// saved for Config.Retention is deleted, with its history: an origin in use is saved at least once
+// a day, so nobody asks for this one. Free space is used again; the file does not shrink.
 //
 // # Trust
 //
-// A file that is not a store of ours, that is cut short, that another release with
-// another format wrote or that another process has open is left as it is, and Open
-// says so.
-// Records carry a checksum, and texts are checked against their hash at each read:
-// damage is an error. Damage to the file's structure that shows later ends its use
-// until the process is started again.
+// A file that is not a store of ours, that is cut short, that another release with another format
+// wrote or that another process has open is left as it is, and Open says so. Records carry a
+// checksum, and texts are checked against their hash at each read: damage is an error. Damage to
+// the file's structure that shows later ends its use until the process is started again.
 package boltstore
 
 import (
@@ -40,23 +37,23 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// Config holds the settings of a [Store]. Only Path is required; other fields
-// that are zero take their defaults.
+// Config holds the settings of a [Store]. Only Path is required; other fields that are zero take
+// their defaults.
 type Config struct {
-	// Path names the file. The file and its folder are made if they are missing, with
-	// access for their owner only.
+	// Path names the file. The file and its folder are made if they are missing, with access for their
+	// owner only.
 	Path string
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
-	// Retention is how long a record is kept after its last save; default 60 days,
-	// twice the longest time for which the past of an unreachable origin matters.
+	// Retention is how long a record is kept after its last save; default 60 days, twice the longest
+	// time for which the past of an unreachable origin matters.
 	Retention time.Duration
-	// LockTimeout is how long Open waits for another process to close the file;
-	// default 2 s: a gateway that ends commits its last records in less. One that a
-	// service manager restarts has ended before the next one starts.
+	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a gateway
+	// that ends commits its last records in less. One that a service manager restarts has ended before
+	// the next one starts.
 	LockTimeout time.Duration
-	// ReadOnly opens a file that is there and that no gateway has open, and changes
-	// nothing in it. Several processes may read it at once. Save and Delete fail.
+	// ReadOnly opens a file that is there and that no gateway has open, and changes nothing in it.
+	// Several processes may read it at once. Save and Delete fail.
 	ReadOnly bool
 }
 
@@ -75,9 +72,8 @@ type Store struct {
 	sweeping sync.WaitGroup
 }
 
-// Open opens the store, and makes it if there is none. Its errors name the path and
-// are meant for the operator; [ErrLocked] is found in them. It waits for LockTimeout at
-// most.
+// Open opens the store, and makes it if there is none. Its errors name the path and are meant for
+// the operator; [ErrLocked] is found in them. It waits for LockTimeout at most.
 func Open(cfg Config) (*Store, error) {
 	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
 	cfg.Retention = cmp.Or(cfg.Retention, defaultRetention)
@@ -95,8 +91,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// view runs a function that reads the file. An error is wrapped with what was done and
-// the store's path.
+// view runs a function that reads the file. An error is wrapped with what was done and the store's
+// path.
 func (s *Store) view(ctx context.Context, doing string, read func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -107,8 +103,8 @@ func (s *Store) view(ctx context.Context, doing string, read func(tx *bolt.Tx) e
 	return nil
 }
 
-// commit runs a function that changes the file, in one commit. An error is wrapped as by
-// view; one of the medium is an ErrUnavailable.
+// commit runs a function that changes the file, in one commit. An error is wrapped as by view; one
+// of the medium is an ErrUnavailable.
 func (s *Store) commit(ctx context.Context, doing string, change func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,8 +119,8 @@ func (s *Store) commit(ctx context.Context, doing string, change func(tx *bolt.T
 	return fmt.Errorf("%s in %s: %w", doing, s.cfg.Path, err)
 }
 
-// Load implements [robotscache.Store]. It takes some 10 µs for a file of median
-// length, and longer where the disk has to be read.
+// Load implements [robotscache.Store]. It takes some 10 µs for a file of median length, and longer
+// where the disk has to be read.
 func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err error) {
 	err = s.view(ctx, "loading "+o.String(), func(tx *bolt.Tx) error {
 		it, err := loadItem(tx, o)
@@ -140,8 +136,7 @@ func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err 
 	return r, nil
 }
 
-// Save implements [robotscache.Store], in one commit. A commit that fails is an
-// ErrUnavailable.
+// Save implements [robotscache.Store], in one commit. A commit that fails is an ErrUnavailable.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	now := time.Now()
 	return s.commit(ctx, "saving", func(tx *bolt.Tx) error {
@@ -219,19 +214,19 @@ func (s *Store) Close() error {
 }
 
 const (
-	// firstSweep is when the first pass over the file begins, sweepEvery when the
-	// next does after one has ended.
+	// firstSweep is when the first pass over the file begins, sweepEvery when the next does after one
+	// has ended.
 	firstSweep = time.Minute
 	sweepEvery = 24 * time.Hour
-	// sweepBatch is how many records a step of a pass looks at, sweepPause the time
-	// between two: a million records take a quarter of an hour, and a step a
-	// millisecond or two if there is nothing to delete.
+	// sweepBatch is how many records a step of a pass looks at, sweepPause the time between two: a
+	// million records take a quarter of an hour, and a step a millisecond or two if there is nothing
+	// to delete.
 	sweepBatch = 1000
 	sweepPause = time.Second
 )
 
-// runSweeper passes over the file from time to time and deletes records past their
-// retention, until ctx ends.
+// runSweeper passes over the file from time to time and deletes records past their retention, until
+// ctx ends.
 func (s *Store) runSweeper(ctx context.Context) {
 	timer := time.NewTimer(firstSweep)
 	defer timer.Stop()
@@ -250,8 +245,8 @@ func (s *Store) runSweeper(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records past their retention among sweepBatch of them from the
-// given key on. A failure ends the pass: the next one starts from the first key.
+// sweep deletes the records past their retention among sweepBatch of them from the given key on. A
+// failure ends the pass: the next one starts from the first key.
 func (s *Store) sweep(from []byte) (next []byte) {
 	limit := time.Now().Add(-s.cfg.Retention)
 	err := s.file.update(func(tx *bolt.Tx) error {

@@ -1,5 +1,5 @@
-// Package memstore keeps robots.txt records in memory, for gateways that keep nothing
-// on disk ("store none") and for tests.
+// Package memstore keeps robots.txt records in memory, for gateways that keep nothing on disk
+// ("store none") and for tests.
 package memstore
 
 import (
@@ -17,12 +17,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config holds the limits of a [Store]. Fields that are zero take their
-// defaults.
+// Config holds the limits of a [Store]. Fields that are zero take their defaults.
 type Config struct {
-	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins
-	// that were asked for least recently are dropped first, with the history of their
-	// outages: later answers can only be stricter for it.
+	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins that were asked for
+	// least recently are dropped first, with the history of their outages: later answers can only be
+	// stricter for it.
 	MaxSize int64
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
@@ -31,14 +30,14 @@ type Config struct {
 const (
 	defaultMaxSize  = 256 << 20
 	defaultVersions = 10
-	// itemSize and versionSize are what an origin and a version take besides their
-	// texts, roughly: map entries, list element, record, map of texts.
+	// itemSize and versionSize are what an origin and a version take besides their texts, roughly: map
+	// entries, list element, record, map of texts.
 	itemSize    = 1600
 	versionSize = 270
 )
 
-// Store is a [robotscache.Store] in memory. Its records last as long as the Store
-// does. A text is held once for each origin that has it or had it.
+// Store is a [robotscache.Store] in memory. Its records last as long as the Store does. A text is
+// held once for each origin that has it or had it.
 type Store struct {
 	cfg Config
 
@@ -158,8 +157,8 @@ func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	return nil
 }
 
-// List implements [robotscache.Store]. It sorts all keys at each call: it is for
-// people, not for requests.
+// List implements [robotscache.Store]. It sorts all keys at each call: it is for people, not for
+// requests.
 func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err

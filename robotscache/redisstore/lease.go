@@ -12,9 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Lease implements [robotscache.Leaser]: a key with a random token, set only
-// where there is none, that expires by itself. A server that is slow to answer is
-// asked once more.
+// Lease implements [robotscache.Leaser]: a key with a random token, set only where there is none,
+// that expires by itself. A server that is slow to answer is asked once more.
 func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (robotscache.Lease, bool, error) {
 	l := &lease{store: s, origin: o, token: rand.Text(), ttl: milliseconds(ttl)}
 	acquired, err := l.ask(ctx, leaseScript, l.ttl)
@@ -55,12 +54,12 @@ func (l *lease) Renew(ctx context.Context) (held bool, err error) {
 	return held, l.store.fault("renewing the lease of "+l.origin.String(), err)
 }
 
-// Release implements [robotscache.Lease]. It works after the end of the context for
-// which the lease was taken; where it fails, the lease runs out.
+// Release implements [robotscache.Lease]. It works after the end of the context for which the lease
+// was taken; where it fails, the lease runs out.
 func (l *lease) Release() { _, _ = l.ask(context.Background(), renewScript, "0") }
 
-// leaseScript takes a lease that nobody has. The caller may have it already, by a
-// call whose answer it did not get.
+// leaseScript takes a lease that nobody has. The caller may have it already, by a call whose answer
+// it did not get.
 //
 // KEYS: lease. ARGV: the caller's token, time to live in ms.
 var leaseScript = rueidis.NewLuaScript(`
@@ -73,8 +72,8 @@ end
 return 0
 `)
 
-// renewScript makes a lease last for a time to live from now on, or ends it where
-// that is 0, if it is still the caller's.
+// renewScript makes a lease last for a time to live from now on, or ends it where that is 0, if it
+// is still the caller's.
 //
 // KEYS: lease. ARGV: the caller's token, time to live in ms.
 var renewScript = rueidis.NewLuaScript(`

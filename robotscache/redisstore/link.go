@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// link calls the server: it bounds each call, and while the server is gone lets one call
-// each second try, and connect if nobody has.
+// link calls the server: it bounds each call, and while the server is gone lets one call each
+// second try, and connect if nobody has.
 type link struct {
 	address string // without credentials
 	options rueidis.ClientOption
@@ -31,9 +31,9 @@ type link struct {
 }
 
 const (
-	// silence is the number of timeouts without an answer after which the server
-	// counts as gone. A single call without an answer is a sign of load, perhaps our
-	// own: gateways that fetched for themselves then would make the load greater.
+	// silence is the number of timeouts without an answer after which the server counts as gone. A
+	// single call without an answer is a sign of load, perhaps our own: gateways that fetched for
+	// themselves then would make the load greater.
 	silence = 2
 	// tryPause is the time between two tries while the server is gone.
 	tryPause = time.Second
@@ -69,9 +69,9 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 // call makes one command, or several of which it returns the decisive result.
 type call func(ctx context.Context, c rueidis.Client) rueidis.RedisResult
 
-// do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx,
-// errSlow, and ErrUnavailable for everything else: a server that refuses a call
-// (read-only, out of memory, loading) may accept it later.
+// do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx, errSlow, and
+// ErrUnavailable for everything else: a server that refuses a call (read-only, out of memory,
+// loading) may accept it later.
 func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, err error) {
 	if err := l.enter(ctx); err != nil {
 		return result, err
@@ -157,9 +157,9 @@ func (l *link) gone(err error) {
 	l.failed = err
 }
 
-// connected returns the client. Where there is none, the server counts as gone, and only
-// the call that tries again makes one; it waits for the timeout at most, for each address.
-// The library keeps and renews the connections of a client.
+// connected returns the client. Where there is none, the server counts as gone, and only the call
+// that tries again makes one; it waits for the timeout at most, for each address. The library keeps
+// and renews the connections of a client.
 func (l *link) connected() (rueidis.Client, error) {
 	l.mu.Lock()
 	c := l.client

@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// A record's value is in the form of package storecodec. Its head is the time of the
-// record's last attempt in 16 decimal digits, for the script to compare.
-// Microseconds are what Lua's numbers can hold.
+// A record's value is in the form of package storecodec. Its head is the time of the record's last
+// attempt in 16 decimal digits, for the script to compare. Microseconds are what Lua's numbers can
+// hold.
 const orderDigits = 16
 
 func encodeRecord(r fetch.Record) ([]byte, error) {
@@ -33,14 +33,13 @@ func decodeRecord(value []byte) (r fetch.Record, err error) {
 	return r, err
 }
 
-// saveScript replaces a record, unless the server has one with a later attempt. One
-// dated in the future (two minutes by the server's clock) comes from a wrong clock and
-// is replaced. The script merges the version into the history, keeps the text, and
-// removes a few expired origins from the sets.
+// saveScript replaces a record, unless the server has one with a later attempt. One dated in the
+// future (two minutes by the server's clock) comes from a wrong clock and is replaced. The script
+// merges the version into the history, keeps the text, and removes a few expired origins from the
+// sets.
 //
-// KEYS: record, history, index, seen, text.
-// ARGV: record, version, origin, encoded text or "", retention in ms, number of
-// versions.
+// KEYS: record, history, index, seen, text. ARGV: record, version, origin, encoded text or "",
+// retention in ms, number of versions.
 var saveScript = rueidis.NewLuaScript(`
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])

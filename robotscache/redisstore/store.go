@@ -1,10 +1,10 @@
-// Package redisstore keeps robots.txt records in Redis or Valkey, for gateways
-// that share their records: each origin is fetched once for all of them.
+// Package redisstore keeps robots.txt records in Redis or Valkey, for gateways that share their
+// records: each origin is fetched once for all of them.
 //
 // # Keys
 //
-// All keys begin with Config.Prefix and the number of the format. The prefix has
-// a hash tag, so that in a cluster all keys are in one slot, as the scripts need.
+// All keys begin with Config.Prefix and the number of the format. The prefix has a hash tag, so
+// that in a cluster all keys are in one slot, as the scripts need.
 //
 //	r:<origin>  string  the record, after the time of its last attempt
 //	h:<origin>  list    its history, newest first
@@ -13,21 +13,20 @@
 //	index       zset    the origins by name
 //	seen        zset    the origins by the time of their last save
 //
-// Every key expires after Config.Retention unless it is saved again; each save
-// removes a few expired origins from the two sets. No command looks at all keys.
+// Every key expires after Config.Retention unless it is saved again; each save removes a few
+// expired origins from the two sets. No command looks at all keys.
 //
 // # Durability
 //
-// The server has a record when Save returns. Records that the server loses, by its
-// own settings for persistence and eviction, are fetched again.
+// The server has a record when Save returns. Records that the server loses, by its own settings for
+// persistence and eviction, are fetched again.
 //
 // # Outages
 //
-// Each call is bounded by Config.Timeout. A server counts as gone if there is no
-// connection to it, or if no call gets an answer for twice that time. Calls then
-// fail at once with robotscache.ErrUnavailable, except for one each second that tries
-// again, so nothing has to be restarted. The server may also be away when the gateway
-// starts.
+// Each call is bounded by Config.Timeout. A server counts as gone if there is no connection to it,
+// or if no call gets an answer for twice that time. Calls then fail at once with
+// robotscache.ErrUnavailable, except for one each second that tries again, so nothing has to be
+// restarted. The server may also be away when the gateway starts.
 package redisstore
 
 import (
@@ -47,20 +46,19 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// Config holds the settings of a [Store]. Only URL is required; other fields that
-// are zero take their defaults.
+// Config holds the settings of a [Store]. Only URL is required; other fields that are zero take
+// their defaults.
 type Config struct {
-	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS,
-	// unix:// for a socket; with ?addr=host:port for more nodes and
-	// ?master_set=name for sentinels.
+	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS, unix:// for a
+	// socket; with ?addr=host:port for more nodes and ?master_set=name for sentinels.
 	URL string
-	// Prefix is what all keys begin with; default "{crawlgate}:robots:". Without a
-	// hash tag (the braces) the store does not work in a cluster.
+	// Prefix is what all keys begin with; default "{crawlgate}:robots:". Without a hash tag (the
+	// braces) the store does not work in a cluster.
 	Prefix string
 	// Versions is the number of versions kept for each origin; default 10.
 	Versions int
-	// Retention is how long a record is kept after its last save; default 60 days,
-	// twice the longest time for which the past of an unreachable origin matters.
+	// Retention is how long a record is kept after its last save; default 60 days, twice the longest
+	// time for which the past of an unreachable origin matters.
 	Retention time.Duration
 	// Timeout bounds each call, and the dialing for it; default 500 ms.
 	Timeout time.Duration
@@ -72,8 +70,8 @@ const (
 	defaultRetention = 60 * 24 * time.Hour
 	defaultTimeout   = 500 * time.Millisecond
 
-	// format is the number of the layout of keys and values. Another release may
-	// have another; it then starts empty beside this one.
+	// format is the number of the layout of keys and values. Another release may have another; it then
+	// starts empty beside this one.
 	format = "2:"
 )
 
@@ -84,8 +82,8 @@ type Store struct {
 	texts *storecodec.Texts
 }
 
-// New returns a store. It waits for a connection for the timeout at most, for each address
-// of the URL. Without one the store is made too: its error is about the configuration.
+// New returns a store. It waits for a connection for the timeout at most, for each address of the
+// URL. Without one the store is made too: its error is about the configuration.
 func New(cfg Config) (*Store, error) {
 	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
 	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
@@ -135,8 +133,8 @@ func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
 	return result.AsBytes()
 }
 
-// Save implements [robotscache.Store], in one go. Where the server has a record with
-// a later attempt, that one stays.
+// Save implements [robotscache.Store], in one go. Where the server has a record with a later
+// attempt, that one stays.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -280,8 +278,8 @@ func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotsc
 	return history, s.fault("history of "+o.String(), err)
 }
 
-// Body implements [robotscache.Store]. The text of a version that ended longer than
-// the retention ago is gone.
+// Body implements [robotscache.Store]. The text of a version that ended longer than the retention
+// ago is gone.
 func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
 	data, err := s.get(ctx, s.textKey(sha))
 	if err == nil {

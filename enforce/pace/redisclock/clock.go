@@ -209,8 +209,8 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	if err != nil {
 		return pace.Reservation{}, err
 	}
-	// Redis looked at its clock some time between question and answer: the slot is not before the
-	// one plus the wait, and not after the other plus the wait.
+	// Redis looked at its clock some time between question and answer: the slot is not before the one
+	// plus the wait, and not after the other plus the wait.
 	r.At, r.Until = time.Now().Add(r.Wait), asked.Add(r.Wait+slack)
 	return r, nil
 }

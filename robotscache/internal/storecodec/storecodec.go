@@ -1,9 +1,8 @@
 // Package storecodec encodes records and texts for stores.
 //
-// A value is a head that the store reads without decoding the rest, JSON, and a
-// CRC-32C of both (big-endian). A text is a zstd frame: at the default level it makes the corpus
-// 4.6 times smaller (a file of median length 3 times) and takes 3 µs to decode such
-// a file; s2 comes to 3.3 times.
+// A value is a head that the store reads without decoding the rest, JSON, and a CRC-32C of both
+// (big-endian). A text is a zstd frame: at the default level it makes the corpus 4.6 times smaller
+// (a file of median length 3 times) and takes 3 µs to decode such a file; s2 comes to 3.3 times.
 package storecodec
 
 import (
@@ -38,8 +37,8 @@ func appendSum(value []byte) []byte {
 	return binary.BigEndian.AppendUint32(value, crc32.Checksum(value, castagnoli))
 }
 
-// Decode sets v from a value whose head has so many bytes. A value that is damaged, or
-// of another form, is a [robotscache.ErrCorrupt].
+// Decode sets v from a value whose head has so many bytes. A value that is damaged, or of another
+// form, is a [robotscache.ErrCorrupt].
 func Decode(value []byte, head int, v Checked) error {
 	end := len(value) - crc32.Size
 	if end < head || crc32.Checksum(value[:end], castagnoli) != binary.BigEndian.Uint32(value[end:]) {
@@ -55,8 +54,8 @@ func Decode(value []byte, head int, v Checked) error {
 	return nil
 }
 
-// maxText bounds the memory for a damaged text: far more than any robots.txt that is
-// read (DESIGN §7: max_size).
+// maxText bounds the memory for a damaged text: far more than any robots.txt that is read (DESIGN
+// §7: max_size).
 const maxText = 64 << 20
 
 // Texts compresses texts. Safe for concurrent use.
@@ -84,8 +83,8 @@ func NewTexts() *Texts {
 // Encode returns the compressed form of a text.
 func (t *Texts) Encode(text []byte) []byte { return t.encoder.EncodeAll(text, nil) }
 
-// Decode returns the text of a hash from its compressed form. A malformed one, or the text
-// of another hash, is a [robotscache.ErrCorrupt].
+// Decode returns the text of a hash from its compressed form. A malformed one, or the text of
+// another hash, is a [robotscache.ErrCorrupt].
 func (t *Texts) Decode(data []byte, sha fetch.Sum) ([]byte, error) {
 	text, err := t.decompress(data)
 	if err == nil && sha256.Sum256(text) != sha {
@@ -105,9 +104,8 @@ func (t *Texts) decompress(data []byte) ([]byte, error) {
 	return text, nil
 }
 
-// SetText gives a record that was loaded its text, which get returns compressed. A
-// text that is missing is an ErrCorrupt, and no ErrNotFound: the record is there,
-// but it is of no use.
+// SetText gives a record that was loaded its text, which get returns compressed. A text that is
+// missing is an ErrCorrupt, and no ErrNotFound: the record is there, but it is of no use.
 func (t *Texts) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)) error {
 	want, ok := r.Text()
 	if !ok {
@@ -130,8 +128,8 @@ func (t *Texts) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)
 	return nil
 }
 
-// TextOf returns the text of a record that is to be saved, if it has one. A text that
-// is not the one of its hash is an ErrInvalid.
+// TextOf returns the text of a record that is to be saved, if it has one. A text that is not the
+// one of its hash is an ErrInvalid.
 func TextOf(r fetch.Record) (text fetch.Copy, ok bool, err error) {
 	if text, ok = r.Text(); ok {
 		err = r.SetBody(text.Body)
