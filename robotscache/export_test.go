@@ -111,9 +111,10 @@ func (c *Cache) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.slots {
-		if s.inFlight+s.reading.used > 0 {
+		if s.inFlight > 0 || !s.reading.TryAcquire(int64(s.readers)) {
 			return false
 		}
+		s.reading.Release(int64(s.readers))
 	}
 	return true
 }

@@ -187,6 +187,7 @@ func (c *Cache) begin(f *flight, s *slots) {
 	if err == nil && abandoned {
 		err = c.enqueue(f, classRetry)
 	}
+	reading := s.reading
 	c.mu.Unlock()
 	switch {
 	case err != nil:
@@ -195,7 +196,7 @@ func (c *Cache) begin(f *flight, s *slots) {
 			c.cfg.Observer.Dropped(DropRefresh)
 		}
 	case !abandoned:
-		c.retrieve(f, s.reading)
+		c.retrieve(f, reading)
 	}
 }
 

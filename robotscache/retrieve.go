@@ -8,10 +8,11 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"golang.org/x/sync/semaphore"
 )
 
 // retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
-func (c *Cache) retrieve(f *flight, reading *limit) {
+func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	defer c.completeIfPanicking(f)
 	c.mu.Lock()
 	background := f.waiters == 0
@@ -55,14 +56,14 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 
 // fetch asks the fetcher, within the budget. It is bound to the life of the cache and to no
 // request. Each answer takes one of the reading slots until it has been read.
-func (c *Cache) fetch(o origin.Origin, reading *limit, budget time.Duration) fetch.Outcome {
+func (c *Cache) fetch(o origin.Origin, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
 	var waited atomic.Int64 // for slots, in ns; while it waits, less the time at which that began
 	out := c.cfg.Fetcher.Fetch(ctx, o, func(ctx context.Context) {
 		waited.Add(-time.Now().UnixNano())
-		if reading.acquire(ctx) == nil {
-			context.AfterFunc(ctx, reading.release)
+		if reading.Acquire(ctx, 1) == nil {
+			context.AfterFunc(ctx, func() { reading.Release(1) })
 		}
 		waited.Add(time.Now().UnixNano())
 	})

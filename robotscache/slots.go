@@ -2,9 +2,8 @@ package robotscache
 
 import (
 	"container/list"
-	"context"
-	"sync"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -46,79 +45,25 @@ type slots struct {
 	size     int       // how many may be in flight
 	inFlight int
 
-	reading *limit
+	readers int // how many may read
+	reading *semaphore.Weighted
 	starts  *rate.Limiter
 }
 
 // newSlots returns the slots of a class, given the limits of all three together.
 func newSlots(cl class, inFlight, parallel int) *slots {
-	return &slots{
-		size:    cl.share(inFlight),
-		reading: &limit{size: cl.share(parallel)},
-		starts:  rate.NewLimiter(rate.Limit(startsPerSecond*parallel), cl.share(parallel)),
-	}
+	s := &slots{starts: rate.NewLimiter(0, cl.share(parallel))}
+	s.resize(cl, inFlight, parallel)
+	return s
 }
 
-// resize changes the limits. Retrievals beyond them go on.
+// resize changes the limits. Retrievals beyond them go on, and those that read by the old limit are
+// not counted by a new one.
 func (s *slots) resize(cl class, inFlight, parallel int) {
 	s.size = cl.share(inFlight)
-	s.reading.resize(cl.share(parallel))
+	if readers := cl.share(parallel); readers != s.readers {
+		s.readers, s.reading = readers, semaphore.NewWeighted(int64(readers))
+	}
 	s.starts.SetLimit(rate.Limit(startsPerSecond * parallel))
 	s.starts.SetBurst(cl.share(parallel))
-}
-
-// limit is a semaphore whose size may change; first come, first served. (x/sync/semaphore has one
-// size.) All methods are safe for concurrent use.
-type limit struct {
-	mu         sync.Mutex
-	size, used int
-	waiting    list.List // of chan struct{}, closed when the caller is let in
-}
-
-// acquire waits until the caller is let in, or ctx ends.
-func (l *limit) acquire(ctx context.Context) error {
-	in := make(chan struct{})
-	l.mu.Lock()
-	place := l.waiting.PushBack(in)
-	l.admit()
-	l.mu.Unlock()
-	select {
-	case <-in:
-		return nil
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-in:
-		l.used--
-		l.admit()
-	default:
-		l.waiting.Remove(place)
-	}
-	return ctx.Err()
-}
-
-// release undoes an acquire that returned nil.
-func (l *limit) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used--
-	l.admit()
-}
-
-// resize changes the size. With a smaller one nobody is let in until enough have left.
-func (l *limit) resize(size int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.size = size
-	l.admit()
-}
-
-// admit lets in as many as there is room for. l.mu is held.
-func (l *limit) admit() {
-	for l.used < l.size && l.waiting.Len() > 0 {
-		close(l.waiting.Remove(l.waiting.Front()).(chan struct{})) //nolint:forcetypeassert // it holds nothing else
-		l.used++
-	}
 }
