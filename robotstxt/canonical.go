@@ -151,12 +151,10 @@ func looseForm[T ~string | ~[]byte](s T) form {
 
 // The meanings of a byte in a path. A byte of class 0 stands for itself everywhere.
 const (
-	classStar     = 1 << iota // * : any run of bytes, in a rule
-	classPercent              // % : begins an escape
+	classPercent  = 1 << iota // % : begins an escape
 	classIllegal              // must be escaped in a URI (RFC 3986 section 2)
 	classQuery                // ? : the first one begins the query
 	classReserved             // : / @ [ ] : the same raw and escaped in a query, as is ?
-	classDollar               // $ : the same raw and escaped; at the end of a rule it is the end
 	classFragment             // # : ends a target
 	classHex                  // hex digit
 	classLetter               // may be in a product token (RFC 9309 section 2.2.1)
@@ -176,10 +174,8 @@ var byteClass = func() [256]uint16 {
 		}
 	}
 	set("\"<>\\^`{|}", classIllegal)
-	set("*", classStar)
 	set("%", classPercent)
 	set("?", classQuery)
-	set("$", classDollar)
 	set(":/@[]", classReserved)
 	set("#", classFragment)
 	set("0123456789abcdefABCDEF", classHex)

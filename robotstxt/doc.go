@@ -19,12 +19,9 @@
 //
 // # How a decision is made
 //
-// A rule without a * inside is a key that the target must begin with. The rules of a block, which
-// is what stands under one list of names, are sorted by their keys. A binary search finds the last
-// key that is not behind the target. All keys that the target begins with are on the way from there
-// along the links from each key to the next shorter one that it begins with. The rules with a *
-// inside are kept per block from the longest to the shortest. They are searched segment by segment,
-// from left to right, never going back. Nothing recurses, nothing backtracks, and a decision about
-// a target in its canonical spelling allocates nothing. At worst a decision takes the number of
-// wildcard rules times the length of the target.
+// The rules of a block, which is what stands under one list of names, are sorted from the longest
+// to the shortest, so the first that matches decides. They are tried one after the other, segment
+// by segment between their wildcards, from left to right, never going back. Nothing recurses,
+// nothing backtracks, and a decision about a target in its canonical spelling allocates nothing. At
+// worst a decision takes the number of rules times the length of the target.
 package robotstxt

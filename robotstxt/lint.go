@@ -333,10 +333,10 @@ func (l *linter) path(path []byte) {
 // compare looks for another rule of the same crawlers that matches the same targets. Of all these
 // the highest decides.
 func (l *linter) compare(path []byte, allow bool) {
-	p := parser{data: l.s.data}
+	var p parser
 	p.addPath(path, newRank(0, allow, l.s.number))
 	d := &p.drafts[0]
-	k := ruleKey{list: l.number, key: string(p.keyOf(d)), end: d.rank&rankEnd != 0}
+	k := ruleKey{list: l.number, key: string(d.key), end: d.rank&rankEnd != 0}
 	now, before := lintedRule{d.rank, string(path)}, l.rules[k]
 	switch {
 	case before.rank == 0:

@@ -31,47 +31,35 @@ func (o Options) Parse(data []byte) *Ruleset {
 	return p.compile()
 }
 
-// parser collects what a file says, in the order of the file. Until compile all bytes stay where
-// they are in the file, and no slice here holds a pointer: that keeps the garbage collector out of
-// it.
+// parser collects what a file says, in the order of the file. Its slices of bytes are pieces of the
+// file.
 type parser struct {
-	data     []byte
 	names    []nameLine
 	drafts   []draft
 	prefs    []prefLine
-	sitemaps []span // in data
-	blocks   int    // lists of names begun; the last is the current one
+	sitemaps [][]byte
+	lists    uint32 // lists of names begun; the last is the current one
 	closed   bool   // a rule has ended the current list of names
 
 	indexHTML bool // see Options
 
-	canon []byte // canonical keys that are not in the file
-	scratch
+	text []byte // of the Ruleset, as far as it is written
 }
 
 // nameLine is a user-agent line.
 type nameLine struct {
-	value span // in data
-	block uint32
-	asks  delay    // of the lines that follow while this name is the last one
-	keys  [2]int32 // in Ruleset.names: its letters, and its first word where that is longer
+	value []byte
+	list  uint32
+	asks  delay // of the lines of its list that follow
 }
 
 // prefLine is a preference line.
 type prefLine struct {
-	key, value  span // in data
-	block, line uint32
+	key, value []byte
+	list, line uint32 // list 0 is before the first user-agent line
 }
-
-// spanOf returns where in data bytes are that were cut out of it.
-func (p *parser) spanOf(b []byte) span {
-	return span{at: uint32(cap(p.data) - cap(b)), n: uint32(len(b))}
-}
-
-func (p *parser) bytesOf(s span) []byte { return p.data[s.at : s.at+s.n] }
 
 func (p *parser) scan(s *scanner) {
-	p.data = s.data
 	for line, ok := s.next(); ok; line, ok = s.next() {
 		key, value := split(contentOf(line))
 		switch fieldOf(key) {
@@ -101,25 +89,23 @@ func (p *parser) scan(s *scanner) {
 // addName begins a list of names or continues it. Only rules end a list (RFC 9309 section 2.2.4:
 // other lines must not interfere), even empty ones.
 func (p *parser) addName(value []byte) {
-	if p.closed || p.blocks == 0 {
-		p.blocks, p.closed = p.blocks+1, false
+	if p.closed || p.lists == 0 {
+		p.lists, p.closed = p.lists+1, false
 	}
-	p.names = append(p.names, nameLine{
-		value: p.spanOf(value), block: uint32(p.blocks), asks: noDelay, keys: [2]int32{none, none},
-	})
+	p.names = append(p.names, nameLine{value: value, list: p.lists, asks: noDelay})
 }
 
 // addRule takes a rule. Those before any name are ignored; those that begin with neither / nor *
 // match nothing.
 func (p *parser) addRule(path []byte, allow bool, line int) {
-	if p.blocks == 0 {
+	if p.lists == 0 {
 		return
 	}
 	p.closed = true
 	if len(path) == 0 || path[0] != '/' && path[0] != '*' {
 		return
 	}
-	r := newRank(0, allow, line) | rank(p.blocks)<<rankBlock
+	r := newRank(0, allow, line)
 	p.addPath(path, r)
 	if p.indexHTML && allow {
 		p.addDirectory(path, r)
@@ -135,14 +121,12 @@ func (p *parser) addDelay(d delay) {
 
 func (p *parser) addSitemap(url []byte) {
 	if isAbsoluteURL(url) {
-		p.sitemaps = append(p.sitemaps, p.spanOf(url))
+		p.sitemaps = append(p.sitemaps, url)
 	}
 }
 
 func (p *parser) addPreference(key, value []byte, line int) {
-	p.prefs = append(p.prefs, prefLine{
-		key: p.spanOf(key), value: p.spanOf(value), block: uint32(p.blocks), line: uint32(line),
-	})
+	p.prefs = append(p.prefs, prefLine{key: key, value: value, list: p.lists, line: uint32(line)})
 }
 
 // isAbsoluteURL reports whether the value of a Sitemap line has a scheme and something behind it.
@@ -158,11 +142,11 @@ func isSchemeRune(r rune) bool {
 
 // draft is a rule on its way from the file to the Ruleset.
 type draft struct {
-	rank rank
-	path span   // in data, as written
-	at   uint32 // of the key: in canon if it is rewritten, else in data
-	key  uint16 // its bytes: the canonical path without a closing $ or run of *
-	form form   // of its second chance, if it has one
+	rank  rank
+	path  []byte // as written
+	key   []byte // the canonical path without a closing $ or run of *
+	list  uint32
+	block uint32 // once the lists have their blocks
 }
 
 // addPath takes the path of a rule apart.
@@ -185,40 +169,17 @@ func (p *parser) addDirectory(path []byte, r rank) {
 	}
 }
 
-// addDraft compiles a rule with a key, which the path begins with, and a length, which counts a
-// closing $ and run of * too. Nearly all keys are canonical as they stand and have no wildcard
-// inside: one walk over the bytes finds that out.
+// addDraft adds a rule with a key, which the path begins with, and a length, which counts a closing
+// $ and run of * too.
 func (p *parser) addDraft(path, key []byte, length int, r rank) {
-	d := draft{path: p.spanOf(path)}
-	d.at = d.path.at
-	classes := classesOf(key)
-	if classes&(classPercent|classIllegal) != 0 {
-		start := len(p.canon)
-		p.canon = appendCanonical(p.canon, key)
-		if canonical := p.canon[start:]; string(canonical) == string(key) {
-			p.canon = p.canon[:start]
-		} else {
+	// Nearly all keys are canonical as they stand.
+	if classesOf(key)&(classPercent|classIllegal) != 0 {
+		if canonical := appendCanonical(nil, key); !bytes.Equal(canonical, key) {
 			length += len(canonical) - len(key)
-			key, r, d.at = canonical, r|rankRewritten, uint32(start)
-			classes = classesOf(key)
+			key, r = canonical, r|rankRewritten
 		}
 	}
-	if classes&(classPercent|classQuery|classDollar) != 0 {
-		d.form = looseForm(key)
-	}
-	if classes&classStar != 0 {
-		r |= rankPattern
-	}
-	d.rank, d.key = r|rank(length)<<rankLength, uint16(len(key))
-	p.drafts = append(p.drafts, d)
-}
-
-// keyOf returns the key of a draft.
-func (p *parser) keyOf(d *draft) []byte {
-	if d.rank&rankRewritten != 0 {
-		return p.canon[d.at : d.at+uint32(d.key)]
-	}
-	return p.data[d.at : d.at+uint32(d.key)]
+	p.drafts = append(p.drafts, draft{rank: r | rank(length)<<rankLength, path: path, key: key, list: p.lists})
 }
 
 // classesOf returns the union of the classes of some bytes.

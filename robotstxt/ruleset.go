@@ -9,20 +9,14 @@ import (
 // Ruleset is a parsed robots.txt: immutable, compact, safe for concurrent use. The empty Ruleset
 // allows everything, a nil one nothing.
 type Ruleset struct {
-	text     string    // names, paths and values, one after the other
-	rules    []rule    // per block, by key
-	blocks   []block   // sets of rules that apply together
-	patterns []pattern // per block, from the highest rank to the lowest
-	names    []name    // without regard to case
-	members  []uint32  // blocks of each name, in the order of the file
+	text     string   // names, paths and values, one after the other
+	rules    []rule   // per block, from the highest rank to the lowest
+	blocks   []block  // sets of rules that apply together; the first is empty
+	names    []name   // without regard to case
+	members  []uint32 // blocks of each name, in the order of the file
 	prefs    []preference
 	sitemaps []span
-	wildcard int32 // one more than the index in names of *; 0 when it is not there
-	loose    bool  // some pattern is not to be matched in the canonical form
 }
-
-// none is the index of what does not exist.
-const none = -1
 
 // Agent says by which product tokens a crawler looks for its group.
 type Agent struct {
@@ -42,7 +36,7 @@ type Agent struct {
 // use, valid for ever. The zero Group allows nothing.
 type Group struct {
 	rs       *Ruleset
-	name     int32 // index in rs.names, or none
+	name     *name // nil for no group
 	specific bool
 }
 
@@ -71,14 +65,17 @@ func (rs *Ruleset) Select(a Agent) Group {
 		return Group{}
 	}
 	for _, token := range a.Tokens {
-		if i := rs.findName(trimToken(token)); i != none {
-			return Group{rs: rs, name: i, specific: true}
+		if token = trimToken(token); token == "*" {
+			continue
+		}
+		if n := rs.find(token); n != nil {
+			return Group{rs: rs, name: n, specific: true}
 		}
 	}
 	if a.IgnoreWildcard {
-		return Group{rs: rs, name: none}
+		return Group{rs: rs}
 	}
-	return Group{rs: rs, name: rs.wildcard - 1}
+	return Group{rs: rs, name: rs.find("*")}
 }
 
 // Match is Select and Group.Match for a crawler with the given product tokens, most specific first.
@@ -105,8 +102,7 @@ func (rs *Ruleset) Size() int {
 		return 0
 	}
 	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.blocks) +
-		sizeOf(rs.patterns) + sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) +
-		sizeOf(rs.sitemaps)
+		sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) + sizeOf(rs.sitemaps)
 }
 
 func sizeOf[T any](s []T) int {
@@ -120,16 +116,16 @@ func (rs *Ruleset) Preferences() []Preference {
 	if rs == nil {
 		return nil
 	}
-	return rs.preferences([]uint32{noBlock})
+	return rs.preferences([]uint32{0})
 }
 
 // Name returns the name of the group as first written in the file; "*" for the wildcard group, ""
 // for none.
 func (g Group) Name() string {
-	if g.rs == nil || g.name == none {
+	if g.name == nil {
 		return ""
 	}
-	return g.rs.names[g.name].text.in(g.rs.text)
+	return g.name.text.in(g.rs.text)
 }
 
 // Unrestricted reports that no disallow rule of the group could match any target. It is false for
@@ -151,15 +147,15 @@ func (g Group) Unrestricted() bool {
 // inherit from *. Neither line is part of RFC 9309; section 2.2.4 permits to read them. The value
 // is the site's: clamp it.
 func (g Group) CrawlDelay() (time.Duration, bool) {
-	if g.rs == nil || g.name == none {
+	if g.name == nil {
 		return 0, false
 	}
-	return g.rs.names[g.name].asks.pause()
+	return g.name.asks.pause()
 }
 
 // Preferences returns the group's preference lines in the order of the file.
 func (g Group) Preferences() []Preference {
-	if g.rs == nil {
+	if g.name == nil {
 		return nil
 	}
 	return g.rs.preferences(g.blocks())
@@ -167,18 +163,14 @@ func (g Group) Preferences() []Preference {
 
 // blocks returns the blocks of rules that make up the group, in the order of the file.
 func (g Group) blocks() []uint32 {
-	if g.name == none {
+	if g.name == nil {
 		return nil
 	}
-	n := &g.rs.names[g.name]
-	return g.rs.members[n.first : n.first+n.count]
+	return g.rs.members[g.name.first : g.name.first+g.name.count]
 }
 
-// noBlock is the block of preference lines that stand before the first user-agent line.
-const noBlock = maxBlock
-
 // preference is a Content-Signal, Content-Usage or License line, with where its parts are in
-// Ruleset.text.
+// Ruleset.text. Before the first user-agent line the block is 0.
 type preference struct {
 	block, line      uint32
 	key, path, value span
@@ -205,39 +197,37 @@ type span struct {
 
 func (s span) in(text string) string { return text[s.at : s.at+s.n] }
 
-// rule is one Allow or Disallow line that can match.
+// rule is one Allow or Disallow line that can match. Ruleset.text has its path as written, the key
+// behind it if that is rewritten, then the loose form if there is one.
 type rule struct {
-	rank rank
-	at   uint32 // in Ruleset.text: the path as written and, if it is rewritten, its canonical key
-	up   int32  // the rule with the next shorter key that this key begins with; none if < block.first
-	text uint16 // bytes of the path as written
-	key  uint16 // bytes of the key: the canonical path without a closing $ or run of *
+	rank  rank
+	at    uint32 // in Ruleset.text
+	path  uint16 // bytes of the path as written
+	key   uint16 // bytes of the key: the canonical path without a closing $ or run of *
+	loose uint16 // bytes of the key in its second chance
+	form  form   // of the second chance; 0 for none
 }
 
-// block is a set of rules that apply together, mostly what stands under one list of names.
+// block is a set of rules that apply together: what stands under one list of names.
 type block struct {
-	first, last           int32 // its rules, by key
-	patterns, patternsEnd uint32
-	disallows             uint32 // the number of its disallow rules
+	first, last uint32 // its rules
+	disallows   uint32 // the number of its disallow rules
 }
 
 // rank orders rules and holds what is to know of one in a word. From the top: 16 bits of length,
-// one for allow, 20 of the line number inverted, 18 of the block, then the flags. So the rule with
-// the greatest rank decides: the longest; among equals allow (RFC 9309 section 2.2.2); of these the
-// first in the file, as Google reports it.
+// one for allow, 20 of the line number inverted, then the flags. So the rule with the greatest rank
+// decides: the longest; among equals allow (RFC 9309 section 2.2.2); of these the first in the
+// file, as Google reports it.
 type rank uint64
 
 const (
 	rankLength    = 48
 	rankAllow     = 1 << 47
 	rankLine      = 27
-	rankBlock     = 9
 	rankEnd       = 1 << 0 // the path ends in $: the target must end there too
-	rankPattern   = 1 << 1 // the key has a * inside, so the rule is in patterns
-	rankRewritten = 1 << 2 // the key is not the beginning of the path as written
+	rankRewritten = 1 << 1 // the key is not the beginning of the path as written
 
 	maxNumber = 1<<20 - 1 // above any line number
-	maxBlock  = 1<<18 - 1 // above any block
 )
 
 func newRank(length int, allow bool, line int) rank {
@@ -248,26 +238,28 @@ func newRank(length int, allow bool, line int) rank {
 	return r
 }
 
-func (r rank) allow() bool   { return r&rankAllow != 0 }
-func (r rank) line() int     { return maxNumber - int(r>>rankLine&maxNumber) }
-func (r rank) block() uint32 { return uint32(r >> rankBlock & maxBlock) }
-
-func (r rank) inBlock(b uint32) rank { return r&^(maxBlock<<rankBlock) | rank(b)<<rankBlock }
-
-// isPrefix reports whether the rule is for all targets that begin with its key.
-func (r rank) isPrefix() bool { return r&(rankEnd|rankPattern) == 0 }
+func (r rank) allow() bool { return r&rankAllow != 0 }
+func (r rank) line() int   { return maxNumber - int(r>>rankLine&maxNumber) }
 
 // written returns the path of a rule as it stands in the file.
-func (rs *Ruleset) written(r *rule) string { return rs.text[r.at : r.at+uint32(r.text)] }
+func (r *rule) written(text string) string { return text[r.at : r.at+uint32(r.path)] }
 
-func (r *rule) keyAt() uint32 {
+func (r *rule) keyIn(text string) string {
+	at := r.at
 	if r.rank&rankRewritten != 0 {
-		return r.at + uint32(r.text)
+		at += uint32(r.path)
 	}
-	return r.at
+	return text[at : at+uint32(r.key)]
 }
 
-func (r *rule) keyIn(text string) string { return text[r.keyAt() : r.keyAt()+uint32(r.key)] }
+// looseIn returns the key in its second chance.
+func (r *rule) looseIn(text string) string {
+	at := r.at + uint32(r.path)
+	if r.rank&rankRewritten != 0 {
+		at += uint32(r.key)
+	}
+	return text[at : at+uint32(r.loose)]
+}
 
 // name is a product token that has rules, or *.
 type name struct {
@@ -319,21 +311,17 @@ func compareFold[S, T ~string | ~[]byte](a S, b T) int {
 // maxToken is the length of the longest token that has a group.
 const maxToken = 255
 
-// findName returns the index of the name that a product token asks for, or none. A token of
-// letters,
-//   - and _ finds what lines begin with, any other finds a whole first word: the two kinds never
-//     look alike, so one list holds both.
-func (rs *Ruleset) findName(token string) int32 {
-	if token == "*" {
-		return none
-	}
+// find returns the name that a product token asks for, nil if there is none. A token of letters,
+// hyphens and underscores finds what lines begin with, any other finds a whole first word: the two
+// kinds never look alike, so one list holds both.
+func (rs *Ruleset) find(token string) *name {
 	i, ok := slices.BinarySearchFunc(rs.names, token, func(n name, token string) int {
 		return compareFold(n.text.in(rs.text), token)
 	})
 	if !ok {
-		return none
+		return nil
 	}
-	return int32(i)
+	return &rs.names[i]
 }
 
 // delay is what a name's Crawl-delay and Request-rate lines ask for; negative when there is none.
