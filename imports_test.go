@@ -22,7 +22,7 @@ var importRules = map[string][]string{
 	"egress/guard":            {},
 	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":             {},
-	"fetch":                   {"golang.org/x/", "origin", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"fetch":                   {"golang.org/x/", "origin", "internal/escape", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
 	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "github.com/redis/rueidis"},

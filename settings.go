@@ -178,26 +178,20 @@ func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
 	if err := oneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"); err != nil {
 		return fetch.Policy{}, err
 	}
-	or := func(v caddy.Duration, def time.Duration) time.Duration { return cmp.Or(time.Duration(v), def) }
-	d := fetch.DefaultPolicy()
 	p := fetch.Policy{
-		Mode:              mode,
-		UnreachableFor:    or(f.UnreachableFor, d.UnreachableFor),
-		TTL:               or(c.TTL, d.TTL),
-		MinTTL:            or(c.MinTTL, min(d.MinTTL, or(c.TTL, d.TTL))),
-		RetryMin:          or(f.RetryFirst, d.RetryMin),
-		RetryMax:          or(f.RetryLongest, max(d.RetryMax, or(f.RetryFirst, 0))),
-		ForbiddenDisallow: f.Forbidden == "disallow",
+		Mode: mode, UnreachableFor: time.Duration(f.UnreachableFor), TTL: time.Duration(c.TTL), MinTTL: time.Duration(c.MinTTL),
+		RetryMin: time.Duration(f.RetryFirst), RetryMax: time.Duration(f.RetryLongest), ForbiddenDisallow: f.Forbidden == "disallow",
 	}
-	switch {
+	d := p.Complete()
+	switch first := cmp.Or(p.RetryMin, d.RetryMin); {
 	case p.TTL > d.TTL:
-		return fetch.Policy{}, fmt.Errorf("cache: ttl %s is above %s, the longest that RFC 9309 section 2.4 permits", p.TTL, d.TTL)
-	case p.MinTTL > p.TTL:
-		return fetch.Policy{}, fmt.Errorf("cache: min_ttl %s is longer than ttl %s", p.MinTTL, p.TTL)
-	case p.RetryMin > p.RetryMax:
-		return fetch.Policy{}, fmt.Errorf("fetch: retry: %s is longer than %s", p.RetryMin, p.RetryMax)
+		return p, fmt.Errorf("cache: ttl %s is above %s, the longest that RFC 9309 section 2.4 permits", p.TTL, d.TTL)
+	case p.MinTTL > d.TTL:
+		return p, fmt.Errorf("cache: min_ttl %s is longer than ttl %s", p.MinTTL, d.TTL)
+	case p.RetryMax > 0 && first > p.RetryMax:
+		return p, fmt.Errorf("fetch: retry: %s is longer than %s", first, p.RetryMax)
 	}
-	return p, nil
+	return d, nil
 }
 
 func (p *PaceConfig) set(c *engine.Config) (err error) {

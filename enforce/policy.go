@@ -37,14 +37,14 @@ type Policy struct {
 	hostModes      hostIndex[Mode]
 	deny           hostIndex[struct{}]
 	exceptions     hostIndex[*exception]
-	connect        hostIndex[connectAt]
+	connect        []connectRule
 	connectDefault Connect
 	paths          Paths
 }
 
-// connectAt is a choice with the index of its rule: the first rule counts, not the closest.
-type connectAt struct {
-	index  int
+// connectRule is a ConnectRule ready for matching.
+type connectRule struct {
+	hosts  []HostPattern
 	choice Connect
 }
 
@@ -66,15 +66,14 @@ func (p *Policy) Denied(o origin.Origin) (pattern HostPattern, denied bool) {
 	return pattern, denied
 }
 
-// Connect returns the choice for CONNECT to the origin.
+// Connect returns the choice for CONNECT to the origin: the one of the first rule that matches.
 func (p *Policy) Connect(o origin.Origin) Connect {
-	first, found := connectAt{choice: p.connectDefault}, false
-	for _, at := range p.connect.matches(o) {
-		if !found || at.index < first.index {
-			first, found = at, true
+	for _, rule := range p.connect {
+		if slices.ContainsFunc(rule.hosts, func(h HostPattern) bool { return h.Match(o) }) {
+			return rule.choice
 		}
 	}
-	return first.choice
+	return p.connectDefault
 }
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
@@ -168,48 +167,47 @@ func (p HostPattern) String() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p.port)))
 }
 
-// hostIndex finds the values of the patterns that match an origin, without looking at the others.
-// The zero value is empty. It is safe for concurrent use once filled.
-type hostIndex[V any] struct {
-	byKey map[string][]hostEntry[V]
-}
-
-type hostEntry[V any] struct {
-	pattern HostPattern
-	value   V
-}
+// hostIndex has the values of patterns. It finds those that match an origin without looking at the
+// others.
+type hostIndex[V any] map[HostPattern][]V
 
 // matches yields the values of the matching patterns, the closest pattern first: the host itself,
 // the longest name that it is below, all; of equal ones that with a port.
-func (x *hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
+func (x hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
 	return func(yield func(HostPattern, V) bool) {
-		if len(x.byKey) == 0 || !x.yieldKey(o.Host, o.Port, yield) {
+		if len(x) == 0 {
 			return
 		}
-		for i := range len(o.Host) {
-			if o.Host[i] == '.' && !x.yieldKey(o.Host[i:], o.Port, yield) {
-				return
+		for key := range keysOf(o.Host) {
+			for _, port := range [2]uint16{o.Port, 0} {
+				p := HostPattern{key, port}
+				for _, v := range x[p] {
+					if !yield(p, v) {
+						return
+					}
+				}
 			}
 		}
-		x.yieldKey("*", o.Port, yield)
 	}
 }
 
-// yieldKey yields those of a key with the port, then those without one.
-func (x *hostIndex[V]) yieldKey(key string, port uint16, yield func(HostPattern, V) bool) bool {
-	list := x.byKey[key]
-	for _, want := range [2]uint16{port, 0} {
-		for _, e := range list {
-			if e.pattern.port == want && !yield(e.pattern, e.value) {
-				return false
+// keysOf yields the keys of the patterns that match a host, the closest first.
+func keysOf(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		more := yield(host)
+		for i := 0; i < len(host) && more; i++ {
+			if host[i] == '.' {
+				more = yield(host[i:])
 			}
 		}
+		if more {
+			yield("*")
+		}
 	}
-	return true
 }
 
 // closest returns the value of the closest pattern that matches.
-func (x *hostIndex[V]) closest(o origin.Origin) (p HostPattern, v V, ok bool) {
+func (x hostIndex[V]) closest(o origin.Origin) (p HostPattern, v V, ok bool) {
 	for p, v := range x.matches(o) {
 		return p, v, true
 	}

@@ -177,8 +177,6 @@ func TestNewPolicyRefuses(t *testing.T) {
 		cfg  PolicyConfig
 		want string
 	}{
-		"mode of unknown agent":  {PolicyConfig{Agents: agents, AgentModes: map[string]Mode{"Amce": ModeOff}}, `there is no agent "Amce"`},
-		"agent mode twice":       {PolicyConfig{AgentModes: map[string]Mode{"a": 0, "A": 1}}, "given twice"},
 		"host mode, no host":     {PolicyConfig{HostModes: []HostMode{{nil, ModeOff}}}, "names no host"},
 		"host mode, bad host":    {PolicyConfig{HostModes: []HostMode{{[]string{".a"}, ModeOff}}}, `".a"`},
 		"host mode twice":        {PolicyConfig{HostModes: []HostMode{{[]string{"a"}, 0}, {[]string{"A"}, 1}}}, `mode report of hosts: "a" is given twice`},

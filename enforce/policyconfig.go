@@ -17,7 +17,7 @@ import (
 type PolicyConfig struct {
 	// Mode holds where no other mode is given.
 	Mode Mode
-	// AgentModes are the modes of agents, by name.
+	// AgentModes are the modes of agents, by name, of which the case does not count.
 	AgentModes map[string]Mode
 	// HostModes are the modes of hosts. They go before those of agents. Of several patterns that match
 	// a host the closest counts.
@@ -100,7 +100,7 @@ func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, e
 		warnings = append(warnings, w...)
 	}
 	for i, rule := range cfg.Connect {
-		if err := p.addConnect(i, rule, i == len(cfg.Connect)-1); err != nil {
+		if err := p.addConnect(rule, i == len(cfg.Connect)-1); err != nil {
 			return nil, nil, fmt.Errorf("connect %s: %w", rule.Choice, err)
 		}
 	}
@@ -109,12 +109,6 @@ func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, e
 
 func (p *Policy) addModes(cfg PolicyConfig) error {
 	for name, m := range cfg.AgentModes {
-		if err := knownAgent(cfg.Agents, name); err != nil {
-			return fmt.Errorf("mode of agent %q: %w", name, err)
-		}
-		if _, twice := p.agentModes[strings.ToLower(name)]; twice {
-			return fmt.Errorf("mode of agent %q is given twice", name)
-		}
 		p.agentModes[strings.ToLower(name)] = m
 	}
 	for _, h := range cfg.HostModes {
@@ -128,22 +122,27 @@ func (p *Policy) addModes(cfg PolicyConfig) error {
 	return nil
 }
 
-// knownAgent refuses names that no agent has: a mistyped one would silently never match.
-func knownAgent(agents []string, name string) error {
-	if len(agents) > 0 && !containsFold(agents, name) {
-		return fmt.Errorf("there is no agent %q", name)
+func (p *Policy) addConnect(rule ConnectRule, last bool) error {
+	if len(rule.Hosts) == 0 {
+		if !last {
+			return errors.New("holds for every host, so the rules after it are never reached")
+		}
+		p.connectDefault = rule.Choice
+		return nil
 	}
-	return nil
-}
-
-func (p *Policy) addConnect(index int, rule ConnectRule, last bool) error {
-	if len(rule.Hosts) > 0 {
-		return p.connect.add(rule.Hosts, connectAt{index, rule.Choice})
+	r := connectRule{choice: rule.Choice}
+	for _, s := range rule.Hosts {
+		pattern, err := ParseHostPattern(s)
+		if err != nil {
+			return err
+		}
+		has := func(other connectRule) bool { return slices.Contains(other.hosts, pattern) }
+		if slices.ContainsFunc(append(p.connect, r), has) {
+			return fmt.Errorf("%q is given twice", pattern)
+		}
+		r.hosts = append(r.hosts, pattern)
 	}
-	if !last {
-		return errors.New("holds for every host, so the rules after it are never reached")
-	}
-	p.connectDefault = rule.Choice
+	p.connect = append(p.connect, r)
 	return nil
 }
 
@@ -164,8 +163,8 @@ func (p *Policy) addException(
 		}
 	}
 	for _, name := range c.Agents {
-		if err := knownAgent(agents, name); err != nil {
-			return nil, err
+		if len(agents) > 0 && !containsFold(agents, name) { // it would silently never match
+			return nil, fmt.Errorf("there is no agent %q", name)
 		}
 	}
 	var hosts []string
@@ -290,7 +289,7 @@ func (x *hostIndex[V]) add(hosts []string, v V) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(x.byKey[p.key], func(e hostEntry[V]) bool { return e.pattern == p }) {
+		if len((*x)[p]) > 0 {
 			return fmt.Errorf("%q is given twice", p)
 		}
 		x.put(p, v)
@@ -300,8 +299,8 @@ func (x *hostIndex[V]) add(hosts []string, v V) error {
 
 // put gives a pattern one more value.
 func (x *hostIndex[V]) put(p HostPattern, v V) {
-	if x.byKey == nil {
-		x.byKey = make(map[string][]hostEntry[V])
+	if *x == nil {
+		*x = make(hostIndex[V])
 	}
-	x.byKey[p.key] = append(x.byKey[p.key], hostEntry[V]{p, v})
+	(*x)[p] = append((*x)[p], v)
 }

@@ -67,13 +67,14 @@ func (p Policy) afterAnswer(o origin.Origin, out Outcome, now time.Time) Record 
 
 // lifetime is the TTL of a good answer.
 func (p Policy) lifetime(out Outcome) time.Duration {
+	p = p.Complete()
 	switch {
 	case out.NoCache:
-		return p.minTTL()
+		return p.MinTTL
 	case out.HasMaxAge:
-		return min(max(out.MaxAge, p.minTTL()), p.ttl())
+		return min(max(out.MaxAge, p.MinTTL), p.TTL)
 	default:
-		return p.ttl()
+		return p.TTL
 	}
 }
 
@@ -110,7 +111,8 @@ func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Durati
 // pauseRange is RetryMin doubled with each failure after the first, and up to half as much again;
 // never outside RetryMin and RetryMax.
 func (p Policy) pauseRange(attempt int) (low, high time.Duration) {
-	least, most := p.retryMin(), p.retryMax()
+	p = p.Complete()
+	least, most := p.RetryMin, p.RetryMax
 	low = least
 	for i := 1; i < attempt && low < most; i++ {
 		low *= 2

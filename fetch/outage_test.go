@@ -163,7 +163,7 @@ func TestNextProperties(t *testing.T) {
 
 func anyLife(t *rapid.T, monotonic bool) {
 	p := drawPolicy(t)
-	n := resolved(p)
+	n := p.Complete()
 	r, now := Record{Origin: site}, t0
 	m := model{}
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -190,13 +190,6 @@ func anyLife(t *rapid.T, monotonic bool) {
 		}
 		m.check(t, n, r, now, monotonic)
 	}
-}
-
-// resolved is p with its defaults written out.
-func resolved(p Policy) Policy {
-	p.UnreachableFor, p.TTL, p.MinTTL = p.unreachableFor(), p.ttl(), p.minTTL()
-	p.RetryMin, p.RetryMax = p.retryMin(), p.retryMax()
-	return p
 }
 
 // model is what the record should remember.

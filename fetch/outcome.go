@@ -2,9 +2,9 @@ package fetch
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -157,26 +157,7 @@ const (
 	maxHop    = 512
 )
 
-// printable returns s as one line of printable ASCII of at most limit bytes. Other characters are
-// shown as question marks, a cut as three dots.
-func printable(s string, limit int) string {
-	cut := len(s) > limit
-	if cut {
-		s = s[:limit-len("...")]
-	}
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, s)
-	if cut {
-		s += "..."
-	}
-	return s
-}
-
 // detailf formats an Outcome's Detail.
 func detailf(format string, args ...any) string {
-	return printable(fmt.Sprintf(format, args...), maxDetail)
+	return escape.ASCII(fmt.Sprintf(format, args...), maxDetail)
 }

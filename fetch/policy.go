@@ -72,33 +72,16 @@ type Policy struct {
 }
 
 // DefaultPolicy returns the policy of the specification.
-func DefaultPolicy() Policy {
-	return Policy{
-		Mode:           ModeSpec,
-		UnreachableFor: defaultUnreachableFor,
-		TTL:            maxTTL,
-		MinTTL:         defaultMinTTL,
-		RetryMin:       defaultRetryMin,
-		RetryMax:       defaultRetryMax,
-	}
-}
+func DefaultPolicy() Policy { return Policy{}.Complete() }
 
-// The accessors fill in defaults and put contradictory values in order.
-
-func (p *Policy) unreachableFor() time.Duration {
-	return orDefault(p.UnreachableFor, defaultUnreachableFor)
-}
-
-func (p *Policy) ttl() time.Duration { return min(orDefault(p.TTL, maxTTL), maxTTL) }
-
-func (p *Policy) minTTL() time.Duration { return min(orDefault(p.MinTTL, defaultMinTTL), p.ttl()) }
-
-func (p *Policy) retryMin() time.Duration {
-	return min(orDefault(p.RetryMin, defaultRetryMin), maxRetryAfter)
-}
-
-func (p *Policy) retryMax() time.Duration {
-	return min(max(orDefault(p.RetryMax, defaultRetryMax), p.retryMin()), maxRetryAfter)
+// Complete returns the policy with its defaults filled in, and contradictory values put in order.
+func (p Policy) Complete() Policy {
+	p.UnreachableFor = orDefault(p.UnreachableFor, defaultUnreachableFor)
+	p.TTL = min(orDefault(p.TTL, maxTTL), maxTTL)
+	p.MinTTL = min(orDefault(p.MinTTL, defaultMinTTL), p.TTL)
+	p.RetryMin = min(orDefault(p.RetryMin, defaultRetryMin), maxRetryAfter)
+	p.RetryMax = min(max(orDefault(p.RetryMax, defaultRetryMax), p.RetryMin), maxRetryAfter)
+	return p
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -185,7 +168,7 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	}
 	hasCopy := r.hasText()
 	age := now.Sub(since)
-	over := age >= p.unreachableFor()
+	over := age >= p.Complete().UnreachableFor
 	switch {
 	case over && !hasCopy:
 		return AccessAllow
@@ -211,7 +194,7 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 		return false
 	}
 	due := r.retryAt(now)
-	pause := min(max(due.Sub(r.LastFailure.At), 0), p.retryMax())
+	pause := min(max(due.Sub(r.LastFailure.At), 0), p.Complete().RetryMax)
 	return now.Before(due.Add(pause))
 }
 
@@ -287,7 +270,7 @@ func (p *Policy) usable(r *Record, now time.Time) bool {
 // goodUntil is FreshUntil, held to the TTL that is configured now and counted from the answer's own
 // date, whatever the record claims.
 func (p *Policy) goodUntil(r *Record) time.Time {
-	if limit := r.FetchedAt.Add(p.ttl()); r.FreshUntil.After(limit) {
+	if limit := r.FetchedAt.Add(p.Complete().TTL); r.FreshUntil.After(limit) {
 		return limit
 	}
 	return r.FreshUntil

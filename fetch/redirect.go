@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -70,7 +71,7 @@ func (r *retrieval) hops() []string {
 	}
 	hops := make([]string, 0, len(r.seen)-1)
 	for _, s := range r.seen[1:] {
-		hops = append(hops, printable(s, maxHop))
+		hops = append(hops, escape.ASCII(s, maxHop))
 	}
 	return hops
 }
