@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -142,10 +143,8 @@ func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
 	// The site sees the request when it reaches it: between its last byte and the answer's first. And
 	// what counts for the slot is whether it is still this request's turn when the connection is
 	// there.
-	var (
-		missed error
-		dial   step
-	)
+	var missed error
+	dial := step{noop.Span{}} // until it has begun
 	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { _, dial = startStep(x.ctx, spanDial) },
 		GotConn: func(info httptrace.GotConnInfo) {

@@ -23,7 +23,7 @@ const (
 	// hashWait is how long a request waits for its password to be checked.
 	hashWait = 30 * time.Second
 	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is
-	// computed again.
+	// computed again. Beyond that number all of them are forgotten.
 	refusedKept = 1024
 	refusedFor  = time.Minute
 	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all
@@ -227,17 +227,7 @@ func (h *hashing) remember(d digest) {
 // refuse remembers a wrong password, under the lock.
 func (h *hashing) refuse(d digest, now time.Time) {
 	if len(h.refused) >= refusedKept {
-		for old, until := range h.refused {
-			if !now.Before(until) {
-				delete(h.refused, old)
-			}
-		}
-	}
-	for old := range h.refused {
-		if len(h.refused) < refusedKept {
-			break
-		}
-		delete(h.refused, old) // any
+		clear(h.refused)
 	}
 	h.refused[d] = now.Add(refusedFor)
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net"
+	"reflect"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -29,62 +30,55 @@ const attributePrefix = "robots."
 
 const tracerName = "github.com/crawlgate/crawlgate"
 
-// step is one step of a request, with its span. The zero step records nothing: where the request is
-// not traced, none costs anything.
-type step struct{ otel trace.Span }
+// step is the span of one step of a request. Where the request is not traced it records nothing.
+type step struct{ trace.Span }
 
 // startStep begins a step in the span of the context, if that is recorded.
 func startStep(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, step) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
-		return ctx, step{}
+		return ctx, step{parent}
 	}
 	ctx, s := parent.TracerProvider().Tracer(tracerName).Start(ctx, name, options...)
 	return ctx, step{s}
 }
 
-func (s step) recorded() bool { return s.otel != nil }
-
-func (s step) end() {
-	if s.recorded() {
-		s.otel.End()
-	}
-}
-
-// endFailed ends the span of a step that failed, err nil if it did not. The text of an error may
-// hold what a client or an origin said: only the kind of failure is told.
+// endFailed ends a step that failed, err nil if it did not. The text of an error may hold what a
+// client or an origin said: only the kind of failure is told.
 func (s step) endFailed(kind enforce.Reason, err error) {
-	if !s.recorded() {
-		return
-	}
 	if err != nil {
-		s.otel.SetStatus(codes.Error, string(kind))
+		s.SetStatus(codes.Error, string(kind))
 	}
-	s.otel.End()
+	s.End()
 }
 
-// decided ends the span of a decision.
+// decideFields are the fields of the log that the span of a decision has. Empty texts are left out,
+// and so is the line 0.
+var decideFields = []string{
+	"decision", "reason", "origin", "source", "would_deny", "agent", "state", "cause", "group", "rule", "line", "sha256",
+}
+
+// decided ends the step of a decision.
 func (s step) decided(d enforce.Decision) {
-	if !s.recorded() {
+	defer s.End()
+	if !s.IsRecording() {
 		return
 	}
 	rec := d.Record()
-	attrs := []attribute.KeyValue{
-		attr("decision", rec.Decision), attr("reason", string(rec.Reason)), attr("origin", rec.Origin),
-		attr("source", rec.Source), attribute.Bool(attributePrefix+"would_deny", rec.WouldDeny),
-	}
-	for field, value := range map[string]string{
-		"agent": rec.Agent, "state": rec.State, "cause": rec.Cause, "group": rec.Group, "rule": rec.Rule, "sha256": rec.SHA256,
-	} {
-		if value != "" {
-			attrs = append(attrs, attr(field, value))
+	for _, field := range decideFields {
+		switch v, _ := rec.Field(field); v.Kind() {
+		case reflect.Bool:
+			s.SetAttributes(attribute.Bool(attributePrefix+field, v.Bool()))
+		case reflect.Int:
+			if v.Int() > 0 {
+				s.SetAttributes(attribute.Int64(attributePrefix+field, v.Int()))
+			}
+		default:
+			if v.String() != "" {
+				s.SetAttributes(attr(field, v.String()))
+			}
 		}
 	}
-	if rec.Line > 0 {
-		attrs = append(attrs, attribute.Int(attributePrefix+"line", rec.Line))
-	}
-	s.otel.SetAttributes(attrs...)
-	s.otel.End()
 }
 
 // tracedLookup is the engine as package enforce sees it.
@@ -105,27 +99,23 @@ func looked(ctx context.Context, began time.Time, o origin.Origin, source robots
 		return
 	}
 	_, s := startStep(ctx, spanFetch, trace.WithTimestamp(began))
-	if s.recorded() {
-		s.otel.SetAttributes(attr("origin", o.String()), attr("source", source.String()))
-	}
+	s.SetAttributes(attr("origin", o.String()), attr("source", source.String()))
 	s.endFailed(enforce.ReasonUnreachable, err)
 }
 
-// waited ends the span of a wait for the host's turn.
+// waited ends the step of a wait for the host's turn.
 func (s step) waited(d enforce.Decision, err error) {
-	if s.recorded() {
-		s.otel.SetAttributes(attribute.Int64(attributePrefix+"wait_ms", d.Wait.Milliseconds()),
-			attribute.Float64(attributePrefix+"crawl_delay_s", d.CrawlDelay.Seconds()))
-	}
+	s.SetAttributes(attribute.Int64(attributePrefix+"wait_ms", d.Wait.Milliseconds()),
+		attribute.Float64(attributePrefix+"crawl_delay_s", d.CrawlDelay.Seconds()))
 	s.endFailed(enforce.ReasonRateLimited, err)
 }
 
-// dialed ends the span of a connection.
+// dialed ends the step of a connection.
 func (s step) dialed(conn net.Conn) {
-	if s.recorded() {
-		s.otel.SetAttributes(attr("address", conn.RemoteAddr().String()))
+	if s.IsRecording() {
+		s.SetAttributes(attr("address", conn.RemoteAddr().String()))
 	}
-	s.end()
+	s.End()
 }
 
 func attr(field, value string) attribute.KeyValue {
