@@ -79,7 +79,7 @@ func (a *App) setNames(c *engine.Config) error {
 		return fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
 	}
 	c.Fetch.UserAgent, c.Anonymous = cmp.Or(a.UserAgent, version.UserAgent()), a.UserAgent == ""
-	c.Name, c.Help = a.Gateway, enforce.HelpAt(version.Read().Ref())
+	c.Name, c.Help = a.Gateway, enforce.HelpAt(version.Ref(version.Read()))
 	if a.Gateway == "" {
 		if name, err := os.Hostname(); err == nil && isGatewayName(name) {
 			c.Name = name

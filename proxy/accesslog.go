@@ -31,7 +31,7 @@ func (x *exchange) account() {
 		x.decision = x.stopped(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
 	}
 	rec := x.decision.Record()
-	rec.Gateway, rec.Version = e.Config.Name, version.Read().Version
+	rec.Gateway, rec.Version = e.Config.Name, version.Read()
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()

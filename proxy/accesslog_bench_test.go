@@ -64,7 +64,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 					id := identifier.Identify(r.Context(), senderOf(r))
 					d := enforcer.Decide(r.Context(), enforce.Request{Method: http.MethodGet, Target: target, Identity: id})
 					rec := d.Record()
-					rec.Gateway, rec.Version = "east-1", version.Read().Version
+					rec.Gateway, rec.Version = "east-1", version.Read()
 					fields = append(fields, zap.Object(logKey, logObject{&rec}))
 					engine.Decided(d)
 				}

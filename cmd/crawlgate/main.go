@@ -12,6 +12,6 @@ import (
 
 func main() {
 	caddy.CustomBinaryName = "crawlgate"
-	caddy.CustomVersion = "Crawlgate " + version.Read().String() + ", Caddy"
+	caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	caddycmd.Main()
 }
