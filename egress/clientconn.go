@@ -38,21 +38,18 @@ func notedConn(r *http.Request, conn net.Conn) net.Conn {
 // replayConn returns bytes that were read ahead before those of its connection.
 type replayConn struct {
 	net.Conn
-	early  []byte
+	reader io.Reader
 	within net.Conn // what Conn wraps, as far as it is known; its sending half can close alone
 }
 
-// Read implements [net.Conn].
-func (c *replayConn) Read(p []byte) (int, error) {
-	if len(c.early) == 0 {
-		return c.Conn.Read(p)
-	}
-	n := copy(p, c.early)
-	if c.early = c.early[n:]; len(c.early) == 0 {
-		c.early = nil
-	}
-	return n, nil
+// replay returns a connection whose first bytes are those in the buffer of ahead.
+func replay(conn net.Conn, ahead *bufio.Reader, within net.Conn) *replayConn {
+	early := io.LimitReader(ahead, int64(ahead.Buffered()))
+	return &replayConn{Conn: conn, reader: io.MultiReader(early, conn), within: within}
 }
+
+// Read implements [net.Conn].
+func (c *replayConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // NetConn returns the connection within; crypto/tls has the same method.
 func (c *replayConn) NetConn() net.Conn { return c.within }
@@ -71,12 +68,7 @@ func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("freeing the client's connection from its deadline: %w", err)
 	}
-	early := make([]byte, rw.Reader.Buffered())
-	if _, err := io.ReadFull(rw.Reader, early); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("taking over what the server has read: %w", err)
-	}
-	return &replayConn{Conn: conn, early: early, within: notedConn(r, conn)}, nil
+	return replay(conn, rw.Reader, notedConn(r, conn)), nil
 }
 
 // writeHead writes an HTTP/1.1 status line and header.

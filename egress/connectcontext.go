@@ -59,9 +59,6 @@ func (p *ConnectContext) Authority() string {
 	return net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
 }
 
-// maxShown bounds what of a host is repeated in an error.
-const maxShown = 240
-
 // Resolve gives an inner request the form of a proxied one: an absolute URL with the scheme and
 // authority of the tunnel, whatever the client wrote, and the address of the client outside. If its
 // Host is not the tunnel's, the URL is the one that it asks for and the error is [ErrMisdirected]:
@@ -75,7 +72,7 @@ func (p *ConnectContext) Resolve(r *http.Request) error {
 	u.Scheme, u.Host, u.User = p.Scheme, p.Authority(), nil
 	var misdirected error
 	if !p.serves(r.Host) {
-		misdirected = fmt.Errorf("%w: %q in a tunnel to %s", ErrMisdirected, printable(r.Host, maxShown), p.Authority())
+		misdirected = fmt.Errorf("%w: %+.240q in a tunnel to %s", ErrMisdirected, r.Host, p.Authority())
 		u.Host = r.Host
 	}
 	target := r.RequestURI

@@ -1,9 +1,6 @@
 package egress
 
-import (
-	"net/netip"
-	"strings"
-)
+import "net/netip"
 
 // Kind classifies a failure on the way out. It is the failure's name in logs, metrics and
 // decisions. The zero value stands for [KindInternal].
@@ -65,25 +62,4 @@ func (e *Error) NeverReached() bool {
 	default:
 		return false
 	}
-}
-
-// printable reduces a text to printable ASCII of at most limit bytes: each run of white space and
-// controls becomes one space, every byte outside ASCII a question mark. It trims spaces at both
-// ends.
-func printable(s string, limit int) string {
-	b := make([]byte, 0, min(len(s), limit))
-	for i := 0; i < len(s) && len(b) < limit; i++ {
-		c := s[i]
-		switch {
-		case c >= 0x80:
-			b = append(b, '?')
-		case c <= ' ' || c == 0x7f:
-			if len(b) > 0 && b[len(b)-1] != ' ' {
-				b = append(b, ' ')
-			}
-		default:
-			b = append(b, c)
-		}
-	}
-	return strings.TrimRight(string(b), " ")
 }

@@ -26,12 +26,14 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// DefaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
+// defaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
 // without a byte.
-const DefaultIdle = 5 * time.Minute
+const defaultIdle = 5 * time.Minute
 
 // Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use;
-// the fields are set before first use.
+// the fields are set before first use. An origin may leave the bodies of an exchange or an upgraded
+// connection without a byte for five minutes. That does not bound the wait for a response (see
+// TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
 type Forwarder struct {
 	Transport *Transport
 	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are
@@ -40,10 +42,6 @@ type Forwarder struct {
 	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-").
 	// Such fields pass neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
-	// Idle bounds how long the origin may leave the bodies of an exchange or an upgraded connection
-	// without a byte; 0 means DefaultIdle. It does not bound the wait for a response (see
-	// TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
-	Idle time.Duration
 	// MinRate is the least number of body bytes a second that client and origin each have to send and
 	// to take, averaged over a minute or more of their own turns; 0 means any. It does not apply to
 	// event streams and upgraded connections.
@@ -51,6 +49,8 @@ type Forwarder struct {
 	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means any
 	// time.
 	BodyTimeout time.Duration
+
+	idle time.Duration // 0: defaultIdle; tests cannot wait for that
 }
 
 // Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
@@ -92,7 +92,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	defer cancel(nil)
 	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
-	x.watch.idle, x.watch.ended = f.idle(), func(cause error) {
+	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
 		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {
 			// The transport waits for the read of the body that is under way. A writer that cannot set a
@@ -128,8 +128,6 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	x.respond(ctx, resp)
 	return nil
 }
-
-func (f *Forwarder) idle() time.Duration { return cmp.Or(max(f.Idle, 0), DefaultIdle) }
 
 // forwarding is one request and its response.
 type forwarding struct {

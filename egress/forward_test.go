@@ -763,7 +763,7 @@ func TestForwardFailures(t *testing.T) {
 		{"bad field", say("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"), KindProtocol},
 		{"two lengths", say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx"), KindProtocol},
 		{"unknown coding", say("HTTP/1.1 200 OK\r\nTransfer-Encoding: rot13\r\n\r\nx"), KindCoding},
-		{"huge header", say("HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", MaxResponseHeader) + "\r\n\r\n"), KindHeaderSize},
+		{"huge header", say("HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", maxResponseHeader) + "\r\n\r\n"), KindHeaderSize},
 		{"unasked switch", say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), KindProtocol},
 		{"demands proxy credentials", say("HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"), KindProtocol},
 		{"silent", func(c net.Conn, br *bufio.Reader) { io.Copy(io.Discard, br) }, KindTimeout},
@@ -844,7 +844,8 @@ func (d *discard) WriteHeader(int)             { d.written = true }
 // TestForwardWritesNothingOnFailure: the answer to a failure is the caller's.
 func TestForwardWritesNothingOnFailure(t *testing.T) {
 	t.Parallel()
-	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{Via: "me"})}
+	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
+	f.Transport.via = "me"
 	target := fmt.Sprintf("http://127.0.0.1:%d/", freePort(t))
 	looped := request(t, t.Context(), "GET", target, nil)
 	looped.Header.Set("Via", "1.0 fred, 1.1 ME (Crawlgate)")
@@ -871,7 +872,7 @@ func TestForwardStalled(t *testing.T) {
 		io.Copy(io.Discard, br)
 	})
 	g := startGateway(t, "h1", origin)
-	g.forwarder.Idle = 30 * time.Millisecond
+	g.forwarder.idle = 30 * time.Millisecond
 	resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 	if got, err := io.ReadAll(resp.Body); err == nil || string(got) != "half" {
 		t.Errorf("got %q, %v", got, err)
@@ -1106,7 +1107,7 @@ func TestForwardStalledUpload(t *testing.T) {
 		<-stop
 	})
 	g := startGateway(t, "h1", origin)
-	g.forwarder.Idle = 50 * time.Millisecond
+	g.forwarder.idle = 50 * time.Millisecond
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, io.LimitReader(endless{}, 64<<20)))
 	if res := g.result(t); resp.StatusCode != http.StatusBadGateway || res.Err.Kind != KindStalled {
 		t.Errorf("answered %d, %v", resp.StatusCode, res.Err)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -14,19 +13,17 @@ import (
 	"time"
 )
 
-// DefaultHandshakeTimeout bounds the TLS handshake of a client inside a tunnel.
-const DefaultHandshakeTimeout = 10 * time.Second
+// handshakeTimeout bounds the TLS handshake of a client inside a tunnel.
+const handshakeTimeout = 10 * time.Second
 
-// InterceptorConfig configures an [Interceptor]. Handler is required. The limits should be those of
-// the server that receives the CONNECT requests; 0 means net/http's defaults, which are no limits
-// for times.
+// InterceptorConfig configures an [Interceptor] by fields of its [http.Server]. Handler is
+// required. The limits should be those of the server that receives the CONNECT requests.
 type InterceptorConfig struct {
 	Handler           http.Handler
-	HandshakeTimeout  time.Duration // 0: DefaultHandshakeTimeout
 	ReadHeaderTimeout time.Duration
 	IdleTimeout       time.Duration
 	MaxHeaderBytes    int
-	ErrorLog          *log.Logger // nil: nothing is logged
+	ErrorLog          *log.Logger
 }
 
 // Interceptor serves the requests inside accepted tunnels: HTTP/1.1 and HTTP/2 over TLS, which it
@@ -44,17 +41,7 @@ type Interceptor struct {
 
 // NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown].
 func NewInterceptor(c InterceptorConfig) *Interceptor {
-	s := &Interceptor{
-		listener:  newTunnelListener(),
-		handshake: c.HandshakeTimeout,
-		served:    make(chan struct{}),
-	}
-	if s.handshake <= 0 {
-		s.handshake = DefaultHandshakeTimeout
-	}
-	if c.ErrorLog == nil {
-		c.ErrorLog = log.New(io.Discard, "", 0)
-	}
+	s := &Interceptor{handshake: handshakeTimeout, listener: newTunnelListener(), served: make(chan struct{})}
 	s.server = &http.Server{
 		Handler:           c.Handler,
 		ReadHeaderTimeout: c.ReadHeaderTimeout,

@@ -53,7 +53,7 @@ func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *interce
 	a := testca.New(tb)
 	m := newMinter(tb, mint.Config{Issuer: a})
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
-	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h, HandshakeTimeout: 5 * time.Second})
+	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h})
 	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

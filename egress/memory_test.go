@@ -81,7 +81,7 @@ func BenchmarkIdleTunnels(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			tunnel.Relay(r.Context(), up, 0)
+			tunnel.Relay(r.Context(), up)
 		})
 		before := residentSet()
 		conns := make([]net.Conn, 0, tunnels)

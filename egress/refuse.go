@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -34,9 +35,21 @@ type Refusal struct {
 	Body   []byte
 }
 
-// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII without line
-// breaks, below 100 bytes.
-func ReasonPhrase(s string) string { return printable(s, maxReason) }
+// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII below 100 bytes.
+// Each run of white space and controls becomes one space, every byte outside ASCII a question mark.
+func ReasonPhrase(s string) string {
+	text := []byte(s)
+	for i, c := range text {
+		switch {
+		case c >= 0x80:
+			text[i] = '?'
+		case c < ' ' || c == 0x7f:
+			text[i] = ' '
+		}
+	}
+	text = bytes.Join(bytes.Fields(text), []byte{' '})
+	return strings.TrimRight(string(text[:min(len(text), maxReason)]), " ")
+}
 
 // Refuse answers a CONNECT that is not accepted.
 //

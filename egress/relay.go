@@ -1,11 +1,14 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -18,65 +21,65 @@ type Traffic struct {
 // errRelayed ends a relay one of whose ends cannot close its sending half alone.
 var errRelayed = errors.New("the other end is over")
 
+// Relay copies bytes between the client and origin until both have ended, half-closing each side
+// when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing
+// has passed for five minutes. The error is nil for a regular end.
+func (t *Tunnel) Relay(ctx context.Context, origin net.Conn) error {
+	return relay(ctx, t, origin, defaultIdle)
+}
+
 // relay copies bytes both ways until both directions have ended, and closes both ends. The end of
 // one direction is passed on by closing the sending half of the other end; where that has no such
 // half the relay ends. A failure, the end of ctx, or idle without a byte either way ends both
-// directions.
-func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) (Traffic, *Error) {
+// directions. The error is an [*Error].
+func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) error {
 	ctx, end := context.WithCancelCause(ctx)
 	closeBoth := func() { _, _ = client.Close(), origin.Close() }
 	defer context.AfterFunc(ctx, closeBoth)()
 	w := &watch{idle: idle, ended: end}
 	w.start(nobody, 0)
 	defer w.stop()
-	up := make(chan int64, 1)
-	go func() {
-		n, err := relayHalf(origin, client, w, KindIncomplete, KindClientGone)
-		if err != nil {
+	half := func(dst io.Writer, src io.Reader, dstKind, srcKind Kind) {
+		if err := relayHalf(dst, src, w, dstKind, srcKind); err != nil {
 			end(err)
 		}
-		up <- n
-	}()
-	down, err := relayHalf(client, origin, w, KindClientGone, KindIncomplete)
-	if err != nil {
-		end(err)
 	}
-	traffic := Traffic{Up: <-up, Down: down}
+	var up sync.WaitGroup
+	up.Go(func() { half(origin, client, KindIncomplete, KindClientGone) })
+	half(client, origin, KindClientGone, KindIncomplete)
+	up.Wait()
 	cause := context.Cause(ctx)
 	closeBoth()
 	if cause == nil || errors.Is(cause, errRelayed) {
-		return traffic, nil
+		return nil
 	}
 	if known, ok := errors.AsType[*Error](cause); ok {
-		return traffic, known
+		return known
 	}
-	return traffic, &Error{Kind: KindClientGone, Err: cause}
+	return &Error{Kind: KindClientGone, Err: cause}
 }
 
 // relayHalf copies bytes from src to dst until src ends, and passes the end on. The kinds are those
 // of a failure of dst and of src.
-func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) (int64, error) {
+func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	var total int64
 	for {
 		n, err := src.Read(buf[:])
 		if n > 0 {
 			w.touch(n)
-			m, werr := dst.Write(buf[:n])
-			total += int64(m)
-			if werr != nil {
-				return total, &Error{Kind: dstKind, Err: fmt.Errorf("writing to the %s: %w", endOf(dstKind), werr)}
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				return &Error{Kind: dstKind, Err: fmt.Errorf("writing to the %s: %w", endOf(dstKind), werr)}
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			if closeWrite(dst) != nil {
-				return total, errRelayed
+				return errRelayed
 			}
-			return total, nil
+			return nil
 		case err != nil:
-			return total, &Error{Kind: srcKind, Err: fmt.Errorf("reading from the %s: %w", endOf(srcKind), err)}
+			return &Error{Kind: srcKind, Err: fmt.Errorf("reading from the %s: %w", endOf(srcKind), err)}
 		}
 	}
 }
@@ -99,20 +102,22 @@ func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
 	h["Connection"] = []string{"Upgrade"}
 	h["Upgrade"] = []string{"websocket"}
-	client, err := hijack(x.w, x.r)
+	conn, err := hijack(x.w, x.r)
 	if err != nil {
 		x.res.Err = &Error{Kind: KindInternal, Err: err}
 		return x.res.Err
 	}
-	defer func() { _ = client.Close() }()
+	defer func() { _ = conn.Close() }()
 	x.res.Started = true
-	if err := writeHead(client, "101 Switching Protocols", h); err != nil {
+	if err := writeHead(conn, "101 Switching Protocols", h); err != nil {
 		x.res.Err = &Error{Kind: KindClientGone, Err: err}
 		return nil
 	}
 	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log: the connection is out of the writer's hands
-	var traffic Traffic
-	traffic, x.res.Err = relay(ctx, client, origin, x.f.idle())
+	client := newTunnel(conn)
+	err = relay(ctx, client, origin, cmp.Or(x.f.idle, defaultIdle))
+	x.res.Err, _ = errors.AsType[*Error](err)
+	traffic := client.Traffic()
 	x.res.BytesIn, x.res.BytesOut = traffic.Up, traffic.Down
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -22,9 +21,9 @@ import (
 // Defaults and limits of [Transport].
 const (
 	DefaultResponseHeaderTimeout = 60 * time.Second
-	DefaultTLSTimeout            = 10 * time.Second
-	// MaxResponseHeader bounds the header of a response; a larger one fails the request.
-	MaxResponseHeader = 256 << 10
+	tlsTimeout                   = 10 * time.Second
+	// maxResponseHeader bounds the header of a response; a larger one fails the request.
+	maxResponseHeader = 256 << 10
 	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per host
 	// is slow.
 	maxIdle        = 2048
@@ -55,11 +54,6 @@ type TransportConfig struct {
 	// ResponseHeaderTimeout runs from the end of the request to the header of the response; 0 means
 	// DefaultResponseHeaderTimeout.
 	ResponseHeaderTimeout time.Duration
-	// TLSTimeout bounds a handshake; 0 means DefaultTLSTimeout.
-	TLSTimeout time.Duration
-	// Via is the pseudonym of this gateway in Via: a token, unique to the process, by which loops are
-	// found. Empty means a random one.
-	Via string
 	// Fresh sends each request over a connection of its own. net/http repeats a request whose pooled
 	// connection breaks before the answer; callers that count every request must not have that.
 	Fresh bool
@@ -79,7 +73,7 @@ type Transport struct {
 	direct    transportPair
 	upstreams []*upstream
 	tls       *tls.Config
-	via       string
+	via       string // the pseudonym of this gateway, unique to the process, by which loops are found
 }
 
 // NewTransport builds a transport. It fails on an upstream URL that cannot be used.
@@ -87,16 +81,14 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 	if c.Dialer == nil {
 		return nil, errors.New("building transport: no dialer")
 	}
-	t := &Transport{dialer: c.Dialer, via: c.Via}
-	if t.via == "" {
-		var id [8]byte
-		rand.Read(id[:]) // never fails, by its contract
-		t.via = "crawlgate-" + hex.EncodeToString(id[:])
-	}
-	t.tls = &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		RootCAs:            c.RootCAs,
-		ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
+	t := &Transport{
+		dialer: c.Dialer,
+		via:    "crawlgate-" + rand.Text(),
+		tls: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			RootCAs:            c.RootCAs,
+			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
+		},
 	}
 	direct := t.httpTransport(c)
 	direct.DialContext = c.Dialer.DialContext
@@ -121,10 +113,10 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    cmp.Or(max(c.TLSTimeout, 0), DefaultTLSTimeout),
+		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  cmp.Or(max(c.ResponseHeaderTimeout, 0), DefaultResponseHeaderTimeout),
 		ExpectContinueTimeout:  expectTimeout,
-		MaxResponseHeaderBytes: MaxResponseHeader,
+		MaxResponseHeaderBytes: maxResponseHeader,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream:     h2StreamBuffer,
 			MaxReceiveBufferPerConnection: h2ConnBuffer,

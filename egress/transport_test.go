@@ -58,7 +58,7 @@ func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func(
 			t.Error(err)
 			return
 		}
-		tunnel.Relay(r.Context(), up, 0)
+		tunnel.Relay(r.Context(), up)
 	})
 	proto := "h1"
 	if tlsToo {
@@ -99,7 +99,7 @@ func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
 		}
 		defer up.Close()
 		c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-		relay(t.Context(), &replayConn{Conn: c, early: read(br.Buffered()), within: c}, up, DefaultIdle)
+		relay(t.Context(), replay(c, br, c), up, defaultIdle)
 	})
 }
 
@@ -129,7 +129,6 @@ func TestUpstreamHTTP(t *testing.T) {
 			Dialer:    &Dialer{Guard: loopbackGuard(), Resolver: &names{addrs: map[string][]string{"localhost": {"127.0.0.1"}, "example.com": {"127.0.0.1"}}}},
 			RootCAs:   certPool(proxy, tlsOrigin),
 			Upstreams: []Upstream{{URL: withUser(t, proxy.URL)}},
-			Via:       "me",
 		})
 		for _, target := range []string{
 			"http://localhost:" + itoa(portOf(t, plain)), "https://127.0.0.1:" + itoa(portOf(t, tlsOrigin)),
@@ -155,9 +154,9 @@ func TestUpstreamHTTP(t *testing.T) {
 		}
 		conn.Close()
 		want := []string{
-			fmt.Sprintf("GET http://localhost:%d/a 1.1 me %s", portOf(t, plain), basic),
-			fmt.Sprintf("CONNECT 127.0.0.1:%d 1.1 me %s", portOf(t, tlsOrigin), basic),
-			fmt.Sprintf("CONNECT localhost:%d 1.1 me %s", portOf(t, plain), basic),
+			fmt.Sprintf("GET http://localhost:%d/a 1.1 %s %s", portOf(t, plain), tr.via, basic),
+			fmt.Sprintf("CONNECT 127.0.0.1:%d 1.1 %s %s", portOf(t, tlsOrigin), tr.via, basic),
+			fmt.Sprintf("CONNECT localhost:%d 1.1 %s %s", portOf(t, plain), tr.via, basic),
 		}
 		if got := asked(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("secure %v: the proxy was asked\n%s, want\n%s", secure, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -327,7 +326,8 @@ func TestNewTransportRefuses(t *testing.T) {
 
 func TestLooped(t *testing.T) {
 	t.Parallel()
-	tr := newTestTransport(t, TransportConfig{Via: "crawlgate-1"})
+	tr := newTestTransport(t, TransportConfig{})
+	tr.via = "crawlgate-1"
 	for via, want := range map[string]bool{
 		"": false, "1.1 other": false, "1.1 crawlgate-1": true, "1.0 a, HTTP/1.1 Crawlgate-1 (x)": true,
 		"crawlgate-1": false, "1.1 crawlgate-12": false, "1.1 crawlgate-1:80": false,

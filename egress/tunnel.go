@@ -229,19 +229,6 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	return nil
 }
 
-// Relay copies bytes between the client and origin until both have ended, half-closing each side
-// when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing
-// has passed for idle (0: DefaultIdle). The error is nil for a regular end.
-func (t *Tunnel) Relay(ctx context.Context, origin net.Conn, idle time.Duration) error {
-	if idle <= 0 {
-		idle = DefaultIdle
-	}
-	if _, err := relay(ctx, t, origin, idle); err != nil {
-		return err
-	}
-	return nil
-}
-
 // maxHello bounds what is read for a ClientHello, records included. Post-quantum key shares bring
 // it to some 2 KiB today.
 const maxHello = 64 << 10

@@ -33,9 +33,7 @@ func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Respon
 	if err != nil {
 		tb.Fatal(err)
 	}
-	early := make([]byte, br.Buffered())
-	io.ReadFull(br, early)
-	return resp, &replayConn{Conn: c, early: early, within: c}
+	return resp, replay(c, br, c)
 }
 
 type h2Tunnel struct {
@@ -103,7 +101,7 @@ func TestTunnelRelay(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+			if err := tunnel.Relay(r.Context(), up); err != nil {
 				t.Errorf("%s: %v", proto, err)
 			}
 			traffic <- tunnel.Traffic()
@@ -156,7 +154,7 @@ func TestTunnelHalfClose(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+		if err := tunnel.Relay(r.Context(), up); err != nil {
 			t.Error(err)
 		}
 		statuses <- wrapped.status
@@ -189,7 +187,7 @@ func TestTunnelOriginEndsFirst(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if err := tunnel.Relay(r.Context(), up, 0); err != nil {
+		if err := tunnel.Relay(r.Context(), up); err != nil {
 			t.Error(err)
 		}
 	})

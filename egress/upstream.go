@@ -218,11 +218,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("freeing the tunnel from its deadline: %w", err)
 	}
-	early := make([]byte, br.Buffered())
-	if _, err := io.ReadFull(br, early); err != nil {
-		return nil, fmt.Errorf("taking what follows the answer to CONNECT: %w", err)
-	}
-	return &replayConn{Conn: conn, early: early, within: conn}, nil
+	return replay(conn, br, conn), nil
 }
 
 // socksClient is the ability of x/net's SOCKS5 dialer beyond its interface: to speak over a

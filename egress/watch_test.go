@@ -151,12 +151,12 @@ func TestWatchRate(t *testing.T) {
 				if upload {
 					want = tt.up
 				}
-				w := newWatching(DefaultIdle)
+				w := newWatching(defaultIdle)
 				w.transfer(upload, rate, tt.parcels)
 				if at, cause := w.over(); !errors.Is(cause, want) || at > tt.most {
 					t.Errorf("%s, upload %v: noticed %v at %v, want %v within %v", tt.name, upload, cause, at, want, tt.most)
 				}
-				w = newWatching(DefaultIdle)
+				w = newWatching(defaultIdle)
 				w.transfer(upload, 0, tt.parcels)
 				if at, cause := w.over(); cause != nil {
 					t.Errorf("%s, upload %v: without a rate noticed %v at %v", tt.name, upload, cause, at)
@@ -185,11 +185,11 @@ func TestWatchRateModel(t *testing.T) {
 				if upload {
 					taking, sending = sending, taking
 				}
-				*taking = min(time.Duration(rnd.Int64N(int64(allowed))), DefaultIdle-1)
+				*taking = min(time.Duration(rnd.Int64N(int64(allowed))), defaultIdle-1)
 				*sending = min(time.Duration(rnd.Int64N(int64(allowed)))/2, rateWindow/6)
 				parcels = append(parcels, p)
 			}
-			w := newWatching(DefaultIdle)
+			w := newWatching(defaultIdle)
 			w.transfer(upload, rate, parcels)
 			if at, cause := w.over(); cause != nil {
 				t.Errorf("seed %d: noticed %v at %v, though each piece was above the rate", seed, cause, at)
@@ -202,7 +202,7 @@ func TestWatchRateModel(t *testing.T) {
 					parcels[i].client, parcels[i].origin = 0, each
 				}
 			}
-			w = newWatching(DefaultIdle)
+			w = newWatching(defaultIdle)
 			w.transfer(upload, rate, parcels)
 			want := map[bool]error{false: errSlowClient, true: errSlowOrigin}[slow]
 			if at, cause := w.over(); !errors.Is(cause, want) || at > rateWindow+rateTick+20*time.Second {

@@ -265,7 +265,7 @@ func (c *connect) relay() {
 	ctx, old := context.WithDeadlineCause(ctx, c.tunnel.began.Add(c.x.site.Engine.Config.Limits.TunnelAge), errTooOld)
 	defer old()
 	go c.watch(ctx, cancel)
-	c.end(c.client.Relay(ctx, c.dialed, 0))
+	c.end(c.client.Relay(ctx, c.dialed))
 }
 
 // named reports whether the server name of a handshake is the tunnel's host. An address has no
