@@ -21,7 +21,7 @@ var importRules = map[string][]string{
 	"egress":                  {"golang.org/x/", "github.com/dunglas/httpsfv"},
 	"egress/guard":            {},
 	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
-	"egress/mint":             {},
+	"egress/mint":             {"golang.org/x/"},
 	"fetch":                   {"golang.org/x/", "origin", "internal/escape", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},

@@ -241,9 +241,9 @@ func proxyAddr(tb testing.TB, s *httptest.Server) netip.AddrPort {
 }
 
 // newMinter makes the minter of a test.
-func newMinter(tb testing.TB, c mint.Config) *mint.Minter {
+func newMinter(tb testing.TB, issuer mint.Issuer) *mint.Minter {
 	tb.Helper()
-	m, err := mint.New(c)
+	m, err := mint.New(issuer)
 	if err != nil {
 		tb.Fatal(err)
 	}

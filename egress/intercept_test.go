@@ -51,7 +51,7 @@ func describe(w http.ResponseWriter, r *http.Request) {
 func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *intercepting {
 	tb.Helper()
 	a := testca.New(tb)
-	m := newMinter(tb, mint.Config{Issuer: a})
+	m := newMinter(tb, a)
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
 	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h})
 	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)

@@ -51,11 +51,11 @@ func newOwnIssuer(t *testing.T) *ownIssuer {
 // TestHTTPSMintManyHosts mints for more hosts than are kept (in full, 100,000): no certificate is used for two of them, and
 // what is kept does not grow with them. It does not run beside others, whose memory it would see.
 func TestHTTPSMintManyHosts(t *testing.T) {
-	hosts := 2 * mint.DefaultLeaves
+	hosts := 2 * mint.MaxLeaves
 	if long() {
 		hosts = 100_000
 	}
-	minter, err := mint.New(mint.Config{Issuer: newOwnIssuer(t)})
+	minter, err := mint.New(newOwnIssuer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestHTTPSMintManyHosts(t *testing.T) {
 	clear(seen) // it must not count below
 	grown := liveHeap() - base
 	t.Logf("%d hosts: %v each; %d certificates kept, in %.1f MiB", hosts, each, minter.Len(), float64(grown)/(1<<20))
-	if minter.Len() > mint.DefaultLeaves || grown > 4<<10*mint.DefaultLeaves {
+	if minter.Len() > mint.MaxLeaves || grown > 4<<10*mint.MaxLeaves {
 		t.Errorf("%d certificates are kept, in %d KiB", minter.Len(), grown>>10)
 	}
 	runtime.KeepAlive(minter)
@@ -97,7 +97,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 		hosts = 100_000
 	}
 	issuer := newOwnIssuer(t)
-	minter, err := mint.New(mint.Config{Issuer: issuer})
+	minter, err := mint.New(issuer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		s.polite.Wait = *c.MaxWait
 	}
 	if c.Authority != nil {
-		minter, err := mint.New(mint.Config{Issuer: c.Authority})
+		minter, err := mint.New(c.Authority)
 		if err != nil {
 			return nil, err
 		}

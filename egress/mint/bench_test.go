@@ -9,7 +9,8 @@ import (
 )
 
 func BenchmarkMint(b *testing.B) {
-	m := newTestMinter(b, Config{Issuer: testca.New(b), Leaves: 1})
+	m := newTestMinter(b, testca.New(b))
+	m.limit = 1
 	hosts := [2]string{"a.example.com", "b.example.com"}
 	b.ReportAllocs()
 	i := 0
@@ -22,7 +23,7 @@ func BenchmarkMint(b *testing.B) {
 }
 
 func BenchmarkMintKept(b *testing.B) {
-	m := newTestMinter(b, Config{Issuer: testca.New(b)})
+	m := newTestMinter(b, testca.New(b))
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -35,9 +36,9 @@ func BenchmarkMintKept(b *testing.B) {
 
 // BenchmarkMintManyHosts tells the bytes that one kept leaf takes.
 func BenchmarkMintManyHosts(b *testing.B) {
-	const hosts = DefaultLeaves
+	const hosts = MaxLeaves
 	for b.Loop() {
-		m := newTestMinter(b, Config{Issuer: testca.New(b)})
+		m := newTestMinter(b, testca.New(b))
 		before := heap()
 		for i := range hosts {
 			if _, err := m.Certificate(fmt.Sprintf("host-%d.example.com", i)); err != nil {

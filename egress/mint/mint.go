@@ -3,7 +3,6 @@ package mint
 
 import (
 	"bytes"
-	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,14 +17,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
-// Defaults of [Config].
 const (
-	// DefaultLeafLifetime is how long a leaf is valid, unless its issuer ends sooner.
-	DefaultLeafLifetime = 48 * time.Hour
-	// DefaultLeaves bounds the leaves kept; each takes about 1 KiB.
-	DefaultLeaves = 10_000
+	// leafLifetime is how long a leaf is valid, unless its issuer ends sooner.
+	leafLifetime = 48 * time.Hour
+	// MaxLeaves bounds the leaves that a [Minter] keeps; each takes about 1 KiB.
+	MaxLeaves = 10_000
 	// leafBackdate is how far a leaf reaches back, for clients whose clocks are behind.
 	leafBackdate = time.Hour
 	// maxCommonName is X.520's bound. A longer host stands in the SAN alone.
@@ -43,66 +43,35 @@ type Issuer interface {
 	Signer() crypto.Signer
 }
 
-// Config configures a [Minter]. Only Issuer is needed.
-type Config struct {
-	Issuer   Issuer
-	Lifetime time.Duration    // of a leaf; 0: DefaultLeafLifetime
-	Leaves   int              // kept at most; 0: DefaultLeaves
-	Now      func() time.Time // nil: time.Now
-}
-
 // Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key,
 // which is made with each Minter and never stored. A reader of the process's memory could read the
 // issuer's key as well, so a key for each host would protect nothing. Safe for concurrent use.
 type Minter struct {
-	issuer   Issuer
-	lifetime time.Duration
-	limit    int
-	now      func() time.Time
-	key      *ecdsa.PrivateKey
-	minted   atomic.Int64
+	issuer Issuer
+	key    *ecdsa.PrivateKey
+	now    func() time.Time
+	limit  int
+	minted atomic.Int64
+	making singleflight.Group // by host
 
 	mu     sync.Mutex
-	origin []byte           // the issuing certificate that the kept leaves are from
-	leaves map[string]*leaf // by host
+	origin []byte          // the issuing certificate that the kept leaves are from
+	leaves map[string]leaf // by host
 }
 
-// leaf is a certificate, or one that is being made.
+// leaf is a certificate, and when another is due.
 type leaf struct {
-	ready chan struct{} // closed when the rest is set
 	cert  *tls.Certificate
 	renew time.Time
-	err   error
-}
-
-// due reports whether a leaf is ready and has to be made again.
-func (l *leaf) due(now time.Time) bool {
-	select {
-	case <-l.ready:
-		return !now.Before(l.renew)
-	default:
-		return false
-	}
 }
 
 // New makes a minter and its key.
-func New(c Config) (*Minter, error) {
-	if c.Issuer == nil {
-		return nil, errors.New("making a minter: no issuer")
-	}
+func New(issuer Issuer) (*Minter, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a minter: making its key: %w", err)
 	}
-	m := &Minter{
-		issuer: c.Issuer, key: key, now: c.Now, leaves: make(map[string]*leaf),
-		lifetime: cmp.Or(max(c.Lifetime, 0), DefaultLeafLifetime),
-		limit:    cmp.Or(max(c.Leaves, 0), DefaultLeaves),
-	}
-	if m.now == nil {
-		m.now = time.Now
-	}
-	return m, nil
+	return &Minter{issuer: issuer, key: key, now: time.Now, limit: MaxLeaves, leaves: make(map[string]leaf)}, nil
 }
 
 // Certificate returns the certificate for host, a name in lower case (punycode) or an IP address
@@ -113,17 +82,21 @@ func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	if chain := m.issuer.Chain(); len(chain) > 0 {
 		issuer = chain[0].Raw
 	}
-	l, mine := m.claim(host, issuer)
-	if !mine {
-		<-l.ready
-		return l.cert, l.err
+	cert, err, _ := m.making.Do(host, func() (any, error) {
+		if cert := m.kept(host, issuer); cert != nil {
+			return cert, nil
+		}
+		l, err := m.mint(host)
+		if err != nil {
+			return nil, fmt.Errorf("minting for %s: %w", host, err)
+		}
+		m.keep(host, l)
+		return l.cert, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	defer close(l.ready)
-	if l.cert, l.renew, l.err = m.mint(host); l.err != nil {
-		l.err = fmt.Errorf("minting for %s: %w", host, l.err)
-		m.forget(host, l)
-	}
-	return l.cert, l.err
+	return cert.(*tls.Certificate), nil //nolint:forcetypeassert // returned above
 }
 
 // Minted counts the certificates made.
@@ -151,10 +124,9 @@ func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 	return nil, nil, errors.New("the issuer's key does not belong to its certificate")
 }
 
-// claim returns the leaf of a host, or begins one, which the caller must then make. Leaves of
-// another issuer than the given one are dropped. Beyond the limit an arbitrary leaf is dropped:
-// making it again costs less than keeping an order.
-func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
+// kept returns the certificate that is kept for a host, nil for none. It drops one that is due, and
+// all of another issuer than the given one.
+func (m *Minter) kept(host string, issuer []byte) *tls.Certificate {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,37 +134,38 @@ func (m *Minter) claim(host string, issuer []byte) (l *leaf, mine bool) {
 		m.origin = issuer
 		clear(m.leaves)
 	}
-	if known, ok := m.leaves[host]; ok && !known.due(now) {
-		return known, false
+	if l := m.leaves[host]; now.Before(l.renew) {
+		return l.cert
 	}
 	delete(m.leaves, host)
+	return nil
+}
+
+// keep keeps a leaf, unless its issuer has been renewed meanwhile. Beyond the limit it drops an arbitrary one: making that again costs less than
+// keeping an order.
+func (m *Minter) keep(host string, l leaf) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !bytes.Equal(l.cert.Certificate[1], m.origin) {
+		return
+	}
 	for other := range m.leaves {
 		if len(m.leaves) < m.limit {
 			break
 		}
 		delete(m.leaves, other)
 	}
-	l = &leaf{ready: make(chan struct{})}
 	m.leaves[host] = l
-	return l, true
 }
 
-func (m *Minter) forget(host string, l *leaf) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.leaves[host] == l {
-		delete(m.leaves, host)
-	}
-}
-
-// mint makes a certificate. renew is when another is due.
-func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err error) {
+// mint makes a certificate.
+func (m *Minter) mint(host string) (leaf, error) {
 	chain, signer, err := m.authority()
 	if err != nil {
-		return nil, time.Time{}, err
+		return leaf{}, err
 	}
 	now := m.now()
-	from, until := now.Add(-leafBackdate), now.Add(m.lifetime)
+	from, until := now.Add(-leafBackdate), now.Add(leafLifetime)
 	if issuer := chain[0]; from.Before(issuer.NotBefore) {
 		from = issuer.NotBefore
 	}
@@ -200,11 +173,11 @@ func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err 
 		until = issuer.NotAfter
 	}
 	if !now.Before(until) {
-		return nil, time.Time{}, fmt.Errorf("the issuer's certificate has expired on %s", until.UTC().Format(time.RFC3339))
+		return leaf{}, fmt.Errorf("the issuer's certificate has expired on %s", until.UTC().Format(time.RFC3339))
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("drawing a serial number: %w", err)
+		return leaf{}, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 bytes
@@ -224,7 +197,7 @@ func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err 
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, chain[0], m.key.Public(), signer)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("signing: %w", err)
+		return leaf{}, fmt.Errorf("signing: %w", err)
 	}
 	m.minted.Add(1)
 	raw := make([][]byte, 0, 1+len(chain))
@@ -232,5 +205,5 @@ func (m *Minter) mint(host string) (cert *tls.Certificate, renew time.Time, err 
 	for _, c := range chain {
 		raw = append(raw, c.Raw)
 	}
-	return &tls.Certificate{Certificate: raw, PrivateKey: m.key}, now.Add(until.Sub(now) * 2 / 3), nil
+	return leaf{&tls.Certificate{Certificate: raw, PrivateKey: m.key}, now.Add(until.Sub(now) * 2 / 3)}, nil
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testca"
 )
 
-func newTestMinter(tb testing.TB, c Config) *Minter {
+func newTestMinter(tb testing.TB, issuer Issuer) *Minter {
 	tb.Helper()
-	m, err := New(c)
+	m, err := New(issuer)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
 func TestMinterLeaves(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
-	m := newTestMinter(t, Config{Issuer: a})
+	m := newTestMinter(t, a)
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "example"
 	for _, host := range []string{"www.example.com", "xn--bcher-kva.example", "under_score.example", "localhost", long, "192.0.2.1", "2001:db8::1"} {
 		c, err := m.Certificate(host)
@@ -87,7 +87,8 @@ func TestMinterLeaves(t *testing.T) {
 
 func TestMinterSerialsAreUnique(t *testing.T) {
 	t.Parallel()
-	m := newTestMinter(t, Config{Issuer: testca.New(t), Leaves: 10})
+	m := newTestMinter(t, testca.New(t))
+	m.limit = 10
 	seen := make(map[string]bool)
 	for i := range 1000 {
 		serial := mint(t, m, fmt.Sprintf("h%d.example", i)).SerialNumber.String()
@@ -102,12 +103,13 @@ func TestMinterSerialsAreUnique(t *testing.T) {
 func TestMinterKeeps(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
-	m := newTestMinter(t, Config{Issuer: testca.New(t), Leaves: 3, Lifetime: 30 * time.Hour, Now: func() time.Time { return now }})
+	m := newTestMinter(t, testca.New(t))
+	m.limit, m.now = 3, func() time.Time { return now }
 	first := mint(t, m, "a")
-	if first.NotBefore.After(now.Add(-time.Minute)) || first.NotAfter.Sub(now) != 30*time.Hour {
+	if first.NotBefore.After(now.Add(-time.Minute)) || first.NotAfter.Sub(now) != leafLifetime {
 		t.Errorf("valid from %v until %v", first.NotBefore, first.NotAfter)
 	}
-	now = now.Add(20*time.Hour - time.Second)
+	now = now.Add(leafLifetime*2/3 - time.Second)
 	if again := mint(t, m, "a"); again.SerialNumber.Cmp(first.SerialNumber) != 0 {
 		t.Error("made again before its time")
 	}
@@ -136,7 +138,7 @@ func TestMinterKeeps(t *testing.T) {
 func TestMinterRenewedIssuer(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
-	m := newTestMinter(t, Config{Issuer: a})
+	m := newTestMinter(t, a)
 	first := mint(t, m, "a")
 	mint(t, m, "b")
 	a.Renew(t, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
@@ -159,7 +161,8 @@ func TestMinterClampsToIssuer(t *testing.T) {
 	until := time.Now().Add(90 * time.Minute)
 	a.Renew(t, time.Now().Add(-10*time.Minute), until)
 	now := time.Now()
-	m := newTestMinter(t, Config{Issuer: a, Now: func() time.Time { return now }})
+	m := newTestMinter(t, a)
+	m.now = func() time.Time { return now }
 	l := mint(t, m, "a")
 	if !l.NotAfter.Equal(a.Chain()[0].NotAfter) || !l.NotBefore.Equal(a.Chain()[0].NotBefore) {
 		t.Errorf("valid from %v until %v", l.NotBefore, l.NotAfter)
@@ -196,12 +199,9 @@ func TestMinterBrokenIssuer(t *testing.T) {
 		"nothing": brokenIssuer{}, "no key": brokenIssuer{chain: a.Chain()}, "no chain": brokenIssuer{key: a.Signer()},
 		"another's key": brokenIssuer{a.Chain(), other},
 	} {
-		if _, err := newTestMinter(t, Config{Issuer: issuer}).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
+		if _, err := newTestMinter(t, issuer).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if _, err := New(Config{}); err == nil {
-		t.Error("no issuer accepted")
 	}
 }
 
@@ -232,7 +232,8 @@ func TestMinterSingleFlight(t *testing.T) {
 	a := testca.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := slowIssuer{a, make(chan error)}
-		m := newTestMinter(t, Config{Issuer: s, Now: func() time.Time { return a.Chain()[0].NotBefore.Add(time.Minute) }})
+		m := newTestMinter(t, s)
+		m.now = func() time.Time { return a.Chain()[0].NotBefore.Add(time.Minute) }
 		ask := func(answer error) (failed int) {
 			var wg sync.WaitGroup
 			var mu sync.Mutex
