@@ -1,7 +1,6 @@
 package crawlgate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,9 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/crawlgate/crawlgate/admission"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/internal/block"
-	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
 func init() {
@@ -136,7 +133,7 @@ func (a *App) read(r *block.Reader) error {
 		"help":       block.Text(&a.Help),
 		"store":      {Min: 1, Max: 2, Set: a.readStore},
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
-		"redact":     block.CheckedList(&a.Redact, redact.New),
+		"redact":     block.List(&a.Redact),
 		"cache":      block.Nested(a.readCache),
 		"fetch":      block.Nested(a.readFetch),
 		"pace":       block.Nested(a.readPace),
@@ -157,7 +154,7 @@ func (a *App) readStore(args []string) error {
 	case args[0] == "none" && len(args) == 2:
 		return fmt.Errorf(`"none" takes no argument, found %q`, args[1])
 	}
-	return a.Store.check()
+	return nil
 }
 
 func (a *App) readCache(r *block.Reader) error {
@@ -177,10 +174,10 @@ func (a *App) readFetch(r *block.Reader) error {
 		"max_redirects":   block.Parsed(&f.MaxRedirects, block.Optional(block.ParseCount(0, 20))),
 		"max_size":        block.Size(&f.MaxSize),
 		"retry":           {Min: 2, Max: 2, Set: block.Durations(block.ParsePositive, &f.RetryFirst, &f.RetryLongest)},
-		"unreachable":     block.Choice(&f.Unreachable, "spec", "stale", "google", "strict"),
+		"unreachable":     block.Text(&f.Unreachable),
 		"unreachable_for": block.Duration(&f.UnreachableFor),
-		"forbidden":       block.Choice(&f.Forbidden, "allow", "disallow"),
-		"soft_404":        block.Choice(&f.SoftNotFound, "detect", "off"),
+		"forbidden":       block.Text(&f.Forbidden),
+		"soft_404":        block.Text(&f.SoftNotFound),
 		"parallel":        block.Count(&f.Parallel, 1, 100_000),
 	}.Read(r, "fetch")
 }
@@ -189,13 +186,13 @@ func (a *App) readPace(r *block.Reader) error {
 	a.Pace = new(PaceConfig)
 	p := a.Pace
 	return block.Grammar{
-		"rate":        block.Checked(&p.Rate, pace.ParseRate),
+		"rate":        block.Text(&p.Rate),
 		"burst":       block.Count(&p.Burst, 1, 100_000),
 		"concurrency": block.Count(&p.Concurrency, 1, 100_000),
 		"crawl_delay": {Min: 2, Max: 3, Set: p.setCrawlDelay},
 		"wait":        block.Parsed(&p.Wait, block.Optional(block.ParseDuration)),
 		"queue":       block.Count(&p.Queue, 1, 1_000_000),
-		"per":         {Min: 1, Max: 3, Set: block.CheckedList(&p.Per, parsePer).Set},
+		"per":         {Min: 1, Max: 3, Set: block.List(&p.Per).Set},
 		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
 		"shared":      {Min: 2, Max: 3, Set: p.setShared},
 	}.Read(r, "pace")
@@ -210,7 +207,7 @@ func (p *PaceConfig) setCrawlDelay(args []string) error {
 	if len(args) == 3 {
 		c.Above = args[2]
 	}
-	return oneOf("action", c.Above, "clamp", "refuse", "honor")
+	return nil
 }
 
 func (p *PaceConfig) setBackoff(args []string) error {
@@ -235,7 +232,7 @@ func (p *PaceConfig) setShared(args []string) (err error) {
 			return fmt.Errorf("number of gateways %q: want 1 to %d", args[2], maxGateways)
 		}
 	}
-	return checkRedisURL(args[1])
+	return nil
 }
 
 func (a *App) readEgress(r *block.Reader) error {
@@ -270,17 +267,11 @@ func (a *App) readLimits(r *block.Reader) error {
 		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
 		"tunnels_per_agent":      block.Count(&l.TunnelsPerAgent, 1, 1_000_000),
 		"tunnel_age":             block.Duration(&l.TunnelAge),
-		"header_size":            block.Parsed(&l.HeaderSize, parseRequestSize),
-		"url_size":               block.Parsed(&l.URLSize, parseRequestSize),
-		"min_rate":               block.Checked(&l.MinRate, parseMinRate),
+		"header_size":            block.Size(&l.HeaderSize),
+		"url_size":               block.Size(&l.URLSize),
+		"min_rate":               block.Text(&l.MinRate),
 		"body_timeout":           block.Duration(&l.BodyTimeout),
 	}.Read(r, "limits")
-}
-
-// parseRequestSize reads a bound on the bytes of a header or a URL.
-func parseRequestSize(s string) (int64, error) {
-	n, err := block.ParseSize(s)
-	return n, cmp.Or(err, checkRequestSize(n))
 }
 
 // UnmarshalCaddyfile reads the gateway of one site.
@@ -329,12 +320,12 @@ func (h *Handler) read(r *block.Reader) error {
 	}
 	return block.Grammar{
 		"mode":            {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
-		"clients":         block.CheckedList(&h.Clients, parseClients),
+		"clients":         block.List(&h.Clients),
 		"agent":           {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
-		"unidentified":    block.Choice(&h.Unidentified, "deny", "allow"),
+		"unidentified":    block.Text(&h.Unidentified),
 		"connect":         {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
 		"except":          {Min: 1, Max: -1, Repeat: true, Block: h.addException},
-		"paths":           block.Choice(&h.Paths, "strict", "as_sent"),
+		"paths":           block.Text(&h.Paths),
 		"deny":            block.List(&h.Deny),
 		"max_wait":        block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
 		"egress":          block.Switch(&h.EgressOff, "off"),
@@ -344,9 +335,6 @@ func (h *Handler) read(r *block.Reader) error {
 
 // setMode reads the mode of the gateway or, with patterns, of some hosts.
 func (h *Handler) setMode(args []string) error {
-	if _, err := parseMode(args[0]); err != nil {
-		return err
-	}
 	if len(args) == 1 {
 		if h.Mode != "" {
 			return errors.New("the mode of the gateway is given twice")
@@ -355,7 +343,7 @@ func (h *Handler) setMode(args []string) error {
 		return nil
 	}
 	h.HostModes = append(h.HostModes, HostModeConfig{Mode: args[0], Hosts: args[1:]})
-	return checkHosts(args[1:])
+	return nil
 }
 
 func (h *Handler) addAgent(r *block.Reader, args []string) error {
@@ -369,8 +357,8 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcardGroup),
 		"owner":                 block.Text(&a.Owner),
 		"contact":               block.Text(&a.Contact),
-		"rate":                  block.Checked(&a.Rate, pace.ParseRate),
-		"mode":                  block.Choice(&a.Mode, "enforce", "report", "off"),
+		"rate":                  block.Text(&a.Rate),
+		"mode":                  block.Text(&a.Mode),
 	}.Read(r, "agent "+a.Name)
 	h.Agents = append(h.Agents, a)
 	return err
@@ -382,9 +370,8 @@ func (a *AgentConfig) addCredential(args []string) error {
 }
 
 func (h *Handler) addConnect(args []string) error {
-	rule := ConnectRule{Mode: args[0], Hosts: args[1:]}
-	h.Connect = append(h.Connect, rule)
-	return rule.check()
+	h.Connect = append(h.Connect, ConnectRule{Mode: args[0], Hosts: args[1:]})
+	return nil
 }
 
 func (h *Handler) addException(r *block.Reader, args []string) error {

@@ -153,10 +153,11 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 		}
 	}
 	for _, rule := range h.Connect {
-		if err := rule.check(); err != nil {
-			return config, err
+		choice, ok := connects[rule.Mode]
+		if !ok {
+			return config, fmt.Errorf("connect %q: want intercept, tunnel, deny", rule.Mode)
 		}
-		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: connects[rule.Mode], Hosts: rule.Hosts})
+		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: choice, Hosts: rule.Hosts})
 	}
 	for _, e := range h.Exceptions {
 		x, err := e.exception()
@@ -176,13 +177,6 @@ func parseMode(s string) (enforce.Mode, error) {
 	return mode, nil
 }
 
-func (c *ConnectRule) check() error {
-	if _, ok := connects[c.Mode]; !ok {
-		return fmt.Errorf("unknown value %q: want intercept, tunnel, deny", c.Mode)
-	}
-	return checkHosts(c.Hosts)
-}
-
 // mayIntercept reports whether some CONNECT could be intercepted, so that an authority is needed.
 func (h *Handler) mayIntercept() bool {
 	for _, rule := range h.Connect {
@@ -194,16 +188,6 @@ func (h *Handler) mayIntercept() bool {
 		}
 	}
 	return defaultConnect == enforce.ConnectIntercept
-}
-
-// checkHosts reports the first that is no host pattern.
-func checkHosts(hosts []string) error {
-	for _, s := range hosts {
-		if _, err := enforce.ParseHostPattern(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c *ExceptionConfig) exception() (enforce.Exception, error) {

@@ -253,7 +253,7 @@ func parsePer(list []string) ([]pace.Scope, error) {
 			return nil, err
 		}
 		if slices.Contains(scopes, scope) {
-			return nil, fmt.Errorf("%q is given twice", s)
+			return nil, fmt.Errorf("per: %q is given twice", s)
 		}
 		scopes = append(scopes, scope)
 	}
@@ -319,7 +319,7 @@ func (l *LimitsConfig) set(c *engine.Config) (err error) {
 	case l.HeaderSize > 0 && l.URLSize > l.HeaderSize:
 		return fmt.Errorf("url_size of %d bytes is more than header_size of %d", l.URLSize, l.HeaderSize)
 	}
-	if err := errors.Join(checkRequestSize(cmp.Or(l.HeaderSize, defaultURLSize)), checkRequestSize(int64(s.URLSize))); err != nil {
+	if err := errors.Join(checkRequestSize("header_size", cmp.Or(l.HeaderSize, defaultURLSize)), checkRequestSize("url_size", int64(s.URLSize))); err != nil {
 		return err
 	}
 	s.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
@@ -328,9 +328,9 @@ func (l *LimitsConfig) set(c *engine.Config) (err error) {
 }
 
 // checkRequestSize checks a bound of a header or a URL.
-func checkRequestSize(n int64) error {
+func checkRequestSize(name string, n int64) error {
 	if n < minRequestSize || n > maxRequestSize {
-		return fmt.Errorf("%d bytes are not from 1KiB to 16MiB", n)
+		return fmt.Errorf("%s: %d bytes are not from 1KiB to 16MiB", name, n)
 	}
 	return nil
 }

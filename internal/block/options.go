@@ -32,29 +32,14 @@ func Text(dst *string) Option {
 	return Parsed(dst, func(s string) (string, error) { return s, nil })
 }
 
-// Checked is [Text] for an argument that parse has to understand.
-func Checked[T any](dst *string, parse func(string) (T, error)) Option {
-	return Parsed(dst, func(s string) (string, error) {
-		_, err := parse(s)
-		return s, err
-	})
-}
-
-// Choice is [Text] for an argument that has to be one of a few words.
-func Choice(dst *string, words ...string) Option {
-	return Parsed(dst, func(s string) (string, error) { return s, oneOf(s, words) })
-}
-
 // Switch is an option whose one argument is on, or one of the words for the opposite.
 func Switch(dst *bool, on string, off ...string) Option {
-	return Parsed(dst, func(s string) (bool, error) { return s == on, oneOf(s, append([]string{on}, off...)) })
-}
-
-func oneOf(s string, words []string) error {
-	if slices.Contains(words, s) {
-		return nil
-	}
-	return fmt.Errorf("unknown value %q: want %s", s, strings.Join(words, ", "))
+	return Parsed(dst, func(s string) (bool, error) {
+		if words := append([]string{on}, off...); !slices.Contains(words, s) {
+			return false, fmt.Errorf("unknown value %q: want %s", s, strings.Join(words, ", "))
+		}
+		return s == on, nil
+	})
 }
 
 // Flag is an option without arguments.
@@ -75,15 +60,6 @@ func List(dst *[]string) Option {
 	return Option{Min: 1, Max: -1, Repeat: true, Set: func(args []string) error {
 		*dst = append(*dst, args...)
 		return nil
-	}}
-}
-
-// CheckedList is [List] for arguments that parse has to understand together.
-func CheckedList[T any](dst *[]string, parse func([]string) (T, error)) Option {
-	return Option{Min: 1, Max: -1, Repeat: true, Set: func(args []string) error {
-		*dst = append(*dst, args...)
-		_, err := parse(*dst)
-		return err
 	}}
 }
 
@@ -137,20 +113,14 @@ func ParseDuration(s string) (caddy.Duration, error) {
 	return caddy.Duration(v), nil
 }
 
-// Durations sets two time spans. parse reads the first, which may not be longer than the second.
+// Durations sets two time spans. parse reads the first.
 func Durations(
 	parse func(string) (caddy.Duration, error), first, second *caddy.Duration,
 ) func(args []string) error {
 	return func(args []string) (err error) {
-		if *first, err = parse(args[0]); err != nil {
-			return err
+		if *first, err = parse(args[0]); err == nil {
+			*second, err = ParseDuration(args[1])
 		}
-		if *second, err = ParseDuration(args[1]); err != nil {
-			return err
-		}
-		if *first > *second {
-			return fmt.Errorf("%s is longer than %s", args[0], args[1])
-		}
-		return nil
+		return err
 	}
 }
