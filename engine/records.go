@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -107,9 +106,6 @@ func (s Store) open() (robotscache.Store, error) {
 		return redisstore.New(redisstore.Config{URL: s.URL, Timeout: redisTimeout})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
-	}
-	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the store: %w", err)
 	}
 	return boltstore.Open(boltstore.Config{Path: s.Path})
 }

@@ -34,6 +34,7 @@ var formatKey = []byte("format")
 var (
 	errForeign = errors.New("it is not a robots.txt store of Crawlgate, or its beginning is damaged; move it away or name another file")
 	errTorn    = errors.New("it is damaged; restore a copy or move it away (what is known of unreachable origins is then lost)")
+	errEmpty   = errors.New("it holds nothing")
 	errFormat  = errors.New("another release of Crawlgate wrote it")
 
 	// ErrLocked means that another process, such as a running gateway, has the file open.
@@ -42,20 +43,16 @@ var (
 
 // openFile opens a store. Where there is none it makes one, unless the file is only to be read.
 func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, error) {
-	if path == "" {
-		return nil, errors.New("no path given")
-	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && !readOnly {
-		if err := create(path); err != nil {
-			return nil, err
-		}
-		info, err = os.Stat(path)
+	isNew := errors.Is(err, fs.ErrNotExist) && !readOnly
+	if isNew {
+		info, err = nil, os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	pathErr, failed := errors.AsType[*fs.PathError](err)
 	switch {
 	case failed: // the caller names the path
 		return nil, pathErr.Err
+	case isNew:
 	case !info.Mode().IsRegular():
 		return nil, errForeign
 	case info.Size() == 0: // bbolt would fill it
@@ -65,13 +62,10 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	if err := f.open(path, lockTimeout, readOnly); err != nil {
 		return nil, err
 	}
-	err = f.view(func(tx *bolt.Tx) error {
-		// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
-		if tx.Size() > info.Size() {
-			return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
-		}
-		return checkFormat(tx)
-	})
+	err = f.view(func(tx *bolt.Tx) error { return check(tx, info) })
+	if errors.Is(err, errEmpty) && !readOnly {
+		err = f.update(create)
+	}
 	if f.broken.Load() != nil {
 		err = fmt.Errorf("%w: %w", errTorn, err)
 	}
@@ -81,8 +75,26 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	return f, nil
 }
 
-// checkFormat refuses a file that is not ours, or of another format.
-func checkFormat(tx *bolt.Tx) error {
+// create makes the buckets of a store.
+func create(tx *bolt.Tx) error {
+	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket} {
+		if _, err := tx.CreateBucket(bucket); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
+}
+
+// check refuses a file that is not ours, of another format or cut short. info is nil for one that
+// was just made.
+func check(tx *bolt.Tx, info fs.FileInfo) error {
+	// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
+	if info != nil && tx.Size() > info.Size() {
+		return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
+	}
+	if name, _ := tx.Cursor().First(); name == nil {
+		return errEmpty
+	}
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || len(meta.Get(formatKey)) != 4 {
 		return errForeign
@@ -96,58 +108,6 @@ func checkFormat(tx *bolt.Tx) error {
 		}
 	}
 	return nil
-}
-
-// create makes an empty store in a temporary folder and then moves it, so that the path never names
-// half a file.
-func create(path string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(dir, filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	name := filepath.Join(tmp, "robots.db")
-	db, err := bolt.Open(name, 0o600, nil)
-	if err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket} {
-			if _, err := tx.CreateBucket(bucket); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		return err
-	}
-	return publish(name, path)
-}
-
-// publish renames the finished file. It does not replace a file that another process has made
-// meanwhile: that process may have it open.
-func publish(name, path string) error {
-	err := os.Link(name, path)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil { // a file system without links
-		err = os.Rename(name, path)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	_ = dir.Sync() // not every file system supports it
-	return dir.Close()
 }
 
 // file is a bbolt database that fails instead of crashing.

@@ -135,6 +135,24 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 	}
 }
 
+// TestOpen_MadeInPart: a gateway that is killed while it makes its store leaves one without
+// buckets, which the next start fills.
+func TestOpen_MadeInPart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	db, err := bolt.Open(path, 0o600, nil)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true}); err == nil {
+		t.Error("there is something to read")
+	}
+	filled(t, path, 1)
+}
+
 func TestOpen_NotAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
