@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
-	"golang.org/x/sync/semaphore"
 )
 
 // retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
