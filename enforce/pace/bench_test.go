@@ -151,14 +151,14 @@ func BenchmarkMillionKeys(b *testing.B) {
 		}
 		start = time.Now()
 		for range sweepRounds {
-			p.table.sweepAll(p.config.Load(), p.now())
+			p.table.sweepNext(p.config.Load(), p.now())
 		}
 		took := time.Since(start)
 		b.ReportMetric(float64(took.Nanoseconds())/n, "ns/swept-key")
 		b.ReportMetric(100*took.Seconds()/(sweepRounds*sweepEvery).Seconds(), "%cpu-sweep")
 
 		p.Configure(Config{Idle: time.Nanosecond})
-		for p.table.sweepAll(p.config.Load(), p.now()+time.Second) {
+		for p.table.sweepNext(p.config.Load(), p.now()+time.Second) {
 		}
 		b.ReportMetric(float64(heapInUse()-before)/(1<<20), "MiB-left")
 		runtime.KeepAlive(p)

@@ -203,15 +203,14 @@ type table struct {
 	seed   maphash.Seed
 	keys   atomic.Int64
 	delay  atomic.Int64 // the longest that was ever asked for
+	next   int          // the shard that the sweep takes next
 	shards [shardCount]shard
 }
 
 type shard struct {
 	mu       sync.Mutex
 	clocks   map[string]*clock
-	ring     []*clock            // the same clocks in no order, for the sweep
-	hand     int                 // where in the ring the sweep goes on
-	peak     int                 // most clocks since the map was made
+	swept    instant             // when it was full, and swept for that
 	blocked  map[*clock]struct{} // clocks that have a backoff
 	inFlight map[inFlight]int32
 	_        [32]byte // keeps neighbouring locks on different cache lines
@@ -236,34 +235,27 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant, limit int)
 	if c := s.clocks[key]; c != nil {
 		return c
 	}
-	if len(s.ring) >= limit {
-		t.sweep(s, cfg, now, cfg.Idle, sweepOnFull)
-		if len(s.ring) >= limit {
-			return nil
-		}
+	if len(s.clocks) >= limit && now-s.swept >= sweepEvery {
+		s.swept = now
+		t.sweep(s, now, cfg.Idle)
 	}
-	t.sweep(s, cfg, now, t.keep(cfg), sweepOnInsert)
+	if len(s.clocks) >= limit {
+		return nil
+	}
 	if s.clocks == nil {
 		s.clocks = make(map[string]*clock)
 	}
 	c := &clock{key: key}
 	s.clocks[key] = c
-	s.ring = append(s.ring, c)
-	s.peak = max(s.peak, len(s.ring))
 	t.keys.Add(1)
 	return c
 }
 
 const (
-	// sweepOnInsert is how many clocks are looked at for each new one: with two, the table cannot
-	// outgrow twice what is not idle.
-	sweepOnInsert = 2
-	// sweepOnFull is how many are looked at before a key is sent to overflow.
-	sweepOnFull = 32
 	// sweepEvery is the pause between two steps in the background, sweepRounds how many of them go
-	// once through all keys.
+	// once through all keys. With a million keys a step holds each of two shards for some 6 ms.
 	sweepEvery  = time.Second
-	sweepRounds = 30
+	sweepRounds = shardCount / 2
 )
 
 // keepSweeping starts the sweep when it does not run.
@@ -276,7 +268,7 @@ func (p *Pacer) keepSweeping() {
 
 // sweep is one step of the sweep. It runs as long as there are keys.
 func (p *Pacer) sweep() {
-	if p.table.sweepAll(p.config.Load(), p.now()) {
+	if p.table.sweepNext(p.config.Load(), p.now()) {
 		time.AfterFunc(sweepEvery, p.sweep)
 		return
 	}
@@ -303,58 +295,30 @@ func (t *table) keep(cfg *Config) time.Duration {
 	return max(cfg.Idle, time.Duration(t.delay.Load()))
 }
 
-// sweepAll is one step in the background. It reports whether keys are left.
-func (t *table) sweepAll(cfg *Config, now instant) bool {
-	keep := t.keep(cfg)
-	t.each(func(s *shard) {
-		t.sweep(s, cfg, now, keep, len(s.ring)/sweepRounds+1)
-		if len(s.ring) == 0 {
-			s.shrink()
-		}
-	})
+// sweepNext is one step in the background. It reports whether keys are left.
+func (t *table) sweepNext(cfg *Config, now instant) bool {
+	for range shardCount / sweepRounds {
+		s := &t.shards[t.next]
+		t.next = (t.next + 1) % shardCount
+		s.mu.Lock()
+		t.sweep(s, now, t.keep(cfg))
+		s.mu.Unlock()
+	}
 	return t.keys.Load() > 0
 }
 
-// sweep looks at the next n clocks of the ring and drops those that were idle for the given time.
-func (t *table) sweep(s *shard, cfg *Config, now instant, keep time.Duration, n int) {
-	for range min(n, len(s.ring)) {
-		if s.hand >= len(s.ring) {
-			s.hand = 0
-			s.shrink()
-		}
-		c := s.ring[s.hand]
+// sweep drops the clocks of a shard that were idle for the given time. The others get a new map, as
+// a map does not give back what a much larger number needed.
+func (t *table) sweep(s *shard, now instant, keep time.Duration) {
+	kept := make(map[string]*clock)
+	for key, c := range s.clocks {
 		c.expire(now)
-		if !c.idle(now, keep) {
-			s.hand++
-			continue
+		if c.idle(now, keep) {
+			delete(s.blocked, c)
+			t.keys.Add(-1)
+		} else {
+			kept[key] = c
 		}
-		s.dropAtHand()
-		t.keys.Add(-1)
 	}
-}
-
-// dropAtHand drops the clock at the hand and puts the ring's last one there.
-func (s *shard) dropAtHand() {
-	c := s.ring[s.hand]
-	delete(s.clocks, c.key)
-	delete(s.blocked, c)
-	end := len(s.ring) - 1
-	s.ring[s.hand] = s.ring[end]
-	s.ring[end] = nil
-	s.ring = s.ring[:end]
-}
-
-// shrink gives back what a much larger number of clocks needed: neither maps nor slices do so by
-// themselves.
-func (s *shard) shrink() {
-	const least, factor = 1024, 8
-	if s.peak < least || len(s.ring)*factor > s.peak {
-		return
-	}
-	s.ring = append(make([]*clock, 0, 2*len(s.ring)), s.ring...)
-	s.clocks = make(map[string]*clock, len(s.ring))
-	for _, c := range s.ring {
-		s.clocks[c.key] = c
-	}
-	s.peak = len(s.ring)
+	s.clocks = kept
 }
