@@ -314,5 +314,5 @@ func AsksForPause(status int, header http.Header, now time.Time) (pause time.Dur
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return 0, false
 	}
-	return pace.ParseRetryAfter(header.Get("Retry-After"), now), true
+	return fetch.ParseRetryAfter(header.Get("Retry-After"), now), true
 }

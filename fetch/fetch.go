@@ -163,7 +163,7 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 			return resp.absent(CauseSoft404, "error page that says not found"), false
 		}
 		out := failf(CauseStatus, "").outcome(resp.StatusCode)
-		out.RetryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now())
+		out.RetryAfter = min(ParseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now()), maxRetryAfter)
 		return out, false
 	default:
 		return failf(CauseProtocol, "status %d is no answer to this request", resp.StatusCode).outcome(resp.StatusCode), false

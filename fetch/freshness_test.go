@@ -63,8 +63,12 @@ func TestRFC9110_10_2_3_RetryAfter(t *testing.T) {
 		"120":                            2 * time.Minute,
 		" 120 ":                          2 * time.Minute,
 		"86400":                          24 * time.Hour,
-		"86401":                          24 * time.Hour,
-		"99999999999999999999":           24 * time.Hour,
+		"86401":                          24*time.Hour + time.Second,
+		"99999999999999999999":           maxSeconds * time.Second,
+		"+5":                             0,
+		"5s":                             0,
+		"0010":                           10 * time.Second,
+		"١٢":                             0,
 		"-5":                             0,
 		"1.5":                            0,
 		"soon":                           0,
@@ -73,14 +77,27 @@ func TestRFC9110_10_2_3_RetryAfter(t *testing.T) {
 		"Monday, 04-May-26 12:10:00 GMT": 10 * time.Minute,
 		"Mon May  4 12:10:00 2026":       10 * time.Minute,
 		"Mon, 04 May 2026 11:59:59 GMT":  0,
-		"Tue, 04 May 2027 12:00:00 GMT":  24 * time.Hour,
+		"Tue, 04 May 2027 12:00:00 GMT":  365 * 24 * time.Hour,
 		"Thu, 01 Jan 1970 00:00:00 GMT":  0,
 		"Mon, 99 May 2026 12:10:00 GMT":  0,
 	} {
-		if got := parseRetryAfter(value, now); got != want {
-			t.Errorf("parseRetryAfter(%q) = %s, want %s", value, got, want)
+		if got := ParseRetryAfter(value, now); got != want {
+			t.Errorf("ParseRetryAfter(%q) = %s, want %s", value, got, want)
 		}
 	}
+}
+
+// FuzzParseRetryAfter: no field asks for less than nothing.
+func FuzzParseRetryAfter(f *testing.F) {
+	for _, s := range []string{"", "120", "Sat, 21 Nov 2026 08:00:30 GMT", "99999999999999999999999"} {
+		f.Add(s)
+	}
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		if d := ParseRetryAfter(s, now); d < 0 {
+			t.Errorf("ParseRetryAfter(%q) = %s", s, d)
+		}
+	})
 }
 
 // TestExt_HeadersReachTheOutcome: what is read where, by the fetcher's own clock.

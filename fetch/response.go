@@ -212,18 +212,19 @@ func headerList(h http.Header, key string) func(func(string) bool) {
 	}
 }
 
-// parseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
-// from now on. Garbage and the past give 0; a day is the most.
-func parseRetryAfter(value string, now time.Time) time.Duration {
+// ParseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
+// from now on. It is zero where the field is missing, unreadable, zero or in the past: none of these
+// says how long to stay away. Too many seconds to count are some 68 years.
+func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if pause, ok := parseSeconds(value); ok {
-		return min(pause, maxRetryAfter)
+		return pause
 	}
 	date, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
-	return min(max(date.Sub(now), 0), maxRetryAfter)
+	return max(date.Sub(now), 0)
 }
 
 // maxSeconds is where delta-seconds stop to count (RFC 9111 section 1.2.2).

@@ -64,14 +64,9 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 }
 
 func (w *waiter) add(l Limit) {
-	t := l.terms()
-	for i := range w.steps {
-		if w.steps[i].key == l.Key {
-			w.steps[i].terms = w.steps[i].terms.strictest(t)
-			return
-		}
+	if !slices.ContainsFunc(w.steps, func(s step) bool { return s.key == l.Key }) {
+		w.steps = append(w.steps, step{key: l.Key, terms: l.terms(), shard: w.pacer.table.shard(l.Key)})
 	}
-	w.steps = append(w.steps, step{key: l.Key, terms: t, shard: w.pacer.table.shard(l.Key)})
 }
 
 // end is how long w is held at most: a tenth longer than asked, when its slot is that near.
@@ -236,8 +231,8 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 			return Slot{}, until
 		}
 	}
-	g := &grant{pacer: w.pacer, end: w.end(), reservation: w.reservation}
-	g.charges, w.reservation = g.one[:0], nil
+	g := &grant{pacer: w.pacer, end: w.end(), reservation: w.reservation, charges: make([]charge, 0, len(w.steps))}
+	w.reservation = nil
 	for i := range w.steps {
 		s := &w.steps[i]
 		s.shard.mu.Lock()

@@ -2,10 +2,7 @@ package pace
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -80,31 +77,8 @@ func (b backoff) forgotten(now instant) bool {
 	return now-b.until >= forgiveAfter || (b.failures == 0 && now >= b.until)
 }
 
-// ParseRetryAfter reads a Retry-After field (RFC 9110 §10.2.3): whole seconds, or a date, taken
-// against now. The answer is zero when the field is missing, unreadable, zero or in the past: none
-// of these says how long to stay away, and [Pacer.RecordFailure] then uses a pause of its own.
-// Seconds too many to count are a year.
-func ParseRetryAfter(value string, now time.Time) time.Duration {
-	value = strings.Trim(value, " \t")
-	if value == "" {
-		return 0
-	}
-	if strings.Trim(value, "0123456789") == "" {
-		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil { // out of range
-			return longest
-		}
-		return clip(time.Duration(seconds) * time.Second)
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return clip(at.Sub(now))
-}
-
 // RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
-// ([ParseRetryAfter]). Where that is zero or less the pause is [Backoff.First], doubling up to
+// by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling up to
 // [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
 // No request of any agent goes to the key before the block ends. Requests that wait already and

@@ -167,50 +167,6 @@ func FuzzParseRate(f *testing.F) {
 	})
 }
 
-func TestParseRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	tests := []struct {
-		name, in string
-		want     time.Duration
-	}{
-		{"missing", "", 0},
-		{"seconds", "120", 2 * time.Minute},
-		{"spaces around", " 7\t", 7 * time.Second},
-		{"zero says nothing", "0", 0},
-		{"negative is unreadable", "-5", 0},
-		{"fraction is unreadable", "1.5", 0},
-		{"plus is unreadable", "+5", 0},
-		{"unit is unreadable", "5s", 0},
-		{"leading zeros", "0010", 10 * time.Second},
-		{"beyond counting", strings.Repeat("9", 400), longest},
-		{"IMF-fixdate", "Sat, 21 Nov 2026 08:00:30 GMT", 30 * time.Second},
-		{"RFC 850 date", "Saturday, 21-Nov-26 08:01:00 GMT", time.Minute},
-		{"asctime date", "Sat Nov 21 09:00:00 2026", time.Hour},
-		{"past date", "Sat, 21 Nov 2026 07:59:59 GMT", 0},
-		{"far date", "Fri, 31 Dec 9999 23:59:59 GMT", longest},
-		{"text", "soon", 0},
-		{"other digits", "١٢", 0},
-	}
-	for _, tt := range tests {
-		if got := ParseRetryAfter(tt.in, now); got != tt.want {
-			t.Errorf("%s: ParseRetryAfter(%q) = %s, want %s", tt.name, tt.in, got, tt.want)
-		}
-	}
-}
-
-func FuzzParseRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "120", "Sat, 21 Nov 2026 08:00:30 GMT", "99999999999999999999999"} {
-		f.Add(s)
-	}
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, s string) {
-		if d := ParseRetryAfter(s, now); d < 0 || d > longest {
-			t.Errorf("ParseRetryAfter(%q) = %s", s, d)
-		}
-	})
-}
-
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {

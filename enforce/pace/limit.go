@@ -40,7 +40,7 @@ type Request struct {
 	// Limit is the clock of the host.
 	Limit
 	// Also names further clocks that must agree: the site's, the address's, the agent's own. The
-	// strictest decides, and either all are charged or none.
+	// strictest decides, and either all are charged or none. A key that was named before is left out.
 	Also []Limit
 	// Agent is whose share of the host the request uses. Requests of one agent go in the order of
 	// their arrival.
@@ -65,20 +65,6 @@ func (l Limit) terms() terms {
 		t.tolerance = time.Duration(spare) * t.interval
 	}
 	return t
-}
-
-// strictest satisfies both.
-func (t terms) strictest(o terms) terms {
-	places := min(t.places, o.places)
-	if places == 0 {
-		places = max(t.places, o.places)
-	}
-	return terms{
-		interval:  max(t.interval, o.interval),
-		tolerance: min(t.tolerance, o.tolerance),
-		gap:       max(t.gap, o.gap),
-		places:    places,
-	}
 }
 
 // unpaced reports whether the terms have neither a rate nor a gap.

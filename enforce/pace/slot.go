@@ -25,7 +25,6 @@ type grant struct {
 	mu          sync.Mutex
 	pacer       *Pacer
 	charges     []charge
-	one         [1]charge    // for the usual case
 	reservation *reservation // nil: the slot is not from a shared clock
 	end         instant      // no later may the request begin
 }
