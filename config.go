@@ -78,7 +78,8 @@ type PaceConfig struct {
 	CrawlDelay *CrawlDelayConfig `json:"crawl_delay,omitempty"`
 	// Wait is how long a request is held before it is answered with 429. Default 10 s.
 	Wait *caddy.Duration `json:"wait,omitempty"`
-	// Queue is how many requests may wait for one host. Default 1000.
+	// Queue is how many requests may wait for one host. Beyond it an agent may have its share, so that
+	// fewer than twice as many wait. Default 1000.
 	Queue int `json:"queue,omitempty"`
 	// Per lists what shares a clock: "host" (default), "site" (registrable domain), "address". The
 	// strictest wins.

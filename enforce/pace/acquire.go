@@ -195,7 +195,7 @@ func (w *waiter) join(s *step, now instant) bool {
 		w.refuseFor(s.key, ReasonOverflow, w.config.Idle)
 		return false
 	}
-	if c.queue != nil && c.queue.n >= w.config.Queue && !w.makeRoom(c, now) {
+	if c.queue != nil && c.queue.full(w.agent, w.config.Queue) {
 		w.refuseFor(c.key, ReasonQueueFull, c.forecastNew(w, s.terms, now)-now)
 		return false
 	}
@@ -203,17 +203,6 @@ func (w *waiter) join(s *step, now instant) bool {
 	w.terms = s.terms
 	c.openQueue().push(w)
 	s.shard.elect(c)
-	return true
-}
-
-// makeRoom refuses one request of an agent that has more of them than w's.
-func (w *waiter) makeRoom(c *clock, now instant) bool {
-	v := c.queue.victim(w.agent)
-	if v == nil {
-		return false
-	}
-	v.refuseFor(c.key, ReasonQueueFull, c.forecast(v, now)-now)
-	c.queue.remove(v)
 	return true
 }
 

@@ -53,8 +53,8 @@ import (
 type Config struct {
 	// Wait is how long a request is held when it does not say. Default: 10 s.
 	Wait time.Duration
-	// Queue is how many requests may wait for one key. A full queue makes room for an agent that has
-	// fewer there than another. Default: 1000.
+	// Queue is how many requests may wait for one key. Beyond it an agent that has less than its share
+	// may have as many: with all agents fewer than twice Queue wait. Default: 1000.
 	Queue int
 	// Waiters is how many requests may wait in all. One agent may have at most as many as it leaves
 	// free. Default: 65,536.

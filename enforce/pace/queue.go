@@ -214,24 +214,19 @@ func (q *queue) holdBack(at instant) instant {
 	return until
 }
 
-// victim is the newest request of the longest flow, provided that flow is longer than the agent's
-// would be with one more: a full queue makes room for an agent that has less than the others
-// (McKenney's buffer stealing). nil: no agent has more.
-func (q *queue) victim(agent string) *waiter {
-	var most *flow
-	mine := 0
+// full reports whether the agent may have no more requests here: as many as the limit wait, and it
+// has its share of them.
+func (q *queue) full(agent string, limit int) bool {
+	agents, mine := 1, 0
 	for _, f := range q.flows {
-		if f.agent == agent {
+		switch {
+		case f.agent == agent:
 			mine = f.load.n
-		}
-		if most == nil || f.load.n > most.load.n {
-			most = f
+		case f.load.n > 0:
+			agents++
 		}
 	}
-	if most == nil || most.load.n <= mine+1 {
-		return nil
-	}
-	return most.waiters[len(most.waiters)-1]
+	return q.n >= limit && mine >= limit/agents
 }
 
 // ahead adds up the requests that would go before a newcomer of the agent.
@@ -336,7 +331,7 @@ func (s *shard) leave(c *clock, w *waiter) {
 	case w.flow != nil:
 		q.remove(w)
 	default:
-		return // another request took it out before refusing it
+		return // a block took it out
 	}
 	s.elect(c)
 	if n := q.first(); n != nil && n != before {

@@ -56,7 +56,7 @@ func waiting(t *testing.T, p *Pacer, n int, r Request) (end func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-func TestQueueFullMakesRoomForWhoHasLess(t *testing.T) {
+func TestQueueFullHasRoomForWhoHasLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Queue: 10})
@@ -69,8 +69,8 @@ func TestQueueFullMakesRoomForWhoHasLess(t *testing.T) {
 		small := r
 		small.Agent = "small"
 		defer waiting(t, p, 5, small)()
-		if n := p.Stats().Waiting; n != 10 {
-			t.Errorf("%d wait, want still 10", n)
+		if n := p.Stats().Waiting; n != 15 {
+			t.Errorf("%d wait, want the ten of one agent and the share of the other", n)
 		}
 		if why := refused(t, p, small); why.Reason != ReasonQueueFull {
 			t.Errorf("a sixth, with five each: %+v, want queue full", why)
@@ -87,8 +87,8 @@ func TestQueueFullMakesRoomForWhoHasLess(t *testing.T) {
 	})
 }
 
-// It takes from who has more, not from who would then have less.
-func TestQueueFullDoesNotSwapPlaces(t *testing.T) {
+// With its share of a full queue an agent gets no more, although another has more.
+func TestQueueFullEndsAtTheShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{Queue: 9})
