@@ -119,52 +119,72 @@ func getBuffer() *[copyBufferSize]byte {
 
 func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }
 
-// copyBody streams the body to the client. A body without a known length and an event stream are
-// sent as they come, others within flushDelay.
+// copyBody streams the body to the client: what was read is sent at once.
 func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 	rate := x.f.MinRate
-	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
-	if events {
-		rate = 0 // it may be long until the next one
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		rate = 0 // it may be long until the next event
 	}
-	eager := resp.ContentLength < 0 || events
-	out := &flusher{w: x.w, rc: x.rc, eager: eager}
-	defer out.close()
 	x.body.answer()
 	x.watch.start(theOrigin, rate)
 	buf := getBuffer()
 	defer putBuffer(buf)
-	out.arm() // lets the header go if the first bytes are long in coming
+	withBody := x.flushLater()
 	for {
 		n, err := resp.Body.Read(buf[:])
+		withBody()
 		if n > 0 {
 			x.watch.turn(theClient, n)
-			m, werr := out.Write(buf[:n])
+			m, werr := x.w.Write(buf[:n])
+			if werr == nil {
+				werr = x.flush()
+			}
 			x.watch.turn(theOrigin, 0)
 			x.res.BytesOut += int64(m)
 			if werr != nil {
-				x.abort(out, &Error{Kind: writeKind(werr), Err: werr})
+				x.abort(&Error{Kind: writeKind(werr), Err: werr})
 			}
 		}
 		if err == io.EOF {
 			return
 		}
 		if err != nil {
-			x.abort(out, x.classify(ctx, err, stageBody))
-		}
-		if !eager {
-			out.arm()
+			x.abort(x.classify(ctx, err, stageBody))
 		}
 	}
 }
 
+// headerDelay is how long the header may wait for the first bytes of the body.
+const headerDelay = 10 * time.Millisecond
+
+// flushLater sends the header after headerDelay, unless stop is called before. When stop returns,
+// the writer is the caller's again.
+func (x *forwarding) flushLater() (stop func()) {
+	flushed := make(chan struct{})
+	timer := time.AfterFunc(headerDelay, func() {
+		_ = x.flush() // a failure shows in the next write
+		close(flushed)
+	})
+	return sync.OnceFunc(func() {
+		if !timer.Stop() {
+			<-flushed
+		}
+	})
+}
+
+func (x *forwarding) flush() error {
+	if err := x.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
 // abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1
 // closes the connection short of the length or the last chunk, HTTP/2 resets the stream.
-func (x *forwarding) abort(out *flusher, e *Error) {
+func (x *forwarding) abort(e *Error) {
 	x.res.Err = e
-	out.close()
 	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {
-		_ = x.rc.Flush() // what came before the end belongs to the client
+		_ = x.flush() // the header belongs to the client
 	}
 	if !x.r.ProtoAtLeast(1, 1) {
 		x.reset()
@@ -181,77 +201,6 @@ func (x *forwarding) reset() {
 	}
 	breakOff(notedConn(x.r, conn))
 	_ = conn.Close()
-}
-
-// flushDelay is how long bytes of a body of known length may wait in the server's buffer for more
-// to come.
-const flushDelay = 10 * time.Millisecond
-
-// flusher writes a response's body and leaves no byte in the server's buffers for long. With eager
-// set each write is sent at once, else a timer sends the buffered bytes after flushDelay. close
-// must be called.
-type flusher struct {
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	eager bool
-
-	mu    sync.Mutex // a ResponseWriter is not for concurrent use: the timer takes turns with Write
-	timer *time.Timer
-	armed bool
-	done  bool
-}
-
-// arm has the buffered bytes sent within flushDelay.
-func (f *flusher) arm() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.armed || f.done:
-		return
-	case f.timer == nil:
-		f.timer = time.AfterFunc(flushDelay, f.fire)
-	default:
-		f.timer.Reset(flushDelay)
-	}
-	f.armed = true
-}
-
-func (f *flusher) fire() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.armed && !f.done {
-		f.armed = false
-		_ = f.flush() // a failure shows in the next write
-	}
-}
-
-// Write writes and, where eager, sends.
-func (f *flusher) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n, err := f.w.Write(p)
-	if err != nil || !f.eager {
-		return n, err
-	}
-	f.armed = false
-	return n, f.flush()
-}
-
-func (f *flusher) flush() error {
-	if err := f.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// close stops the timer; none of its flushes runs afterwards.
-func (f *flusher) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.done = true
-	if f.timer != nil {
-		f.timer.Stop()
-	}
 }
 
 // interim guards the writer while interim responses come: the transport reports them on its own
