@@ -8,7 +8,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +32,6 @@ type Interceptor struct {
 	server    *http.Server
 	listener  *tunnelListener
 	tls       *tls.Config
-	classical *tls.Config // the same, for clients that do without a post-quantum key exchange
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
 	served    chan struct{}
@@ -79,9 +77,6 @@ func (s *Interceptor) configureTLS() {
 				in.fronted = true
 				return s.refusing, nil
 			}
-			if slices.ContainsFunc(hello.SupportedCurves, isClassical) {
-				return s.classical, nil
-			}
 			return nil, nil
 		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -92,17 +87,7 @@ func (s *Interceptor) configureTLS() {
 			return in.connect.Minter.Certificate(in.connect.Host)
 		},
 	}
-	s.classical = s.tls.Clone()
-	s.classical.GetConfigForClient, s.classical.CurvePreferences = nil, classicalGroups
 }
-
-// classicalGroups are the key exchanges that are taken where a client offers one of them. A
-// post-quantum exchange protects recorded traffic against the far future. Between a crawler and its
-// own gateway, with public pages, that is not worth a sixth of the cost of a tunnel. Towards
-// origins it is used.
-var classicalGroups = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
-
-func isClassical(g tls.CurveID) bool { return slices.Contains(classicalGroups, g) }
 
 // innerConn is a tunnel as the inner server sees it.
 type innerConn struct {

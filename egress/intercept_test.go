@@ -634,8 +634,7 @@ func TestInterceptWithoutMinter(t *testing.T) {
 	}
 }
 
-// TestInterceptKeyExchange: the cheap one where there is a choice, with the key that the client has
-// sent along, and whatever the client insists on where there is none.
+// TestInterceptKeyExchange: whatever a client insists on, and no second hello where it does not.
 func TestInterceptKeyExchange(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
@@ -643,8 +642,7 @@ func TestInterceptKeyExchange(t *testing.T) {
 		offered []tls.CurveID
 		want    tls.CurveID
 	}{
-		"a client as it comes":      {nil, tls.X25519},
-		"no X25519":                 {[]tls.CurveID{tls.X25519MLKEM768, tls.CurveP256}, tls.CurveP256},
+		"a client as it comes":      {nil, tls.X25519MLKEM768},
 		"post-quantum or nothing":   {[]tls.CurveID{tls.X25519MLKEM768}, tls.X25519MLKEM768},
 		"strong, classical":         {[]tls.CurveID{tls.CurveP384}, tls.CurveP384},
 		"post-quantum with P-384":   {[]tls.CurveID{tls.SecP384r1MLKEM1024}, tls.SecP384r1MLKEM1024},

@@ -17,7 +17,7 @@ import (
 func httpsWays(sites map[upstream]*site) []way {
 	h1 := tunneled(&tls.Config{NextProtos: []string{"http/1.1"}})
 	usual := tunneled(&tls.Config{})
-	hybrid := tunneled(&tls.Config{CurvePreferences: []tls.CurveID{tls.X25519MLKEM768}}) // which the gateway uses only if it must
+	hybrid := tunneled(&tls.Config{CurvePreferences: []tls.CurveID{tls.X25519MLKEM768}})
 	p256 := tunneled(&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP256}, MaxVersion: tls.VersionTLS12})
 	return []way{
 		{"plain", sites[originHTTP], absolute, false, false},
