@@ -65,7 +65,7 @@ func diff(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 		}
 		texts[i] = texts[i][:min(len(texts[i]), robotstxt.MaxSize)] // no parser reads the rest
 	}
-	d := TextDiff{Origin: o.String(), From: versionOf(pair[0]), To: versionOf(pair[1]), Hunks: []DiffHunk{}}
+	d := TextDiff{Origin: o.String(), From: pair[0], To: pair[1], Hunks: []DiffHunk{}}
 	for _, h := range linediff.Compare(texts[0], texts[1], diffContext) {
 		hunk := DiffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
 		for _, l := range h.Lines {

@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,7 +48,7 @@ func listOrigins(ctx context.Context, e *engine.Engine, q url.Values) (any, erro
 		}
 		for _, record := range records {
 			page.Next = record.Origin.String()
-			if info := infoOf(record, e.Config.Cache.Policy, now); state == "" || info.State == state {
+			if info := infoOf(record, e.Config.Cache.Policy, now); state == "" || info.State.String() == state {
 				page.Origins = append(page.Origins, info)
 			}
 			if len(page.Origins) == limit {
@@ -179,10 +178,8 @@ func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robot
 	now := time.Now()
 	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(entry, now)}
 	d.Record.Sitemaps = engine.SitemapsOf(entry.View(now).Rules)
-	versions, err := history(ctx, e, o)
-	for _, v := range versions {
-		d.History = append(d.History, versionOf(v))
-	}
+	var err error
+	d.History, err = history(ctx, e, o)
 	return d, err
 }
 
@@ -200,40 +197,13 @@ func history(ctx context.Context, e *engine.Engine, o origin.Origin) ([]robotsca
 
 func infoOf(r fetch.Record, p fetch.Policy, now time.Time) OriginInfo {
 	r = p.Settle(r, now)
-	i := OriginInfo{
-		Origin: r.Origin.String(), RobotsURL: r.Origin.RobotsURL(),
-		State: r.State.String(), Cause: string(r.Cause), Detail: r.Detail, Status: r.Status, Hops: r.Hops,
-		SHA256: hexOf(r.SHA256), Truncated: r.Truncated, Flags: engine.FlagsOf(r),
-		FetchedAt: r.FetchedAt.UTC(), FreshUntil: r.FreshUntil.UTC(), UnreachableSince: r.UnreachableSince.UTC(),
-		Attempts: r.Attempts, NextAttempt: r.NextAttempt.UTC(),
-	}
-	if f := r.LastFailure; !f.At.IsZero() {
-		i.LastFailure = &FailureInfo{f.At.UTC(), string(f.Cause), f.Detail, f.Status, f.Hops}
-	}
-	if c := r.LastGood; c != nil {
-		i.LastGood = &CopyInfo{hexOf(c.SHA256), c.FetchedAt.UTC()}
-	}
-	return i
+	return OriginInfo{Record: r, RobotsURL: r.Origin.RobotsURL(), Flags: engine.FlagsOf(r)}
 }
 
 func viewOf(e *robotscache.Entry, now time.Time) ViewInfo {
 	v := e.View(now)
 	return ViewInfo{
-		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: hexOf(v.SHA256),
+		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: fetch.Sum(v.SHA256).String(),
 		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.RetryAt.UTC(),
 	}
-}
-
-func versionOf(v robotscache.Version) VersionInfo {
-	return VersionInfo{
-		v.State.String(), string(v.Cause), v.Status, hexOf(v.SHA256), v.Size, v.FirstSeen.UTC(), v.LastSeen.UTC(),
-	}
-}
-
-// hexOf is the hash as text, empty for none.
-func hexOf(sha [32]byte) string {
-	if sha == [32]byte{} {
-		return ""
-	}
-	return hex.EncodeToString(sha[:])
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Prefix begins the paths of the admin API.
@@ -20,47 +22,15 @@ const (
 	MaxPage     = 1000
 )
 
-// OriginInfo is the record of an origin. Times are in UTC; fields without a value are left out.
+// OriginInfo is the record of an origin, as it stands now. Times are in UTC.
 type OriginInfo struct {
-	Origin    string `json:"origin"`
+	fetch.Record
 	RobotsURL string `json:"robots_url"`
-	// State, Cause, Detail, Status and Hops describe the answer that counts, as in the access log.
-	State  string   `json:"state"`
-	Cause  string   `json:"cause,omitempty"`
-	Detail string   `json:"detail,omitempty"`
-	Status int      `json:"status,omitempty"`
-	Hops   []string `json:"hops,omitempty"`
-	// SHA256 and Truncated describe its text.
-	SHA256    string `json:"sha256,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`
 	// Flags say why the text may be something else than a robots.txt: FlagHTML, which a list does not
 	// have, and Flag202.
 	Flags []string `json:"flags,omitempty"`
 	// Sitemaps are those of the text that decides. A list does not have them.
 	Sitemaps []string `json:"sitemaps,omitempty"`
-
-	FetchedAt        time.Time    `json:"fetched_at,omitzero"`
-	FreshUntil       time.Time    `json:"fresh_until,omitzero"`
-	UnreachableSince time.Time    `json:"unreachable_since,omitzero"`
-	Attempts         int          `json:"attempts,omitempty"`
-	NextAttempt      time.Time    `json:"next_attempt,omitzero"`
-	LastFailure      *FailureInfo `json:"last_failure,omitempty"`
-	LastGood         *CopyInfo    `json:"last_good,omitempty"`
-}
-
-// FailureInfo is the latest failure of a run.
-type FailureInfo struct {
-	At     time.Time `json:"at"`
-	Cause  string    `json:"cause"`
-	Detail string    `json:"detail,omitempty"`
-	Status int       `json:"status,omitempty"`
-	Hops   []string  `json:"hops,omitempty"`
-}
-
-// CopyInfo is the last good copy of an origin that does not answer.
-type CopyInfo struct {
-	SHA256    string    `json:"sha256"`
-	FetchedAt time.Time `json:"fetched_at"`
 }
 
 // ViewInfo is what a record means for crawling now.
@@ -73,17 +43,6 @@ type ViewInfo struct {
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	RetryAt    time.Time `json:"retry_at,omitzero"`
-}
-
-// VersionInfo is one stretch of an origin's history.
-type VersionInfo struct {
-	State     string    `json:"state"`
-	Cause     string    `json:"cause,omitempty"`
-	Status    int       `json:"status,omitempty"`
-	SHA256    string    `json:"sha256,omitempty"`
-	Size      int       `json:"size,omitempty"`
-	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
 }
 
 // The flags of a text. What parses of it decides all the same.
@@ -101,17 +60,17 @@ type OriginList struct {
 
 // OriginDetail is all that is known of one origin.
 type OriginDetail struct {
-	Record  OriginInfo    `json:"record"`
-	View    ViewInfo      `json:"view"`
-	History []VersionInfo `json:"history"`
+	Record  OriginInfo            `json:"record"`
+	View    ViewInfo              `json:"view"`
+	History []robotscache.Version `json:"history"`
 }
 
 // TextDiff is what changed from one text to another.
 type TextDiff struct {
-	Origin string      `json:"origin"`
-	From   VersionInfo `json:"from"`
-	To     VersionInfo `json:"to"`
-	Hunks  []DiffHunk  `json:"hunks"`
+	Origin string              `json:"origin"`
+	From   robotscache.Version `json:"from"`
+	To     robotscache.Version `json:"to"`
+	Hunks  []DiffHunk          `json:"hunks"`
 }
 
 // DiffHunk is a stretch of changed lines with three unchanged ones on either side. Each line begins

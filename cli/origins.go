@@ -75,7 +75,7 @@ func printOrigins(w io.Writer, page []adminapi.OriginInfo, asJSON, headings bool
 			}
 			continue
 		}
-		t.row(o.Origin, withNote(o.State, o.Cause), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
+		t.row(o.Origin.String(), withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
 	if asJSON {
@@ -133,7 +133,7 @@ func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
 	}
 	names := make([]string, 0, len(page.Origins))
 	for _, o := range page.Origins {
-		names = append(names, o.Origin)
+		names = append(names, o.Origin.String())
 	}
 	if page.Next != "" {
 		names = append(names, "…")
@@ -155,14 +155,14 @@ var flagTexts = map[string]string{
 
 func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t, r := newTable(), d.Record
-	t.fact("origin", r.Origin)
+	t.fact("origin", r.Origin.String())
 	t.fact("robots.txt", r.RobotsURL)
-	t.fact("state", withNote(r.State, r.Cause))
+	t.fact("state", withNote(r.State.String(), string(r.Cause)))
 	t.fact("access", d.View.Access)
 	t.fact("status", number(r.Status))
 	t.fact("detail", r.Detail)
 	t.fact("by way of", strings.Join(r.Hops, ", "))
-	t.fact("sha256", r.SHA256)
+	t.fact("sha256", r.SHA256.String())
 	if r.Truncated {
 		t.fact("truncated", "the file goes on")
 	}
@@ -180,19 +180,19 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t.fact("fresh until", moment(r.FreshUntil))
 	t.fact("unreachable since", moment(r.UnreachableSince))
 	t.fact("attempts", number(r.Attempts))
-	if f := r.LastFailure; f != nil {
-		t.fact("last failure", strings.TrimSpace(moment(f.At)+" "+f.Cause+" "+number(f.Status)+" "+f.Detail))
+	if f := r.LastFailure; !f.IsZero() {
+		t.fact("last failure", strings.TrimSpace(moment(f.At)+" "+string(f.Cause)+" "+number(f.Status)+" "+f.Detail))
 	}
 	t.fact("next attempt", moment(r.NextAttempt))
 	if g := r.LastGood; g != nil {
-		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256)
+		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.String())
 	}
 	if err := t.print(w); err != nil || len(d.History) == 0 {
 		return err
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
-		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State, v.Cause), number(v.Status), number(v.Size), v.SHA256)
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256.String())
 	}
 	if err := printRaw(w, []byte("\n")); err != nil {
 		return err
@@ -257,9 +257,9 @@ func refreshCommand() *cobra.Command {
 An origin without a scheme is taken for https.`,
 	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
 		return askEach(ctx, r, s, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.OriginDetail) error {
-			line := d.Record.Origin + " " + withNote(d.Record.State, d.Record.Cause)
-			if f := d.Record.LastFailure; f != nil {
-				line += "; the fetch failed: " + strings.TrimSpace(f.Cause+" "+number(f.Status)+" "+f.Detail)
+			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))
+			if f := d.Record.LastFailure; !f.IsZero() {
+				line += "; the fetch failed: " + strings.TrimSpace(string(f.Cause)+" "+number(f.Status)+" "+f.Detail)
 			}
 			return printLine(w, line)
 		})

@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"encoding/hex"
 	"fmt"
 	"iter"
 	"reflect"
@@ -311,6 +310,7 @@ func (d Decision) Record() Record {
 		Rule:         escape.Printable(d.Rule, maxShown),
 		Line:         d.Line,
 		Form:         d.Form,
+		SHA256:       fetch.Sum(d.SHA256).String(),
 		AgeSeconds:   int64(d.Age / time.Second),
 		Source:       d.Source.String(),
 		PathVisible:  d.PathVisible,
@@ -324,11 +324,6 @@ func (d Decision) Record() Record {
 	if !d.Origin.IsZero() {
 		r.RobotsURL = d.Origin.RobotsURL()
 		r.Origin = strings.TrimSuffix(r.RobotsURL, "/robots.txt")
-	}
-	if d.SHA256 != [32]byte{} {
-		var text [2 * len(d.SHA256)]byte
-		hex.Encode(text[:], d.SHA256[:])
-		r.SHA256 = string(text[:])
 	}
 	return r
 }

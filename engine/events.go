@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -177,7 +176,7 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	if d.RulesChanged() {
 		old, _ := d.Before.Text()
 		list = append(list, change{eventRulesChanged, withText(after, map[string]any{
-			"from": hex.EncodeToString(old.SHA256[:]), "to": hex.EncodeToString(after.SHA256[:]),
+			"from": old.SHA256.String(), "to": after.SHA256.String(),
 		})})
 	}
 	if d.Alarmed() {

@@ -131,6 +131,14 @@ func (r *Record) hasText() bool {
 // Sum is the SHA-256 of a text. As text it is hexadecimal.
 type Sum [sha256.Size]byte
 
+// String returns the hash in hexadecimal, "" for the zero value.
+func (s Sum) String() string {
+	if s == (Sum{}) {
+		return ""
+	}
+	return hex.EncodeToString(s[:])
+}
+
 // MarshalText implements encoding.TextMarshaler.
 func (s Sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
 

@@ -79,7 +79,7 @@ func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type)
 			return
 		}
 		for _, field := range reflect.VisibleFields(typ) {
-			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
 				set[name] = true
 			}
 			AddFields(set, field.Type, elsewhere...)
