@@ -16,6 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -246,7 +247,7 @@ func TestAdminOrigin(t *testing.T) {
 
 func checkDiff(t *testing.T, g *testgateway.Gateway, o string) {
 	t.Helper()
-	want := []adminapi.DiffHunk{{FromLine: 1, FromCount: 2, ToLine: 1, ToCount: 4, Lines: []string{
+	want := []linediff.Hunk{{From: 1, FromCount: 2, To: 1, ToCount: 4, Lines: []string{
 		" User-agent: *", " Disallow: /private/", "+Disallow: /new/", `+# \x1b[2J\xff`,
 	}}}
 	d := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)

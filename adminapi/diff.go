@@ -65,15 +65,13 @@ func diff(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 		}
 		texts[i] = texts[i][:min(len(texts[i]), robotstxt.MaxSize)] // no parser reads the rest
 	}
-	d := TextDiff{Origin: o.String(), From: pair[0], To: pair[1], Hunks: []DiffHunk{}}
-	for _, h := range linediff.Compare(texts[0], texts[1], diffContext) {
-		hunk := DiffHunk{FromLine: h.From, FromCount: h.FromCount, ToLine: h.To, ToCount: h.ToCount}
-		for _, l := range h.Lines {
-			hunk.Lines = append(hunk.Lines, string(l.Op)+escape.Unprintable(l.Text))
+	hunks := linediff.Compare(texts[0], texts[1], diffContext)
+	for _, h := range hunks {
+		for i, line := range h.Lines {
+			h.Lines[i] = escape.Unprintable(line)
 		}
-		d.Hunks = append(d.Hunks, hunk)
 	}
-	return d, nil
+	return TextDiff{Origin: o.String(), From: pair[0], To: pair[1], Hunks: append([]linediff.Hunk{}, hunks...)}, nil
 }
 
 // pick finds an older and a newer text in a history, which has the newest version first: those with

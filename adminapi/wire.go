@@ -10,6 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -70,17 +71,8 @@ type TextDiff struct {
 	Origin string              `json:"origin"`
 	From   robotscache.Version `json:"from"`
 	To     robotscache.Version `json:"to"`
-	Hunks  []DiffHunk          `json:"hunks"`
-}
-
-// DiffHunk is a stretch of changed lines with three unchanged ones on either side. Each line begins
-// with "-", "+" or a blank; bytes that are not printable are escaped.
-type DiffHunk struct {
-	FromLine  int      `json:"from_line"`
-	FromCount int      `json:"from_count"`
-	ToLine    int      `json:"to_line"`
-	ToCount   int      `json:"to_count"`
-	Lines     []string `json:"lines"`
+	// Hunks have three unchanged lines on either side. Bytes that are not printable are escaped.
+	Hunks []linediff.Hunk `json:"hunks"`
 }
 
 // OriginRequest is the body of purge and refresh.

@@ -207,7 +207,7 @@ func printDiff(w io.Writer, d adminapi.TextDiff) error {
 		fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256),
 	}
 	for _, h := range d.Hunks {
-		lines = append(lines, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.FromLine, h.FromCount, h.ToLine, h.ToCount))
+		lines = append(lines, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.From, h.FromCount, h.To, h.ToCount))
 		lines = append(lines, h.Lines...)
 	}
 	for _, line := range lines {

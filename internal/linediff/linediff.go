@@ -7,30 +7,17 @@ import (
 	"github.com/aymanbagabas/go-udiff/lcs"
 )
 
-// Op says what becomes of a line.
-type Op byte
-
-// The operations, as a unified diff writes them.
-const (
-	Keep   Op = ' '
-	Delete Op = '-'
-	Insert Op = '+'
-)
-
-// Line is one line of a comparison, without its end.
-type Line struct {
-	Op   Op
-	Text string
-}
-
 // Hunk is a stretch of changed lines with some unchanged ones around them.
 type Hunk struct {
 	// From and To are the numbers of its first line in the old and the new text, from 1. Where it has
-	// no line of a text, it is the number of the line before.
-	From, To int
-	// FromCount and ToCount are how many lines of each text it has.
-	FromCount, ToCount int
-	Lines              []Line
+	// no line of a text, it is the number of the line before. FromCount and ToCount are how many lines
+	// of each text it has.
+	From      int `json:"from_line"`
+	FromCount int `json:"from_count"`
+	To        int `json:"to_line"`
+	ToCount   int `json:"to_count"`
+	// Lines are without their ends. Each begins with "-", "+" or a blank, as in a unified diff.
+	Lines []string `json:"lines"`
 }
 
 // Compare returns the hunks that lead from the text a to the text b, each with up to context
@@ -57,25 +44,28 @@ func hunk(a, b []string, diffs []lcs.Diff, context int) Hunk {
 	at := max(diffs[0].Start-context, 0)
 	h := Hunk{From: at, To: at + diffs[0].ReplStart - diffs[0].Start}
 	for _, d := range diffs {
-		h.add(Keep, a[at:d.Start])
-		h.add(Delete, a[d.Start:d.End])
-		h.add(Insert, b[d.ReplStart:d.ReplEnd])
+		h.add(keep, a[at:d.Start])
+		h.add(remove, a[d.Start:d.End])
+		h.add(insert, b[d.ReplStart:d.ReplEnd])
 		at = d.End
 	}
-	h.add(Keep, a[at:min(at+context, len(a))])
+	h.add(keep, a[at:min(at+context, len(a))])
 	h.From += min(h.FromCount, 1)
 	h.To += min(h.ToCount, 1)
 	return h
 }
 
-func (h *Hunk) add(op Op, lines []string) {
+// What becomes of a line.
+const keep, remove, insert = " ", "-", "+"
+
+func (h *Hunk) add(op string, lines []string) {
 	for _, text := range lines {
-		h.Lines = append(h.Lines, Line{op, text})
+		h.Lines = append(h.Lines, op+text)
 	}
-	if op != Insert {
+	if op != insert {
 		h.FromCount += len(lines)
 	}
-	if op != Delete {
+	if op != remove {
 		h.ToCount += len(lines)
 	}
 }

@@ -29,19 +29,20 @@ func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 		}
 		from, to = f+h.FromCount, n+h.ToCount
 		for _, l := range h.Lines {
-			if l.Op != Insert {
-				if old[f] != l.Text {
-					tb.Fatalf("line %d of the old text is %q, not %q", f+1, old[f], l.Text)
+			op, text := l[:1], l[1:]
+			if op != insert {
+				if old[f] != text {
+					tb.Fatalf("line %d of the old text is %q, not %q", f+1, old[f], text)
 				}
 				f++
 			}
-			if l.Op != Delete {
-				if changed[n] != l.Text {
-					tb.Fatalf("line %d of the new text is %q, not %q", n+1, changed[n], l.Text)
+			if op != remove {
+				if changed[n] != text {
+					tb.Fatalf("line %d of the new text is %q, not %q", n+1, changed[n], text)
 				}
 				n++
 			}
-			if l.Op != Keep {
+			if op != keep {
 				edits++
 			}
 		}
@@ -61,7 +62,7 @@ func render(list []Hunk) string {
 	for _, h := range list {
 		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n", h.From, h.FromCount, h.To, h.ToCount)
 		for _, l := range h.Lines {
-			fmt.Fprintf(&b, "%c%s\n", l.Op, l.Text)
+			b.WriteString(l + "\n")
 		}
 	}
 	return b.String()
