@@ -17,11 +17,6 @@ type Socket struct {
 	Inode uint64
 }
 
-// Own lists the sockets at which this process listens. A socket with several descriptors is listed
-// once for each. The error is errors.ErrUnsupported where the system does not tell. With 10,000
-// descriptors it takes some 15 ms.
-func Own() ([]Socket, error) { return own() }
-
 // Foreign lists the TCP sockets of this machine that are not among own. The error is
 // errors.ErrUnsupported on all systems but Linux. A caller takes own first: a socket that this
 // process closes in between is in neither list then.
@@ -32,10 +27,6 @@ func Foreign(own []Socket) ([]Socket, error) {
 	}
 	return without(table, own), nil
 }
-
-// Holder names the process that holds a socket, by its command and id, such as "crawlgate (pid
-// 42)". It is empty where this process may not know.
-func Holder(inode uint64) string { return holder(inode) }
 
 // without takes own out of the table. A socket of own whose inode is not there is taken out by its
 // address: not every kernel shows the same inode in both places.

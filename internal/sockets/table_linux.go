@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 )
 
 // descriptors is the folder of this process's open descriptors.
@@ -45,47 +43,36 @@ func listening() ([]Socket, error) {
 // first socket of another state, as the kernel lists those that listen first: behind them may be
 // tens of thousands, which take it some 0.1 s.
 func parseTable(table io.Reader) ([]Socket, error) {
-	const (
-		localAddress, state, inode = 1, 3, 9    // columns
-		listen, handshake          = "0A", "03" // before Linux 4.4, handshakes stood among the former
-	)
+	const listen, handshake = 0x0A, 0x03 // before Linux 4.4, handshakes stood among the former
 	var list []Socket
 	lines := bufio.NewScanner(table)
 	lines.Scan() // the headings
 	for lines.Scan() {
-		fields := bytes.Fields(lines.Bytes())
-		if len(fields) <= inode || string(fields[state]) == handshake {
+		var host []byte
+		var port, state uint16
+		var inode uint64
+		var other string // of the columns that do not matter
+		_, err := fmt.Sscanf(lines.Text(), "%s %x:%x %s %x %s %s %s %s %s %d",
+			&other, &host, &port, &other, &state, &other, &other, &other, &other, &other, &inode)
+		if err != nil || state == handshake || len(host)%4 != 0 {
 			continue
 		}
-		if string(fields[state]) != listen {
+		if state != listen {
 			break
 		}
-		addr, ok := parseAddr(fields[localAddress])
-		n, err := strconv.ParseUint(string(fields[inode]), 10, 64)
-		if ok && err == nil {
-			list = append(list, Socket{addr, n})
+		for word := host; len(word) > 0; word = word[4:] { // as this machine holds it
+			binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
+		}
+		if addr, ok := netip.AddrFromSlice(host); ok {
+			list = append(list, Socket{netip.AddrPortFrom(addr.Unmap(), port), inode})
 		}
 	}
 	return list, lines.Err()
 }
 
-// parseAddr reads "0100007F:0BB8": words of 32 bits as this machine holds them, and a port.
-func parseAddr(text []byte) (netip.AddrPort, bool) {
-	host, portText, found := bytes.Cut(text, []byte(":"))
-	raw := make([]byte, hex.DecodedLen(len(host)))
-	_, err := hex.Decode(raw, host)
-	port, portErr := strconv.ParseUint(string(portText), 16, 16)
-	if !found || err != nil || portErr != nil || len(raw)%4 != 0 {
-		return netip.AddrPort{}, false
-	}
-	for word := raw; len(word) > 0; word = word[4:] {
-		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
-	}
-	addr, ok := netip.AddrFromSlice(raw)
-	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
-}
-
-func holder(inode uint64) string {
+// Holder names the process that holds a socket, by its command and id, such as "crawlgate (pid
+// 42)". It is empty where this process may not know.
+func Holder(inode uint64) string {
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*") // of processes of other users it finds none
 	if err != nil {
 		return ""

@@ -9,4 +9,5 @@ const descriptors = "/dev/fd"
 
 func listening() ([]Socket, error) { return nil, errors.ErrUnsupported }
 
-func holder(uint64) string { return "" }
+// Holder is not supported on this system.
+func Holder(uint64) string { return "" }

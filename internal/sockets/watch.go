@@ -20,14 +20,14 @@ const (
 
 // Process is what this process listens at, whichever configuration opened it: a request of an old
 // one must not reach the admin endpoint of a new one.
-var Process Watch
+var Process = Watch{Own: Own, Interfaces: interfaceAddrs}
 
 // Watch knows the TCP sockets at which this process listens and the addresses of this machine, as
-// they were a moment ago. The zero value is ready. It is safe for concurrent use; its fields are
-// set before.
+// they were a moment ago. It is safe for concurrent use; Own, and Interfaces, which lists the
+// addresses of this machine, are set before.
 type Watch struct {
-	Own        func() ([]Socket, error)     // nil: [Own]
-	Interfaces func() ([]netip.Addr, error) // nil: the addresses of this machine's interfaces
+	Own        func() ([]Socket, error)
+	Interfaces func() ([]netip.Addr, error)
 
 	changes atomic.Uint64 // how often Changed was called
 	mu      sync.Mutex    // held while looking
@@ -93,21 +93,14 @@ func (w *Watch) look(age time.Duration) *sight {
 
 func (w *Watch) see() *sight {
 	s := &sight{began: time.Now(), changes: w.changes.Load()}
-	list, addrs := w.Own, w.Interfaces
-	if list == nil {
-		list = Own
-	}
-	if addrs == nil {
-		addrs = interfaceAddrs
-	}
-	sockets, err := list()
+	sockets, err := w.Own()
 	s.unknown = err
 	for _, l := range sockets {
 		if l.Addr.IsValid() {
 			s.sockets = append(s.sockets, l.Addr)
 		}
 	}
-	if s.addrs, err = addrs(); err == nil {
+	if s.addrs, err = w.Interfaces(); err == nil {
 		return s
 	}
 	if last := w.last.Load(); last != nil { // the process may lack descriptors

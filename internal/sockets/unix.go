@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -14,6 +15,16 @@ import (
 	"syscall"
 )
 
+// DescriptorLimit returns how many files and connections the process may have open, 0 if that is
+// not known.
+func DescriptorLimit() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur, math.MaxInt32))
+}
+
 // folder is the open folder of descriptors. It stays open, as a process that has no descriptor left
 // would not get it again.
 var folder struct {
@@ -21,7 +32,10 @@ var folder struct {
 	file *os.File
 }
 
-func own() ([]Socket, error) {
+// Own lists the sockets at which this process listens. A socket with several descriptors is listed
+// once for each. The error is errors.ErrUnsupported where the system does not tell. With 10,000
+// descriptors it takes some 15 ms.
+func Own() ([]Socket, error) {
 	names, err := descriptorNames()
 	if err != nil {
 		return nil, fmt.Errorf("listing descriptors: %w", err)
