@@ -54,7 +54,7 @@ func classify(err error, at stage) *Error {
 	}
 	out := &Error{Err: err}
 	if f, ok := errors.AsType[*guard.ForbiddenError](err); ok {
-		out.Addr, out.Kind = f.Addr, forbiddenKind(f.Class)
+		out.Addr, out.Kind = f.Addr, Kind(f.Forbidden())
 		return out
 	}
 	if d, ok := errors.AsType[*DialError](err); ok {
@@ -86,17 +86,6 @@ func exhausted(err error) bool {
 		}
 	}
 	return false
-}
-
-func forbiddenKind(c guard.Class) Kind {
-	switch c {
-	case guard.ClassPort:
-		return KindForbiddenPort
-	case guard.ClassOwn:
-		return KindForbiddenOwn
-	default:
-		return KindForbidden
-	}
 }
 
 // ownKind recognizes errors that mean the same at every stage.

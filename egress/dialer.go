@@ -117,12 +117,6 @@ func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, err
 	return d.dial(ctx, host, port, toOrigin)
 }
 
-// Dial connects to a port of a name or literal address (IPv6 without brackets). The connection is a
-// [*Conn].
-func (d *Dialer) Dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	return d.dial(ctx, host, port, toOrigin)
-}
-
 // purpose is the use of a connection. It decides how its name is looked up and which addresses
 // pass. The zero value is the strictest.
 type purpose uint8
@@ -145,7 +139,8 @@ func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 	}
 }
 
-// dial connects to one of the addresses of host that the guard passes. The connection is a [*Conn].
+// dial connects to a port of a name or literal address (IPv6 without brackets), at one of its
+// addresses that the guard passes. The connection is a [*Conn].
 func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
@@ -174,35 +169,34 @@ func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) 
 	return &Conn{TCPConn: conn, Dialed: dialed}, nil
 }
 
-// Check resolves host and puts every address to the guard, without dialing. Unlike a dial, which
+// Address returns the first address of host, for a request with the given scheme. It is an error if
+// the guard refuses any of them.
+func (d *Dialer) Address(ctx context.Context, scheme, host string, port uint16) (netip.Addr, error) {
+	p := toOrigin
+	if scheme == "ftp" {
+		p = toFTP
+	}
+	return d.check(ctx, host, port, p)
+}
+
+// check resolves host and puts every address to the guard, without dialing. Unlike a dial, which
 // leaves refused addresses out, it fails when any address is refused: it serves where another party
 // dials (an upstream proxy), which may pick any of them. What that party resolves may still differ
-// from what was checked here.
-func (d *Dialer) Check(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
-	return d.check(ctx, host, port, toOrigin)
-}
-
-// CheckFTP is Check for connections to FTP servers, for which their port is open too.
-func (d *Dialer) CheckFTP(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
-	return d.check(ctx, host, port, toFTP)
-}
-
-func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) ([]netip.AddrPort, error) {
+// from what was checked here. It returns the first address.
+func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	addrs, _, err := d.lookup(ctx, host, port, p)
 	if err != nil {
-		return nil, err
+		return netip.Addr{}, err
 	}
 	allow := d.allow(p)
-	checked := make([]netip.AddrPort, len(addrs))
-	for i, a := range addrs {
-		checked[i] = netip.AddrPortFrom(a, port)
-		if err := allow(checked[i]); err != nil {
-			return nil, fmt.Errorf("checking %s: %w", host, err)
+	for _, a := range addrs {
+		if err := allow(netip.AddrPortFrom(a, port)); err != nil {
+			return netip.Addr{}, fmt.Errorf("checking %s: %w", host, err)
 		}
 	}
-	return checked, nil
+	return addrs[0], nil
 }
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
@@ -331,10 +325,5 @@ func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := c.(*net.TCPConn)
-	if !ok {
-		_ = c.Close()
-		return nil, errors.New("dialed connection is not TCP")
-	}
-	return tcp, nil
+	return c.(*net.TCPConn), nil //nolint:forcetypeassert // the network says so
 }

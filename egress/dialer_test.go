@@ -206,7 +206,7 @@ func TestDialerTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		_, err := (&Dialer{Resolver: stuck{}}).Dial(t.Context(), "h", 80)
+		_, err := (&Dialer{Resolver: stuck{}}).dial(t.Context(), "h", 80, toOrigin)
 		if kind := ClassifyDial(err).Kind; kind != KindDNSTimeout {
 			t.Errorf("%v is %v, want %v", err, kind, KindDNSTimeout)
 		}
@@ -222,7 +222,7 @@ func TestDialerHonoursContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, err := (&Dialer{Resolver: stuck{}}).Dial(ctx, "h", 80); err == nil {
+		if _, err := (&Dialer{Resolver: stuck{}}).dial(ctx, "h", 80, toOrigin); err == nil {
 			t.Error("dialed")
 		}
 		if took := time.Since(start); took != time.Second {
@@ -240,12 +240,12 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 		"mixed": {"8.8.8.8", "10.0.0.1"},
 	}}}
 	for _, host := range []string{"good", "nat64"} {
-		if got, err := d.Check(t.Context(), host, 443); err != nil || len(got) != 2 {
-			t.Errorf("Check(%s) = %v, %v", host, got, err)
+		if _, err := d.check(t.Context(), host, 443, toOrigin); err != nil {
+			t.Errorf("%s: %v", host, err)
 		}
 	}
 	for host, want := range map[string]guard.Class{"some": guard.ClassPrivate, "mixed": guard.ClassMixed} {
-		_, err := d.Check(t.Context(), host, 443)
+		_, err := d.check(t.Context(), host, 443, toOrigin)
 		checkRefusal(t, host, err, want)
 	}
 }
@@ -259,14 +259,14 @@ func TestDialerRefusesMixedNames(t *testing.T) {
 		Guard:    &guard.Guard{AllowPrivate: prefixes("0.0.0.0/0", "::/0")},
 		Resolver: &names{addrs: map[string][]string{"rebind": {"127.0.0.1", "8.8.8.8"}, "local": {"127.0.0.1", "::1"}}},
 	}
-	_, err := d.Dial(t.Context(), "rebind", target.Port())
+	_, err := d.dial(t.Context(), "rebind", target.Port(), toOrigin)
 	checkRefusal(t, "dial", err, guard.ClassMixed)
 	if got := ClassifyDial(err); got.Kind != KindForbidden || !strings.Contains(err.Error(), "name rebind has a public and a non-public address") {
 		t.Errorf("%v is %v", err, got.Kind)
 	}
-	_, err = d.Check(t.Context(), "rebind", target.Port())
+	_, err = d.check(t.Context(), "rebind", target.Port(), toOrigin)
 	checkRefusal(t, "check", err, guard.ClassMixed)
-	c, err := d.Dial(t.Context(), "local", target.Port())
+	c, err := d.dial(t.Context(), "local", target.Port(), toOrigin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestTargetNamesAreAbsolute(t *testing.T) {
 			return err
 		},
 		"tunnel":   func() error { _, err := direct.DialTunnel(t.Context(), "pub", 443); return err },
-		"check":    func() error { _, err := d.Check(t.Context(), "pub", 80); return err },
+		"check":    func() error { _, err := d.check(t.Context(), "pub", 80, toOrigin); return err },
 		"upstream": func() error { _, err := upstream.DialTunnel(t.Context(), "pub", 80); return err },
 	} {
 		r.asked = nil

@@ -22,8 +22,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-
-	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
 // defaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
@@ -183,7 +181,7 @@ func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
 }
 
 func (x *forwarding) attachBody(out *http.Request) {
-	x.body.src = x.r.Body
+	x.body.src, x.body.reading = x.r.Body, make(chan struct{}, 1)
 	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body may never answer
 	out.Body, out.ContentLength = &x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
@@ -274,7 +272,10 @@ func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	}
 	x.res.Err = x.classify(ctx, err, at)
 	if !x.reached {
-		x.res.Dialed = failedDial(err)
+		x.res.Dialed = Dialed{Addr: x.res.Err.Addr}
+		if d, ok := errors.AsType[*DialError](err); ok {
+			x.res.Dialed = d.Dialed
+		}
 	}
 	if n, _ := x.body.state(); n == 0 {
 		PrepareRefusal(x.w, x.r)
@@ -317,17 +318,6 @@ func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 		e.Addr = x.res.Dialed.Addr
 	}
 	return e
-}
-
-// failedDial describes a connection that was not made.
-func failedDial(err error) Dialed {
-	if d, ok := errors.AsType[*DialError](err); ok {
-		return d.Dialed
-	}
-	if f, ok := errors.AsType[*guard.ForbiddenError](err); ok {
-		return Dialed{Addr: f.Addr}
-	}
-	return Dialed{}
 }
 
 // account completes the result on every way out, panics included.

@@ -467,20 +467,16 @@ func TestFTPGuard(t *testing.T) {
 			t.Errorf("%s: %v, want %s", url, got, want)
 		}
 	}
-	for _, check := range []func(context.Context, string, uint16) error{
-		func(ctx context.Context, host string, port uint16) error {
-			_, err := d.CheckFTP(ctx, host, port)
-			return err
-		},
-	} {
-		if err := check(t.Context(), "127.0.0.1", guard.FTPPort); err != nil {
-			t.Error(err)
-		}
-		checkRefusal(t, "another address", check(t.Context(), "127.0.0.2", guard.FTPPort), guard.ClassLoopback)
-		checkRefusal(t, "another port", check(t.Context(), "127.0.0.1", 22), guard.ClassPort)
+	check := func(scheme, host string, port uint16) error {
+		_, err := d.Address(t.Context(), scheme, host, port)
+		return err
 	}
-	_, err := d.Check(t.Context(), "127.0.0.1", guard.FTPPort)
-	checkRefusal(t, "without FTP", err, guard.ClassPort)
+	if err := check("ftp", "127.0.0.1", guard.FTPPort); err != nil {
+		t.Error(err)
+	}
+	checkRefusal(t, "another address", check("ftp", "127.0.0.2", guard.FTPPort), guard.ClassLoopback)
+	checkRefusal(t, "another port", check("ftp", "127.0.0.1", 22), guard.ClassPort)
+	checkRefusal(t, "without FTP", check("http", "127.0.0.1", guard.FTPPort), guard.ClassPort)
 }
 
 func proxyAddrOf(t *testing.T, u *url.URL) netip.AddrPort {

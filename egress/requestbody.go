@@ -16,6 +16,7 @@ type requestBody struct {
 	limit   time.Duration // for the whole body; 0 for none
 	trailer func()        // called once, at the end of the body, before the reader learns of it
 
+	reading  chan struct{} // is full while a read is under way; nil without a body
 	mu       sync.Mutex
 	begun    bool
 	n        int64
@@ -23,11 +24,11 @@ type requestBody struct {
 	ended    bool // all of it was read
 	shut     bool
 	answered bool
-	reading  bool
-	settled  chan struct{} // closed when the read that is under way returns; nil if nobody waits
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.reading <- struct{}{}
+	defer func() { <-b.reading }()
 	if !b.begin() {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -38,10 +39,6 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading = false; b.settled != nil {
-		close(b.settled)
-		b.settled = nil
-	}
 	b.n += int64(n)
 	b.ended = b.ended || err == io.EOF
 	switch {
@@ -70,7 +67,6 @@ func (b *requestBody) begin() bool {
 	if b.shut {
 		return false
 	}
-	b.reading = true
 	if b.answered {
 		return true
 	}
@@ -97,21 +93,13 @@ const settleTime = time.Second
 // settle waits for the read that is under way, if there is one. The server ends the request's
 // context from within the read that fails, so the transport may give up before the body knows why.
 func (b *requestBody) settle() {
-	b.mu.Lock()
-	if !b.reading {
-		b.mu.Unlock()
+	if b.reading == nil {
 		return
 	}
-	if b.settled == nil {
-		b.settled = make(chan struct{})
-	}
-	settled := b.settled
-	b.mu.Unlock()
-	timer := time.NewTimer(settleTime)
-	defer timer.Stop()
 	select {
-	case <-settled:
-	case <-timer.C:
+	case b.reading <- struct{}{}:
+		<-b.reading
+	case <-time.After(settleTime):
 	}
 }
 

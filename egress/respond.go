@@ -18,7 +18,7 @@ const maxInterim = 64
 // respond sends a response to the client. It panics if the response breaks off.
 func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
-	x.dropServerFields(h)
+	dropServerFields(h)
 	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
 	announced := x.announce(h, resp)
 	if _, ok := h["Content-Type"]; !ok {
@@ -42,8 +42,8 @@ func (x *forwarding) bodiless(resp *http.Response) bool {
 }
 
 // dropServerFields removes the fields that the outer server has put into every response in its own
-// name. Here the origin speaks.
-func (x *forwarding) dropServerFields(h http.Header) {
+// name: here the origin speaks, or a tunnel begins.
+func dropServerFields(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }
@@ -110,11 +110,7 @@ const copyBufferSize = 32 << 10
 var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
 func getBuffer() *[copyBufferSize]byte {
-	b, ok := buffers.Get().(*[copyBufferSize]byte)
-	if !ok {
-		b = new([copyBufferSize]byte)
-	}
-	return b
+	return buffers.Get().(*[copyBufferSize]byte) //nolint:forcetypeassert // see New
 }
 
 func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }

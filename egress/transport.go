@@ -204,7 +204,7 @@ func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (n
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toOrigin)
 	}
-	return t.dialer.Dial(ctx, host, port)
+	return t.dialer.dial(ctx, host, port, toOrigin)
 }
 
 // Looped reports whether a request's header says that this gateway has sent the request before.

@@ -68,9 +68,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 }
 
 func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
-	h := w.Header()
-	delete(h, "Server")
-	delete(h, "Alt-Svc")
+	dropServerFields(w.Header())
 	w.WriteHeader(http.StatusOK)
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil, fmt.Errorf("accepting CONNECT: %w", err)

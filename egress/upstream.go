@@ -125,7 +125,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sending through %s: %w", u.name(), err)
 	}
-	if _, err := u.dialer.Check(r.Context(), r.URL.Hostname(), port); err != nil {
+	if _, err := u.dialer.check(r.Context(), r.URL.Hostname(), port, toOrigin); err != nil {
 		return nil, err
 	}
 	if r.URL.Scheme == "http" && !u.isSOCKS() {

@@ -230,7 +230,7 @@ func TestWatchBodyDeadline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatching(time.Hour)
 			w.start(nobody, 0)
-			b := &requestBody{src: strings.NewReader("body"), watch: w.watch, limit: limit}
+			b := &requestBody{src: strings.NewReader("body"), reading: make(chan struct{}, 1), watch: w.watch, limit: limit}
 			time.Sleep(time.Minute)
 			tt.do(b)
 			time.Sleep(50 * time.Minute)
@@ -250,7 +250,7 @@ func TestWatchLastPiece(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatching(time.Minute)
 			w.start(nobody, 0)
-			b := &requestBody{src: strings.NewReader("body"), watch: w.watch}
+			b := &requestBody{src: strings.NewReader("body"), reading: make(chan struct{}, 1), watch: w.watch}
 			if _, err := io.ReadAll(b); err != nil {
 				t.Fatal(err)
 			}

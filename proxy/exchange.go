@@ -127,15 +127,8 @@ func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
 // address resolves the host for a clock of addresses. A name that does not resolve keeps the host's
 // clock; the request will fail on its way out, and say why.
 func (x *exchange) address(o origin.Origin) netip.Addr {
-	check := x.site.Engine.Dialer().Check
-	if o.Scheme == "ftp" {
-		check = x.site.Engine.Dialer().CheckFTP
-	}
-	addrs, err := check(x.ctx, o.Host, o.Port)
-	if err != nil || len(addrs) == 0 {
-		return netip.Addr{}
-	}
-	return addrs[0].Addr()
+	addr, _ := x.site.Engine.Dialer().Address(x.ctx, o.Scheme, o.Host, o.Port)
+	return addr
 }
 
 // forward sends the request out and the answer back.
