@@ -59,7 +59,7 @@ var importRules = map[string][]string{
 	// The glue.
 	"adminapi": {
 		"engine", "enforce", "enforce/pace", "fetch", "origin", "robotscache", "robotstxt",
-		"internal/escape", "internal/linediff", "github.com/caddyserver/caddy/v2",
+		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
 		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",

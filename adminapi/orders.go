@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aymanbagabas/go-udiff/lcs"
+
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
@@ -111,24 +113,10 @@ func nearNames(names []string, name string) (near []string) {
 	return near
 }
 
-// edits is the Levenshtein distance of two texts in bytes: the fewest insertions, deletions and
-// replacements.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1) // from the beginning of a to each beginning of b
-	for j := range row {
-		row[j] = j
+// edits is how many letters have to be inserted, deleted or replaced to make one text of the other.
+func edits(a, b string) (n int) {
+	for _, d := range lcs.DiffRunes([]rune(a), []rune(b)) {
+		n += max(d.End-d.Start, d.ReplEnd-d.ReplStart)
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return n
 }
