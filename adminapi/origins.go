@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,22 +86,15 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 			if entry, ok := cache.Peek(o); ok && name > after {
 				records = append(records, entry.Record())
 			}
-			for from := max(name+":", after); anyPort && len(records) < limit; {
-				batch, err := cache.List(ctx, from, limit-len(records))
-				if err != nil {
-					return nil, err
-				}
-				for _, r := range batch {
-					if from = r.Origin.String(); !strings.HasPrefix(from, name+":") {
-						batch = nil
-						break
-					}
-					records = append(records, r)
-				}
-				if len(batch) == 0 {
-					break
-				}
+			if !anyPort || len(records) >= limit {
+				continue
 			}
+			batch, err := cache.List(ctx, max(name+":", after), limit-len(records))
+			if err != nil {
+				return nil, err
+			}
+			isOther := func(r fetch.Record) bool { return !strings.HasPrefix(r.Origin.String(), name+":") }
+			records = append(records, slices.DeleteFunc(batch, isOther)...)
 		}
 		return records[:min(len(records), limit)], nil
 	}, nil
