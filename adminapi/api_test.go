@@ -380,7 +380,7 @@ func TestAdminClocks(t *testing.T) {
 		page := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?limit=1&after="+after, nil)
 		for _, c := range page.Clocks {
 			got = append(got, c.Key)
-			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(*c.BlockedUntil) < 900*time.Second {
+			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(c.BlockedUntil) < 900*time.Second {
 				t.Errorf("%+v", c)
 			}
 		}

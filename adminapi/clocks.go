@@ -57,19 +57,12 @@ func rateOf(e *engine.Engine) pace.Limit {
 }
 
 func describeClock(c pace.Status, now time.Time) Clock {
-	info := Clock{
-		Key: c.Key, NextRequest: c.Next.UTC(), WaitSeconds: max(c.Next.Sub(now), 0).Seconds(),
+	wait, blocked := max(c.Next.Sub(now), 0), max(c.BlockedUntil.Sub(now), 0)
+	return Clock{
+		Key: c.Key, NextRequest: now.Add(wait).UTC(), WaitSeconds: wait.Seconds(),
 		DelaySeconds: c.Delay.Seconds(), InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
+		BlockedUntil: c.BlockedUntil.UTC(), LeftSeconds: int64((blocked + time.Second - 1) / time.Second),
 	}
-	if info.WaitSeconds == 0 {
-		info.NextRequest = now.UTC()
-	}
-	if !c.BlockedUntil.IsZero() {
-		until := c.BlockedUntil.UTC()
-		info.BlockedUntil = &until
-		info.LeftSeconds = int64((max(until.Sub(now), 0) + time.Second - 1) / time.Second)
-	}
-	return info
 }
 
 // unblock ends the back-off of a host, by all clocks that stand for it.

@@ -156,8 +156,8 @@ type Clock struct {
 	Queue        int     `json:"queue"`
 	// BlockedUntil is the end of the block, LeftSeconds how long that is: 0 for one that is over and
 	// not forgiven.
-	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
-	LeftSeconds  int64      `json:"left_s,omitempty"`
+	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+	LeftSeconds  int64     `json:"left_s,omitempty"`
 	// Strikes is how often in a row the site blocked without saying for how long.
 	Strikes int `json:"strikes,omitempty"`
 }

@@ -66,7 +66,7 @@ func inSeconds(s float64, none string) string {
 // blockOf is how long the clock is blocked still.
 func blockOf(k adminapi.Clock) string {
 	switch {
-	case k.BlockedUntil == nil:
+	case k.BlockedUntil.IsZero():
 		return "-"
 	case k.LeftSeconds == 0:
 		return "over"
