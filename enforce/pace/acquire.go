@@ -196,7 +196,7 @@ func (w *waiter) join(s *step, now instant) bool {
 		return false
 	}
 	if c.queue != nil && c.queue.full(w.agent, w.config.Queue) {
-		w.refuseFor(c.key, ReasonQueueFull, c.forecastNew(w, s.terms, now)-now)
+		w.refuseFor(c.key, ReasonQueueFull, c.forecast(w, s.terms, now)-now)
 		return false
 	}
 	s.clock = c

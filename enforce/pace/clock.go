@@ -46,13 +46,6 @@ func (g gcra) take(t terms, at instant) gcra {
 	return gcra{tat: max(g.tat, at) + t.interval, last: at, gap: t.gap}
 }
 
-// after is when a request under t could go once others went before it, which need rates (their
-// intervals added up) and gaps (their delays) after this state. It is exact when all on the clock
-// have the same terms, else a close bound from below.
-func (g gcra) after(rates, gaps time.Duration, t terms) instant {
-	return max(g.tat+rates-t.tolerance, g.last+max(g.gap, t.gap)+gaps)
-}
-
 // spent is the state with no burst left at the given instant: the next request under t may go then,
 // and the one after it an interval later.
 func (g gcra) spent(t terms, at instant) gcra {
@@ -188,7 +181,7 @@ func (s *shard) elect(c *clock) {
 	}
 	for _, f := range c.queue.flows {
 		f.held = false
-		if f.load.n > 0 {
+		if len(f.waiters) > 0 {
 			w := f.waiters[0]
 			f.held = w.pacer.sated(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
 		}

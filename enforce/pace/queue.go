@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -32,27 +33,10 @@ type queue struct {
 type flow struct {
 	agent   string
 	waiters []*waiter
-	load    load
 	held    bool          // its agent has all places that one may have: others go first
 	base    time.Duration // virtual time when its head became the head
 	seq     uint64        // order of that, for equal tags
 	kept    kept
-}
-
-// load is what a number of requests take of the clock, added up.
-type load struct {
-	n        int
-	cost     time.Duration
-	interval time.Duration
-	gap      time.Duration
-}
-
-// add adds n requests under t, or takes them away.
-func (l *load) add(t terms, n int) {
-	l.n += n
-	l.cost += time.Duration(n) * t.cost()
-	l.interval += time.Duration(n) * t.interval
-	l.gap += time.Duration(n) * t.gap
 }
 
 // kept is the position of an agent whose request was refused, and that has none waiting: the flow's
@@ -101,7 +85,6 @@ func (q *queue) lead(f *flow) {
 func (q *queue) push(w *waiter) {
 	f := q.open(w.agent)
 	f.waiters = append(f.waiters, w)
-	f.load.add(w.terms, 1)
 	w.flow = f
 	q.n++
 	q.elect()
@@ -127,10 +110,9 @@ func (q *queue) remove(w *waiter) {
 	f := w.flow
 	i := slices.Index(f.waiters, w)
 	f.waiters = slices.Delete(f.waiters, i, i+1)
-	f.load.add(w.terms, -1)
 	w.flow = nil
 	q.n--
-	if f.load.n == 0 && f.kept.until == 0 {
+	if len(f.waiters) == 0 && f.kept.until == 0 {
 		q.flows = slices.DeleteFunc(q.flows, func(g *flow) bool { return g == f })
 	}
 	q.elect()
@@ -138,14 +120,8 @@ func (q *queue) remove(w *waiter) {
 
 // elect finds the head.
 func (q *queue) elect() {
-	var next *flow
-	for _, f := range q.flows {
-		if f.load.n > 0 && (next == nil || f.goesBefore(next)) {
-			next = f
-		}
-	}
 	q.head = nil
-	if next != nil {
+	if next := headOf(q.flows); next != nil {
 		q.head = next.waiters[0]
 	}
 }
@@ -178,7 +154,7 @@ func (q *queue) keep(w *waiter, t terms, due, until instant) {
 		if w.base > 0 { // it was current already
 			f.base = w.base
 		}
-	case f.load.n > 1 || f.load.n == 1 && f.waiters[0] != w:
+	case len(f.waiters) > 1 || len(f.waiters) == 1 && f.waiters[0] != w:
 		return
 	}
 	f.kept = kept{until: until, cost: t.cost()}
@@ -193,7 +169,7 @@ func (q *queue) expire(now instant) {
 		if f.kept.until <= now {
 			f.kept = kept{}
 		}
-		return f.load.n == 0 && f.kept.until == 0
+		return len(f.waiters) == 0 && f.kept.until == 0
 	})
 }
 
@@ -203,7 +179,7 @@ func (q *queue) expire(now instant) {
 func (q *queue) holdBack(at instant) instant {
 	until := at
 	for _, f := range q.flows {
-		if f.load.n > 0 || f.kept.due == 0 || !f.before(q.head.flow) {
+		if len(f.waiters) > 0 || f.kept.due == 0 || !f.before(q.head.flow) {
 			continue
 		}
 		window := min(f.kept.cost/10, time.Second)
@@ -221,77 +197,63 @@ func (q *queue) full(agent string, limit int) bool {
 	for _, f := range q.flows {
 		switch {
 		case f.agent == agent:
-			mine = f.load.n
-		case f.load.n > 0:
+			mine = len(f.waiters)
+		case len(f.waiters) > 0:
 			agents++
 		}
 	}
 	return q.n >= limit && mine >= limit/agents
 }
 
-// ahead adds up the requests that would go before a newcomer of the agent.
-func (q *queue) ahead(agent string, t terms) load {
-	f := q.flow(agent)
-	if f == nil {
-		f = &flow{base: q.virtual, seq: q.seq + 1}
-	}
-	return q.aheadIn(f, f.load, t)
-}
-
-// aheadOf is ahead for w, which waits already.
-func (q *queue) aheadOf(w *waiter) load {
-	f := w.flow
-	var l load
-	for _, o := range f.waiters[:slices.Index(f.waiters, w)] {
-		l.add(o.terms, 1)
-	}
-	return q.aheadIn(f, l, w.terms)
-}
-
-// aheadIn is ahead for a request under t that has the load l before it in its own flow.
-func (q *queue) aheadIn(f *flow, l load, t terms) load {
-	if l.n == 0 {
-		return q.others(l, f, f.base+t.cost(), f.seq)
-	}
-	rest := l.cost - f.waiters[0].terms.cost() + t.cost()
-	return q.others(l, f, q.second(f)+rest, f.seq)
-}
-
-// second is the base of a flow's second request: the virtual time when its head has gone.
-func (q *queue) second(f *flow) time.Duration { return max(f.tag(), q.virtual) }
-
-// others adds to l, the load before a request in its own flow, the requests of other flows that are
-// due before its tag. Past its head, a flow's requests count with their average cost.
-//
-// On equal tags the order is the order in which the requests become heads. For two heads seq tells;
-// otherwise the one that stands nearer to its flow's head is first.
-func (q *queue) others(l load, own *flow, tag time.Duration, seq uint64) load {
-	place := l.n + 1
+// ahead yields, in their order, the terms of the requests that go before w: as it waits here or, with
+// the terms t, comes now.
+func (q *queue) ahead(w *waiter, t terms) iter.Seq[terms] {
+	flows := make([]*flow, 0, len(q.flows)+1)
+	var own *flow
 	for _, f := range q.flows {
-		if f == own || f.load.n == 0 || f.held || f.tag() > tag {
-			continue
+		played := *f
+		if flows = append(flows, &played); f.agent == w.agent {
+			own = &played
 		}
-		n := f.load.n
-		each := max(f.load.cost/time.Duration(n), 1)
-		lead := tag - q.second(f)
-		k := 1 + int(min(max(lead, 0)/each, time.Duration(n)))
-		tied := lead >= 0 && lead%each == 0 && (k > 1 || f.tag() == tag)
-		if tied && (k > place || k == place && f.seq > seq) {
-			k--
-		}
-		k = min(k, n)
-		l.n += k
-		l.cost += f.load.cost / time.Duration(n) * time.Duration(k)
-		l.interval += f.load.interval / time.Duration(n) * time.Duration(k)
-		l.gap += f.load.gap / time.Duration(n) * time.Duration(k)
 	}
-	return l
+	virtual, seq := q.virtual, q.seq
+	if w.flow == nil {
+		if own == nil {
+			seq++
+			own = &flow{base: virtual, seq: seq}
+			flows = append(flows, own)
+		}
+		w = &waiter{terms: t}
+		own.waiters = append(slices.Clip(own.waiters), w)
+	}
+	return func(yield func(terms) bool) {
+		for {
+			f := headOf(flows)
+			head := f.waiters[0]
+			if head == w || !yield(head.terms) {
+				return
+			}
+			virtual = max(virtual, f.tag())
+			seq++
+			f.waiters, f.base, f.seq = f.waiters[1:], virtual, seq
+		}
+	}
+}
+
+// headOf returns the flow whose head is next, nil if no request waits.
+func headOf(flows []*flow) (next *flow) {
+	for _, f := range flows {
+		if len(f.waiters) > 0 && (next == nil || f.goesBefore(next)) {
+			next = f
+		}
+	}
+	return next
 }
 
 // tag orders the flows: the head's, or what a kept position's would be.
 func (f *flow) tag() time.Duration {
 	cost := f.kept.cost
-	if f.load.n > 0 {
+	if len(f.waiters) > 0 {
 		cost = f.waiters[0].terms.cost()
 	}
 	return f.base + cost

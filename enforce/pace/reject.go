@@ -67,7 +67,7 @@ func (w *waiter) hopelessAt(s *step) *Refused {
 		return &Refused{Key: s.key, Reason: ReasonOverflow, RetryAfter: w.config.Idle}
 	}
 	c.expire(now)
-	due := c.forecastNew(w, s.terms, now)
+	due := c.forecast(w, s.terms, now)
 	if due <= max(w.deadline, now) {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (w *waiter) forecast(until, now instant) instant {
 	if w.flow == nil || s.clock.queue.first() == w {
 		return never
 	}
-	return s.clock.forecast(w, now)
+	return s.clock.forecast(w, w.terms, now)
 }
 
 // refusalAt is the refusal of w at a clock where it could go at due only, never if nobody knows,
@@ -156,43 +156,25 @@ func (w *waiter) refuseFor(key string, why Reason, retryAfter time.Duration) {
 	w.wakeUp()
 }
 
-// forecastNew is when a newcomer like w could go at c under t.
-func (c *clock) forecastNew(w *waiter, t terms, now instant) instant {
-	var l load
-	if c.queue != nil {
-		l = c.queue.ahead(w.agent, t)
+// forecast is when w could go at the clock: as it waits in the queue or, with the terms t, comes
+// now. All that go before it are played through, which takes some 50 µs where a thousand wait.
+// Slots that other gateways reserve in between are not known.
+func (c *clock) forecast(w *waiter, t terms, now instant) instant {
+	on, start, g := w.pacer.coordination(), max(now, c.blockedUntil()), c.gcra
+	first := true
+	goes := func(t terms, at instant) {
+		if first {
+			g, first = c.rested(t, at), false
+		}
+		g = g.take(on.local(t), at)
 	}
-	return c.behind(w.pacer.coordination(), l, t, now)
-}
-
-// forecast is when w, which waits in the queue, could go.
-func (c *clock) forecast(w *waiter, now instant) instant {
-	return c.behind(w.pacer.coordination(), c.queue.aheadOf(w), w.terms, now)
-}
-
-// behind is when a request under t could go after the load, the head of the queue first, and after
-// the current request. Slots that other gateways reserve in between are not known.
-func (c *clock) behind(on coordination, l load, t terms, now instant) instant {
-	start := max(now, c.blockedUntil())
-	g := c.gcra
-	current := c.queue != nil && c.queue.current != nil
-	if current {
-		first := c.queue.terms
-		at := max(start, on.ready(g, first, now), c.queue.due)
-		g = c.rested(first, at).take(on.local(first), at)
+	if q := c.queue; q != nil {
+		if q.current != nil {
+			goes(q.terms, max(start, on.ready(g, q.terms, now), q.due))
+		}
+		for t := range q.ahead(w, t) {
+			goes(t, max(start, on.ready(g, t, now)))
+		}
 	}
-	if l.n == 0 {
-		return max(start, on.ready(g, t, now))
-	}
-	first := c.queue.head.terms
-	at := max(start, on.ready(g, first, now))
-	if !current {
-		g = c.rested(first, at)
-	}
-	g = g.take(on.local(first), at)
-	rates, gaps := l.interval-first.interval, l.gap-first.gap
-	if on.divides(t) {
-		rates, gaps = times(rates, on.count), times(gaps, on.count)
-	}
-	return max(start, g.after(rates, gaps, on.local(t)))
+	return max(start, on.ready(g, t, now))
 }
