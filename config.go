@@ -226,8 +226,12 @@ func oneOf(what, v string, allowed ...string) error {
 	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(allowed, ", "))
 }
 
-// checkRedisURL refuses what is certainly no Redis address before anything dials it.
+// checkRedisURL refuses what is certainly no Redis address before anything dials it. Of a text with
+// placeholders it is not known yet.
 func checkRedisURL(raw string) error {
+	if strings.Contains(raw, "{") {
+		return nil
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		// url.Error repeats the whole text, which may hold a password.

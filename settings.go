@@ -355,6 +355,11 @@ func (a *App) resolve(c *engine.Config) (err error) {
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks} {
 		*s = replacer.ReplaceKnown(*s, "")
 	}
+	for part, redisURL := range map[string]string{"store": c.Store.URL, "pace: shared": c.SharedClocks} {
+		if err := checkRedisURL(redisURL); redisURL != "" && err != nil {
+			return fmt.Errorf("%s: %w", part, err)
+		}
+	}
 	if c.Store.Kind == "file" { // two spellings of one path are one store
 		if c.Store.Path, err = filepath.Abs(c.Store.Path); err != nil {
 			return fmt.Errorf("store: %w", err)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -64,6 +65,28 @@ func listenLocal(t *testing.T) net.Listener {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// TestRedisURLWithPlaceholders: what a placeholder stands for is known, and checked, where the gateway
+// runs.
+func TestRedisURLWithPlaceholders(t *testing.T) {
+	t.Setenv("TEST_REDIS", "redis://user:secret@redis.example/2")
+	t.Setenv("TEST_NO_REDIS", "http://redis.example")
+	t.Setenv("TEST_WORD", "s3cret")
+	for text, want := range map[string]string{
+		"{env.TEST_REDIS}":                       "",
+		"redis://:{env.TEST_WORD}@redis.example": "",
+		"{env.TEST_NO_REDIS}":                    `store: redis url has scheme "http"`,
+	} {
+		a := &App{Store: &StoreConfig{Kind: "redis", URL: text}}
+		config, err := a.settings()
+		if err == nil {
+			err = a.resolve(&config)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
 }
 
 // TestFTPKeepsToTheUpstream: where the operator has ordered a way out, robots.txt of an FTP site is fetched on it too, over
