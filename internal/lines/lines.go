@@ -9,16 +9,10 @@ import (
 )
 
 // Reader reads the lines of a stream. It is for one goroutine.
-type Reader struct {
-	r    *bufio.Reader
-	most int
-	long []byte // a line that is longer than the reader's buffer
-}
+type Reader struct{ r *bufio.Reader }
 
 // NewReader reads lines of at most so many bytes, their ends included.
-func NewReader(r io.Reader, most int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), most: most}
-}
+func NewReader(r io.Reader, most int) *Reader { return &Reader{bufio.NewReaderSize(r, most+1)} }
 
 // Idle reports whether the next line may have to be waited for.
 func (l *Reader) Idle() bool {
@@ -31,23 +25,15 @@ func (l *Reader) Idle() bool {
 // further line, else of the stream, with what came before it.
 func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		if errors.Is(err, io.EOF) && len(line) > 0 {
-			err = nil
-		}
-		return line, len(line) <= l.most, err
+	most := l.r.Size() - 1
+	if whole = len(line) <= most; !whole {
+		line = bytes.Clone(line[:most])
 	}
-	l.long = append(l.long[:0], line...)
-	whole = true
 	for errors.Is(err, bufio.ErrBufferFull) {
-		line, err = l.r.ReadSlice('\n')
-		if room := l.most - len(l.long); len(line) > room {
-			line, whole = line[:max(room, 0)], false
-		}
-		l.long = append(l.long, line...)
+		_, err = l.r.ReadSlice('\n')
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil
 	}
-	return l.long, whole, err
+	return line, whole, err
 }

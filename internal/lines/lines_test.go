@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"strings"
@@ -23,8 +22,7 @@ func FuzzReadLines(f *testing.F) {
 			r = iotest.DataErrReader(r)
 		}
 		var got []string
-		in := NewReader(r, 1<<20)
-		in.r = bufio.NewReaderSize(r, int(size)) // 16 at the least
+		in := NewReader(r, len(text)+int(size))
 		for {
 			line, whole, err := in.Next()
 			if errors.Is(err, io.EOF) {
@@ -39,4 +37,18 @@ func FuzzReadLines(f *testing.F) {
 			t.Errorf("%d lines of %q", len(got), text)
 		}
 	})
+}
+
+// TestLongLines: of a line that is too long the beginning is given, and the next line follows.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	in := NewReader(strings.NewReader(strings.Repeat("x", 19)+"\n"+strings.Repeat("y", 20)+"\n"+strings.Repeat("z", 100)+"\na\n"), 20)
+	for _, want := range []struct {
+		line  string
+		whole bool
+	}{{strings.Repeat("x", 19) + "\n", true}, {strings.Repeat("y", 20), false}, {strings.Repeat("z", 20), false}, {"a\n", true}} {
+		if line, whole, err := in.Next(); string(line) != want.line || whole != want.whole || err != nil {
+			t.Errorf("%q, %t, %v, want %q", line, whole, err, want.line)
+		}
+	}
 }
