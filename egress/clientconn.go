@@ -95,7 +95,7 @@ func closeWrite(c any) error {
 // closed: its close_notify would be a regular end.
 func breakOff(c net.Conn) {
 	if in, ok := find[*innerConn](c); ok {
-		c = in.conn
+		c = in.Conn
 	}
 	if stream, ok := find[*streamConn](c); ok {
 		stream.reset()

@@ -69,7 +69,7 @@ func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) er
 		if n > 0 {
 			w.touch(n)
 			if _, werr := dst.Write(buf[:n]); werr != nil {
-				return &Error{Kind: dstKind, Err: fmt.Errorf("writing to the %s: %w", endOf(dstKind), werr)}
+				return &Error{Kind: dstKind, Err: fmt.Errorf("writing: %w", werr)}
 			}
 		}
 		switch {
@@ -79,17 +79,9 @@ func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) er
 			}
 			return nil
 		case err != nil:
-			return &Error{Kind: srcKind, Err: fmt.Errorf("reading from the %s: %w", endOf(srcKind), err)}
+			return &Error{Kind: srcKind, Err: fmt.Errorf("reading: %w", err)}
 		}
 	}
-}
-
-// endOf names the end of a relay that a kind of failure blames.
-func endOf(k Kind) string {
-	if k == KindClientGone {
-		return "client"
-	}
-	return "origin"
 }
 
 // upgrade passes a granted WebSocket upgrade on and relays until both sides have ended.

@@ -20,8 +20,8 @@ import (
 // Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for
 // concurrent use.
 type Tunnel struct {
-	conn  net.Conn
-	ahead []byte // read ahead, not yet taken
+	net.Conn        // the client's; only through the Tunnel is it read, written and closed
+	ahead    []byte // read ahead, not yet taken
 
 	in, out   atomic.Int64
 	reading   sync.Mutex // held while conn is read from
@@ -76,7 +76,7 @@ func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	return newTunnel(newStreamConn(w, r)), nil
 }
 
-func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{conn: conn, closed: make(chan struct{})} }
+func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{Conn: conn, closed: make(chan struct{})} }
 
 // Read reads from the client, beginning with the bytes that were looked at.
 func (t *Tunnel) Read(p []byte) (int, error) {
@@ -96,7 +96,7 @@ func (t *Tunnel) read(p []byte) (int, error) {
 	if t.isClosed() {
 		return 0, net.ErrClosed
 	}
-	n, err := t.conn.Read(p)
+	n, err := t.Conn.Read(p)
 	t.in.Add(int64(n))
 	return n, err
 }
@@ -108,19 +108,19 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 	if t.isClosed() {
 		return 0, net.ErrClosed
 	}
-	n, err := t.conn.Write(p)
+	n, err := t.Conn.Write(p)
 	t.out.Add(int64(n))
 	return n, err
 }
 
 // CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
-func (t *Tunnel) CloseWrite() error { return closeWrite(t.conn) }
+func (t *Tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 
 // Close ends the tunnel and interrupts its reads and writes. From then on the connection is not
 // touched: its server may have counted the bytes, and logs the sum when the handler returns.
 func (t *Tunnel) Close() error {
 	t.closeOnce.Do(func() {
-		t.closeErr = t.conn.Close()
+		t.closeErr = t.Conn.Close()
 		t.reading.Lock()
 		defer t.reading.Unlock()
 		t.writing.Lock()
@@ -144,21 +144,6 @@ func (t *Tunnel) Done() <-chan struct{} { return t.closed }
 
 // Traffic returns the bytes that have passed so far, without those of the CONNECT.
 func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
-
-// LocalAddr implements [net.Conn].
-func (t *Tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
-
-// RemoteAddr is the address of the client.
-func (t *Tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
-
-// SetDeadline implements [net.Conn].
-func (t *Tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
-
-// SetReadDeadline implements [net.Conn].
-func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
-
-// SetWriteDeadline implements [net.Conn].
-func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
 
 // First classifies the beginning of a tunnel.
 type First string
@@ -209,7 +194,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	}
 	stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 	defer stop()
-	if err := t.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+	if err := t.Conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return fmt.Errorf("bounding a read: %w", err)
 	}
 	buf := getBuffer()
@@ -221,7 +206,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 			return err
 		}
 	}
-	if err := t.conn.SetReadDeadline(time.Time{}); err != nil {
+	if err := t.Conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("lifting the bound of a read: %w", err)
 	}
 	return nil
