@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/net/http2"
 
 	"github.com/crawlgate/crawlgate/egress/ftphttp"
 	"github.com/crawlgate/crawlgate/egress/guard"
@@ -90,9 +92,6 @@ func exhausted(err error) bool {
 
 // ownKind recognizes errors that mean the same at every stage.
 func ownKind(err error) (Kind, bool) {
-	if _, ok := errors.AsType[*UpstreamError](err); ok {
-		return KindUpstream, true
-	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return KindTLSCertificate, true
 	}
@@ -173,26 +172,18 @@ func bodyKind(err error) Kind {
 	}
 }
 
-// streamError has the fields of HTTP/2's stream error. net/http's own type is private, but lets
-// errors.As copy it into any struct of this form.
-type streamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (e streamError) Error() string {
-	return fmt.Sprintf("stream %d ended with code %d", e.StreamID, e.Code)
-}
-
 // protocolErrors are the HTTP/2 error codes that blame the protocol rather than end a stream, RFC
 // 9113 section 7.
-var protocolErrors = map[uint32]bool{0x1: true, 0x3: true, 0x5: true, 0x6: true, 0x9: true, 0xa: true}
+var protocolErrors = []http2.ErrCode{
+	http2.ErrCodeProtocol, http2.ErrCodeFlowControl, http2.ErrCodeStreamClosed, http2.ErrCodeFrameSize,
+	http2.ErrCodeCompression, http2.ErrCodeConnect,
+}
 
 // isReset reports whether a connection, or a stream of one, ended before its time.
 func isReset(err error) bool {
-	if stream, ok := errors.AsType[streamError](err); ok {
-		return !protocolErrors[stream.Code]
+	// The error of net/http's own HTTP/2 becomes one of x/net.
+	if stream, ok := errors.AsType[http2.StreamError](err); ok {
+		return !slices.Contains(protocolErrors, stream.Code)
 	}
 	for _, end := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED,
@@ -229,7 +220,7 @@ func writeKind(err error) Kind {
 // clientKind finds the kind of an error that reading the client's body gave.
 func clientKind(err error) Kind {
 	var tooLarge *http.MaxBytesError
-	_, reset := errors.AsType[streamError](err)
+	_, reset := errors.AsType[http2.StreamError](err)
 	switch {
 	case errors.As(err, &tooLarge):
 		return KindClientTooLarge

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,12 +35,12 @@ type Interceptor struct {
 	tls       *tls.Config
 	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
-	served    chan struct{}
+	serving   sync.WaitGroup
 }
 
 // NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown].
 func NewInterceptor(c InterceptorConfig) *Interceptor {
-	s := &Interceptor{handshake: handshakeTimeout, listener: newTunnelListener(), served: make(chan struct{})}
+	s := &Interceptor{handshake: handshakeTimeout, listener: newTunnelListener()}
 	s.server = &http.Server{
 		Handler:           c.Handler,
 		ReadHeaderTimeout: c.ReadHeaderTimeout,
@@ -52,10 +53,7 @@ func NewInterceptor(c InterceptorConfig) *Interceptor {
 		DisableGeneralOptionsHandler: true,
 	}
 	s.configureTLS()
-	go func() {
-		defer close(s.served)
-		_ = s.server.Serve(s.listener) // ends with ErrServerClosed, by Shutdown
-	}()
+	s.serving.Go(func() { _ = s.server.Serve(s.listener) }) // ends with ErrServerClosed, by Shutdown
 	return s
 }
 
@@ -161,7 +159,7 @@ func (s *Interceptor) Shutdown(ctx context.Context) error {
 		_ = s.server.Close()
 		err = fmt.Errorf("ending intercepted connections: %w", err)
 	}
-	<-s.served
+	s.serving.Wait()
 	return err
 }
 

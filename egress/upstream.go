@@ -34,16 +34,6 @@ type Upstream struct {
 	Match func(host string) bool
 }
 
-// UpstreamError is an upstream proxy's refusal of a tunnel.
-type UpstreamError struct {
-	Proxy  string // host and port, without credentials
-	Status int    // its answer
-}
-
-func (e *UpstreamError) Error() string {
-	return fmt.Sprintf("upstream proxy %s answered %d", e.Proxy, e.Status)
-}
-
 type upstream struct {
 	match  func(host string) bool
 	url    *url.URL
@@ -113,11 +103,12 @@ func (u *upstream) name() string { return net.JoinHostPort(u.host, strconv.Itoa(
 
 func (u *upstream) isSOCKS() bool { return u.http.Proxy == nil }
 
+// granted returns an error for an answer that refuses a tunnel.
 func (u *upstream) granted(resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	return &UpstreamError{Proxy: u.name(), Status: resp.StatusCode}
+	return newError(KindUpstream, fmt.Sprintf("upstream proxy %s answered %d", u.name(), resp.StatusCode))
 }
 
 func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {

@@ -97,16 +97,10 @@ type withheldKey struct{}
 
 // withheld is what was taken out of a request.
 type withheld struct {
-	fields   []withheldField
-	target   withheldTarget
-	userinfo bool // a user name or password was in the authority of the target
-}
-
-// withheldTarget is a target of which a part was taken out; the zero value stands for one that is
-// as it was.
-type withheldTarget struct {
-	was, shown string
-	url        *url.URL
+	fields        []withheldField
+	target, shown string // the target as it was, and as it is logged
+	url           *url.URL
+	userinfo      bool // a user name or password was in the authority of the target
 }
 
 type withheldField struct {
@@ -118,29 +112,26 @@ type withheldField struct {
 // from proxied requests, and from those whose target holds a user name or password: of others
 // nobody would put them back.
 func (f Fields) Withhold(r *http.Request, proxied bool) {
-	var fields []withheldField
-	var target withheldTarget
-	shown, found := hideUserinfo(r.Method, r.RequestURI)
-	if proxied || found {
-		shown = URLs(shown)
+	w := withheld{target: r.RequestURI, url: r.URL}
+	w.shown, w.userinfo = hideUserinfo(r.Method, r.RequestURI)
+	if proxied || w.userinfo {
+		w.shown = URLs(w.shown)
 	}
-	if shown != r.RequestURI {
-		target = withheldTarget{r.RequestURI, shown, r.URL}
-		retarget(r, shown)
+	if w.shown != w.target {
+		retarget(r, w.shown)
 	}
 	if at := strings.LastIndexByte(r.Host, '@'); at >= 0 {
-		found, r.Host = true, r.Host[at+1:]
+		w.userinfo, r.Host = true, r.Host[at+1:]
 	}
-	if proxied || found {
+	if proxied || w.userinfo {
 		for name, values := range r.Header {
 			if shown := f.shown(name, values); shown != nil {
-				fields = append(fields, withheldField{name, values, shown})
+				w.fields = append(w.fields, withheldField{name, values, shown})
 				r.Header[name] = shown
 			}
 		}
 	}
-	if found || fields != nil || target.was != "" {
-		w := &withheld{fields, target, found}
+	if w.userinfo || w.fields != nil || w.shown != w.target {
 		// In place, as net/http looks at the request too.
 		*r = *r.WithContext(context.WithValue(r.Context(), withheldKey{}, w))
 	}
@@ -165,7 +156,7 @@ func retarget(r *http.Request, target string) {
 // PutBack gives a request its fields and its path and query again, if no handler has changed them
 // since, and reports whether the authority of its target held a user name or password.
 func PutBack(r *http.Request) (userinfo bool) {
-	w, ok := r.Context().Value(withheldKey{}).(*withheld)
+	w, ok := r.Context().Value(withheldKey{}).(withheld)
 	if !ok {
 		return false
 	}
@@ -174,23 +165,16 @@ func PutBack(r *http.Request) (userinfo bool) {
 			r.Header[f.name] = f.was
 		}
 	}
-	if !w.userinfo { // else it is refused, and its target shown in logs only
-		w.target.putBack(r)
+	if w.userinfo || w.shown == w.target { // with userinfo it is refused, and its target shown in logs only
+		return w.userinfo
 	}
-	return w.userinfo
-}
-
-// putBack gives a request its path and query again. A request inside a tunnel has got the scheme
-// and host in front of them.
-func (t *withheldTarget) putBack(r *http.Request) {
-	if t.was == "" {
-		return
-	}
-	if front, ok := strings.CutSuffix(r.RequestURI, t.shown); ok {
-		u := *t.url
+	// A request inside a tunnel has got the scheme and host in front of its target.
+	if front, ok := strings.CutSuffix(r.RequestURI, w.shown); ok {
+		u := *w.url
 		u.Scheme, u.Host = r.URL.Scheme, r.URL.Host
-		r.RequestURI, r.URL = front+t.was, &u
+		r.RequestURI, r.URL = front+w.target, &u
 	}
+	return false
 }
 
 // redacting is the handler in front of Caddy's.
