@@ -119,13 +119,19 @@ func (p *parser) compileNames(rs *Ruleset, keys []nameKey, blocks []uint32) {
 	}
 }
 
-// compileRules sorts the rules by block and, in a block, from the highest rank down. Of rules that
-// match the same targets only the highest can ever decide, so only it is kept.
-func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
+// sortRules sorts the rules by block and target, and those that match the same targets from the
+// highest rank down.
+func (p *parser) sortRules(blocks []uint32) {
 	for i := range p.drafts {
 		p.drafts[i].block = blocks[p.drafts[i].list]
 	}
 	slices.SortFunc(p.drafts, func(a, b draft) int { return cmp.Or(a.compareTargets(b), cmp.Compare(b.rank, a.rank)) })
+}
+
+// compileRules sorts the rules by block and, in a block, from the highest rank down. Of rules that
+// match the same targets only the highest can ever decide, so only it is kept.
+func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
+	p.sortRules(blocks)
 	p.drafts = slices.CompactFunc(p.drafts, func(a, b draft) bool { return a.compareTargets(b) == 0 })
 	slices.SortFunc(p.drafts, func(a, b draft) int {
 		return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(b.rank, a.rank))

@@ -62,7 +62,7 @@ func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
 	}
-	l := linter{s: newScanner(data, false), names: map[string]int{}, rules: map[ruleKey]lintedRule{}}
+	l := linter{s: newScanner(data, false)}
 	l.html = IsHTML(l.s.data)
 	if l.s.hasBOM {
 		l.warnAt(1, LintBOM, "the file begins with a byte order mark, which is skipped")
@@ -74,6 +74,7 @@ func Lint(data []byte) []Warning {
 		l.line(line)
 	}
 	l.endGroup()
+	l.compareRules(data)
 	if l.s.hasCut {
 		l.warnAt(l.s.number, LintTooLarge, "the file has more than %d bytes: this line and what follows is not read", MaxSize)
 	}
@@ -114,24 +115,9 @@ type linter struct {
 	html     bool
 	warnings []Warning
 
-	list     []string       // lower-case names of the current list
-	listLine int            // of its first name
-	closed   bool           // a rule has ended the list
-	number   int            // of the list once it is closed: lists of the same names have the same
-	names    map[string]int // numbers of lists
-	rules    map[ruleKey]lintedRule
-}
-
-// ruleKey is what rules have in common that match the same targets for the same crawlers.
-type ruleKey struct {
-	list int
-	key  string
-	end  bool
-}
-
-type lintedRule struct {
-	rank rank
-	path string
+	names  int  // in the current list
+	first  int  // the line of its first name
+	closed bool // a rule has ended the list
 }
 
 func (l *linter) warn(code, format string, args ...any) { l.warnAt(l.s.number, code, format, args...) }
@@ -207,10 +193,8 @@ func (l *linter) directive(f field, value []byte) {
 	switch f {
 	case fieldUserAgent:
 		l.name(value)
-	case fieldAllow:
-		l.rule(value, true)
-	case fieldDisallow:
-		l.rule(value, false)
+	case fieldAllow, fieldDisallow:
+		l.rule(value)
 	case fieldSitemap:
 		if !isAbsoluteURL(value) {
 			l.warn(LintBadSitemap, "%s is not an absolute URL", quote(value))
@@ -229,7 +213,7 @@ func (l *linter) delay(value []byte, ok bool, wanted string) {
 	switch {
 	case !ok:
 		l.warn(LintBadDelay, "%s is not %s", quote(value), wanted)
-	case len(l.list) == 0:
+	case l.names == 0:
 		l.warn(LintDelayOutside, "there is no user-agent line before this line")
 	}
 }
@@ -246,11 +230,11 @@ func secondDirective(value []byte) string {
 }
 
 func (l *linter) name(value []byte) {
-	if l.closed || len(l.list) == 0 {
+	if l.closed || l.names == 0 {
 		l.endGroup()
-		l.list, l.closed, l.listLine = nil, false, l.s.number
+		l.names, l.closed, l.first = 0, false, l.s.number
 	}
-	l.list = append(l.list, strings.ToLower(string(value)))
+	l.names++
 	letters := trimLetters(value)
 	switch {
 	case len(value) == 0:
@@ -271,44 +255,26 @@ func (l *linter) name(value []byte) {
 	}
 }
 
-// endList is called at every rule.
-func (l *linter) endList() {
-	if l.closed {
-		return
-	}
-	l.closed = true
-	slices.Sort(l.list)
-	names := strings.Join(l.list, "\n")
-	number, ok := l.names[names]
-	if !ok {
-		number = len(l.names)
-		l.names[names] = number
-	}
-	l.number = number
-}
-
 // endGroup is called when a list of names is over, and at the end.
 func (l *linter) endGroup() {
-	if len(l.list) > 0 && !l.closed {
-		l.warnAt(l.listLine, LintNoRules, "no rule follows: the crawlers named here may fetch everything")
+	if l.names > 0 && !l.closed {
+		l.warnAt(l.first, LintNoRules, "no rule follows: the crawlers named here may fetch everything")
 	}
 }
 
-func (l *linter) rule(path []byte, allow bool) {
-	if len(l.list) == 0 {
+func (l *linter) rule(path []byte) {
+	if l.names == 0 {
 		l.warn(LintRuleOutsideGroup, "there is no user-agent line before this rule")
 		return
 	}
-	l.endList()
+	l.closed = true
 	if len(path) == 0 {
 		return
 	}
 	l.path(path)
 	if path[0] != '/' && path[0] != '*' {
 		l.warn(LintPathWithoutSlash, "%s can never match: paths begin with a slash", quote(path))
-		return
 	}
-	l.compare(path, allow)
 }
 
 // path reports what is odd about the spelling of a path.
@@ -330,28 +296,26 @@ func (l *linter) path(path []byte) {
 	}
 }
 
-// compare looks for another rule of the same crawlers that matches the same targets. Of all these
-// the highest decides.
-func (l *linter) compare(path []byte, allow bool) {
-	var p parser
-	p.addPath(path, newRank(0, allow, l.s.number))
-	d := &p.drafts[0]
-	k := ruleKey{list: l.number, key: string(d.key), end: d.rank&rankEnd != 0}
-	now, before := lintedRule{d.rank, string(path)}, l.rules[k]
-	switch {
-	case before.rank == 0:
-		l.rules[k] = now
-	case before.rank > now.rank && before.rank.allow() == allow && before.path == now.path:
-		l.warn(LintDuplicateRule, "line %d says the same", before.rank.line())
-	case before.rank > now.rank:
-		l.shadowed(now, before)
-	default:
-		l.shadowed(before, now)
-		l.rules[k] = now
+// compareRules looks for rules of the same crawlers that match the same targets. Of all these the
+// highest decides.
+func (l *linter) compareRules(data []byte) {
+	s, p := newScanner(data, false), parser{}
+	p.scan(&s)
+	p.sortRules(p.compileBlocks(new(Ruleset), p.nameKeys()))
+	var winner draft
+	for i, d := range p.drafts {
+		switch {
+		case i == 0 || d.compareTargets(winner) != 0:
+			winner = d
+		case d.rank.allow() == winner.rank.allow() && bytes.Equal(d.path, winner.path):
+			l.warnAt(d.rank.line(), LintDuplicateRule, "line %d says the same", winner.rank.line())
+		default:
+			l.shadowed(d, winner)
+		}
 	}
 }
 
-func (l *linter) shadowed(loser, winner lintedRule) {
+func (l *linter) shadowed(loser, winner draft) {
 	reason := "is longer"
 	if loser.rank>>rankLength == winner.rank>>rankLength {
 		reason = "came first"
@@ -360,7 +324,7 @@ func (l *linter) shadowed(loser, winner lintedRule) {
 		}
 	}
 	l.warnAt(loser.rank.line(), LintShadowedRule, "never decides: %s of line %d matches the same and %s",
-		quote([]byte(winner.path)), winner.rank.line(), reason)
+		quote(winner.path), winner.rank.line(), reason)
 }
 
 // quote shows bytes of a file, cut where they are many.
