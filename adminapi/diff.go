@@ -2,13 +2,13 @@ package adminapi
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/origin"
@@ -34,9 +34,9 @@ func textOf(ctx context.Context, e *engine.Engine, sha [32]byte) ([]byte, error)
 	return body, nil
 }
 
-func parseHash(name, text string) (sha [32]byte, err error) {
-	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(sha) {
-		return [32]byte(raw), nil
+func parseHash(name, text string) (sha fetch.Sum, err error) {
+	if sha.UnmarshalText([]byte(text)) == nil {
+		return sha, nil
 	}
 	return sha, badRequest("%s %.70q: want the SHA-256 of a text in 64 hexadecimal digits", name, text)
 }

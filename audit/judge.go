@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -112,8 +113,8 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
 	v.sha = r.SHA256
-	sha, ok := readSHA256(r.SHA256)
-	if !ok {
+	var sha fetch.Sum
+	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil || sha.String() != r.SHA256 {
 		v.add(KindImpossible, e, "sha256 is no SHA-256")
 		return
 	}

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -122,12 +120,3 @@ func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {
 }
 
 func isLineEnd(r rune) bool { return r == '\n' || r == '\r' }
-
-// readSHA256 reads a hash as the log has it.
-func readSHA256(s string) (sha [32]byte, ok bool) {
-	if len(s) != 2*len(sha) || strings.ToLower(s) != s {
-		return sha, false
-	}
-	_, err := hex.Decode(sha[:], []byte(s))
-	return sha, err == nil
-}
