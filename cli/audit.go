@@ -148,7 +148,7 @@ type gatewayTexts struct{ client *adminClient }
 // Body implements audit.Texts.
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	body, err := g.client.do(ctx, get("body", url.Values{"sha256": {hex.EncodeToString(sha[:])}}))
-	if refusal, ok := errors.AsType[*adminRefusalError](err); ok && refusal.status == http.StatusNotFound {
+	if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
 	}
 	return body, err

@@ -127,27 +127,16 @@ func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 	case len(data) > maxAdminAnswer:
 		return nil, fmt.Errorf("the answer of the gateway has more than %d bytes", maxAdminAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return nil, refusedBy(resp.StatusCode, data)
+		return nil, refusal(resp.StatusCode, data)
 	}
 	return data, nil
 }
 
-// adminRefusalError is what the gateway says against a request, with the status of its answer.
-type adminRefusalError struct {
-	status int
-	text   string
-}
-
-// Error implements error.
-func (r *adminRefusalError) Error() string { return r.text }
-
-// refusedBy reads what the gateway says against a request.
-func refusedBy(status int, data []byte) error {
-	var fault struct {
-		Error string `json:"error"`
-	}
-	if err := json.Unmarshal(data, &fault); err == nil && fault.Error != "" {
-		return &adminRefusalError{status, fault.Error}
+// refusal reads why the gateway refuses a request.
+func refusal(status int, data []byte) error {
+	fault := caddy.APIError{HTTPStatus: status}
+	if err := json.Unmarshal(data, &fault); err == nil && fault.Message != "" {
+		return fault
 	}
 	if status == http.StatusNotFound {
 		return errors.New("there is no gateway at this address: it answers 404 for its admin API")
@@ -155,87 +144,75 @@ func refusedBy(status int, data []byte) error {
 	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
 }
 
-// call sends a request and reads the answer.
-func call[T any](ctx context.Context, c *adminClient, q adminRequest) (v T, err error) {
-	data, err := c.do(ctx, q)
+// call sends a request and decodes the answer.
+func call[T any](ctx context.Context, c *adminClient, q adminRequest) (T, error) {
+	return decode[T](c.do(ctx, q))
+}
+
+// decode decodes what [adminClient.do] returned.
+func decode[T any](data []byte, err error) (answer T, _ error) {
 	if err != nil {
-		return v, err
+		return answer, err
 	}
-	return v, decode(data, &v)
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return answer, fmt.Errorf("reading the answer of the gateway: %w", err)
+	}
+	return answer, nil
 }
 
-func decode(data []byte, v any) error {
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("reading the answer of the gateway: %w", err)
-	}
-	return nil
-}
-
-// remote are the flags of the commands that ask a running gateway.
+// remote is what a command that asks a running gateway works with.
 type remote struct {
-	address string
-	json    bool
+	*adminClient
+	streams
+	json bool
 }
 
-// remoteCommand is [command] with these flags.
+// remoteCommand is [command] with the flags that name the gateway and the form of the output.
 func remoteCommand(
-	c cobra.Command, run func(ctx context.Context, r remote, s streams, args []string) (int, error),
+	c cobra.Command, run func(ctx context.Context, r remote, args []string) (int, error),
 ) *cobra.Command {
-	var r remote
-	cmd := command(c, func(ctx context.Context, s streams, args []string) (int, error) { return run(ctx, r, s, args) })
+	var address string
+	var asJSON bool
+	cmd := command(c, func(ctx context.Context, s streams, args []string) (int, error) {
+		client, err := newAdminClient(address)
+		if err != nil {
+			return exitError, err
+		}
+		return run(ctx, remote{client, s, asJSON}, args)
+	})
 	f := cmd.Flags()
-	f.StringVar(&r.address, "address", caddy.DefaultAdminListen, "admin endpoint of the gateway: host:port, unix//path or a URL")
-	f.BoolVar(&r.json, "json", false, "print what the gateway answers, as JSON")
+	f.StringVar(&address, "address", caddy.DefaultAdminListen, "admin endpoint of the gateway: host:port, unix//path or a URL")
+	f.BoolVar(&asJSON, "json", false, "print what the gateway answers, as JSON")
 	return cmd
 }
 
-// ask sends one request and shows the answer: as it came with --json, else by show.
-func ask[T any](
-	ctx context.Context, r remote, s streams, q adminRequest, show func(w io.Writer, answer T) error,
-) (int, error) {
-	client, err := newAdminClient(r.address)
-	if err != nil {
-		return exitError, err
+// ask sends one request and shows the answer: unchanged with --json, else by show.
+func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T) error) error {
+	data, err := r.do(ctx, q)
+	if err == nil && r.json {
+		return printRaw(r.out, data)
 	}
-	return exitOK, send(ctx, client, r, s, q, show)
+	answer, err := decode[T](data, err)
+	if err != nil {
+		return err
+	}
+	return show(r.out, answer)
 }
 
 // askEach sends a request for each argument. A failure of one does not keep the others from being
 // sent.
 func askEach[T any](
-	ctx context.Context, r remote, s streams, args []string,
+	ctx context.Context, r remote, args []string,
 	q func(arg string) adminRequest, show func(w io.Writer, answer T) error,
 ) (status int, err error) {
 	if len(args) == 0 {
 		return exitError, errors.New("want one argument at least")
 	}
-	client, err := newAdminClient(r.address)
-	if err != nil {
-		return exitError, err
-	}
 	for _, arg := range args {
-		if err := send(ctx, client, r, s, q(arg), show); err != nil {
-			s.complain("%s: %v", arg, err)
+		if err := ask(ctx, r, q(arg), show); err != nil {
+			r.complain("%s: %v", arg, err)
 			status = exitError
 		}
 	}
 	return status, nil
-}
-
-func send[T any](
-	ctx context.Context, client *adminClient, r remote, s streams, q adminRequest,
-	show func(w io.Writer, answer T) error,
-) error {
-	data, err := client.do(ctx, q)
-	if err != nil {
-		return err
-	}
-	if r.json {
-		return printRaw(s.out, data)
-	}
-	var answer T
-	if err := decode(data, &answer); err != nil {
-		return err
-	}
-	return show(s.out, answer)
 }

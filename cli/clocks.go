@@ -24,12 +24,12 @@ func clocksCommand() *cobra.Command {
 		Short: "Shows when hosts may be asked again, and how many requests wait for them",
 		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests are under way and wait, and
 which hosts asked, by 429 or 503, to be left alone.`,
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
 			return exitError, errors.New("it takes no argument")
 		}
 		query := url.Values{"limit": {strconv.Itoa(limit)}, "key": {key}, "state": {state}, "after": {after}}
-		return ask(ctx, r, s, get("clocks", query), printClocks)
+		return exitOK, ask(ctx, r, get("clocks", query), printClocks)
 	})
 	f := cmd.Flags()
 	f.StringVar(&key, "key", "", "only this clock: a host, or as listed")
@@ -83,9 +83,9 @@ func unblockCommand() *cobra.Command {
 go at the operator's rate again. Gateways that share their clocks are told.
 
 A clock that is no host's is named as "clocks --state blocked" lists it.`,
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		q := func(arg string) adminRequest { return post("unblock", adminapi.UnblockRequest{Key: arg}) }
-		return askEach(ctx, r, s, args, q, printUnblocked)
+		return askEach(ctx, r, args, q, printUnblocked)
 	})
 }
 

@@ -31,12 +31,12 @@ configured or, where any is let in, a product token; --force gives the order all
 Without an argument it lists the orders that hold.`,
 		Example: `  crawlgate robots deny host example.com --reason "complaint 4711"
   crawlgate robots deny`,
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) == 0 {
 			if order != (adminapi.OrderRequest{}) {
 				return exitError, errors.New("--by, --reason and --force go with an order")
 			}
-			return ask(ctx, r, s, get("deny", nil), printOrders)
+			return exitOK, ask(ctx, r, get("deny", nil), printOrders)
 		}
 		var err error
 		if order.Scope, order.Value, err = scopeOf(args); err != nil {
@@ -45,7 +45,7 @@ Without an argument it lists the orders that hold.`,
 		if order.By == "" {
 			order.By = thisUser()
 		}
-		return ask(ctx, r, s, post("deny", order), func(w io.Writer, given adminapi.OrderGiven) error {
+		return exitOK, ask(ctx, r, post("deny", order), func(w io.Writer, given adminapi.OrderGiven) error {
 			return printLine(w, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
 		})
 	})
@@ -92,14 +92,14 @@ func undenyCommand() *cobra.Command {
 		Use:   "undeny all | host PATTERN | agent NAME",
 		Short: "Takes an order of deny back",
 		Long:  "Takes an order of deny back. It has to be named as deny lists it.",
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		scope, value, err := scopeOf(args)
 		if err != nil {
 			return exitError, err
 		}
 		query := url.Values{"scope": {string(scope)}, "value": {value}}
 		q := adminRequest{method: http.MethodDelete, path: "deny", query: query}
-		return ask(ctx, r, s, q, func(w io.Writer, lifted adminapi.OrderLifted) error {
+		return exitOK, ask(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) error {
 			return printLine(w, "lifted: "+lifted.Order.String())
 		})
 	})

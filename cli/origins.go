@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,11 +24,11 @@ func originsCommand() *cobra.Command {
 		Use:   "origins [--state rules|absent|unreachable] [--after ORIGIN] [--limit N]",
 		Short: "Lists the origins whose robots.txt a gateway knows",
 		Long:  "Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.",
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 || limit < 0 {
 			return exitError, errors.New("it takes no argument, and no limit below 0")
 		}
-		return listOrigins(ctx, r, s, url.Values{"after": {after}, "state": {state}}, limit)
+		return exitOK, listOrigins(ctx, r, url.Values{"after": {after}, "state": {state}}, cmp.Or(limit, math.MaxInt))
 	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only those in this state: rules, absent or unreachable")
@@ -36,41 +37,33 @@ func originsCommand() *cobra.Command {
 	return cmd
 }
 
-// listOrigins prints page after page until so many origins are listed, 0 for no end.
-func listOrigins(ctx context.Context, r remote, s streams, query url.Values, limit int) (int, error) {
-	client, err := newAdminClient(r.address)
-	if err != nil {
-		return exitError, err
-	}
+// listOrigins prints page after page until so many origins are listed.
+func listOrigins(ctx context.Context, r remote, query url.Values, limit int) error {
 	for listed := 0; ; {
-		size := adminapi.MaxPage
-		if limit > 0 {
-			size = min(size, limit-listed)
-		}
-		query.Set("limit", strconv.Itoa(size))
-		page, err := call[adminapi.OriginList](ctx, client, get("origins", query))
+		query.Set("limit", strconv.Itoa(min(adminapi.MaxPage, limit-listed)))
+		page, err := call[adminapi.OriginList](ctx, r.adminClient, get("origins", query))
 		if err != nil {
-			return exitError, err
+			return err
 		}
-		if err := printOrigins(s.out, page.Origins, r.json, listed == 0); err != nil {
-			return exitError, err
+		if err := printOrigins(r, page.Origins, listed == 0); err != nil {
+			return err
 		}
 		listed += len(page.Origins)
-		if query["after"] = []string{page.Next}; page.Next == "" || listed == limit && limit > 0 {
-			return exitOK, nil
+		if query["after"] = []string{page.Next}; page.Next == "" || listed == limit {
+			return nil
 		}
 	}
 }
 
 // printOrigins writes a page. Pages have columns of their own width.
-func printOrigins(w io.Writer, page []adminapi.OriginInfo, asJSON, headings bool) error {
+func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 	t := newTable()
 	if headings && len(page) > 0 {
 		t.row("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
 	for _, o := range page {
-		if asJSON {
-			if err := printJSON(w, o); err != nil {
+		if r.json {
+			if err := printJSON(r.out, o); err != nil {
 				return err
 			}
 			continue
@@ -78,10 +71,10 @@ func printOrigins(w io.Writer, page []adminapi.OriginInfo, asJSON, headings bool
 		t.row(o.Origin.String(), withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
-	if asJSON {
+	if r.json {
 		return nil
 	}
-	return t.print(w)
+	return t.print(r.out)
 }
 
 // showCommand shows one origin.
@@ -95,7 +88,7 @@ the newest version first. With --diff it shows what changed from the version bef
 
 A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) != 1 {
 			return exitError, errors.New("want one origin")
 		}
@@ -105,9 +98,9 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 		}
 		query := url.Values{"origin": {site}}
 		if diff {
-			return ask(ctx, r, s, get("diff", query), printDiff)
+			return exitOK, ask(ctx, r, get("diff", query), printDiff)
 		}
-		return ask(ctx, r, s, get("origin", query), printOrigin)
+		return exitOK, ask(ctx, r, get("origin", query), printOrigin)
 	})
 	cmd.Flags().BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
 	return cmd
@@ -122,12 +115,8 @@ func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
 	if strings.Contains(arg, "://") {
 		return arg, nil
 	}
-	client, err := newAdminClient(r.address)
-	if err != nil {
-		return "", err
-	}
 	query := url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}}
-	page, err := call[adminapi.OriginList](ctx, client, get("origins", query))
+	page, err := call[adminapi.OriginList](ctx, r.adminClient, get("origins", query))
 	if err != nil {
 		return "", err
 	}
@@ -226,8 +215,8 @@ func purgeCommand() *cobra.Command {
 		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt again.
 
 An origin without a scheme is taken for https.`,
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
-		return askEach(ctx, r, s, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
+		return askEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
 			what := "purged"
 			if !p.Known {
 				what = "was not known"
@@ -255,8 +244,8 @@ func refreshCommand() *cobra.Command {
 		Long: `Has the gateway fetch the robots.txt of each origin, however fresh what it knows is, and shows what it knows then.
 
 An origin without a scheme is taken for https.`,
-	}, func(ctx context.Context, r remote, s streams, args []string) (int, error) {
-		return askEach(ctx, r, s, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.OriginDetail) error {
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
+		return askEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.OriginDetail) error {
 			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))
 			if f := d.Record.LastFailure; !f.IsZero() {
 				line += "; the fetch failed: " + strings.TrimSpace(string(f.Cause)+" "+number(f.Status)+" "+f.Detail)
