@@ -63,7 +63,7 @@ var importRules = map[string][]string{
 	},
 	"cli": {
 		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
-		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/",
+		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
 }

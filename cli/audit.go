@@ -14,11 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -176,7 +176,6 @@ type (
 
 // report prints what is found while it is found.
 func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
-	progress := progressOn(s.err)
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
 			if c.json {
@@ -185,7 +184,6 @@ func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
 			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 		},
 		Fault: func(f audit.Fault) error {
-			progress.clear()
 			if f.Line > 0 {
 				s.complain("%s:%d: %v", f.File, f.Line, f.Err)
 			} else {
@@ -197,40 +195,24 @@ func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
 			return nil
 		},
 	}
-	if progress != nil {
-		r.Progress = progress.show
+	if isTerminal(s.err) {
+		now := rate.Sometimes{Interval: 500 * time.Millisecond}
+		r.Progress = func(lines int64) {
+			// What follows is written over it. It is no part of the answer, so its error is ignored.
+			now.Do(func() { _, _ = fmt.Fprintf(s.err, "%d lines\r", lines) })
+		}
 	}
 	return r
 }
 
-// progress says on a terminal how far the audit is. A nil one says nothing.
-type progress struct {
-	w    io.Writer
-	last time.Time
-}
-
-// progressOn returns one if w is a terminal.
-func progressOn(w io.Writer) *progress {
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return &progress{w: w}
-		}
+// isTerminal reports whether a person may be reading what is written to w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
 	}
-	return nil
-}
-
-func (p *progress) show(lines int64) {
-	if now := time.Now(); now.Sub(p.last) >= 500*time.Millisecond {
-		p.last = now
-		_, _ = fmt.Fprintf(p.w, "\r%d lines", lines) // it is a service, no part of the answer
-	}
-}
-
-func (p *progress) clear() {
-	if p != nil && !p.last.IsZero() {
-		_, _ = fmt.Fprint(p.w, "\r\x1b[K") // as above
-		p.last = time.Time{}
-	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // print writes the totals.
@@ -254,28 +236,28 @@ func auditSummary(t audit.Totals) *table {
 	s := newTable()
 	s.fact("from", moment(t.First))
 	s.fact("to", moment(t.Last))
-	s.row("files", tally(int64(t.Files)))
-	s.row("lines", tally(t.Lines))
+	s.row("files", t.Files)
+	s.row("lines", t.Lines)
 	s.fact("  unreadable", number(t.Unreadable))
 	s.fact("  not ours", number(t.Foreign))
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
-	s.row("  checked", tally(t.Checked))
-	s.row("    replayed from a text", tally(t.Replayed))
-	s.row("    following from the state", tally(t.ByState))
-	s.row("    as recorded", tally(t.AsRecorded))
+	s.row("  checked", t.Checked)
+	s.row("    replayed from a text", t.Replayed)
+	s.row("    following from the state", t.ByState)
+	s.row("    as recorded", t.AsRecorded)
 	for _, cause := range audit.Causes() {
 		s.fact("    not provable: "+string(cause), number(t.NotProvable[cause]))
 	}
 	g := t.Gaps
-	s.row("gaps under a Crawl-delay", tally(g.Pairs))
-	s.row("  kept", tally(g.Kept))
-	s.row("  too short", tally(g.Short))
-	s.row("  undecided", tally(g.Undecided))
+	s.row("gaps under a Crawl-delay", g.Pairs)
+	s.row("  kept", g.Kept)
+	s.row("  too short", g.Short)
+	s.row("  undecided", g.Undecided)
 	s.fact("  not compared: late lines", number(g.Late))
 	s.fact("  not compared: lines without times", number(g.Untimed))
 	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
-	s.row("errors", tally(t.Errors))
-	s.row("findings", tally(sumOf(t.Findings)))
+	s.row("errors", t.Errors)
+	s.row("findings", sumOf(t.Findings))
 	for _, kind := range audit.Kinds() {
 		s.fact("  "+string(kind), number(t.Findings[kind]))
 	}
@@ -288,16 +270,16 @@ func auditSummary(t audit.Totals) *table {
 
 // auditAgents has a row an agent.
 func auditAgents(t audit.Totals) *table {
-	headings := []string{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
+	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
 	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
 	if owned {
 		headings = append(headings, "OWNER", "CONTACT")
 	}
 	s := newTable(headings...)
 	for _, a := range t.Agents {
-		cells := []string{
-			dashed(a.Agent), tally(a.Checked), tally(a.Allowed), tally(sumOf(a.Denied)), tally(sumOf(a.Failed)),
-			tally(sumOf(a.WouldDeny)), tally(sumOf(a.Exceptions)), tally(a.Findings),
+		cells := []any{
+			dashed(a.Agent), a.Checked, a.Allowed, sumOf(a.Denied), sumOf(a.Failed),
+			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Findings,
 		}
 		if owned {
 			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
@@ -322,7 +304,7 @@ func auditReasons(t audit.Totals) *table {
 
 func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		s.row(dashed(agent), what, string(key), tally(counts[key]))
+		s.row(dashed(agent), what, key, counts[key])
 	}
 }
 
@@ -337,7 +319,7 @@ func auditTexts(t audit.Totals) *table {
 			s.row(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
 			break
 		}
-		s.row(x.SHA256, string(x.Cause), tally(x.Lines), x.Origin, x.First.File+":"+strconv.FormatInt(x.First.Line, 10))
+		s.row(x.SHA256, x.Cause, x.Lines, x.Origin, fmt.Sprintf("%s:%d", x.First.File, x.First.Line))
 	}
 	return s
 }
@@ -348,8 +330,6 @@ func sumOf[K comparable](counts map[K]int64) (sum int64) {
 	}
 	return sum
 }
-
-func tally(n int64) string { return strconv.FormatInt(n, 10) }
 
 // dashed is the name of an agent, - for one without.
 func dashed(agent string) string { return cmp.Or(agent, "-") }

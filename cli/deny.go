@@ -62,7 +62,7 @@ func printOrders(w io.Writer, list adminapi.Orders) error {
 	}
 	t := newTable("SCOPE", "VALUE", "SINCE", "BY", "REASON")
 	for _, o := range list.Orders {
-		t.row(string(o.Scope), o.Value, moment(o.At), o.By, o.Reason)
+		t.row(o.Scope, o.Value, moment(o.At), o.By, o.Reason)
 	}
 	return t.print(w)
 }

@@ -68,7 +68,7 @@ func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 			}
 			continue
 		}
-		t.row(o.Origin.String(), withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
+		t.row(o.Origin, withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
 	if r.json {
@@ -181,7 +181,7 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
-		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256.String())
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256)
 	}
 	if err := printRaw(w, []byte("\n")); err != nil {
 		return err

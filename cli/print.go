@@ -42,7 +42,7 @@ type table struct {
 }
 
 // newTable begins with a line of headings, if there are any.
-func newTable(headings ...string) *table {
+func newTable(headings ...any) *table {
 	t := new(table)
 	if len(headings) > 0 {
 		t.row(headings...)
@@ -51,14 +51,12 @@ func newTable(headings ...string) *table {
 }
 
 // row adds a line. Its cells are escaped.
-func (t *table) row(cells ...string) {
+func (t *table) row(cells ...any) {
+	line := make([]string, len(cells))
 	for i, c := range cells {
-		if i > 0 {
-			t.text.WriteByte('\t')
-		}
-		t.text.WriteString(escape.Unprintable(c))
+		line[i] = escape.Unprintable(fmt.Sprint(c))
 	}
-	t.text.WriteByte('\n')
+	t.text.WriteString(strings.Join(line, "\t") + "\n")
 	t.rows++
 }
 
