@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
-// Config is what an [Auditor] is made of. Fields that are zero take their defaults.
+// Config is how logs are replayed. Fields that are zero take their defaults.
 type Config struct {
 	// Texts finds the texts that lines rest on. Required.
 	Texts Texts
@@ -32,91 +32,69 @@ type Config struct {
 	Tolerance time.Duration
 
 	limits limits // for tests
-	room   int
 }
 
-// Defaults of the bounds: some 200 MiB if all are met.
-const (
-	defaultRoom       = 64 << 20
-	defaultAgents     = 10_000
-	defaultExceptions = 1_000
-	defaultTexts      = 10_000
-	defaultHosts      = 50_000
-)
-
-// Auditor replays logs. It may be used for one Run.
-type Auditor struct {
-	cfg    Config
-	judge  *judge
-	hosts  *hosts
-	counts *counts
-	report Report
-}
-
-// Report is told what is found, in the order of the lines. Finding or Fault may be nil.
+// Report is told what is found, in the order of the lines.
 type Report struct {
 	Finding func(Finding) error
 	Fault   func(Fault) error
-	// Progress is called now and then with the number of lines so far.
+	// Progress, if it is set, is called now and then with the number of lines so far.
 	Progress func(lines int64)
-}
-
-// New makes an Auditor.
-func New(cfg Config) (*Auditor, error) {
-	if cfg.Texts == nil {
-		return nil, errors.New("auditing: there is nowhere to find texts")
-	}
-	if cfg.room == 0 {
-		cfg.room = defaultRoom
-	}
-	if cfg.limits == (limits{}) {
-		cfg.limits = limits{defaultAgents, defaultExceptions, defaultTexts, defaultHosts}
-	}
-	a := &Auditor{cfg: cfg, hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits)}
-	a.judge = &judge{redacted: cfg.Redacted}
-	for _, name := range cfg.OwnGroupOnly {
-		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
-	}
-	return a, nil
 }
 
 // MaxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
 // told otherwise, and escaping doubles it.
 const MaxLine = 4 << 20
 
-// errTooLong is a line of which no more is read.
-var errTooLong = fmt.Errorf("it is longer than %d bytes", MaxLine)
-
 // progressLines is how many lines lie between two calls of [Report.Progress].
 const progressLines = 500
 
 // Run reads the logs one after the other. It ends early when ctx ends or a function of the report
-// returns an error. Errors of a log go to the report.
-func (a *Auditor) Run(ctx context.Context, sources []Source, report Report) (Totals, error) {
-	a.judge.texts, a.report = newTexts(ctx, a.cfg), report
+// returns an error; the totals are then those of what was read. Errors of a log go to the report.
+func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Totals, error) {
+	if cfg.Texts == nil {
+		return Totals{}, errors.New("auditing: there is nowhere to find texts")
+	}
+	if cfg.limits == (limits{}) {
+		cfg.limits = defaultLimits
+	}
+	a := &auditor{
+		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), redacted: cfg.Redacted},
+		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
+	}
+	for _, name := range cfg.OwnGroupOnly {
+		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
+	}
 	for _, s := range sources {
 		if err := a.read(ctx, s); err != nil {
-			return a.Totals(), err
+			return a.totals(), err
 		}
 		a.counts.Files++
 	}
-	return a.Totals(), nil
+	return a.totals(), nil
+}
+
+// auditor replays logs, once.
+type auditor struct {
+	cfg    Config
+	judge  judge
+	hosts  *hosts
+	counts *counts
+	report Report
 }
 
 // read audits one log.
-func (a *Auditor) read(ctx context.Context, s Source) error {
+func (a *auditor) read(ctx context.Context, s Source) error {
 	f, err := s.Open()
-	var r io.Reader
-	if err == nil {
-		defer func() { _ = f.Close() }() // it was only read
-		r, err = unpack(f)
-	}
 	if err != nil {
 		return a.fault(Place{File: s.Name}, err)
 	}
-	if c, ok := r.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // as above
+	defer func() { _ = f.Close() }() // it was only read
+	r, err := unpack(f)
+	if err != nil {
+		return a.fault(Place{File: s.Name}, err)
 	}
+	defer func() { _ = r.Close() }() // as above
 	in := lines.NewReader(r, MaxLine)
 	for at := (Place{s.Name, 1}); ; at.Line++ {
 		if ctx.Err() != nil {
@@ -130,7 +108,7 @@ func (a *Auditor) read(ctx context.Context, s Source) error {
 		case broken: // the error belongs to the line that it cut
 			err = fmt.Errorf("reading on: %w", err)
 		case !whole:
-			err = errTooLong
+			err = fmt.Errorf("it is longer than %d bytes", MaxLine)
 		}
 		if err := a.line(at, text, err); err != nil || broken {
 			return err
@@ -142,7 +120,7 @@ func (a *Auditor) read(ctx context.Context, s Source) error {
 }
 
 // line audits a line, or notes why it could not be read.
-func (a *Auditor) line(at Place, text []byte, err error) error {
+func (a *auditor) line(at Place, text []byte, err error) error {
 	c := a.counts
 	c.Lines++
 	var e entry
@@ -165,7 +143,7 @@ func (a *Auditor) line(at Place, text []byte, err error) error {
 }
 
 // judged counts a line that was judged, and reports what is found of it.
-func (a *Auditor) judged(e *entry, v *verdict, at Place) error {
+func (a *auditor) judged(e *entry, v *verdict, at Place) error {
 	agent := a.counts.line(e, v)
 	for _, f := range v.findings {
 		f.Place = at
@@ -184,7 +162,7 @@ func (a *Auditor) judged(e *entry, v *verdict, at Place) error {
 }
 
 // gap compares a request that left with its neighbours.
-func (a *Auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error {
+func (a *auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error {
 	if v.host == "" || !left(e) {
 		return nil
 	}
@@ -201,13 +179,12 @@ func (a *Auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error 
 		a.counts.Gaps.Untimed++
 		return nil
 	}
-	var err error
-	a.hosts.add(v.host, s, &a.counts.Gaps, func(host string, p pair) {
+	for _, p := range a.hosts.add(v.host, s, &a.counts.Gaps) {
 		f := Finding{
 			Place: p.second.place, Kind: KindGap, Agent: p.second.agent,
 			Message: fmt.Sprintf("sent at most %s after %s:%d, the Crawl-delay is %s",
 				p.most.Round(time.Millisecond), p.first.place.File, p.first.place.Line, p.delay),
-			Gap: &Gap{After: p.first.place, Host: host, Most: p.most.Seconds(), Delay: p.delay.Seconds()},
+			Gap: &Gap{After: p.first.place, Host: v.host, Most: p.most.Seconds(), Delay: p.delay.Seconds()},
 		}
 		if f.Place == at {
 			f.URL = e.Request.URI
@@ -216,30 +193,26 @@ func (a *Auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error 
 		if f.Agent != agent.Agent {
 			of = a.counts.agent(f.Agent)
 		}
-		err = errors.Join(err, a.finding(f, of))
-	})
-	return err
+		if err := a.finding(f, of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (a *Auditor) finding(f Finding, agent *AgentTotals) error {
+func (a *auditor) finding(f Finding, agent *AgentTotals) error {
 	a.counts.Findings[f.Kind]++
 	agent.Findings++
-	if a.report.Finding == nil {
-		return nil
-	}
 	return a.report.Finding(f)
 }
 
-func (a *Auditor) fault(at Place, err error) error {
+func (a *auditor) fault(at Place, err error) error {
 	a.counts.Errors++
-	if a.report.Fault == nil {
-		return nil
-	}
 	return a.report.Fault(Fault{at, err})
 }
 
-// Totals are what was found so far. It may be called from the functions of the report.
-func (a *Auditor) Totals() Totals {
+// totals are what was found so far.
+func (a *auditor) totals() Totals {
 	a.counts.Caps.Hosts = a.hosts.forgotten
 	return a.counts.sum()
 }

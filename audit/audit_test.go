@@ -128,12 +128,8 @@ func TestFaults(t *testing.T) {
 		}},
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
-	a, err := New(Config{Texts: store})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var faults []string
-	totals, err := a.Run(t.Context(), sources, Report{Fault: func(f Fault) error {
+	totals, err := Run(t.Context(), Config{Texts: store}, sources, Report{Fault: func(f Fault) error {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
 		return nil
 	}})
@@ -158,12 +154,8 @@ func TestRunEnds(t *testing.T) {
 	stop := errors.New("stop")
 	source := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}
 	for range 4 {
-		a, err := New(Config{Texts: store})
-		if err != nil {
-			t.Fatal(err)
-		}
 		n := 0
-		_, err = a.Run(t.Context(), []Source{source}, Report{Finding: func(Finding) error {
+		_, err := Run(t.Context(), Config{Texts: store}, []Source{source}, Report{Finding: func(Finding) error {
 			if n++; n == 100 {
 				return stop
 			}
@@ -173,15 +165,12 @@ func TestRunEnds(t *testing.T) {
 			t.Fatalf("%d findings, %v", n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if a, err = New(Config{Texts: store}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err = a.Run(ctx, []Source{source}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+		if _, err = Run(ctx, Config{Texts: store}, []Source{source}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		cancel()
 	}
-	if _, err := New(Config{}); err == nil {
+	if _, err := Run(t.Context(), Config{}, nil, Report{}); err == nil {
 		t.Error("an audit without texts")
 	}
 }
@@ -255,12 +244,8 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	log := strings.Repeat(logOf(t, sampleLines(t, store)["absent"]), 3000)
-	a, err := New(Config{Texts: store})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var told []int64
-	_, err = a.Run(t.Context(), []Source{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}},
+	_, err := Run(t.Context(), Config{Texts: store}, []Source{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}},
 		Report{Progress: func(n int64) { told = append(told, n) }})
 	if err != nil || len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 3000 {
 		t.Errorf("%v %v", told, err)

@@ -8,6 +8,6 @@
 // the Crawl-delay asks. docs/audit.md says what each finding means, what is taken as recorded and
 // what a log cannot prove.
 //
-// [Auditor.Run] streams: its memory is bounded whatever the logs hold. Where a bound was met the
+// [Run] streams: its memory is bounded whatever the logs hold. Where a bound was met the
 // [Totals] say so.
 package audit

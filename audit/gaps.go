@@ -92,13 +92,13 @@ func newHosts(tolerance time.Duration, most int) *hosts {
 
 // pair is what came of comparing two requests to a host, first before second.
 type pair struct {
-	first, second *sending
+	first, second sending
 	delay, most   time.Duration
 }
 
-// add takes a request and compares it with its neighbours. It calls short for those that were too
+// add takes a request and compares it with its neighbours. It returns the pairs that were too
 // close.
-func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string, p pair)) {
+func (h *hosts) add(name string, s sending, t *GapTotals) (short []pair) {
 	at := h.host(name)
 	at.delayed = at.delayed || s.delay > 0
 	i, _ := slices.BinarySearchFunc(at.last, s.turn, func(x sending, turn time.Time) int { return x.turn.Compare(turn) })
@@ -109,12 +109,9 @@ func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string
 		t.Late++
 	}
 	at.last = slices.Insert(at.last, i, s)
-	for _, p := range [][2]int{{i - 1, i}, {i, i + 1}} {
-		if p[0] < 0 || p[1] == len(at.last) {
-			continue
-		}
-		if p := (pair{first: &at.last[p[0]], second: &at.last[p[1]]}); h.compare(&p, t) {
-			short(name, p)
+	for second := max(i, 1); second <= i+1 && second < len(at.last); second++ {
+		if p := (pair{first: at.last[second-1], second: at.last[second]}); h.compare(&p, t) {
+			short = append(short, p)
 		}
 	}
 	if len(at.last) > at.window() {
@@ -123,6 +120,7 @@ func (h *hosts) add(name string, s sending, t *GapTotals, short func(name string
 		}
 		at.last = slices.Delete(at.last, 0, 1)
 	}
+	return short
 }
 
 // compare judges a pair, and reports whether it was too close, whichever way the times are that the

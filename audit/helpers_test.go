@@ -178,10 +178,6 @@ func (r told) brief() string {
 // auditLogs audits logs, which are called a, b and so on.
 func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	tb.Helper()
-	a, err := New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
 	var sources []Source
 	for i, log := range logs {
 		sources = append(sources, Source{string(rune('a' + i)), func() (io.ReadCloser, error) {
@@ -189,7 +185,8 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 		}})
 	}
 	var r told
-	r.totals, err = a.Run(tb.Context(), sources, Report{
+	var err error
+	r.totals, err = Run(tb.Context(), cfg, sources, Report{
 		Finding: func(f Finding) error { r.findings = append(r.findings, f); return nil },
 		Fault:   func(f Fault) error { r.faults = append(r.faults, f); return nil },
 	})

@@ -35,7 +35,6 @@ const (
 type verdict struct {
 	how      how
 	cause    Cause // for unproven
-	sha      string
 	host     string
 	findings []Finding
 	fault    error // why a text could not be read
@@ -112,7 +111,6 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 // replay computes a line again from its text.
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
-	v.sha = r.SHA256
 	var sha fetch.Sum
 	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil || sha.String() != r.SHA256 {
 		v.add(KindImpossible, e, "sha256 is no SHA-256")
@@ -125,11 +123,8 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		v.how = replayed
 		v.add(KindText, e, "the stored text has another hash: it is not the one that decided")
 		return
-	case t.missing:
-		v.cause = CauseTextMissing
-		return
-	case t.err != nil:
-		v.cause, v.fault = CauseTextUnread, t.err
+	case t.cause != "":
+		v.cause, v.fault = t.cause, t.err
 		return
 	case r.PathVisible && strings.ContainsRune(e.Request.URI, '\uFFFD'):
 		v.cause = CauseURL
@@ -145,13 +140,22 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	}
 	v.how = replayed
 	got := j.compute(t.rules, e, path)
-	if t.cut != nil && !agrees(r, got) {
-		if second := j.compute(t.cut, e, path); agrees(r, second) {
-			got = second
+	kind, message := difference(r, got)
+	if t.cut != nil && kind != "" {
+		second := j.compute(t.cut, e, path)
+		if k, _ := difference(r, second); k == "" {
+			got, kind = second, ""
 		}
 	}
 	v.delay = got.CrawlDelay
-	j.compare(e, got, v)
+	if kind == "" {
+		return
+	}
+	if r.Group == "" && got.Group == "*" {
+		message += "; an agent that no group * binds has to be named to the audit"
+	}
+	f, recorded := v.add(kind, e, message), evidenceOf(r)
+	f.Recorded, f.Computed = &recorded, &got
 }
 
 // isRedacted reports whether a path has a query that the log's filter has changed.
@@ -219,46 +223,22 @@ func (e Evidence) refuses() bool {
 	return e.Reason == string(enforce.ReasonDisallowed) || e.Reason == string(enforce.ReasonTunnelRestricted)
 }
 
-// agrees reports whether the line says what the rules say.
-func agrees(r *enforce.Record, got Evidence) bool {
-	rec := evidenceOf(r)
-	if on := bases[r.Reason]; on != onRules && on != onTunnel {
-		if got.refuses() && r.Mode == modeEnforce {
-			return false
-		}
-		rec.Reason = got.Reason
-	}
-	return rec == got
-}
-
-// compare says where the line differs from what was computed.
-func (j *judge) compare(e *entry, got Evidence, v *verdict) {
-	r := e.Robots
-	if agrees(r, got) {
-		return
-	}
+// difference says where a line differs from what the rules say. Its kind is empty if nowhere.
+func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
 	rec, on := evidenceOf(r), bases[r.Reason]
-	kind := KindEvidence
-	var message string
-	switch {
-	case (on == onRules || on == onTunnel) && rec.Reason != got.Reason:
-		kind = KindVerdict
-		message = fmt.Sprintf("logged as %s, the rules say %s", r.Reason, got)
-	case on != onRules && on != onTunnel && got.refuses() && r.Mode == modeEnforce:
-		kind = KindVerdict
-		message = fmt.Sprintf("logged as %s, which comes after the rules, but these say %s", r.Reason, got)
+	switch byRules := on == onRules || on == onTunnel; {
+	case byRules && rec.Reason != got.Reason:
+		return KindVerdict, fmt.Sprintf("logged as %s, the rules say %s", r.Reason, got)
+	case !byRules && got.refuses() && r.Mode == modeEnforce:
+		return KindVerdict, fmt.Sprintf("logged as %s, which comes after the rules, but these say %s", r.Reason, got)
+	}
+	switch rec.Reason = got.Reason; {
+	case rec == got:
+		return "", ""
 	case rec.CrawlDelay != got.CrawlDelay:
-		message = fmt.Sprintf("logged with a Crawl-delay of %g s, the rules say %g s", rec.CrawlDelay, got.CrawlDelay)
-	default:
-		rec.Reason = got.Reason
-		message = fmt.Sprintf("logged with %s, the rules say %s", rec, got)
+		return KindEvidence, fmt.Sprintf("logged with a Crawl-delay of %g s, the rules say %g s", rec.CrawlDelay, got.CrawlDelay)
 	}
-	if r.Group == "" && got.Group == "*" {
-		message += "; an agent that no group * binds has to be named to the audit"
-	}
-	f := v.add(kind, e, message)
-	recorded := evidenceOf(r)
-	f.Recorded, f.Computed = &recorded, &got
+	return KindEvidence, fmt.Sprintf("logged with %s, the rules say %s", rec, got)
 }
 
 // String is the evidence for people.

@@ -405,7 +405,7 @@ func TestTextsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	counting := countingTexts{store, new(int)}
-	c := newTexts(t.Context(), Config{Texts: counting, room: 3 * overhead})
+	c := newTexts(t.Context(), Config{Texts: counting, limits: limits{room: 3 * overhead}})
 	var shas [][32]byte
 	for i := range 50 {
 		body := fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i)

@@ -105,7 +105,7 @@ func byTime(a, b string) int {
 }
 
 // unpack reads what gzip or zstd have packed, and all else as it is, by its first bytes.
-func unpack(r io.Reader) (io.Reader, error) {
+func unpack(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := b.Peek(4) // a short file is a plain one
 	switch {
@@ -122,5 +122,5 @@ func unpack(r io.Reader) (io.Reader, error) {
 		}
 		return z.IOReadCloser(), nil
 	}
-	return b, nil
+	return io.NopCloser(b), nil
 }

@@ -24,10 +24,10 @@ type text struct {
 	// rules decide; where the end of a text may be cut, cut holds the rules without its last line.
 	rules, cut *robotstxt.Ruleset
 	// asks matches the paths for which some rule may look at the query.
-	asks *robotstxt.Ruleset
-	// altered says that the store's text has another hash, missing that it has none.
-	altered, missing bool
-	err              error
+	asks    *robotstxt.Ruleset
+	altered bool  // the store's text has another hash
+	cause   Cause // why there is no text; err explains CauseTextUnread
+	err     error
 }
 
 // texts keeps texts up to a number of bytes.
@@ -46,7 +46,7 @@ const overhead = 1 << 10
 func newTexts(ctx context.Context, cfg Config) *texts {
 	return &texts{
 		source: cfg.Texts, ctx: ctx, indexHTML: cfg.IndexHTML,
-		room: cfg.room, known: make(map[[32]byte]*text),
+		room: cfg.limits.room, known: make(map[[32]byte]*text),
 	}
 }
 
@@ -56,35 +56,34 @@ func (c *texts) get(sha [32]byte) *text {
 	if t, ok := c.known[sha]; ok {
 		return t
 	}
-	t := new(text)
-	t.load(c.ctx, c.source, sha, c.indexHTML)
-	if c.used += t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead; c.used > c.room {
+	t := c.load(sha)
+	size := t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
+	if c.used += size; c.used > c.room {
 		clear(c.known)
-		c.used = t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
+		c.used = size
 	}
 	c.known[sha] = t
 	return t
 }
 
-func (t *text) load(ctx context.Context, source Texts, sha [32]byte, indexHTML bool) {
-	body, err := source.Body(ctx, sha)
+func (c *texts) load(sha [32]byte) *text {
+	body, err := c.source.Body(c.ctx, sha)
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
-		t.missing = true
+		return &text{cause: CauseTextMissing}
 	case errors.Is(err, robotscache.ErrCorrupt) && !errors.Is(err, robotscache.ErrUnavailable):
-		t.altered = true
+		return &text{altered: true}
 	case err != nil:
-		t.err = fmt.Errorf("reading text %x: %w", sha, err)
+		return &text{cause: CauseTextUnread, err: fmt.Errorf("reading text %x: %w", sha, err)}
 	case sha256.Sum256(body) != sha:
-		t.altered = true
-	default:
-		t.rules = robotstxt.Options{IndexHTML: indexHTML}.Parse(body)
-		if len(body) == robotstxt.MaxSize && body[len(body)-1] != '\n' && body[len(body)-1] != '\r' {
-			// The kept beginning of a longer file has this length, and a whole file may have it too.
-			t.cut = robotstxt.Options{Truncated: true, IndexHTML: indexHTML}.Parse(body)
-		}
-		t.asks = askers(body, indexHTML)
+		return &text{altered: true}
 	}
+	t := &text{rules: robotstxt.Options{IndexHTML: c.indexHTML}.Parse(body), asks: askers(body, c.indexHTML)}
+	if len(body) == robotstxt.MaxSize && !isLineEnd(rune(body[len(body)-1])) {
+		// The kept beginning of a longer file has this length, and a whole file may have it too.
+		t.cut = robotstxt.Options{Truncated: true, IndexHTML: c.indexHTML}.Parse(body)
+	}
+	return t
 }
 
 // askers makes a ruleset that disallows each path for which some rule of the text could match or

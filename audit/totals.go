@@ -110,8 +110,11 @@ type counts struct {
 	texts  map[string]*TextTotals
 }
 
-// limits bound what is kept by name.
-type limits struct{ agents, exceptions, texts, hosts int }
+// limits bound what is kept by name; room is the number of bytes that rules may take.
+type limits struct{ agents, exceptions, texts, hosts, room int }
+
+// defaultLimits take some 200 MiB if all are met.
+var defaultLimits = limits{agents: 10_000, exceptions: 1_000, texts: 10_000, hosts: 50_000, room: 64 << 20}
 
 func newCounts(l limits) *counts {
 	return &counts{

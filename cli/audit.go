@@ -94,15 +94,11 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, err
 	}
 	defer closeTexts()
-	auditor, err := audit.New(audit.Config{
+	out := bufio.NewWriter(s.out)
+	totals, err := audit.Run(ctx, audit.Config{
 		Texts: texts, OwnGroupOnly: c.ownGroupOnly, IndexHTML: c.indexHTML, Redacted: c.redacted,
 		MinDelay: c.minDelay, MaxDelay: c.maxDelay, Tolerance: c.tolerance,
-	})
-	if err != nil {
-		return exitError, err
-	}
-	out := bufio.NewWriter(s.out)
-	totals, err := auditor.Run(ctx, logs, c.report(s, out))
+	}, logs, c.report(s, out))
 	if err == nil {
 		err = errors.Join(c.print(out, totals), out.Flush())
 	}
