@@ -9,11 +9,9 @@ package crawlgate
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
@@ -83,18 +81,11 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the configuration and makes the site.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	logger := ctx.Logger()
-	p, err := h.policy()
+	config, err := h.policy()
 	if err != nil {
 		return err
 	}
-	for _, w := range p.warnings {
-		logger.Warn("configuration of the gateway", zap.String("warning", w))
-	}
-	config := proxy.Config{
-		Clients: p.clients, Identifier: p.identifier, Policy: p.operator,
-		MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff, DecisionHeader: h.DecisionHeader, Logger: logger,
-	}
+	config.Logger = ctx.Logger()
 	if config.Engine, err = engine.Of(ctx); err != nil {
 		return err
 	}
@@ -104,7 +95,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		config.Server = server
 		if h.mayIntercept() {
-			if config.Authority, err = loadAuthority(ctx, logger); err != nil {
+			if config.Authority, err = loadAuthority(ctx, config.Logger); err != nil {
 				return err
 			}
 		}

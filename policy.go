@@ -20,14 +20,6 @@ import (
 	"github.com/crawlgate/crawlgate/proxy"
 )
 
-// policy is what a Handler's configuration says, checked and in the terms of package enforce.
-type policy struct {
-	clients    []netip.Prefix
-	identifier *enforce.Identifier
-	operator   *enforce.Policy
-	warnings   []string
-}
-
 var (
 	enforceModes = map[string]enforce.Mode{
 		"": enforce.ModeEnforce, "enforce": enforce.ModeEnforce, "report": enforce.ModeReport, "off": enforce.ModeOff,
@@ -37,41 +29,35 @@ var (
 	}
 )
 
-// policy checks the configuration. It is called when a Caddyfile is read, so that a fault is
-// reported with its line, and again when the module is provisioned, as the configuration may have
-// come as JSON.
-func (h *Handler) policy() (*policy, error) {
-	clients, err := parseClients(h.Clients)
-	if err != nil {
-		return nil, err
+// policy is what the configuration says about requests: the part of a site's that needs nothing
+// else. It is called when a Caddyfile is read, so that a fault is reported with its line, and again
+// when the module is provisioned, as the configuration may have come as JSON.
+func (h *Handler) policy() (proxy.Config, error) {
+	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff, DecisionHeader: h.DecisionHeader}
+	var err error
+	if c.Clients, err = parseClients(h.Clients); err != nil {
+		return c, err
 	}
 	passwords := new(proxy.Passwords)
 	agents, names, err := h.agents(passwords)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if err := oneOf("unidentified", h.Unidentified, "deny", "allow"); err != nil {
-		return nil, err
+		return c, err
 	}
-	unidentified := cmp.Or(h.Unidentified, "deny")
-	if h.Unidentified == "" && len(agents) == 0 {
-		unidentified = "allow"
+	identifier := enforce.IdentifierConfig{Agents: agents, Verify: passwords.Verify}
+	identifier.AllowUnidentified = h.Unidentified == "allow" || h.Unidentified == "" && len(agents) == 0
+	if c.Identifier, c.Warnings, err = enforce.NewIdentifier(identifier); err != nil {
+		return c, err
 	}
-	identifier, warnings, err := enforce.NewIdentifier(enforce.IdentifierConfig{
-		Agents: agents, AllowUnidentified: unidentified == "allow", Verify: passwords.Verify,
-	})
+	operator, err := h.operatorConfig(names)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	config, err := h.operatorConfig(names)
-	if err != nil {
-		return nil, err
-	}
-	operator, more, err := enforce.NewPolicy(config, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return &policy{clients, identifier, operator, append(warnings, more...)}, nil
+	policy, warnings, err := enforce.NewPolicy(operator, time.Now())
+	c.Policy, c.Warnings = policy, append(c.Warnings, warnings...)
+	return c, err
 }
 
 // anyClient is the word for clients of all addresses.

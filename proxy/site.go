@@ -35,6 +35,7 @@ type Config struct {
 	Clients    []netip.Prefix    // none: the default of [enforce.ClientAllowed]
 	Identifier *enforce.Identifier
 	Policy     *enforce.Policy
+	Warnings   []string // about the configuration, for people
 	// MaxWait bounds how long a request is held for politeness; nil for the engine's wait.
 	MaxWait *time.Duration
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
@@ -68,6 +69,9 @@ type Site struct {
 // New makes a site while its handler is provisioned with ctx, and hooks it into the server. The
 // caller must call [Site.Close] unless New fails.
 func New(ctx caddy.Context, c Config) (*Site, error) {
+	for _, w := range c.Warnings {
+		c.Logger.Warn("configuration of the gateway", zap.String("warning", w))
+	}
 	limits := c.Engine.Config.Limits
 	s := &Site{
 		SitePolicy: &engine.SitePolicy{
