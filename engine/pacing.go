@@ -22,12 +22,9 @@ type pacing struct {
 	files  stateFolder
 	logger *zap.Logger
 
-	mu   sync.Mutex
-	last redisclock.LastMembership
-
-	changed chan struct{} // holds one signal: there is something to write down
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	mu    sync.Mutex
+	last  redisclock.LastMembership
+	timer *time.Timer // writes down what has changed; nil where nothing has
 }
 
 var (
@@ -58,10 +55,7 @@ func acquirePacing(e *Engine) (*pacing, error) {
 func (p *pacing) release() error { return release(p.key) }
 
 func openPacing(e *Engine, key string) (*pacing, error) {
-	p := &pacing{
-		key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger,
-		changed: make(chan struct{}, 1), stop: make(chan struct{}),
-	}
+	p := &pacing{key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger}
 	var blocks []pace.Block
 	if err := p.files.read(blocksFile, &blocks); err != nil {
 		return nil, err
@@ -70,9 +64,11 @@ func openPacing(e *Engine, key string) (*pacing, error) {
 	if err := p.share(e, &config); err != nil {
 		return nil, err
 	}
-	p.pacer = pace.New(config)
-	p.pacer.Restore(blocks)
-	p.stopped.Go(p.keep)
+	pacer := pace.New(config)
+	pacer.Restore(blocks)
+	p.mu.Lock() // the shared clock may have something to write down already
+	p.pacer = pacer
+	p.mu.Unlock()
 	return p, nil
 }
 
@@ -118,23 +114,21 @@ func (p *pacing) config(e *Engine) pace.Config {
 // apply makes the limits of e those of the clocks.
 func (p *pacing) apply(e *Engine) { p.pacer.Configure(p.config(e)) }
 
-// keep writes the blocks and the number of gateways down soon after they changed.
-func (p *pacing) keep() {
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-p.changed:
-		}
-		select {
-		case <-p.stop:
-			return
-		case <-time.After(blocksDelay):
-		}
+// note has the blocks and the number of gateways written down soon.
+func (p *pacing) note() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		return
+	}
+	p.timer = time.AfterFunc(blocksDelay, func() {
+		p.mu.Lock()
+		p.timer = nil
+		p.mu.Unlock()
 		if err := p.write(); err != nil {
 			p.logger.Error("keeping the blocks of hosts and the number of gateways", zap.Error(err))
 		}
-	}
+	})
 }
 
 func (p *pacing) write() error {
@@ -150,8 +144,11 @@ func (p *pacing) write() error {
 
 // Destruct writes them down a last time.
 func (p *pacing) Destruct() error {
-	close(p.stop)
-	p.stopped.Wait()
+	p.mu.Lock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
 	err := p.write()
 	if p.shared != nil {
 		err = errors.Join(err, p.shared.Close())
@@ -179,14 +176,6 @@ type clockObserver struct {
 func (o clockObserver) Blocked(explicit bool) {
 	o.metrics.Blocked(explicit)
 	o.pacing.note()
-}
-
-// note signals that there is something to write down.
-func (p *pacing) note() {
-	select {
-	case p.changed <- struct{}{}:
-	default: // the signal is set
-	}
 }
 
 // Unblock ends the back-off of one clock, and reports which one it was if there was one. The error
