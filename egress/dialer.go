@@ -145,24 +145,19 @@ func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) 
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	allow := d.allow(p)
-	start := time.Now()
-	addrs, literal, err := d.lookup(ctx, host, port, p)
+	addrs, took, err := d.lookup(ctx, host, port, p)
 	if err != nil {
 		return nil, err
-	}
-	var dialed Dialed
-	if !literal {
-		dialed.DNS = time.Since(start)
 	}
 	targets, err := permitted(addrs, port, allow)
 	if err != nil {
 		return nil, err
 	}
-	start = time.Now()
+	start := time.Now()
 	conn, ap, err := race(ctx, targets, func(ctx context.Context, ap netip.AddrPort) (*net.TCPConn, error) {
 		return attempt(ctx, ap, allow)
 	})
-	dialed.Addr, dialed.Connect = ap, time.Since(start)
+	dialed := Dialed{Addr: ap, DNS: took, Connect: time.Since(start)}
 	if err != nil {
 		return nil, &DialError{Phase: PhaseConnect, Host: host, Dialed: dialed, Err: err}
 	}
@@ -201,14 +196,13 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup returns the addresses of host, at least one. literal reports that host is an address
-// itself. A name that a client or a site gave and that has public and non-public addresses is
-// refused.
+// lookup returns the addresses of host, at least one, and the time that the resolver took. A name
+// that a client or a site gave and that has public and non-public addresses is refused.
 func (d *Dialer) lookup(
 	ctx context.Context, host string, port uint16, p purpose,
-) (addrs []netip.Addr, literal bool, err error) {
+) (addrs []netip.Addr, took time.Duration, err error) {
 	if a, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{a.Unmap()}, true, nil
+		return []netip.Addr{a.Unmap()}, 0, nil
 	}
 	start := time.Now()
 	if p == toProxy {
@@ -216,11 +210,12 @@ func (d *Dialer) lookup(
 	} else {
 		addrs, err = d.absolute(ctx, host)
 	}
+	took = time.Since(start)
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
 	if err != nil {
-		return nil, false, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: time.Since(start)}, Err: asDNSError(err, host)}
+		return nil, took, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: took}, Err: asDNSError(err, host)}
 	}
 	for i, a := range addrs {
 		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form
@@ -228,7 +223,7 @@ func (d *Dialer) lookup(
 	if p != toProxy {
 		err = mixed(host, addrs, port)
 	}
-	return addrs, false, err
+	return addrs, took, err
 }
 
 // systemResolver is Go's own resolver: the one of the C library finds no name in the hosts file

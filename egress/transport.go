@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,9 +77,6 @@ type Transport struct {
 
 // NewTransport builds a transport. It fails on an upstream URL that cannot be used.
 func NewTransport(c TransportConfig) (*Transport, error) {
-	if c.Dialer == nil {
-		return nil, errors.New("building transport: no dialer")
-	}
 	t := &Transport{
 		dialer: c.Dialer,
 		via:    "crawlgate-" + rand.Text(),

@@ -194,7 +194,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	}
 	stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 	defer stop()
-	if err := t.Conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+	if err := t.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return fmt.Errorf("bounding a read: %w", err)
 	}
 	buf := getBuffer()
@@ -206,7 +206,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 			return err
 		}
 	}
-	if err := t.Conn.SetReadDeadline(time.Time{}); err != nil {
+	if err := t.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("lifting the bound of a read: %w", err)
 	}
 	return nil

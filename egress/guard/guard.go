@@ -20,28 +20,28 @@ func ParsePortRange(s string) (PortRange, error) {
 	if !isRange {
 		last = first
 	}
-	lo, err := ParsePort(first)
+	var r PortRange
+	var err error
+	if r.First, err = ParsePort(first); err == nil {
+		r.Last, err = ParsePort(last)
+	}
+	if err == nil && r.First > r.Last {
+		err = errors.New("first port is above the last")
+	}
 	if err != nil {
 		return PortRange{}, fmt.Errorf("reading port range %q: %w", s, err)
 	}
-	hi, err := ParsePort(last)
-	if err != nil {
-		return PortRange{}, fmt.Errorf("reading port range %q: %w", s, err)
-	}
-	if lo > hi {
-		return PortRange{}, fmt.Errorf("reading port range %q: first port is above the last", s)
-	}
-	return PortRange{lo, hi}, nil
+	return r, nil
 }
 
 // ParsePort reads a decimal port other than 0.
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
+	if err == nil && n == 0 {
+		err = errors.New("not a port")
+	}
 	if err != nil {
 		return 0, fmt.Errorf("reading port %q: %w", s, err)
-	}
-	if n == 0 || s[0] == '+' {
-		return 0, fmt.Errorf("reading port %q: not a port", s)
 	}
 	return uint16(n), nil
 }
