@@ -165,7 +165,7 @@ func (c *boundedConn) enter() {
 // the least that a client is given.
 func sourceNetwork(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
-	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an address that is none
+	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an invalid address
 	return p
 }
 
@@ -179,7 +179,7 @@ var fullAnswer = fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nConnection: cl
 	"Proxy-Status: %s; error=http_request_denied; details=\"too many connections\"\r\nCache-Control: no-store\r\n"+
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s", enforce.Name, len(fullBody), fullBody)
 
-// refuse closes a connection that is too many. Where TLS is to be spoken, nothing can be said.
+// refuse closes a connection over a limit. A client that expects TLS gets no answer.
 func (c *boundedConn) refuse(reason, option string) {
 	engine.ConnectionRefused(reason)
 	c.bounds.full.Do(func() {

@@ -66,7 +66,7 @@ func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("freeing the client's connection from its deadline: %w", err)
+		return nil, fmt.Errorf("clearing the deadline of the client's connection: %w", err)
 	}
 	return replay(conn, rw.Reader, notedConn(r, conn)), nil
 }

@@ -232,7 +232,7 @@ var systemResolver = &net.Resolver{PreferGo: true}
 
 // hostsFile is systemResolver without DNS.
 var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-	return nil, errors.New("not to be asked of DNS")
+	return nil, errors.New("DNS is not asked")
 }}
 
 func (d *Dialer) resolver(fallback Resolver) Resolver {

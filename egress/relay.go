@@ -19,7 +19,7 @@ type Traffic struct {
 }
 
 // errRelayed ends a relay one of whose ends cannot close its sending half alone.
-var errRelayed = errors.New("the other end is over")
+var errRelayed = errors.New("the other end has ended")
 
 // Relay copies bytes between the client and origin until both have ended, half-closing each side
 // when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing

@@ -195,7 +195,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 	defer stop()
 	if err := t.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-		return fmt.Errorf("bounding a read: %w", err)
+		return fmt.Errorf("setting a read deadline: %w", err)
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -207,7 +207,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 		}
 	}
 	if err := t.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("lifting the bound of a read: %w", err)
+		return fmt.Errorf("clearing a read deadline: %w", err)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(u.dialer.timeout())); err != nil {
-		return nil, fmt.Errorf("bounding CONNECT: %w", err)
+		return nil, fmt.Errorf("setting a deadline for CONNECT: %w", err)
 	}
 	req := &http.Request{
 		Method: http.MethodConnect,
@@ -207,7 +207,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 		return nil, context.Cause(ctx)
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return nil, fmt.Errorf("freeing the tunnel from its deadline: %w", err)
+		return nil, fmt.Errorf("clearing the deadline of the tunnel: %w", err)
 	}
 	return replay(conn, br, conn), nil
 }
@@ -232,7 +232,7 @@ func (u *upstream) dialSOCKS(ctx context.Context, network, addr string) (net.Con
 	}
 	socks, ok := d.(socksClient)
 	if !ok {
-		return nil, u.failed(netip.AddrPort{}, errors.New("SOCKS5 dialer takes no connection"))
+		return nil, u.failed(netip.AddrPort{}, errors.New("SOCKS5 dialer cannot use a given connection"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.dialer.timeout())
 	defer cancel()

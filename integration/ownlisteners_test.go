@@ -221,7 +221,7 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 	for what, port := range map[string]string{"the admin endpoint": admin, "the gateway": own} {
 		refusedAsOwn(t, what, ask("127.0.0.1", port), nil)
 	}
-	if a := ask("127.0.0.2", plain); !strings.Contains(a.body, "another site of the gateway's process, which only allow_private 127.0.0.2 opens") {
+	if a := ask("127.0.0.2", plain); !strings.Contains(a.body, "another site of the gateway's process; only allow_private 127.0.0.2 opens it") {
 		t.Errorf("the refusal does not say why: %s", a.body)
 	}
 }

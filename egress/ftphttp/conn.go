@@ -38,7 +38,7 @@ var (
 const bufferSize = 32 << 10
 
 // connect makes the control connection first, then those for data. The host that the library names
-// for these is ignored, see dialFTP.
+// for these is ignored, see [Dial].
 func (s *session) connect(_, address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {

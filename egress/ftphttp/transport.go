@@ -99,7 +99,7 @@ func (s *session) converse() (resp *http.Response, err error) {
 	defer func() {
 		// The library trusts in the form of some replies, such as the brackets of that to PASV.
 		if p := recover(); p != nil {
-			resp, err = nil, fmt.Errorf("reading what an FTP server said: %v", p)
+			resp, err = nil, fmt.Errorf("reading a reply of an FTP server: %v", p)
 		}
 	}()
 	port := cmp.Or(s.request.URL.Port(), strconv.Itoa(guard.FTPPort))

@@ -78,7 +78,7 @@ type Listener uint8
 // address: a block of that address alone.
 const (
 	NoListener      Listener = iota
-	ListenerUnknown          // an address of this machine, on a system that does not tell who listens there
+	ListenerUnknown          // an address of this machine, on a system that does not list listeners
 	ListenerSite             // an HTTP server of this process that is no gateway
 	ListenerGateway          // a gateway: dialing it would be a loop
 	ListenerOther            // the admin API, or another listener of the process
@@ -204,12 +204,12 @@ func (l Listener) text(addr netip.Addr) string {
 	case ListenerGateway:
 		return "is a listener of this gateway"
 	case ListenerSite:
-		return fmt.Sprintf("is of another site of the gateway's process, which only allow_private %s opens", canonical(addr))
+		return fmt.Sprintf("belongs to another site of the gateway's process; only allow_private %s opens it", canonical(addr))
 	case ListenerUnknown:
-		return fmt.Sprintf("is one of the gateway's own machine, which only allow_private %s opens", canonical(addr))
+		return fmt.Sprintf("is one of the gateway's own machine; only allow_private %s opens it", canonical(addr))
 	case NoListener, ListenerOther:
 	}
-	return "is of the admin API, or of another listener, of the gateway's process"
+	return "belongs to the admin API or another listener of the gateway's process"
 }
 
 // Forbidden marks the error for consumers that do not import this package: an error with this

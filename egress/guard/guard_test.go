@@ -157,15 +157,15 @@ func TestForbiddenErrorText(t *testing.T) {
 		{at("127.0.0.1:3128", ClassOwn, ListenerGateway), "address 127.0.0.1:3128 is a listener of this gateway"},
 		{
 			at("127.0.0.1:80", ClassOwn, ListenerSite),
-			"address 127.0.0.1:80 is of another site of the gateway's process, which only allow_private 127.0.0.1 opens",
+			"address 127.0.0.1:80 belongs to another site of the gateway's process; only allow_private 127.0.0.1 opens it",
 		},
 		{
 			at("[::1]:2019", ClassOwn, ListenerOther),
-			"address [::1]:2019 is of the admin API, or of another listener, of the gateway's process",
+			"address [::1]:2019 belongs to the admin API or another listener of the gateway's process",
 		},
 		{
 			at("[::1]:80", ClassOwn, ListenerUnknown),
-			"address [::1]:80 is one of the gateway's own machine, which only allow_private ::1 opens",
+			"address [::1]:80 is one of the gateway's own machine; only allow_private ::1 opens it",
 		},
 		{mixed, "name site.example has a public and a non-public address (10.0.0.1, 8.8.8.8), as for DNS rebinding"},
 	}

@@ -173,11 +173,11 @@ func (m *Minter) mint(host string) (leaf, error) {
 		until = issuer.NotAfter
 	}
 	if !now.Before(until) {
-		return leaf{}, fmt.Errorf("the issuer's certificate has expired on %s", until.UTC().Format(time.RFC3339))
+		return leaf{}, fmt.Errorf("the issuer's certificate expired on %s", until.UTC().Format(time.RFC3339))
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return leaf{}, fmt.Errorf("drawing a serial number: %w", err)
+		return leaf{}, fmt.Errorf("generating a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 bytes

@@ -11,7 +11,7 @@ import (
 // Reader reads the lines of a stream. It is for one goroutine.
 type Reader struct{ r *bufio.Reader }
 
-// NewReader reads lines of at most so many bytes, their ends included.
+// NewReader reads lines of at most the given number of bytes, their ends included.
 func NewReader(r io.Reader, most int) *Reader { return &Reader{bufio.NewReaderSize(r, most+1)} }
 
 // Idle reports whether the next line may have to be waited for.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Mark stands in logs for what must not be there.
+// Mark replaces what must not be logged.
 const Mark = "REDACTED"
 
 // defaults are the request and response fields that are not logged where the operator names none:
@@ -48,7 +48,7 @@ func New(names []string) (Fields, error) {
 	}
 	for _, name := range names {
 		if !httpguts.ValidHeaderFieldName(name) || name == "off" {
-			return nil, fmt.Errorf("%q is no name of a field", name)
+			return nil, fmt.Errorf("%q is not a field name", name)
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		if fields.hides(name) {

@@ -98,8 +98,8 @@ func TestNew(t *testing.T) {
 		{[]string{"x-own"}, "X-Own", ""},
 		{[]string{"X-OWN", "x-other"}, "X-Own X-Other", ""},
 		{[]string{"off"}, "", ""},
-		{[]string{"X-Own", "off"}, "", `"off" is no name`},
-		{[]string{"X Own"}, "", `"X Own" is no name`},
+		{[]string{"X-Own", "off"}, "", `"off" is not a field name`},
+		{[]string{"X Own"}, "", `"X Own" is not a field name`},
 		{[]string{"X-Own", "x-own"}, "", "X-Own is given twice"},
 	} {
 		f, err := New(tt.names)

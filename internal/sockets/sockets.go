@@ -1,6 +1,6 @@
-// Package sockets tells at which TCP addresses this process listens, and which other processes
-// listen at the same ones. Caddy has no way to ask for the address of its admin API, and a reload
-// moves listeners, so the system is asked.
+// Package sockets lists the TCP addresses at which this process listens, and the other processes
+// that listen there. Caddy has no way to ask for the address of its admin API, and a reload moves
+// listeners, so the system is asked.
 package sockets
 
 import (
@@ -13,7 +13,7 @@ type Socket struct {
 	// Addr is where it listens, without zone, an IPv4-mapped address as IPv4. It is the zero AddrPort
 	// where the socket is not one of TCP, such as a unix socket.
 	Addr netip.AddrPort
-	// Inode tells the socket from all others of the machine; 0 where the system does not say.
+	// Inode identifies the socket on this machine; 0 where the system has none.
 	Inode uint64
 }
 

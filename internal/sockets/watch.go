@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// How old what is known may be. A look takes milliseconds where there are many descriptors. An
-// address of this machine, or one that is not public and so may become its own, is worth a new look
-// five times in a second; any other is not.
+// The greatest age of an answer. A look takes milliseconds where there are many descriptors. An
+// address of this machine, or one that is not public and so may become its own, is worth five new
+// looks a second; any other is not.
 const (
 	nearAge = 200 * time.Millisecond
 	farAge  = 10 * time.Second
@@ -37,22 +37,22 @@ type Watch struct {
 // sight is what one look has seen.
 type sight struct {
 	sockets  []netip.AddrPort
-	unknown  error // why sockets cannot be told
+	unknown  error // why sockets cannot be listed
 	addrs    []netip.Addr
-	allLocal bool // the addresses cannot be told: any may be this machine's
+	allLocal bool // the addresses cannot be listed: any may be this machine's
 	began    time.Time
 	changes  uint64
 }
 
-// Changed makes what was seen so far count no more. It is called after something began to listen.
+// Changed discards what was seen so far. It is called after something began to listen.
 func (w *Watch) Changed() { w.changes.Add(1) }
 
 // At returns the addresses at which this process listens at the port of ap, if the address of ap is
 // one of this machine's. It does not matter at which of the machine's addresses: rules of a
 // firewall may lead from one to another. The address must have no zone and no IPv4-mapped form.
 // public says that it is not of a block for private or other special use. A socket is known 0.2
-// seconds after it began to listen, or at once after [Watch.Changed]. The error says that the
-// sockets cannot be told, and that ap is an address of this machine.
+// seconds after it began to listen, or at once after [Watch.Changed]. An error means that ap is an
+// address of this machine, whose sockets cannot be listed.
 func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
 	if public && !w.look(farAge).local(ap.Addr()) {
 		return nil, nil
