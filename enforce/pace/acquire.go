@@ -80,7 +80,9 @@ func (w *waiter) wakeUp() {
 	}
 }
 
-func (p *Pacer) acquire(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
+// acquireInTurn is Acquire for a request that cannot go at once, has several clocks, or needs a
+// slot of the shared clock.
+func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
 	w := p.waiter(cfg, r)
 	defer w.withdraw()
 	if refused := w.hopeless(); refused != nil {

@@ -169,11 +169,35 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	cfg := p.config.Load()
 	p.saw(r.Agent)
 	p.table.remember(&r)
-	s, err := p.acquire(ctx, cfg, &r)
-	if err == nil {
-		cfg.Observer.Granted(s.Wait)
+	s, ok := p.acquireAtOnce(&r, cfg)
+	if !ok {
+		var err error
+		if s, err = p.acquireInTurn(ctx, cfg, &r); err != nil {
+			return Slot{}, err
+		}
 	}
-	return s, err
+	cfg.Observer.Granted(s.Wait)
+	return s, nil
+}
+
+// acquireAtOnce grants a slot of a single clock that is free: the usual case.
+func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
+	if p.shared != nil || len(r.Also) > 0 {
+		return Slot{}, false
+	}
+	t, s := r.terms(), p.table.shard(r.Key)
+	t.shared = t.places > 1
+	s.mu.Lock()
+	now := p.now() // under the lock: never before what others charged
+	c := p.table.clock(s, r.Key, cfg, now, cfg.shardKeys())
+	if c == nil || c.queue != nil || c.ready(t) > now || p.full(s, c, t, r.Agent) {
+		s.mu.Unlock()
+		return Slot{}, false
+	}
+	g := &grant{pacer: p, end: now + cfg.wait(r), charges: []charge{s.charge(c, t, r.Agent, now)}}
+	s.mu.Unlock()
+	p.keepSweeping()
+	return Slot{grant: g}, true
 }
 
 // loneAfter is how long after its start a Pacer takes an agent for the only one.
