@@ -46,7 +46,7 @@ const diffContext = 3
 
 // diff compares two versions of an origin's text, by default the last two.
 func diff(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
-	o, err := requested(q.Get("origin"))
+	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {
 		return nil, err
 	}

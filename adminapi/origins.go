@@ -101,34 +101,25 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 }
 
 // ParseOrigin reads the URL of a site. The URL of a page is an error, lest a purge of a page forget
-// the site.
+// the site. The error is a caddy.APIError.
 func ParseOrigin(text string) (origin.Origin, error) {
 	if text == "" {
-		return origin.Origin{}, errors.New("origin is missing: want a URL such as https://example.com")
+		return origin.Origin{}, badRequest("origin is missing: want a URL such as https://example.com")
 	}
 	o, err := origin.Parse(text)
 	if err != nil {
-		return o, fmt.Errorf("origin: %w", err)
+		return o, badRequest("origin: %w", err)
 	}
 	if u, err := url.Parse(text); err != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {
-		return o, fmt.Errorf("origin %.200q: want scheme, host and port alone, as in %s", text, o)
-	}
-	return o, nil
-}
-
-// requested is [ParseOrigin] for the origin of a request.
-func requested(text string) (origin.Origin, error) {
-	o, err := ParseOrigin(text)
-	if err != nil {
-		return o, badRequest("%w", err)
+		return o, badRequest("origin %.200q: want scheme, host and port alone, as in %s", text, o)
 	}
 	return o, nil
 }
 
 // showOrigin shows one origin.
 func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
-	o, err := requested(q.Get("origin"))
+	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +132,7 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 
 // purge forgets an origin.
 func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
-	o, err := requested(request.Origin)
+	o, err := ParseOrigin(request.Origin)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +145,7 @@ func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, e
 
 // refresh fetches the robots.txt of an origin, and shows what is known then.
 func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
-	o, err := requested(request.Origin)
+	o, err := ParseOrigin(request.Origin)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -27,8 +26,8 @@ const (
 type OriginInfo struct {
 	fetch.Record
 	RobotsURL string `json:"robots_url"`
-	// Flags say why the text may be something else than a robots.txt: FlagHTML, which a list does not
-	// have, and Flag202.
+	// Flags say why the text may be something else than a robots.txt: [engine.FlagHTML],
+	// which a list does not have, and [engine.Flag202]. What parses of it decides all the same.
 	Flags []string `json:"flags,omitempty"`
 	// Sitemaps are those of the text that decides. A list does not have them.
 	Sitemaps []string `json:"sitemaps,omitempty"`
@@ -45,12 +44,6 @@ type ViewInfo struct {
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	RetryAt    time.Time `json:"retry_at,omitzero"`
 }
-
-// The flags of a text. What parses of it decides all the same.
-const (
-	FlagHTML = engine.FlagHTML // it is an HTML page
-	Flag202  = engine.Flag202  // it came with 202 (Accepted): it may stand for a text that is still being made
-)
 
 // OriginList is a page of origins.
 type OriginList struct {

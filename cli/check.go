@@ -73,8 +73,12 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 }
 
 func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, error) {
+	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
+	if err != nil {
+		return exitError, fmt.Errorf("--%w", err)
+	}
 	if c.jsonl {
-		return c.answer(ctx, s, args)
+		return c.answer(ctx, s, args, paths)
 	}
 	switch {
 	case len(args) == 0:
@@ -90,7 +94,7 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	case c.site != "" && c.gateway == "":
 		return exitError, errors.New("--site goes with --gateway")
 	}
-	decide, err := c.judge(s)
+	decide, err := c.judge(s, paths)
 	if err != nil {
 		return exitError, err
 	}
@@ -98,13 +102,9 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 }
 
 // answer is --jsonl.
-func (c *checkOptions) answer(ctx context.Context, s streams, args []string) (int, error) {
+func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
 		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
-	}
-	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
-	if err != nil {
-		return exitError, fmt.Errorf("--%w", err)
 	}
 	if len(args) > 1 {
 		return exitError, errors.New("--jsonl takes one file")
@@ -141,14 +141,10 @@ type judgement struct {
 	fetched string
 }
 
-// judge returns who decides.
-func (c *checkOptions) judge(s streams) (judge, error) {
+// judge returns the function that decides.
+func (c *checkOptions) judge(s streams, paths enforce.Paths) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
-	}
-	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
-	if err != nil {
-		return nil, fmt.Errorf("--%w", err)
 	}
 	if c.robots == "" {
 		live, err := liveRules(c.allowPrivate, c.indexHTML)

@@ -103,8 +103,8 @@ func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte,
 		return nil, nil, errors.New(came)
 	}
 	var warnings []robotstxt.Warning
-	if slices.Contains(engine.FlagsOf(entry.Record()), adminapi.Flag202) {
-		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[adminapi.Flag202]})
+	if slices.Contains(engine.FlagsOf(entry.Record()), engine.Flag202) {
+		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[engine.Flag202]})
 	}
 	return entry.Record().Body, warnings, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // originsCommand lists what is known.
@@ -138,8 +139,8 @@ func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
 
 // flagTexts are the flags of a text in words.
 var flagTexts = map[string]string{
-	adminapi.FlagHTML: "the text is an HTML page: what parses of it decides",
-	adminapi.Flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
+	engine.FlagHTML: "the text is an HTML page: what parses of it decides",
+	engine.Flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
 }
 
 func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
