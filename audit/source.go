@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -98,10 +99,7 @@ func byTime(a, b string) int {
 		}
 		return "~" // behind all digits
 	}
-	if c := strings.Compare(timeOf(a), timeOf(b)); c != 0 {
-		return c
-	}
-	return strings.Compare(a, b)
+	return cmp.Or(strings.Compare(timeOf(a), timeOf(b)), strings.Compare(a, b))
 }
 
 // unpack reads what gzip or zstd have packed, and all else as it is, by its first bytes.

@@ -32,22 +32,17 @@ type text struct {
 
 // texts keeps texts up to a number of bytes.
 type texts struct {
-	source    Texts
-	ctx       context.Context // of the Run that makes the value
-	indexHTML bool
-
-	room, used int
-	known      map[[32]byte]*text
+	cfg   Config
+	ctx   context.Context // of the Run that makes the value
+	used  int
+	known map[[32]byte]*text
 }
 
 // overhead is an estimate of what a text takes besides its rules.
 const overhead = 1 << 10
 
 func newTexts(ctx context.Context, cfg Config) *texts {
-	return &texts{
-		source: cfg.Texts, ctx: ctx, indexHTML: cfg.IndexHTML,
-		room: cfg.limits.room, known: make(map[[32]byte]*text),
-	}
+	return &texts{cfg: cfg, ctx: ctx, known: make(map[[32]byte]*text)}
 }
 
 // get finds a text and compiles it, unless that has been done. Where there is no room for a new one
@@ -58,7 +53,7 @@ func (c *texts) get(sha [32]byte) *text {
 	}
 	t := c.load(sha)
 	size := t.rules.Size() + t.cut.Size() + t.asks.Size() + overhead
-	if c.used += size; c.used > c.room {
+	if c.used += size; c.used > c.cfg.limits.room {
 		clear(c.known)
 		c.used = size
 	}
@@ -67,7 +62,7 @@ func (c *texts) get(sha [32]byte) *text {
 }
 
 func (c *texts) load(sha [32]byte) *text {
-	body, err := c.source.Body(c.ctx, sha)
+	body, err := c.cfg.Texts.Body(c.ctx, sha)
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
 		return &text{cause: CauseTextMissing}
@@ -78,10 +73,10 @@ func (c *texts) load(sha [32]byte) *text {
 	case sha256.Sum256(body) != sha:
 		return &text{altered: true}
 	}
-	t := &text{rules: robotstxt.Options{IndexHTML: c.indexHTML}.Parse(body), asks: askers(body, c.indexHTML)}
+	t := &text{rules: robotstxt.Options{IndexHTML: c.cfg.IndexHTML}.Parse(body), asks: askers(body, c.cfg.IndexHTML)}
 	if len(body) == robotstxt.MaxSize && !isLineEnd(rune(body[len(body)-1])) {
 		// The kept beginning of a longer file has this length, and a whole file may have it too.
-		t.cut = robotstxt.Options{Truncated: true, IndexHTML: c.indexHTML}.Parse(body)
+		t.cut = robotstxt.Options{Truncated: true, IndexHTML: c.cfg.IndexHTML}.Parse(body)
 	}
 	return t
 }

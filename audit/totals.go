@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -240,15 +240,15 @@ func (c *counts) text(e *entry, at Place, cause Cause) (first bool) {
 // sum is all of it, in order.
 func (c *counts) sum() Totals {
 	t := c.Totals
-	t.Agents = make([]AgentTotals, 0, len(c.agents))
-	for _, a := range c.agents {
-		t.Agents = append(t.Agents, *a)
-	}
-	slices.SortFunc(t.Agents, func(a, b AgentTotals) int { return cmp.Compare(a.Agent, b.Agent) })
-	t.Texts = make([]TextTotals, 0, len(c.texts))
-	for _, x := range c.texts {
-		t.Texts = append(t.Texts, *x)
-	}
-	slices.SortFunc(t.Texts, func(a, b TextTotals) int { return cmp.Compare(a.SHA256, b.SHA256) })
+	t.Agents, t.Texts = inOrder(c.agents), inOrder(c.texts)
 	return t
+}
+
+// inOrder returns the values of a map in the order of their keys.
+func inOrder[V any](values map[string]*V) []V {
+	list := make([]V, 0, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, *values[key])
+	}
+	return list
 }
