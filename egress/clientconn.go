@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -127,15 +128,14 @@ type streamConn struct {
 	mu            sync.Mutex
 	writeDeadline time.Time
 	writing       sync.Mutex // a ResponseWriter is not for concurrent use, but closing may overtake a write
-	closed        chan struct{}
-	once          sync.Once
+	closed        atomic.Bool
 }
 
 func newStreamConn(w http.ResponseWriter, r *http.Request) *streamConn {
 	near, far := net.Pipe()
 	c := &streamConn{
 		Conn: near, body: r.Body, w: w, rc: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
-		copied: make(chan struct{}), closed: make(chan struct{}),
+		copied: make(chan struct{}),
 	}
 	go func() {
 		defer close(c.copied)
@@ -169,10 +169,8 @@ func (c *streamConn) Write(p []byte) (int, error) {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	select {
-	case <-c.closed:
+	if c.closed.Load() {
 		return 0, net.ErrClosed
-	default:
 	}
 	if !limit.IsZero() { // the stream is told only while it writes: a deadline that passes resets it
 		_ = c.rc.SetWriteDeadline(limit)
@@ -186,19 +184,17 @@ func (c *streamConn) Write(p []byte) (int, error) {
 }
 
 // Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that
-// copies, and for a write in progress, so that nothing uses the stream afterwards.
+// copies, and for a write in progress, so that nothing uses the stream afterwards. It is called once.
 func (c *streamConn) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		_ = c.Conn.Close()
-		_ = c.body.Close()
-		<-c.copied
-		if !c.writing.TryLock() {
-			c.reset() // frees the write
-			c.writing.Lock()
-		}
-		c.writing.Unlock()
-	})
+	c.closed.Store(true)
+	_ = c.Conn.Close()
+	_ = c.body.Close()
+	<-c.copied
+	if !c.writing.TryLock() {
+		c.reset() // frees the write
+		c.writing.Lock()
+	}
+	c.writing.Unlock()
 	return nil
 }
 

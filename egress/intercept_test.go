@@ -138,8 +138,8 @@ func TestInterceptRequests(t *testing.T) {
 			if err := <-g.ended; err != nil {
 				t.Error(err)
 			}
-			if g.minter.Minted() != 1 || len(g.ended) != 0 {
-				t.Errorf("%d leaves made, %d more tunnels", g.minter.Minted(), len(g.ended))
+			if g.minter.Len() != 1 || len(g.ended) != 0 {
+				t.Errorf("%d leaves made, %d more tunnels", g.minter.Len(), len(g.ended))
 			}
 		}
 	}

@@ -28,7 +28,8 @@ type Tunnel struct {
 	writing   sync.Mutex // and written to
 	closeOnce sync.Once
 	closeErr  error
-	closed    chan struct{}
+	closed    context.Context //nolint:containedctx // a channel that may be asked whether it is closed
+	end       context.CancelFunc
 }
 
 // ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing
@@ -76,7 +77,11 @@ func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	return newTunnel(newStreamConn(w, r)), nil
 }
 
-func newTunnel(conn net.Conn) *Tunnel { return &Tunnel{Conn: conn, closed: make(chan struct{})} }
+func newTunnel(conn net.Conn) *Tunnel {
+	t := &Tunnel{Conn: conn}
+	t.closed, t.end = context.WithCancel(context.Background())
+	return t
+}
 
 // Read reads from the client, beginning with the bytes that were looked at.
 func (t *Tunnel) Read(p []byte) (int, error) {
@@ -93,7 +98,7 @@ func (t *Tunnel) Read(p []byte) (int, error) {
 func (t *Tunnel) read(p []byte) (int, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	if t.isClosed() {
+	if t.closed.Err() != nil {
 		return 0, net.ErrClosed
 	}
 	n, err := t.Conn.Read(p)
@@ -105,7 +110,7 @@ func (t *Tunnel) read(p []byte) (int, error) {
 func (t *Tunnel) Write(p []byte) (int, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	if t.isClosed() {
+	if t.closed.Err() != nil {
 		return 0, net.ErrClosed
 	}
 	n, err := t.Conn.Write(p)
@@ -125,22 +130,13 @@ func (t *Tunnel) Close() error {
 		defer t.reading.Unlock()
 		t.writing.Lock()
 		defer t.writing.Unlock()
-		close(t.closed)
+		t.end()
 	})
 	return t.closeErr
 }
 
-func (t *Tunnel) isClosed() bool {
-	select {
-	case <-t.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 // Done is closed once the tunnel is.
-func (t *Tunnel) Done() <-chan struct{} { return t.closed }
+func (t *Tunnel) Done() <-chan struct{} { return t.closed.Done() }
 
 // Traffic returns the bytes that have passed so far, without those of the CONNECT.
 func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }

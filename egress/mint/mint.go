@@ -15,7 +15,6 @@ import (
 	"math/big"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -51,7 +50,6 @@ type Minter struct {
 	key    *ecdsa.PrivateKey
 	now    func() time.Time
 	limit  int
-	minted atomic.Int64
 	making singleflight.Group // by host
 
 	mu     sync.Mutex
@@ -98,9 +96,6 @@ func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	}
 	return cert.(*tls.Certificate), nil //nolint:forcetypeassert // returned above
 }
-
-// Minted counts the certificates made.
-func (m *Minter) Minted() int64 { return m.minted.Load() }
 
 // Len counts the certificates kept.
 func (m *Minter) Len() int {
@@ -199,7 +194,6 @@ func (m *Minter) mint(host string) (leaf, error) {
 	if err != nil {
 		return leaf{}, fmt.Errorf("signing: %w", err)
 	}
-	m.minted.Add(1)
 	raw := make([][]byte, 0, 1+len(chain))
 	raw = append(raw, der)
 	for _, c := range chain {
