@@ -83,8 +83,8 @@ func unblock(_ context.Context, e *engine.Engine, request UnblockRequest) (any, 
 	return answer, nil
 }
 
-// clockKeys are the keys of the clocks that a name may stand for: its own, and those of a host as
-// the operator paces by them. The host may stand in a URL.
+// clockKeys returns the keys of the clocks that a name may stand for: the name itself, and the keys
+// by which the operator paces a host. The host may stand in a URL.
 func clockKeys(e *engine.Engine, name string) []string {
 	keys := []string{name}
 	o, err := origin.Parse(name)

@@ -99,8 +99,8 @@ func checkAgent(e *engine.Engine, name string) error {
 		name, hint, strings.Join(names, ", "))
 }
 
-// nearNames returns the names that a slip of the finger turns into another one: those of which at
-// most a third of the letters differ, or one of which begins with the other.
+// nearNames returns the names that may have been meant by a mistyped one: at most a third of the
+// letters differ, or one begins with the other.
 func nearNames(names []string, name string) (near []string) {
 	name = strings.ToLower(name)
 	for _, n := range names {

@@ -143,7 +143,7 @@ func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, e
 	return Purged{o.String(), known}, nil
 }
 
-// refresh fetches the robots.txt of an origin, and shows what is known then.
+// refresh fetches the robots.txt of an origin, and shows the record after that.
 func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
 	o, err := ParseOrigin(request.Origin)
 	if err != nil {
@@ -168,7 +168,7 @@ func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robot
 	return d, err
 }
 
-// history is the one of the store. It is empty where the store could not take any yet.
+// history reads the history of an origin from the store. It is empty if nothing is saved yet.
 func history(ctx context.Context, e *engine.Engine, o origin.Origin) ([]robotscache.Version, error) {
 	versions, err := e.Cache().History(ctx, o)
 	if errors.Is(err, robotscache.ErrNotFound) {

@@ -126,7 +126,7 @@ func write(w http.ResponseWriter, answer any) {
 	_ = encoder.Encode(answer) // as above: strings, numbers and times always marshal
 }
 
-// fault is an answer that says what is wrong.
+// fault is an error with its status.
 func fault(status int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
 }

@@ -1,6 +1,6 @@
-// Package adminapi is what the gateway adds to Caddy's admin endpoint, below /robots/: what is
-// known of origins, why a request would be refused, the kill switch, the clocks. It speaks for the
-// current configuration. Caddy decides who may reach it (admin in the global options).
+// Package adminapi extends Caddy's admin endpoint below /robots/: the records of origins, the
+// explanation of a decision, the kill switch, the clocks. It answers for the current configuration.
+// Access to it is Caddy's matter (admin in the global options).
 // docs/admin-api.md describes it.
 package adminapi
 
@@ -29,11 +29,11 @@ type OriginInfo struct {
 	// Flags say why the text may be something else than a robots.txt: [engine.FlagHTML],
 	// which a list does not have, and [engine.Flag202]. What parses of it decides all the same.
 	Flags []string `json:"flags,omitempty"`
-	// Sitemaps are those of the text that decides. A list does not have them.
+	// Sitemaps are named by the text that decides. A list does not have them.
 	Sitemaps []string `json:"sitemaps,omitempty"`
 }
 
-// ViewInfo is what a record means for crawling now.
+// ViewInfo is the meaning of a record for crawling now.
 type ViewInfo struct {
 	// Access is "rules", "last_good", "allow" or "deny".
 	Access     string    `json:"access"`
@@ -59,7 +59,7 @@ type OriginDetail struct {
 	History []robotscache.Version `json:"history"`
 }
 
-// TextDiff is what changed from one text to another.
+// TextDiff is the difference between two texts.
 type TextDiff struct {
 	Origin string              `json:"origin"`
 	From   robotscache.Version `json:"from"`
@@ -88,14 +88,14 @@ type Explanation struct {
 	URL string `json:"url"`
 	// Robots is the object that the access log would have.
 	Robots enforce.Record `json:"robots"`
-	// Refusal is what the client would get, nil where the request would leave.
+	// Refusal is the answer that the client would get, nil if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
 	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: an allowed request
 	// waits for its turn all the same.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
 }
 
-// Orders are those of the kill switch that hold, oldest first.
+// Orders lists the orders of the kill switch, oldest first.
 type Orders struct {
 	Orders []enforce.Kill `json:"orders"`
 }

@@ -27,8 +27,8 @@ type Config struct {
 	// MinDelay and MaxDelay are the bounds within which the operator keeps a Crawl-delay; 0 is no
 	// bound.
 	MinDelay, MaxDelay time.Duration
-	// Tolerance is by how much a gap may fall short of the delay: what a busy machine lets pass
-	// between the two readings of its clock that a line is made of.
+	// Tolerance is by how much a gap may fall short of the delay: the time that may pass on a busy
+	// machine between the two readings of its clock that a line is made of.
 	Tolerance time.Duration
 
 	limits limits // for tests
@@ -50,7 +50,7 @@ const MaxLine = 4 << 20
 const progressLines = 500
 
 // Run reads the logs one after the other. It ends early when ctx ends or a function of the report
-// returns an error; the totals are then those of what was read. Errors of a log go to the report.
+// returns an error; the totals then cover the lines read so far. Errors of a log go to the report.
 func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: there is nowhere to find texts")
@@ -142,7 +142,7 @@ func (a *auditor) line(at Place, text []byte, err error) error {
 	return nil
 }
 
-// judged counts a line that was judged, and reports what is found of it.
+// judged counts a line that was judged, and reports its findings.
 func (a *auditor) judged(e *entry, v *verdict, at Place) error {
 	agent := a.counts.line(e, v)
 	for _, f := range v.findings {
@@ -211,7 +211,7 @@ func (a *auditor) fault(at Place, err error) error {
 	return a.report.Fault(Fault{at, err})
 }
 
-// totals are what was found so far.
+// totals sums up the lines read so far.
 func (a *auditor) totals() Totals {
 	a.counts.Caps.Hosts = a.hosts.forgotten
 	return a.counts.sum()

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// entry is what an audit reads of an access-log line.
+// entry has the fields of an access-log line that an audit reads.
 type entry struct {
 	TS       stamp   `json:"ts"`
 	Duration seconds `json:"duration"`
@@ -44,7 +44,7 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// evidenceOf is what the line says of the rules.
+// evidenceOf returns the evidence that a line records.
 func evidenceOf(r *enforce.Record) Evidence {
 	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }

@@ -13,8 +13,8 @@ const (
 	KindImpossible Kind = "impossible"
 	// KindTarget is a line whose URL is not of the origin that it names.
 	KindTarget Kind = "target"
-	// KindText is a line that rests on a text that is not the one it was decided by: what the store
-	// has under the hash has another hash.
+	// KindText is a line whose text in the store is not the one that decided: it has another hash than
+	// the one under which it is kept.
 	KindText Kind = "text"
 	// KindVerdict is a line whose decision the rules do not give.
 	KindVerdict Kind = "verdict"
@@ -69,14 +69,14 @@ type Finding struct {
 	URL string `json:"url,omitempty"`
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`
-	// Recorded and Computed are what the line says and what the text says.
+	// Recorded is the evidence of the line, Computed the evidence by the text.
 	Recorded *Evidence `json:"recorded,omitempty"`
 	Computed *Evidence `json:"computed,omitempty"`
 	// Gap is set for [KindGap].
 	Gap *Gap `json:"gap,omitempty"`
 }
 
-// Evidence is what decides, as in the access log.
+// Evidence names the deciding reason and rule, as the access log does.
 type Evidence struct {
 	Reason     string  `json:"reason"`
 	Group      string  `json:"group"`
@@ -92,12 +92,12 @@ type Gap struct {
 	// After is the request before.
 	After Place  `json:"after"`
 	Host  string `json:"host"`
-	// Most is the longest that the gap can have been, and Delay what it had to be, both in seconds.
+	// Most is the longest that the gap can have been, and Delay its required length, both in seconds.
 	Most  float64 `json:"most_s"`
 	Delay float64 `json:"delay_s"`
 }
 
-// Fault is what kept a line, a file or a text from being read. The audit goes on.
+// Fault is the reason why a line, a file or a text could not be read. The audit goes on.
 type Fault struct {
 	Place
 	Err error

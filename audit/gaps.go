@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// sending is what a log tells of the time at which a request left.
+// sending holds the times of a request that left, as far as a log tells them.
 type sending struct {
 	place Place
 	agent string
@@ -90,7 +90,7 @@ func newHosts(tolerance time.Duration, most int) *hosts {
 	return &hosts{tolerance: tolerance, most: most, byName: make(map[string]*list.Element), recent: list.New()}
 }
 
-// pair is what came of comparing two requests to a host, first before second.
+// pair is the result of comparing two requests to a host, first before second.
 type pair struct {
 	first, second sending
 	delay, most   time.Duration

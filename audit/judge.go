@@ -21,7 +21,7 @@ type judge struct {
 	redacted     string
 }
 
-// how says what became of a line.
+// how is the outcome of judging a line.
 type how uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	unproven              // it could have been, but for a cause
 )
 
-// verdict is what is found of one line.
+// verdict is the result of judging one line.
 type verdict struct {
 	how      how
 	cause    Cause // for unproven
@@ -167,7 +167,7 @@ func (j *judge) isRedacted(path string) bool {
 	return strings.Contains(query, j.redacted)
 }
 
-// compute is what the rules say, in the words of the log.
+// compute returns the decision of the rules, in the words of the log.
 func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidence {
 	r := e.Robots
 	group := rules.Select(j.agent(r))
@@ -223,7 +223,7 @@ func (e Evidence) refuses() bool {
 	return e.Reason == string(enforce.ReasonDisallowed) || e.Reason == string(enforce.ReasonTunnelRestricted)
 }
 
-// difference says where a line differs from what the rules say. Its kind is empty if nowhere.
+// difference says where a line differs from the computed evidence. The kind is empty if nowhere.
 func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
 	rec, on := evidenceOf(r), bases[r.Reason]
 	switch byRules := on == onRules || on == onTunnel; {

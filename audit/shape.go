@@ -7,11 +7,11 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// basis is what a reason rests on. It says what can be computed again.
+// basis is the ground of a reason. By it an audit knows which part of a line to compute again.
 type basis uint8
 
 const (
-	onLater  basis = iota // the request itself, or what came after the rules, politeness and sending: as recorded
+	onLater  basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
 	onRules               // the text and the path
 	onTunnel              // the text, for a tunnel whose paths are not seen
 	onState               // that there is no text
@@ -45,14 +45,14 @@ var (
 	stateUnreachable = fetch.StateUnreachable.String()
 )
 
-// states are what the record of an origin must be for the reasons that follow from it alone.
+// states has the state that each reason that follows from the state alone requires.
 var states = map[enforce.Reason]string{
 	enforce.ReasonAbsent: stateAbsent, enforce.ReasonRobotsForbidden: stateAbsent,
 	enforce.ReasonUnreachable: stateUnreachable, enforce.ReasonUnreachableExpired: stateUnreachable,
 	enforce.ReasonPending: stateUnknown,
 }
 
-// contradiction says what in a record cannot be together, whatever any text says; empty if nothing.
+// contradiction says which fields of a record exclude each other under any text; empty if none do.
 func contradiction(r *enforce.Record) string {
 	for _, check := range []func(*enforce.Record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
@@ -127,7 +127,7 @@ func badMode(r *enforce.Record) string {
 	return ""
 }
 
-// badEvidence compares the reason with what it has to rest on.
+// badEvidence compares the reason with the evidence that it needs.
 func badEvidence(r *enforce.Record) string {
 	hasText, hasRule := r.SHA256 != "", r.Rule != "" || r.Line != 0
 	want, byState := states[r.Reason]
@@ -159,7 +159,7 @@ func badEvidence(r *enforce.Record) string {
 	return ""
 }
 
-// badAfterwards compares the decision with what came of it.
+// badAfterwards compares the decision with the steps after it.
 func badAfterwards(r *enforce.Record) string {
 	on := bases[r.Reason]
 	before := on != onLater && r.Reason != enforce.ReasonKillSwitch

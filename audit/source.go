@@ -19,7 +19,7 @@ import (
 
 // Source is a log that can be read once.
 type Source struct {
-	// Name is what places call it.
+	// Name is the File of its places.
 	Name string
 	// Open begins to read it.
 	Open func() (io.ReadCloser, error)
@@ -102,7 +102,7 @@ func byTime(a, b string) int {
 	return cmp.Or(strings.Compare(timeOf(a), timeOf(b)), strings.Compare(a, b))
 }
 
-// unpack reads what gzip or zstd have packed, and all else as it is, by its first bytes.
+// unpack decompresses gzip and zstd, told by their first bytes, and returns other data as it is.
 func unpack(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := b.Peek(4) // a short file is a plain one

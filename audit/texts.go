@@ -11,15 +11,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Texts finds the text with a hash, such as a [robotscache.Store]. An error that is
-// [robotscache.ErrNotFound] means that it does not have it, one that is [robotscache.ErrCorrupt]
-// that what it has is not what was saved; any other that it cannot tell now. The text need not have
+// Texts finds the text with a hash, such as a [robotscache.Store]. The error is
+// [robotscache.ErrNotFound] if there is none, [robotscache.ErrCorrupt] if it is damaged; any other
+// error means that it cannot be read now. The text need not have
 // the hash: an audit checks that.
 type Texts interface {
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
-// text is what became of a hash.
+// text is the text with a hash, compiled, or the reason why there is none.
 type text struct {
 	// rules decide; where the end of a text may be cut, cut holds the rules without its last line.
 	rules, cut *robotstxt.Ruleset
@@ -38,7 +38,7 @@ type texts struct {
 	known map[[32]byte]*text
 }
 
-// overhead is an estimate of what a text takes besides its rules.
+// overhead is an estimate of the memory of a text besides its rules, in bytes.
 const overhead = 1 << 10
 
 func newTexts(ctx context.Context, cfg Config) *texts {
@@ -81,9 +81,9 @@ func (c *texts) load(sha [32]byte) *text {
 	return t
 }
 
-// askers makes a ruleset that disallows each path for which some rule of the text could match or
-// not by what the query is: those that begin as a rule with ?, * or $ does up to there. What other
-// rules say of a path holds with any query.
+// askers makes a ruleset that disallows each path on which the query may decide whether some rule
+// of the text matches: the paths that begin as a rule with ?, * or $ does up to there. Whether any
+// other rule matches does not depend on the query.
 //
 // With indexHTML, /x/index.html stands for /x/$ too.
 func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {

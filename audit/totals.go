@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// Totals are what an audit came to.
+// Totals sum up an audit.
 type Totals struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
@@ -21,10 +21,10 @@ type Totals struct {
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
 	// Checked are lines with a robots object. Each is one of the four that follow, or has a finding
-	// for what keeps it from being any.
+	// that keeps it from being any.
 	Checked int64 `json:"checked"`
 	// Replayed were computed from the text, ByState follow from the state that they record, AsRecorded
-	// rest on what no text says, and of NotProvable it cannot be told.
+	// do not depend on a text, and NotProvable can be neither confirmed nor contradicted.
 	Replayed    int64           `json:"replayed"`
 	ByState     int64           `json:"by_state"`
 	AsRecorded  int64           `json:"as_recorded"`

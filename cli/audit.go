@@ -138,7 +138,7 @@ func (c *auditOptions) texts(ctx context.Context) (texts audit.Texts, closeTexts
 	return reader, func() { _ = reader.Close() }, nil // it was only read
 }
 
-// gatewayTexts are those of a running gateway.
+// gatewayTexts asks a running gateway for texts.
 type gatewayTexts struct{ client *adminClient }
 
 // Body implements audit.Texts.
@@ -163,14 +163,14 @@ type (
 		audit.Place
 		Error string `json:"error"`
 	}
-	// AuditTotals is what the logs hold in all.
+	// AuditTotals sums up the logs.
 	AuditTotals struct {
 		Type string `json:"type"` // "totals"
 		audit.Totals
 	}
 )
 
-// report prints what is found while it is found.
+// report prints findings and faults as they come.
 func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
@@ -194,14 +194,14 @@ func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
 	if isTerminal(s.err) {
 		now := rate.Sometimes{Interval: 500 * time.Millisecond}
 		r.Progress = func(lines int64) {
-			// What follows is written over it. It is no part of the answer, so its error is ignored.
+			// The next line of output overwrites it. It is no part of the answer, so its error is ignored.
 			now.Do(func() { _, _ = fmt.Fprintf(s.err, "%d lines\r", lines) })
 		}
 	}
 	return r
 }
 
-// isTerminal reports whether a person may be reading what is written to w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -285,7 +285,7 @@ func auditAgents(t audit.Totals) *table {
 	return s
 }
 
-// auditReasons says why agents were denied what they were, and which exceptions they used.
+// auditReasons counts, by agent, the reasons of refusals and the exceptions used.
 func auditReasons(t audit.Totals) *table {
 	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
 	for _, a := range t.Agents {

@@ -18,7 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// checkOptions are the flags of the command that says what may be crawled.
+// checkOptions are the flags of `check`.
 type checkOptions struct {
 	robots       string
 	agent        string
@@ -128,16 +128,16 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string, pat
 	return exitOK, nil
 }
 
-// defaultCheckPaths is the reading of RFC 9309: `check` tells what a file says.
+// defaultCheckPaths is the reading of RFC 9309: `check` shows the meaning of a file.
 const defaultCheckPaths = "as_sent"
 
 // judge decides about one URL.
 type judge func(ctx context.Context, rawURL string) (judgement, error)
 
-// judgement is the record of a decision, with what the record does not say.
+// judgement is the record of a decision, and a note that it has no field for.
 type judgement struct {
 	enforce.Record
-	// fetched says what the fetch of robots.txt came to, where it came to nothing.
+	// fetched describes the fetch of robots.txt, if it brought no text.
 	fetched string
 }
 
@@ -176,8 +176,8 @@ func (c *checkOptions) askGateway() (judge, error) {
 	}, nil
 }
 
-// report prints what was decided and sums it up in an exit status. What cannot be decided does not
-// keep the rest from being.
+// report prints the decisions and returns the exit status that sums them up. It goes on after a URL
+// that cannot be decided.
 func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
 	var notes []string

@@ -31,7 +31,7 @@ const (
 	adminDialTimeout = 10 * time.Second
 	// adminTimeout bounds the wait for an answer, for which robots.txt may have to be fetched.
 	adminTimeout = 5 * time.Minute
-	// maxAdminAnswer bounds what is read of one: a page of 1,000 origins has about a mebibyte, a
+	// maxAdminAnswer bounds an answer, in bytes: a page of 1,000 origins has about a mebibyte, a
 	// difference of two texts a few.
 	maxAdminAnswer = 64 << 20
 )
@@ -160,7 +160,7 @@ func decode[T any](data []byte, err error) (answer T, _ error) {
 	return answer, nil
 }
 
-// remote is what a command that asks a running gateway works with.
+// remote is the environment of a command that asks a running gateway.
 type remote struct {
 	*adminClient
 	streams

@@ -59,7 +59,7 @@ func (s streams) complain(format string, args ...any) {
 	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is no other place for it
 }
 
-// command completes a command with what runs it: run gives the exit status, or an error that is
+// command completes a command with its function: run gives the exit status, or an error that is
 // printed. The first word of Use is the name. An interrupt ends the process at once: no command
 // holds anything that would have to be given back.
 func command(
@@ -109,5 +109,5 @@ func exit(code int) error {
 // Error implements error.
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
-// Unwrap returns what Caddy looks for.
+// Unwrap returns the error that Caddy looks for.
 func (e *ExitError) Unwrap() error { return e.caddy }

@@ -67,7 +67,7 @@ func printOrders(w io.Writer, list adminapi.Orders) error {
 	return t.print(w)
 }
 
-// scopeOf reads what an order is about.
+// scopeOf reads the scope and value of an order.
 func scopeOf(args []string) (scope enforce.KillScope, value string, err error) {
 	switch {
 	case len(args) == 1 && args[0] == string(enforce.KillAll):

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// lintOptions are the flags of the command that says what is wrong with a robots.txt.
+// lintOptions are the flags of `lint`.
 type lintOptions struct {
 	allowPrivate []string
 	json         bool
@@ -40,7 +40,7 @@ Exit status: 0 there is nothing to say, 1 there are warnings, 2 it could not be 
 	return cmd
 }
 
-// LintWarning is what --json prints of a warning.
+// LintWarning is a warning as --json prints it.
 type LintWarning struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -78,7 +78,7 @@ func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, e
 	return status, nil
 }
 
-// read returns the text, and what there is to say of the answer that brought it.
+// read returns the text, and the warnings about the answer that brought it.
 func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
 	if !strings.Contains(name, "://") {
 		if len(c.allowPrivate) > 0 {

@@ -21,7 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// rules finds the robots.txt of sites, and remembers what it found. It is not safe for concurrent
+// rules finds the robots.txt of sites, and remembers them. It is not safe for concurrent
 // use.
 type rules struct {
 	fetch   func(ctx context.Context, o origin.Origin) fetch.Outcome
@@ -85,7 +85,7 @@ func (l *rules) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry
 	return e, source, nil
 }
 
-// came says what the fetch for an origin came to, where that is no robots.txt.
+// came describes the fetch for an origin, if it brought no robots.txt.
 func (l *rules) came(o origin.Origin) string {
 	r := l.entries[o].Record()
 	if r.State == fetch.StateUnknown || r.State == fetch.StateRules {
@@ -157,8 +157,8 @@ func identityOf(agent string) (enforce.Identity, error) {
 	return identity, nil
 }
 
-// maxRobots bounds what is read of a file: more than anybody reads of a robots.txt, so that lint
-// can tell.
+// maxRobots bounds a file, in bytes. It is above the limit of any parser, so that lint can warn of
+// files beyond that.
 const maxRobots = 64 << 20
 
 // readRobots reads a robots.txt from a file, or from in for "-".

@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// originsCommand lists what is known.
+// originsCommand lists the known origins.
 func originsCommand() *cobra.Command {
 	var state, after string
 	var limit int

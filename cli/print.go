@@ -89,7 +89,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// withNote is a word with what explains it.
+// withNote is a word with its explanation.
 func withNote(word, note string) string {
 	if note == "" {
 		return word
