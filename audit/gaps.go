@@ -68,23 +68,14 @@ type hosts struct {
 }
 
 type host struct {
-	name    string
-	last    []sending // in the order of their turns, at most window
-	floor   time.Time // the latest turn that was dropped from last
-	delayed bool      // some agent has a delay
+	name  string
+	last  []sending // in the order of their turns, at most window
+	floor time.Time // the latest turn that was dropped from last
 }
 
 // window is how many requests to a host are remembered: a log has them in the order of their ends,
 // and so many may be under way when one began and ended.
 const window = 16
-
-// window is smaller while no agent of the host has a delay, as there is nothing to compare yet.
-func (at *host) window() int {
-	if at.delayed {
-		return window
-	}
-	return 2
-}
 
 func newHosts(tolerance time.Duration, most int) *hosts {
 	return &hosts{tolerance: tolerance, most: most, byName: make(map[string]*list.Element), recent: list.New()}
@@ -100,7 +91,6 @@ type pair struct {
 // close.
 func (h *hosts) add(name string, s sending, t *GapTotals) (short []pair) {
 	at := h.host(name)
-	at.delayed = at.delayed || s.delay > 0
 	i, _ := slices.BinarySearchFunc(at.last, s.turn, func(x sending, turn time.Time) int { return x.turn.Compare(turn) })
 	for i < len(at.last) && at.last[i].turn.Equal(s.turn) {
 		i++ // of two with one turn, the log's order counts
@@ -114,7 +104,7 @@ func (h *hosts) add(name string, s sending, t *GapTotals) (short []pair) {
 			short = append(short, p)
 		}
 	}
-	if len(at.last) > at.window() {
+	if len(at.last) > window {
 		if turn := at.last[0].turn; turn.After(at.floor) {
 			at.floor = turn
 		}
