@@ -62,19 +62,13 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
 	f.StringSliceVar(&c.ownGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
-	f.StringVar(&c.redacted, "redacted", defaultRedacted, "what the log's filter writes in place of queries or parts of them")
+	f.StringVar(&c.redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
 	f.DurationVar(&c.minDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
 	f.DurationVar(&c.maxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
-	f.DurationVar(&c.tolerance, "tolerance", defaultTolerance, "by how much a gap may fall short of the Crawl-delay")
+	f.DurationVar(&c.tolerance, "tolerance", 100*time.Millisecond, "by how much a gap may fall short of the Crawl-delay")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }
-
-// The defaults that the access log and the Caddyfile have too.
-const (
-	defaultRedacted  = "REDACTED"
-	defaultTolerance = 100 * time.Millisecond
-)
 
 func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	switch {

@@ -73,7 +73,7 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 }
 
 func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, error) {
-	paths, err := enforce.ParsePaths(cmp.Or(c.paths, defaultCheckPaths))
+	paths, err := enforce.ParsePaths(cmp.Or(c.paths, "as_sent")) // as RFC 9309 reads a file
 	if err != nil {
 		return exitError, fmt.Errorf("--%w", err)
 	}
@@ -127,9 +127,6 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string, pat
 	}
 	return exitOK, nil
 }
-
-// defaultCheckPaths is the reading of RFC 9309: `check` shows the meaning of a file.
-const defaultCheckPaths = "as_sent"
 
 // judge decides about one URL.
 type judge func(ctx context.Context, rawURL string) (judgement, error)
