@@ -79,9 +79,9 @@ func New(cfg Config) *Fetcher {
 	if cfg.Transport == nil {
 		panic("fetch: Config.Transport is nil")
 	}
-	cfg.Timeout = orDefault(cfg.Timeout, defaultTimeout)
-	cfg.HeaderTimeout = orDefault(cfg.HeaderTimeout, defaultHeaderTimeout)
-	cfg.StallTimeout = orDefault(cfg.StallTimeout, defaultStallTimeout)
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
+	cfg.HeaderTimeout = cmp.Or(max(cfg.HeaderTimeout, 0), defaultHeaderTimeout)
+	cfg.StallTimeout = cmp.Or(max(cfg.StallTimeout, 0), defaultStallTimeout)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, defaultMaxRedirects)
 	cfg.MaxSize = max(cfg.MaxSize, MinSize)
 	if cfg.Now == nil {

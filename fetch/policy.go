@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 )
@@ -76,19 +77,12 @@ func DefaultPolicy() Policy { return Policy{}.Complete() }
 
 // Complete returns the policy with its defaults filled in, and contradictory values put in order.
 func (p Policy) Complete() Policy {
-	p.UnreachableFor = orDefault(p.UnreachableFor, defaultUnreachableFor)
-	p.TTL = min(orDefault(p.TTL, maxTTL), maxTTL)
-	p.MinTTL = min(orDefault(p.MinTTL, defaultMinTTL), p.TTL)
-	p.RetryMin = min(orDefault(p.RetryMin, defaultRetryMin), maxRetryAfter)
-	p.RetryMax = min(max(orDefault(p.RetryMax, defaultRetryMax), p.RetryMin), maxRetryAfter)
+	p.UnreachableFor = cmp.Or(max(p.UnreachableFor, 0), defaultUnreachableFor)
+	p.TTL = min(cmp.Or(max(p.TTL, 0), maxTTL), maxTTL)
+	p.MinTTL = min(cmp.Or(max(p.MinTTL, 0), defaultMinTTL), p.TTL)
+	p.RetryMin = min(cmp.Or(max(p.RetryMin, 0), defaultRetryMin), maxRetryAfter)
+	p.RetryMax = min(max(cmp.Or(max(p.RetryMax, 0), defaultRetryMax), p.RetryMin), maxRetryAfter)
 	return p
-}
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d <= 0 {
-		return def
-	}
-	return d
 }
 
 // Access is what a record permits. The zero value permits nothing.
