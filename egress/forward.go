@@ -110,10 +110,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 	}
 	defer func() { _ = resp.Body.Close() }()
 	res.Proto = resp.Proto
-	if err := x.broken(ctx); err != nil {
-		return x.fail(ctx, err)
-	}
-	if err := x.acceptable(resp); err != nil {
+	if err := x.acceptable(ctx, resp); err != nil {
 		return x.fail(ctx, err)
 	}
 	res.Status = resp.StatusCode
@@ -232,19 +229,16 @@ func (x *forwarding) expectations(out *http.Request) {
 	x.expecting, out.Close = true, true
 }
 
-// broken returns the reason why the request was broken off although a response came. An origin that
-// sees half a body end may answer it before the connection is gone: to the client that would be the
-// answer to all of it.
-func (x *forwarding) broken(ctx context.Context) error {
+// acceptable returns an error for responses that must not be passed on.
+func (x *forwarding) acceptable(ctx context.Context, resp *http.Response) error {
+	// An origin that sees half a body end may answer it before the connection is gone: to the client
+	// that would be the answer to all of it.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	_, failed := x.body.state()
-	return failed
-}
-
-// acceptable returns an error for responses that must not be passed on.
-func (x *forwarding) acceptable(resp *http.Response) error {
+	if _, failed := x.body.state(); failed != nil {
+		return failed
+	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusSwitchingProtocols && !x.upgrading:
 		return errUnasked101

@@ -38,8 +38,6 @@ func interleave(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-type attemptFunc func(context.Context, netip.AddrPort) (*net.TCPConn, error)
-
 type attemptResult struct {
 	conn *net.TCPConn
 	addr netip.AddrPort
@@ -50,7 +48,9 @@ type attemptResult struct {
 // after attemptDelay, or sooner if all before it have failed. targets must not be empty. Losing
 // attempts are cancelled and closed. When all fail, the error and address belong to the most
 // telling failure.
-func race(ctx context.Context, targets []netip.AddrPort, attempt attemptFunc) (*net.TCPConn, netip.AddrPort, error) {
+func race(
+	ctx context.Context, targets []netip.AddrPort, attempt func(context.Context, netip.AddrPort) (*net.TCPConn, error),
+) (*net.TCPConn, netip.AddrPort, error) {
 	if len(targets) == 1 {
 		conn, err := attempt(ctx, targets[0])
 		return conn, targets[0], err
