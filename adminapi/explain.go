@@ -78,12 +78,9 @@ const unknownAgent = "agent %.100q is no product token: want a single word witho
 // siteAt returns the gateway with the given listener. With one gateway it need not be given.
 func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {
 	sites := e.Sites()
-	if listener == "" && len(sites) == 1 {
-		return sites[0], nil
-	}
 	var names []string
 	for _, s := range sites {
-		if listener != "" && s.Listens(listener) {
+		if listener == "" && len(sites) == 1 || listener != "" && s.Listens(listener) {
 			return s, nil
 		}
 		if name := s.Name(); !slices.Contains(names, name) {

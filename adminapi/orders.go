@@ -23,12 +23,12 @@ func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (any, error) 
 
 // deny gives an order. Before it answers, all that the order stops has been told to end.
 func deny(_ context.Context, e *engine.Engine, request OrderRequest) (any, error) {
-	order, err := canonical(enforce.Kill{
+	order, err := enforce.Kill{
 		Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
 		At: time.Now().UTC().Truncate(time.Second),
-	})
+	}.Canonical()
 	if err != nil {
-		return nil, err
+		return nil, badRequest(badOrder, err)
 	}
 	if order.Scope == enforce.KillAgent && !request.Force {
 		if err := checkAgent(e, order.Value); err != nil {
@@ -47,9 +47,9 @@ func deny(_ context.Context, e *engine.Engine, request OrderRequest) (any, error
 
 // lift ends an order.
 func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
-	order, err := canonical(enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")})
+	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")}.Canonical()
 	if err != nil {
-		return nil, err
+		return nil, badRequest(badOrder, err)
 	}
 	lifted, found, err := e.Lift(order.Scope, order.Value)
 	switch {
@@ -62,14 +62,7 @@ func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
 	return OrderLifted{lifted}, nil
 }
 
-// canonical checks an order.
-func canonical(order enforce.Kill) (enforce.Kill, error) {
-	order, err := order.Canonical()
-	if err != nil {
-		return order, badRequest("setting the kill switch: %w", err)
-	}
-	return order, nil
-}
+const badOrder = "setting the kill switch: %w"
 
 // maxNamed bounds the agents that a refusal names.
 const maxNamed = 20

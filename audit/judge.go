@@ -18,7 +18,7 @@ type judge struct {
 	texts *texts
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string
-	redacted     string
+	redacted     string // the mark of a query that the log's filter has changed; empty for none
 }
 
 // how is the outcome of judging a line.
@@ -117,6 +117,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		return
 	}
 	t := j.texts.get(sha)
+	before, query, _ := strings.Cut(path, "?")
 	v.how = unproven
 	switch {
 	case t.altered:
@@ -129,8 +130,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	case r.PathVisible && strings.ContainsRune(e.Request.URI, '\uFFFD'):
 		v.cause = CauseURL
 		return
-	case r.PathVisible && j.isRedacted(path):
-		before, _, _ := strings.Cut(path, "?")
+	case r.PathVisible && j.redacted != "" && strings.Contains(query, j.redacted):
 		disallowed := func(form string) bool { return !t.asks.Match(nil, form).Allowed }
 		if forms, ok := origin.Resolve(before); !ok || disallowed(before) || slices.ContainsFunc(forms, disallowed) {
 			v.cause = CauseQuery
@@ -156,15 +156,6 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	}
 	f, recorded := v.add(kind, e, message), evidenceOf(r)
 	f.Recorded, f.Computed = &recorded, &got
-}
-
-// isRedacted reports whether a path has a query that the log's filter has changed.
-func (j *judge) isRedacted(path string) bool {
-	if j.redacted == "" {
-		return false
-	}
-	_, query, _ := strings.Cut(path, "?")
-	return strings.Contains(query, j.redacted)
 }
 
 // compute returns the decision of the rules, in the words of the log.
