@@ -42,9 +42,9 @@ type Report struct {
 	Progress func(lines int64)
 }
 
-// MaxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
+// maxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
 // told otherwise, and escaping doubles it.
-const MaxLine = 4 << 20
+const maxLine = 4 << 20
 
 // progressLines is how many lines lie between two calls of [Report.Progress].
 const progressLines = 500
@@ -95,7 +95,7 @@ func (a *auditor) read(ctx context.Context, s Source) error {
 		return a.fault(Place{File: s.Name}, err)
 	}
 	defer func() { _ = r.Close() }() // as above
-	in := lines.NewReader(r, MaxLine)
+	in := lines.NewReader(r, maxLine)
 	for at := (Place{s.Name, 1}); ; at.Line++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -108,7 +108,7 @@ func (a *auditor) read(ctx context.Context, s Source) error {
 		case broken: // the error belongs to the line that it cut
 			err = fmt.Errorf("reading on: %w", err)
 		case !whole:
-			err = fmt.Errorf("it is longer than %d bytes", MaxLine)
+			err = fmt.Errorf("it is longer than %d bytes", maxLine)
 		}
 		if err := a.line(at, text, err); err != nil || broken {
 			return err

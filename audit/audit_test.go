@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 			return io.NopCloser(bytes.NewReader(packed.Bytes()[:packed.Len()-9])), nil
 		}},
 		{"long", func() (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(strings.Repeat("x", MaxLine+2) + "\n" + log)), nil
+			return io.NopCloser(strings.NewReader(strings.Repeat("x", maxLine+2) + "\n" + log)), nil
 		}},
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
@@ -135,7 +135,7 @@ func TestFaults(t *testing.T) {
 	}})
 	want := []string{
 		"gone:0: broken", "cut:2: reading on: broken", "no gzip:0: unpacking: gzip: invalid header",
-		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d bytes", MaxLine),
+		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d bytes", maxLine),
 	}
 	if err != nil || !slices.Equal(faults, want) {
 		t.Errorf("%v\n%s", err, strings.Join(faults, "\n"))

@@ -28,15 +28,10 @@ import (
 
 // auditOptions are the flags of the command that replays access logs.
 type auditOptions struct {
-	store        string
-	gateway      string
-	ownGroupOnly []string
-	indexHTML    bool
-	redacted     string
-	minDelay     time.Duration
-	maxDelay     time.Duration
-	tolerance    time.Duration
-	json         bool
+	audit.Config
+	store   string
+	gateway string
+	json    bool
 }
 
 func auditCommand() *cobra.Command {
@@ -60,12 +55,12 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
 	f := cmd.Flags()
 	f.StringVar(&c.store, "store", "", "file of the store; default: the one of a gateway with default settings")
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
-	f.StringSliceVar(&c.ownGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
-	f.BoolVar(&c.indexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
-	f.StringVar(&c.redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
-	f.DurationVar(&c.minDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
-	f.DurationVar(&c.maxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
-	f.DurationVar(&c.tolerance, "tolerance", 100*time.Millisecond, "by how much a gap may fall short of the Crawl-delay")
+	f.StringSliceVar(&c.OwnGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
+	f.BoolVar(&c.IndexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
+	f.StringVar(&c.Redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
+	f.DurationVar(&c.MinDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
+	f.DurationVar(&c.MaxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
+	f.DurationVar(&c.Tolerance, "tolerance", 100*time.Millisecond, "by how much a gap may fall short of the Crawl-delay")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }
@@ -76,7 +71,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, errors.New("no access log is given")
 	case c.store != "" && c.gateway != "":
 		return exitError, errors.New("--store and --gateway exclude each other")
-	case c.minDelay < 0 || c.maxDelay < 0 || c.tolerance < 0:
+	case c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0:
 		return exitError, errors.New("no time may be below 0")
 	}
 	logs, err := audit.Files(args, s.in)
@@ -88,11 +83,9 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, err
 	}
 	defer closeTexts()
+	c.Texts = texts
 	out := bufio.NewWriter(s.out)
-	totals, err := audit.Run(ctx, audit.Config{
-		Texts: texts, OwnGroupOnly: c.ownGroupOnly, IndexHTML: c.indexHTML, Redacted: c.redacted,
-		MinDelay: c.minDelay, MaxDelay: c.maxDelay, Tolerance: c.tolerance,
-	}, logs, c.report(s, out))
+	totals, err := audit.Run(ctx, c.Config, logs, c.report(s, out))
 	if err == nil {
 		err = errors.Join(c.print(out, totals), out.Flush())
 	}
