@@ -277,7 +277,7 @@ func (c *BackoffConfig) parse() (pace.Backoff, error) {
 
 func (e *EgressConfig) set(c *engine.Config) error {
 	e = cmp.Or(e, new(EgressConfig))
-	allowed := &guard.Guard{Ports: guard.DefaultPorts()}
+	allowed := new(guard.Guard)
 	c.Egress = egress.TransportConfig{
 		Dialer:                &egress.Dialer{Guard: allowed, Timeout: time.Duration(e.DialTimeout)},
 		ResponseHeaderTimeout: time.Duration(e.ResponseHeaderTimeout),
@@ -285,9 +285,6 @@ func (e *EgressConfig) set(c *engine.Config) error {
 	var err error
 	if allowed.AllowPrivate, err = guard.ParsePrefixes("allow_private", e.AllowPrivate); err != nil {
 		return err
-	}
-	if len(e.Ports) > 0 {
-		allowed.Ports = nil
 	}
 	for _, text := range e.Ports {
 		r, err := guard.ParsePortRange(text)

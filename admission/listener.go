@@ -44,12 +44,9 @@ const (
 // they share is the CPUs.
 var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), coldBurst)
 
-// clients counts the open connections of the process, whichever configuration took them: all of
-// them, and those of each source.
-var clients struct {
-	all  opencount.Count[struct{}]
-	each opencount.Count[netip.Prefix]
-}
+// clients counts the open connections of the process, whichever configuration took them: of each
+// source, and of all together by the zero prefix.
+var clients opencount.Count[netip.Prefix]
 
 // Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway
 // before it has read a request: how many connections are open, in all and of one source (limits of
@@ -146,15 +143,15 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 // client may have to be waited for, which would keep Accept from others.
 func (c *boundedConn) enter() {
 	limits := &c.bounds.limits
-	if !clients.all.Enter(struct{}{}, limits.Connections) {
+	if !clients.Enter(netip.Prefix{}, limits.Connections) {
 		c.refuse("total", "connections")
 		return
 	}
 	if addr, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 		c.source = sourceNetwork(addr.Addr())
 	}
-	if c.source.IsValid() && !clients.each.Enter(c.source, limits.ConnectionsPerSource) {
-		clients.all.Leave(struct{}{})
+	if c.source.IsValid() && !clients.Enter(c.source, limits.ConnectionsPerSource) {
+		clients.Leave(netip.Prefix{})
 		c.refuse("source", "connections_per_source")
 		return
 	}
@@ -199,9 +196,9 @@ func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
 	c.begin.Do(func() {}) // it is not counted any more
 	if c.counted.Swap(false) {
-		clients.all.Leave(struct{}{})
+		clients.Leave(netip.Prefix{})
 		if c.source.IsValid() {
-			clients.each.Leave(c.source)
+			clients.Leave(c.source)
 		}
 	}
 	return err

@@ -82,15 +82,15 @@ func TestConnectionsAreCounted(t *testing.T) {
 		_ = c.Close()
 		_ = c.Close()
 	}
-	if !clients.all.Enter(struct{}{}, 1) {
+	if !clients.Enter(netip.Prefix{}, 1) {
 		t.Error("a connection still counts")
 	}
-	clients.all.Leave(struct{}{})
+	clients.Leave(netip.Prefix{})
 	for _, c := range counted {
-		if !clients.each.Enter(c.source, 1) {
+		if !clients.Enter(c.source, 1) {
 			t.Errorf("a connection of %s still counts", c.source)
 		}
-		clients.each.Leave(c.source)
+		clients.Leave(c.source)
 	}
 }
 

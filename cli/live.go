@@ -37,7 +37,7 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowed := &guard.Guard{AllowPrivate: ranges, Ports: guard.DefaultPorts()}
+	allowed := &guard.Guard{AllowPrivate: ranges}
 	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: allowed}})
 	if err != nil {
 		return nil, err

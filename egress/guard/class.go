@@ -50,12 +50,7 @@ var classNames = [numClasses]string{
 }
 
 // String returns the stable name of the class, for logs and messages.
-func (c Class) String() string {
-	if c >= numClasses {
-		return classNames[ClassInvalid]
-	}
-	return classNames[c]
-}
+func (c Class) String() string { return classNames[c] }
 
 // classified lists the address blocks that are not public. The first block that contains an address
 // decides its class, so narrow blocks stand before the wide ones that contain them.

@@ -46,10 +46,8 @@ func ParsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// DefaultPorts returns the ports that are open for egress where none are configured: 80, 443 and
-// 1024-65535. The privileged rest holds mail, DNS and the like, which no crawler has business with.
-func DefaultPorts() []PortRange { return slices.Clone(defaultPorts) }
-
+// defaultPorts are the ports that are open for egress where none are configured. The privileged rest
+// holds mail, DNS and the like, which no crawler has business with.
 var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
 // Guard decides which addresses may be dialed. The zero value is the strictest useful one: public
@@ -61,7 +59,7 @@ type Guard struct {
 	// one. An IPv6 address with an IPv4 address inside (NAT64, 6to4, ...) is opened by a block of the
 	// IPv6 address, not of the inner one.
 	AllowPrivate []netip.Prefix
-	// Ports are the ports that may be dialed; empty means [DefaultPorts].
+	// Ports are the ports that may be dialed; empty means 80, 443 and 1024-65535.
 	Ports []PortRange
 
 	// Listener returns the part of this process that a connection to an address would reach. public
