@@ -77,12 +77,12 @@ func TestAdminErrors(t *testing.T) {
 		{"explain site", "GET", "/robots/explain?agent=a&url=https://example.com/&site=:9", nil, 400, "has no gateway: there is unix/"},
 
 		{"no body", "POST", "/robots/purge", nil, 400, "the body is empty"},
-		{"no JSON", "POST", "/robots/purge", "origin=x", 400, "the body is not what is wanted"},
+		{"no JSON", "POST", "/robots/purge", "origin=x", 400, "the body does not have the right form"},
 		{"array", "POST", "/robots/purge", "[]", 400, "cannot unmarshal array"},
 		{"wrong type", "POST", "/robots/refresh", `{"origin":1}`, 400, "cannot unmarshal number"},
 		{"unknown field", "POST", "/robots/purge", `{"origin":"https://example.com","all":true}`, 400, `unknown field "all"`},
-		{"trailing text", "POST", "/robots/purge", `{"origin":"https://example.com"}x`, 400, "behind the JSON object"},
-		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "behind the JSON object"},
+		{"trailing text", "POST", "/robots/purge", `{"origin":"https://example.com"}x`, 400, "after the JSON object"},
+		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "after the JSON object"},
 		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, 400, "more than 65536 bytes"},
 		{"purge a page", "POST", "/robots/purge", `{"origin":"https://example.com/a"}`, 400, "alone"},
 

@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// explain decides a request that nobody makes, as the site would. It goes past identity: the agent
-// is taken at its word. A robots.txt that is not known is fetched, as it would be for a crawler.
+// explain decides a request as the site would, and sends none. The agent is the one that the
+// parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
 func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {

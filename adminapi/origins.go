@@ -161,8 +161,9 @@ func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any,
 
 func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robotscache.Entry) (OriginDetail, error) {
 	now := time.Now()
-	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(entry, now)}
-	d.Record.Sitemaps = engine.SitemapsOf(entry.View(now).Rules)
+	view := entry.View(now)
+	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view)}
+	d.Record.Sitemaps = engine.SitemapsOf(view.Rules)
 	var err error
 	d.History, err = history(ctx, e, o)
 	return d, err
@@ -185,8 +186,7 @@ func infoOf(r fetch.Record, p fetch.Policy, now time.Time) OriginInfo {
 	return OriginInfo{Record: r, RobotsURL: r.Origin.RobotsURL(), Flags: engine.FlagsOf(r)}
 }
 
-func viewOf(e *robotscache.Entry, now time.Time) ViewInfo {
-	v := e.View(now)
+func viewOf(v robotscache.View) ViewInfo {
 	return ViewInfo{
 		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: fetch.Sum(v.SHA256).String(),
 		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.RetryAt.UTC(),

@@ -189,7 +189,7 @@ func order[T any](answer func(ctx context.Context, e *engine.Engine, request T) 
 		err := decoder.Decode(&request)
 		if err == nil {
 			if _, more := decoder.Token(); more != io.EOF {
-				err = errors.New("there is something behind the JSON object")
+				err = errors.New("there is text after the JSON object")
 			}
 		}
 		switch tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err); {
@@ -200,7 +200,7 @@ func order[T any](answer func(ctx context.Context, e *engine.Engine, request T) 
 		case errors.Is(err, io.EOF):
 			return nil, badRequest("the body is empty: want a JSON object")
 		}
-		return nil, badRequest("the body is not what is wanted: %w", err)
+		return nil, badRequest("the body does not have the right form: %w", err)
 	}
 }
 

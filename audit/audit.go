@@ -53,7 +53,7 @@ const progressLines = 500
 // returns an error; the totals then cover the lines read so far. Errors of a log go to the report.
 func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Totals, error) {
 	if cfg.Texts == nil {
-		return Totals{}, errors.New("auditing: there is nowhere to find texts")
+		return Totals{}, errors.New("auditing: no source of texts is given")
 	}
 	if cfg.limits == (limits{}) {
 		cfg.limits = defaultLimits

@@ -23,7 +23,7 @@ import (
 // adminClient asks the admin API of a running gateway.
 type adminClient struct {
 	base   string
-	origin string // of the same name's header field; empty over a unix socket
+	origin string // value of the Origin header field; empty over a unix socket
 	http   http.Client
 }
 

@@ -47,7 +47,7 @@ func AddCommands(cmd *cobra.Command) {
 	)
 }
 
-// streams are where a command reads and writes.
+// streams are the input and the outputs of a command.
 type streams struct {
 	in  io.Reader
 	out io.Writer

@@ -104,10 +104,7 @@ func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte,
 	}
 	var warnings []robotstxt.Warning
 	if slices.Contains(engine.FlagsOf(entry.Record()), engine.Flag202) {
-		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: lintStatus202, Message: flagTexts[engine.Flag202]})
+		warnings = append(warnings, robotstxt.Warning{Line: 1, Code: "status-202", Message: flagTexts[engine.Flag202]})
 	}
 	return entry.Record().Body, warnings, nil
 }
-
-// lintStatus202 is the code of a warning about an answer, not a line of the text.
-const lintStatus202 = "status-202"
