@@ -125,9 +125,8 @@ type streamConn struct {
 	copyErr error         // why the copying ended; set before the far end of the pipe closes
 	copied  chan struct{} // closed when the copying has ended
 
-	mu            sync.Mutex
-	writeDeadline time.Time
-	writing       sync.Mutex // a ResponseWriter is not for concurrent use, but closing may overtake a write
+	writeDeadline atomic.Value // a time.Time; the zero time for none
+	writing       sync.Mutex   // a ResponseWriter is not for concurrent use, but closing may overtake a write
 	closed        atomic.Bool
 }
 
@@ -161,9 +160,7 @@ func (c *streamConn) Read(p []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *streamConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	limit := c.writeDeadline
-	c.mu.Unlock()
+	limit, _ := c.writeDeadline.Load().(time.Time)
 	if !limit.IsZero() && !time.Now().Before(limit) {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -220,9 +217,7 @@ func (c *streamConn) SetDeadline(t time.Time) error {
 }
 
 func (c *streamConn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writeDeadline = t
+	c.writeDeadline.Store(t)
 	return nil
 }
 
