@@ -181,7 +181,8 @@ func (c *streamConn) Write(p []byte) (int, error) {
 }
 
 // Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that
-// copies, and for a write in progress, so that nothing uses the stream afterwards. It is called once.
+// copies, and for a write in progress, so that nothing uses the stream afterwards. A second call is
+// not allowed.
 func (c *streamConn) Close() error {
 	c.closed.Store(true)
 	_ = c.Conn.Close()

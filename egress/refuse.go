@@ -36,7 +36,7 @@ type Refusal struct {
 }
 
 // ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII below 100 bytes.
-// Each run of white space and controls becomes one space, every byte outside ASCII a question mark.
+// Each run of white space and controls becomes one space, every other byte a question mark.
 func ReasonPhrase(s string) string {
 	text := []byte(s)
 	for i, c := range text {
@@ -84,7 +84,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 		_ = conn.Close()
 		return
 	}
-	go linger(conn, notedConn(r, conn)) // the refusal is over with its answer: it need not be logged later because the client stays
+	go linger(conn, notedConn(r, conn)) // the handler need not wait, and log late, because the client stays
 }
 
 func refusePlain(w http.ResponseWriter, a Refusal) {

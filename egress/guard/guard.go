@@ -46,8 +46,8 @@ func ParsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// defaultPorts are the ports that are open for egress where none are configured. The privileged rest
-// holds mail, DNS and the like, which no crawler has business with.
+// defaultPorts are open for egress where no ports are configured. The privileged rest holds mail, DNS
+// and the like, which crawlers do not need.
 var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
 // Guard decides which addresses may be dialed. The zero value is the strictest useful one: public
