@@ -35,8 +35,9 @@ type Refusal struct {
 	Body   []byte
 }
 
-// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII below 100 bytes.
-// Each run of white space and controls becomes one space, every other byte a question mark.
+// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII, below 100
+// bytes. Each run of white space and controls becomes one space, and every byte outside ASCII a
+// question mark.
 func ReasonPhrase(s string) string {
 	text := []byte(s)
 	for i, c := range text {

@@ -46,7 +46,7 @@ func ParsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// defaultPorts are open for egress where no ports are configured. The privileged rest holds mail, DNS
+// defaultPorts are open for egress where none are configured. The privileged rest holds mail, DNS
 // and the like, which crawlers do not need.
 var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
