@@ -223,6 +223,7 @@ func ParseHostPattern(s string) (HostPattern, error) {
 		err := fmt.Errorf(format, args...)
 		return HostPattern{}, fmt.Errorf("host pattern %q: %w", escape.Cut(s, maxText), err)
 	}
+	_, notRange := netip.ParsePrefix(s)
 	switch {
 	case s == "":
 		return fail("is empty")
@@ -230,7 +231,7 @@ func ParseHostPattern(s string) (HostPattern, error) {
 		return fail("is a URL; want the host alone")
 	case strings.HasPrefix(s, "."):
 		return fail("could mean the name with or without those below it; write %s, *%s or both", s[1:], s)
-	case isRange(s):
+	case notRange == nil:
 		return fail("is an address range; names that resolve into it would pass, " +
 			"so ranges are for the address guard")
 	}
@@ -256,11 +257,6 @@ func ParseHostPattern(s string) (HostPattern, error) {
 		return fail("no names are below an address")
 	}
 	return HostPattern{"." + o.Host, port}, nil
-}
-
-func isRange(s string) bool {
-	_, err := netip.ParsePrefix(s)
-	return err == nil
 }
 
 // splitPort cuts host and port. A bare IPv6 address gets the brackets of an authority.
