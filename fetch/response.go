@@ -213,8 +213,8 @@ func headerList(h http.Header, key string) func(func(string) bool) {
 }
 
 // ParseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
-// from now on. It is zero where the field is missing, unreadable, zero or in the past: none of these
-// says how long to stay away. Too many seconds to count are some 68 years.
+// from now on. It is zero where the field is missing, unreadable, zero or in the past: none of
+// these says how long to stay away. Too many seconds to count are some 68 years.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if pause, ok := parseSeconds(value); ok {

@@ -47,7 +47,7 @@ func Products(userAgent string) iter.Seq[string] {
 //
 //	ExampleBot/1.0 (+https://example.com/bot)
 //	Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)
-//	Mozilla/5.0 Gecko/20100101 (KHTML, like Gecko); compatible; ExampleBot/1.0; +https://example.com/bot
+//	Mozilla/5.0 Gecko (KHTML, like Gecko); compatible; ExampleBot/1.0; +https://example.com/bot
 //	Mozilla/5.0 (X11; Linux x86_64) Firefox/52.0 (ExampleBot/1.0; +https://example.com/bot)
 //	Mozilla/5.0 (X11; Linux x86_64; ExampleBot/1.0) Gecko/20100101 Firefox/52.0
 //	Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/52.0; ExampleBot

@@ -78,8 +78,8 @@ func (b backoff) forgotten(now instant) bool {
 }
 
 // RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
-// by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling up to
-// [Backoff.Max] with each block that follows before 30 minutes of quiet.
+// by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling up
+// to [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
 // No request of any agent goes to the key before the block ends. Requests that wait already and
 // could not be in time are refused at once. When it ends, requests go at the rate, without a burst.

@@ -205,8 +205,8 @@ func (q *queue) full(agent string, limit int) bool {
 	return q.n >= limit && mine >= limit/agents
 }
 
-// ahead yields, in their order, the terms of the requests that go before w: as it waits here or, with
-// the terms t, comes now.
+// ahead yields, in their order, the terms of the requests that go before w: as it waits here or,
+// with the terms t, comes now.
 func (q *queue) ahead(w *waiter, t terms) iter.Seq[terms] {
 	flows := make([]*flow, 0, len(q.flows)+1)
 	var own *flow
