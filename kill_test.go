@@ -203,6 +203,7 @@ func TestKillSwitchEndsWaiting(t *testing.T) {
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
 	g.Visit(s.URL("/first"), "alpha")
+	g.Lines(1) // it is not under way any more
 	statuses := g.visiting(s.URL("/second"), "alpha")
 	testgateway.Until(t, "waiting", func() bool {
 		return testgateway.Ask[adminapi.Clocks](g.Gateway, "GET", "/robots/clocks", nil).Waiting == 1
