@@ -197,13 +197,13 @@ func TestAdminOrigin(t *testing.T) {
 	g.Visit(s.URL("/page"), "alpha")
 
 	first := testgateway.Ask[adminapi.OriginDetail](g, "GET", originQuery("origin", o), nil)
-	if r := first.Record; r.Origin.String() != o || r.State != fetch.StateRules || r.Status != 200 || r.SHA256.String() != testgateway.Hash(testgateway.RulesA) || r.RobotsURL != o+"/robots.txt" {
+	if r := first.Record; r.Origin.String() != o || r.State != fetch.StateRules || r.Status != 200 || r.SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || r.RobotsURL != o+"/robots.txt" {
 		t.Errorf("record: %+v", r)
 	}
 	if v := first.View; v.Access != "rules" || v.SHA256 != testgateway.Hash(testgateway.RulesA) || time.Until(v.FreshUntil) < 23*time.Hour {
 		t.Errorf("view: %+v", v)
 	}
-	if h := first.History; len(h) != 1 || h[0].SHA256.String() != testgateway.Hash(testgateway.RulesA) || h[0].Size != len(testgateway.RulesA) {
+	if h := first.History; len(h) != 1 || h[0].SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || h[0].Size != len(testgateway.RulesA) {
 		t.Errorf("history: %+v", h)
 	}
 	if a := g.Admin("GET", originQuery("diff", o), nil); a.Status != 404 || !strings.Contains(string(a.Body), "no earlier text") {
@@ -212,7 +212,7 @@ func TestAdminOrigin(t *testing.T) {
 
 	s.SetRobots(testorigin.OK(testgateway.RulesB))
 	second := testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
-	if len(second.History) != 2 || second.Record.SHA256.String() != testgateway.Hash(testgateway.RulesB) {
+	if len(second.History) != 2 || second.Record.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) {
 		t.Errorf("after a refresh: %+v", second)
 	}
 	checkDiff(t, g, o)
@@ -251,11 +251,11 @@ func checkDiff(t *testing.T, g *testgateway.Gateway, o string) {
 		" User-agent: *", " Disallow: /private/", "+Disallow: /new/", `+# \x1b[2J\xff`,
 	}}}
 	d := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)
-	if d.From.SHA256.String() != testgateway.Hash(testgateway.RulesA) || d.To.SHA256.String() != testgateway.Hash(testgateway.RulesB) || !reflect.DeepEqual(d.Hunks, want) {
+	if d.From.SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || d.To.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) || !reflect.DeepEqual(d.Hunks, want) {
 		t.Errorf("diff: %+v", d)
 	}
 	backwards := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesB)+"&to="+testgateway.Hash(testgateway.RulesA), nil)
-	if backwards.From.SHA256.String() != testgateway.Hash(testgateway.RulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
+	if backwards.From.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
 		t.Errorf("backwards: %+v", backwards)
 	}
 	same := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesA)+"&to="+testgateway.Hash(testgateway.RulesA), nil)

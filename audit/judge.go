@@ -112,7 +112,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
 	var sha fetch.Sum
-	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil || sha.String() != r.SHA256 {
+	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil || sha.Hex() != r.SHA256 {
 		v.add(KindImpossible, e, "sha256 is no SHA-256")
 		return
 	}

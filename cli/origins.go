@@ -152,7 +152,7 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t.fact("status", number(r.Status))
 	t.fact("detail", r.Detail)
 	t.fact("by way of", strings.Join(r.Hops, ", "))
-	t.fact("sha256", r.SHA256.String())
+	t.fact("sha256", r.SHA256.Hex())
 	if r.Truncated {
 		t.fact("truncated", "the file goes on")
 	}
@@ -175,14 +175,14 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	}
 	t.fact("next attempt", moment(r.NextAttempt))
 	if g := r.LastGood; g != nil {
-		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.String())
+		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.Hex())
 	}
 	if err := t.print(w); err != nil || len(d.History) == 0 {
 		return err
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
-		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256)
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256.Hex())
 	}
 	if err := printRaw(w, []byte("\n")); err != nil {
 		return err
@@ -193,8 +193,8 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 // printDiff writes a unified diff.
 func printDiff(w io.Writer, d adminapi.TextDiff) error {
 	lines := []string{
-		fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256),
-		fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256),
+		fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256.Hex()),
+		fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256.Hex()),
 	}
 	for _, h := range d.Hunks {
 		lines = append(lines, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.From, h.FromCount, h.To, h.ToCount))

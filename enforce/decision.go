@@ -310,7 +310,7 @@ func (d Decision) Record() Record {
 		Rule:         escape.Printable(d.Rule, maxShown),
 		Line:         d.Line,
 		Form:         d.Form,
-		SHA256:       fetch.Sum(d.SHA256).String(),
+		SHA256:       fetch.Sum(d.SHA256).Hex(),
 		AgeSeconds:   int64(d.Age / time.Second),
 		Source:       d.Source.String(),
 		PathVisible:  d.PathVisible,

@@ -176,7 +176,7 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	if d.RulesChanged() {
 		old, _ := d.Before.Text()
 		list = append(list, change{eventRulesChanged, withText(after, map[string]any{
-			"from": old.SHA256.String(), "to": after.SHA256.String(),
+			"from": old.SHA256.Hex(), "to": after.SHA256.Hex(),
 		})})
 	}
 	if d.Alarmed() {

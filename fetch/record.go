@@ -131,8 +131,9 @@ func (r *Record) hasText() bool {
 // Sum is the SHA-256 of a text. As text it is hexadecimal.
 type Sum [sha256.Size]byte
 
-// String returns the hash in hexadecimal, "" for the zero value.
-func (s Sum) String() string {
+// Hex returns the hash in hexadecimal, "" for the zero value. (As a String method it would change
+// what %x prints.)
+func (s Sum) Hex() string {
 	if s == (Sum{}) {
 		return ""
 	}
