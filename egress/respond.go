@@ -132,8 +132,8 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 		if n > 0 {
 			x.watch.turn(theClient, n)
 			m, werr := x.w.Write(buf[:n])
-			if werr == nil {
-				werr = x.flush()
+			if werr == nil && err == nil {
+				werr = x.flush() // else the end of the response sends it
 			}
 			x.watch.turn(theOrigin, 0)
 			x.res.BytesOut += int64(m)
