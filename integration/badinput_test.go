@@ -15,8 +15,8 @@ func TestTLSToThePlainPort(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, gatewayConfig{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
 	w := g.dial()
-	a, err := w.ask(http.MethodGet, clientHello(t))
-	if err != nil || a.status != http.StatusBadRequest {
+	// net/http answers and closes at once, which may reset the connection while the body is read.
+	if a, err := w.ask(http.MethodGet, clientHello(t)); a.status != http.StatusBadRequest {
 		t.Errorf("the answer is %d, %v", a.status, err)
 	}
 }
