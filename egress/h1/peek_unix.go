@@ -1,0 +1,26 @@
+//go:build unix
+
+package h1
+
+import (
+	"net"
+	"syscall"
+)
+
+// nothingToRead reports whether a connection is open, and has no bytes to be read. It looks at the
+// socket: a Read could only wait for them.
+func nothingToRead(c net.Conn) bool {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peeked error
+	err = raw.Control(func(fd uintptr) {
+		_, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	return err == nil && peeked == syscall.EAGAIN
+}
