@@ -5,3 +5,10 @@ func Canonical(target string) string { return string(appendTarget(nil, target)) 
 
 // IsCanonical is the shortcut for targets that are their own canonical form.
 var IsCanonical = isCanonical
+
+// ByHeads is rs with an index of heads, however few rules it has.
+func (rs *Ruleset) ByHeads() *Ruleset {
+	indexed := *rs
+	indexed.indexHeads()
+	return &indexed
+}

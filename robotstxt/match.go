@@ -1,6 +1,9 @@
 package robotstxt
 
-import "strings"
+import (
+	"sort"
+	"strings"
+)
 
 // targets are the forms of one target, the canonical one first; the others are made when they are
 // needed.
@@ -37,26 +40,46 @@ func (g Group) match(target string, implied bool) Match {
 	return m
 }
 
-// decider returns the rule that decides on a canonical target, nil if none does. It asks one after
-// the other, from the highest rank down: even of 25,000 plain rules that takes a fraction of a
-// millisecond.
+// decider returns the rule that decides on a canonical target, nil if none does.
 func (g Group) decider(target string) *rule {
 	t := targets{target}
 	var found *rule
 	for _, i := range g.blocks() {
-		b := g.rs.blocks[i]
-		for n := b.first; n < b.last; n++ {
-			r := &g.rs.rules[n]
-			if found != nil && r.rank < found.rank {
-				break
-			}
-			if r.matches(g.rs.text, &t) {
-				found = r
-				break
-			}
+		if r := g.rs.highest(g.rs.blocks[i], &t); r != nil && (found == nil || r.rank > found.rank) {
+			found = r
 		}
 	}
 	return found
+}
+
+// highest returns the rule of the highest rank in a block that matches, nil if none does.
+func (rs *Ruleset) highest(b block, t *targets) *rule {
+	best := b.last
+	if rs.byHead == nil {
+		for best = b.first; best < b.last && !rs.rules[best].matches(rs.text, t); best++ {
+		}
+	}
+	// Those from lo to hi begin with as many bytes of the target as depth says.
+	for lo, hi, depth := b.first, b.last, 0; rs.byHead != nil && lo < hi; depth++ {
+		upTo := func(c int) uint32 { // the first behind those whose head goes on with c, or with less
+			return lo + uint32(sort.Search(int(hi-lo), func(i int) bool { return rs.headByte(lo+uint32(i), depth) > c }))
+		}
+		for end := upTo(headEnd); lo < end; lo++ {
+			if n := rs.byHead[lo]; n >= best || rs.rules[n].matches(rs.text, t) {
+				best, lo = min(best, n), end-1
+			}
+		}
+		if depth == len(t[0]) {
+			break
+		}
+		c := int(t[0][depth])
+		lo = upTo(c - 1)
+		hi = upTo(c)
+	}
+	if best == b.last {
+		return nil
+	}
+	return &rs.rules[best]
 }
 
 // matches reports whether a rule matches a target, in its canonical form or in a looser one.

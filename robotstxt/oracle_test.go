@@ -16,6 +16,9 @@ import (
 func disagreement(rs *robotstxt.Ruleset, f *oracle.File, q question) error {
 	group := rs.Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard})
 	got := group.Match(q.target)
+	if other := rs.ByHeads().Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard}).Match(q.target); other != got {
+		return fmt.Errorf("%+v: got %+v, by the heads of the rules %+v", q, got, other)
+	}
 	want := f.Check(q.tokens, q.ignoreWildcard, q.target)
 	if got.Allowed != want.Allowed || got.Rule != want.Rule || got.Line != want.Line || got.Specific != want.Specific {
 		return fmt.Errorf("%+v: got %+v, oracle %+v", q, got, want)

@@ -11,6 +11,7 @@ import (
 type Ruleset struct {
 	text     string   // names, paths and values, one after the other
 	rules    []rule   // per block, from the highest rank to the lowest
+	byHead   []uint32 // the rules of each block, in its place, by their heads; nil for few rules
 	blocks   []block  // sets of rules that apply together; the first is empty
 	names    []name   // without regard to case
 	members  []uint32 // blocks of each name, in the order of the file
@@ -101,7 +102,7 @@ func (rs *Ruleset) Size() int {
 	if rs == nil {
 		return 0
 	}
-	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.blocks) +
+	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.byHead) + sizeOf(rs.blocks) +
 		sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) + sizeOf(rs.sitemaps)
 }
 
