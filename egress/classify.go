@@ -16,6 +16,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress/ftphttp"
 	"github.com/crawlgate/crawlgate/egress/guard"
+	"github.com/crawlgate/crawlgate/egress/h1"
 )
 
 // Failures that this package finds itself.
@@ -150,7 +151,7 @@ func headerKind(err error) Kind {
 	switch text := err.Error(); {
 	case isTimeout(err):
 		return KindTimeout
-	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
+	case errors.Is(err, h1.ErrHeaderSize), strings.Contains(text, "response headers exceeded"), strings.Contains(text, "response header list larger"):
 		return KindHeaderSize
 	case strings.Contains(text, "transfer encoding"):
 		return KindCoding

@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -51,12 +52,24 @@ type Forwarder struct {
 	idle time.Duration // 0: defaultIdle; tests cannot wait for that
 }
 
+// Steps is told of the steps of an exchange, one after the other. The transport may try more than
+// one connection: then Connecting and Connected are called again, and the last counts.
+type Steps interface {
+	// Connecting is called when a connection is wanted.
+	Connecting()
+	// Connected is called when it is there. If the context of the exchange has ended when it returns,
+	// nothing is sent.
+	Connected(conn net.Conn)
+	// Sent is called when the request has been written, and again with the first byte of its answer.
+	Sent()
+	// Answered is called with the origin's final status and header before any of it reaches the client.
+	Answered(status int, header http.Header)
+}
+
 // Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
 // panics.
 type Result struct {
-	// Answered, which the caller may set before, is called with the origin's final status and header
-	// before any of it reaches the client.
-	Answered func(status int, header http.Header)
+	Steps Steps // which the caller sets before
 
 	Status   int    // final status received from the origin; 0 for none
 	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
@@ -69,8 +82,8 @@ type Result struct {
 }
 
 // Forward sends r to target and the response to w. The bytes of target are the bytes on the wire:
-// path and query as target.RequestURI gives them, Host from target.Host. The context of r ends
-// everything when the client leaves.
+// path and query as target.RequestURI gives them, Host from target.Host. The end of ctx, which is
+// r's or a child of it, ends everything; cancel has to end it.
 //
 // Hop-by-hop fields, proxy credentials and fields that describe the network inside are left out;
 // see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and a
@@ -81,14 +94,14 @@ type Result struct {
 // res must not be nil; it receives the outcome. The returned error equals res.Err. It is not nil
 // only if nothing has been written to w: the caller answers then. A response that breaks off in the
 // middle panics with [http.ErrAbortHandler], so that no client takes a part for the whole.
-func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
+func (f *Forwarder) Forward(
+	ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result,
+) *Error {
 	if f.Transport.Looped(r.Header) {
 		res.Err = errLoop
 		return errLoop
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
+	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), steps: res.Steps, res: res}
 	defer x.account()
 	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
@@ -99,7 +112,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 		}
 	}
 	defer x.watch.stop()
-	out := x.request(ctx)
+	out := x.request(x.trace(ctx))
 	if x.lastHop(out.Header) {
 		return nil
 	}
@@ -114,9 +127,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target *url.
 		return x.fail(ctx, err)
 	}
 	res.Status = resp.StatusCode
-	if res.Answered != nil {
-		res.Answered(resp.StatusCode, resp.Header)
-	}
+	x.steps.Answered(resp.StatusCode, resp.Header)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return x.upgrade(ctx, resp)
 	}
@@ -131,6 +142,7 @@ type forwarding struct {
 	r         *http.Request
 	target    *url.URL
 	rc        *http.ResponseController
+	steps     Steps
 	res       *Result
 	watch     watch
 	body      requestBody
@@ -142,13 +154,10 @@ type forwarding struct {
 
 // request makes the request that leaves.
 func (x *forwarding) request(ctx context.Context) *http.Request {
-	out := &http.Request{
-		Method: x.r.Method,
-		URL:    x.target,
-		Host:   x.target.Host,
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: RequestHeader(x.r.Header, x.f.HeaderPrefix),
-	}
+	out := new(http.Request).WithContext(ctx)
+	out.Method, out.URL, out.Host = x.r.Method, x.target, x.target.Host
+	out.Proto, out.ProtoMajor, out.ProtoMinor = "HTTP/1.1", 1, 1
+	out.Header = RequestHeader(x.r.Header, x.f.HeaderPrefix)
 	x.body.watch, x.body.limit = &x.watch, x.f.BodyTimeout
 	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
 		x.attachBody(out)
@@ -159,17 +168,29 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 		out.Header["Connection"] = []string{"Upgrade"}
 		out.Header["Upgrade"] = []string{"websocket"}
 	}
-	return out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// The transport may try more than one connection: the last counts.
-		GetConn:        func(string) { x.reached, x.res.Dialed, x.res.Reused = false, Dialed{}, false },
+	return out
+}
+
+// trace has the transport tell its steps.
+func (x *forwarding) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) {
+			x.steps.Connecting()
+			x.reached, x.res.Dialed, x.res.Reused = false, Dialed{}, false
+		},
 		GotConn:        x.gotConn,
 		Got1xxResponse: x.got1xx,
-		WroteRequest:   func(httptrace.WroteRequestInfo) { x.body.written() },
-	}))
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			x.steps.Sent()
+			x.body.written()
+		},
+		GotFirstResponseByte: x.steps.Sent,
+	})
 }
 
 // gotConn notes the connection. The transport calls it on the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
+	x.steps.Connected(info.Conn)
 	x.reached, x.res.Reused = true, info.Reused
 	x.res.Dialed, _ = DialedOf(info.Conn)
 	if info.Reused {

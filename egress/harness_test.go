@@ -121,10 +121,26 @@ func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL) {
 	var res Result
 	defer func() { g.results <- res }()
-	if err := g.forwarder.Forward(w, r, target, &res); err != nil {
+	if err := forward(g.forwarder, w, r, target, &res); err != nil {
 		delete(w.Header(), "X-Preset")
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
+}
+
+// unnoted is for exchanges whose steps a test does not want to know.
+type unnoted struct{}
+
+func (unnoted) Connecting()               {}
+func (unnoted) Connected(net.Conn)        {}
+func (unnoted) Sent()                     {}
+func (unnoted) Answered(int, http.Header) {}
+
+// forward sends a request out, until its own context ends.
+func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	res.Steps = unnoted{}
+	return f.Forward(ctx, cancel, w, r, target, res)
 }
 
 // client speaks to the gateway as if it were the origin.

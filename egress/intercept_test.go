@@ -413,7 +413,7 @@ func TestInterceptForwards(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 			return
 		}
-		if err := f.Forward(w, r, r.URL, &res); err != nil {
+		if err := forward(f, w, r, r.URL, &res); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	}

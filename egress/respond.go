@@ -9,7 +9,6 @@ import (
 	"net/textproto"
 	"strings"
 	"sync"
-	"time"
 )
 
 // maxInterim bounds the interim responses of one request; an origin may not send them without end.
@@ -122,13 +121,20 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 		rate = 0 // it may be long until the next event
 	}
 	x.body.answer()
-	x.watch.start(theOrigin, rate)
+	buffered := 0
+	if b, ok := resp.Body.(interface{ Buffered() int }); ok {
+		buffered = b.Buffered()
+	}
+	if resp.ContentLength < 0 || resp.ContentLength > int64(buffered) { // else nothing is waited for
+		x.watch.start(theOrigin, rate)
+	}
+	if buffered == 0 {
+		_ = x.flush() // the header does not wait for the body; a failure shows in the next write
+	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	withBody := x.flushLater()
 	for {
 		n, err := resp.Body.Read(buf[:])
-		withBody()
 		if n > 0 {
 			x.watch.turn(theClient, n)
 			m, werr := x.w.Write(buf[:n])
@@ -148,24 +154,6 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 			x.abort(x.classify(ctx, err, stageBody))
 		}
 	}
-}
-
-// headerDelay is how long the header may wait for the first bytes of the body.
-const headerDelay = 10 * time.Millisecond
-
-// flushLater sends the header after headerDelay, unless stop is called before. When stop returns,
-// the writer is the caller's again.
-func (x *forwarding) flushLater() (stop func()) {
-	flushed := make(chan struct{})
-	timer := time.AfterFunc(headerDelay, func() {
-		_ = x.flush() // a failure shows in the next write
-		close(flushed)
-	})
-	return sync.OnceFunc(func() {
-		if !timer.Stop() {
-			<-flushed
-		}
-	})
 }
 
 func (x *forwarding) flush() error {

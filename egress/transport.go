@@ -6,15 +6,18 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress/ftphttp"
 	"github.com/crawlgate/crawlgate/egress/guard"
+	"github.com/crawlgate/crawlgate/egress/h1"
 )
 
 // Defaults and limits of [Transport].
@@ -23,11 +26,12 @@ const (
 	tlsTimeout                   = 10 * time.Second
 	// maxResponseHeader bounds the header of a response; a larger one fails the request.
 	maxResponseHeader = 256 << 10
-	// Idle connections are kept for many hosts with few each: a crawl goes wide, and its pace per host
-	// is slow.
-	maxIdle        = 2048
-	maxIdlePerHost = 8
-	idleTimeout    = 90 * time.Second
+	// maxIdle is the memory for idle connections to all hosts together, in KiB: 4,096 of http or 1,024
+	// of https. A host has as many as its pace allows requests at a time.
+	maxIdle     = 16 << 10
+	idleTimeout = 90 * time.Second
+	// maxOther bounds those of net/http's transport, one of which takes some 50 KiB with HTTP/2.
+	maxOther = 512
 	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is sent
 	// unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
 	expectTimeout = time.Second
@@ -53,9 +57,10 @@ type TransportConfig struct {
 	// ResponseHeaderTimeout runs from the end of the request to the header of the response; 0 means
 	// DefaultResponseHeaderTimeout.
 	ResponseHeaderTimeout time.Duration
-	// Fresh sends each request over a connection of its own. net/http repeats a request whose pooled
-	// connection breaks before the answer; callers that count every request must not have that.
-	Fresh bool
+	// FreshFor makes a transport that sends each request over a new connection, once, for callers that
+	// count every request: others repeat one whose kept connection breaks before the answer. The
+	// connection is left to requests of the transport given, where that is possible.
+	FreshFor *Transport
 }
 
 // Transport sends requests to origins over HTTP/1.1 and HTTP/2, and reads from FTP servers,
@@ -69,7 +74,8 @@ type TransportConfig struct {
 // own listeners.
 type Transport struct {
 	dialer    *Dialer
-	direct    transportPair
+	simple    *h1.Transport // for what it serves, without an upstream proxy
+	direct    transportPair // for the rest
 	upstreams []*upstream
 	tls       *tls.Config
 	via       string // the pseudonym of this gateway, unique to the process, by which loops are found
@@ -86,9 +92,14 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
 		},
 	}
-	direct := t.httpTransport(c)
-	direct.DialContext = c.Dialer.DialContext
+	direct, simple := t.httpTransport(c), t.httpTransport(c)
+	direct.DialContext = bounded(c.Dialer, direct, maxOther)
 	t.direct = pairOf(direct)
+	simple.DialContext = c.Dialer.DialContext
+	t.simple = h1.New(simple, maxIdle)
+	if c.FreshFor != nil {
+		t.simple = c.FreshFor.simple.Fresh()
+	}
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)
 		if err != nil {
@@ -105,9 +116,9 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 		TLSClientConfig:        t.tls.Clone(),
 		ForceAttemptHTTP2:      true, // a custom DialContext turns HTTP/2 off otherwise
 		DisableCompression:     true, // or bodies would be decoded on the way
-		DisableKeepAlives:      c.Fresh,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
+		DisableKeepAlives:      c.FreshFor != nil,
+		MaxIdleConns:           maxOther,
+		MaxIdleConnsPerHost:    maxOther,
 		IdleConnTimeout:        idleTimeout,
 		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  cmp.Or(max(c.ResponseHeaderTimeout, 0), DefaultResponseHeaderTimeout),
@@ -119,6 +130,18 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 			SendPingTimeout:               h2PingAfter,
 			PingTimeout:                   h2PingTimeout,
 		},
+	}
+}
+
+// bounded returns the function by which a transport of net/http dials: with every most-th connection
+// those are closed that are idle. MaxIdleConns does not count those of HTTP/2.
+func bounded(d *Dialer, transport *http.Transport, most int64) func(context.Context, string, string) (net.Conn, error) {
+	var dials atomic.Int64
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1)%most == 0 {
+			transport.CloseIdleConnections()
+		}
+		return d.DialContext(ctx, network, addr)
 	}
 }
 
@@ -172,13 +195,25 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	up := t.upstream(r.URL.Hostname())
 	if up == nil {
-		return t.direct.of(r).RoundTrip(r)
+		return t.directly(r)
 	}
 	resp, err := up.roundTrip(r)
 	if err != nil && r.Body != nil {
 		_ = r.Body.Close() // the contract of RoundTripper; closing twice does no harm
 	}
 	return resp, err
+}
+
+// directly sends a request without an upstream proxy.
+func (t *Transport) directly(r *http.Request) (*http.Response, error) {
+	way := t.direct.of(r)
+	if way == t.direct.shared && h1.Serves(r) {
+		resp, err := t.simple.RoundTrip(r)
+		if !errors.Is(err, h1.ErrProtocol) {
+			return resp, err
+		}
+	}
+	return way.RoundTrip(r)
 }
 
 // dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
@@ -217,6 +252,7 @@ func (t *Transport) Looped(h http.Header) bool {
 
 // CloseIdleConnections closes the connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
+	t.simple.CloseIdleConnections()
 	t.direct.shared.CloseIdleConnections()
 	for _, u := range t.upstreams {
 		u.http.CloseIdleConnections()

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/egress/guard"
@@ -292,7 +294,7 @@ func TestUpstreamRefuses(t *testing.T) {
 		var res Result
 		w := newDiscard()
 		f := &Forwarder{Transport: tr}
-		got := f.Forward(w, request(t, t.Context(), "GET", "http://site.test/", nil), mustURL(t, "http://site.test/"), &res)
+		got := forward(f, w, request(t, t.Context(), "GET", "http://site.test/", nil), mustURL(t, "http://site.test/"), &res)
 		if status == 407 && (got == nil || got.Kind != KindUpstream || w.written) {
 			t.Errorf("407 for a request: %v", got)
 		}
@@ -360,5 +362,46 @@ func TestWays(t *testing.T) {
 		if got := w.of(r) == w.single; got != alone {
 			t.Errorf("%q: alone is %t", field, got)
 		}
+	}
+}
+
+// TestIdleHTTP2IsBounded: net/http bounds its idle connections of HTTP/1.1 alone.
+func TestIdleHTTP2IsBounded(t *testing.T) {
+	t.Parallel()
+	var open, most atomic.Int64
+	origin := httptest.NewUnstartedServer(http.NotFoundHandler())
+	origin.EnableHTTP2 = true
+	origin.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state { //nolint:exhaustive // the others change nothing
+		case http.StateNew:
+			most.Store(max(most.Load(), open.Add(1)))
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	origin.StartTLS()
+	t.Cleanup(origin.Close)
+	const sites, bound = 12, 3
+	resolver := &names{addrs: make(map[string][]string)}
+	tr := &http.Transport{
+		ForceAttemptHTTP2: true,
+		TLSClientConfig:   &tls.Config{RootCAs: certPool(origin), ServerName: "example.com", MinVersion: tls.VersionTLS12},
+	}
+	tr.DialContext = bounded(&Dialer{Guard: loopbackGuard(), Resolver: resolver}, tr, bound)
+	t.Cleanup(tr.CloseIdleConnections)
+	for i := range sites {
+		host := "site" + itoa(i) + ".test"
+		resolver.addrs[host] = []string{"127.0.0.1"}
+		resp, err := tr.RoundTrip(request(t, t.Context(), "POST", "https://"+host+":"+itoa(portOf(t, origin)), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if readAll(t, resp); resp.ProtoMajor != 2 {
+			t.Fatal(resp.Proto)
+		}
+	}
+	// The server notices the end of some a moment later.
+	if n := most.Load(); n > sites/2 {
+		t.Errorf("%d connections were open at a time, %d are the bound", n, bound)
 	}
 }

@@ -141,7 +141,7 @@ func (e *Engine) buildEgress() (err error) {
 	if e.transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
-	config.Fresh = true
+	config.FreshFor = e.transport
 	e.robots, err = egress.NewTransport(config)
 	return err
 }

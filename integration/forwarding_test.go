@@ -68,7 +68,7 @@ func TestBoundConnectionsAreHTTP1(t *testing.T) {
 	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
 	for _, field := range []string{"X-A: b", "Authorization: Negotiate YIIJvwYG"} {
 		w := g.dial()
-		if a, err := w.ask(http.MethodGet, "GET "+site.at("/news/a.html")+" HTTP/1.1\r\nHost: "+site.authority()+"\r\n"+field+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
+		if a, err := w.ask(http.MethodPost, "POST "+site.at("/news/a.html")+" HTTP/1.1\r\nHost: "+site.authority()+"\r\nContent-Length: 0\r\n"+field+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
 			t.Fatalf("%q: %d, %v", field, a.status, err)
 		}
 	}

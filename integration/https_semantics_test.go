@@ -18,6 +18,7 @@ type combination struct {
 	name   string
 	client *http.Client
 	site   *secureSite
+	method string // GET goes to sites by HTTP/1.1
 }
 
 // combinations pairs both versions with both, each with a site of its own that answers by a handler.
@@ -32,7 +33,7 @@ func combinations(t *testing.T, h http.Handler) []combination {
 			if outer == 1 {
 				site.tls.Load().NextProtos = []string{"http/1.1"}
 			}
-			all = append(all, combination{fmt.Sprintf("HTTP/%d inside, HTTP/%d to the site", inner, outer), g.secureClient("Tester/1.0", inner), site})
+			all = append(all, combination{fmt.Sprintf("HTTP/%d inside, HTTP/%d to the site", inner, outer), g.secureClient("Tester/1.0", inner), site, []string{http.MethodGet, http.MethodPost}[outer-1]})
 		}
 	}
 	return all
@@ -142,7 +143,7 @@ func TestHTTPSEarlyHints(t *testing.T) {
 				return nil
 			},
 		})
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at("/"), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, c.method, c.site.at("/"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +173,7 @@ func TestHTTPSStreams(t *testing.T) {
 			}
 		}
 	})) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.site.at("/"), http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), c.method, c.site.at("/"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,8 @@ func (x *exchange) account() {
 	e.CloseIdle()
 	if failure := x.sent.Err; failure != nil && x.decision.Allowed {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
-		x.decision = x.stopped(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)
+		x.noteStop()
 	}
 	rec := x.decision.Record()
 	rec.Gateway, rec.Version = e.Config.Name, version.Read()

@@ -64,10 +64,10 @@ func (x *exchange) connect() error {
 	if s.Operator.Connect(o) == enforce.ConnectIntercept {
 		_, step := startStep(x.ctx, spanDecide)
 		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
-		step.decided(x.decision)
+		step.decided(&x.decision)
 		x.decision.UserAgent = x.r.UserAgent()
 		if !x.decision.Allowed {
-			return x.refuse(x.decision)
+			return x.refuse()
 		}
 		return c.open(c.intercept)
 	}
@@ -97,12 +97,12 @@ func (c *connect) openBlind() error {
 		c.decide(x.ctx)
 	}
 	if !x.decision.Allowed && !x.decision.MayBePlain() {
-		return x.refuse(x.decision)
+		return x.refuse()
 	}
 	if x.decision.Allowed && c.origin.Port == httpsPort {
 		// A failure to connect can be told only before the 200.
-		if d, failed := c.dial(); failed {
-			return x.refuse(d)
+		if !c.dial() {
+			return x.refuse()
 		}
 	}
 	return c.open(handleTLS)
@@ -117,7 +117,7 @@ func (c *connect) open(handleTLS func()) error {
 	liftIdleLimits(x.r)
 	var err error
 	if c.client, err = egress.Accept(x.w, x.r); err != nil {
-		return x.refuse(x.decision.Refuse(enforce.ReasonInternal, err.Error(), 0))
+		return x.fail(enforce.ReasonInternal, err.Error(), 0)
 	}
 	defer engine.TunnelOpened()()
 	ctx, done := endingWith(x.ctx, server.draining)
@@ -219,7 +219,7 @@ func (c *connect) misdirected(detail string) {
 func (c *connect) decide(ctx context.Context) {
 	ctx, step := startStep(ctx, spanDecide)
 	c.x.decision = c.x.site.Enforcer.DecideTunnel(ctx, c.x.identity, c.origin)
-	step.decided(c.x.decision)
+	step.decided(&c.x.decision)
 }
 
 // decideAndRelay decides about a tunnel that was opened before the rules were known, and relays it.
@@ -227,7 +227,7 @@ func (c *connect) decideAndRelay() {
 	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
 	defer done()
 	c.decide(ctx)
-	c.x.decision = c.x.stopped(c.x.decision)
+	c.x.noteStop()
 	c.relay()
 }
 
@@ -255,8 +255,8 @@ func (c *connect) relay() {
 		return
 	}
 	if c.dialed == nil {
-		if d, failed := c.dial(); failed {
-			c.x.decision = c.x.stopped(d)
+		if !c.dial() {
+			c.x.noteStop()
 			return
 		}
 	}
@@ -301,13 +301,13 @@ func (c *connect) end(err error) {
 	}
 }
 
-// dial waits for the host's turn and connects. If that fails it returns the decision to answer
-// with.
-func (c *connect) dial() (d enforce.Decision, failed bool) {
+// dial waits for the host's turn and connects. If that fails the decision says why.
+func (c *connect) dial() (connected bool) {
 	x := c.x
 	slot, err := x.pace(c.origin)
 	if err != nil {
-		return x.decision.RefuseSlot(x.ctx, err), true
+		x.decision = x.decision.RefuseSlot(x.ctx, err)
+		return false
 	}
 	_, step := startStep(x.ctx, spanDial)
 	conn, err := x.site.Engine.Transport().DialTunnel(x.ctx, c.origin.Host, c.origin.Port)
@@ -318,11 +318,12 @@ func (c *connect) dial() (d enforce.Decision, failed bool) {
 			slot.Cancel()
 		}
 		slot.Done()
-		return x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0), true
+		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)
+		return false
 	}
 	slot.Sent() // what counts for the site is when the connection reached it
 	c.dialed, c.slot = conn, slot
 	x.sent.Dialed, _ = egress.DialedOf(conn)
 	step.dialed(conn)
-	return enforce.Decision{}, false
+	return true
 }

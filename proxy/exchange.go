@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"strings"
 	"time"
@@ -40,7 +39,10 @@ type exchange struct {
 	decision enforce.Decision
 	message  string // the refusal in a line, where there is one
 	clock    string // of the host, once it was asked for a slot
-	reached  bool   // a connection was made, and the request may go
+	slot     pace.Slot
+	dial     step  // of a connection; records nothing until it has begun
+	reached  bool  // a connection was made, and the request may go
+	missed   error // why it may not go over the connection
 	sent     egress.Result
 }
 
@@ -64,11 +66,8 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	defer requests.Leave(agent)
 	x.ctx, x.entry = s.Engine.Enter(x.ctx, target.Origin, agent)
 	defer x.entry.Leave()
-	ctx, step := startStep(x.ctx, spanDecide)
-	x.decision = s.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
-	step.decided(x.decision)
-	if !x.decision.Allowed {
-		return x.refuse(x.decision)
+	if x.decide(target); !x.decision.Allowed {
+		return x.refuse()
 	}
 	if s.decisionHeader {
 		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
@@ -76,15 +75,22 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if x.decision.Reason == enforce.ReasonRobotsTxt {
 		return x.serveRobotsTxt(target)
 	}
-	slot, err := x.pace(target.Origin)
-	if err != nil {
-		return x.refuse(x.decision.RefuseSlot(x.ctx, err))
+	if x.slot, err = x.pace(target.Origin); err != nil {
+		return x.refuseSlot(err)
 	}
-	defer slot.Done()
+	defer x.slot.Done()
 	if s.egressOff {
 		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
-	return x.forward(target, slot)
+	return x.forward(target)
+}
+
+// decide asks whether the request may leave. What it needs of the stack is given back before the
+// request is sent.
+func (x *exchange) decide(target origin.Target) {
+	ctx, step := startStep(x.ctx, spanDecide)
+	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
+	step.decided(&x.decision)
 }
 
 // identify finds the agent that sends the request.
@@ -96,13 +102,12 @@ func (x *exchange) identify() {
 	}
 }
 
-// stopped returns the decision with the reason why it really failed, where the kill switch ended
+// noteStop gives a decision that failed the reason why it really did, where the kill switch ended
 // the exchange.
-func (x *exchange) stopped(d enforce.Decision) enforce.Decision {
-	if stop := engine.StoppedBy(x.ctx); stop != nil && d.Reason.Failure() {
-		return d.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+func (x *exchange) noteStop() {
+	if stop := engine.StoppedBy(x.ctx); stop != nil && x.decision.Reason.Failure() {
+		x.decision = x.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
 	}
-	return d
 }
 
 // pace waits for the host's turn.
@@ -120,7 +125,7 @@ func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
 	_, step := startStep(x.ctx, spanWait)
 	slot, err := x.site.Engine.Pacer().Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
-	step.waited(*d, err)
+	step.waited(d, err)
 	return slot, err
 }
 
@@ -132,55 +137,47 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 }
 
 // forward sends the request out and the answer back.
-func (x *exchange) forward(target origin.Target, slot pace.Slot) error {
-	// The site sees the request when it reaches it: between its last byte and the answer's first. And
-	// what counts for the slot is whether it is still this request's turn when the connection is
-	// there.
-	var missed error
-	dial := step{noop.Span{}} // until it has begun
-	r := x.r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { _, dial = startStep(x.ctx, spanDial) },
-		GotConn: func(info httptrace.GotConnInfo) {
-			dial.dialed(info.Conn)
-			if missed = slot.Confirm(x.ctx); missed != nil {
-				x.abandon(info.Conn, missed)
-				return
-			}
-			x.reached = true
-		},
-		WroteRequest:         func(httptrace.WroteRequestInfo) { slot.Sent() },
-		GotFirstResponseByte: slot.Sent,
-	}))
-	x.sent.Answered = x.applyBackoff
-	failure := x.site.forwarder.Forward(x.w, r, target.URL(), &x.sent)
+func (x *exchange) forward(target origin.Target) error {
+	x.dial, x.sent.Steps = step{noop.Span{}}, x
+	failure := x.site.forwarder.Forward(x.ctx, x.entry.Cancel, x.w, x.r, target.URL(), &x.sent)
 	if failure == nil {
 		return nil
 	}
-	if !x.reached && missed == nil {
-		dial.endFailed(reasonOf(failure), failure)
+	if !x.reached && x.missed == nil {
+		x.dial.endFailed(reasonOf(failure), failure)
 	}
-	if missed != nil || !x.reached && failure.NeverReached() {
-		slot.Cancel()
+	if x.missed != nil || !x.reached && failure.NeverReached() {
+		x.slot.Cancel()
 	}
-	if _, late := errors.AsType[*pace.Refused](missed); late {
-		return x.refuse(x.decision.RefuseSlot(x.ctx, missed))
+	if _, late := errors.AsType[*pace.Refused](x.missed); late {
+		return x.refuseSlot(x.missed)
 	}
-	return x.refuse(x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0))
+	return x.fail(reasonOf(failure), failure.Err.Error(), 0)
 }
 
-// abandon ends the exchange before a byte of its request has been written. No hook of net/http can
-// forbid a write, but it does not write after the context has ended, or to a closed connection. A
-// connection of HTTP/2 stays open, as it serves other requests.
-func (x *exchange) abandon(conn net.Conn, why error) {
-	x.entry.Cancel(why)
-	if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+// Connecting begins the step of a connection. The exchange is the [egress.Steps] of its request.
+func (x *exchange) Connecting() { _, x.dial = startStep(x.ctx, spanDial) }
+
+// Connected asks whether it is still this request's turn. If it is not, the end of the context
+// keeps the transport from writing. A connection of HTTP/2 stays open, as it serves other requests.
+func (x *exchange) Connected(conn net.Conn) {
+	x.dial.dialed(conn)
+	if x.missed = x.slot.Confirm(x.ctx); x.missed == nil {
+		x.reached = true
 		return
 	}
-	_ = conn.Close()
+	x.entry.Cancel(x.missed)
+	if t, ok := conn.(*tls.Conn); !ok || t.ConnectionState().NegotiatedProtocol != "h2" {
+		_ = conn.Close()
+	}
 }
 
-// applyBackoff blocks the host for as long as the header of its answer asks for.
-func (x *exchange) applyBackoff(status int, header http.Header) {
+// Sent tells the clock that the site sees the request: between its last byte and the answer's
+// first.
+func (x *exchange) Sent() { x.slot.Sent() }
+
+// Answered blocks the host for as long as the header of its answer asks for.
+func (x *exchange) Answered(status int, header http.Header) {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
@@ -195,16 +192,27 @@ func reasonOf(e *egress.Error) enforce.Reason {
 	return enforce.Reason(cmp.Or(e.Kind, egress.KindInternal))
 }
 
-// refuse answers a request that does not leave, or did and failed, and notes the decision for the
-// log.
-func (x *exchange) refuse(d enforce.Decision) error {
-	d = x.stopped(d)
-	x.decision = d
+// fail refuses for a reason that a step after the decision found.
+func (x *exchange) fail(reason enforce.Reason, detail string, retryAfter time.Duration) error {
+	x.decision = x.decision.Refuse(reason, detail, retryAfter)
+	return x.refuse()
+}
+
+// refuseSlot refuses a request that got no slot.
+func (x *exchange) refuseSlot(err error) error {
+	x.decision = x.decision.RefuseSlot(x.ctx, err)
+	return x.refuse()
+}
+
+// refuse answers a request that does not leave, or did and failed, by its decision.
+func (x *exchange) refuse() error {
+	x.noteStop()
+	d := &x.decision
 	if d.Reason == enforce.ReasonCanceled {
 		// Nobody reads the answer. The error makes the log show 499, as Caddy's own reverse proxy does.
 		return caddyhttp.Error(enforce.StatusClientClosedRequest, errors.New("the client left"))
 	}
-	refusal := enforce.Render(d, x.asked())
+	refusal := enforce.Render(*d, x.asked())
 	x.message = refusal.Reason
 	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
 		x.w.Header().Set("Connection", "close") // what follows may be understood in two ways too
@@ -227,7 +235,7 @@ func (x *exchange) refuse(d enforce.Decision) error {
 // refuseRequest answers a request for which nothing was decided, because of what it is itself.
 func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
 	x.decision.UserAgent = x.r.UserAgent()
-	return x.refuse(x.decision.Refuse(reason, detail, 0))
+	return x.fail(reason, detail, 0)
 }
 
 // refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in
@@ -235,7 +243,7 @@ func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
 func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
 	x.decision = x.site.Enforcer.RefuseExcess(id, o, detail)
 	x.decision.PathVisible = x.r.Method != http.MethodConnect
-	return x.refuse(x.decision)
+	return x.refuse()
 }
 
 // refuseByRoutes leaves the answer to the server's error routes. The fields that make it

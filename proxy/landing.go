@@ -168,7 +168,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
 	entry, source, err := x.site.Enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
-		return x.refuse(x.decision.Refuse(enforce.LookupFailure(ctx, err)))
+		return x.fail(enforce.LookupFailure(ctx, err))
 	}
 	now := time.Now()
 	record, view := entry.Record(), entry.View(now)

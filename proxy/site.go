@@ -180,7 +180,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	if err := s.Engine.Open(); err != nil {
 		x.decision.UserAgent = r.UserAgent()
-		return x.refuse(x.decision.Refuse(enforce.ReasonNotReady, err.Error(), retryNotReady))
+		return x.fail(enforce.ReasonNotReady, err.Error(), retryNotReady)
 	}
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)

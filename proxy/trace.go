@@ -59,7 +59,7 @@ var decideFields = []string{
 }
 
 // decided ends the step of a decision.
-func (s step) decided(d enforce.Decision) {
+func (s step) decided(d *enforce.Decision) {
 	defer s.End()
 	if !s.IsRecording() {
 		return
@@ -104,7 +104,7 @@ func looked(ctx context.Context, began time.Time, o origin.Origin, source robots
 }
 
 // waited ends the step of a wait for the host's turn.
-func (s step) waited(d enforce.Decision, err error) {
+func (s step) waited(d *enforce.Decision, err error) {
 	s.SetAttributes(attribute.Int64(attributePrefix+"wait_ms", d.Wait.Milliseconds()),
 		attribute.Float64(attributePrefix+"crawl_delay_s", d.CrawlDelay.Seconds()))
 	s.endFailed(enforce.ReasonRateLimited, err)

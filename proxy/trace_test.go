@@ -28,9 +28,9 @@ func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 	inner, decide := startStep(ctx, spanDecide)
 	looked(inner, time.Now().Add(-time.Second), o, robotscache.SourceFetch, nil)
 	looked(inner, time.Now(), o, robotscache.SourceHot, nil) // at hand: no wait, no span
-	decide.decided(enforce.Decision{Allowed: true, Reason: enforce.ReasonAllowedByRule, Agent: "acme", Origin: o, Line: 7, Detail: "secret"})
+	decide.decided(&enforce.Decision{Allowed: true, Reason: enforce.ReasonAllowedByRule, Agent: "acme", Origin: o, Line: 7, Detail: "secret"})
 	_, wait := startStep(ctx, spanWait)
-	wait.waited(enforce.Decision{Wait: 1500 * time.Millisecond, CrawlDelay: 2 * time.Second}, nil)
+	wait.waited(&enforce.Decision{Wait: 1500 * time.Millisecond, CrawlDelay: 2 * time.Second}, nil)
 	_, dial := startStep(ctx, spanDial)
 	dial.endFailed("dns", errors.New("secret"))
 
@@ -86,9 +86,9 @@ func BenchmarkStepsUntraced(b *testing.B) {
 	for b.Loop() {
 		inner, decide := startStep(ctx, spanDecide)
 		looked(inner, time.Time{}, origin.Origin{}, robotscache.SourceHot, nil)
-		decide.decided(d)
+		decide.decided(&d)
 		_, wait := startStep(ctx, spanWait)
-		wait.waited(d, nil)
+		wait.waited(&d, nil)
 		_, dial := startStep(ctx, spanDial)
 		dial.dialed(nil)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/netip"
 
@@ -47,12 +49,22 @@ func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if err != nil {
 		return caddyhttp.Error(http.StatusBadRequest, err)
 	}
-	var result egress.Result
-	if failure := b.forwarder.Forward(w, r, target.URL(), &result); failure != nil {
+	result := egress.Result{Steps: unnoted{}}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	if failure := b.forwarder.Forward(ctx, cancel, w, r, target.URL(), &result); failure != nil {
 		return caddyhttp.Error(http.StatusBadGateway, failure)
 	}
 	return nil
 }
+
+// unnoted is an egress.Steps that wants to know nothing.
+type unnoted struct{}
+
+func (unnoted) Connecting()               {}
+func (unnoted) Connected(net.Conn)        {}
+func (unnoted) Sent()                     {}
+func (unnoted) Answered(int, http.Header) {}
 
 // Interface guards.
 var (
