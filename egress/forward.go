@@ -62,7 +62,7 @@ type Steps interface {
 	Connected(conn net.Conn)
 	// Sent is called when the request has been written, and again with the first byte of its answer.
 	Sent()
-	// Answered is called with the origin's final status and header before any of it reaches the client.
+	// Answered is called with the origin's final status and header, before the client gets any of it.
 	Answered(status int, header http.Header)
 }
 

@@ -133,8 +133,8 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 	}
 }
 
-// bounded returns the function by which a transport of net/http dials: with every most-th connection
-// those are closed that are idle. MaxIdleConns does not count those of HTTP/2.
+// bounded returns the function by which a transport of net/http dials: every most-th time, idle
+// connections are closed. MaxIdleConns does not count those of HTTP/2.
 func bounded(d *Dialer, transport *http.Transport, most int64) func(context.Context, string, string) (net.Conn, error) {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
