@@ -26,7 +26,7 @@ const (
 	tlsTimeout                   = 10 * time.Second
 	// maxResponseHeader bounds the header of a response; a larger one fails the request.
 	maxResponseHeader = 256 << 10
-	// maxIdle is the memory for idle connections to all hosts together, in KiB: 4,096 of http or 1,024
+	// maxIdle is the memory for idle connections to all hosts together, in KiB: 2,048 of http or 1,024
 	// of https. A host has as many as its pace allows requests at a time.
 	maxIdle     = 16 << 10
 	idleTimeout = 90 * time.Second

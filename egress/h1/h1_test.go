@@ -501,7 +501,7 @@ func (c *closer) Close() error { c.closed.Store(true); return nil }
 func TestPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(12, time.Minute)
+		p := newPool(24, time.Minute)
 		var conns []*closer
 		for i := range 5 {
 			c := new(closer)
