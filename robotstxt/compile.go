@@ -26,9 +26,7 @@ func (p *parser) compile() *Ruleset {
 		rs.sitemaps = append(rs.sitemaps, p.put(url))
 	}
 	rs.text = string(p.text)
-	if len(rs.rules) >= indexed {
-		rs.indexHeads()
-	}
+	rs.indexHeads(large)
 	return rs
 }
 
@@ -154,33 +152,41 @@ func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
 	}
 }
 
-// indexed is the number of rules from which on they are found by their heads. Fewer are asked one
-// after the other.
-const indexed = 128
+// large is the number of rules from which on those of a block are found by their heads. Fewer are
+// asked one after the other.
+const large = 128
+
+// indexHeads sorts the rules of each block that has as many as least by their heads, the bytes
+// before the first *, and those of one head from the highest rank down. A rule that has a looser
+// form is asked for every target, as one without a head.
+func (rs *Ruleset) indexHeads(least uint32) {
+	for i := range rs.blocks {
+		b := &rs.blocks[i]
+		if b.last-b.first < least {
+			continue
+		}
+		if b.byHead = true; rs.byHead == nil {
+			rs.byHead = make([]uint32, len(rs.rules))
+		}
+		heads := make([]string, b.last-b.first)
+		for n := b.first; n < b.last; n++ {
+			rs.byHead[n] = n
+			if r := &rs.rules[n]; r.form == 0 {
+				heads[n-b.first], _, _ = strings.Cut(r.keyIn(rs.text), "*")
+			}
+		}
+		slices.SortStableFunc(rs.byHead[b.first:b.last], func(x, y uint32) int {
+			return strings.Compare(heads[x-b.first], heads[y-b.first])
+		})
+	}
+}
 
 // headEnd stands behind the last byte of a head.
 const headEnd = -1
 
-// indexHeads sorts the rules of each block by their heads, the bytes before the first *, and those
-// of one head from the highest rank down. A rule that has a looser form is asked for every target,
-// as one without a head.
-func (rs *Ruleset) indexHeads() {
-	rs.byHead = make([]uint32, len(rs.rules))
-	heads := make([]string, len(rs.rules))
-	for i, r := range rs.rules {
-		rs.byHead[i] = uint32(i)
-		if r.form == 0 {
-			heads[i], _, _ = strings.Cut(r.keyIn(rs.text), "*")
-		}
-	}
-	for _, b := range rs.blocks {
-		slices.SortStableFunc(rs.byHead[b.first:b.last], func(x, y uint32) int { return strings.Compare(heads[x], heads[y]) })
-	}
-}
-
-// headByte returns a byte of the head of the i-th rule by heads, headEnd behind its end.
-func (rs *Ruleset) headByte(i uint32, at int) int {
-	r := &rs.rules[rs.byHead[i]]
+// headByte returns a byte of the head of the n-th rule, headEnd behind its end.
+func (rs *Ruleset) headByte(n uint32, at int) int {
+	r := &rs.rules[n]
 	if key := r.keyIn(rs.text); r.form == 0 && at < len(key) && key[at] != '*' {
 		return int(key[at])
 	}

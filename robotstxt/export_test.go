@@ -1,5 +1,7 @@
 package robotstxt
 
+import "slices"
+
 // Canonical is the form in which a target is compared.
 func Canonical(target string) string { return string(appendTarget(nil, target)) }
 
@@ -9,6 +11,7 @@ var IsCanonical = isCanonical
 // ByHeads is rs with an index of heads, however few rules it has.
 func (rs *Ruleset) ByHeads() *Ruleset {
 	indexed := *rs
-	indexed.indexHeads()
+	indexed.blocks, indexed.byHead = slices.Clone(rs.blocks), nil
+	indexed.indexHeads(1)
 	return &indexed
 }

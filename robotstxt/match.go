@@ -1,7 +1,7 @@
 package robotstxt
 
 import (
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -40,46 +40,56 @@ func (g Group) match(target string, implied bool) Match {
 	return m
 }
 
-// decider returns the rule that decides on a canonical target, nil if none does.
+// decider returns the rule that decides on a canonical target, nil if none does. It asks one after
+// the other, from the highest rank down; in a large block, from the first that matches.
 func (g Group) decider(target string) *rule {
 	t := targets{target}
 	var found *rule
 	for _, i := range g.blocks() {
-		if r := g.rs.highest(g.rs.blocks[i], &t); r != nil && (found == nil || r.rank > found.rank) {
-			found = r
+		b := g.rs.blocks[i]
+		n := b.first
+		if b.byHead {
+			n = g.rs.firstByHead(b, &t)
+		}
+		for ; n < b.last; n++ {
+			r := &g.rs.rules[n]
+			if found != nil && r.rank < found.rank {
+				break
+			}
+			if r.matches(g.rs.text, &t) {
+				found = r
+				break
+			}
 		}
 	}
 	return found
 }
 
-// highest returns the rule of the highest rank in a block that matches, nil if none does.
-func (rs *Ruleset) highest(b block, t *targets) *rule {
+// firstByHead returns the place of the first rule of a block that matches, the block's end if none
+// does.
+func (rs *Ruleset) firstByHead(b block, t *targets) uint32 {
 	best := b.last
-	if rs.byHead == nil {
-		for best = b.first; best < b.last && !rs.rules[best].matches(rs.text, t); best++ {
+	// The heads from lo to hi begin with as many bytes of the target as depth says.
+	for lo, hi, depth := b.first, b.last, 0; lo < hi; depth++ {
+		from := func(c int) uint32 { // where heads begin that go on with c, or with more
+			i, _ := slices.BinarySearchFunc(rs.byHead[lo:hi], c, func(n uint32, c int) int { return rs.headByte(n, depth) - c })
+			return lo + uint32(i)
 		}
-	}
-	// Those from lo to hi begin with as many bytes of the target as depth says.
-	for lo, hi, depth := b.first, b.last, 0; rs.byHead != nil && lo < hi; depth++ {
-		upTo := func(c int) uint32 { // the first behind those whose head goes on with c, or with less
-			return lo + uint32(sort.Search(int(hi-lo), func(i int) bool { return rs.headByte(lo+uint32(i), depth) > c }))
-		}
-		for end := upTo(headEnd); lo < end; lo++ {
-			if n := rs.byHead[lo]; n >= best || rs.rules[n].matches(rs.text, t) {
-				best, lo = min(best, n), end-1
+		for _, n := range rs.byHead[lo:from(headEnd+1)] { // those that end here
+			if n >= best {
+				break
+			}
+			if rs.rules[n].matches(rs.text, t) {
+				best = n
 			}
 		}
 		if depth == len(t[0]) {
 			break
 		}
 		c := int(t[0][depth])
-		lo = upTo(c - 1)
-		hi = upTo(c)
+		lo, hi = from(c), from(c+1)
 	}
-	if best == b.last {
-		return nil
-	}
-	return &rs.rules[best]
+	return best
 }
 
 // matches reports whether a rule matches a target, in its canonical form or in a looser one.

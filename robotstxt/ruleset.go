@@ -11,7 +11,7 @@ import (
 type Ruleset struct {
 	text     string   // names, paths and values, one after the other
 	rules    []rule   // per block, from the highest rank to the lowest
-	byHead   []uint32 // the rules of each block, in its place, by their heads; nil for few rules
+	byHead   []uint32 // the rules of large blocks, each in its block's place, by their heads
 	blocks   []block  // sets of rules that apply together; the first is empty
 	names    []name   // without regard to case
 	members  []uint32 // blocks of each name, in the order of the file
@@ -213,6 +213,7 @@ type rule struct {
 type block struct {
 	first, last uint32 // its rules
 	disallows   uint32 // the number of its disallow rules
+	byHead      bool   // they are in Ruleset.byHead
 }
 
 // rank orders rules and holds what is to know of one in a word. From the top: 16 bits of length,
