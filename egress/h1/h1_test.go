@@ -66,7 +66,7 @@ type origin struct {
 	answers  int
 }
 
-func newOrigin(t *testing.T, config *tls.Config, answer func(c net.Conn, request int) bool) *origin {
+func newOrigin(t *testing.T, secure func(net.Conn) net.Conn, answer func(c net.Conn, request int) bool) *origin {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +74,7 @@ func newOrigin(t *testing.T, config *tls.Config, answer func(c net.Conn, request
 	}
 	o := &origin{url: "http://" + l.Addr().String()}
 	o.answered.L = &o.mu
-	if config != nil {
+	if secure != nil {
 		o.url = "https://" + l.Addr().String()
 	}
 	var open sync.WaitGroup
@@ -86,8 +86,8 @@ func newOrigin(t *testing.T, config *tls.Config, answer func(c net.Conn, request
 			}
 			open.Go(func() {
 				defer c.Close()
-				if config != nil {
-					c = tls.Server(c, config)
+				if secure != nil {
+					c = secure(c)
 				}
 				o.serve(c, n, answer)
 			})
@@ -95,6 +95,14 @@ func newOrigin(t *testing.T, config *tls.Config, answer func(c net.Conn, request
 	})
 	t.Cleanup(func() { l.Close(); open.Wait() })
 	return o
+}
+
+// overTLS is how an origin speaks TLS; nil for no TLS.
+func overTLS(config *tls.Config) func(net.Conn) net.Conn {
+	if config == nil {
+		return nil
+	}
+	return func(c net.Conn) net.Conn { return tls.Server(c, config) }
 }
 
 func (o *origin) serve(c net.Conn, connection int, answer func(net.Conn, int) bool) {
@@ -241,7 +249,7 @@ func TestConformance(t *testing.T) {
 			for scheme, config := range map[string]*tls.Config{"http": nil, "https": secure} {
 				t.Run(tt.name+" by "+way+" over "+scheme, func(t *testing.T) {
 					t.Parallel()
-					o, w := newOrigin(t, config, say(tt.answers...)), out(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+					o, w := newOrigin(t, overTLS(config), say(tt.answers...)), out(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
 					t.Cleanup(w.CloseIdleConnections)
 					for i, want := range tt.want {
 						if got := get(t, t.Context(), w, tt.method, o.url+"/"); got != want {
@@ -408,7 +416,7 @@ func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	config, roots := certificate(t)
 	config.NextProtos = []string{"other"} // crypto/tls lets a client of HTTP/1.1 in where only h2 is spoken
-	o := newOrigin(t, config, say(ok))
+	o := newOrigin(t, overTLS(config), say(ok))
 	tr := newH1(t, func(c *http.Transport) { c.TLSClientConfig.RootCAs = roots })
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url, nil)
 	if _, err := tr.RoundTrip(r); !errors.Is(err, ErrProtocol) {
@@ -435,39 +443,18 @@ func (c *gathering) Read(p []byte) (int, error) {
 func TestTLSReadAhead(t *testing.T) {
 	t.Parallel()
 	config, roots := certificate(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			open.Go(func() {
-				defer c.Close()
-				secure := tls.Server(&gathering{Conn: c}, config)
-				br := bufio.NewReader(secure)
-				for {
-					if _, err := http.ReadRequest(br); err != nil {
-						return
-					}
-					io.WriteString(secure, ok)
-					io.WriteString(secure, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
-				}
-			})
-		}
+	gather := func(c net.Conn) net.Conn { return tls.Server(&gathering{Conn: c}, config) }
+	o := newOrigin(t, gather, func(c net.Conn, _ int) bool {
+		io.WriteString(c, ok)
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+		return true
 	})
-	t.Cleanup(func() { l.Close(); open.Wait() })
 	tr := newH1(t, func(c *http.Transport) { c.TLSClientConfig.RootCAs = roots })
 	for range 3 {
-		if got := get(t, t.Context(), tr, "GET", "https://"+l.Addr().String()); got != `200 "ok"` {
+		if got := get(t, t.Context(), tr, "GET", o.url); got != `200 "ok"` {
 			t.Error(got)
 		}
 	}
-	tr.CloseIdleConnections()
 }
 
 // TestUnreadBody: a connection whose response was not read to its end serves no other request.

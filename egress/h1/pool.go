@@ -65,11 +65,11 @@ func (p *pool) put(c *conn) {
 	p.conns[c.key] = append(p.conns[c.key], c)
 	p.used += c.size()
 	var surplus []*conn
-	for k := range p.conns { // in random order
-		if p.used <= p.max {
+	for p.used > p.max {
+		for k := range p.conns { // in random order
+			surplus = append(surplus, p.remove(k, 0))
 			break
 		}
-		surplus = append(surplus, p.remove(k, 0))
 	}
 	if p.timer == nil {
 		p.timer = time.AfterFunc(p.timeout, p.expire)
@@ -80,7 +80,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// expire closes the connections that have been idle for too long.
+// expire closes the connections that have been idle for too long, by a quarter of the time at most.
 func (p *pool) expire() {
 	p.close(time.Now().Add(-p.timeout))
 	p.mu.Lock()
