@@ -101,7 +101,7 @@ func (f *Forwarder) Forward(
 		res.Err = errLoop
 		return errLoop
 	}
-	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), steps: res.Steps, res: res}
+	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
 	defer x.account()
 	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
@@ -127,7 +127,7 @@ func (f *Forwarder) Forward(
 		return x.fail(ctx, err)
 	}
 	res.Status = resp.StatusCode
-	x.steps.Answered(resp.StatusCode, resp.Header)
+	x.res.Steps.Answered(resp.StatusCode, resp.Header)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return x.upgrade(ctx, resp)
 	}
@@ -142,7 +142,6 @@ type forwarding struct {
 	r         *http.Request
 	target    *url.URL
 	rc        *http.ResponseController
-	steps     Steps
 	res       *Result
 	watch     watch
 	body      requestBody
@@ -175,22 +174,22 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 func (x *forwarding) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
-			x.steps.Connecting()
+			x.res.Steps.Connecting()
 			x.reached, x.res.Dialed, x.res.Reused = false, Dialed{}, false
 		},
 		GotConn:        x.gotConn,
 		Got1xxResponse: x.got1xx,
 		WroteRequest: func(httptrace.WroteRequestInfo) {
-			x.steps.Sent()
+			x.res.Steps.Sent()
 			x.body.written()
 		},
-		GotFirstResponseByte: x.steps.Sent,
+		GotFirstResponseByte: x.res.Steps.Sent,
 	})
 }
 
 // gotConn notes the connection. The transport calls it on the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
-	x.steps.Connected(info.Conn)
+	x.res.Steps.Connected(info.Conn)
 	x.reached, x.res.Reused = true, info.Reused
 	x.res.Dialed, _ = DialedOf(info.Conn)
 	if info.Reused {

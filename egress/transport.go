@@ -92,13 +92,15 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 			ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
 		},
 	}
-	direct, simple := t.httpTransport(c), t.httpTransport(c)
+	direct := t.httpTransport(c)
 	direct.DialContext = bounded(c.Dialer, direct, maxOther)
 	t.direct = pairOf(direct)
-	simple.DialContext = c.Dialer.DialContext
-	t.simple = h1.New(simple, maxIdle)
 	if c.FreshFor != nil {
 		t.simple = c.FreshFor.simple.Fresh()
+	} else {
+		settings := t.httpTransport(c)
+		settings.DialContext = c.Dialer.DialContext
+		t.simple = h1.New(settings, maxIdle)
 	}
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)
