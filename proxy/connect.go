@@ -14,7 +14,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -35,7 +34,6 @@ type connect struct {
 	tunnel *tunnel        // what requests inside inherit
 	client *egress.Tunnel // nil until the CONNECT is accepted
 	dialed net.Conn       // to the origin; nil before the dial
-	slot   pace.Slot      // the host's, with dialed
 }
 
 // connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided
@@ -173,7 +171,7 @@ func (c *connect) hangUp() {
 	if c.dialed != nil {
 		_ = c.dialed.Close()
 	}
-	c.slot.Done()
+	c.x.slot.Done()
 }
 
 // inside is what the requests inside know of their tunnel.
@@ -304,8 +302,7 @@ func (c *connect) end(err error) {
 // dial waits for the host's turn and connects. If that fails the decision says why.
 func (c *connect) dial() (connected bool) {
 	x := c.x
-	slot, err := x.pace(c.origin)
-	if err != nil {
+	if err := x.pace(c.origin); err != nil {
 		x.decision = x.decision.RefuseSlot(x.ctx, err)
 		return false
 	}
@@ -315,14 +312,14 @@ func (c *connect) dial() (connected bool) {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)
 		if failure.NeverReached() {
-			slot.Cancel()
+			x.slot.Cancel()
 		}
-		slot.Done()
+		x.slot.Done()
 		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)
 		return false
 	}
-	slot.Sent() // what counts for the site is when the connection reached it
-	c.dialed, c.slot = conn, slot
+	x.slot.Sent() // what counts for the site is when the connection reached it
+	c.dialed = conn
 	x.sent.Dialed, _ = egress.DialedOf(conn)
 	step.dialed(conn)
 	return true

@@ -37,12 +37,12 @@ type exchange struct {
 	own      bool    // for the gateway itself: no decision was made
 	identity enforce.Identity
 	decision enforce.Decision
-	message  string // the refusal in a line, where there is one
-	clock    string // of the host, once it was asked for a slot
-	slot     pace.Slot
-	dial     step  // of a connection; records nothing until it has begun
-	reached  bool  // a connection was made, and the request may go
-	missed   error // why it may not go over the connection
+	message  string    // the refusal in a line, where there is one
+	clock    string    // of the host, once it was asked for a slot
+	slot     pace.Slot // the host's
+	dial     step      // of a connection; records nothing until it has begun
+	reached  bool      // a connection was made, and the request may go
+	missed   error     // why it may not go over the connection
 	sent     egress.Result
 }
 
@@ -75,7 +75,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if x.decision.Reason == enforce.ReasonRobotsTxt {
 		return x.serveRobotsTxt(target)
 	}
-	if x.slot, err = x.pace(target.Origin); err != nil {
+	if err := x.pace(target.Origin); err != nil {
 		return x.refuseSlot(err)
 	}
 	defer x.slot.Done()
@@ -111,22 +111,22 @@ func (x *exchange) noteStop() {
 }
 
 // pace waits for the host's turn.
-func (x *exchange) pace(o origin.Origin) (pace.Slot, error) {
+func (x *exchange) pace(o origin.Origin) error {
 	d := &x.decision
 	if !d.Paced() {
-		return pace.Slot{}, nil
+		return nil
 	}
 	request, err := x.site.polite.Request(*d, func() netip.Addr { return x.address(o) })
 	if err != nil {
-		return pace.Slot{}, err
+		return err
 	}
 	x.clock = request.Key
 	began := time.Now()
 	_, step := startStep(x.ctx, spanWait)
-	slot, err := x.site.Engine.Pacer().Acquire(x.ctx, request)
+	x.slot, err = x.site.Engine.Pacer().Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
 	step.waited(d, err)
-	return slot, err
+	return err
 }
 
 // address resolves the host for a clock of addresses. A name that does not resolve keeps the host's
