@@ -1,6 +1,8 @@
 package crawlgate
 
 import (
+	"encoding/json"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/engine"
@@ -54,6 +56,11 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 func (a *App) Provision(ctx caddy.Context) error {
 	config, err := a.settings()
 	if err != nil {
+		return err
+	}
+	named := *a
+	named.Gateway = "" // gateways of one configuration have names of their own
+	if config.Source, err = json.Marshal(named); err != nil {
 		return err
 	}
 	if err := a.resolve(&config); err != nil {

@@ -8,6 +8,7 @@
 package crawlgate
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -83,6 +84,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 func (h *Handler) Provision(ctx caddy.Context) error {
 	config, err := h.policy()
 	if err != nil {
+		return err
+	}
+	if config.Source, err = json.Marshal(h); err != nil {
 		return err
 	}
 	config.Logger = ctx.Logger()

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"container/list"
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ type sending struct {
 	place Place
 	agent string
 	// turn is the earliest time at which it can have left: its beginning and then the time for which
-	// it was held. end is the latest: the time of its line.
+	// it was held. end is the latest: the time of its line. Both are the time of its sending, where
+	// the line has that.
 	turn, end time.Time
 	// exact says that nothing long that the log does not show lay before turn.
 	exact bool
@@ -44,11 +46,16 @@ func left(e *entry) bool {
 
 // sendingOf reads the times of a request that left. It reports false where the log has none.
 func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
+	r := e.Robots
+	s = sending{place: at, agent: nameOf(r), end: e.TS.Time, delay: delay}
+	if r.SentAt > 0 {
+		s.turn = time.UnixMicro(int64(math.Round(r.SentAt * 1e6)))
+		s.end, s.exact = s.turn, true
+		return s, true
+	}
 	if e.TS.IsZero() || !e.Duration.given {
 		return s, false
 	}
-	r := e.Robots
-	s = sending{place: at, agent: nameOf(r), end: e.TS.Time, delay: delay}
 	s.turn = s.end.Add(-e.Duration.Duration).Add(time.Duration(r.WaitMillis) * time.Millisecond)
 	if s.turn.After(s.end) {
 		s.turn = s.end

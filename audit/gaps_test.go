@@ -12,6 +12,7 @@ import (
 // milliseconds after noon.
 type request struct {
 	began, took, waited int
+	sent                int    // when it went out; 0: a line of schema 1
 	source              string // default hot
 	agent               string // default AcmeBot; Free has no delay
 	reason              enforce.Reason
@@ -38,6 +39,9 @@ func (q request) line(tb testing.TB, store memory) object {
 		Origin: "http://" + q.host, RobotsURL: "http://" + q.host + "/robots.txt", State: "rules", Group: "*", CrawlDelay: 2,
 		SHA256: store.keep("User-agent: *\nCrawl-delay: 2\n\nUser-agent: Free\nDisallow:\n"), Source: q.source, PathVisible: true,
 		WaitMillis: int64(q.waited), Address: "192.0.2.1:80",
+	}
+	if q.sent > 0 {
+		rec.Schema, rec.SentAt = 2, float64(noon.Add(time.Duration(q.sent)*time.Millisecond).UnixMicro())/1e6
 	}
 	if q.agent == "Free" {
 		rec.Group, rec.CrawlDelay = "Free", 0
@@ -85,6 +89,10 @@ func TestGaps(t *testing.T) {
 		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonDNS}}, "", GapTotals{}},
 		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
+		{"the time of sending decides: kept", []request{{began: 0, took: 3000, sent: 100}, {began: 0, took: 3000, sent: 2100}}, "", GapTotals{Pairs: 1, Kept: 1}},
+		{"the time of sending decides: short", []request{{began: 0, took: 9000, sent: 1000}, {began: 0, took: 9000, sent: 2800}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"the time of sending decides the order", []request{{began: 0, took: 9000, sent: 2800, source: "wait"}, {began: 0, took: 9000, sent: 1000}}, "a:1 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"a line of schema 1 after one of schema 2", []request{{began: 0, took: 900, sent: 800}, {began: 2000, took: 900}}, "", GapTotals{Pairs: 1, Undecided: 1}},
 		{
 			"three",
 			[]request{{began: 0, took: 50}, {began: 4000, took: 50}, {began: 2000, took: 2100}},

@@ -53,8 +53,8 @@ func (v *verdict) add(k Kind, e *entry, message string) *Finding {
 func (j *judge) look(e *entry) (v verdict) {
 	r := e.Robots
 	v.delay = r.CrawlDelay
-	if r.Schema != enforce.SchemaVersion {
-		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
+	if r.Schema < 1 || r.Schema > enforce.SchemaVersion {
+		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want 1 to %d", r.Schema, enforce.SchemaVersion))
 		return v
 	}
 	if s := contradiction(r); s != "" {

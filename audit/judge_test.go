@@ -67,6 +67,17 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 	return lines
 }
 
+// TestEarlierSchema: the lines of schema 1 are read as those of schema 2, which has more fields.
+func TestEarlierSchema(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["allowed"]
+	l["robots"].(object)["schema"] = 1
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.brief() != "" || r.totals.Replayed != 1 {
+		t.Errorf("%q %+v", r.brief(), r.totals)
+	}
+}
+
 // TestTampering changes honest lines, one field or few at a time. Each is found, as what it is.
 func TestTampering(t *testing.T) {
 	t.Parallel()
@@ -111,7 +122,7 @@ func TestTampering(t *testing.T) {
 		{"allowed", changes{"origin": "http://other.example"}, KindTarget},
 		{"allowed", changes{"robots_url": "http://other.example/robots.txt"}, KindTarget},
 		{"allowed", changes{"path_visible": false}, KindImpossible},
-		{"allowed", changes{"schema": 2}, KindSchema},
+		{"allowed", changes{"schema": 3}, KindSchema},
 		{"allowed", changes{"schema": nil}, KindSchema},
 		{"allowed", changes{"reason": "because"}, KindImpossible},
 		{"allowed", changes{"decision": "perhaps"}, KindImpossible},

@@ -164,8 +164,8 @@ func badAfterwards(r *enforce.Record) string {
 	on := bases[r.Reason]
 	before := on != onLater && r.Reason != enforce.ReasonKillSwitch
 	switch {
-	case r.Decision == enforce.OutcomeDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0):
-		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address or a wait", r.Reason)
+	case r.Decision == enforce.OutcomeDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0):
+		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)
 	case r.Reason == enforce.ReasonException && r.Exception == "":
 		return "reason exception names no exception"
 	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == enforce.OutcomeAllow && !r.WouldDeny:

@@ -189,7 +189,7 @@ func TestCheckFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := records[0]; run.status != 1 || r.Decision != "deny" || r.Line != 2 || r.Rule != "/private/" || r.Schema != 1 || len(r.SHA256) != 64 {
+		if r := records[0]; run.status != 1 || r.Decision != "deny" || r.Line != 2 || r.Rule != "/private/" || r.Schema != 2 || len(r.SHA256) != 64 {
 			t.Errorf("got %+v", run)
 		}
 		if r := records[1]; r.Decision != "allow" {

@@ -199,8 +199,9 @@ func (d Decision) Outcome() string {
 	}
 }
 
-// SchemaVersion is the value of [Record.Schema].
-const SchemaVersion = 1
+// SchemaVersion is the value of [Record.Schema]. Schema 1 lacks Config, SentAt, Signals and
+// Preferences, and is schema 2 in all else.
+const SchemaVersion = 2
 
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.
 const maxShown = 512
@@ -242,10 +243,18 @@ type Record struct {
 	DialMillis int64  `json:"dial_ms,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Exception  string `json:"exception,omitempty"`
-	// Gateway and Version are the name and the build of the gateway that writes a log. The caller sets
-	// them.
+	// Gateway, Version and Config are the name, the build and the configuration's digest of the
+	// gateway that writes a log. The caller sets them.
 	Gateway string `json:"gateway,omitempty"`
 	Version string `json:"version,omitempty"`
+	Config  string `json:"config,omitempty"`
+	// SentAt is when the request went out, in seconds since 1970; 0 if it did not, or nobody saw when.
+	// The caller sets it.
+	SentAt float64 `json:"sent_at,omitempty"`
+	// Signals and Preferences are what a site says of the use of its content, each as a member of an
+	// RFC 9651 dictionary, such as "train-ai=n;from=robots;line=4". This release reads none of them.
+	Signals     []string `json:"signals,omitempty"`
+	Preferences []string `json:"preferences,omitempty"`
 }
 
 // recordFields are the fields of a [Record] in order.

@@ -30,21 +30,24 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 	t.Parallel()
 	r := fullDecision(t).Record()
 	r.DialMillis, r.Address, r.Gateway, r.Version = 7, "192.0.2.1:443", "east-1", "v1.2.3"
+	r.Config, r.SentAt = "0123456789abcdef", 1795262400.250001
+	r.Signals, r.Preferences = []string{"noindex;from=x-robots-tag"}, []string{"train-ai=n;from=robots;line=4"}
 	got, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":1,"decision":"allow","reason":"disallowed","detail":"a detail","mode":"report","would_deny":true,` +
+	const want = `{"schema":2,"decision":"allow","reason":"disallowed","detail":"a detail","mode":"report","would_deny":true,` +
 		`"agent":"news","tokens":["AcmeNews","Acme"],"owner":"team news","contact":"news@acme.example","identified_by":"credential+user_agent","user_agent":"AcmeNews/1.0",` +
 		`"origin":"https://example.com:8443","robots_url":"https://example.com:8443/robots.txt","state":"unreachable",` +
 		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
 		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract",` +
-		`"gateway":"east-1","version":"v1.2.3"}`
+		`"gateway":"east-1","version":"v1.2.3","config":"0123456789abcdef","sent_at":1795262400.250001,` +
+		`"signals":["noindex;from=x-robots-tag"],"preferences":["train-ai=n;from=robots;line=4"]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	const empty = `{"schema":1,"decision":"error","reason":"internal","mode":"enforce","would_deny":false,"agent":"","origin":"",` +
+	const empty = `{"schema":2,"decision":"error","reason":"internal","mode":"enforce","would_deny":false,"agent":"","origin":"",` +
 		`"robots_url":"","state":"unknown","source":"none","path_visible":false}`
 	if got, _ := json.Marshal(Decision{}.Record()); string(got) != empty {
 		t.Errorf("zero: %s", got)

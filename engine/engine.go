@@ -30,6 +30,8 @@ import (
 // Config is what an engine runs with: every default is filled in and every text parsed. Nothing
 // changes it after [New].
 type Config struct {
+	// Source is the configuration of the engine as it was loaded, for the digest.
+	Source []byte
 	// Name is the gateway's name in logs; empty for none.
 	Name string
 	// Help is what the links in refusals begin with.
@@ -87,6 +89,7 @@ type Engine struct {
 	sites     sites
 	listens   atomic.Pointer[listens] // since its start
 	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
+	digest    func() string
 
 	retired atomic.Bool // another configuration has replaced it; its last requests are under way
 
@@ -102,6 +105,7 @@ type Engine struct {
 // beside a running gateway, which holds the store. The caller must call [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
 	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger()}
+	e.digest = sync.OnceValue(e.digestSources)
 	sockets.Process.Changed() // the admin endpoint may have moved
 	if err := e.provision(); err != nil {
 		return nil, errors.Join(err, e.Close())

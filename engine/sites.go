@@ -19,6 +19,7 @@ import (
 
 // SitePolicy is what one site lets pass, and the server that takes its requests.
 type SitePolicy struct {
+	Source     []byte // its configuration as it was loaded, for the digest
 	Engine     *Engine
 	Life       context.Context   // ends when the configuration gives way to another
 	Server     *caddyhttp.Server // nil outside of a server

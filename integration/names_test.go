@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/internal/version"
@@ -102,12 +104,62 @@ func TestVersion(t *testing.T) {
 		g.mustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
 		g.stop()
 		for _, line := range g.readLogs() {
-			if line.Robots.Gateway != name || line.Robots.Version != want || line.Robots.Schema != 1 {
+			if line.Robots.Gateway != name || line.Robots.Version != want || line.Robots.Schema != 2 {
 				t.Errorf("%q: %s", engine, line.raw)
 			}
 		}
 		if n := len(g.readLogs()); n != 2 {
 			t.Errorf("%d lines", n)
 		}
+	}
+}
+
+// TestSchema2: a line names the configuration in force, whatever the gateway's name is, and has the
+// time at which its request went out, if it did.
+func TestSchema2(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rules))
+	first := gatewayConfig{Engine: "gateway east-1", Egress: "dial_timeout 5s"}
+	g := startGateway(t, first)
+	digests := make(map[string][]string)
+	for i, step := range []struct {
+		name   string
+		config gatewayConfig
+	}{
+		{"first", first},
+		{"first", gatewayConfig{Engine: "gateway east-2", Egress: first.Egress}},
+		{"site", gatewayConfig{Engine: first.Engine, Egress: first.Egress, Site: "deny never.example"}},
+		{"engine", gatewayConfig{Engine: first.Engine, Egress: "dial_timeout 6s"}},
+		{"first", first},
+	} {
+		if i > 0 {
+			if err := g.reload(step.config); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := float64(time.Now().UnixMicro()) / 1e6
+		g.mustFetch("Tester/1.0", site.URL("/"))
+		after := float64(time.Now().UnixMicro()) / 1e6
+		g.mustFetch("Tester/1.0", site.URL("/private"))
+		lines := g.logs(2 * (i + 1))[2*i:]
+		if sent := lines[0].Robots.SentAt; sent < before || sent > after {
+			t.Errorf("%s: sent at %f, not from %f to %f", step.name, sent, before, after)
+		}
+		if r := lines[1].Robots; r.Decision != "deny" || r.SentAt != 0 || r.Config != lines[0].Robots.Config {
+			t.Errorf("%s: %s", step.name, lines[1].raw)
+		}
+		digests[lines[0].Robots.Config] = append(digests[lines[0].Robots.Config], step.name)
+	}
+	var got []string
+	for digest, names := range digests {
+		if len(digest) != 16 {
+			t.Errorf("config %q", digest)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	slices.Sort(got)
+	if want := []string{"engine", "first first first", "site"}; !slices.Equal(got, want) {
+		t.Errorf("digests %v, want %v", got, want)
 	}
 }

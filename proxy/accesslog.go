@@ -32,7 +32,10 @@ func (x *exchange) account() {
 		x.noteStop()
 	}
 	rec := x.decision.Record()
-	rec.Gateway, rec.Version = e.Config.Name, version.Read()
+	rec.Gateway, rec.Version, rec.Config = e.Config.Name, version.Read(), e.ConfigDigest()
+	if !x.sentAt.IsZero() {
+		rec.SentAt = float64(x.sentAt.UnixMicro()) / 1e6
+	}
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()

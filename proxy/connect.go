@@ -319,6 +319,7 @@ func (c *connect) dial() (connected bool) {
 		return false
 	}
 	x.slot.Sent() // what counts for the site is when the connection reached it
+	x.sentAt = time.Now()
 	c.dialed = conn
 	x.sent.Dialed, _ = egress.DialedOf(conn)
 	step.dialed(conn)

@@ -43,6 +43,7 @@ type exchange struct {
 	dial     step      // of a connection; records nothing until it has begun
 	reached  bool      // a connection was made, and the request may go
 	missed   error     // why it may not go over the connection
+	sentAt   time.Time // when it began to go over the connection; zero if it did not
 	sent     egress.Result
 }
 
@@ -163,7 +164,7 @@ func (x *exchange) Connecting() { _, x.dial = startStep(x.ctx, spanDial) }
 func (x *exchange) Connected(conn net.Conn) {
 	x.dial.dialed(conn)
 	if x.missed = x.slot.Confirm(x.ctx); x.missed == nil {
-		x.reached = true
+		x.reached, x.sentAt = true, time.Now()
 		return
 	}
 	x.entry.Cancel(x.missed)

@@ -30,6 +30,7 @@ import (
 
 // Config is what a site is made of.
 type Config struct {
+	Source     []byte // the handler's configuration as it was loaded
 	Engine     *engine.Engine
 	Server     *caddyhttp.Server // nil outside of a server, where CONNECT is refused
 	Clients    []netip.Prefix    // none: the default of [enforce.ClientAllowed]
@@ -75,7 +76,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	limits := c.Engine.Config.Limits
 	s := &Site{
 		SitePolicy: &engine.SitePolicy{
-			Engine: c.Engine, Life: ctx, Server: c.Server, Clients: c.Clients, Identifier: c.Identifier, Operator: c.Policy,
+			Source: c.Source, Engine: c.Engine, Life: ctx, Server: c.Server, Clients: c.Clients, Identifier: c.Identifier, Operator: c.Policy,
 			Enforcer: &enforce.Enforcer{Rules: tracedLookup{c.Engine}, Policy: c.Policy, Kills: c.Engine.KillSwitch()},
 		},
 		polite:         c.Engine.Config.Politeness,
