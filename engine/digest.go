@@ -12,8 +12,9 @@ import (
 func (e *Engine) ConfigDigest() string { return e.digest() }
 
 func (e *Engine) digestSources() string {
-	var sources []string
-	for _, s := range e.Sites() {
+	sites := e.Sites()
+	sources := make([]string, 0, len(sites)+1)
+	for _, s := range sites {
 		sources = append(sources, string(s.Source))
 	}
 	slices.Sort(sources) // Caddy provisions servers in no order
