@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Tota
 		cfg.limits = defaultLimits
 	}
 	a := &auditor{
-		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), redacted: cfg.Redacted},
+		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
 		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
 	}
 	for _, name := range cfg.OwnGroupOnly {

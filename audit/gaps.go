@@ -48,9 +48,8 @@ func left(e *entry) bool {
 func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 	r := e.Robots
 	s = sending{place: at, agent: nameOf(r), end: e.TS.Time, delay: delay}
-	if r.SentAt > 0 {
-		s.turn = time.UnixMicro(int64(math.Round(r.SentAt * 1e6)))
-		s.end, s.exact = s.turn, true
+	if at := sentAt(r); !at.IsZero() {
+		s.turn, s.end, s.exact = at, at, true
 		return s, true
 	}
 	if e.TS.IsZero() || !e.Duration.given {
@@ -63,6 +62,14 @@ func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 	// Before its turn a request may have waited for robots.txt, a tunnel for its client.
 	s.exact = r.PathVisible && (r.Source == "hot" || r.Source == "none")
 	return s, true
+}
+
+// sentAt is when a request went out, zero where its line has no such time.
+func sentAt(r *enforce.Record) time.Time {
+	if r.SentAt <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(math.Round(r.SentAt * 1e6)))
 }
 
 // hosts remembers, of those asked last, the requests that left last.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -18,6 +19,7 @@ type judge struct {
 	texts *texts
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string
+	tolerance    time.Duration
 	redacted     string // the mark of a query that the log's filter has changed; empty for none
 }
 
@@ -57,7 +59,11 @@ func (j *judge) look(e *entry) (v verdict) {
 		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want 1 to %d", r.Schema, enforce.SchemaVersion))
 		return v
 	}
-	if s := contradiction(r); s != "" {
+	s := contradiction(r)
+	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(j.tolerance)) {
+		s = fmt.Sprintf("sent_at is %s after the end of the request", at.Sub(e.TS.Time))
+	}
+	if s != "" {
 		v.add(KindImpossible, e, s)
 		return v
 	}

@@ -123,6 +123,8 @@ func TestTampering(t *testing.T) {
 		{"allowed", changes{"robots_url": "http://other.example/robots.txt"}, KindTarget},
 		{"allowed", changes{"path_visible": false}, KindImpossible},
 		{"allowed", changes{"schema": 3}, KindSchema},
+		{"allowed", changes{"sent_at": float64(noon.Unix()) + 1}, KindImpossible},
+		{"disallowed", changes{"sent_at": float64(noon.Unix())}, KindImpossible},
 		{"allowed", changes{"schema": nil}, KindSchema},
 		{"allowed", changes{"reason": "because"}, KindImpossible},
 		{"allowed", changes{"decision": "perhaps"}, KindImpossible},

@@ -273,8 +273,11 @@ func (d *day) tamper() {
 	d.wantFound("a flipped verdict", d.changed(refused, func(o map[string]any) { o["robots"] = flipped }), refused, "verdict")
 
 	before, held := d.neighbours(lines)
+	sent := maps.Clone(held.robots())
+	sent["sent_at"] = before.robots()["sent_at"].(float64) + 0.02
+	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["robots"] = sent }), held, "gap")
 	soon := before.turn() + 0.02 + held.rest()
-	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["ts"] = soon }), held, "gap")
+	d.wantFound("an end before the sending", d.changed(held, func(o map[string]any) { o["ts"] = soon }), held, "impossible")
 
 	sha := refused.robots()["sha256"].(string)
 	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)
