@@ -32,6 +32,8 @@ var importRules = map[string][]string{
 	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
+	"evidence":                {"golang.org/x/mod/sumdb/"},
+	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
 	"audit":                   {"golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",

@@ -1,0 +1,120 @@
+// Package evidence has the forms by which an access log proves itself: the identity of a log, the
+// seal of a line, the Merkle tree over the lines (RFC 6962 section 2.1), its leaves on disk and its
+// signed checkpoints (C2SP tlog-checkpoint v1.0.0). docs/evidence.md describes them.
+package evidence
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Identity names one tree: the origin line of its checkpoints and the name of the key that signs
+// them. The zero value is none.
+type Identity struct {
+	Gateway string
+	Log     string
+	// Generation counts from 1. A new key and lost state begin the next one.
+	Generation int
+}
+
+// String gives gateway/log/generation.
+func (i Identity) String() string {
+	return i.Gateway + "/" + i.Log + "/" + strconv.Itoa(i.Generation)
+}
+
+// ParseIdentity reads what String writes. The gateway may hold slashes; no part holds a blank, a
+// plus (signed notes separate the parts of a key by it), a quote or a backslash.
+func ParseIdentity(s string) (Identity, error) {
+	rest, generation, _ := cutLast(s)
+	gateway, log, ok := cutLast(rest)
+	n, err := strconv.Atoi(generation)
+	id := Identity{gateway, log, n}
+	if !ok || err != nil || n < 1 || id.String() != s {
+		return Identity{}, fmt.Errorf("%.100q is no identity of a log: want gateway/log/generation", s)
+	}
+	return id, id.Check()
+}
+
+func cutLast(s string) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, '/')
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// Check reports what is wrong with the names.
+func (i Identity) Check() error {
+	if !isName(i.Gateway) {
+		return fmt.Errorf("name of the gateway %.100q: want visible ASCII characters without plus, quote and backslash", i.Gateway)
+	}
+	if !isName(i.Log) || strings.ContainsAny(i.Log, "/:*?<>|") || strings.HasPrefix(i.Log, ".") {
+		return fmt.Errorf("name of the log %.100q: want a word that a folder can have", i.Log)
+	}
+	return nil
+}
+
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || c == '+' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 100
+}
+
+// The members that a seal adds.
+const (
+	sealLog = `"log":"`
+	sealSeq = `","seq":`
+)
+
+// Splice seals a line: it puts the identity and the number of the line before the last brace and
+// ends the line. A line that is no JSON object is only ended. It may change the bytes of the
+// line and beyond, as append does.
+func Splice(line []byte, id string, seq int64) []byte {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if len(line) < 2 || line[0] != '{' || line[len(line)-1] != '}' {
+		return append(line, '\n')
+	}
+	line = bytes.TrimRight(line[:len(line)-1], " \t\r")
+	if line[len(line)-1] != '{' {
+		line = append(line, ',')
+	}
+	line = append(append(append(line, sealLog...), id...), sealSeq...)
+	return append(strconv.AppendInt(line, seq, 10), '}', '\n')
+}
+
+// ReadSeal reads the seal of a line, with its end or without, as [Splice] writes it and in no other
+// form.
+func ReadSeal(line []byte) (id string, seq int64, ok bool) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	line, ok = bytes.CutSuffix(line, []byte("}"))
+	if !ok || len(line) == 0 || line[0] != '{' {
+		return "", 0, false
+	}
+	i := bytes.LastIndex(line, []byte(sealSeq))
+	if i < 0 {
+		return "", 0, false
+	}
+	digits := string(line[i+len(sealSeq):])
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || seq < 0 || strconv.FormatInt(seq, 10) != digits {
+		return "", 0, false
+	}
+	line = line[:i]
+	if i = bytes.LastIndexByte(line, '"') + 1; i < len(sealLog)+1 || !bytes.HasSuffix(line[:i], []byte(sealLog)) {
+		return "", 0, false
+	}
+	before := line[:i-len(sealLog)]
+	if last := before[len(before)-1]; last != ',' && len(before) != 1 {
+		return "", 0, false
+	}
+	id = string(line[i:])
+	if _, err := ParseIdentity(id); err != nil {
+		return "", 0, false
+	}
+	return id, seq, true
+}

@@ -1,0 +1,110 @@
+package evidence
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Head is a signed checkpoint: it says that the tree of Identity had Size leaves and this Root.
+type Head struct {
+	Identity string
+	Size     int64
+	Root     tlog.Hash
+	// Note is the signed note (C2SP signed-note v1.0.0) with all its signatures.
+	Note []byte
+}
+
+// CheckpointText is the text of a checkpoint (C2SP tlog-checkpoint v1.0.0), without extensions.
+func CheckpointText(identity string, size int64, root tlog.Hash) string {
+	return fmt.Sprintf("%s\n%d\n%s\n", identity, size, root)
+}
+
+// ParseHead reads a signed checkpoint. One of the verifiers has the identity as its name and has
+// signed it. Signatures that no verifier knows are left alone.
+func ParseHead(text []byte, verifiers note.Verifiers) (Head, error) {
+	n, err := note.Open(text, verifiers)
+	if err != nil {
+		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	h, err := ParseCheckpoint(n.Text)
+	if err != nil {
+		return Head{}, err
+	}
+	for _, s := range n.Sigs {
+		if s.Name == h.Identity {
+			h.Note = bytes.Clone(text)
+			return h, nil
+		}
+	}
+	return Head{}, fmt.Errorf("reading a checkpoint: %s has not signed it", h.Identity)
+}
+
+// ParseCheckpoint reads the text of a checkpoint, which nothing vouches for.
+func ParseCheckpoint(text string) (Head, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) != 4 || lines[3] != "" {
+		return Head{}, fmt.Errorf("a checkpoint of %d lines: want identity, size and root", len(lines)-1)
+	}
+	if _, err := ParseIdentity(lines[0]); err != nil {
+		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
+		return Head{}, fmt.Errorf("size %.50q of a checkpoint is no number", lines[1])
+	}
+	root, err := tlog.ParseHash(lines[2])
+	if err != nil || root.String() != lines[2] {
+		return Head{}, fmt.Errorf("root %.100q of a checkpoint is no hash", lines[2])
+	}
+	return Head{Identity: lines[0], Size: size, Root: root}, nil
+}
+
+// HeadEnd is the line behind each checkpoint of a file of them.
+const HeadEnd = "--\n"
+
+// maxNote bounds a checkpoint with its signatures, in bytes.
+const maxNote = 64 << 10
+
+// ErrCut is a last checkpoint without its end: the writer was stopped within it.
+var ErrCut = errors.New("the last checkpoint is cut off")
+
+// ReadHeads reads a file of checkpoints, in order. An error names the line at which its checkpoint
+// begins; those behind it are read on, unless the file itself cannot be.
+func ReadHeads(r io.Reader, verifiers note.Verifiers) iter.Seq2[Head, error] {
+	return func(yield func(Head, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, maxNote)
+		var text []byte
+		first, number := 1, 0
+		for lines.Scan() {
+			number++
+			if line := lines.Text() + "\n"; line != HeadEnd {
+				text = append(text[:min(len(text), maxNote)], line...)
+				continue
+			}
+			h, err := ParseHead(text, verifiers)
+			if err != nil {
+				err = fmt.Errorf("line %d: %w", first, err)
+			}
+			if !yield(h, err) {
+				return
+			}
+			text, first = text[:0], number+1
+		}
+		switch err := lines.Err(); {
+		case err != nil:
+			yield(Head{}, fmt.Errorf("reading checkpoints after line %d: %w", number, err))
+		case len(text) > 0:
+			yield(Head{}, fmt.Errorf("line %d: %w", first, ErrCut))
+		}
+	}
+}

@@ -1,0 +1,361 @@
+package writer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// load takes up the newest generation, or begins another one. It leaves a log that is open, with a
+// checkpoint of all that is in it.
+func (l *Log) load() error {
+	newest, err := newestGeneration(l.dir)
+	if err != nil {
+		return fmt.Errorf("reading the state: %w", err)
+	}
+	reason, previous := errors.New("first"), ""
+	if newest > 0 {
+		if err := l.become(newest); err != nil {
+			return err
+		}
+		r, err := l.resume()
+		if err == nil {
+			return l.goOn(r)
+		}
+		reason, previous = err, l.id
+	}
+	seal, err := l.newestSeal()
+	if err != nil {
+		return err
+	}
+	if newest == 0 && seal.Generation > 0 {
+		reason = errors.New("the state is lost")
+	}
+	if seal.Generation >= newest && seal.Generation > 0 {
+		newest, previous = seal.Generation, seal.String()
+	}
+	return l.begin(newest+1, generationLine{reason.Error(), previous})
+}
+
+// goOn goes on with a generation.
+func (l *Log) goOn(r *resumed) error {
+	l.leaves, l.size, l.head = r.leaves, r.leaves.tree.Size(), r.head
+	if err := errors.Join(l.leaves.trim(), mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
+		return err
+	}
+	if len(r.tail) > 0 {
+		if err := appendFile(l.config.File, []byte("\n")); err != nil {
+			return fmt.Errorf("ending a torn line: %w", err)
+		}
+		l.leaf(r.tail)
+		r.torn++
+	}
+	if err := l.openLog(); err != nil {
+		return err
+	}
+	if r.from == l.size {
+		l.offer(l.head)
+		return nil
+	}
+	late := resumedLine{r.from, l.size, r.torn}
+	l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
+	return l.start("resumed", late)
+}
+
+// begin starts a generation with an empty tree, behind what is in the log.
+func (l *Log) begin(generation int, why generationLine) error {
+	if err := l.become(generation); err != nil {
+		return err
+	}
+	l.config.Report(Event{"evidence begins a new generation", l.id + ": " + why.Reason, why.Reason != "first"})
+	l.leaves = &leafFiles{dir: l.folder}
+	if err := os.MkdirAll(l.folder, 0o700); err != nil {
+		return err
+	}
+	if err := replaceFile(filepath.Join(l.folder, vkeyFile), []byte(l.vkey+"\n")); err != nil {
+		return fmt.Errorf("keeping the verifier's key: %w", err)
+	}
+	end, err := tailOf(l.config.File, 1)
+	if err == nil && len(end) > 0 && end[0] != '\n' {
+		err = appendFile(l.config.File, []byte("\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("ending a torn line: %w", err)
+	}
+	if err := l.openLog(); err != nil {
+		return err
+	}
+	return l.start("generation", why)
+}
+
+// openLog opens the log to append to it.
+func (l *Log) openLog() (err error) {
+	if l.dest, err = l.config.Open(); err != nil {
+		return err
+	}
+	if l.follow(); l.file == nil {
+		return errors.New("the writer has made no file of this name")
+	}
+	l.end, _ = l.measure()
+	return nil
+}
+
+// start says in the log how it begins, and signs that.
+func (l *Log) start(message string, what any) error {
+	l.mu.Lock()
+	err := l.say(message, what)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return l.checkpoint()
+}
+
+// resumed is a generation that goes on.
+type resumed struct {
+	leaves *leafFiles
+	head   evidence.Head // the newest, of size 0 for none
+	from   int64         // leaves that the position knew; those behind it were sealed late
+	torn   int           // lines without end among them
+	end    int64         // of the last file, without the tail
+	tail   []byte        // of the file that is written: a last line without end, which is no leaf yet
+}
+
+// resume takes up a generation where its state and the log left it: it seals the lines that are in
+// the log and not in the tree. The error says why the generation cannot go on.
+func (l *Log) resume() (*resumed, error) {
+	vkey, err := os.ReadFile(filepath.Join(l.folder, vkeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the verifier's key: %w", err)
+	}
+	switch known := strings.TrimSpace(string(vkey)); {
+	case !strings.HasPrefix(known, l.id+"+"):
+		return nil, errors.New("the gateway has a new name")
+	case known != l.vkey:
+		return nil, errors.New("new key")
+	}
+	at, err := readPosition(l.folder)
+	if err != nil {
+		return nil, fmt.Errorf("reading the position: %w", err)
+	}
+	leaves := evidence.NewLeaves(l.folder)
+	edge, err := leaves.Edge(at.Size)
+	if err != nil {
+		return nil, err
+	}
+	last, err := leaves.Hash(at.Size - 1)
+	if err != nil {
+		return nil, err
+	}
+	r := &resumed{leaves: &leafFiles{dir: l.folder, tree: edge}, from: at.Size}
+	claim, err := l.readOn(r, at, last)
+	if err != nil {
+		return nil, err
+	}
+	return r, l.checkHeads(r, claim)
+}
+
+// readOn seals all lines of the log behind a position. It gives the newest checkpoint that these
+// lines have.
+func (l *Log) readOn(r *resumed, at position, last tlog.Hash) (claim evidence.Head, err error) {
+	files, err := logFiles(l.config.File)
+	if err != nil {
+		return claim, err
+	}
+	first, rest, err := findPosition(files, at, last)
+	if err != nil {
+		return claim, err
+	}
+	r.end = at.Offset
+	for first != nil {
+		err := l.sealFile(r, first, rest[0] == l.config.File, &claim)
+		if err = errors.Join(err, first.Close()); err != nil {
+			return claim, fmt.Errorf("%s: %w", rest[0], err)
+		}
+		if rest = rest[1:]; len(rest) == 0 {
+			break
+		}
+		if first, err = openLog(rest[0]); err != nil {
+			return claim, err
+		}
+		r.end = 0
+	}
+	return claim, nil
+}
+
+// findPosition looks for the line of a position, in the newest file first. It gives the rest of its
+// file and the names from that file on.
+func findPosition(files []string, at position, last tlog.Hash) (io.ReadCloser, []string, error) {
+	for i := range slices.Backward(files) {
+		r, err := openBehind(files[i], at.Offset, last)
+		switch {
+		case err == nil:
+			return r, files[i:], nil
+		case !errors.Is(err, errOtherLine) && !errors.Is(err, fs.ErrNotExist):
+			return nil, nil, err
+		}
+	}
+	return nil, nil, fmt.Errorf("line %d of the tree is not in the log: it was at byte %d of %s", at.Size-1, at.Offset, at.File)
+}
+
+// sealFile seals what is left of a file.
+func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence.Head) error {
+	lines := newLineReader(file)
+	var pending []byte
+	for {
+		line, ended, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return r.leaves.write(pending)
+		}
+		if err != nil {
+			return err
+		}
+		if !ended && current {
+			r.tail = line
+			return r.leaves.write(pending)
+		}
+		seq := r.leaves.tree.Size() + int64(len(pending)/tlog.HashSize)
+		switch id, n, sealed := evidence.ReadSeal(line); {
+		case sealed && (id != l.id || n != seq):
+			return fmt.Errorf("the line behind leaf %d is %d of %s", seq-1, n, id)
+		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
+			readClaim(line, claim)
+		case !sealed && (!ended || !json.Valid(line)):
+			r.torn++
+		}
+		r.end += int64(len(line)) + 1
+		leaf := tlog.RecordHash(line)
+		if pending = append(pending, leaf[:]...); len(pending) >= spillSize {
+			if err := r.leaves.write(pending); err != nil {
+				return err
+			}
+			pending = pending[:0]
+		}
+	}
+}
+
+// msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
+// most, or not behind this logger.
+const msgCheckpoint = `"logger":"` + loggerName + `","msg":"checkpoint"`
+
+func readClaim(line []byte, claim *evidence.Head) {
+	var c checkpointLine
+	if json.Unmarshal(line, &c) == nil && c.Size > claim.Size {
+		claim.Size, claim.Root = c.Size, c.Root
+	}
+}
+
+// checkHeads holds the tree against what was signed of it: in the state, in the second copy, and in
+// the lines that were sealed late. Where the log has less than that, it was cut.
+func (l *Log) checkHeads(r *resumed, claim evidence.Head) error {
+	claims := []evidence.Head{claim}
+	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
+		head, err := newestHead(name, l.verifier)
+		if err != nil {
+			return err
+		}
+		claims = append(claims, head)
+		if head.Size > r.head.Size {
+			r.head = head
+		}
+	}
+	reader := evidence.NewLeaves(l.folder)
+	for _, c := range claims {
+		if c.Size == 0 {
+			continue
+		}
+		if size := r.leaves.tree.Size(); c.Size > size {
+			return fmt.Errorf("the log has %d lines of the %d that were signed", size, c.Size)
+		}
+		root, err := tlog.TreeHash(c.Size, reader)
+		if err != nil {
+			return err
+		}
+		if root != c.Root {
+			return fmt.Errorf("the first %d lines are not those that were signed", c.Size)
+		}
+	}
+	return nil
+}
+
+// newestHead is the last whole checkpoint of a file that the verifier's key has signed, of size 0
+// for none.
+func newestHead(name string, verifier note.Verifier) (newest evidence.Head, err error) {
+	if name == "" {
+		return newest, nil
+	}
+	text, err := tailOf(name, 256<<10)
+	if err != nil {
+		return newest, fmt.Errorf("reading checkpoints: %w", err)
+	}
+	for head, err := range evidence.ReadHeads(bytes.NewReader(text), note.VerifierList(verifier)) {
+		if err == nil && head.Identity == verifier.Name() && head.Size >= newest.Size { // others are of other logs, or cut
+			newest = head
+		}
+	}
+	return newest, nil
+}
+
+// mendHeads takes off a last checkpoint that is not whole: the power failed within it.
+func mendHeads(name string) error {
+	if name == "" {
+		return nil
+	}
+	end, err := tailOf(name, 256<<10)
+	if err != nil || bytes.HasSuffix(end, []byte(evidence.HeadEnd)) {
+		return err
+	}
+	cut := len(end)
+	if i := bytes.LastIndex(end, []byte("\n"+evidence.HeadEnd)); i >= 0 {
+		cut -= i + len("\n"+evidence.HeadEnd)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil //nolint:nilerror // there is none to mend
+	}
+	return os.Truncate(name, info.Size()-int64(cut))
+}
+
+// newestSeal is the identity of the newest sealed line of a log of the same name, for a state that
+// is lost. A log that is sealed has seals in its newest file, or in the one before.
+func (l *Log) newestSeal() (newest evidence.Identity, err error) {
+	files, err := logFiles(l.config.File)
+	if err != nil {
+		return newest, err
+	}
+	for _, name := range files[max(0, len(files)-2):] {
+		r, err := openLog(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return newest, err
+		}
+		lines := newLineReader(r)
+		for err == nil {
+			var line []byte
+			line, _, err = lines.next()
+			id, _, ok := evidence.ReadSeal(line)
+			if !ok {
+				continue
+			}
+			if identity, bad := evidence.ParseIdentity(id); bad == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
+				newest = identity
+			}
+		}
+		_ = r.Close() // it was only read
+	}
+	return newest, nil
+}

@@ -1,0 +1,248 @@
+package writer
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const lateMessage = "lines that were not sealed when the gateway ended are sealed now"
+
+// TestKilled: lines that are in the log and not in the tree are sealed late, and the log says so.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	b.write(l, entry(1))
+	b.flush(l)
+	b.write(l, entry(2), entry(3))
+	b.kill(l)
+	torn := entry(4)[:40]
+	appendFile(b.config.File, []byte(torn))
+	l = b.open()
+	b.write(l, entry(5))
+	b.close(l)
+	lines := b.lines()
+	// generation, checkpoint, 1, checkpoint, 2, 3, torn, resumed, checkpoint, 5, checkpoint
+	if len(lines) != 11 || lines[6] != torn || !strings.Contains(lines[7], `"msg":"resumed","from":3,"to":7,"torn":1,"log":"gw1.example/access/1","seq":7}`) {
+		t.Errorf("%d lines: %s", len(lines), strings.Join(lines, "\n"))
+	}
+	if e, told := b.told(lateMessage); !told || e.Detail != "lines 3 to 6, torn: 1" {
+		t.Errorf("told %+v", e)
+	}
+	if signed := b.verify(1, 0); signed != 10 {
+		t.Errorf("%d lines are signed", signed)
+	}
+}
+
+// TestNewGenerations: what opens another generation, why, and that it begins behind the lines of the one before.
+func TestNewGenerations(t *testing.T) {
+	t.Parallel()
+	state := func(b *bench, name string) string { return filepath.Join(b.config.State, "access", "1", name) }
+	edit := func(name string, change func([]byte) []byte) {
+		if err := os.WriteFile(name, change(must(os.ReadFile(name))), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(b *bench)
+		reason string // in the log, by its beginning
+	}{
+		"new key":      {func(b *bench) { os.Remove(filepath.Join(b.config.State, "access", "key")) }, "new key"},
+		"new gateway":  {func(b *bench) { b.config.Gateway = "gw2.example" }, "the gateway has a new name"},
+		"state gone":   {func(b *bench) { os.RemoveAll(b.config.State) }, "the state is lost"},
+		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "reading the position: open"},
+		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "reading the position: "},
+		"leaves gone":  {func(b *bench) { os.Remove(state(b, "leaves-000000")) }, "reading leaves: open"},
+		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "leaves-000000"), 64) }, "reading "},
+		"other leaf": {func(b *bench) {
+			edit(state(b, "leaves-000000"), func(data []byte) []byte { data[0]++; return data })
+		}, "the first 10 lines are not those that were signed"},
+		"vkey gone": {func(b *bench) { os.Remove(state(b, "vkey")) }, "reading the verifier's key: open"},
+		"log gone":  {func(b *bench) { os.Remove(b.config.File) }, "line 10 of the tree is not in the log"},
+		"log cut":   {func(b *bench) { os.Truncate(b.config.File, 700) }, "line 10 of the tree is not in the log"},
+		"log changed": {func(b *bench) {
+			edit(b.config.File, func(text []byte) []byte { return append([]byte("x\n"), text...) })
+		}, "line 10 of the tree is not in the log"},
+		"foreign line": {func(b *bench) {
+			edit(b.config.File, func(text []byte) []byte {
+				return append(text, `{"log":"gw1.example/access/1","seq":12}`+"\n"...)
+			})
+		}, "DIR/access.log: the line behind leaf 10 is 12 of gw1.example/access/1"},
+		"line of a later generation": {func(b *bench) {
+			edit(b.config.File, func(text []byte) []byte {
+				return append(text, `{"log":"gw1.example/access/7","seq":0}`+"\n"...)
+			})
+		}, "DIR/access.log: the line behind leaf 10 is 0 of gw1.example/access/7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			l := b.open()
+			b.write(l, entry(1), entry(2), entry(3), entry(4), entry(5), entry(6), entry(7), entry(8))
+			b.close(l)
+			tt.change(b)
+			before := b.lines()
+			l = b.open()
+			generation := 2
+			if strings.Contains(name, "later") {
+				generation = 8
+			}
+			b.write(l, entry(9))
+			b.close(l)
+			reason := strings.ReplaceAll(tt.reason, "DIR", b.dir)
+			line := b.lines()[len(before)]
+			if !strings.Contains(line, `"msg":"generation","reason":"`+reason) || !strings.Contains(line, fmt.Sprintf(`access/%d","seq":0}`, generation)) {
+				t.Errorf("the log says %s\nwant reason %s", line, reason)
+			}
+			if e, told := b.told("evidence begins a new generation"); !told || !e.Failure || !strings.Contains(e.Detail, reason) {
+				t.Errorf("told %+v", e)
+			}
+			if signed := b.verify(generation, len(before)); signed != 3 {
+				t.Errorf("%d lines are signed", signed)
+			}
+			l = b.open() // which goes on
+			if want := fmt.Sprintf("/%d", generation); !strings.HasSuffix(l.id, want) {
+				t.Errorf("then it is %s, want %s", l.id, want)
+			}
+			b.close(l)
+		})
+	}
+}
+
+// TestRolledBack: with yesterday's state, the lines since are sealed late if they are what was signed of them, and open
+// another generation if not.
+func TestRolledBack(t *testing.T) {
+	t.Parallel()
+	for _, changed := range []bool{false, true} {
+		for _, copied := range []bool{false, true} {
+			b := newBench(t)
+			b.rot.most, b.rot.pack = 1500, true
+			if copied {
+				b.config.Heads = filepath.Join(t.TempDir(), "heads")
+			}
+			l := b.open()
+			b.write(l, entry(1), entry(2))
+			b.close(l)
+			yesterday := b.snapshot()
+			maps.DeleteFunc(yesterday, func(name string, _ []byte) bool { return !strings.HasPrefix(name, "/evidence") })
+			l = b.open()
+			for i := range 50 {
+				b.write(l, entry(i))
+			}
+			b.close(l)
+			count := len(b.lines())
+			now := b.snapshot()
+			for name := range now {
+				if strings.HasPrefix(name, "/evidence") {
+					delete(now, name)
+				}
+			}
+			maps.Copy(now, yesterday)
+			if changed { // before the newest checkpoint
+				text := now["/access.log"]
+				i := bytes.Index(text, []byte("handled"))
+				text[i] = 'H'
+			}
+			b.restore(now)
+			l = b.open()
+			b.write(l, entry(1))
+			b.close(l)
+			if changed {
+				if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "lines are not those that were signed") {
+					t.Errorf("a changed line: %+v", e)
+				}
+				b.verify(2, count)
+				continue
+			}
+			if e, told := b.told(lateMessage); !told || !strings.HasPrefix(e.Detail, "lines 5 to ") {
+				t.Errorf("told %+v", e)
+			}
+			if signed := b.verify(1, 0); int(signed) != count+3 {
+				t.Errorf("%d lines are signed, %d were there", signed, count)
+			}
+		}
+	}
+}
+
+// TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy of the checkpoints.
+func TestCutAgainstCopy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config.Heads = filepath.Join(t.TempDir(), "heads")
+	b.close(b.open())
+	yesterday := b.snapshot()
+	l := b.open()
+	b.write(l, entry(1))
+	b.close(l)
+	b.restore(yesterday)
+	b.close(b.open())
+	if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "the log has 2 lines of the 3 that were signed") {
+		t.Errorf("told %+v", e)
+	}
+}
+
+// FuzzRecovery: from whatever a kill or a power cut leaves, behind what was brought to the disk, the same generation goes
+// on, and all lines that are there are sealed. No byte of the log is changed.
+func FuzzRecovery(f *testing.F) {
+	f.Add(uint8(0), uint16(0), uint16(0), uint16(0), false)
+	f.Add(uint8(3), uint16(70), uint16(33), uint16(100), true)
+	f.Add(uint8(9), uint16(65535), uint16(65535), uint16(65535), false)
+	made := newBench(f)
+	made.rot.most, made.rot.pack = 3000, true
+	l := made.open()
+	var moments []map[string][]byte
+	for i := range 10 {
+		for j := range 7 {
+			made.write(l, entry(10*i+j))
+		}
+		if err := l.savePosition(); err != nil {
+			f.Fatal(err)
+		}
+		moments = append(moments, made.snapshot())
+		made.flush(l)
+	}
+	made.close(l)
+	end := made.snapshot()
+	f.Fuzz(func(t *testing.T, moment uint8, log, leaves, heads uint16, headKept bool) {
+		b := newBench(t)
+		b.rot.most = 3000
+		files := maps.Clone(moments[int(moment)%len(moments)])
+		// Files that are only appended to may have any length between then and the end.
+		extend := func(name string, n uint16) {
+			if before, after := files[name], end[name]; bytes.HasPrefix(after, before) {
+				files[name] = after[:len(before)+int(n)%(len(after)-len(before)+1)]
+			}
+		}
+		extend("/access.log", log)
+		extend("/evidence/access/1/leaves-000000", leaves)
+		if !bytes.Equal(files["/access.log"], moments[int(moment)%len(moments)]["/access.log"]) && headKept {
+			extend("/evidence/access/1/subtrees", heads)
+		}
+		if cut := int(heads) % maxCut; headKept { // a checkpoint that is not whole
+			files["/evidence/access/1/heads"] = append(bytes.Clone(files["/evidence/access/1/heads"]), end["/evidence/access/1/heads"][:cut]...)
+		}
+		b.restore(files)
+		before := b.lines()
+		l := b.open()
+		b.write(l, entry(1000))
+		b.close(l)
+		if l.id != "gw1.example/access/1" {
+			e, _ := b.told("evidence begins a new generation")
+			t.Fatalf("then %s: %s", l.id, e.Detail)
+		}
+		after := b.lines()
+		if strings.Join(before, "\n") != strings.Join(after[:len(before)], "\n") {
+			t.Error("lines were changed")
+		}
+		if signed := b.verify(1, 0); int(signed) != len(after)-1 {
+			t.Errorf("%d of %d lines are signed", signed, len(after))
+		}
+	})
+}
+
+const maxCut = 60 // shorter than any checkpoint

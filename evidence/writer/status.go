@@ -1,0 +1,52 @@
+package writer
+
+import (
+	"maps"
+	"time"
+)
+
+// Status is how a log is sealed now.
+type Status struct {
+	Identity string
+	VKey     string // of its verifier
+	File     string
+	Size     int64 // lines in the tree
+	// Unsealed are the lines, but ours, that no checkpoint covers yet.
+	Unsealed int64
+	// Lines were sealed since the start, ours not counted.
+	Lines int64
+	// Checkpoint is the newest signed note, empty for none, and Time when it was signed.
+	Checkpoint string
+	Time       time.Time
+	Witnesses  map[string]WitnessStatus // by the names of their keys
+	// Unwitnessed counts checkpoints that fewer witnesses cosigned than needed.
+	Unwitnessed int64
+	// Error says why the log cannot be written or sealed; nil while it can.
+	Error error
+}
+
+// Status may be asked at any time.
+func (l *Log) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Status{
+		Identity: l.id, VKey: l.vkey, File: l.config.File, Size: l.size,
+		Unsealed: l.others - l.signed, Lines: l.others,
+		Checkpoint: string(l.head.Note), Time: l.headTime,
+		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: l.failure(),
+	}
+}
+
+// Failed reports whether the log cannot be written or sealed now. It is cheap.
+func (l *Log) Failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failure() != nil
+}
+
+func (l *Log) failure() error {
+	if l.writeErr != nil {
+		return l.writeErr
+	}
+	return l.flushErr
+}

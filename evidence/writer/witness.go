@@ -1,0 +1,240 @@
+package writer
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	cosign "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// Witness cosigns checkpoints of trees that only grow (C2SP tlog-witness v1.0.0).
+type Witness struct {
+	// URL is the prefix of the witness's addresses.
+	URL      string
+	Verifier note.Verifier
+}
+
+// ParseWitness reads a witness's URL and its key, which signs cosignatures (C2SP tlog-cosignature
+// v1.0.1) with Ed25519 or ML-DSA-44.
+func ParseWitness(url, vkey string) (Witness, error) {
+	verifier, err := cosign.NewVerifierForCosignatureV1(vkey)
+	if err != nil {
+		if v, mldsaErr := cosign.NewMLDSAVerifier(vkey); mldsaErr == nil {
+			return Witness{url, v}, nil
+		}
+		return Witness{}, fmt.Errorf("key of witness %s: %w", url, err)
+	}
+	return Witness{url, verifier}, nil
+}
+
+// WitnessStatus is what is known of a witness.
+type WitnessStatus struct {
+	Size  int64     `json:"size"`            // of the tree that it last cosigned
+	Time  time.Time `json:"time,omitzero"`   // when that was
+	Error string    `json:"error,omitempty"` // of the last request
+}
+
+const (
+	witnessFile    = "witnesses"
+	witnessTimeout = 10 * time.Second
+	maxWitness     = 64 << 10 // bytes of an answer
+)
+
+// askAlways has each newest checkpoint cosigned until the context ends.
+func (l *Log) askAlways(ctx context.Context) {
+	enough := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case head := <-l.newest:
+			signatures, err := l.ask(ctx, head)
+			if ctx.Err() != nil {
+				return
+			}
+			if len(signatures) > 0 {
+				if err := l.keepCosigned(head, signatures); err != nil {
+					l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
+				}
+			}
+			if now := len(signatures) >= l.config.Need; now != enough {
+				enough = now
+				message := "checkpoints are cosigned again"
+				if !enough {
+					message = "checkpoint is cosigned by fewer witnesses than needed"
+				}
+				l.config.Report(Event{message, errorText(err), !enough})
+			}
+			if !enough {
+				l.mu.Lock()
+				l.unwitnessed++
+				l.mu.Unlock()
+			}
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// ask has a checkpoint cosigned by all witnesses at once.
+func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte, err error) {
+	if len(head.Note) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
+	defer cancel()
+	var each sync.WaitGroup
+	var mu sync.Mutex
+	for _, w := range l.config.Witnesses {
+		each.Go(func() {
+			l.mu.Lock()
+			status := l.witnesses[w.Verifier.Name()]
+			l.mu.Unlock()
+			signature, askErr := l.cosign(ctx, w, &status, head)
+			l.mu.Lock()
+			l.witnesses[w.Verifier.Name()] = status
+			l.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			if askErr != nil {
+				err = errors.Join(err, fmt.Errorf("witness %s: %w", w.URL, askErr))
+				return
+			}
+			signatures = append(signatures, signature)
+		})
+	}
+	each.Wait()
+	return signatures, err
+}
+
+// cosign has a checkpoint cosigned. Where the witness knows the tree at another size than we
+// thought it did, it is asked again.
+func (l *Log) cosign(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
+	defer func() { status.Error = errorText(err) }()
+	for range 2 {
+		if status.Size > head.Size {
+			return nil, fmt.Errorf("it knows %d lines, more than the %d that there are: the log was set back", status.Size, head.Size)
+		}
+		body, err := l.request(status.Size, head)
+		if err != nil {
+			return nil, err
+		}
+		code, answer, err := l.post(ctx, strings.TrimSuffix(w.URL, "/")+"/add-checkpoint", body)
+		if err != nil {
+			return nil, err
+		}
+		if code == http.StatusConflict {
+			size, err := strconv.ParseUint(strings.TrimSpace(string(answer)), 10, 63)
+			if err != nil {
+				return nil, fmt.Errorf("status 409 without a size: %.100q", answer)
+			}
+			status.Size = int64(size)
+			continue
+		}
+		if code != http.StatusOK {
+			return nil, fmt.Errorf("status %d: %.200q", code, answer)
+		}
+		if signature, err = verified(w, head, answer); err == nil {
+			status.Size, status.Time = head.Size, time.Now()
+		}
+		return signature, err
+	}
+	return nil, errors.New("status 409 again, with the size that it gave")
+}
+
+// request is the body of add-checkpoint: the size that the witness knows, the proof that the tree
+// has only grown since, and the checkpoint.
+func (l *Log) request(old int64, head evidence.Head) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "old %d\n", old)
+	if old > 0 && old < head.Size {
+		proof, err := tlog.ProveTree(head.Size, old, l.reader)
+		if err != nil {
+			return nil, fmt.Errorf("proving that the tree has grown from %d to %d: %w", old, head.Size, err)
+		}
+		for _, h := range proof {
+			b.WriteString(base64.StdEncoding.EncodeToString(h[:]) + "\n")
+		}
+	}
+	b.WriteString("\n")
+	b.Write(head.Note)
+	return b.Bytes(), nil
+}
+
+func (l *Log) post(ctx context.Context, url string, body []byte) (status int, answer []byte, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := l.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxWitness))
+	return resp.StatusCode, answer, err
+}
+
+// noRedirects is for a client of witnesses, which have one address.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// verified takes the signatures of the witness from its answer. There is one at least.
+func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
+	text, _, _ := bytes.Cut(head.Note, []byte("\n\n"))
+	n, err := note.Open(bytes.Join([][]byte{text, answer}, []byte("\n\n")), note.VerifierList(w.Verifier))
+	if err != nil {
+		return nil, fmt.Errorf("its cosignature: %w", err)
+	}
+	return fmt.Appendf(nil, "— %s %s\n", n.Sigs[0].Name, n.Sigs[0].Base64), nil
+}
+
+// keepCosigned appends a checkpoint once more, with its cosignatures, and keeps what the witnesses
+// have seen.
+func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
+	if err := l.keepHead(append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	text, err := json.Marshal(l.witnesses)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(l.folder, witnessFile), append(text, '\n'))
+}
+
+// loadWitnesses reads what the witnesses have seen. Without that they say it themselves.
+func (l *Log) loadWitnesses() {
+	l.reader = evidence.NewLeaves(l.folder)
+	known := make(map[string]WitnessStatus)
+	text, err := os.ReadFile(filepath.Join(l.folder, witnessFile))
+	if err == nil {
+		err = json.Unmarshal(text, &known)
+	}
+	for _, w := range l.config.Witnesses {
+		if status := known[w.Verifier.Name()]; err == nil && status.Size >= 0 {
+			l.witnesses[w.Verifier.Name()] = WitnessStatus{Size: status.Size, Time: status.Time}
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package writer
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	cosign "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// testWitness does what C2SP tlog-witness v1.0.0 asks of a witness of one log.
+type testWitness struct {
+	vkey   string
+	signer note.Signer
+	log    func() note.Verifier
+
+	mu    sync.Mutex
+	size  int64
+	root  tlog.Hash
+	seen  []int64 // sizes that it cosigned
+	codes []int   // its answers
+	bad   func(w http.ResponseWriter) bool
+}
+
+func newWitness(t *testing.T, name string, log func() note.Verifier) *testWitness {
+	t.Helper()
+	skey, vkey, err := note.GenerateKey(rand.Reader, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := cosign.NewSignerForCosignatureV1(skey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &testWitness{signer: signer, log: log}
+	if w.vkey, err = cosign.VKeyToCosignatureV1(vkey); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *testWitness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bad != nil && w.bad(rw) {
+		return
+	}
+	code, answer := w.add(r)
+	w.codes = append(w.codes, code)
+	rw.WriteHeader(code)
+	io.WriteString(rw, answer)
+}
+
+func (w *testWitness) add(r *http.Request) (int, string) {
+	body, _ := io.ReadAll(r.Body)
+	first, text, _ := bytes.Cut(body, []byte("\n\n"))
+	lines := strings.Split(string(first), "\n")
+	var old int64
+	if _, err := fmt.Sscanf(lines[0], "old %d", &old); err != nil || r.Method != http.MethodPost || r.URL.Path != "/w/add-checkpoint" {
+		return http.StatusBadRequest, ""
+	}
+	head, err := evidence.ParseHead(text, note.VerifierList(w.log()))
+	if err != nil {
+		return http.StatusForbidden, err.Error()
+	}
+	if old > head.Size {
+		return http.StatusBadRequest, ""
+	}
+	if old != w.size {
+		return http.StatusConflict, fmt.Sprintf("%d\n", w.size)
+	}
+	var proof tlog.TreeProof
+	for _, line := range lines[1:] {
+		h, _ := base64.StdEncoding.DecodeString(line)
+		proof = append(proof, tlog.Hash(h))
+	}
+	switch {
+	case old == head.Size && (head.Root != w.root || len(proof) > 0):
+		return http.StatusConflict, fmt.Sprintf("%d\n", w.size)
+	case old == 0 && len(proof) > 0, old > 0 && old < head.Size && tlog.CheckTree(proof, head.Size, head.Root, old, w.root) != nil:
+		return http.StatusUnprocessableEntity, ""
+	}
+	n, _ := note.Open(text, note.VerifierList(w.log()))
+	cosigned, err := note.Sign(&note.Note{Text: n.Text}, w.signer)
+	if err != nil {
+		return http.StatusInternalServerError, err.Error()
+	}
+	w.size, w.root, w.seen = head.Size, head.Root, append(w.seen, head.Size)
+	_, signature, _ := bytes.Cut(cosigned, []byte("\n\n"))
+	return http.StatusOK, string(signature)
+}
+
+// serve runs a witness for the log of a bench.
+func (b *bench) serve(name string) *testWitness {
+	b.t.Helper()
+	w := newWitness(b.t.(*testing.T), name, func() note.Verifier {
+		vkey, _ := os.ReadFile(filepath.Join(b.config.State, "access", "1", vkeyFile))
+		return must(note.NewVerifier(strings.TrimSpace(string(vkey))))
+	})
+	server := httptest.NewServer(w)
+	b.t.Cleanup(server.Close)
+	b.config.Witnesses = append(b.config.Witnesses, must(ParseWitness(server.URL+"/w/", w.vkey)))
+	return w
+}
+
+func (w *testWitness) sizes() []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]int64(nil), w.seen...)
+}
+
+// cosigned waits until a witness has cosigned the newest checkpoint, and that is kept.
+func cosigned(t *testing.T, l *Log, w *testWitness) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		s := l.Status()
+		if size, ok := s.Witnesses[w.signer.Name()]; ok && size.Size == l.head.Size && len(w.sizes()) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not cosigned: %+v", s)
+		}
+	}
+}
+
+// TestWitnesses: each checkpoint is cosigned, over an end, a lost memory of the witness's size, and a witness that is away.
+func TestWitnesses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w1, w2 := b.serve("w1.example"), b.serve("w2.example")
+	b.config.Need = 2
+	w2.bad = func(rw http.ResponseWriter) bool { rw.WriteHeader(http.StatusNotFound); return true }
+	l := b.open()
+	cosigned(t, l, w1)
+	for range 5 {
+		b.write(l, entry(1), entry(2), entry(3))
+		b.flush(l)
+		cosigned(t, l, w1)
+	}
+	if s := l.Status().Witnesses["w2.example"]; s.Size != 0 || !strings.Contains(s.Error, "status 404") {
+		t.Errorf("the witness that is away: %+v", s)
+	}
+	if e, told := b.told("checkpoint is cosigned by fewer witnesses than needed"); !told || !strings.Contains(e.Detail, "status 404") || l.Status().Unwitnessed == 0 {
+		t.Errorf("told %+v", e)
+	}
+	b.close(l)
+	w2.mu.Lock()
+	w2.bad = nil
+	w2.mu.Unlock()
+	os.Remove(filepath.Join(l.folder, witnessFile))
+	l = b.open()
+	cosigned(t, l, w1)
+	cosigned(t, l, w2)
+	b.close(l)
+	w1.mu.Lock()
+	defer w1.mu.Unlock()
+	if got := fmt.Sprint(w1.codes); !strings.Contains(got, "409 200") || strings.Contains(got, "422") {
+		t.Errorf("answers %s, want a conflict and then none", got)
+	}
+	b.verify(1, 0)
+	both := false
+	for head := range evidence.ReadHeads(bytes.NewReader(must(os.ReadFile(filepath.Join(l.folder, headsFile)))), note.VerifierList(l.verifier)) {
+		_, err := note.Open(head.Note, note.VerifierList(b.config.Witnesses[0].Verifier))
+		_, err2 := note.Open(head.Note, note.VerifierList(b.config.Witnesses[1].Verifier))
+		both = both || err == nil && err2 == nil
+	}
+	if !both {
+		t.Error("no checkpoint has the signatures of both")
+	}
+}
+
+// TestBadWitnesses: what a witness may answer, and what becomes of that.
+func TestBadWitnesses(t *testing.T) {
+	t.Parallel()
+	other := newWitness(t, "w.example", nil)
+	for name, tt := range map[string]struct {
+		code   int
+		answer func(text string) string
+		want   string
+	}{
+		"conflict without size": {409, func(string) string { return "no" }, "status 409 without a size"},
+		"negative size":         {409, func(string) string { return "-1" }, "status 409 without a size"},
+		"ahead":                 {409, func(string) string { return "99\n" }, "it knows 99 lines, more than the 1 that there are: the log was set back"},
+		"always in conflict":    {409, func(string) string { return "1\n" }, "status 409 again"},
+		"forbidden":             {403, func(string) string { return "who?" }, `status 403: "who?"`},
+		"unprocessable":         {422, func(string) string { return "" }, "status 422"},
+		"redirect":              {307, func(string) string { return "" }, "status 307"},
+		"empty":                 {200, func(string) string { return "" }, "its cosignature: "},
+		"another key": {200, func(text string) string {
+			signed, _ := note.Sign(&note.Note{Text: text}, other.signer)
+			return string(signed[len(text)+1:])
+		}, "its cosignature: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			w := b.serve("w.example")
+			l := &Log{config: b.config}
+			w.bad = func(rw http.ResponseWriter) bool {
+				rw.WriteHeader(tt.code)
+				io.WriteString(rw, tt.answer("g/a/1\n1\n"+tlog.Hash{}.String()+"\n"))
+				return true
+			}
+			head := evidence.Head{Size: 1, Note: []byte("g/a/1\n1\n" + tlog.Hash{}.String() + "\n\n— g AAAAAAAA\n")}
+			var status WitnessStatus
+			_, err := l.cosign(t.Context(), b.config.Witnesses[0], &status, head)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || status.Error != err.Error() {
+				t.Errorf("got %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+	if _, err := ParseWitness("http://w", "w+00000000+AAAA"); err == nil {
+		t.Error("a key that is none")
+	}
+}
+
+// TestSlowWitness: nothing waits for a witness.
+func TestSlowWitness(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		w := newWitness(t, "w.example", nil)
+		b.config.Witnesses = []Witness{must(ParseWitness("http://192.0.2.1:1", w.vkey))}
+		b.config.Need, b.config.Every = 1, time.Second
+		b.config.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		l := b.open()
+		for i := range 30 {
+			b.write(l, entry(i))
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if s := l.Status(); s.Unsealed > 1 || s.Unwitnessed < 2 {
+			t.Errorf("%+v", s)
+		}
+		b.close(l)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

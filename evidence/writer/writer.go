@@ -1,0 +1,357 @@
+// Package writer seals one access log while it is written: it numbers the lines, keeps the hash of
+// each, and signs checkpoints of the tree over them. docs/evidence.md says what that proves, and
+// what a crash, a full disk or a lost file does to it.
+package writer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// Config is what a log is sealed with.
+type Config struct {
+	// Gateway and Name are the first parts of the log's identity.
+	Gateway string
+	Name    string
+	// File is the log. Open opens the writer that appends to it, and rotates it, perhaps; it may be
+	// called again after the writer was closed. A rotated file has a name of the form that Caddy gives.
+	File string
+	Open func() (io.WriteCloser, error)
+	// State is the folder of the state of logs, and Key the file of the private key. Empty: key in
+	// the log's part of the state folder.
+	State string
+	Key   string
+	// A checkpoint is signed after Every, or after Lines, if there are new lines.
+	Every time.Duration
+	Lines int
+	// Heads is a file to which all checkpoints are written a second time; empty for none.
+	Heads string
+	// Witnesses cosign the checkpoints. Where fewer than Need do, that is reported.
+	Witnesses []Witness
+	Need      int
+	Transport http.RoundTripper // to the witnesses; nil for the default
+	// Report is told what an operator should know, never under a lock of the log.
+	Report func(Event)
+}
+
+// Event is what an operator should know.
+type Event struct {
+	// Message is one of a few constant texts.
+	Message string
+	// Detail has what is particular, and may be empty.
+	Detail string
+	// Failure tells faults from news.
+	Failure bool
+}
+
+const (
+	loggerName = "crawlgate.evidence"
+	vkeyFile   = "vkey"
+	headsFile  = "heads"
+	spillSize  = 1024 * tlog.HashSize // leaves are written to their file in such portions
+	maxPending = 1 << 20              // leaves held in memory while they cannot be written
+)
+
+// Log is an access log that is sealed. It is safe for concurrent use.
+type Log struct {
+	config   Config
+	dir      string // of this log in the state folder
+	key      ed25519.PrivateKey
+	id       string
+	folder   string // of the generation
+	signer   note.Signer
+	verifier note.Verifier
+	vkey     string
+	lock     *os.File
+	synced   map[string]bool // rotated files that are on disk; the flusher's
+
+	wake    chan struct{} // to sign a checkpoint now
+	newest  chan evidence.Head
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	flushing sync.Mutex // one flush at a time; taken before mu
+	keeping  sync.Mutex // one checkpoint at a time
+
+	mu          sync.Mutex
+	dest        io.WriteCloser
+	file        *os.File // which dest writes: its size tells what has got to the disk
+	info        os.FileInfo
+	end         int64  // of the file
+	tail        []byte // the last line of the file, where a failed write left it without its end
+	buf         []byte
+	size        int64 // leaves
+	pending     []byte
+	leaves      *leafFiles
+	others      int64 // lines that are not ours, since the start
+	signed      int64 // of them, in the newest checkpoint
+	shifted     int64 // writes after which the file was not what it had to be
+	gap         bool  // leaves were dropped from memory: they have to be read from the log again
+	closed      bool
+	writeErr    error
+	flushErr    error
+	head        evidence.Head
+	headTime    time.Time
+	witnesses   map[string]WitnessStatus
+	unwitnessed int64
+
+	reader *evidence.Leaves // for proofs
+	client http.Client      // of the witnesses
+}
+
+// Write seals and writes one entry of the log. An error means that the entry is not in the log, or
+// only its beginning.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.append(p); err != nil {
+		l.writeErr = err
+		return 0, err
+	}
+	l.writeErr = nil
+	if l.others++; l.others-l.signed == int64(l.config.Lines) {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	return len(p), nil
+}
+
+func (l *Log) append(p []byte) error {
+	switch {
+	case l.closed:
+		return fmt.Errorf("writing to %s: %w", l.config.File, fs.ErrClosed)
+	case len(p) > maxLine-256: // bytes of a seal
+		return fmt.Errorf("writing to %s: an entry of %d bytes: want at most %d", l.config.File, len(p), maxLine-256)
+	}
+	if len(l.tail) > 0 {
+		if err := l.put([]byte("\n")); err != nil {
+			return err
+		}
+	}
+	l.buf = evidence.Splice(append(l.buf[:0], p...), l.id, l.size)
+	return l.put(l.buf)
+}
+
+// put writes b, and seals the lines that are in the file thereafter.
+func (l *Log) put(b []byte) error {
+	_, err := l.dest.Write(b)
+	end, links := l.measure()
+	if end == l.end { // nothing was added to this file: there is another one
+		if l.follow(); l.file != nil {
+			end, links = l.measure()
+		}
+	}
+	if err == nil && links == 0 { // the file was deleted, and this line with it
+		if err = l.reopen(); err == nil {
+			_, err = l.dest.Write(b)
+			end, _ = l.measure()
+		}
+	}
+	grown := end - l.end
+	l.end = max(end, 0)
+	if err != nil {
+		l.seal(b[:min(max(grown, 0), int64(len(b)))])
+		return fmt.Errorf("writing to %s: %w", l.config.File, err)
+	}
+	if grown != int64(len(b)) {
+		l.shifted++
+	}
+	l.seal(b)
+	return nil
+}
+
+// measure gives the size of the file and the number of its names; -1 where that cannot be told.
+func (l *Log) measure() (end int64, links uint64) {
+	if l.file == nil {
+		return l.end, 1
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(int(l.file.Fd()), &stat); err != nil {
+		return -1, 1
+	}
+	return stat.Size, uint64(stat.Nlink) //nolint:unconvert // its type is not the same on all systems
+}
+
+// follow looks whether the log has a new file, after a rotation, and goes on there from its
+// beginning. A torn line at the end of the old one stays as it is, and is a leaf.
+func (l *Log) follow() {
+	f, err := os.Open(l.config.File)
+	if err != nil {
+		return
+	}
+	info, err := f.Stat()
+	if err != nil || l.info != nil && os.SameFile(l.info, info) {
+		_ = f.Close() // it was only looked at
+		return
+	}
+	if len(l.tail) > 0 {
+		l.leaf(l.tail)
+		l.tail = nil
+	}
+	if l.file != nil {
+		_ = l.file.Close() // it was only looked at
+	}
+	l.file, l.info, l.end = f, info, 0
+}
+
+// reopen closes the writer of the log and opens it again.
+func (l *Log) reopen() error {
+	err := l.dest.Close()
+	dest, openErr := l.config.Open()
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	l.dest = dest
+	l.shifted++
+	l.follow()
+	return nil
+}
+
+// seal takes b, which is now at the end of the file, into the tree.
+func (l *Log) seal(b []byte) {
+	if len(l.tail) > 0 {
+		b = append(l.tail, b...)
+		l.tail = nil
+	}
+	for {
+		line, rest, ended := bytes.Cut(b, []byte("\n"))
+		if !ended {
+			break
+		}
+		l.leaf(line)
+		b = rest
+	}
+	if len(b) > 0 {
+		l.tail = bytes.Clone(b)
+	}
+}
+
+func (l *Log) leaf(line []byte) {
+	l.size++
+	if l.gap {
+		return
+	}
+	h := tlog.RecordHash(line)
+	l.pending = append(l.pending, h[:]...)
+	switch n := len(l.pending); {
+	case n >= maxPending*tlog.HashSize:
+		l.gap, l.pending = true, nil
+	case n >= spillSize && l.flushErr == nil:
+		l.flushErr = l.spill()
+	}
+}
+
+// spill writes the pending leaves to their files. It waits for no disk.
+func (l *Log) spill() error {
+	before := l.leaves.tree.Size()
+	err := l.leaves.write(l.pending)
+	l.pending = l.pending[:copy(l.pending, l.pending[(l.leaves.tree.Size()-before)*tlog.HashSize:])]
+	return err
+}
+
+// Open begins to seal a log, or goes on with it: see recover.go. No other process can then do so.
+func Open(c Config) (*Log, error) {
+	if c.Report == nil {
+		c.Report = func(Event) {}
+	}
+	l := &Log{
+		config: c, dir: filepath.Join(c.State, c.Name), synced: make(map[string]bool),
+		wake: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
+		witnesses: make(map[string]WitnessStatus),
+		client:    http.Client{Transport: c.Transport, CheckRedirect: noRedirects},
+	}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("evidence of %s: %w", c.File, err), l.release())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.running.Go(func() { l.flushAlways(ctx) })
+	if len(c.Witnesses) > 0 {
+		l.running.Go(func() { l.askAlways(ctx) })
+	}
+	return l, nil
+}
+
+func (l *Log) open() (err error) {
+	if err := (evidence.Identity{Gateway: l.config.Gateway, Log: l.config.Name, Generation: 1}).Check(); err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(l.dir, 0o700), os.MkdirAll(filepath.Dir(l.config.File), 0o700)); err != nil {
+		return err
+	}
+	if l.lock, err = takeLock(filepath.Join(l.dir, "lock")); err != nil {
+		return err
+	}
+	if l.key, err = loadKey(cmp.Or(l.config.Key, filepath.Join(l.dir, "key"))); err != nil {
+		return err
+	}
+	if err := l.load(); err != nil {
+		return err
+	}
+	l.loadWitnesses()
+	return nil
+}
+
+// become takes on the identity of a generation.
+func (l *Log) become(generation int) (err error) {
+	l.id = evidence.Identity{Gateway: l.config.Gateway, Log: l.config.Name, Generation: generation}.String()
+	l.folder = filepath.Join(l.dir, strconv.Itoa(generation))
+	if l.signer, l.vkey, err = signerOf(l.id, l.key); err != nil {
+		return err
+	}
+	l.verifier, err = note.NewVerifier(l.vkey)
+	return err
+}
+
+// Close seals and signs what is written, and ends.
+func (l *Log) Close() error {
+	l.stop()
+	l.running.Wait()
+	err := l.flush()
+	if err == nil {
+		err = l.savePosition() // of the last checkpoint's own line
+	}
+	return errors.Join(err, l.release())
+}
+
+func (l *Log) release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	var errs []error
+	closers := []io.Closer{l.dest}
+	for _, f := range []*os.File{l.file, l.lock} {
+		if f != nil {
+			closers = append(closers, f)
+		}
+	}
+	for _, c := range closers {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if l.leaves != nil && l.leaves.opened != nil {
+		errs = append(errs, l.leaves.opened.Close())
+	}
+	return errors.Join(errs...)
+}

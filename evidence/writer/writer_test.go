@@ -1,0 +1,285 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSealed: the lines of a log, with our own, are those of its checkpoints, over an end and a new start.
+func TestSealed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	b.write(l, entry(1), entry(2))
+	b.flush(l)
+	b.write(l, entry(3), "no JSON", "{}")
+	b.close(l)
+	l = b.open()
+	b.write(l, entry(4))
+	b.close(l)
+	if signed := b.verify(1, 0); signed != 10 {
+		t.Errorf("the newest checkpoint is of %d lines, want 10", signed)
+	}
+	lines := b.lines()
+	for i, want := range []string{
+		`"msg":"generation","reason":"first","previous":"","log":"gw1.example/access/1","seq":0}`,
+		`"msg":"checkpoint","size":1,`, `"status":200,"log":"gw1.example/access/1","seq":2}`, `"seq":3}`,
+		`"msg":"checkpoint","size":4,`, `"seq":5}`, `no JSON`, `{"log":"gw1.example/access/1","seq":7}`, `"msg":"checkpoint","size":8,`,
+		`"seq":9}`, `"msg":"checkpoint","size":10,`,
+	} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d: %s\nwant %s", i, lines[i], want)
+		}
+	}
+	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 11 {
+		t.Errorf("an orderly end left lines unsealed; %d lines", len(lines))
+	}
+}
+
+// TestIdle: an idle log gets no further checkpoints, and each line gets one in time.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	synctest.Test(t, func(t *testing.T) {
+		b.config.Every, b.config.Lines = time.Second, 3
+		l := b.open()
+		time.Sleep(time.Hour)
+		if n := len(b.lines()); n != 2 {
+			t.Errorf("%d lines after an idle hour, want 2", n)
+		}
+		b.write(l, entry(1))
+		time.Sleep(2 * time.Second)
+		if s := l.Status(); s.Unsealed != 0 || s.Size != 4 || time.Since(s.Time) > 2*time.Second {
+			t.Errorf("after 2 s: %+v", s)
+		}
+		b.write(l, entry(2), entry(3), entry(4))
+		synctest.Wait()
+		if s := l.Status(); s.Unsealed != 0 || s.Lines != 4 {
+			t.Errorf("after 3 lines: %+v", s)
+		}
+		b.close(l)
+	})
+	b.verify(1, 0)
+}
+
+// TestRotated: files that were rotated and packed have the lines of one tree.
+func TestRotated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rot.most, b.rot.pack = 1000, true
+	for i := range 5 {
+		l := b.open()
+		for j := range 40 {
+			b.write(l, entry(j))
+			if j%15 == 7 { // several rotations within a flush
+				b.flush(l)
+			}
+		}
+		if i%2 == 0 {
+			b.close(l)
+		} else {
+			b.kill(l)
+		}
+	}
+	b.close(b.open())
+	if signed := b.verify(1, 0); signed < 200 {
+		t.Errorf("%d lines are signed", signed)
+	}
+}
+
+// TestFullDisk: whatever part of a line gets to the disk is in the tree.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, rotate := range []int64{0, 700} {
+		for part := range 150 {
+			b := newBench(t)
+			b.rot.most = rotate
+			l := b.open()
+			b.write(l, entry(1))
+			failing := 2
+			b.rot.fails = func(line []byte) (int, error) {
+				if failing--; failing < 0 {
+					return 0, nil
+				}
+				return min(part, len(line)), syscall.ENOSPC
+			}
+			for range 2 {
+				if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) || !l.Failed() {
+					t.Fatalf("a full disk: %v, %t", err, l.Failed())
+				}
+			}
+			b.write(l, entry(3))
+			if l.Failed() {
+				t.Error("it fails on")
+			}
+			b.flush(l)
+			b.verify(1, 0)
+			b.write(l, entry(4))
+			b.close(l)
+			l = b.open()
+			b.write(l, entry(5))
+			b.close(l)
+			b.verify(1, 0)
+		}
+	}
+}
+
+// TestStateDisk: where only the state cannot be written, the log is, and sealed when it can.
+func TestStateDisk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	away := l.folder + ".away"
+	b.write(l, entry(1))
+	if err := errors.Join(l.leaves.opened.Close(), os.Rename(l.folder, away)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 { // more than fits into one portion
+		b.write(l, entry(i))
+	}
+	if err := l.flush(); err == nil || !l.Failed() {
+		t.Fatalf("flushed without a folder: %v", err)
+	}
+	if err := os.Rename(away, l.folder); err != nil {
+		t.Fatal(err)
+	}
+	l.leaves.opened = nil
+	b.flush(l)
+	b.close(l)
+	if signed := b.verify(1, 0); signed != 3003 || l.Failed() {
+		t.Errorf("%d lines are signed", signed)
+	}
+}
+
+// TestNoRoom: leaves that memory has no room for are read from the log again.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rot.most, b.rot.pack = 5000, true
+	l := b.open()
+	b.write(l, entry(1))
+	b.flush(l)
+	for i := range 100 {
+		b.write(l, entry(i))
+		if i == 30 {
+			l.gap, l.pending = true, nil
+		}
+	}
+	b.flush(l)
+	b.write(l, entry(2))
+	b.close(l)
+	if signed := b.verify(1, 0); signed != 106 {
+		t.Errorf("%d lines are signed", signed)
+	}
+}
+
+// TestDeleted: a log that was deleted while it is written begins anew; the tree goes on.
+func TestDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	b.write(l, entry(1))
+	if err := os.Remove(b.config.File); err != nil {
+		t.Fatal(err)
+	}
+	b.write(l, entry(2), entry(3))
+	b.flush(l)
+	if lines := b.lines(); len(lines) != 3 || !strings.HasSuffix(lines[0], `"seq":3}`) {
+		t.Errorf("the new file: %q", lines)
+	}
+	if l.shifted == 0 {
+		t.Error("it was not noticed")
+	}
+	b.close(l)
+	l = b.open()
+	if l.id != "gw1.example/access/1" {
+		t.Errorf("then %s", l.id)
+	}
+	b.close(l)
+}
+
+// TestRefused: what a log cannot be opened with, and why.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(b *bench)
+		want   string
+	}{
+		"key is no key": {func(b *bench) {
+			b.config.Key = filepath.Join(b.dir, "k")
+			os.WriteFile(b.config.Key, []byte("hello"), 0o600)
+		}, "reading the key " + "DIR/k: it is neither PEM with PKCS #8 nor the key of a note's signer"},
+		"key is a folder": {func(b *bench) { b.config.Key = b.dir }, "reading the key: read DIR: is a directory"},
+		"gateway":         {func(b *bench) { b.config.Gateway = "a+b" }, `name of the gateway "a+b"`},
+		"log":             {func(b *bench) { b.config.Name = "../x" }, `name of the log "../x"`},
+		"state is a file": {func(b *bench) { b.config.State = b.config.File; os.WriteFile(b.config.File, nil, 0o600) }, "not a directory"},
+		"second":          {func(b *bench) { l := b.open(); b.t.Cleanup(func() { b.close(l) }) }, "another process writes this log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			tt.change(b)
+			_, err := Open(b.config)
+			want := strings.ReplaceAll(tt.want, "DIR", b.dir)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// TestKeys: a key in either form signs, and stays the same over the forms.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.close(b.open())
+	key := must(loadKey(filepath.Join(b.config.State, "access", "key")))
+	if info := must(os.Stat(filepath.Join(b.config.State, "access", "key"))); info.Mode() != 0o600 {
+		t.Errorf("the key's mode is %v", info.Mode())
+	}
+	signer, vkey, err := signerOf("other.example", key)
+	if err != nil || signer.Name() != "other.example" {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("PRIVATE+KEY+other.example+%08x+%s", signer.KeyHash(), must(base64Of(key)))
+	again, err := parseKey(text + "\n")
+	if err != nil || !again.Equal(key) {
+		t.Errorf("%s of %s: %v", text, vkey, err)
+	}
+}
+
+// BenchmarkWrite compares a log that is sealed with one that is not.
+func BenchmarkWrite(b *testing.B) {
+	line := []byte(strings.TrimSuffix(entry(1), "}") + `,"pad":"` + strings.Repeat("x", 1090) + "\"}\n")
+	b.Run("plain", func(b *testing.B) {
+		w := must(newBench(b).rot.open())
+		defer w.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			w.Write(line)
+		}
+	})
+	for name, lines := range map[string]int{"sealed": 1000, "sealed, one checkpoint": 1 << 40} {
+		b.Run(name, func(b *testing.B) {
+			bench := newBench(b)
+			bench.config.Lines = lines
+			l := bench.open()
+			defer l.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Write(line)
+			}
+		})
+	}
+}
