@@ -34,7 +34,8 @@ var importRules = map[string][]string{
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
 	"evidence":                {"golang.org/x/mod/sumdb/"},
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
-	"audit":                   {"golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
+	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
+	"audit":                   {"audit/seal", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
@@ -64,7 +65,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "audit", "audit/seal", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	// Tolerance is by how much a gap may fall short of the delay: the time that may pass on a busy
 	// machine between the two readings of its clock that a line is made of.
 	Tolerance time.Duration
+	// Seal says where the evidence of sealed logs is; nil to leave their seals alone.
+	Seal *seal.Config
 
 	limits limits // for tests
 }
@@ -65,13 +68,19 @@ func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Tota
 	for _, name := range cfg.OwnGroupOnly {
 		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}
+	if cfg.Seal != nil {
+		var err error
+		if a.seals, err = seal.New(ctx, *cfg.Seal, a.sealFinding); err != nil {
+			return a.totals(), err
+		}
+	}
 	for _, s := range sources {
 		if err := a.read(ctx, s); err != nil {
 			return a.totals(), err
 		}
 		a.counts.Files++
 	}
-	return a.totals(), nil
+	return a.totals(), a.endSeals()
 }
 
 // auditor replays logs, once.
@@ -81,6 +90,24 @@ type auditor struct {
 	hosts  *hosts
 	counts *counts
 	report Report
+	seals  *seal.Checker // nil: not asked for
+}
+
+// sealFinding passes on what contradicts the seals.
+func (a *auditor) sealFinding(f seal.Finding) error {
+	kind := Kind(f.Kind)
+	a.counts.Findings[kind]++
+	return a.report.Finding(Finding{Place: Place(f.Place), Kind: kind, Message: f.Message})
+}
+
+// endSeals sums up the seals.
+func (a *auditor) endSeals() error {
+	if a.seals == nil {
+		return nil
+	}
+	totals, err := a.seals.End()
+	a.counts.Seals = &totals
+	return err
 }
 
 // read audits one log.
@@ -124,6 +151,11 @@ func (a *auditor) line(at Place, text []byte, err error) error {
 	c := a.counts
 	c.Lines++
 	var e entry
+	if err == nil && a.seals != nil {
+		if err := a.seals.Line(seal.Place(at), text); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		e, err = readEntry(text)
 	}

@@ -16,6 +16,7 @@ import (
 type entry struct {
 	TS       stamp   `json:"ts"`
 	Duration seconds `json:"duration"`
+	Status   int     `json:"status"`
 	Request  struct {
 		Method string `json:"method"`
 		URI    string `json:"uri"`

@@ -1,9 +1,12 @@
 package audit
 
-import "github.com/crawlgate/crawlgate/enforce"
+import (
+	"github.com/crawlgate/crawlgate/audit/seal"
+	"github.com/crawlgate/crawlgate/enforce"
+)
 
 // Kind says what is wrong with a line. The set is closed and its spellings are stable;
-// docs/audit.md has a row for each.
+// docs/audit.md has a row for each. Those of package seal belong to it.
 type Kind string
 
 const (
@@ -27,7 +30,12 @@ const (
 
 // Kinds lists all kinds, in the order of their documentation.
 func Kinds() []Kind {
-	return []Kind{KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindGap}
+	ofSeals := seal.Kinds()
+	kinds := append(make([]Kind, 0, 7+len(ofSeals)), KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindGap)
+	for _, k := range ofSeals {
+		kinds = append(kinds, Kind(k))
+	}
+	return kinds
 }
 
 // Cause says why a line can be neither confirmed nor contradicted. The set is closed and its

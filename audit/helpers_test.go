@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -105,13 +106,17 @@ func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time
 	if err := json.Unmarshal(data, &robots); err != nil {
 		tb.Fatal(err)
 	}
+	status := http.StatusOK
+	if rec.Decision == enforce.OutcomeDeny {
+		status = rec.Reason.Info().Status
+	}
 	return object{
 		"level": "info", "ts": float64(end.UnixMicro()) / 1e6, "logger": "http.log.access.log0", "msg": "handled request",
 		"request": object{
 			"remote_ip": "127.0.0.1", "proto": "HTTP/1.1", "method": method, "host": "x", "uri": uri,
 			"headers": object{"User-Agent": []string{"AcmeBot/1.0"}, "Accept": []string{"*/*"}},
 		},
-		"bytes_read": 0, "user_id": "", "duration": 0.02, "size": 4711, "status": 200,
+		"bytes_read": 0, "user_id": "", "duration": 0.02, "size": 4711, "status": status,
 		"resp_headers": object{"Content-Type": []string{"text/html; charset=utf-8"}, "Via": []string{"1.1 crawlgate"}},
 		"robots":       robots,
 	}

@@ -63,6 +63,9 @@ func (j *judge) look(e *entry) (v verdict) {
 	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(j.tolerance)) {
 		s = fmt.Sprintf("sent_at is %s after the end of the request", at.Sub(e.TS.Time))
 	}
+	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && e.Request.Method != http.MethodConnect {
+		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)
+	}
 	if s != "" {
 		v.add(KindImpossible, e, s)
 		return v

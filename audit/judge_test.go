@@ -184,9 +184,25 @@ func TestTampering(t *testing.T) {
 		for field, value := range tt.changes {
 			l = l.with(field, value)
 		}
+		if tt.want == KindVerdict && tt.changes["decision"] == "deny" {
+			l["status"] = http.StatusForbidden
+		}
 		r := auditLogs(t, Config{Texts: store}, logOf(t, lines["by rule"].at(noon.Add(-time.Hour)), l, lines["loner"].at(noon.Add(time.Hour))))
 		if want := fmt.Sprintf("a:2 %s\n", tt.want); r.brief() != want || r.totals.Findings[tt.want] != 1 {
 			t.Errorf("%s: found %q, want %q: %+v", name, r.brief(), want, r.findings)
+		}
+	}
+}
+
+// TestStatus: a refused request is not answered as if it had been let pass.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	for status, want := range map[int]string{200: "a:1 impossible\n", 302: "a:1 impossible\n", 403: "", 404: "", 0: ""} {
+		l := sampleLines(t, store)["disallowed"]
+		l["status"] = status
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.brief() != want {
+			t.Errorf("status %d: %q, want %q", status, r.brief(), want)
 		}
 	}
 }

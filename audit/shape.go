@@ -159,12 +159,16 @@ func badEvidence(r *enforce.Record) string {
 	return ""
 }
 
+// beforeSending reports whether a request was refused for a reason that is found before anything is
+// sent.
+func beforeSending(r *enforce.Record) bool {
+	return r.Decision == enforce.OutcomeDeny && bases[r.Reason] != onLater && r.Reason != enforce.ReasonKillSwitch
+}
+
 // badAfterwards compares the decision with the steps after it.
 func badAfterwards(r *enforce.Record) string {
-	on := bases[r.Reason]
-	before := on != onLater && r.Reason != enforce.ReasonKillSwitch
 	switch {
-	case r.Decision == enforce.OutcomeDeny && before && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0):
+	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)
 	case r.Reason == enforce.ReasonException && r.Exception == "":
 		return "reason exception names no exception"

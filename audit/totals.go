@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 )
@@ -40,6 +41,24 @@ type Totals struct {
 	// Texts are those that were not to be had, in the order of their hashes.
 	Texts []TextTotals `json:"texts"`
 	Caps  CapTotals    `json:"caps"`
+	// Seals are about sealed logs; nil where nobody asked.
+	Seals *seal.Totals `json:"seals,omitempty"`
+}
+
+// Unproven is how many lines and gaps can be neither confirmed nor contradicted, those included that
+// met a bound on memory.
+func (t Totals) Unproven() (n int64) {
+	for _, lines := range t.NotProvable {
+		n += lines
+	}
+	n += t.Unjudged + t.Gaps.Undecided + t.Gaps.Late + t.Gaps.Untimed + t.Caps.Texts + t.Caps.Hosts
+	if t.Seals != nil {
+		n += t.Seals.WithoutSeal
+		for _, l := range t.Seals.Logs {
+			n += l.Unproven + l.Unsealed
+		}
+	}
+	return n
 }
 
 // GapTotals are about pairs of requests that follow each other to one host with a Crawl-delay.

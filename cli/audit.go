@@ -2,18 +2,15 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -21,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
@@ -32,21 +30,27 @@ type auditOptions struct {
 	store   string
 	gateway string
 	json    bool
+	strict  bool
+	sealed  bool
+	seal    seal.Config
 }
 
 func auditCommand() *cobra.Command {
 	var c auditOptions
 	cmd := command(cobra.Command{
-		Use:   "audit [--store FILE | --gateway ADDRESS] ACCESS_LOG...",
+		Use:   "audit [--store FILE | --gateway ADDRESS] [--seal] ACCESS_LOG...",
 		Short: "Replays access logs against the stored robots.txt texts, and says which lines do not follow from them",
 		Long: `Replays access logs against the stored robots.txt texts, and says which lines do not follow from them, each as
   FILE:LINE: KIND: MESSAGE: AGENT URL
-and then what the logs hold for each agent. docs/audit.md says what each kind means and what a log cannot prove.
+and what the logs hold for each agent. The result in a line comes first, and what it rests on. docs/audit.md says what each
+kind means and what a log cannot prove.
 
 A log is a file, also one that was rotated or packed (gzip, zstd); - is standard input. Of a folder or a quoted pattern
 the logs are taken in the order of time.
 
 The texts come from a store that no gateway has open or, with --gateway, from a running gateway.
+
+With --seal the lines are also held against the signed checkpoints of the log: docs/evidence.md.
 
 Exit status: 0 there is nothing to find, 1 there are findings, 2 something could not be read.`,
 		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
@@ -61,6 +65,11 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
 	f.DurationVar(&c.MinDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
 	f.DurationVar(&c.MaxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
 	f.DurationVar(&c.Tolerance, "tolerance", 100*time.Millisecond, "by how much a gap may fall short of the Crawl-delay")
+	f.BoolVar(&c.strict, "strict", false, "take a line that cannot be proven for a finding: the exit status is 1")
+	f.BoolVar(&c.sealed, "seal", false, "check the seals of the lines against the signed checkpoints")
+	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence; default: evidence beside the first log")
+	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere; default: the keys in the evidence")
+	f.StringSliceVar(&c.seal.Heads, "head", nil, "with --seal: files of checkpoints that were kept elsewhere")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }
@@ -84,21 +93,94 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	}
 	defer closeTexts()
 	c.Texts = texts
-	out := bufio.NewWriter(s.out)
-	totals, err := audit.Run(ctx, c.Config, logs, c.report(s, out))
-	if err == nil {
-		err = errors.Join(c.print(out, totals), out.Flush())
-	}
-	switch {
-	case err != nil:
+	if err := c.sealOptions(args); err != nil {
 		return exitError, err
-	case totals.Errors > 0:
-		return exitError, nil
-	case len(totals.Findings) > 0:
-		return exitNo, nil
 	}
-	return exitOK, nil
+	// The findings of --json are printed as they come. For people the result comes first.
+	out := bufio.NewWriter(s.out)
+	findings, err := newSpool()
+	if err != nil {
+		return exitError, err
+	}
+	defer findings.close()
+	to := io.Writer(findings)
+	if c.json {
+		to = out
+	}
+	totals, err := audit.Run(ctx, c.Config, logs, c.report(s, to))
+	status := c.status(totals)
+	if err != nil {
+		status, err = exitError, errors.Join(err, findings.copyTo(out)) // those so far
+	} else {
+		err = c.print(out, findings, totals, status)
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return exitError, err
+	}
+	return status, nil
 }
+
+// sealOptions checks the flags about seals and sets their defaults.
+func (c *auditOptions) sealOptions(logs []string) error {
+	if !c.sealed {
+		if len(c.seal.Folders)+len(c.seal.Keys)+len(c.seal.Heads) > 0 {
+			return errors.New("--evidence, --vkey and --head are for --seal")
+		}
+		return nil
+	}
+	if len(c.seal.Folders) == 0 {
+		beside := logs[0]
+		if info, err := os.Stat(beside); err != nil || !info.IsDir() {
+			beside = filepath.Dir(beside)
+		}
+		c.seal.Folders = []string{filepath.Join(beside, "evidence")}
+	}
+	c.Seal = &c.seal
+	return nil
+}
+
+// status is the exit status.
+func (c *auditOptions) status(t audit.Totals) int {
+	switch {
+	case t.Errors > 0:
+		return exitError
+	case len(t.Findings) > 0, c.strict && t.Unproven() > 0:
+		return exitNo
+	}
+	return exitOK
+}
+
+// spool keeps what is printed later, in a file that has no name.
+type spool struct {
+	file *os.File
+	*bufio.Writer
+}
+
+func newSpool() (*spool, error) {
+	f, err := os.CreateTemp("", "audit")
+	if err != nil {
+		return nil, fmt.Errorf("keeping findings: %w", err)
+	}
+	_ = os.Remove(f.Name()) // where that fails, a file in the folder for such files is left
+	return &spool{f, bufio.NewWriter(f)}, nil
+}
+
+// copyTo prints what was kept.
+func (s *spool) copyTo(w io.Writer) error {
+	err := s.Flush()
+	if err == nil {
+		_, err = s.file.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		_, err = io.Copy(w, s.file)
+	}
+	if err != nil {
+		return fmt.Errorf("printing findings: %w", err)
+	}
+	return nil
+}
+
+func (s *spool) close() { _ = s.file.Close() }
 
 // texts opens the source of the texts, which the caller closes.
 func (c *auditOptions) texts(ctx context.Context) (texts audit.Texts, closeTexts func(), err error) {
@@ -157,8 +239,8 @@ type (
 	}
 )
 
-// report prints findings and faults as they come.
-func (c *auditOptions) report(s streams, out *bufio.Writer) audit.Report {
+// report prints findings to out, and faults as they come.
+func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
 			if c.json {
@@ -197,122 +279,3 @@ func isTerminal(w io.Writer) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
-
-// print writes the totals.
-func (c *auditOptions) print(w io.Writer, t audit.Totals) error {
-	if c.json {
-		return printJSON(w, AuditTotals{"totals", t})
-	}
-	for i, section := range []*table{auditSummary(t), auditAgents(t), auditReasons(t), auditTexts(t)} {
-		if section.rows < 2 && i > 0 {
-			continue
-		}
-		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// auditSummary is about the logs as a whole.
-func auditSummary(t audit.Totals) *table {
-	s := newTable()
-	s.fact("from", moment(t.First))
-	s.fact("to", moment(t.Last))
-	s.row("files", t.Files)
-	s.row("lines", t.Lines)
-	s.fact("  unreadable", number(t.Unreadable))
-	s.fact("  not ours", number(t.Foreign))
-	s.fact("    of these, requests through a proxy", number(t.Unjudged))
-	s.row("  checked", t.Checked)
-	s.row("    replayed from a text", t.Replayed)
-	s.row("    following from the state", t.ByState)
-	s.row("    as recorded", t.AsRecorded)
-	for _, cause := range audit.Causes() {
-		s.fact("    not provable: "+string(cause), number(t.NotProvable[cause]))
-	}
-	g := t.Gaps
-	s.row("gaps under a Crawl-delay", g.Pairs)
-	s.row("  kept", g.Kept)
-	s.row("  too short", g.Short)
-	s.row("  undecided", g.Undecided)
-	s.fact("  not compared: late lines", number(g.Late))
-	s.fact("  not compared: lines without times", number(g.Untimed))
-	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
-	s.row("errors", t.Errors)
-	s.row("findings", sumOf(t.Findings))
-	for _, kind := range audit.Kinds() {
-		s.fact("  "+string(kind), number(t.Findings[kind]))
-	}
-	s.fact("not in full: lines of further agents", number(t.Caps.Agents))
-	s.fact("not in full: uses of further exceptions", number(t.Caps.Exceptions))
-	s.fact("not in full: lines of further missing texts", number(t.Caps.Texts))
-	s.fact("not in full: hosts whose last requests were forgotten", number(t.Caps.Hosts))
-	return s
-}
-
-// auditAgents has a row an agent.
-func auditAgents(t audit.Totals) *table {
-	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
-	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
-	if owned {
-		headings = append(headings, "OWNER", "CONTACT")
-	}
-	s := newTable(headings...)
-	for _, a := range t.Agents {
-		cells := []any{
-			dashed(a.Agent), a.Checked, a.Allowed, sumOf(a.Denied), sumOf(a.Failed),
-			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Findings,
-		}
-		if owned {
-			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
-		}
-		s.row(cells...)
-	}
-	return s
-}
-
-// auditReasons counts, by agent, the reasons of refusals and the exceptions used.
-func auditReasons(t audit.Totals) *table {
-	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
-	for _, a := range t.Agents {
-		addCounts(s, a.Agent, "denied", a.Denied)
-		addCounts(s, a.Agent, "failed", a.Failed)
-		addCounts(s, a.Agent, "would deny", a.WouldDeny)
-		addCounts(s, a.Agent, "unreachable", a.Unreachable)
-		addCounts(s, a.Agent, "exception", a.Exceptions)
-	}
-	return s
-}
-
-func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		s.row(dashed(agent), what, key, counts[key])
-	}
-}
-
-// shownTexts is how many texts the table has; --json has all.
-const shownTexts = 20
-
-// auditTexts lists texts that were not to be had.
-func auditTexts(t audit.Totals) *table {
-	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
-	for i, x := range t.Texts {
-		if i == shownTexts {
-			s.row(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
-			break
-		}
-		s.row(x.SHA256, x.Cause, x.Lines, x.Origin, fmt.Sprintf("%s:%d", x.First.File, x.First.Line))
-	}
-	return s
-}
-
-func sumOf[K comparable](counts map[K]int64) (sum int64) {
-	for _, n := range counts {
-		sum += n
-	}
-	return sum
-}
-
-// dashed is the name of an agent, - for one without.
-func dashed(agent string) string { return cmp.Or(agent, "-") }

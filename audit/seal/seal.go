@@ -1,0 +1,243 @@
+// Package seal holds the lines of access logs against the signed checkpoints of package evidence,
+// and names those that are missing, changed, out of order or added.
+//
+// The leaves that the writer keeps beside a log are checked against the checkpoints first. They
+// then tell the hash of each line, so that a finding has a file and a line. Lines behind the last
+// leaf that a checkpoint confirms are checked together, from checkpoint to checkpoint.
+// docs/audit.md has what each finding means, and what no seal can prove.
+package seal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// Kind says what is wrong. The set is closed and its spellings are stable; docs/audit.md has a row
+// for each.
+type Kind string
+
+const (
+	// Missing are lines between two others that are not there.
+	Missing Kind = "seal_missing"
+	// Changed is a line, or one of some, with other bytes than those that were sealed.
+	Changed Kind = "seal_changed"
+	// Order is a line that stands behind one that was written after it.
+	Order Kind = "seal_order"
+	// Extra is a line that was not written there.
+	Extra Kind = "seal_extra"
+	// Tail are lines at the end that a signed checkpoint has and the log has not.
+	Tail Kind = "seal_tail"
+	// Fork are two signed checkpoints of which each excludes the other.
+	Fork Kind = "seal_fork"
+	// Leaves are hashes beside the log that no signed checkpoint bears out.
+	Leaves Kind = "seal_leaves"
+	// Head is a checkpoint that its key has not signed, or that is not there any more.
+	Head Kind = "seal_head"
+)
+
+// Kinds lists all kinds, in the order of their documentation.
+func Kinds() []Kind { return []Kind{Missing, Changed, Order, Extra, Tail, Fork, Leaves, Head} }
+
+// Place is a line of a log, or a checkpoint of a file of them, counted from 1.
+type Place struct {
+	File string
+	Line int64
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// Finding is what contradicts the checkpoints.
+type Finding struct {
+	Place
+	Kind Kind
+	// Message is for people.
+	Message string
+}
+
+// Totals sum up the seals of the logs.
+type Totals struct {
+	// WithoutSeal are the lines before the first sealed one: of a time without evidence.
+	WithoutSeal int64 `json:"without_seal"`
+	// Logs are in the order of their names.
+	Logs []LogTotals `json:"logs"`
+}
+
+// LogTotals are about one generation of a log.
+type LogTotals struct {
+	Log string `json:"log"`
+	// Sealed lines are as a signed checkpoint has them. Unsealed are behind the newest one. Unproven
+	// are between, but the hashes that would prove them are gone or wrong.
+	Sealed   int64 `json:"sealed"`
+	Unsealed int64 `json:"unsealed"`
+	Unproven int64 `json:"unproven"`
+	// Late are lines that were sealed by the process after the one that wrote them.
+	Late int64 `json:"sealed_late"`
+	// Expired are the first lines of the log, which are not there any more.
+	Expired int64 `json:"expired"`
+	// Checkpoints are those with a good signature, Size is the number of lines of the newest.
+	Checkpoints int64 `json:"checkpoints"`
+	Size        int64 `json:"size"`
+	// Began says why the generation began, as its first line has it.
+	Began string `json:"began,omitempty"`
+	// Key is the key that signs. KeyGiven says that it came from the caller and not from beside the
+	// log.
+	Key      string `json:"key"`
+	KeyGiven bool   `json:"key_given"`
+	// KeptElsewhere says that a checkpoint came from elsewhere too.
+	KeptElsewhere bool `json:"kept_elsewhere"`
+}
+
+// Checker checks logs line by line. It is for one goroutine; its memory does not grow with the
+// logs.
+type Checker struct {
+	trees   map[string]*tree
+	current *tree // of the last line with a seal
+	report  func(Finding) error
+	totals  Totals
+	// before is the last line ahead of the first seal.
+	before struct {
+		place Place
+		hash  tlog.Hash
+	}
+}
+
+// Line takes the next line of the logs, with its end or without.
+func (c *Checker) Line(at Place, line []byte) error {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	hash := tlog.RecordHash(line)
+	id, seq, ok := evidence.ReadSeal(line)
+	switch {
+	case !ok && c.current == nil:
+		c.totals.WithoutSeal++
+		c.before.place, c.before.hash = at, hash
+		return nil
+	case !ok:
+		return c.withoutSeal(at, hash)
+	}
+	t := c.trees[id]
+	if t == nil {
+		t = c.tree(id)
+		if err := c.report(Finding{at, Head, "no checkpoint is known of the log " + id}); err != nil {
+			return err
+		}
+	}
+	if c.current == nil && c.totals.WithoutSeal > 0 && seq > 0 {
+		if err := c.first(t, seq); err != nil {
+			return err
+		}
+	}
+	c.current = t
+	t.read(at, line)
+	return t.place(at, seq, hash)
+}
+
+// withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
+// in a crash is in the tree as it stands.
+func (c *Checker) withoutSeal(at Place, hash tlog.Hash) error {
+	t := c.current
+	seq := t.lastSeq + 1
+	if seq < t.confirmed {
+		if leaf, err := t.leaf(seq); err != nil || leaf != hash {
+			return c.report(Finding{at, Extra, "the line has no seal, and is in no checkpoint"})
+		}
+	}
+	return t.place(at, seq, hash)
+}
+
+// first takes the line before the first seal, if that is not the log's first: it may be the part of
+// a line with which a file begins.
+func (c *Checker) first(t *tree, seq int64) error {
+	if leaf, err := t.leaf(seq - 1); seq <= t.confirmed && err == nil && leaf == c.before.hash && c.totals.WithoutSeal == 1 {
+		c.totals.WithoutSeal = 0
+		return t.place(c.before.place, seq-1, leaf)
+	}
+	return c.report(Finding{c.before.place, Extra, "the line has no seal, and the log has sealed lines before it"})
+}
+
+// ownLogger marks the lines that the writer of the evidence adds to the log.
+const ownLogger = `"logger":"crawlgate.evidence"`
+
+// read takes what a line of the writer says of the log.
+func (t *tree) read(at Place, line []byte) {
+	if !bytes.Contains(line, []byte(ownLogger)) {
+		return
+	}
+	var own struct {
+		Msg, Reason    string
+		Size, From, To int64
+	}
+	if json.Unmarshal(line, &own) != nil {
+		return
+	}
+	switch own.Msg {
+	case "checkpoint":
+		if own.Size > t.told {
+			t.told, t.toldAt = own.Size, at
+		}
+	case "resumed":
+		t.totals.Late += max(own.To-own.From, 0)
+	case "generation":
+		t.totals.Began = own.Reason
+	}
+}
+
+// End reports what only the end of all logs shows, and sums up.
+func (c *Checker) End() (Totals, error) {
+	for _, t := range c.sorted() {
+		if err := c.end(t); err != nil {
+			return c.totals, err
+		}
+		t.totals.Size = t.size
+		c.totals.Logs = append(c.totals.Logs, t.totals)
+	}
+	return c.totals, nil
+}
+
+func (c *Checker) end(t *tree) error {
+	t.giveUp()
+	if t.size == 0 && t.leaves == nil {
+		return nil // that nothing is known of it was found with its first line
+	}
+	for _, g := range t.gaps {
+		if g.atBegin && g.to <= t.confirmed {
+			t.totals.Expired += g.to - g.from
+			continue
+		}
+		if err := t.missing(g); err != nil {
+			return err
+		}
+	}
+	if t.told > t.size {
+		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.told, t.size)
+		if err := c.report(Finding{t.toldAt, Head, message}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.next >= t.size:
+		return nil
+	case t.next == 0 && c.replaced(t):
+		t.totals.Expired = t.size
+		return nil
+	}
+	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.identity, t.next, t.size-1)
+	return c.report(Finding{t.last, Tail, message})
+}
+
+// replaced reports whether the logs have lines of a later generation of a tree that they have none
+// of.
+func (c *Checker) replaced(t *tree) bool {
+	of, _ := evidence.ParseIdentity(t.identity)
+	for id, other := range c.trees {
+		later, _ := evidence.ParseIdentity(id)
+		if other.next > 0 && later.Gateway == of.Gateway && later.Log == of.Log && later.Generation > of.Generation {
+			return true
+		}
+	}
+	return false
+}

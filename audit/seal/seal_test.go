@@ -1,0 +1,399 @@
+package seal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// fixture is a sealed log of two generations in three files, as a gateway leaves it: with a line that
+// was cut off in a crash, lines that were sealed late, and some behind the last checkpoint.
+type fixture struct {
+	tb     testing.TB
+	files  []file
+	folder string
+	key    string // the verifier key of the first generation
+	keys   map[int]signer
+}
+
+type file struct {
+	name string
+	text string
+}
+
+type signer struct{ secret, public string }
+
+// The fixture's lines: generation 1 has lines 0 to 299, of which line 150 is torn; generation 2 has
+// lines 0 to 104, of which the last 5 are not sealed yet.
+const (
+	firstSize, tornAt = 300, 150
+	secondSize, open  = 100, 5
+	perFile           = 140
+)
+
+func newFixture(tb testing.TB) *fixture {
+	tb.Helper()
+	f := &fixture{tb: tb, folder: tb.TempDir(), keys: make(map[int]signer)}
+	var all []string
+	all = append(all, f.generation(1, firstSize, 0)...)
+	all = append(all, f.generation(2, secondSize, open)...)
+	for i := 0; len(all) > 0; i++ {
+		n := min(perFile, len(all))
+		f.files = append(f.files, file{fmt.Sprintf("access-%d.log", i), strings.Join(all[:n], "")})
+		all = all[n:]
+	}
+	f.key = f.keys[1].public
+	return f
+}
+
+func id(generation int) string {
+	return evidence.Identity{Gateway: "gw.example", Log: "access", Generation: generation}.String()
+}
+
+func (f *fixture) dir(generation int) string {
+	return filepath.Join(f.folder, "access", fmt.Sprint(generation))
+}
+
+// generation makes the lines of a tree, its leaves and a checkpoint each 50 lines.
+func (f *fixture) generation(g, size, unsealed int) (lines []string) {
+	f.tb.Helper()
+	rand := bytes.NewReader(bytes.Repeat([]byte{byte(g)}, 100))
+	secret, public, err := note.GenerateKey(rand, id(g))
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.keys[g] = signer{secret, public}
+	if err := os.MkdirAll(f.dir(g), 0o700); err != nil {
+		f.tb.Fatal(err)
+	}
+	var edge evidence.Edge
+	var leaves, heads []byte
+	for seq := range size + unsealed {
+		line := fmt.Sprintf(`{"msg":"handled request","n":%d}`, seq)
+		switch {
+		case seq == 0:
+			line = `{"logger":"crawlgate.evidence","msg":"generation","reason":"new key"}`
+		case g == 1 && seq == tornAt:
+			lines = append(lines, `{"msg":"handled req`+"\n")
+		case g == 1 && seq == tornAt+1:
+			line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"resumed","from":%d,"to":%d,"torn":1}`, tornAt-10, tornAt+1)
+		case seq%50 == 1 && seq > 1:
+			line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"checkpoint","size":%d}`, seq-1)
+		}
+		if len(lines) == seq {
+			lines = append(lines, string(evidence.Splice([]byte(line), id(g), int64(seq))))
+		}
+		leaf := tlog.RecordHash([]byte(strings.TrimSuffix(lines[seq], "\n")))
+		edge.Append(leaf)
+		leaves = append(leaves, leaf[:]...)
+		if n := seq + 1; n%50 == 0 && n <= size {
+			heads = append(heads, f.sign(g, edge)...)
+		}
+	}
+	f.write(g, "leaves-000000", leaves)
+	f.write(g, "heads", heads)
+	f.write(g, "vkey", []byte(f.keys[g].public+"\n"))
+	return lines
+}
+
+func (f *fixture) sign(g int, edge evidence.Edge) []byte {
+	f.tb.Helper()
+	s, err := note.NewSigner(f.keys[g].secret)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	text, err := note.Sign(&note.Note{Text: evidence.CheckpointText(id(g), edge.Size(), edge.Root())}, s)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return append(text, evidence.HeadEnd...)
+}
+
+func (f *fixture) write(g int, name string, data []byte) {
+	f.tb.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir(g), name), data, 0o600); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+func (f *fixture) read(g int, name string) []byte {
+	f.tb.Helper()
+	data, err := os.ReadFile(filepath.Join(f.dir(g), name))
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return data
+}
+
+// kept writes a file of checkpoints outside of the folder.
+func kept(tb testing.TB, heads []byte) string {
+	tb.Helper()
+	name := filepath.Join(tb.TempDir(), "heads")
+	if err := os.WriteFile(name, heads, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return name
+}
+
+// lines gives the lines of a file, with their ends; edit changes them.
+func (f *fixture) edit(n int, change func(lines []string) []string) {
+	lines := strings.SplitAfter(f.files[n].text, "\n")
+	f.files[n].text = strings.Join(change(lines[:len(lines)-1]), "")
+}
+
+// check gives the findings, each as file:line kind, and the totals.
+func (f *fixture) check(cfg Config) (found []string, totals Totals) {
+	f.tb.Helper()
+	cfg.Folders = append(cfg.Folders, f.folder)
+	c, err := New(f.tb.Context(), cfg, func(x Finding) error {
+		found = append(found, fmt.Sprintf("%s:%d %s", filepath.Base(x.File), x.Line, x.Kind))
+		return nil
+	})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	for _, file := range f.files {
+		for i, line := range strings.SplitAfter(file.text, "\n") {
+			if line == "" {
+				continue
+			}
+			if err := c.Line(Place{file.name, int64(i + 1)}, []byte(line)); err != nil {
+				f.tb.Fatal(err)
+			}
+		}
+	}
+	totals, err = c.End()
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return found, totals
+}
+
+// TestHonest: a crash, a new generation and lines that are not sealed yet are no tampering.
+func TestHonest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	found, totals := f.check(Config{})
+	want := Totals{Logs: []LogTotals{
+		{Log: id(1), Sealed: firstSize, Late: 11, Checkpoints: 6, Size: firstSize, Began: "new key", Key: f.keys[1].public},
+		{Log: id(2), Sealed: secondSize, Unsealed: open, Checkpoints: 2, Size: secondSize, Began: "new key", Key: f.keys[2].public},
+	}}
+	if len(found) > 0 || !slices.Equal(totals.Logs, want.Logs) || totals.WithoutSeal != 0 {
+		t.Errorf("%v %+v", found, totals)
+	}
+}
+
+// TestHonestLogs: what an operator may do to logs and evidence is no tampering either.
+func TestHonestLogs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		change  func(f *fixture)
+		totals  [2]LogTotals // of their Sealed, Unsealed, Unproven, Expired
+		without int64
+	}{
+		{"the oldest file has expired", func(f *fixture) { f.files = f.files[1:] }, [2]LogTotals{{Sealed: 160, Expired: 140}, {Sealed: 100, Unsealed: 5}}, 0},
+		{"a file begins with part of a line", func(f *fixture) {
+			f.edit(1, func(l []string) []string { return l[tornAt-perFile:] })
+			f.files = f.files[1:]
+		}, [2]LogTotals{{Sealed: 150, Expired: 150}, {Sealed: 100, Unsealed: 5}}, 0},
+		{"the first generation has expired", func(f *fixture) {
+			f.edit(2, func(l []string) []string { return l[firstSize-2*perFile:] })
+			f.files = f.files[2:]
+		}, [2]LogTotals{{Expired: 300}, {Sealed: 100, Unsealed: 5}}, 0},
+		{"lines from before there was evidence", func(f *fixture) {
+			f.edit(0, func(l []string) []string { return append([]string{"{\"a\":1}\n", "{}\n"}, l...) })
+		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 2},
+		{"the last line has no end yet", func(f *fixture) {
+			f.edit(2, func(l []string) []string { return append(l, `{"msg":"hand`) })
+		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 6}}, 0},
+		{"the last checkpoint was cut off in a crash", func(f *fixture) {
+			heads := f.read(2, "heads")
+			f.write(2, "heads", append(heads, heads[:len(heads)/4]...))
+		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
+		{"leaves behind the last checkpoint are no evidence", func(f *fixture) {
+			leaves := f.read(2, "leaves-000000")
+			f.write(2, "leaves-000000", append(leaves, make([]byte, 64)...))
+		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
+		{"the leaves are cut: the lines prove themselves from checkpoint to checkpoint", func(f *fixture) {
+			f.write(1, "leaves-000000", f.read(1, "leaves-000000")[:120*32])
+		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
+	} {
+		f := newFixture(t)
+		tt.change(f)
+		found, totals := f.check(Config{})
+		for i := range totals.Logs {
+			l := totals.Logs[i]
+			if got := (LogTotals{Sealed: l.Sealed, Unsealed: l.Unsealed, Unproven: l.Unproven, Expired: l.Expired}); got != tt.totals[i] {
+				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.totals[i])
+			}
+		}
+		if len(found) > 0 || totals.WithoutSeal != tt.without {
+			t.Errorf("%s: %v, %d without a seal", tt.name, found, totals.WithoutSeal)
+		}
+	}
+}
+
+// madeUp is a line that was never written.
+func madeUp(seq int) string {
+	return string(evidence.Splice([]byte(`{"msg":"handled request","made":"up"}`), id(1), int64(seq)))
+}
+
+// TestTampering: each change is found, as what it is and where it is.
+func TestTampering(t *testing.T) {
+	t.Parallel()
+	inLog := func(n int, change func(l []string) []string) func(*fixture) {
+		return func(f *fixture) { f.edit(n, change) }
+	}
+	insert := func(line string) func(l []string) []string {
+		return func(l []string) []string { return slices.Insert(l, 10, line) }
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*fixture)
+		want   string
+	}{
+		{"a changed octet", inLog(0, func(l []string) []string {
+			l[9] = strings.Replace(l[9], "handled", "Handled", 1)
+			return l
+		}), "access-0.log:10 seal_changed"},
+		{"a changed octet of a line without a seal", inLog(1, func(l []string) []string {
+			l[10] = "{\n"
+			return l
+		}), "access-1.log:11 seal_extra, access-1.log:12 seal_missing"},
+		{"six lines cut", inLog(0, func(l []string) []string { return slices.Delete(l, 20, 26) }), "access-0.log:21 seal_missing"},
+		{"the torn line cut", inLog(1, func(l []string) []string { return slices.Delete(l, 10, 11) }), "access-1.log:11 seal_missing"},
+		{"a file cut", func(f *fixture) { f.files = slices.Delete(f.files, 1, 2) }, "access-2.log:1 seal_missing"},
+		{"the tail cut", inLog(2, func(l []string) []string { return l[:100] }), "access-2.log:100 seal_tail"},
+		{"the end of a generation cut", inLog(2, func(l []string) []string { return slices.Delete(l, 15, 20) }), "access-2.log:15 seal_tail"},
+		{"two lines swapped", inLog(0, func(l []string) []string {
+			l[30], l[31] = l[31], l[30]
+			return l
+		}), "access-0.log:32 seal_order"},
+		{"two files swapped", func(f *fixture) { f.files[0], f.files[1] = f.files[1], f.files[0] }, "access-0.log:1 seal_order"},
+		{"a line made up, without a seal", inLog(0, insert("{\"msg\":\"handled request\"}\n")), "access-0.log:11 seal_extra"},
+		{"a line made up, with a number that is taken", inLog(0, insert(madeUp(5))), "access-0.log:11 seal_extra"},
+		{"a line made up, with the number that follows", inLog(0, insert(madeUp(10))), "access-0.log:11 seal_changed, access-0.log:12 seal_extra"},
+		{"a line twice", inLog(0, func(l []string) []string { return slices.Insert(l, 10, l[9]) }), "access-0.log:11 seal_extra"},
+		{"a number of its own", inLog(0, insert(madeUp(firstSize+7))), "access-0.log:12 seal_order, access-0.log:11 seal_missing"},
+		{"a line ahead of all", func(f *fixture) {
+			f.files = f.files[1:]
+			f.edit(0, func(l []string) []string { return slices.Insert(l, 0, "{}\n") })
+		}, "access-1.log:1 seal_extra"},
+		{"a seal of a log that there is not", inLog(0, insert(strings.Replace(madeUp(10), "/access/1", "/access/9", 1))), "access-0.log:11 seal_head"},
+		{"the heads are those of yesterday", func(f *fixture) {
+			heads := f.read(1, "heads")
+			f.write(1, "heads", heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3])
+		}, "access-1.log:112 seal_head"},
+		{"the heads are gone", func(f *fixture) { os.Remove(filepath.Join(f.dir(2), "heads")) }, "access-2.log:122 seal_head"},
+		{"the evidence of a generation is gone", func(f *fixture) { os.RemoveAll(f.dir(1)) }, "access-0.log:1 seal_head"},
+		{"a leaf changed", func(f *fixture) {
+			leaves := f.read(1, "leaves-000000")
+			leaves[32*120]++
+			f.write(1, "leaves-000000", leaves)
+		}, "heads:3 seal_leaves"},
+		{"a leaf and its line changed", func(f *fixture) {
+			leaves := f.read(1, "leaves-000000")
+			f.edit(0, func(l []string) []string {
+				l[120] = madeUp(120)
+				leaf := tlog.RecordHash([]byte(strings.TrimSuffix(l[120], "\n")))
+				copy(leaves[32*120:], leaf[:])
+				return l
+			})
+			f.write(1, "leaves-000000", leaves)
+		}, "heads:3 seal_leaves, access-1.log:10 seal_changed"},
+		{"a checkpoint changed", func(f *fixture) {
+			f.write(1, "heads", bytes.Replace(f.read(1, "heads"), []byte("\n100\n"), []byte("\n101\n"), 1))
+		}, "heads:2 seal_head"},
+		{"two checkpoints of one size", func(f *fixture) {
+			var e evidence.Edge
+			for range 150 {
+				e.Append(tlog.Hash{})
+			}
+			f.write(1, "heads", append(f.read(1, "heads"), f.sign(1, e)...))
+		}, "heads:7 seal_fork"},
+	} {
+		f := newFixture(t)
+		tt.change(f)
+		found, _ := f.check(Config{})
+		if got := strings.Join(found, ", "); got != tt.want {
+			t.Errorf("%s: found %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestKeptElsewhere: a key and a checkpoint from elsewhere find what was written anew as a whole.
+func TestKeptElsewhere(t *testing.T) {
+	t.Parallel()
+	honest := newFixture(t)
+	head := honest.read(1, "heads")
+	head = head[bytes.LastIndex(head[:len(head)-3], []byte(evidence.HeadEnd))+3:]
+	single := bytes.TrimSuffix(head, []byte(evidence.HeadEnd))
+	cfg := Config{Keys: []string{honest.key, honest.keys[2].public}, Heads: []string{kept(t, single)}}
+	if found, totals := honest.check(cfg); len(found) > 0 || !totals.Logs[0].KeyGiven {
+		t.Errorf("honest: %v %+v", found, totals)
+	}
+
+	// The log is cut, and its leaves and checkpoints with it.
+	f := newFixture(t)
+	f.files = f.files[:1]
+	f.edit(0, func(l []string) []string { return l[:50] })
+	f.write(1, "leaves-000000", f.read(1, "leaves-000000")[:32*50])
+	heads := f.read(1, "heads")
+	f.write(1, "heads", heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3])
+	os.RemoveAll(f.dir(2))
+	if found, _ := f.check(Config{}); len(found) > 0 {
+		t.Errorf("without a checkpoint from elsewhere: %v", found)
+	}
+	if found, _ := f.check(cfg); !slices.Equal(found, []string{"access-0.log:50 seal_tail"}) {
+		t.Errorf("cut: %v", found)
+	}
+
+	// Another key signs another log.
+	f = newFixture(t)
+	f.files = nil
+	rand := bytes.NewReader(bytes.Repeat([]byte{7}, 100))
+	secret, public, err := note.GenerateKey(rand, id(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.keys[1] = signer{secret, public}
+	f.write(1, "vkey", []byte(public))
+	var e evidence.Edge
+	e.Append(tlog.Hash{})
+	f.write(1, "heads", f.sign(1, e))
+	found, _ := f.check(Config{Keys: cfg.Keys})
+	if len(found) == 0 || found[0] != "heads:1 seal_head" {
+		t.Errorf("another key: %v", found)
+	}
+}
+
+// FuzzTampering: no change of one octet goes unseen in the lines that are sealed.
+func FuzzTampering(f *testing.F) {
+	f.Add(uint16(5000), uint8('x'))
+	f.Add(uint16(0), uint8('\n'))
+	f.Add(uint16(139), uint8('}'))
+	fixed := newFixture(f)
+	honest := fixed.files[0].text
+	f.Fuzz(func(t *testing.T, at uint16, octet uint8) {
+		changed := []byte(honest)
+		i := int(at) % len(changed)
+		if changed[i] == octet {
+			return
+		}
+		changed[i] = octet
+		fixed.files[0].text = string(changed)
+		if found, _ := fixed.check(Config{}); len(found) == 0 {
+			t.Errorf("octet %d as %q is not found", i, octet)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/crawlgate/crawlgate/audit"
+)
+
+// print writes the result, the findings and the totals.
+func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, status int) error {
+	if c.json {
+		return printJSON(w, AuditTotals{"totals", t})
+	}
+	if err := printLine(w, auditResult(t, status)); err != nil {
+		return err
+	}
+	for _, line := range c.assumptions(t) {
+		if err := printLine(w, "assumed: "+line); err != nil {
+			return err
+		}
+	}
+	if err := findings.copyTo(w); err != nil {
+		return err
+	}
+	for i, section := range []*table{auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t)} {
+		if section.rows < 2 && i > 0 {
+			continue
+		}
+		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditResult is the result in a line.
+func auditResult(t audit.Totals, status int) string {
+	word := map[int]string{exitOK: "PASS", exitNo: "FAIL"}[status]
+	text := fmt.Sprintf("%s: %d lines, %d findings, %d not proven", cmp.Or(word, "INCOMPLETE"), t.Lines, sumOf(t.Findings), t.Unproven())
+	if t.Errors > 0 {
+		text += fmt.Sprintf(", %d errors", t.Errors)
+	}
+	return text
+}
+
+// assumptions says what the result rests on that the logs do not show.
+func (c *auditOptions) assumptions(t audit.Totals) []string {
+	longest := "without an upper bound"
+	if c.MaxDelay > 0 {
+		longest = fmt.Sprintf("of %v at most", c.MaxDelay)
+	}
+	all := []string{fmt.Sprintf("the operator keeps a Crawl-delay of %v at least and %s; a gap may be short by %v", c.MinDelay, longest, c.Tolerance)}
+	if c.Redacted != "" {
+		all = append(all, fmt.Sprintf("%s in a query stands for what the log's filter took out", c.Redacted))
+	}
+	if t.Seals == nil {
+		return append(all, "no line was taken out or changed as a whole: --seal checks that")
+	}
+	for _, l := range t.Seals.Logs {
+		if l.Key != "" && !l.KeyGiven {
+			all = append(all, fmt.Sprintf("the key of %s is the one beside the log: --vkey gives one that was kept elsewhere", l.Log))
+		}
+		if l.Size > 0 && !l.KeptElsewhere {
+			all = append(all, fmt.Sprintf("%s was not written anew by its gateway: --head gives a checkpoint that was kept elsewhere", l.Log))
+		}
+	}
+	return all
+}
+
+// auditSummary is about the logs as a whole.
+func auditSummary(t audit.Totals) *table {
+	s := newTable()
+	s.fact("from", moment(t.First))
+	s.fact("to", moment(t.Last))
+	s.row("files", t.Files)
+	s.row("lines", t.Lines)
+	s.fact("  unreadable", number(t.Unreadable))
+	s.fact("  not ours", number(t.Foreign))
+	s.fact("    of these, requests through a proxy", number(t.Unjudged))
+	s.row("  checked", t.Checked)
+	s.row("    replayed from a text", t.Replayed)
+	s.row("    following from the state", t.ByState)
+	s.row("    as recorded", t.AsRecorded)
+	for _, cause := range audit.Causes() {
+		s.fact("    not provable: "+string(cause), number(t.NotProvable[cause]))
+	}
+	g := t.Gaps
+	s.row("gaps under a Crawl-delay", g.Pairs)
+	s.row("  kept", g.Kept)
+	s.row("  too short", g.Short)
+	s.row("  undecided", g.Undecided)
+	s.fact("  not compared: late lines", number(g.Late))
+	s.fact("  not compared: lines without times", number(g.Untimed))
+	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
+	s.row("errors", t.Errors)
+	s.row("findings", sumOf(t.Findings))
+	for _, kind := range audit.Kinds() {
+		s.fact("  "+string(kind), number(t.Findings[kind]))
+	}
+	s.fact("not in full: lines of further agents", number(t.Caps.Agents))
+	s.fact("not in full: uses of further exceptions", number(t.Caps.Exceptions))
+	s.fact("not in full: lines of further missing texts", number(t.Caps.Texts))
+	s.fact("not in full: hosts whose last requests were forgotten", number(t.Caps.Hosts))
+	return s
+}
+
+// auditSeals has a row a sealed log.
+func auditSeals(t audit.Totals) *table {
+	s := newTable("SEALED LOG", "SEALED", "LATE", "UNSEALED", "UNPROVEN", "EXPIRED", "CHECKPOINTS", "NEWEST", "BEGAN")
+	if t.Seals != nil {
+		for _, l := range t.Seals.Logs {
+			s.row(l.Log, l.Sealed, l.Late, l.Unsealed, l.Unproven, l.Expired, l.Checkpoints, l.Size, cmp.Or(l.Began, "-"))
+		}
+	}
+	return s
+}
+
+// auditAgents has a row an agent.
+func auditAgents(t audit.Totals) *table {
+	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
+	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
+	if owned {
+		headings = append(headings, "OWNER", "CONTACT")
+	}
+	s := newTable(headings...)
+	for _, a := range t.Agents {
+		cells := []any{
+			dashed(a.Agent), a.Checked, a.Allowed, sumOf(a.Denied), sumOf(a.Failed),
+			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Findings,
+		}
+		if owned {
+			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
+		}
+		s.row(cells...)
+	}
+	return s
+}
+
+// auditReasons counts, by agent, the reasons of refusals and the exceptions used.
+func auditReasons(t audit.Totals) *table {
+	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
+	for _, a := range t.Agents {
+		addCounts(s, a.Agent, "denied", a.Denied)
+		addCounts(s, a.Agent, "failed", a.Failed)
+		addCounts(s, a.Agent, "would deny", a.WouldDeny)
+		addCounts(s, a.Agent, "unreachable", a.Unreachable)
+		addCounts(s, a.Agent, "exception", a.Exceptions)
+	}
+	return s
+}
+
+func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		s.row(dashed(agent), what, key, counts[key])
+	}
+}
+
+// shownTexts is how many texts the table has; --json has all.
+const shownTexts = 20
+
+// auditTexts lists texts that were not to be had.
+func auditTexts(t audit.Totals) *table {
+	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
+	for i, x := range t.Texts {
+		if i == shownTexts {
+			s.row(fmt.Sprintf("and %d more: see --json", len(t.Texts)-i))
+			break
+		}
+		s.row(x.SHA256, x.Cause, x.Lines, x.Origin, fmt.Sprintf("%s:%d", x.First.File, x.First.Line))
+	}
+	return s
+}
+
+func sumOf[K comparable](counts map[K]int64) (sum int64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// dashed is the name of an agent, - for one without.
+func dashed(agent string) string { return cmp.Or(agent, "-") }
