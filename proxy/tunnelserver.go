@@ -46,7 +46,7 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	s := new(tunnelServer)
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	s.cut, s.cutOff = context.WithCancelCause(context.Background())
-	s.Interceptor = egress.NewInterceptor(egress.InterceptorConfig{
+	s.Interceptor = egress.NewInterceptor(&http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: cmp.Or(time.Duration(server.ReadHeaderTimeout), time.Minute),
 		IdleTimeout:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
