@@ -222,7 +222,6 @@ func (l *tunnelListener) offer(c net.Conn) bool {
 	}
 }
 
-// Accept implements [net.Listener].
 func (l *tunnelListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -232,11 +231,9 @@ func (l *tunnelListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener].
 func (l *tunnelListener) Close() error {
 	l.cancel()
 	return nil
 }
 
-// Addr implements [net.Listener].
 func (*tunnelListener) Addr() net.Addr { return textAddr("tunnels") }

@@ -245,7 +245,6 @@ type helloConn struct {
 	read     int // bytes of Tunnel.ahead that were read
 }
 
-// Read implements [net.Conn].
 func (c *helloConn) Read(p []byte) (int, error) {
 	if c.read == len(c.ahead) {
 		if c.read >= maxHello {
@@ -260,5 +259,4 @@ func (c *helloConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements [net.Conn].
 func (*helloConn) Write(p []byte) (int, error) { return len(p), nil }

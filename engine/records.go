@@ -153,7 +153,6 @@ type robotsTransport struct {
 	stops func(origin.Origin) error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o, err := origin.FromURL(r.URL)
 	if err != nil {

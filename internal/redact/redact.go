@@ -183,7 +183,6 @@ type redacting struct {
 	fields Fields
 }
 
-// ServeHTTP implements http.Handler.
 func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.fields.Withhold(r, r.Method == http.MethodConnect || r.URL.IsAbs())
 	h.Handler.ServeHTTP(w, r)
