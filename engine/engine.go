@@ -78,7 +78,6 @@ type Engine struct {
 
 	ctx       caddy.Context
 	logger    *zap.Logger
-	dialer    *egress.Dialer
 	transport *egress.Transport
 	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
@@ -137,7 +136,6 @@ func (e *Engine) provision() (err error) {
 func (e *Engine) buildEgress() (err error) {
 	config := e.Config.Egress
 	config.Dialer.Guard.Listener = listenerAt
-	e.dialer = config.Dialer
 	if e.transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
@@ -208,7 +206,7 @@ func (e *Engine) acquire() error {
 	}
 	p, err := acquirePacing(e)
 	if err != nil {
-		return errors.Join(err, r.release())
+		return errors.Join(err, release(r.key))
 	}
 	e.records, e.pacing = r, p
 	return nil
@@ -252,7 +250,7 @@ func (e *Engine) Close() error {
 	e.emitter.stop()
 	if e.failure == nil {
 		active.leave(e)
-		errs = append(errs, e.pacing.release(), e.records.release())
+		errs = append(errs, release(e.pacing.key), release(e.records.key))
 	}
 	if e.kills != nil {
 		errs = append(errs, e.kills.release())
@@ -284,6 +282,3 @@ func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
 
 // Transport sends requests to origins.
 func (e *Engine) Transport() *egress.Transport { return e.transport }
-
-// Dialer is the transport's.
-func (e *Engine) Dialer() *egress.Dialer { return e.dialer }

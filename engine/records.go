@@ -33,8 +33,6 @@ func acquireRecords(e *Engine) (*records, error) {
 	return acquire(key, func() (*records, error) { return openRecords(e, key) })
 }
 
-func (r *records) release() error { return release(r.key) }
-
 // apply makes the configuration of e the one that new lookups and fetches follow.
 func (r *records) apply(e *Engine) {
 	r.fetcher.Store(e)
