@@ -43,7 +43,7 @@ func NewTarget(u *url.URL) (Target, error) {
 		return Target{}, refuse(PartPath, path, "does not start with a slash")
 	}
 	path = escapeIllegal(path, legalInPath)
-	if o.Scheme == schemeFTP {
+	if o.Scheme == "ftp" {
 		if err := checkFTP(path, hasQuery); err != nil {
 			return Target{}, err
 		}
