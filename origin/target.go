@@ -54,6 +54,18 @@ func NewTarget(u *url.URL) (Target, error) {
 	return Target{Origin: o, Path: path}, nil
 }
 
+// ParseTarget is [NewTarget] for the text of a URL. The error may be one of net/url.
+func ParseTarget(rawURL string) (Target, error) {
+	if rawURL == "" {
+		return Target{}, refuse(PartURL, "", "is missing")
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Target{}, err
+	}
+	return NewTarget(u)
+}
+
 // URL returns the outgoing URL: its RequestURI method returns t.Path, and [NewTarget] of it returns
 // t. The caller owns it. For a Target that NewTarget did not make it may be the empty URL, which
 // cannot be sent.
