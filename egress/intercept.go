@@ -33,7 +33,8 @@ type Interceptor struct {
 func NewInterceptor(server *http.Server) *Interceptor {
 	server.ConnContext, server.ConnState = connContext, Unfollow
 	server.DisableGeneralOptionsHandler = true // net/http would answer OPTIONS * in the origin's name
-	s := &Interceptor{server: server, handshake: handshakeTimeout, listener: newTunnelListener()}
+	s := &Interceptor{server: server, handshake: handshakeTimeout, listener: &tunnelListener{conns: make(chan net.Conn)}}
+	s.listener.closed, s.listener.cancel = context.WithCancel(context.Background())
 	s.configureTLS()
 	s.serving.Go(func() { _ = s.server.Serve(s.listener) }) // ends with ErrServerClosed, by Shutdown
 	return s
@@ -205,11 +206,6 @@ type tunnelListener struct {
 	conns  chan net.Conn
 	closed context.Context //nolint:containedctx // a channel that may be closed twice
 	cancel context.CancelFunc
-}
-
-func newTunnelListener() *tunnelListener {
-	closed, cancel := context.WithCancel(context.Background())
-	return &tunnelListener{conns: make(chan net.Conn), closed: closed, cancel: cancel}
 }
 
 // offer hands a connection over. It returns false when the listener has been closed.
