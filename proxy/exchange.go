@@ -93,7 +93,6 @@ func (x *exchange) decide(target origin.Target) {
 	step.decided(&x.decision)
 }
 
-// identify finds the agent that sends the request.
 func (x *exchange) identify() {
 	if identifier := x.site.Identifier; x.tunnel != nil {
 		x.identity = identifier.Inner(x.tunnel.sentBy(x.ctx, identifier), x.r.UserAgent())
@@ -198,7 +197,6 @@ func (x *exchange) fail(reason enforce.Reason, detail string, retryAfter time.Du
 	return x.refuse()
 }
 
-// refuseSlot refuses a request that got no slot.
 func (x *exchange) refuseSlot(err error) error {
 	x.decision = x.decision.RefuseSlot(x.ctx, err)
 	return x.refuse()

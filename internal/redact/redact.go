@@ -137,7 +137,6 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 	}
 }
 
-// retarget gives a request another target.
 func retarget(r *http.Request, target string) {
 	r.RequestURI = target
 	var err error
