@@ -37,7 +37,7 @@ var importRules = map[string][]string{
 	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
 	"audit":                   {"audit/seal", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"engine": {
-		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
+		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
 	},

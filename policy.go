@@ -56,7 +56,7 @@ func (h *Handler) policy() (proxy.Config, error) {
 		return c, err
 	}
 	policy, warnings, err := enforce.NewPolicy(operator, time.Now())
-	c.Policy, c.Warnings = policy, append(c.Warnings, warnings...)
+	c.Operator, c.Warnings = policy, append(c.Warnings, warnings...)
 	return c, err
 }
 

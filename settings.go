@@ -108,23 +108,16 @@ func isVisible(s string) bool {
 func (c *StoreConfig) set(config *engine.Config) error {
 	config.Store = engine.Store{Kind: "file"}
 	if c != nil {
-		if err := c.check(); err != nil {
+		if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
+			return err
+		}
+		if err := checkRedisURL(c.URL); c.Kind == "redis" && err != nil {
 			return err
 		}
 		config.Store = engine.Store(*c)
 	}
 	if config.Store.Kind == "file" && config.Store.Path == "" {
 		config.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
-	}
-	return nil
-}
-
-func (c *StoreConfig) check() error {
-	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
-		return err
-	}
-	if c.Kind == "redis" {
-		return checkRedisURL(c.URL)
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := parseTarget(q.Get("url"))
+	target, err := origin.ParseTarget(q.Get("url"))
 	if err != nil {
-		return nil, err
+		return nil, badRequest("url: %w", err)
 	}
 	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
 	d := site.Enforcer.Decide(ctx, request)
@@ -38,22 +38,6 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 		x.Refusal = &problem
 	}
 	return x, nil
-}
-
-// parseTarget reads the URL of a page.
-func parseTarget(text string) (origin.Target, error) {
-	if text == "" {
-		return origin.Target{}, badRequest("url is missing")
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return origin.Target{}, badRequest("url: %w", err)
-	}
-	target, err := origin.NewTarget(u)
-	if err != nil {
-		return origin.Target{}, badRequest("url: %w", err)
-	}
-	return target, nil
 }
 
 // identityOf returns the identity of an agent: the name of its block or, on a site without blocks,

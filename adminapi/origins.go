@@ -117,7 +117,6 @@ func ParseOrigin(text string) (origin.Origin, error) {
 	return o, nil
 }
 
-// showOrigin shows one origin.
 func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {
@@ -130,7 +129,6 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 	return detail(ctx, e, o, entry)
 }
 
-// purge forgets an origin.
 func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
 	o, err := ParseOrigin(request.Origin)
 	if err != nil {

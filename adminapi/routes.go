@@ -73,7 +73,6 @@ func (API) Routes() []caddy.AdminRoute {
 	return list
 }
 
-// notFound answers unknown paths.
 func notFound(http.ResponseWriter, *http.Request) error {
 	paths := strings.Join(slices.Sorted(maps.Keys(routes)), ", "+Prefix)
 	return fault(http.StatusNotFound, "there is nothing at this path; there is %s", Prefix+paths)
@@ -131,7 +130,6 @@ func fault(status int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
 }
 
-// badRequest is a fault of the request.
 func badRequest(format string, args ...any) error {
 	return fault(http.StatusBadRequest, format, args...)
 }

@@ -105,7 +105,6 @@ type boundedListener struct {
 	bounds *Listener
 }
 
-// Accept implements net.Listener.
 func (l boundedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -126,7 +125,6 @@ type boundedConn struct {
 	source  netip.Prefix // invalid for a client without an address
 }
 
-// Read implements net.Conn.
 func (c *boundedConn) Read(p []byte) (int, error) {
 	c.begin.Do(c.enter)
 	n, err := c.Conn.Read(p)
@@ -191,7 +189,6 @@ func (c *boundedConn) refuse(reason, option string) {
 	_ = c.Conn.Close()
 }
 
-// Close implements net.Conn.
 func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
 	c.begin.Do(func() {}) // it is not counted any more

@@ -90,7 +90,6 @@ func post(path string, body any) adminRequest {
 	return adminRequest{method: http.MethodPost, path: path, body: body}
 }
 
-// do sends a request and returns the answer.
 func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 	var payload io.Reader = http.NoBody
 	if q.body != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/crawlgate/crawlgate/adminapi"
 )
 
-// clocksCommand shows how the clocks of the hosts stand.
 func clocksCommand() *cobra.Command {
 	var key, after, state string
 	var limit int
@@ -74,7 +73,6 @@ func blockOf(k adminapi.Clock) string {
 	return (time.Duration(k.LeftSeconds) * time.Second).String()
 }
 
-// unblockCommand ends the back-off of hosts.
 func unblockCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "unblock HOST...",

@@ -106,7 +106,6 @@ func exit(code int) error {
 	return &ExitError{code, caddycmd.WrapCommandFuncForCobra(status)(new(cobra.Command), nil)}
 }
 
-// Error implements error.
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
 // Unwrap returns the error that Caddy looks for.

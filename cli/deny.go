@@ -16,7 +16,6 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// denyCommand gives orders to the kill switch, and lists them.
 func denyCommand() *cobra.Command {
 	var order adminapi.OrderRequest
 	cmd := remoteCommand(cobra.Command{
@@ -86,7 +85,6 @@ func thisUser() string {
 	return os.Getenv("USER")
 }
 
-// undenyCommand takes an order back.
 func undenyCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "undeny all | host PATTERN | agent NAME",

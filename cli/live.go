@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -119,11 +118,7 @@ func judgeBy(r *rules, agent string, paths enforce.Paths) (judge, error) {
 		if r.isFile && strings.HasPrefix(rawURL, "/") {
 			rawURL = "https://robots.invalid" + rawURL // RFC 6761: nobody's
 		}
-		u, err := url.Parse(rawURL)
-		if err != nil {
-			return judgement{}, err
-		}
-		target, err := origin.NewTarget(u)
+		target, err := origin.ParseTarget(rawURL)
 		if err != nil {
 			return judgement{}, err
 		}

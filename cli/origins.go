@@ -17,7 +17,6 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// originsCommand lists the known origins.
 func originsCommand() *cobra.Command {
 	var state, after string
 	var limit int
@@ -78,7 +77,6 @@ func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 	return t.print(r.out)
 }
 
-// showCommand shows one origin.
 func showCommand() *cobra.Command {
 	var diff bool
 	cmd := remoteCommand(cobra.Command{
@@ -208,7 +206,6 @@ func printDiff(w io.Writer, d adminapi.TextDiff) error {
 	return nil
 }
 
-// purgeCommand forgets origins.
 func purgeCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "purge ORIGIN...",
@@ -237,7 +234,6 @@ func aboutOrigin(path string) func(arg string) adminRequest {
 	}
 }
 
-// refreshCommand fetches the robots.txt of origins.
 func refreshCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "refresh ORIGIN...",

@@ -67,7 +67,6 @@ func (t *table) fact(name, value string) {
 	}
 }
 
-// print writes the rows.
 func (t *table) print(w io.Writer) error {
 	var columns strings.Builder
 	tabs := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)

@@ -49,13 +49,11 @@ func replay(conn net.Conn, ahead *bufio.Reader, within net.Conn) *replayConn {
 	return &replayConn{Conn: conn, reader: io.MultiReader(early, conn), within: within}
 }
 
-// Read implements [net.Conn].
 func (c *replayConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // NetConn returns the connection within; crypto/tls has the same method.
 func (c *replayConn) NetConn() net.Conn { return c.within }
 
-// CloseWrite closes the sending half.
 func (c *replayConn) CloseWrite() error { return closeWrite(c.within) }
 
 // hijack takes the client's connection over from the server. It lifts all deadlines, and puts the
@@ -146,7 +144,6 @@ func newStreamConn(w http.ResponseWriter, r *http.Request) *streamConn {
 	return c
 }
 
-// Read implements [net.Conn].
 func (c *streamConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {
@@ -158,7 +155,6 @@ func (c *streamConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [net.Conn].
 func (c *streamConn) Write(p []byte) (int, error) {
 	limit, _ := c.writeDeadline.Load().(time.Time)
 	if !limit.IsZero() && !time.Now().Before(limit) {

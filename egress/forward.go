@@ -38,8 +38,8 @@ type Forwarder struct {
 	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are
 	// taken out.
 	Name string
-	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-").
-	// Such fields pass neither from clients to origins nor from origins to clients.
+	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"); it
+	// is needed. Such fields pass neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
 	// MinRate is the least number of body bytes a second that client and origin each have to send and
 	// to take, averaged over a minute or more of their own turns; 0 means any. It does not apply to

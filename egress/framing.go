@@ -44,7 +44,6 @@ type strictConn struct {
 	scan scanner
 }
 
-// Read implements [net.Conn].
 func (c *strictConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.scan.follow(p[:n])
@@ -54,7 +53,6 @@ func (c *strictConn) Read(p []byte) (int, error) {
 // NetConn returns the connection within; crypto/tls has the same method.
 func (c *strictConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite closes the sending half.
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // LocalAddr implements [net.Conn]. The address leads back to the connection through any wrapping by
@@ -64,11 +62,8 @@ func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
 type strictAddr struct{ conn *strictConn }
 
-// Network implements [net.Addr].
 func (a strictAddr) Network() string { return a.conn.Conn.LocalAddr().Network() }
-
-// String implements [net.Addr].
-func (a strictAddr) String() string { return a.conn.Conn.LocalAddr().String() }
+func (a strictAddr) String() string  { return a.conn.Conn.LocalAddr().String() }
 
 // strictOf returns the connection from [Strict] that c is or wraps, nil if there is none.
 func strictOf(c net.Conn) *strictConn {

@@ -73,7 +73,7 @@ func connectionOptions(h http.Header) map[string]bool {
 
 // mayLeave reports whether a request field may leave towards the origin.
 func mayLeave(name, ownPrefix string) bool {
-	if hopByHop[name] || internalFields[name] || hasOwnPrefix(name, ownPrefix) {
+	if hopByHop[name] || internalFields[name] || strings.HasPrefix(name, ownPrefix) {
 		return false
 	}
 	for _, p := range internalPrefixes {
@@ -84,15 +84,10 @@ func mayLeave(name, ownPrefix string) bool {
 	return true
 }
 
-func hasOwnPrefix(name, ownPrefix string) bool {
-	return ownPrefix != "" && strings.HasPrefix(name, ownPrefix)
-}
-
 // RequestHeader returns the header that leaves for the origin: without hop-by-hop fields and those
 // that Connection names, without proxy credentials, without fields that describe the network
-// inside, and without fields that begin with ownPrefix (canonical form, empty for none). The values
-// are shared with in, which stays unchanged. A User-Agent that the client did not send is kept from
-// being added.
+// inside, and without fields that begin with ownPrefix (canonical form). The values are shared with
+// in, which stays unchanged. A User-Agent that the client did not send is kept from being added.
 func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	dropped := connectionOptions(in)
 	out := make(http.Header, len(in)+1)
@@ -119,7 +114,7 @@ func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := connectionOptions(src)
 	for field, values := range src {
 		switch {
-		case hopByHop[field], dropped[field], hasOwnPrefix(field, ownPrefix), field == "Alt-Svc":
+		case hopByHop[field], dropped[field], strings.HasPrefix(field, ownPrefix), field == "Alt-Svc":
 			continue
 		case field == "Proxy-Status" || field == "Cache-Status":
 			if values = withoutMembers(values, name); values == nil {

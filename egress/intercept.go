@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -15,16 +14,6 @@ import (
 
 // handshakeTimeout bounds the TLS handshake of a client inside a tunnel.
 const handshakeTimeout = 10 * time.Second
-
-// InterceptorConfig configures an [Interceptor] by fields of its [http.Server]. Handler is
-// required. The limits should be those of the server that receives the CONNECT requests.
-type InterceptorConfig struct {
-	Handler           http.Handler
-	ReadHeaderTimeout time.Duration
-	IdleTimeout       time.Duration
-	MaxHeaderBytes    int
-	ErrorLog          *log.Logger
-}
 
 // Interceptor serves the requests inside accepted tunnels: HTTP/1.1 and HTTP/2 over TLS, which it
 // ends itself, and HTTP/1.1 in clear text. Its handler finds the CONNECT by [ConnectFrom] and
@@ -38,20 +27,14 @@ type Interceptor struct {
 	serving   sync.WaitGroup
 }
 
-// NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown].
-func NewInterceptor(c InterceptorConfig) *Interceptor {
-	s := &Interceptor{handshake: handshakeTimeout, listener: newTunnelListener()}
-	s.server = &http.Server{
-		Handler:           c.Handler,
-		ReadHeaderTimeout: c.ReadHeaderTimeout,
-		IdleTimeout:       c.IdleTimeout,
-		MaxHeaderBytes:    c.MaxHeaderBytes,
-		ErrorLog:          c.ErrorLog,
-		ConnContext:       connContext,
-		ConnState:         Unfollow,
-		// net/http would answer OPTIONS * in the origin's name.
-		DisableGeneralOptionsHandler: true,
-	}
+// NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown]. The server has a
+// handler, and should have the limits of the server that receives the CONNECT requests; it is the
+// interceptor's from now on.
+func NewInterceptor(server *http.Server) *Interceptor {
+	server.ConnContext, server.ConnState = connContext, Unfollow
+	server.DisableGeneralOptionsHandler = true // net/http would answer OPTIONS * in the origin's name
+	s := &Interceptor{server: server, handshake: handshakeTimeout, listener: &tunnelListener{conns: make(chan net.Conn)}}
+	s.listener.closed, s.listener.cancel = context.WithCancel(context.Background())
 	s.configureTLS()
 	s.serving.Go(func() { _ = s.server.Serve(s.listener) }) // ends with ErrServerClosed, by Shutdown
 	return s
@@ -225,11 +208,6 @@ type tunnelListener struct {
 	cancel context.CancelFunc
 }
 
-func newTunnelListener() *tunnelListener {
-	closed, cancel := context.WithCancel(context.Background())
-	return &tunnelListener{conns: make(chan net.Conn), closed: closed, cancel: cancel}
-}
-
 // offer hands a connection over. It returns false when the listener has been closed.
 func (l *tunnelListener) offer(c net.Conn) bool {
 	select {
@@ -240,7 +218,6 @@ func (l *tunnelListener) offer(c net.Conn) bool {
 	}
 }
 
-// Accept implements [net.Listener].
 func (l *tunnelListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -250,11 +227,9 @@ func (l *tunnelListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener].
 func (l *tunnelListener) Close() error {
 	l.cancel()
 	return nil
 }
 
-// Addr implements [net.Listener].
 func (*tunnelListener) Addr() net.Addr { return textAddr("tunnels") }

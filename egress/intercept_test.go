@@ -53,7 +53,7 @@ func startIntercepting(tb testing.TB, proto string, h http.HandlerFunc) *interce
 	a := testca.New(tb)
 	m := newMinter(tb, a)
 	g := &intercepting{authority: a, minter: m, ended: make(chan error, 1000)}
-	g.Interceptor = NewInterceptor(InterceptorConfig{Handler: h})
+	g.Interceptor = NewInterceptor(&http.Server{Handler: h})
 	g.Server = startServer(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ended <- g.serveConnect(w, r) }), proto)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -622,7 +622,7 @@ func TestInterceptStuckClient(t *testing.T) {
 
 func TestInterceptWithoutMinter(t *testing.T) {
 	t.Parallel()
-	s := NewInterceptor(InterceptorConfig{Handler: http.HandlerFunc(describe)})
+	s := NewInterceptor(&http.Server{Handler: http.HandlerFunc(describe)})
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()

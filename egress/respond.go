@@ -56,7 +56,7 @@ func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]boo
 	announced := make(map[string]bool, len(resp.Trailer))
 	names := make([]string, 0, len(resp.Trailer))
 	for name := range resp.Trailer {
-		if mayTrail(name) && !hopByHop[name] && !hasOwnPrefix(name, x.f.HeaderPrefix) {
+		if mayTrail(name) && !hopByHop[name] && !strings.HasPrefix(name, x.f.HeaderPrefix) {
 			announced[name] = true
 			names = append(names, name)
 		}

@@ -54,7 +54,12 @@ func ConnectAuthority(r *http.Request) (string, error) {
 // is told of it too, after the connection has left it, so that logs have the status.
 func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if r.ProtoMajor >= 2 {
-		return acceptStream(w, r)
+		dropServerFields(w.Header())
+		w.WriteHeader(http.StatusOK)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return nil, fmt.Errorf("accepting CONNECT: %w", err)
+		}
+		return newTunnel(newStreamConn(w, r)), nil
 	}
 	conn, err := hijack(w, r)
 	if err != nil {
@@ -66,15 +71,6 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	}
 	w.WriteHeader(http.StatusOK)
 	return newTunnel(conn), nil
-}
-
-func acceptStream(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
-	dropServerFields(w.Header())
-	w.WriteHeader(http.StatusOK)
-	if err := http.NewResponseController(w).Flush(); err != nil {
-		return nil, fmt.Errorf("accepting CONNECT: %w", err)
-	}
-	return newTunnel(newStreamConn(w, r)), nil
 }
 
 func newTunnel(conn net.Conn) *Tunnel {
@@ -245,7 +241,6 @@ type helloConn struct {
 	read     int // bytes of Tunnel.ahead that were read
 }
 
-// Read implements [net.Conn].
 func (c *helloConn) Read(p []byte) (int, error) {
 	if c.read == len(c.ahead) {
 		if c.read >= maxHello {
@@ -260,5 +255,4 @@ func (c *helloConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements [net.Conn].
 func (*helloConn) Write(p []byte) (int, error) { return len(p), nil }

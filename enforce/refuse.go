@@ -94,7 +94,6 @@ func LookupFailure(
 // crawlDelayError is a Crawl-delay that the operator refuses to keep.
 type crawlDelayError struct{ asked, limit time.Duration }
 
-// Error implements error.
 func (e *crawlDelayError) Error() string {
 	return fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(e.asked), brief(e.limit))
 }

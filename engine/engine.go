@@ -80,7 +80,6 @@ type Engine struct {
 
 	ctx       caddy.Context
 	logger    *zap.Logger
-	dialer    *egress.Dialer
 	transport *egress.Transport
 	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
@@ -141,7 +140,6 @@ func (e *Engine) provision() (err error) {
 func (e *Engine) buildEgress() (err error) {
 	config := e.Config.Egress
 	config.Dialer.Guard.Listener = listenerAt
-	e.dialer = config.Dialer
 	if e.transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
@@ -212,7 +210,7 @@ func (e *Engine) acquire() error {
 	}
 	p, err := acquirePacing(e)
 	if err != nil {
-		return errors.Join(err, r.release())
+		return errors.Join(err, release(r.key))
 	}
 	e.records, e.pacing = r, p
 	return nil
@@ -256,7 +254,7 @@ func (e *Engine) Close() error {
 	e.emitter.stop()
 	if e.failure == nil {
 		active.leave(e)
-		errs = append(errs, e.pacing.release(), e.records.release())
+		errs = append(errs, release(e.pacing.key), release(e.records.key))
 	}
 	if e.kills != nil {
 		errs = append(errs, e.kills.release())
@@ -288,6 +286,3 @@ func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
 
 // Transport sends requests to origins.
 func (e *Engine) Transport() *egress.Transport { return e.transport }
-
-// Dialer is the transport's.
-func (e *Engine) Dialer() *egress.Dialer { return e.dialer }

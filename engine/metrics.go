@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,10 +85,8 @@ func newMetrics() *metrics {
 
 // RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no
 // error.
-func RegisterMetrics(registry prometheus.Registerer) error { return instruments.register(registry) }
-
-func (m *metrics) register(registry prometheus.Registerer) error {
-	err := registry.Register(m.all)
+func RegisterMetrics(registry prometheus.Registerer) error {
+	err := registry.Register(instruments.all)
 	if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -95,7 +94,10 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 }
 
 // Decided counts one request.
-func Decided(d enforce.Decision) { instruments.decided(d) }
+func Decided(d enforce.Decision) {
+	instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+	instruments.states.WithLabelValues(d.State.String()).Inc()
+}
 
 // TunnelOpened counts a CONNECT tunnel that is open until closed is called.
 func TunnelOpened() (closed func()) {
@@ -112,11 +114,6 @@ func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(rea
 // ConnectionRefused counts a connection of a client that was closed, by the limit that was reached.
 func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
 
-func (m *metrics) decided(d enforce.Decision) {
-	m.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
-	m.states.WithLabelValues(d.State.String()).Inc()
-}
-
 // Granted implements pace.Observer.
 func (m *metrics) Granted(wait time.Duration) { m.paceWait.Observe(wait.Seconds()) }
 
@@ -125,7 +122,7 @@ func (m *metrics) Refused(reason pace.Reason) { m.paceRefused.WithLabelValues(st
 
 // Blocked implements pace.Observer.
 func (m *metrics) Blocked(explicit bool) {
-	m.blocks.WithLabelValues(map[bool]string{true: "true", false: "false"}[explicit]).Inc()
+	m.blocks.WithLabelValues(strconv.FormatBool(explicit)).Inc()
 }
 
 // cacheObserver counts what the cache does, and logs what an operator should know.

@@ -19,32 +19,38 @@ import (
 // second gateway in one configuration has the same.
 func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
-	m := newMetrics()
+	before := decisions(t, prometheus.NewRegistry())
 	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
-	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
 	for _, registry := range []*prometheus.Registry{first, first, second} {
-		if err := m.register(registry); err != nil {
-			t.Fatal(err)
+		decisions(t, registry)
+	}
+	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	for _, registry := range []*prometheus.Registry{first, second} {
+		if n := decisions(t, registry) - before; n != 2 {
+			t.Errorf("a registry shows %v decisions, want both", n)
 		}
 	}
-	m.decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
-	for _, registry := range []*prometheus.Registry{first, second} {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var total float64
-		for _, f := range families {
-			if f.GetName() == "crawlgate_decisions_total" {
-				for _, metric := range f.GetMetric() {
-					total += metric.GetCounter().GetValue()
-				}
+}
+
+// decisions counts those that a registry shows once the metrics have been added to it.
+func decisions(t *testing.T, registry *prometheus.Registry) (total float64) {
+	t.Helper()
+	if err := RegisterMetrics(registry); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "crawlgate_decisions_total" {
+			for _, metric := range f.GetMetric() {
+				total += metric.GetCounter().GetValue()
 			}
 		}
-		if total != 2 {
-			t.Errorf("a registry shows %v decisions, want both", total)
-		}
 	}
+	return total
 }
 
 // descriptions are those of all collectors.

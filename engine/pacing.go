@@ -52,8 +52,6 @@ func acquirePacing(e *Engine) (*pacing, error) {
 	return acquire(key, func() (*pacing, error) { return openPacing(e, key) })
 }
 
-func (p *pacing) release() error { return release(p.key) }
-
 func openPacing(e *Engine, key string) (*pacing, error) {
 	p := &pacing{key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger}
 	var blocks []pace.Block

@@ -33,8 +33,6 @@ func acquireRecords(e *Engine) (*records, error) {
 	return acquire(key, func() (*records, error) { return openRecords(e, key) })
 }
 
-func (r *records) release() error { return release(r.key) }
-
 // apply makes the configuration of e the one that new lookups and fetches follow.
 func (r *records) apply(e *Engine) {
 	r.fetcher.Store(e)
@@ -153,7 +151,6 @@ type robotsTransport struct {
 	stops func(origin.Origin) error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o, err := origin.FromURL(r.URL)
 	if err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/caddyserver/certmagic"
 )
 
 // stateFolder keeps small things of the process over a restart, each as one JSON file in a folder
@@ -59,25 +62,13 @@ func (d *stateFolder) write(f stateFile, v any) error {
 	if d.path == "" {
 		return nil
 	}
-	path := filepath.Join(d.path, f.name)
 	data, err := json.Marshal(v)
+	if err == nil {
+		storage := certmagic.FileStorage{Path: d.path}
+		err = storage.Store(context.Background(), f.name, append(data, '\n'))
+	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	temp, err := os.CreateTemp(d.path, "."+f.name+"-")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer func() { _ = os.Remove(temp.Name()) }() // nothing is left of it once it has been renamed
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", filepath.Join(d.path, f.name), err)
 	}
 	return nil
 }

@@ -66,17 +66,16 @@ func failed(ctx context.Context, err error) *failure {
 	if shortage := shortageOf(err); shortage != nil {
 		return failf(CauseLocal, "%s", shortage)
 	}
-	var dns *net.DNSError
-	var timeout interface{ Timeout() bool }
+	dns, isDNS := errors.AsType[*net.DNSError](err)
 	switch {
-	case errors.As(err, &dns) && dns.IsNotFound:
+	case isDNS && dns.IsNotFound:
 		return failf(CauseDNS, "no such host")
-	case errors.As(err, &dns):
+	case isDNS:
 		// Only its reason: the error also names our resolver.
 		return failf(CauseDNS, "%s", dns.Err)
 	case isTLS(err):
 		return failf(CauseTLS, "%s", tlsReason(err))
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		return failf(CauseTimeout, "%s", reason(err))
 	case isConnect(err):
 		return failf(CauseConnect, "%s", reason(err))
@@ -92,8 +91,7 @@ func brokenBody(ctx context.Context, err error) *failure {
 	if f := ownDoing(ctx, err); f != nil {
 		return f
 	}
-	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if isTimeout(err) {
 		return failf(CauseTimeout, "%s", reason(err))
 	}
 	return failf(CauseTruncated, "body broke off: %s", reason(err))
@@ -124,8 +122,7 @@ var shortages = []error{
 // shortageOf returns the fault of this machine that is behind an error, nil if there is none. The
 // resolver keeps only the text of one.
 func shortageOf(err error) error {
-	var dns *net.DNSError
-	isDNS := errors.As(err, &dns)
+	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, shortage := range shortages {
 		if errors.Is(err, shortage) || isDNS && strings.Contains(dns.Err, shortage.Error()) {
 			return shortage
@@ -138,27 +135,25 @@ func shortageOf(err error) error {
 // most handshake errors are plain errors whose text begins with its name, and net/http replaces the
 // one for a plain-text answer.
 func isTLS(err error) bool {
-	var (
-		certificate *tls.CertificateVerificationError // wraps the errors of x509
-		record      tls.RecordHeaderError
-		alert       tls.AlertError
-		op          *net.OpError
-	)
-	if errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert) {
-		return true
-	}
-	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") {
-		return true
-	}
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err) // wraps the errors of x509
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
 	text := err.Error()
-	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "x509: ") ||
+	return certificate || record || alert || isOp && (op.Op == "remote error" || op.Op == "local error") ||
+		strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "x509: ") ||
 		strings.Contains(text, "server gave HTTP response to HTTPS client")
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
 }
 
 // isConnect reports a connection that never was, to the origin or to an upstream proxy.
 func isConnect(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
 }
 
 // isReset reports a connection that ended. The HTTP/2 errors of net/http have no exported type but
@@ -198,8 +193,7 @@ func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		return op.Op + ": " + redact.URLs(op.Err.Error())
 	}
 	text := err.Error()

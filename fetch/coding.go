@@ -123,7 +123,6 @@ type boundedReader struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errBloated

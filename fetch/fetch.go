@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -116,10 +117,11 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 // follow follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
 // first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcome {
-	r, err := f.newRetrieval(o, gate)
+	u, err := url.Parse(o.RobotsURL())
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
 	}
+	r := &retrieval{Fetcher: f, gate: gate, seen: []string{u.String()}, at: u, from: o}
 	for {
 		out, again := r.hop(ctx)
 		if !again {

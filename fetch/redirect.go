@@ -18,14 +18,6 @@ type retrieval struct {
 	from origin.Origin
 }
 
-func (f *Fetcher) newRetrieval(o origin.Origin, gate Gate) (*retrieval, error) {
-	u, err := url.Parse(o.RobotsURL())
-	if err != nil {
-		return nil, err
-	}
-	return &retrieval{Fetcher: f, gate: gate, seen: []string{u.String()}, at: u, from: o}, nil
-}
-
 // redirect moves on to the URL that a Location field names (RFC 9110 section 10.2.2), in its
 // canonical spelling. It returns why that is not possible, and the kind of outcome.
 //

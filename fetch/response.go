@@ -153,7 +153,6 @@ type stallReader struct {
 	limit time.Duration
 }
 
-// Read implements io.Reader.
 func (s *stallReader) Read(p []byte) (int, error) {
 	s.timer.Reset(s.limit)
 	return s.r.Read(p)

@@ -101,7 +101,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	interceptor := egress.NewInterceptor(egress.InterceptorConfig{
+	interceptor := egress.NewInterceptor(&http.Server{
 		Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience,
 	})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

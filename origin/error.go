@@ -30,7 +30,6 @@ type Error struct {
 	Reason string
 }
 
-// Error implements error.
 func (e *Error) Error() string {
 	if e.Value == "" {
 		return "origin: " + e.Part + " " + e.Reason

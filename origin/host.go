@@ -65,7 +65,6 @@ func canonicalHost(host string) (string, error) {
 	return name, nil
 }
 
-// punycode maps name to its ASCII form.
 func punycode(name string) (string, error) {
 	if !utf8.ValidString(name) {
 		return "", refuse(PartHost, name, "is not UTF-8")

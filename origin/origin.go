@@ -30,13 +30,6 @@ import (
 	"strings"
 )
 
-// Schemes that have origins. RFC 9309 section 2.3 leaves the set open; seed 002 names these three.
-const (
-	schemeHTTP  = "http"
-	schemeHTTPS = "https"
-	schemeFTP   = "ftp"
-)
-
 // Origin is the scope of one robots.txt (RFC 9309 section 2.3): it holds for one scheme on one host
 // at one port and for nothing else.
 //
@@ -123,14 +116,14 @@ func (o Origin) bracketedHost() string {
 func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
 
 // defaultPort returns the port that a URL of the scheme means when it names none, 0 for a scheme
-// without origins.
+// without origins. RFC 9309 section 2.3 leaves the set of schemes open; seed 002 names these three.
 func defaultPort(scheme string) uint16 {
 	switch scheme {
-	case schemeHTTP:
+	case "http":
 		return 80
-	case schemeHTTPS:
+	case "https":
 		return 443
-	case schemeFTP:
+	case "ftp":
 		return 21
 	default:
 		return 0

@@ -43,7 +43,7 @@ func NewTarget(u *url.URL) (Target, error) {
 		return Target{}, refuse(PartPath, path, "does not start with a slash")
 	}
 	path = escapeIllegal(path, legalInPath)
-	if o.Scheme == schemeFTP {
+	if o.Scheme == "ftp" {
 		if err := checkFTP(path, hasQuery); err != nil {
 			return Target{}, err
 		}
@@ -52,6 +52,18 @@ func NewTarget(u *url.URL) (Target, error) {
 		path += "?" + escapeIllegal(query, legalInQuery)
 	}
 	return Target{Origin: o, Path: path}, nil
+}
+
+// ParseTarget is [NewTarget] for the text of a URL. The error may be one of net/url.
+func ParseTarget(rawURL string) (Target, error) {
+	if rawURL == "" {
+		return Target{}, refuse(PartURL, "", "is missing")
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Target{}, err
+	}
+	return NewTarget(u)
 }
 
 // URL returns the outgoing URL: its RequestURI method returns t.Path, and [NewTarget] of it returns

@@ -220,3 +220,16 @@ func mustTarget(tb testing.TB, u *url.URL) origin.Target {
 	}
 	return target
 }
+
+func TestParseTarget(t *testing.T) {
+	t.Parallel()
+	got, err := origin.ParseTarget("http://Example.com/a%2Fb?c#d")
+	if err != nil || got.String() != "http://example.com/a%2Fb?c" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "/path", "http://exa mple.com/", "http://example.com/%zz", "mailto:a@example.com"} {
+		if got, err := origin.ParseTarget(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}

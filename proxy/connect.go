@@ -181,7 +181,6 @@ func (c *connect) inside() *egress.ConnectContext {
 	}
 }
 
-// servePlain serves the requests of plain HTTP.
 func (c *connect) servePlain() {
 	c.x.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
 	// Not under the exchange's context: an order of the kill switch is told to each request inside.

@@ -94,7 +94,6 @@ func (x *exchange) decide(target origin.Target) {
 	step.decided(&x.decision)
 }
 
-// identify finds the agent that sends the request.
 func (x *exchange) identify() {
 	if identifier := x.site.Identifier; x.tunnel != nil {
 		x.identity = identifier.Inner(x.tunnel.sentBy(x.ctx, identifier), x.r.UserAgent())
@@ -133,7 +132,7 @@ func (x *exchange) pace(o origin.Origin) error {
 // address resolves the host for a clock of addresses. A name that does not resolve keeps the host's
 // clock; the request will fail on its way out, and say why.
 func (x *exchange) address(o origin.Origin) netip.Addr {
-	addr, _ := x.site.Engine.Dialer().Address(x.ctx, o.Scheme, o.Host, o.Port)
+	addr, _ := x.site.Engine.Config.Egress.Dialer.Address(x.ctx, o.Scheme, o.Host, o.Port)
 	return addr
 }
 
@@ -199,7 +198,6 @@ func (x *exchange) fail(reason enforce.Reason, detail string, retryAfter time.Du
 	return x.refuse()
 }
 
-// refuseSlot refuses a request that got no slot.
 func (x *exchange) refuseSlot(err error) error {
 	x.decision = x.decision.RefuseSlot(x.ctx, err)
 	return x.refuse()
@@ -222,9 +220,7 @@ func (x *exchange) refuse() error {
 		return x.refuseByRoutes(refusal)
 	}
 	if x.r.Method == http.MethodConnect {
-		egress.Refuse(x.w, x.r, egress.Refusal{
-			Status: refusal.Status, Reason: refusal.Reason, Header: refusal.Header, Body: refusal.Body,
-		})
+		egress.Refuse(x.w, x.r, egress.Refusal(refusal))
 		return nil
 	}
 	egress.PrepareRefusal(x.w, x.r)

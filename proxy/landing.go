@@ -76,7 +76,10 @@ func (s *Site) landing(r *http.Request) landing {
 			[]byte("This is Crawlgate, a forward proxy. Send it absolute URLs or CONNECT.\n"),
 		}
 	}
-	root := s.rootCertificate()
+	var root *x509.Certificate // what clients have to trust for https
+	if s.authority != nil {
+		root = s.authority.Root()
+	}
 	switch path := r.URL.Path; {
 	case path == "/":
 		return landingPage(r, root)
@@ -90,14 +93,6 @@ func (s *Site) landing(r *http.Request) landing {
 		return landing{http.StatusOK, "application/pkix-cert", root.Raw}
 	}
 	return landing{http.StatusNotFound, plainText, []byte("This is Crawlgate, a forward proxy. There is nothing at this path.\n")}
-}
-
-// rootCertificate is what clients have to trust for https, nil if nothing is intercepted.
-func (s *Site) rootCertificate() *x509.Certificate {
-	if s.authority == nil {
-		return nil
-	}
-	return s.authority.Root()
 }
 
 // health says whether the gateway can do its work. A store that fails for a while is no reason to

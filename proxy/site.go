@@ -30,13 +30,9 @@ import (
 
 // Config is what a site is made of.
 type Config struct {
-	Source     []byte // the handler's configuration as it was loaded
-	Engine     *engine.Engine
-	Server     *caddyhttp.Server // nil outside of a server, where CONNECT is refused
-	Clients    []netip.Prefix    // none: the default of [enforce.ClientAllowed]
-	Identifier *enforce.Identifier
-	Policy     *enforce.Policy
-	Warnings   []string // about the configuration, for people
+	// SitePolicy is complete but for Life and Enforcer. Outside of a server CONNECT is refused.
+	engine.SitePolicy
+	Warnings []string // about the configuration, for people
 	// MaxWait bounds how long a request is held for politeness; nil for the engine's wait.
 	MaxWait *time.Duration
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
@@ -74,11 +70,10 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		c.Logger.Warn("configuration of the gateway", zap.String("warning", w))
 	}
 	limits := c.Engine.Config.Limits
+	c.Life = ctx
+	c.Enforcer = &enforce.Enforcer{Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch()}
 	s := &Site{
-		SitePolicy: &engine.SitePolicy{
-			Source: c.Source, Engine: c.Engine, Life: ctx, Server: c.Server, Clients: c.Clients, Identifier: c.Identifier, Operator: c.Policy,
-			Enforcer: &enforce.Enforcer{Rules: tracedLookup{c.Engine}, Policy: c.Policy, Kills: c.Engine.KillSwitch()},
-		},
+		SitePolicy:     &c.SitePolicy,
 		polite:         c.Engine.Config.Politeness,
 		egressOff:      c.EgressOff,
 		decisionHeader: c.DecisionHeader,
@@ -165,7 +160,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer x.account()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
-	switch source := x.client(); {
+	source := sourceOf(r)
+	if x.tunnel != nil { // fields of a request inside are the client's own, and no proxy's in between
+		source = x.tunnel.from.Source
+	}
+	switch {
 	case !enforce.ClientAllowed(s.Clients, source):
 		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
 	case userinfo:
@@ -218,15 +217,6 @@ func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 		return enforce.ReasonMisdirected, err.Error()
 	}
 	return enforce.ReasonBadTarget, err.Error()
-}
-
-// client is the address of the client. Inside a tunnel it is the CONNECT's: fields of a request
-// inside are the client's own, and no proxy's in between.
-func (x *exchange) client() netip.Addr {
-	if x.tunnel != nil {
-		return x.tunnel.from.Source
-	}
-	return sourceOf(x.r)
 }
 
 // sourceOf is the address that Caddy takes for the client's, which is another than the connection's

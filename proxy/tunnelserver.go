@@ -46,7 +46,7 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	s := new(tunnelServer)
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	s.cut, s.cutOff = context.WithCancelCause(context.Background())
-	s.Interceptor = egress.NewInterceptor(egress.InterceptorConfig{
+	s.Interceptor = egress.NewInterceptor(&http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: cmp.Or(time.Duration(server.ReadHeaderTimeout), time.Minute),
 		IdleTimeout:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
@@ -181,7 +181,11 @@ func stopTunnels(limit time.Duration) {
 func stopWith(server *caddyhttp.Server, config caddy.Context) {
 	begin := func() bool {
 		if caddy.Exiting() {
-			stopTunnels(cmp.Or(gracePeriod(config), stopLimit))
+			limit := stopLimit
+			if app, err := engine.App[*caddyhttp.App]("http", config.AppIfConfigured); err == nil {
+				limit = cmp.Or(time.Duration(app.GracePeriod), stopLimit)
+			}
+			stopTunnels(limit)
 			return true
 		}
 		return false
@@ -193,14 +197,4 @@ func stopWith(server *caddyhttp.Server, config caddy.Context) {
 		}
 		return nil
 	})
-}
-
-// gracePeriod is how long the http app of a configuration waits for requests when it stops; 0 is
-// without end.
-func gracePeriod(config caddy.Context) time.Duration {
-	app, err := engine.App[*caddyhttp.App]("http", config.AppIfConfigured)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(app.GracePeriod)
 }

@@ -46,7 +46,6 @@ type ForbiddenError struct {
 	Detail string
 }
 
-// Error implements error.
 func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
 // Cache answers what is known of an origin's robots.txt, and fetches what is not. All methods are

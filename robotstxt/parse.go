@@ -172,22 +172,17 @@ func (p *parser) addDirectory(path []byte, r rank) {
 // addDraft adds a rule with a key, which the path begins with, and a length, which counts a closing
 // $ and run of * too.
 func (p *parser) addDraft(path, key []byte, length int, r rank) {
-	// Nearly all keys are canonical as they stand.
-	if classesOf(key)&(classPercent|classIllegal) != 0 {
+	var classes uint16
+	for _, c := range key {
+		classes |= byteClass[c]
+	}
+	if classes&(classPercent|classIllegal) != 0 { // nearly all keys are canonical as they stand
 		if canonical := appendCanonical(nil, key); !bytes.Equal(canonical, key) {
 			length += len(canonical) - len(key)
 			key, r = canonical, r|rankRewritten
 		}
 	}
 	p.drafts = append(p.drafts, draft{rank: r | rank(length)<<rankLength, path: path, key: key, list: p.lists})
-}
-
-// classesOf returns the union of the classes of some bytes.
-func classesOf(b []byte) (classes uint16) {
-	for _, c := range b {
-		classes |= byteClass[c]
-	}
-	return classes
 }
 
 const (

@@ -108,7 +108,6 @@ type controlConn struct {
 // RemoteAddr satisfies the library, which insists on a TCP address. It does nothing with it.
 func (*controlConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
-// Read implements [io.Reader].
 func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.read+n > maxReplies {
@@ -144,7 +143,6 @@ type listingConn struct {
 	bytes, lines int
 }
 
-// Read implements [io.Reader].
 func (l *listingConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.bytes += n
@@ -180,7 +178,6 @@ type body struct {
 	whole   bool
 }
 
-// Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	held := 1
 	if !b.whole {

@@ -156,7 +156,6 @@ func (s *session) file() (*http.Response, error) {
 	return s.respond(http.StatusOK, header, size, body), nil
 }
 
-// directory answers with the entries of a directory.
 func (s *session) directory() (*http.Response, error) {
 	name := strings.TrimSuffix(s.request.URL.Path, "/")
 	if name == "" {

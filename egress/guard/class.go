@@ -3,54 +3,43 @@ package guard
 import "net/netip"
 
 // Class is the kind of place that an address belongs to, after the IANA special-purpose registries
-// (RFC 6890). The zero value is an address that was not understood. Every class but [ClassPublic]
-// is refused.
-type Class uint8
+// (RFC 6890). Its text is stable, for logs and messages. Every class but [ClassPublic] is refused,
+// the zero value too.
+type Class string
 
 // The classes of addresses. The last three are not properties of an address: the guard assigns them
 // to listeners of its own process, to ports that are not open for egress, and to names with both
 // public and non-public addresses.
 const (
-	ClassInvalid        Class = iota // not an address
-	ClassPublic                      // globally reachable unicast
-	ClassThisNetwork                 // 0.0.0.0/8, RFC 791 section 3.2
-	ClassUnspecified                 // ::, RFC 4291 section 2.5.2
-	ClassLoopback                    // 127.0.0.0/8, RFC 1122 section 3.2.1.3; ::1, RFC 4291 section 2.5.3
-	ClassPrivate                     // 10/8, 172.16/12, 192.168/16, RFC 1918
-	ClassShared                      // 100.64.0.0/10, carrier-grade NAT, RFC 6598
-	ClassLinkLocal                   // 169.254.0.0/16, RFC 3927; fe80::/10, RFC 4291 section 2.5.6
-	ClassMetadata                    // instance metadata services of clouds, by their vendors' documents
-	ClassProtocol                    // 192.0.0.0/24, RFC 6890 section 2.1; 2001::/23, RFC 2928
-	ClassDocumentation               // 192.0.2/24, 198.51.100/24, 203.0.113/24, RFC 5737; 2001:db8::/32, RFC 3849; 3fff::/20, RFC 9637
-	ClassBenchmark                   // 198.18.0.0/15, RFC 2544; 2001:2::/48, RFC 5180
-	Class6to4Relay                   // 192.88.99.0/24, RFC 7526
-	ClassMulticast                   // 224.0.0.0/4, RFC 5771; ff00::/8, RFC 4291 section 2.7
-	ClassReserved                    // 240.0.0.0/4, RFC 1112 section 4; everything outside 2000::/3, RFC 4291 section 2.4
-	ClassBroadcast                   // 255.255.255.255, RFC 919 section 7
-	ClassUniqueLocal                 // fc00::/7, RFC 4193
-	ClassSiteLocal                   // fec0::/10, RFC 3879
-	ClassDiscard                     // 100::/64, RFC 6666; 100:0:0:1::/64, RFC 9780
-	ClassNAT64Local                  // 64:ff9b:1::/48, RFC 8215
-	Class6to4                        // 2002::/16, RFC 3056
-	ClassTeredo                      // 2001::/32, RFC 4380
-	ClassIPv4Compatible              // ::/96, RFC 4291 section 2.5.5.1
-	ClassIPv4Translated              // ::ffff:0:0:0/96, RFC 7915
-	ClassSegmentRouting              // 5f00::/16, RFC 9602
-	ClassOwn                         // a listener of this process
-	ClassPort                        // the port is not open for egress
-	ClassMixed                       // the name has public and non-public addresses
-	numClasses
+	ClassInvalid        Class = "invalid"             // not an address
+	ClassPublic         Class = "public"              // globally reachable unicast
+	ClassThisNetwork    Class = "this_network"        // 0.0.0.0/8, RFC 791 section 3.2
+	ClassUnspecified    Class = "unspecified"         // ::, RFC 4291 section 2.5.2
+	ClassLoopback       Class = "loopback"            // 127.0.0.0/8, RFC 1122 section 3.2.1.3; ::1, RFC 4291 section 2.5.3
+	ClassPrivate        Class = "private"             // 10/8, 172.16/12, 192.168/16, RFC 1918
+	ClassShared         Class = "shared"              // 100.64.0.0/10, carrier-grade NAT, RFC 6598
+	ClassLinkLocal      Class = "link_local"          // 169.254.0.0/16, RFC 3927; fe80::/10, RFC 4291 section 2.5.6
+	ClassMetadata       Class = "metadata"            // instance metadata services of clouds, by their vendors' documents
+	ClassProtocol       Class = "protocol_assignment" // 192.0.0.0/24, RFC 6890 section 2.1; 2001::/23, RFC 2928
+	ClassDocumentation  Class = "documentation"       // 192.0.2/24, 198.51.100/24, 203.0.113/24, RFC 5737; 2001:db8::/32, RFC 3849; 3fff::/20, RFC 9637
+	ClassBenchmark      Class = "benchmark"           // 198.18.0.0/15, RFC 2544; 2001:2::/48, RFC 5180
+	Class6to4Relay      Class = "6to4_relay"          // 192.88.99.0/24, RFC 7526
+	ClassMulticast      Class = "multicast"           // 224.0.0.0/4, RFC 5771; ff00::/8, RFC 4291 section 2.7
+	ClassReserved       Class = "reserved"            // 240.0.0.0/4, RFC 1112 section 4; everything outside 2000::/3, RFC 4291 section 2.4
+	ClassBroadcast      Class = "broadcast"           // 255.255.255.255, RFC 919 section 7
+	ClassUniqueLocal    Class = "unique_local"        // fc00::/7, RFC 4193
+	ClassSiteLocal      Class = "site_local"          // fec0::/10, RFC 3879
+	ClassDiscard        Class = "discard"             // 100::/64, RFC 6666; 100:0:0:1::/64, RFC 9780
+	ClassNAT64Local     Class = "nat64_local"         // 64:ff9b:1::/48, RFC 8215
+	Class6to4           Class = "6to4"                // 2002::/16, RFC 3056
+	ClassTeredo         Class = "teredo"              // 2001::/32, RFC 4380
+	ClassIPv4Compatible Class = "ipv4_compatible"     // ::/96, RFC 4291 section 2.5.5.1
+	ClassIPv4Translated Class = "ipv4_translated"     // ::ffff:0:0:0/96, RFC 7915
+	ClassSegmentRouting Class = "segment_routing"     // 5f00::/16, RFC 9602
+	ClassOwn            Class = "own_listener"        // a listener of this process
+	ClassPort           Class = "port"                // the port is not open for egress
+	ClassMixed          Class = "mixed"               // the name has public and non-public addresses
 )
-
-var classNames = [numClasses]string{
-	"invalid", "public", "this_network", "unspecified", "loopback", "private", "shared", "link_local", "metadata",
-	"protocol_assignment", "documentation", "benchmark", "6to4_relay", "multicast", "reserved", "broadcast",
-	"unique_local", "site_local", "discard", "nat64_local", "6to4", "teredo", "ipv4_compatible", "ipv4_translated",
-	"segment_routing", "own_listener", "port", "mixed",
-}
-
-// String returns the stable name of the class, for logs and messages.
-func (c Class) String() string { return classNames[c] }
 
 // classified lists the address blocks that are not public. The first block that contains an address
 // decides its class, so narrow blocks stand before the wide ones that contain them.

@@ -144,18 +144,6 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestClassStringsAreDistinct(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]Class)
-	for c := range numClasses {
-		name := c.String()
-		if other, ok := seen[name]; ok || name == "" {
-			t.Errorf("class %d has the name %q, which class %d has", c, name, other)
-		}
-		seen[name] = c
-	}
-}
-
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ addr, want string }{

@@ -53,7 +53,6 @@ func (c *conn) endWith(ctx context.Context) {
 	c.stop = context.AfterFunc(ctx, func() { _ = c.tcp.Close() })
 }
 
-// Read implements [io.Reader].
 func (c *conn) Read(p []byte) (int, error) {
 	if c.header <= 0 {
 		return 0, ErrHeaderSize
@@ -155,7 +154,6 @@ type body struct {
 	err       error // after which nothing is read
 }
 
-// Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err

@@ -153,7 +153,6 @@ func (m *Minter) keep(host string, l leaf) {
 	m.leaves[host] = l
 }
 
-// mint makes a certificate.
 func (m *Minter) mint(host string) (leaf, error) {
 	chain, signer, err := m.authority()
 	if err != nil {

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -53,7 +54,7 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 		w.add(l)
 	}
 	// All requests pass their clocks in this one order, so no two can wait for each other.
-	slices.SortFunc(w.steps, func(a, b step) int { return compareKeys(a.key, b.key) })
+	slices.SortFunc(w.steps, func(a, b step) int { return cmp.Or(rank(a.key)-rank(b.key), cmp.Compare(a.key, b.key)) })
 	// The first clock with places leaves one to other agents. At a later one w would wait while it is
 	// current at the earlier one, and hold up others there.
 	if i := slices.IndexFunc(w.steps, func(s step) bool { return s.terms.places > 0 }); i >= 0 {

@@ -1,7 +1,6 @@
 package pace
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -128,9 +127,6 @@ func rank(key string) int {
 	}
 	return 1
 }
-
-// compareKeys compares two keys by rank, then by their bytes.
-func compareKeys(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) }
 
 // Scope is what one clock stands for.
 type Scope uint8

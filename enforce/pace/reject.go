@@ -38,7 +38,6 @@ type Refused struct {
 	RetryAfter time.Duration
 }
 
-// Error implements error.
 func (r *Refused) Error() string {
 	return fmt.Sprintf("pacing %s: refused (%s), retry after %s", r.Key, r.Reason, r.RetryAfter)
 }

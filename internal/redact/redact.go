@@ -137,7 +137,6 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 	}
 }
 
-// retarget gives a request another target.
 func retarget(r *http.Request, target string) {
 	r.RequestURI = target
 	var err error
@@ -183,7 +182,6 @@ type redacting struct {
 	fields Fields
 }
 
-// ServeHTTP implements http.Handler.
 func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.fields.Withhold(r, r.Method == http.MethodConnect || r.URL.IsAbs())
 	h.Handler.ServeHTTP(w, r)

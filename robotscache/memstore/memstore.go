@@ -17,19 +17,17 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config holds the limits of a [Store]. Fields that are zero take their defaults.
+// Config holds the limit of a [Store].
 type Config struct {
 	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins that were asked for
 	// least recently are dropped first, with the history of their outages: later answers can only be
 	// stricter for it.
 	MaxSize int64
-	// Versions is the number of versions kept for each origin; default 10.
-	Versions int
 }
 
 const (
-	defaultMaxSize  = 256 << 20
-	defaultVersions = 10
+	defaultMaxSize = 256 << 20
+	versions       = 10 // kept for each origin
 	// itemSize and versionSize are what an origin and a version take besides their texts, roughly: map
 	// entries, list element, record, map of texts.
 	itemSize    = 1600
@@ -61,7 +59,6 @@ var errClosed = errors.New("memory store is closed")
 // New returns an empty store.
 func New(cfg Config) *Store {
 	cfg.MaxSize = cmp.Or(cfg.MaxSize, defaultMaxSize)
-	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
 	return &Store{cfg: cfg, byOrigin: make(map[origin.Origin]*item)}
 }
 
@@ -112,7 +109,7 @@ func (s *Store) save(r fetch.Record) error {
 	if had := s.byOrigin[r.Origin]; had != nil {
 		old = *had
 	}
-	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), s.cfg.Versions)
+	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), versions)
 	text, ok := r.Text()
 	if ok {
 		if err := r.SetBody(text.Body); err != nil {

@@ -17,10 +17,10 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		return storetest.Medium{
 			Open: func(testing.TB) robotscache.Store {
-				return memstore.New(memstore.Config{Versions: 4})
+				return memstore.New(memstore.Config{})
 			},
 			Volatile: true,
-			Versions: 4,
+			Versions: 10,
 		}
 	})
 }

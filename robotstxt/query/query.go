@@ -130,7 +130,6 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// answer writes the answer to a line.
 func (r *runner) answer(line []byte, whole bool) error {
 	q, err := parse(line)
 	if !whole {
