@@ -35,10 +35,12 @@ var importRules = map[string][]string{
 	"evidence":                {"golang.org/x/mod/sumdb/"},
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
 	"audit":                   {"golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
+	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
+		"evidence/writer", "logwriter",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",

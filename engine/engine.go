@@ -23,6 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/logwriter"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -209,6 +210,9 @@ func (e *Engine) acquire() error {
 	p, err := acquirePacing(e)
 	if err != nil {
 		return errors.Join(err, r.release())
+	}
+	if err := logwriter.Start(e.ctx.Done(), e.Config.Name, e.logger.Named("evidence")); err != nil {
+		return errors.Join(err, p.release(), r.release())
 	}
 	e.records, e.pacing = r, p
 	return nil
