@@ -62,11 +62,11 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "enforce/pace", "fetch", "origin", "robotscache", "robotstxt",
+		"engine", "enforce", "enforce/pace", "evidence/writer", "fetch", "origin", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

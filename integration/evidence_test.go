@@ -245,3 +245,48 @@ func TestEvidenceRefuses(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// TestEvidenceCommands: what the commands print of a running gateway, and that a line is proven by the Python of the docs.
+func TestEvidenceCommands(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 50ms 1"))
+	for range 5 {
+		get(t, g.client("somebot"), site.URL("/"))
+	}
+	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	show := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "evidence", "--gateway", "unix/" + g.adminSocket()}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	key, head := show("key"), show("head")
+	if !strings.HasPrefix(key, "gw1.acme.example/access/1+") || !strings.HasPrefix(head, "gw1.acme.example/access/1\n") {
+		t.Errorf("key %q, head %q", key, head)
+	}
+	if answer := g.admin("/robots/evidence").body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
+		t.Errorf("the admin API: %s", answer)
+	}
+	page, err := os.ReadFile("../docs/evidence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "```python\n")
+	program, _, _ = strings.Cut(program, "```")
+	python := need(t, "python3")
+	for seq := range 6 {
+		proof := show("prove", fmt.Sprint(seq))
+		for _, tt := range []struct{ proof, want string }{{proof, "True\n"}, {strings.Replace(proof, "info", "inf0", 1), "False\n"}} {
+			cmd := exec.CommandContext(t.Context(), python, "-c", program)
+			cmd.Stdin = strings.NewReader(tt.proof)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != tt.want {
+				t.Errorf("line %d: %v: %s\n%s", seq, err, out, tt.proof)
+			}
+		}
+	}
+}

@@ -11,7 +11,8 @@ type Status struct {
 	Identity string
 	VKey     string // of its verifier
 	File     string
-	Size     int64 // lines in the tree
+	State    string // folder
+	Size     int64  // lines in the tree
 	// Unsealed are the lines, but ours, that no checkpoint covers yet.
 	Unsealed int64
 	// Lines were sealed since the start, ours not counted.
@@ -31,7 +32,7 @@ func (l *Log) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Status{
-		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, Size: l.size,
+		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
 		Unsealed: l.others - l.signed, Lines: l.others,
 		Checkpoint: string(l.head.Note), Time: l.headTime,
 		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: l.failure(),
