@@ -36,10 +36,12 @@ var importRules = map[string][]string{
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
 	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
 	"audit":                   {"audit/seal", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
+	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
+		"evidence/writer", "logwriter",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
@@ -61,11 +63,11 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "enforce/pace", "fetch", "origin", "robotscache", "robotstxt",
+		"engine", "enforce", "enforce/pace", "evidence/writer", "fetch", "origin", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "audit/seal", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "audit", "audit/seal", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 )
@@ -42,7 +43,7 @@ func TestAdminDocs(t *testing.T) {
 	}
 	inCode := testdocs.SetOf("after", "host", "limit", "state", "agent", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
-		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{},
+		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Evidence{}, writer.WitnessStatus{},
 	} {
 		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.Record](), reflect.TypeFor[enforce.Problem]())
 	}

@@ -59,8 +59,9 @@ var routes = map[string]map[string]method{
 		http.MethodGet: question(listOrders), http.MethodPost: order(deny),
 		http.MethodDelete: question(lift, "scope", "value"),
 	},
-	"clocks":  {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
-	"unblock": {http.MethodPost: order(unblock)},
+	"clocks":   {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
+	"evidence": {http.MethodGet: question(listEvidence)},
+	"unblock":  {http.MethodPost: order(unblock)},
 }
 
 // Routes implements caddy.AdminRouter.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -171,4 +172,27 @@ type EndedBlock struct {
 	Key          string    `json:"key"`
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
 	Strikes      int       `json:"strikes,omitempty"`
+}
+
+// Evidence lists the access logs that are sealed.
+type Evidence struct {
+	Logs []SealedLog `json:"logs"`
+}
+
+// SealedLog is how one of them is sealed now.
+type SealedLog struct {
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
+	VKey     string `json:"vkey"` // of its verifier
+	File     string `json:"file"`
+	State    string `json:"state"` // the state folder
+	Size     int64  `json:"size"`  // lines in the tree
+	Unsealed int64  `json:"unsealed"`
+	// Checkpoint is the newest one, with its signatures.
+	Checkpoint string    `json:"checkpoint"`
+	SignedAt   time.Time `json:"signed_at,omitzero"`
+	// Witnesses are by the names of their keys.
+	Witnesses   map[string]writer.WitnessStatus `json:"witnesses,omitempty"`
+	Unwitnessed int64                           `json:"unwitnessed"`
+	Error       string                          `json:"error,omitempty"`
 }

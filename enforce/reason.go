@@ -101,7 +101,10 @@ const (
 	ReasonCredentialsBusy   Reason = "credentials_busy"   // too many passwords wait to be checked
 	ReasonNotReady          Reason = "not_ready"          // store, orders or clocks are not open
 	ReasonAgentLimit        Reason = "agent_limit"        // too many requests or tunnels of one agent
-	ReasonInternal          Reason = "internal"           // a fault of the gateway
+	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, where the
+	// operator lets nothing pass without (on_failure refuse).
+	ReasonEvidenceUnavailable Reason = "evidence_unavailable"
+	ReasonInternal            Reason = "internal" // a fault of the gateway
 )
 
 // StatusClientClosedRequest is the status, never sent, that the access log shows for a client that

@@ -23,6 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/logwriter"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -211,6 +212,9 @@ func (e *Engine) acquire() error {
 	p, err := acquirePacing(e)
 	if err != nil {
 		return errors.Join(err, release(r.key))
+	}
+	if err := logwriter.Start(e.ctx.Done(), e.Config.Name, e.logger.Named("evidence")); err != nil {
+		return errors.Join(err, release(p.key), release(r.key))
 	}
 	e.records, e.pacing = r, p
 	return nil

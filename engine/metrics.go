@@ -79,6 +79,7 @@ func newMetrics() *metrics {
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
 		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
 	}
+	all.MustRegister(newEvidenceMetrics())
 	m.storeUp.Set(1)
 	return m
 }

@@ -150,8 +150,8 @@ func (s *Site) Close() {
 	}
 }
 
-// retryNotReady is the Retry-After of a gateway whose store could not be opened. Caddy has ended
-// such a configuration by then.
+// retryNotReady is the Retry-After of a gateway whose store could not be opened (Caddy has ended
+// such a configuration by then), or whose log cannot be sealed.
 const retryNotReady = 5 * time.Second
 
 // ServeHTTP takes one request through the gateway.
@@ -181,6 +181,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if err := s.Engine.Open(); err != nil {
 		x.decision.UserAgent = r.UserAgent()
 		return x.fail(enforce.ReasonNotReady, err.Error(), retryNotReady)
+	}
+	if err := engine.EvidenceMissing(); err != nil {
+		x.decision.UserAgent = r.UserAgent()
+		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error(), retryNotReady)
 	}
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)

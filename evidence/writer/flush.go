@@ -77,7 +77,7 @@ func (l *Log) flush() error {
 	err := l.checkpoint()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flushErr = err
+	l.note(l.writeErr, err)
 	return err
 }
 
@@ -256,7 +256,7 @@ func (l *Log) say(message string, what any) error {
 	ts := float64(time.Now().UnixMicro()) / 1e6
 	line := fmt.Appendf(nil, `{"level":"info","ts":%.6f,"logger":"%s","msg":"%s",%s`, ts, loggerName, message, members[1:])
 	err = l.append(append(line, '\n'))
-	l.writeErr = err
+	l.note(err, l.flushErr)
 	return err
 }
 

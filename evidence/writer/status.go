@@ -7,10 +7,12 @@ import (
 
 // Status is how a log is sealed now.
 type Status struct {
+	Name     string
 	Identity string
 	VKey     string // of its verifier
 	File     string
-	Size     int64 // lines in the tree
+	State    string // folder
+	Size     int64  // lines in the tree
 	// Unsealed are the lines, but ours, that no checkpoint covers yet.
 	Unsealed int64
 	// Lines were sealed since the start, ours not counted.
@@ -30,23 +32,25 @@ func (l *Log) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Status{
-		Identity: l.id, VKey: l.vkey, File: l.config.File, Size: l.size,
+		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
 		Unsealed: l.others - l.signed, Lines: l.others,
 		Checkpoint: string(l.head.Note), Time: l.headTime,
 		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: l.failure(),
 	}
 }
 
-// Failed reports whether the log cannot be written or sealed now. It is cheap.
-func (l *Log) Failed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failure() != nil
-}
+// Failed reports whether the log cannot be written or sealed now. It takes no lock.
+func (l *Log) Failed() bool { return l.failed.Load() }
 
 func (l *Log) failure() error {
 	if l.writeErr != nil {
 		return l.writeErr
 	}
 	return l.flushErr
+}
+
+// note keeps the errors of the last write and of the last flush, under the lock.
+func (l *Log) note(writeErr, flushErr error) {
+	l.writeErr, l.flushErr = writeErr, flushErr
+	l.failed.Store(l.failure() != nil)
 }

@@ -35,9 +35,6 @@ type Witness struct {
 func ParseWitness(url, vkey string) (Witness, error) {
 	verifier, err := cosign.NewVerifierForCosignatureV1(vkey)
 	if err != nil {
-		if v, mldsaErr := cosign.NewMLDSAVerifier(vkey); mldsaErr == nil {
-			return Witness{url, v}, nil
-		}
 		return Witness{}, fmt.Errorf("key of witness %s: %w", url, err)
 	}
 	return Witness{url, verifier}, nil
@@ -212,10 +209,14 @@ func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 // keepCosigned appends a checkpoint once more, with its cosignatures, and keeps what the witnesses
 // have seen.
 func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
-	if err := l.keepHead(append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)); err != nil {
+	cosigned := append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
+	if err := l.keepHead(cosigned); err != nil {
 		return err
 	}
 	l.mu.Lock()
+	if l.head.Size == head.Size {
+		l.head.Note = cosigned
+	}
 	text, err := json.Marshal(l.witnesses)
 	l.mu.Unlock()
 	if err != nil {

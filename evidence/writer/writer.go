@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -106,6 +107,7 @@ type Log struct {
 	shifted     int64 // writes after which the file was not what it had to be
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
+	failed      atomic.Bool // is one of these set
 	writeErr    error
 	flushErr    error
 	head        evidence.Head
@@ -123,10 +125,12 @@ func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.append(p); err != nil {
-		l.writeErr = err
+		l.note(err, l.flushErr)
 		return 0, err
 	}
-	l.writeErr = nil
+	if l.writeErr != nil {
+		l.note(nil, l.flushErr)
+	}
 	if l.others++; l.others-l.signed == int64(l.config.Lines) {
 		select {
 		case l.wake <- struct{}{}:
@@ -257,7 +261,7 @@ func (l *Log) leaf(line []byte) {
 	case n >= maxPending*tlog.HashSize:
 		l.gap, l.pending = true, nil
 	case n >= spillSize && l.flushErr == nil:
-		l.flushErr = l.spill()
+		l.note(l.writeErr, l.spill())
 	}
 }
 
@@ -327,11 +331,15 @@ func (l *Log) become(generation int) (err error) {
 func (l *Log) Close() error {
 	l.stop()
 	l.running.Wait()
-	err := l.flush()
-	if err == nil {
-		err = l.savePosition() // of the last checkpoint's own line
+	return errors.Join(l.Flush(), l.release())
+}
+
+// Flush seals and signs what is written. All of it is on disk when Flush returns.
+func (l *Log) Flush() error {
+	if err := l.flush(); err != nil {
+		return err
 	}
-	return errors.Join(err, l.release())
+	return l.savePosition() // of the last checkpoint's own line
 }
 
 func (l *Log) release() error {

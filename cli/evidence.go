@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/evidence/writer"
+)
+
+// sealedLog says which sealed log a command is about.
+type sealedLog struct {
+	state, gateway, name string
+	generation           int
+	files                []string
+}
+
+// evidenceCommand shows what a sealed access log is checked by.
+func evidenceCommand() *cobra.Command {
+	var l sealedLog
+	cmd := command(cobra.Command{
+		Use:   "evidence key|head|prove SEQ [--state DIR | --gateway ADDRESS] [--name LOG] [--generation N] [--log FILE...]",
+		Short: "Shows key and newest checkpoint of a sealed access log, and proves a line of it",
+		Long: `Shows by what a sealed access log is checked: its public key, its newest signed checkpoint with the signatures of witnesses, or,
+as JSON, the proof that a line is in it. The state folder is read, which a running gateway names if --state does not.`,
+	}, func(ctx context.Context, s streams, args []string) (int, error) {
+		if len(args) == 0 || len(args) > 2 || (len(args) == 2) != (args[0] == "prove") {
+			return exitError, errors.New("want key, head, or prove with the number of a line")
+		}
+		text, err := l.show(ctx, args)
+		if err != nil {
+			return exitError, err
+		}
+		return exitOK, printRaw(s.out, []byte(text))
+	})
+	f := cmd.Flags()
+	f.StringVar(&l.state, "state", "", "the state folder")
+	f.StringVar(&l.gateway, "gateway", caddy.DefaultAdminListen, "without --state, the admin endpoint of a gateway on this machine")
+	f.StringVar(&l.name, "name", "access", "the name of the log")
+	f.IntVar(&l.generation, "generation", 0, "a generation of the log, 0 for the newest")
+	f.StringArrayVar(&l.files, "log", nil, "a file of the log, the newest last; default: those that the gateway names")
+	return cmd
+}
+
+func (l *sealedLog) show(ctx context.Context, args []string) (string, error) {
+	if l.state == "" {
+		if err := l.ask(ctx); err != nil {
+			return "", err
+		}
+	}
+	state, err := writer.ReadState(l.state, l.name, l.generation)
+	if err != nil {
+		return "", err
+	}
+	switch args[0] {
+	case "key":
+		return state.VKey + "\n", nil
+	case "head":
+		return string(state.Head.Note), nil
+	case "prove":
+		return l.prove(state, args[1])
+	}
+	return "", fmt.Errorf("%q: want key, head or prove", args[0])
+}
+
+func (l *sealedLog) prove(state writer.State, number string) (string, error) {
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("%q is no number of a line", number)
+	}
+	if len(l.files) == 0 {
+		return "", errors.New("want --log, the files of the log")
+	}
+	proof, err := state.Prove(seq, l.files)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.MarshalIndent(proof, "", "  ")
+	return string(text) + "\n", err
+}
+
+// ask has a gateway say where the log and its state are.
+func (l *sealedLog) ask(ctx context.Context) error {
+	client, err := newAdminClient(l.gateway)
+	if err != nil {
+		return err
+	}
+	answer, err := call[adminapi.Evidence](ctx, client, get("evidence", nil))
+	if err != nil {
+		return err
+	}
+	for _, log := range answer.Logs {
+		if log.Name != l.name {
+			continue
+		}
+		l.state = log.State
+		if len(l.files) == 0 {
+			l.files, err = writer.LogFiles(log.File)
+		}
+		return err
+	}
+	return fmt.Errorf("the gateway seals no log %q", l.name)
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/logwriter"
+)
+
+// EvidenceMissing gives why no request may pass: the operator wants none that is not in a sealed
+// access log, and a log cannot be written or sealed. It takes no lock.
+func EvidenceMissing() error { return logwriter.Refused() }
+
+// SealedLogs tells of the access logs that are sealed.
+func SealedLogs() []writer.Status { return logwriter.Statuses() }
+
+// evidenceMetrics asks the sealed logs whenever metrics are asked for. The names of logs are the
+// operator's.
+type evidenceMetrics struct {
+	up, lines, unsealed, checkpoint, witness, unwitnessed *prometheus.Desc
+}
+
+func newEvidenceMetrics() *evidenceMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("crawlgate_evidence_"+name, help, append([]string{"log"}, labels...), nil)
+	}
+	return &evidenceMetrics{
+		up:          desc("up", "1 while an access log is written and sealed, 0 while it cannot be."),
+		lines:       desc("lines_total", "Lines that were written into a sealed log."),
+		unsealed:    desc("unsealed_lines", "Lines that no checkpoint covers yet."),
+		checkpoint:  desc("checkpoint_age_seconds", "Age of the newest checkpoint."),
+		witness:     desc("witness_age_seconds", "Time since a witness cosigned a checkpoint.", "witness"),
+		unwitnessed: desc("unwitnessed_total", "Checkpoints that fewer witnesses cosigned than needed."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *evidenceMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.up, m.lines, m.unsealed, m.checkpoint, m.witness, m.unwitnessed} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *evidenceMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range SealedLogs() {
+		send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{s.Name}, labels...)...)
+		}
+		up := 1.0
+		if s.Error != nil {
+			up = 0
+		}
+		send(m.up, prometheus.GaugeValue, up)
+		send(m.lines, prometheus.CounterValue, float64(s.Lines))
+		send(m.unsealed, prometheus.GaugeValue, float64(s.Unsealed))
+		send(m.checkpoint, prometheus.GaugeValue, time.Since(s.Time).Seconds())
+		send(m.unwitnessed, prometheus.CounterValue, float64(s.Unwitnessed))
+		for name, w := range s.Witnesses {
+			if !w.Time.IsZero() {
+				send(m.witness, prometheus.GaugeValue, time.Since(w.Time).Seconds(), name)
+			}
+		}
+	}
+}

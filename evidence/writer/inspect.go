@@ -1,0 +1,115 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// State is what the folder of a generation says, also while its log is written.
+type State struct {
+	VKey string
+	Head evidence.Head // the newest, with as many cosignatures as there are
+
+	folder string
+}
+
+// ReadState reads the state of a log of a state folder: of a generation, or of the newest for 0.
+func ReadState(folder, log string, generation int) (s State, err error) {
+	dir := filepath.Join(folder, log)
+	if generation == 0 {
+		if generation, err = newestGeneration(dir); err != nil {
+			return s, fmt.Errorf("reading the state: %w", err)
+		}
+	}
+	s.folder = filepath.Join(dir, strconv.Itoa(generation))
+	vkey, err := os.ReadFile(filepath.Join(s.folder, vkeyFile))
+	if err != nil {
+		return s, fmt.Errorf("reading the state: %w", err)
+	}
+	s.VKey = strings.TrimSpace(string(vkey))
+	verifier, err := note.NewVerifier(s.VKey)
+	if err != nil {
+		return s, fmt.Errorf("reading the key of %s: %w", s.folder, err)
+	}
+	if s.Head, err = newestHead(filepath.Join(s.folder, headsFile), verifier); err != nil {
+		return s, err
+	}
+	if s.Head.Size == 0 {
+		return s, fmt.Errorf("there is no checkpoint in %s", s.folder)
+	}
+	return s, nil
+}
+
+// Proof shows that a line is in the tree of a checkpoint (RFC 6962 section 2.1.1).
+type Proof struct {
+	Seq        int64       `json:"seq"`
+	Line       string      `json:"line"`
+	Size       int64       `json:"size"` // of the tree
+	Hashes     []tlog.Hash `json:"proof"`
+	Checkpoint string      `json:"checkpoint"`
+	VKey       string      `json:"vkey"`
+}
+
+// Prove proves a line of the newest checkpoint. The line is looked for in files of the log.
+func (s State) Prove(seq int64, files []string) (Proof, error) {
+	if seq < 0 || seq >= s.Head.Size {
+		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint, of %d lines", seq, s.Head.Size)
+	}
+	leaves := evidence.NewLeaves(s.folder)
+	leaf, err := leaves.Hash(seq)
+	if err != nil {
+		return Proof{}, err
+	}
+	hashes, err := tlog.ProveRecord(s.Head.Size, seq, leaves)
+	if err != nil {
+		return Proof{}, fmt.Errorf("proving line %d: %w", seq, err)
+	}
+	if err := tlog.CheckRecord(hashes, s.Head.Size, s.Head.Root, seq, leaf); err != nil {
+		return Proof{}, fmt.Errorf("the hashes in %s are not those of the checkpoint: %w", s.folder, err)
+	}
+	line, err := findLine(leaf, files)
+	if err != nil {
+		return Proof{}, fmt.Errorf("looking for line %d: %w", seq, err)
+	}
+	if !utf8.ValidString(line) {
+		return Proof{}, fmt.Errorf("line %d is not UTF-8, and a proof in JSON would change it", seq)
+	}
+	return Proof{seq, line, s.Head.Size, hashes, string(s.Head.Note), s.VKey}, nil
+}
+
+// LogFiles finds the files of a log that Caddy has rotated, and the one that is written.
+func LogFiles(current string) ([]string, error) { return logFiles(current) }
+
+// findLine looks for the line of a leaf, in the last file first.
+func findLine(leaf tlog.Hash, files []string) (string, error) {
+	for _, name := range slices.Backward(files) {
+		r, err := openLog(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		lines := newLineReader(r)
+		for err == nil {
+			var line []byte
+			if line, _, err = lines.next(); err == nil && tlog.RecordHash(line) == leaf {
+				return string(line), r.Close()
+			}
+		}
+		_ = r.Close() // it was only read
+	}
+	return "", fmt.Errorf("no line of %d files has its hash", len(files))
+}

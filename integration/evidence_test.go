@@ -1,0 +1,292 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// sealedLog is a log of a gateway that is sealed, besides the ordinary one.
+type sealedLog struct {
+	t   *testing.T
+	dir string
+}
+
+func newSealedLog(t *testing.T) *sealedLog {
+	t.Helper()
+	return &sealedLog{t, tempDir(t)}
+}
+
+// config writes a configuration with the sealed log; lines are options of the writer.
+func (s *sealedLog) config(lines string) gatewayConfig {
+	return gatewayConfig{
+		Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}",
+		Global: fmt.Sprintf(`log sealed {
+			output robots_evidence {
+				file %s {
+					roll_size 1MiB
+					roll_keep 1000
+				}
+				%s
+			}
+			include http.log.access
+		}`, filepath.Join(s.dir, "access.log"), lines),
+	}
+}
+
+func (s *sealedLog) state() string { return filepath.Join(s.dir, "evidence", "access") }
+
+// files are those of the log, the oldest first.
+func (s *sealedLog) files() []string {
+	s.t.Helper()
+	names, err := filepath.Glob(filepath.Join(s.dir, "access-*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Sort(names)
+	return append(names, filepath.Join(s.dir, "access.log"))
+}
+
+// evidenceFound is what check_evidence.py prints.
+type evidenceFound struct {
+	Generations map[string]struct {
+		Lines, Checkpoints, Newest int
+	}
+	Faults []string
+}
+
+// check has the log recomputed by a program that shares no code with us.
+func (s *sealedLog) check() (found evidenceFound) {
+	s.t.Helper()
+	python := need(s.t, "python3")
+	need(s.t, "openssl")
+	cmd := exec.CommandContext(s.t.Context(), python, append([]string{"clients/check_evidence.py", s.state()}, s.files()...)...)
+	out, err := cmd.Output()
+	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (len(found.Faults) == 0) {
+		s.t.Fatalf("check_evidence.py: %v, %v\n%s", err, jsonErr, out)
+	}
+	return found
+}
+
+// crawl sends requests from several clients until the context ends, and counts those that were answered.
+func (g *gateway) crawl(ctx context.Context, site *testorigin.Site, clients int) (answered *atomic.Int64, wait func()) {
+	answered = new(atomic.Int64)
+	var crawling sync.WaitGroup
+	long := strings.Repeat("x", 1500) // of a line, so that files fill
+	for i := range clients {
+		crawling.Go(func() {
+			client := g.client("somebot")
+			for j := 0; ctx.Err() == nil; j++ {
+				if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/%d/%d?%s", i, j, long))); err == nil && a.status == http.StatusOK {
+					answered.Add(1)
+				} else {
+					sleepFor(ctx, 20*time.Millisecond) // the gateway is away
+				}
+			}
+		})
+	}
+	return answered, crawling.Wait
+}
+
+// TestEvidence kills the gateway five times under load, with rotation and packing: an independent program recomputes every
+// checkpoint from the lines that are there. Then it finds one octet that was changed.
+func TestEvidence(t *testing.T) {
+	loadsMachine(t)
+	origin := testorigin.Start(t, testorigin.Config{})
+	site := origin.Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config(""))
+	ctx, cancel := context.WithCancel(t.Context())
+	answered, wait := g.crawl(ctx, site, 8)
+	moments := rand.New(rand.NewPCG(7, 1))
+	const kills = 5
+	for range kills {
+		sleepFor(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
+		g.kill()
+		if err := g.start(s.config("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleepFor(ctx, time.Second)
+	if err := g.reload(s.config("every 200ms 100")); err != nil { // other settings of the same log
+		t.Fatal(err)
+	}
+	sleepFor(ctx, time.Second)
+	cancel()
+	wait()
+	g.stop()
+
+	found := s.check()
+	one, ok := found.Generations["gw1.acme.example/access/1"]
+	if len(found.Faults) > 0 || !ok || len(found.Generations) != 1 {
+		t.Fatalf("%+v", found)
+	}
+	resumed, packed, lines := 0, 0, 0
+	for _, name := range s.files() {
+		if strings.HasSuffix(name, ".gz") {
+			packed++
+		}
+		text := string(unpacked(t, name))
+		resumed += strings.Count(text, `"msg":"resumed"`)
+		lines += strings.Count(text, `"msg":"handled request"`)
+	}
+	t.Logf("%d requests answered, %d lines of them, %d in all, %d checkpoints, %d of %d files packed, resumed %d times",
+		answered.Load(), lines, one.Lines, one.Checkpoints, packed, len(s.files()), resumed)
+	if packed < 3 || one.Newest != one.Lines-1 || resumed == 0 || int64(lines) < answered.Load()-8*kills {
+		t.Error("that is too little")
+	}
+
+	victim := s.files()[len(s.files())-1]
+	text, err := os.ReadFile(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[strings.Index(string(text), `"handled request"`)+5] ^= 1
+	if err := os.WriteFile(victim, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := s.check(); len(found.Faults) == 0 {
+		t.Error("a changed octet was not found")
+	}
+}
+
+// TestEvidenceReloads: what a reload may change of a sealed log, and what it may not.
+func TestEvidenceReloads(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config(""))
+	ask := func() { get(t, g.client("somebot"), site.URL("/")) }
+	ask()
+	for _, tt := range []struct {
+		lines, err string
+	}{
+		{"", ""},
+		{"every 100ms 10\nheads " + filepath.Join(s.dir, "heads"), ""},
+		{"name other", "log " + filepath.Join(s.dir, "access.log") + " is sealed already, as access: another name or state folder takes a restart"},
+		{"key " + s.dir, "reading the key: read " + s.dir + ": is a directory"},
+		{"key " + filepath.Join(s.dir, "new.key"), ""},
+	} {
+		before := len(s.check().Generations)
+		err := g.reload(s.config(tt.lines))
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Fatalf("%q: got %v\nwant %s", tt.lines, err, tt.err)
+		}
+		ask()
+		if n := len(s.check().Generations); strings.HasPrefix(tt.lines, "key") != (n > before) && err == nil {
+			t.Errorf("%q: %d generations, %d before", tt.lines, n, before)
+		}
+	}
+	second := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
+	if err := second.start(s.config("")); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
+		t.Errorf("a second process: %v", err)
+	}
+	g.stop()
+	found := s.check()
+	if len(found.Faults) > 0 || len(found.Generations) != 2 {
+		t.Errorf("%+v", found)
+	}
+	if lines := found.Generations["gw1.acme.example/access/2"].Lines; lines != 4 {
+		t.Errorf("the second generation has %d lines", lines)
+	}
+}
+
+// TestEvidenceRefuses: with on_failure refuse, nothing passes while the log cannot be sealed, and all does when it can.
+func TestEvidenceRefuses(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 50ms 1\non_failure refuse"))
+	client := g.client("somebot")
+	if a := get(t, client, site.URL("/")); a.status != http.StatusOK {
+		t.Fatalf("status %d", a.status)
+	}
+	generation := filepath.Join(s.state(), "1")
+	if err := os.Rename(generation, generation+".away"); err != nil {
+		t.Fatal(err)
+	}
+	var refused answer
+	eventually(t, "a refusal", func() bool {
+		refused = get(t, client, site.URL("/"))
+		return refused.status != http.StatusOK
+	})
+	if refused.status != http.StatusServiceUnavailable || refused.header.Get("Retry-After") == "" ||
+		!strings.Contains(refused.header.Get("Crawlgate-Decision"), "reason=evidence_unavailable") {
+		t.Errorf("%d %v", refused.status, refused.header)
+	}
+	if up := g.metric("crawlgate_evidence_up"); up != 0 {
+		t.Errorf("crawlgate_evidence_up %g", up)
+	}
+	if a := get(t, http.DefaultClient, "http://"+g.addr+"/"); a.status != http.StatusOK {
+		t.Errorf("the gateway's own page: status %d", a.status)
+	}
+	if err := os.Rename(generation+".away", generation); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "requests to pass", func() bool { return get(t, client, site.URL("/")).status == http.StatusOK })
+	if out := g.stderr.String(); !strings.Contains(out, "access log cannot be sealed; it is written on") || !strings.Contains(out, "access log is sealed again") {
+		t.Errorf("the process log: %s", out)
+	}
+	g.stop()
+	if found := s.check(); len(found.Faults) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestEvidenceCommands: what the commands print of a running gateway, and that a line is proven by the Python of the docs.
+func TestEvidenceCommands(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 50ms 1"))
+	for range 5 {
+		get(t, g.client("somebot"), site.URL("/"))
+	}
+	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	show := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "evidence", "--gateway", "unix/" + g.adminSocket()}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	key, head := show("key"), show("head")
+	if !strings.HasPrefix(key, "gw1.acme.example/access/1+") || !strings.HasPrefix(head, "gw1.acme.example/access/1\n") {
+		t.Errorf("key %q, head %q", key, head)
+	}
+	if answer := g.admin("/robots/evidence").body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
+		t.Errorf("the admin API: %s", answer)
+	}
+	page, err := os.ReadFile("../docs/evidence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "```python\n")
+	program, _, _ = strings.Cut(program, "```")
+	python := need(t, "python3")
+	for seq := range 6 {
+		proof := show("prove", fmt.Sprint(seq))
+		for _, tt := range []struct{ proof, want string }{{proof, "True\n"}, {strings.Replace(proof, "info", "inf0", 1), "False\n"}} {
+			cmd := exec.CommandContext(t.Context(), python, "-c", program)
+			cmd.Stdin = strings.NewReader(tt.proof)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != tt.want {
+				t.Errorf("line %d: %v: %s\n%s", seq, err, out, tt.proof)
+			}
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package logwriter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/evidence/writer"
+)
+
+// all joins what Caddy keeps apart: writers, which it opens before all else, keeps over reloads and
+// (2.11.9) closes never, and the configurations that they belong to. A log that no configuration
+// has any more is signed to its end, and stays open: requests of the last one may still be logged.
+var all = logs{byKey: make(map[string]*sealed)}
+
+func init() {
+	caddy.OnExit(func(context.Context) { all.flush() })
+}
+
+type logs struct {
+	mu      sync.Mutex
+	modules []*Evidence        // that are provisioned and not cleaned up
+	byKey   map[string]*sealed // open, by WriterKey
+	strict  atomic.Pointer[[]*sealed]
+}
+
+func (l *logs) add(e *Evidence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.modules = append(l.modules, e)
+}
+
+// open gives the writer of a log to Caddy.
+func (l *logs) open(key string) *sealed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &sealed{key: key, events: make(chan told, 64)}
+	l.byKey[key] = s
+	go s.tellAlways()
+	return s
+}
+
+// remove ends the part of a configuration. Where it was the one in force, because its start failed,
+// the one before is again.
+func (l *logs) remove(e *Evidence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.modules = slices.DeleteFunc(l.modules, func(o *Evidence) bool { return o == e })
+	if s := l.byKey[e.WriterKey()]; s != nil {
+		s.leave(e)
+	}
+	l.follow()
+}
+
+// flush signs what is in the logs; the process is about to end.
+func (l *logs) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.byKey {
+		s.flush(caddy.Log())
+	}
+}
+
+func (l *logs) close(s *sealed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byKey[s.key] == s {
+		delete(l.byKey, s.key)
+	}
+	l.follow()
+}
+
+// follow notes the logs without which no request may pass.
+func (l *logs) follow() {
+	var strict []*sealed
+	for _, s := range l.byKey {
+		if n := len(s.terms); n > 0 && s.terms[n-1].OnFailure == "refuse" {
+			strict = append(strict, s)
+		}
+	}
+	l.strict.Store(&strict)
+}
+
+// Start seals the logs of the configuration that ends with done, which is about to run. A log that
+// runs already goes on; where its settings have changed, it is closed and opened with them. An
+// error leaves logs as they were.
+func Start(done <-chan struct{}, gateway string, logger *zap.Logger) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	defer all.follow()
+	for _, e := range all.modules {
+		if e.done != done {
+			continue
+		}
+		s := all.byKey[e.WriterKey()]
+		if s == nil {
+			continue // a log of which Caddy has opened no writer
+		}
+		if err := all.alone(s, e.paths.log); err != nil {
+			return err
+		}
+		if err := s.enter(terms{e, gateway, logger}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone sees to it that no other log writes a file.
+func (l *logs) alone(s *sealed, file string) error {
+	for _, other := range l.byKey {
+		switch n := len(other.terms); {
+		case other == s || other.file != file:
+		case n > 0:
+			return fmt.Errorf("log %s is sealed already, as %s: another name or state folder takes a restart", file, other.terms[n-1].Name)
+		default:
+			if err := other.shut(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Refused gives why no request may pass: a log that must be written and sealed cannot be. It takes
+// no lock.
+func Refused() error {
+	if strict := all.strict.Load(); strict != nil {
+		for _, s := range *strict {
+			if log := s.log.Load(); log == nil || log.Failed() {
+				return errUnsealed
+			}
+		}
+	}
+	return nil
+}
+
+var errUnsealed = errors.New("the access log cannot be written or sealed, and without that no request may pass")
+
+// Statuses tells how the logs are sealed, by their names.
+func Statuses() (statuses []writer.Status) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(all.byKey)) {
+		if log := all.byKey[key].log.Load(); log != nil {
+			statuses = append(statuses, log.Status())
+		}
+	}
+	return statuses
+}
+
+// terms are what a configuration wants of a log.
+type terms struct {
+	*Evidence
+	gateway string
+	logger  *zap.Logger
+}
+
+func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.gateway }
+
+// sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
+type sealed struct {
+	key    string
+	terms  []terms // of the configurations that run, in order; under all.mu
+	events chan told
+	file   string // since its first start; under all.mu
+
+	mu  sync.RWMutex // held for writing while the log is opened anew
+	log atomic.Pointer[writer.Log]
+}
+
+// Write implements io.Writer.
+func (s *sealed) Write(p []byte) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	log := s.log.Load()
+	if log == nil {
+		return 0, fmt.Errorf("the gateway has not begun to seal its log: %w", fs.ErrClosed)
+	}
+	return log.Write(p)
+}
+
+// Close implements io.Closer: no configuration has the log any more.
+func (s *sealed) Close() error {
+	all.close(s)
+	defer close(s.events)
+	return s.shut()
+}
+
+func (s *sealed) shut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.log.Swap(nil); log != nil {
+		return log.Close()
+	}
+	return nil
+}
+
+// flush signs all that is written.
+func (s *sealed) flush(logger *zap.Logger) {
+	if log := s.log.Load(); log != nil {
+		if err := log.Flush(); err != nil {
+			s.tell(logger, notSealed, err)
+		}
+	}
+}
+
+const notSealed = "access log was not sealed to its end"
+
+// tell never waits: the log of the process may be the very log that is told of.
+func (s *sealed) tell(logger *zap.Logger, message string, err error) {
+	s.post(told{writer.Event{Message: message, Detail: err.Error(), Failure: true}, logger})
+}
+
+func (s *sealed) post(t told) {
+	select {
+	case s.events <- t:
+	default: // more than anybody reads
+	}
+}
+
+// enter makes terms those in force.
+func (s *sealed) enter(t terms) error {
+	n := len(s.terms)
+	if n > 0 && s.terms[n-1].done == t.done && !s.terms[n-1].equal(t) {
+		return fmt.Errorf("log %s in %s is configured twice, and not alike", t.Name, t.paths.state)
+	}
+	if n == 0 || !s.terms[n-1].equal(t) {
+		if err := s.reopen(t); err != nil {
+			if n > 0 {
+				err = errors.Join(err, s.reopen(s.terms[n-1]))
+			}
+			return err
+		}
+	}
+	s.terms = append(s.terms, t)
+	return nil
+}
+
+func (s *sealed) leave(e *Evidence) {
+	n := len(s.terms)
+	if n == 0 {
+		return
+	}
+	last := s.terms[n-1]
+	s.terms = slices.DeleteFunc(s.terms, func(t terms) bool { return t.Evidence == e })
+	if n := len(s.terms); n > 0 && last.Evidence == e && !s.terms[n-1].equal(last) {
+		if err := s.reopen(s.terms[n-1]); err != nil {
+			s.tell(last.logger, "access log cannot be sealed as before the refused configuration", err)
+		}
+	}
+	if len(s.terms) == 0 {
+		s.flush(last.logger)
+	}
+}
+
+// reopen closes the log, if it is open, and opens it by terms. What is written waits meanwhile.
+func (s *sealed) reopen(t terms) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.log.Load(); log != nil {
+		if err := log.Close(); err != nil {
+			s.tell(t.logger, notSealed, err)
+		}
+	}
+	log, err := writer.Open(t.config(t.gateway, func(e writer.Event) { s.post(told{e, t.logger}) }))
+	s.file = t.paths.log
+	s.log.Store(log) // nil with an error
+	return err
+}
+
+// told is an event on its way into the log of the process.
+type told struct {
+	writer.Event
+	logger *zap.Logger
+}
+
+func (s *sealed) tellAlways() {
+	for e := range s.events {
+		level := zap.InfoLevel
+		if e.Failure {
+			level = zap.ErrorLevel
+		}
+		if c := e.logger.Check(level, e.Message); c != nil {
+			c.Write(zap.String("detail", e.Detail))
+		}
+	}
+}
