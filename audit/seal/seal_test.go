@@ -391,6 +391,7 @@ func FuzzTampering(f *testing.F) {
 			return
 		}
 		changed[i] = octet
+		fixed.tb = t
 		fixed.files[0].text = string(changed)
 		if found, _ := fixed.check(Config{}); len(found) == 0 {
 			t.Errorf("octet %d as %q is not found", i, octet)
