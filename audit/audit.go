@@ -80,7 +80,8 @@ func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Tota
 		}
 		a.counts.Files++
 	}
-	return a.totals(), a.endSeals()
+	err := a.endSeals()
+	return a.totals(), err
 }
 
 // auditor replays logs, once.

@@ -70,7 +70,8 @@ type Totals struct {
 // LogTotals are about one generation of a log.
 type LogTotals struct {
 	Log string `json:"log"`
-	// Sealed lines are as a signed checkpoint has them. Unsealed are behind the newest one. Unproven
+	// Sealed lines are as a signed checkpoint has them. Unsealed are behind the newest one, but for
+	// the lines of the writer, which tells of that one behind it. Unproven
 	// are between, but the hashes that would prove them are gone or wrong.
 	Sealed   int64 `json:"sealed"`
 	Unsealed int64 `json:"unsealed"`
@@ -132,7 +133,7 @@ func (c *Checker) Line(at Place, line []byte) error {
 		}
 	}
 	c.current = t
-	t.read(at, line)
+	t.own = t.read(at, line)
 	return t.place(at, seq, hash)
 }
 
@@ -140,6 +141,7 @@ func (c *Checker) Line(at Place, line []byte) error {
 // in a crash is in the tree as it stands.
 func (c *Checker) withoutSeal(at Place, hash tlog.Hash) error {
 	t := c.current
+	t.own = false
 	seq := t.lastSeq + 1
 	if seq < t.confirmed {
 		if leaf, err := t.leaf(seq); err != nil || leaf != hash {
@@ -162,28 +164,29 @@ func (c *Checker) first(t *tree, seq int64) error {
 // ownLogger marks the lines that the writer of the evidence adds to the log.
 const ownLogger = `"logger":"crawlgate.evidence"`
 
-// read takes what a line of the writer says of the log.
-func (t *tree) read(at Place, line []byte) {
+// read takes what a line of the writer says of the log. It reports whether it is one.
+func (t *tree) read(at Place, line []byte) (own bool) {
 	if !bytes.Contains(line, []byte(ownLogger)) {
-		return
+		return false
 	}
-	var own struct {
+	var says struct {
 		Msg, Reason    string
 		Size, From, To int64
 	}
-	if json.Unmarshal(line, &own) != nil {
-		return
+	if json.Unmarshal(line, &says) != nil {
+		return false
 	}
-	switch own.Msg {
+	switch says.Msg {
 	case "checkpoint":
-		if own.Size > t.told {
-			t.told, t.toldAt = own.Size, at
+		if says.Size > t.told {
+			t.told, t.toldAt = says.Size, at
 		}
 	case "resumed":
-		t.totals.Late += max(own.To-own.From, 0)
+		t.totals.Late += max(says.To-says.From, 0)
 	case "generation":
-		t.totals.Began = own.Reason
+		t.totals.Began = says.Reason
 	}
+	return true
 }
 
 // End reports what only the end of all logs shows, and sums up.

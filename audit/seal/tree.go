@@ -31,6 +31,7 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
+	own     bool // the line that is placed is the writer's
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
 	toldAt  Place
@@ -162,7 +163,9 @@ func (t *tree) missing(g gap) error {
 func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	switch {
 	case seq >= t.size:
-		t.totals.Unsealed++
+		if !t.own {
+			t.totals.Unsealed++
+		}
 		return nil
 	case t.broken || seq != t.edge.Size():
 		t.giveUp()
