@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit/seal"
-	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // Config is how logs are replayed. Fields that are zero take their defaults.
@@ -45,16 +43,13 @@ type Report struct {
 	Progress func(lines int64)
 }
 
-// maxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
-// told otherwise, and escaping doubles it.
-const maxLine = 4 << 20
-
 // progressLines is how many lines lie between two calls of [Report.Progress].
 const progressLines = 500
 
-// Run reads the logs one after the other. It ends early when ctx ends or a function of the report
-// returns an error; the totals then cover the lines read so far. Errors of a log go to the report.
-func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Totals, error) {
+// Run reads the logs: of each list one after the other, and the lists by the times of their lines.
+// It ends early when ctx ends or a function of the report returns an error; the totals then cover
+// the lines read so far. Errors of a log go to the report.
+func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")
 	}
@@ -74,13 +69,10 @@ func Run(ctx context.Context, cfg Config, sources []Source, report Report) (Tota
 			return a.totals(), err
 		}
 	}
-	for _, s := range sources {
-		if err := a.read(ctx, s); err != nil {
-			return a.totals(), err
-		}
-		a.counts.Files++
+	err := a.replay(ctx, logs)
+	if err == nil {
+		err = a.endSeals()
 	}
-	err := a.endSeals()
 	return a.totals(), err
 }
 
@@ -111,67 +103,50 @@ func (a *auditor) endSeals() error {
 	return err
 }
 
-// read audits one log.
-func (a *auditor) read(ctx context.Context, s Source) error {
-	f, err := s.Open()
-	if err != nil {
-		return a.fault(Place{File: s.Name}, err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	r, err := unpack(f)
-	if err != nil {
-		return a.fault(Place{File: s.Name}, err)
-	}
-	defer func() { _ = r.Close() }() // as above
-	in := lines.NewReader(r, maxLine)
-	for at := (Place{s.Name, 1}); ; at.Line++ {
+// replay audits all lines.
+func (a *auditor) replay(ctx context.Context, logs [][]Source) error {
+	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		text, whole, err := in.Next()
-		broken := err != nil
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case broken: // the error belongs to the line that it cut
-			err = fmt.Errorf("reading on: %w", err)
-		case !whole:
-			err = fmt.Errorf("it is longer than %d bytes", maxLine)
-		}
-		if err := a.line(at, text, err); err != nil || broken {
+		if err := a.line(&l); err != nil {
 			return err
 		}
 		if a.report.Progress != nil && a.counts.Lines%progressLines == 0 {
 			a.report.Progress(a.counts.Lines)
 		}
 	}
+	return nil
 }
 
 // line audits a line, or notes why it could not be read.
-func (a *auditor) line(at Place, text []byte, err error) error {
+func (a *auditor) line(l *line) error {
 	c := a.counts
+	switch l.of {
+	case ofLog: // below
+	case ofFile:
+		return a.fault(l.at, l.err)
+	case endOfFile:
+		c.Files++
+		return nil
+	}
 	c.Lines++
-	var e entry
-	if err == nil && a.seals != nil {
-		if err := a.seals.Line(seal.Place(at), text); err != nil {
+	if l.text != nil && a.seals != nil {
+		if err := a.seals.Line(l.series, seal.Place(l.at), l.text); err != nil {
 			return err
 		}
 	}
-	if err == nil {
-		e, err = readEntry(text)
-	}
-	switch {
-	case err != nil:
+	switch e := &l.entry; {
+	case l.err != nil:
 		c.Unreadable++
-		return a.fault(at, err)
+		return a.fault(l.at, l.err)
 	case e.Robots != nil:
-		v := a.judge.look(&e)
-		return a.judged(&e, &v, at)
-	}
-	c.Foreign++
-	if e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://") {
+		v := a.judge.look(e)
+		return a.judged(e, &v, l.at)
+	case e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://"):
 		c.Unjudged++
 	}
+	c.Foreign++
 	return nil
 }
 

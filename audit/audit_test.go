@@ -129,7 +129,7 @@ func TestFaults(t *testing.T) {
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
 	var faults []string
-	totals, err := Run(t.Context(), Config{Texts: store}, sources, Report{Fault: func(f Fault) error {
+	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{sources}, Report{Fault: func(f Fault) error {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
 		return nil
 	}})
@@ -155,7 +155,7 @@ func TestRunEnds(t *testing.T) {
 	source := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}
 	for range 4 {
 		n := 0
-		_, err := Run(t.Context(), Config{Texts: store}, []Source{source}, Report{Finding: func(Finding) error {
+		_, err := Run(t.Context(), Config{Texts: store}, [][]Source{{source}}, Report{Finding: func(Finding) error {
 			if n++; n == 100 {
 				return stop
 			}
@@ -165,7 +165,7 @@ func TestRunEnds(t *testing.T) {
 			t.Fatalf("%d findings, %v", n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err = Run(ctx, Config{Texts: store}, []Source{source}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+		if _, err = Run(ctx, Config{Texts: store}, [][]Source{{source}}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		cancel()
@@ -198,7 +198,7 @@ func TestFiles(t *testing.T) {
 	}{
 		{[]string{dir}, append(slices.Clone(inTime), "z.json")},
 		{[]string{filepath.Join(dir, "access*")}, append(slices.Clone(inTime), "access.log.bak")},
-		{[]string{filepath.Join(dir, "z.json"), "-", filepath.Join(dir, "access.log")}, []string{"z.json", "-", "access.log"}},
+		{[]string{filepath.Join(dir, "z.json"), "-", filepath.Join(dir, "access.log")}, []string{"z.json", "access.log", "-"}},
 		{[]string{filepath.Join(dir, "robots.db")}, []string{"robots.db"}},
 		{[]string{filepath.Join(dir, "none.log")}, nil},
 		{[]string{filepath.Join(dir, "none*")}, nil},
@@ -206,9 +206,9 @@ func TestFiles(t *testing.T) {
 		{[]string{filepath.Join(dir, "sub.log", "*")}, []string{"x.log"}},
 		{[]string{t.TempDir()}, nil},
 	} {
-		sources, err := Files(tt.args, strings.NewReader(""))
+		logs, err := Files(tt.args, strings.NewReader(""))
 		var got []string
-		for _, s := range sources {
+		for _, s := range slices.Concat(logs...) {
 			got = append(got, filepath.Base(s.Name))
 		}
 		if !slices.Equal(got, tt.want) || (err == nil) != (tt.want != nil) {
@@ -245,9 +245,49 @@ func TestProgress(t *testing.T) {
 	store := memory{}
 	log := strings.Repeat(logOf(t, sampleLines(t, store)["absent"]), 3000)
 	var told []int64
-	_, err := Run(t.Context(), Config{Texts: store}, []Source{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}},
+	_, err := Run(t.Context(), Config{Texts: store}, [][]Source{{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}}},
 		Report{Progress: func(n int64) { told = append(told, n) }})
 	if err != nil || len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 3000 {
 		t.Errorf("%v %v", told, err)
+	}
+}
+
+// TestLogsOfSeveralGateways: their lines are taken in the order of their times, so that a gap between
+// two gateways is seen, and a line without a time stays behind the one before it.
+func TestLogsOfSeveralGateways(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	at := func(began int) object { return request{began: began, took: 10}.line(t, store) }
+	source := func(name string, lines ...object) Source {
+		text := logOf(t, lines...)
+		return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+	}
+	untimed := at(0)
+	delete(untimed, "ts")
+	var findings, places []string
+	texts := [][]Source{
+		{source("east-1", at(0), at(4000)), source("east-2", at(8000), untimed, at(9000))},
+		{source("west", at(2000), at(6000), at(8500), at(12000))},
+		nil,
+	}
+	totals, err := Run(t.Context(), Config{Texts: store, Tolerance: 100 * time.Millisecond}, texts, Report{
+		Finding: func(f Finding) error { findings = append(findings, fmt.Sprint(f.Place, f.Kind)); return nil },
+		Fault:   func(f Fault) error { return f.Err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"{west 3}gap", "{east-2 3}gap"}; !slices.Equal(findings, want) {
+		t.Errorf("%v, want %v", findings, want)
+	}
+	if totals.Files != 3 || totals.Checked != 9 || totals.Gaps.Late != 0 || totals.Gaps.Pairs != 7 {
+		t.Errorf("%+v", totals)
+	}
+	for l := range byTime(texts) {
+		places = append(places, fmt.Sprint(l.at))
+	}
+	want := "{east-1 1} {west 1} {east-1 2} { 0} {west 2} {east-2 1} {east-2 2} {west 3} {east-2 3} { 0} {west 4} { 0}"
+	if got := strings.Join(places, " "); got != want {
+		t.Errorf("order %s, want %s", got, want)
 	}
 }

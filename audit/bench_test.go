@@ -47,7 +47,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 	ignore := Report{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
 	b.ResetTimer()
-	totals, err := Run(b.Context(), Config{Texts: store}, []Source{{"log", repeat}}, ignore)
+	totals, err := Run(b.Context(), Config{Texts: store}, [][]Source{{{"log", repeat}}}, ignore)
 	if err != nil || totals.Checked != int64(b.N) || len(totals.Findings) > 0 && totals.Gaps.Short == 0 {
 		b.Fatalf("%+v %v", totals, err)
 	}

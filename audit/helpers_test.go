@@ -191,7 +191,7 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	}
 	var r told
 	var err error
-	r.totals, err = Run(tb.Context(), cfg, sources, Report{
+	r.totals, err = Run(tb.Context(), cfg, [][]Source{sources}, Report{
 		Finding: func(f Finding) error { r.findings = append(r.findings, f); return nil },
 		Fault:   func(f Fault) error { r.faults = append(r.faults, f); return nil },
 	})

@@ -28,12 +28,20 @@ type Source struct {
 // Files finds the logs that arguments name: files, in the order given; folders and patterns (as in
 // [filepath.Match]), for which the logs in them are taken in the order of time; and "-", which is
 // in. A folder's logs are its access logs by name: those that end in .log or .json, with the marks
-// of rotation and compression that Caddy gives them.
-func Files(args []string, in io.Reader) ([]Source, error) {
-	var sources []Source
+// of rotation and compression that Caddy gives them. Files of one folder follow each other; each
+// folder has a list of its own.
+func Files(args []string, in io.Reader) (logs [][]Source, err error) {
+	lists := make(map[string]int)
+	add := func(folder string, s Source) {
+		if _, ok := lists[folder]; !ok {
+			lists[folder] = len(logs)
+			logs = append(logs, nil)
+		}
+		logs[lists[folder]] = append(logs[lists[folder]], s)
+	}
 	for _, arg := range args {
 		if arg == "-" {
-			sources = append(sources, Source{"-", func() (io.ReadCloser, error) { return io.NopCloser(in), nil }})
+			add(arg, Source{"-", func() (io.ReadCloser, error) { return io.NopCloser(in), nil }})
 			continue
 		}
 		names, err := expand(arg)
@@ -41,11 +49,17 @@ func Files(args []string, in io.Reader) ([]Source, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			sources = append(sources, Source{name, func() (io.ReadCloser, error) { return os.Open(name) }})
+			add(filepath.Dir(name), Source{name, func() (io.ReadCloser, error) { return os.Open(name) }})
 		}
 	}
-	return sources, nil
+	if len(logs) > mostFolders {
+		return nil, fmt.Errorf("reading logs: they are in %d folders: want at most %d", len(logs), mostFolders)
+	}
+	return logs, nil
 }
+
+// mostFolders bounds how many logs are read at a time.
+const mostFolders = 256
 
 // expand gives the files that an argument stands for.
 func expand(arg string) ([]string, error) {
@@ -74,7 +88,7 @@ func expand(arg string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("reading logs: there is none in %s", arg)
 	}
-	slices.SortStableFunc(names, byTime)
+	slices.SortStableFunc(names, byRotation)
 	return names, nil
 }
 
@@ -90,9 +104,9 @@ func isLog(name string) bool {
 	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".json")
 }
 
-// byTime orders logs by the time at which they were put aside; those that are still written come
+// byRotation orders logs by the time at which they were put aside; those that are still written come
 // last.
-func byTime(a, b string) int {
+func byRotation(a, b string) int {
 	timeOf := func(name string) string {
 		if m := rotated.FindStringSubmatch(filepath.Base(name)); m != nil {
 			return m[1]

@@ -33,7 +33,7 @@ type Config struct {
 // New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
 // goes to report, as all findings do; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
-	c := &Checker{trees: make(map[string]*tree), report: report}
+	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), report: report}
 	keys := &keyring{beside: make(map[string]note.Verifier)}
 	for _, text := range cfg.Keys {
 		if err := keys.give(text); err != nil {

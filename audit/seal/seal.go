@@ -96,29 +96,39 @@ type LogTotals struct {
 // Checker checks logs line by line. It is for one goroutine; its memory does not grow with the
 // logs.
 type Checker struct {
-	trees   map[string]*tree
-	current *tree // of the last line with a seal
-	report  func(Finding) error
-	totals  Totals
-	// before is the last line ahead of the first seal.
-	before struct {
-		place Place
-		hash  tlog.Hash
-	}
+	trees  map[string]*tree
+	series map[int]*series
+	report func(Finding) error
+	totals Totals
 }
 
-// Line takes the next line of the logs, with its end or without.
-func (c *Checker) Line(at Place, line []byte) error {
+// series is how far the files have come that follow each other.
+type series struct {
+	current *tree // of the last line with a seal; nil before the first
+	// lines came ahead of the first seal; place and hash are of the last of them.
+	lines int64
+	place Place
+	hash  tlog.Hash
+}
+
+// Line takes the next line of the files that follow each other, with its end or without. Their
+// number tells them from other such files, whose lines may come in between.
+func (c *Checker) Line(number int, at Place, line []byte) error {
+	s := c.series[number]
+	if s == nil {
+		s = new(series)
+		c.series[number] = s
+	}
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	hash := tlog.RecordHash(line)
 	id, seq, ok := evidence.ReadSeal(line)
 	switch {
-	case !ok && c.current == nil:
-		c.totals.WithoutSeal++
-		c.before.place, c.before.hash = at, hash
+	case !ok && s.current == nil:
+		s.lines++
+		s.place, s.hash = at, hash
 		return nil
 	case !ok:
-		return c.withoutSeal(at, hash)
+		return c.withoutSeal(s.current, at, hash)
 	}
 	t := c.trees[id]
 	if t == nil {
@@ -127,20 +137,19 @@ func (c *Checker) Line(at Place, line []byte) error {
 			return err
 		}
 	}
-	if c.current == nil && c.totals.WithoutSeal > 0 && seq > 0 {
-		if err := c.first(t, seq); err != nil {
+	if s.current == nil && s.lines > 0 && seq > 0 {
+		if err := c.first(s, t, seq); err != nil {
 			return err
 		}
 	}
-	c.current = t
+	s.current = t
 	t.own = t.read(at, line)
 	return t.place(at, seq, hash)
 }
 
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
 // in a crash is in the tree as it stands.
-func (c *Checker) withoutSeal(at Place, hash tlog.Hash) error {
-	t := c.current
+func (c *Checker) withoutSeal(t *tree, at Place, hash tlog.Hash) error {
 	t.own = false
 	seq := t.lastSeq + 1
 	if seq < t.confirmed {
@@ -153,12 +162,12 @@ func (c *Checker) withoutSeal(at Place, hash tlog.Hash) error {
 
 // first takes the line before the first seal, if that is not the log's first: it may be the part of
 // a line with which a file begins.
-func (c *Checker) first(t *tree, seq int64) error {
-	if leaf, err := t.leaf(seq - 1); seq <= t.confirmed && err == nil && leaf == c.before.hash && c.totals.WithoutSeal == 1 {
-		c.totals.WithoutSeal = 0
-		return t.place(c.before.place, seq-1, leaf)
+func (c *Checker) first(s *series, t *tree, seq int64) error {
+	if leaf, err := t.leaf(seq - 1); seq <= t.confirmed && err == nil && leaf == s.hash && s.lines == 1 {
+		s.lines = 0
+		return t.place(s.place, seq-1, leaf)
 	}
-	return c.report(Finding{c.before.place, Extra, "the line has no seal, and the log has sealed lines before it"})
+	return c.report(Finding{s.place, Extra, "the line has no seal, and the log has sealed lines before it"})
 }
 
 // ownLogger marks the lines that the writer of the evidence adds to the log.
@@ -191,6 +200,9 @@ func (t *tree) read(at Place, line []byte) (own bool) {
 
 // End reports what only the end of all logs shows, and sums up.
 func (c *Checker) End() (Totals, error) {
+	for _, s := range c.series {
+		c.totals.WithoutSeal += s.lines
+	}
 	for _, t := range c.sorted() {
 		if err := c.end(t); err != nil {
 			return c.totals, err

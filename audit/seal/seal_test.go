@@ -166,7 +166,7 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 			if line == "" {
 				continue
 			}
-			if err := c.Line(Place{file.name, int64(i + 1)}, []byte(line)); err != nil {
+			if err := c.Line(0, Place{file.name, int64(i + 1)}, []byte(line)); err != nil {
 				f.tb.Fatal(err)
 			}
 		}

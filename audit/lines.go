@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/lines"
+)
+
+// maxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
+// told otherwise, and escaping doubles it.
+const maxLine = 4 << 20
+
+// line is a line of a log, with its entry or why it cannot be read.
+type line struct {
+	of     kindOfLine
+	series int // of the list that it is from
+	at     Place
+	text   []byte // nil of a line that is not whole
+	entry  entry
+	err    error
+}
+
+// kindOfLine tells lines from what is said of files as a whole.
+type kindOfLine uint8
+
+const (
+	ofLog     kindOfLine = iota
+	ofFile               // err is why the file cannot be read
+	endOfFile            // all of it was read
+)
+
+// read gives the lines of files that follow each other. A line's text is good until the next one is
+// asked for.
+func read(series int, sources []Source) iter.Seq[line] {
+	return func(yield func(line) bool) {
+		for _, s := range sources {
+			if !readFile(series, s, yield) || !yield(line{of: endOfFile, series: series}) {
+				return
+			}
+		}
+	}
+}
+
+// readFile gives the lines of a file, and reports whether to go on.
+func readFile(series int, s Source, yield func(line) bool) bool {
+	unread := func(err error) bool {
+		return yield(line{of: ofFile, series: series, at: Place{File: s.Name}, err: err})
+	}
+	f, err := s.Open()
+	if err != nil {
+		return unread(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	r, err := unpack(f)
+	if err != nil {
+		return unread(err)
+	}
+	defer func() { _ = r.Close() }() // as above
+	in := lines.NewReader(r, maxLine)
+	for at := (Place{s.Name, 1}); ; at.Line++ {
+		text, whole, err := in.Next()
+		l := line{series: series, at: at}
+		switch {
+		case errors.Is(err, io.EOF):
+			return true
+		case err != nil: // it belongs to the line that it cut
+			l.err = fmt.Errorf("reading on: %w", err)
+		case !whole:
+			l.err = fmt.Errorf("it is longer than %d bytes", maxLine)
+		default:
+			l.text = text
+			l.entry, l.err = readEntry(text)
+		}
+		if !yield(l) {
+			return false
+		}
+		if err != nil {
+			return true
+		}
+	}
+}
+
+// byTime gives the lines of several lists in the order of their times. A line without a time comes
+// right behind the one before it.
+func byTime(logs [][]Source) iter.Seq[line] {
+	if len(logs) == 1 {
+		return read(0, logs[0])
+	}
+	return func(yield func(line) bool) {
+		var heads []head
+		for i, sources := range logs {
+			next, stop := iter.Pull(read(i, sources))
+			defer stop()
+			if h := (head{next: next}); h.advance() {
+				heads = append(heads, h)
+			}
+		}
+		for len(heads) > 0 {
+			first := 0
+			for i := range heads {
+				if heads[i].time.Before(heads[first].time) {
+					first = i
+				}
+			}
+			if !yield(heads[first].line) {
+				return
+			}
+			if !heads[first].advance() {
+				heads = slices.Delete(heads, first, first+1)
+			}
+		}
+	}
+}
+
+// head is the next line of a list.
+type head struct {
+	next func() (line, bool)
+	line line
+	time time.Time // its own, or that of the last line that had one
+}
+
+func (h *head) advance() (ok bool) {
+	if h.line, ok = h.next(); ok && !h.line.entry.TS.IsZero() {
+		h.time = h.line.entry.TS.Time
+	}
+	return ok
+}
