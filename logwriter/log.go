@@ -90,8 +90,8 @@ func (l *logs) follow() {
 }
 
 // Start seals the logs of the configuration that ends with done, which is about to run. A log that
-// runs already goes on; where its settings have changed, it is closed and opened with them. An
-// error leaves logs as they were.
+// runs already goes on; where its settings have changed, it is closed and opened with them. After
+// an error the configuration is cleaned up, which leaves the logs as they were.
 func Start(done <-chan struct{}, gateway string, logger *zap.Logger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -23,6 +23,7 @@ type variant struct{ name, directive string }
 var variants = []variant{
 	{"bare", "bare"},
 	{"off", "robots {\n\t\tmode off\n\t}"},
+	{"sealed", "robots"}, // with -log: the log is sealed
 	{"enforce", "robots"},
 }
 
@@ -86,7 +87,11 @@ func (g *gateway) start(ctx context.Context, v variant, secure *site, log bool) 
 	_, port, _ := net.SplitHostPort(g.addr)
 	logging := ""
 	if log {
-		logging = "log {\n\t\toutput file " + filepath.Join(g.dir, "access.log") + "\n\t}"
+		output := "file " + filepath.Join(g.dir, "access.log")
+		if v.name == "sealed" {
+			output = "robots_evidence {\n\t\t\t" + output + "\n\t\t}"
+		}
+		logging = "log {\n\t\toutput " + output + "\n\t}"
 	}
 	trusted, config := filepath.Join(g.dir, "origins.pem"), filepath.Join(g.dir, "Caddyfile")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.server.Certificate().Raw})

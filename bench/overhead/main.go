@@ -1,6 +1,6 @@
 // Command overhead measures what a request through the gateway costs, with and without robots.txt.
 //
-// It runs three gateways that differ in one thing, each a process of its own: one that enforces, one with `mode off`, and
+// It runs gateways that differ in one thing, each a process of its own: one that enforces, one with `mode off`, with -log one that seals its log, and
 // one with a bare handler that forwards by the same transport and decides nothing. They take turns under the same load,
 // in another order each round, and the CPU time that each used is read from /proc. The origin and the load run in this
 // process, so they are not counted.
@@ -77,8 +77,12 @@ func run(ctx context.Context, o options) error {
 func measure(ctx context.Context, o options, sites map[upstream]*site) error {
 	plain := way{site: sites[originHTTP], dial: absolute}
 	var err error
-	gateways := make([]*gateway, len(variants))
-	for i, v := range variants {
+	compared := variants
+	if !o.log {
+		compared = slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return v.name == "sealed" })
+	}
+	gateways := make([]*gateway, len(compared))
+	for i, v := range compared {
 		if gateways[i], err = startGateway(ctx, v, sites[originTLS], o.log); err != nil {
 			return fmt.Errorf("starting the gateway %q: %w", v.name, err)
 		}

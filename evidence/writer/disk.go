@@ -201,6 +201,13 @@ func truncateFile(name string, size int64) error {
 	return nil
 }
 
+func (l *leafFiles) close() error {
+	if l.opened == nil {
+		return nil
+	}
+	return l.opened.Close()
+}
+
 // unsynced gives the files that may not be on disk. Those that are full are the caller's to close.
 func (l *leafFiles) unsynced() (full []*os.File, opened *os.File) {
 	full, l.full = l.full, nil

@@ -74,11 +74,23 @@ func (l *Log) flush() error {
 		return nil
 	}
 	l.mu.Unlock()
+	stuck := time.AfterFunc(stuckAfter, l.stuck)
+	defer stuck.Stop()
 	err := l.checkpoint()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(l.writeErr, err)
 	return err
+}
+
+// stuckAfter is how long the disk may take to answer before the log counts as not sealed.
+const stuckAfter = 30 * time.Second
+
+func (l *Log) stuck() {
+	l.mu.Lock()
+	l.note(l.writeErr, errors.New("the disk does not answer"))
+	l.mu.Unlock()
+	l.config.Report(Event{"a disk has not answered for 30 seconds; the access log is written on", l.dir, true})
 }
 
 // checkpoint seals, signs, and says so in the log.
@@ -178,7 +190,7 @@ func (l *Log) syncRotated() error {
 			return err
 		}
 		there := make(map[string]bool, len(names))
-		again = false
+		again = l.synced == nil // the file may be new
 		for _, name := range names {
 			if !l.synced[name] {
 				if err := syncFile(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -210,9 +222,7 @@ func (l *Log) fillGap() error {
 	if size := r.leaves.tree.Size(); size != l.size {
 		return fmt.Errorf("the log has %d lines of %d", size, l.size)
 	}
-	if old := l.leaves.opened; old != nil {
-		_ = old.Close() // what was written to it has been read from the log again
-	}
+	_ = l.leaves.close() // what was written has been read from the log again
 	l.leaves, l.gap = r.leaves, false
 	return nil
 }

@@ -81,7 +81,7 @@ func (l *Log) begin(generation int, why generationLine) error {
 	}
 	l.config.Report(Event{"evidence begins a new generation", l.id + ": " + why.Reason, why.Reason != "first"})
 	l.leaves = &leafFiles{dir: l.folder}
-	if err := os.MkdirAll(l.folder, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(l.folder, 0o700), syncFile(l.dir), appendFile(filepath.Join(l.folder, headsFile), nil)); err != nil {
 		return err
 	}
 	if err := replaceFile(filepath.Join(l.folder, vkeyFile), []byte(l.vkey+"\n")); err != nil {
@@ -161,10 +161,13 @@ func (l *Log) resume() (*resumed, error) {
 	}
 	r := &resumed{leaves: &leafFiles{dir: l.folder, tree: edge}, from: at.Size}
 	claim, err := l.readOn(r, at, last)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = l.checkHeads(r, claim)
 	}
-	return r, l.checkHeads(r, claim)
+	if err != nil {
+		return nil, errors.Join(err, r.leaves.close())
+	}
+	return r, nil
 }
 
 // readOn seals all lines of the log behind a position. It gives the newest checkpoint that these

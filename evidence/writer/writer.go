@@ -279,7 +279,7 @@ func Open(c Config) (*Log, error) {
 		c.Report = func(Event) {}
 	}
 	l := &Log{
-		config: c, dir: filepath.Join(c.State, c.Name), synced: make(map[string]bool),
+		config: c, dir: filepath.Join(c.State, c.Name),
 		wake: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
 		witnesses: make(map[string]WitnessStatus),
 		client:    http.Client{Transport: c.Transport, CheckRedirect: noRedirects},
@@ -358,8 +358,8 @@ func (l *Log) release() error {
 			errs = append(errs, c.Close())
 		}
 	}
-	if l.leaves != nil && l.leaves.opened != nil {
-		errs = append(errs, l.leaves.opened.Close())
+	if l.leaves != nil {
+		errs = append(errs, l.leaves.close())
 	}
 	return errors.Join(errs...)
 }

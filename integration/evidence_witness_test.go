@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cosign "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// omniwitness is the witness of github.com/transparency-dev/witness, as a process.
+type omniwitness struct {
+	t    *testing.T
+	dir  string
+	addr string
+	vkey string
+	cmd  *exec.Cmd
+}
+
+func newOmniwitness(t *testing.T) *omniwitness {
+	t.Helper()
+	need(t, "omniwitness")
+	w := &omniwitness{t: t, dir: tempDir(t), addr: freePort(t)}
+	skey, vkey, err := note.GenerateKey(rand.Reader, "witness.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.vkey, err = cosign.VKeyToCosignatureV1(vkey); err != nil {
+		t.Fatal(err)
+	}
+	w.write("key", skey)
+	return w
+}
+
+func (w *omniwitness) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// start runs the witness for the log with a verifier's key, with what it knew before.
+func (w *omniwitness) start(vkey string) {
+	w.t.Helper()
+	identity, _, _ := strings.Cut(vkey, "+")
+	w.write("logs.yaml", fmt.Sprintf("Logs:\n  - Origin: %s\n    URL: http://127.0.0.1/\n    PublicKey: %s\n    Feeder: none\n", identity, strings.TrimSpace(vkey)))
+	w.cmd = exec.Command("omniwitness", "--private_key_path", filepath.Join(w.dir, "key"), "--db_file", filepath.Join(w.dir, "db"),
+		"--additional_logs", filepath.Join(w.dir, "logs.yaml"), "--listen", w.addr, "--metrics_listen", "127.0.0.1:0")
+	out := new(tail)
+	w.cmd.Stdout, w.cmd.Stderr = out, out
+	if err := w.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.stop)
+	eventually(w.t, "omniwitness to listen", func() bool {
+		conn, err := net.Dial("tcp", w.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (w *omniwitness) stop() {
+	_ = w.cmd.Process.Kill() // it may have been stopped already
+	_ = w.cmd.Wait()
+}
+
+// TestOmniwitness: transparency-dev's witness cosigns each checkpoint, over restarts of both sides, and refuses a log that
+// was set back.
+func TestOmniwitness(t *testing.T) {
+	t.Parallel()
+	w := newOmniwitness(t)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	config := s.config(fmt.Sprintf("every 50ms 5\nwitness http://%s %s", w.addr, w.vkey))
+	g := startGateway(t, config)
+	ask := func() {
+		t.Helper()
+		for range 20 {
+			if a := get(t, g.client("somebot"), site.URL("/")); a.status != http.StatusOK {
+				t.Fatalf("status %d", a.status)
+			}
+		}
+	}
+	cosigned := func() {
+		t.Helper()
+		ask()
+		eventually(t, "the newest checkpoint to be cosigned", func() bool {
+			cmd := exec.CommandContext(t.Context(), binary, "robots", "evidence", "head", "--state", filepath.Join(s.dir, "evidence"))
+			head, err := cmd.Output()
+			return err == nil && strings.Contains(string(head), "\n— witness.example ") && g.metric("crawlgate_evidence_unsealed_lines") == 0
+		})
+	}
+	vkey, err := os.ReadFile(filepath.Join(s.state(), "1", "vkey"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start(string(vkey))
+	cosigned()
+	g.kill()
+	before := tempDir(t)
+	if err := os.CopyFS(filepath.Join(before, "log"), os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.start(config); err != nil {
+		t.Fatal(err)
+	}
+	cosigned()
+	w.stop()
+	w.start(string(vkey))
+	cosigned()
+	if n := g.metric("crawlgate_evidence_witness_age_seconds"); n <= 0 || n > 60 {
+		t.Errorf("crawlgate_evidence_witness_age_seconds %g", n)
+	}
+	g.stop()
+	if found := s.check(); len(found.Faults) > 0 {
+		t.Errorf("%+v", found)
+	}
+
+	if err := os.RemoveAll(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(s.dir, os.DirFS(filepath.Join(before, "log"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.start(config); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	eventually(t, "the witness to refuse", func() bool {
+		return strings.Contains(g.admin("/robots/evidence").body, "the log was set back")
+	})
+}
