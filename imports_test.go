@@ -35,7 +35,8 @@ var importRules = map[string][]string{
 	"evidence":                {"golang.org/x/mod/sumdb/"},
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
 	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
-	"audit":                   {"audit/seal", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
+	"report":                  {"audit", "enforce"},
+	"audit":                   {"audit/seal", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
@@ -67,7 +68,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "audit/seal", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "audit", "audit/seal", "report", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

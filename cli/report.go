@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/report"
+)
+
+// reportOptions are the flags of `report`.
+type reportOptions struct {
+	from, to string
+	format   string
+	filter   report.Filter
+}
+
+func reportCommand() *cobra.Command {
+	var c reportOptions
+	cmd := command(cobra.Command{
+		Use:   "report [--format text|json|csv|html] ACCESS_LOG...",
+		Short: "Sums up access logs: what was asked, allowed, refused and held, by team, crawler, host and reason",
+		Long: `Sums up access logs for people who answer for crawlers: what was asked, allowed, refused and held, by team, crawler, host
+and reason; exceptions and modes other than enforce in use; sites whose robots.txt was unreachable; the least gaps under
+each Crawl-delay. It counts what lines say; "robots audit" proves that they say the truth.
+
+Logs are named as for "robots audit". A time is a day (2026-11-23, from its beginning in UTC) or of RFC 3339.
+
+Exit status: 0 all was read, 2 something could not be read.`,
+		Example: `  crawlgate robots report /var/log/crawlgate
+  crawlgate robots report --format html --from 2026-11-01 --to 2026-12-01 /var/log/crawlgate > november.html`,
+	}, c.run)
+	f := cmd.Flags()
+	f.StringVar(&c.format, "format", "text", "text, json, csv or html")
+	f.StringVar(&c.from, "from", "", "requests that ended then or later")
+	f.StringVar(&c.to, "to", "", "requests that ended before")
+	f.StringVar(&c.filter.Agent, "agent", "", "requests of this crawler only")
+	f.StringVar(&c.filter.Host, "host", "", "requests for this host only")
+	f.StringVar(&c.filter.Owner, "owner", "", "requests of this team's crawlers only")
+	return cmd
+}
+
+func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int, error) {
+	print, known := map[string]func(*report.Report, io.Writer) error{
+		"text": printReport,
+		"json": func(r *report.Report, w io.Writer) error { return printJSON(w, r) },
+		"csv":  (*report.Report).CSV,
+		"html": func(r *report.Report, w io.Writer) error { return r.HTML(w, "Crawling report") },
+	}[c.format]
+	var fromErr, toErr error
+	c.filter.From, fromErr = parseMoment(c.from)
+	c.filter.To, toErr = parseMoment(c.to)
+	switch {
+	case len(args) == 0:
+		return exitError, errors.New("no access log is given")
+	case !known:
+		return exitError, fmt.Errorf("--format %q: want text, json, csv or html", c.format)
+	case fromErr != nil:
+		return exitError, fmt.Errorf("--from: %w", fromErr)
+	case toErr != nil:
+		return exitError, fmt.Errorf("--to: %w", toErr)
+	}
+	logs, err := audit.Files(args, s.in)
+	if err != nil {
+		return exitError, err
+	}
+	status := exitOK
+	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) {
+		status = exitError
+		s.complain("%s:%d: %v", f.File, f.Line, f.Err)
+	})
+	if err != nil {
+		return exitError, err
+	}
+	out := bufio.NewWriter(s.out)
+	if err := errors.Join(print(&r, out), out.Flush()); err != nil {
+		return exitError, err
+	}
+	return status, nil
+}
+
+// parseMoment reads a day or a time; the empty text is none.
+func parseMoment(text string) (t time.Time, err error) {
+	if text == "" {
+		return t, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339Nano} {
+		if t, err = time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return t, fmt.Errorf("%q: want a day such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z", text)
+}
+
+// printReport is the report as text.
+func printReport(r *report.Report, w io.Writer) error {
+	for _, line := range r.Summary() {
+		if err := printLine(w, line); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Sections() {
+		t := newTable()
+		t.row(cells(s.Heading)...)
+		for _, row := range s.Rows {
+			t.row(cells(row)...)
+		}
+		more := ""
+		if s.More > 0 {
+			more = fmt.Sprintf(" (the first %d of %d)", len(s.Rows), len(s.Rows)+s.More)
+		}
+		if err := errors.Join(printLine(w, ""), printLine(w, s.Title+more), t.print(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cells(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestReport: what a gateway has logged is summed up in each form, and a browser shows the page.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rules))
+	g := startGateway(t, gatewayConfig{Site: "agent newsbot {\nowner \"team <news>\"\n}\nagent other {\nuser_agent other*\n}"})
+	for _, path := range []string{"/", "/page", "/private"} {
+		g.mustFetch("newsbot/1.0", site.URL(path))
+	}
+	g.mustFetch("other/2.0", site.URL("/private"))
+	g.logs(4)
+	made := func(format string) string {
+		t.Helper()
+		out, err := runBinary(t, "robots", "report", "--format", format, filepath.Dir(g.accessLog()))
+		if err != nil {
+			t.Fatalf("%s: %v: %s", format, err, out)
+		}
+		return out
+	}
+	var sums struct {
+		Total struct{ Asked, Allowed, Refused int }
+	}
+	if err := json.Unmarshal([]byte(made("json")), &sums); err != nil || sums.Total.Asked != 4 || sums.Total.Allowed != 2 || sums.Total.Refused != 2 {
+		t.Errorf("%v %+v", err, sums)
+	}
+	if rows, err := csv.NewReader(strings.NewReader(made("csv"))).ReadAll(); err != nil || rows[1][2] != "4" {
+		t.Errorf("%v %v", err, rows)
+	}
+	if text := made("text"); !strings.Contains(text, "4 requests, 2 allowed, 2 refused") || !strings.Contains(text, "team <news>  3") {
+		t.Error(text)
+	}
+	page := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(page, []byte(made("html")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shown := startChromium(t, "http://127.0.0.1:1", "2").visit("file://" + page).Body
+	for _, s := range []string{"<h1>Crawling report</h1>", "team &lt;news&gt;", "Requests over time", `class="refused"`, "</svg>"} {
+		if !strings.Contains(shown, s) {
+			t.Errorf("the browser does not show %q: %s", s, shown)
+		}
+	}
+}

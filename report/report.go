@@ -1,0 +1,161 @@
+// Package report sums up access logs for people who answer for crawlers: what was asked, allowed,
+// refused and held, by team, agent, host and reason; what was excepted; which sites could not be
+// reached; how far apart requests were. It counts what lines say. That they say the truth is for
+// package audit.
+package report
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// Filter says which lines count. Empty fields let all lines pass.
+type Filter struct {
+	// From and To bound the end of the request: from From on, before To.
+	From, To time.Time
+	Agent    string
+	Owner    string
+	Host     string
+}
+
+func (f *Filter) passes(e *audit.Entry, host string) bool {
+	r := e.Robots
+	return (f.From.IsZero() || !e.Time.Before(f.From)) && (f.To.IsZero() || e.Time.Before(f.To)) &&
+		(f.Agent == "" || strings.EqualFold(f.Agent, r.Agent)) &&
+		(f.Owner == "" || f.Owner == r.Owner) &&
+		(f.Host == "" || strings.EqualFold(f.Host, host))
+}
+
+// Counts are about requests. Each is allowed, refused or failed.
+type Counts struct {
+	Asked   int64 `json:"asked"`
+	Allowed int64 `json:"allowed"`
+	Refused int64 `json:"refused"`
+	// Failed are those that a failure and not a judgement kept from being answered.
+	Failed int64 `json:"failed"`
+	// Held are those that waited for their host's turn, WaitSeconds how long in all.
+	Held        int64   `json:"held"`
+	WaitSeconds float64 `json:"wait_s"`
+}
+
+func (c *Counts) add(r *enforce.Record) {
+	c.Asked++
+	switch r.Decision {
+	case enforce.OutcomeAllow:
+		c.Allowed++
+	case enforce.OutcomeDeny:
+		c.Refused++
+	default:
+		c.Failed++
+	}
+	if r.WaitMillis > 0 {
+		c.Held++
+		c.WaitSeconds += float64(r.WaitMillis) / 1e3
+	}
+}
+
+// Row is the counts of a name.
+type Row struct {
+	Name string `json:"name"`
+	Counts
+}
+
+// Hour is the counts of the hour that begins at Begin.
+type Hour struct {
+	Begin time.Time `json:"begin"`
+	Counts
+}
+
+// Use is how often an agent did something that is worth a look.
+type Use struct {
+	What  string `json:"what"`
+	Agent string `json:"agent"`
+	Count int64  `json:"count"`
+}
+
+// Unreachable is a host whose robots.txt could not be fetched when a request was refused for it.
+type Unreachable struct {
+	Host    string    `json:"host"`
+	Cause   string    `json:"cause"`
+	Refused int64     `json:"refused"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+}
+
+// Gap is the time between two requests to a host that was least in relation to the Crawl-delay of
+// the agent's group; of two delays the longer one counts.
+type Gap struct {
+	Host string `json:"host"`
+	// Delay is that Crawl-delay as written, Least the gap; both in seconds.
+	Delay float64 `json:"crawl_delay_s"`
+	Least float64 `json:"least_s"`
+	// Pairs is how many such gaps there were.
+	Pairs int64 `json:"pairs"`
+}
+
+// Report sums up logs.
+type Report struct {
+	// First and Last are the ends of the first and the last request.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+	// Lines have been read, of which Unreadable could not be and Foreign are about no request through
+	// a gateway. Sealed are those of the counted ones that have a seal.
+	Lines      int64 `json:"lines"`
+	Unreadable int64 `json:"unreadable"`
+	Foreign    int64 `json:"not_ours"`
+	Sealed     int64 `json:"sealed"`
+	// Untimed were sent at a time that their line does not have: they are in no gap.
+	Untimed int64 `json:"untimed"`
+	// Beyond are the names and hosts that were more than are kept; rows have them as (others).
+	Beyond int64  `json:"beyond"`
+	Total  Counts `json:"total"`
+
+	Owners      []Row         `json:"owners"`
+	Agents      []Row         `json:"agents"`
+	Hosts       []Row         `json:"hosts"`
+	Reasons     []Row         `json:"reasons"`
+	Hours       []Hour        `json:"hours"`
+	Exceptions  []Use         `json:"exceptions"`
+	Modes       []Use         `json:"modes"` // other than enforce
+	Unreachable []Unreachable `json:"unreachable"`
+	Gaps        []Gap         `json:"gaps"`
+}
+
+// Of reads logs. fault is told of what cannot be read. It ends early when ctx ends.
+func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault)) (Report, error) {
+	c := newCollector()
+	for e := range audit.Entries(logs) {
+		if ctx.Err() != nil {
+			return c.report(), context.Cause(ctx)
+		}
+		if e.Line > 0 {
+			c.Lines++
+		}
+		switch {
+		case e.Err != nil:
+			c.Unreadable++
+			fault(audit.Fault{Place: e.Place, Err: e.Err})
+		case e.Robots == nil:
+			c.Foreign++
+		default:
+			if host := hostOf(e.Robots); f.passes(&e, host) {
+				c.add(&e, host)
+			}
+		}
+	}
+	return c.report(), nil
+}
+
+// hostOf is the host of the origin that a line is for.
+func hostOf(r *enforce.Record) string {
+	u, err := url.Parse(r.Origin)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

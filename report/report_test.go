@@ -1,0 +1,239 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// asked is a line of a request that ended so many minutes after noon, and was sent then.
+func asked(minutes float64, change func(r *enforce.Record)) string {
+	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
+	r := enforce.Record{
+		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "news", Owner: "team news",
+		Origin: "https://slow.example", PathVisible: true, SentAt: float64(at.UnixMilli()) / 1e3, CrawlDelay: 60,
+	}
+	if change != nil {
+		change(&r)
+	}
+	line, err := json.Marshal(map[string]any{"ts": float64(at.UnixMilli()) / 1e3, "robots": r})
+	if err != nil {
+		panic(err)
+	}
+	return string(line)
+}
+
+func logs(lines ...string) [][]audit.Source {
+	text := strings.Join(lines, "\n") + "\n"
+	return [][]audit.Source{{{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}}}
+}
+
+func reportOf(tb testing.TB, f Filter, lines ...string) Report {
+	tb.Helper()
+	r, err := Of(tb.Context(), logs(lines...), f, func(f audit.Fault) { tb.Errorf("%v: %v", f.Place, f.Err) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func day() []string {
+	refused := func(reason enforce.Reason, more func(r *enforce.Record)) func(r *enforce.Record) {
+		return func(r *enforce.Record) {
+			r.Decision, r.Reason, r.SentAt = "deny", reason, 0
+			if more != nil {
+				more(r)
+			}
+		}
+	}
+	return []string{
+		string(bytes.TrimSpace(evidence.Splice([]byte(asked(0, nil)), "gw/access/1", 0))),
+		asked(1.5, func(r *enforce.Record) { r.WaitMillis = 30_000 }),
+		asked(2, nil),
+		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.Record) { r.Agent, r.Owner = "shop", "" })),
+		asked(62, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example:8080", "timeout" })),
+		asked(63, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example", "timeout" })),
+		asked(64, func(r *enforce.Record) { r.Decision, r.Reason = "error", enforce.ReasonReset }),
+		asked(65, func(r *enforce.Record) {
+			r.Reason, r.Exception, r.CrawlDelay = enforce.ReasonException, "slow.example: ticket 7", 0
+		}),
+		asked(66, func(r *enforce.Record) { r.Mode, r.SentAt = "report", 0 }),
+		`{"msg":"no request"}`,
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, day()...)
+	want := Report{
+		First: noon, Last: noon.Add(66 * time.Minute), Lines: 10, Foreign: 1, Sealed: 1, Untimed: 1,
+		Total: Counts{9, 5, 3, 1, 1, 30},
+		Owners: []Row{
+			{"team news", Counts{8, 5, 2, 1, 1, 30}}, {"", Counts{1, 0, 1, 0, 0, 0}},
+		},
+		Agents: []Row{{"news", Counts{8, 5, 2, 1, 1, 30}}, {"shop", Counts{1, 0, 1, 0, 0, 0}}},
+		Hosts:  []Row{{"slow.example", Counts{7, 5, 1, 1, 1, 30}}, {"gone.example", Counts{2, 0, 2, 0, 0, 0}}},
+		Reasons: []Row{
+			{"no_rule", Counts{4, 4, 0, 0, 1, 30}},
+			{"unreachable", Counts{2, 0, 2, 0, 0, 0}},
+			{"disallowed", Counts{1, 0, 1, 0, 0, 0}},
+			{"exception", Counts{1, 1, 0, 0, 0, 0}},
+			{"reset", Counts{1, 0, 0, 1, 0, 0}},
+		},
+		Hours:       []Hour{{noon, Counts{3, 3, 0, 0, 1, 30}}, {noon.Add(time.Hour), Counts{6, 2, 3, 1, 0, 0}}},
+		Exceptions:  []Use{{"slow.example: ticket 7", "news", 1}},
+		Modes:       []Use{{"report", "news", 1}},
+		Unreachable: []Unreachable{{"gone.example", "timeout", 2, noon.Add(62 * time.Minute), noon.Add(63 * time.Minute)}},
+		Gaps:        []Gap{{"slow.example", 60, 30, 3}},
+	}
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		filter Filter
+		want   int64
+	}{
+		{Filter{}, 9},
+		{Filter{From: noon.Add(time.Hour)}, 6},
+		{Filter{To: noon.Add(time.Hour)}, 3},
+		{Filter{From: noon.Add(61 * time.Minute), To: noon.Add(62 * time.Minute)}, 1},
+		{Filter{Agent: "SHOP"}, 1},
+		{Filter{Owner: "team news"}, 8},
+		{Filter{Host: "gone.example"}, 2},
+		{Filter{Host: "gone.example", Agent: "shop"}, 0},
+	} {
+		if r := reportOf(t, tt.filter, day()...); r.Total.Asked != tt.want || r.Lines != 10 {
+			t.Errorf("%+v: %d of %d", tt.filter, r.Total.Asked, r.Lines)
+		}
+	}
+}
+
+// TestGapsInAnyOrder: a line comes when its request ends, and the gaps are those of the sendings.
+func TestGapsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {
+		var lines []string
+		for _, at := range order {
+			lines = append(lines, asked(at, func(r *enforce.Record) { r.CrawlDelay = 90 }))
+		}
+		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 {
+			t.Errorf("%v: %+v", order, r.Gaps)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	var faults []string
+	broken := audit.Source{Name: "b.log", Open: func() (io.ReadCloser, error) { return nil, errors.New("gone") }}
+	r, err := Of(t.Context(), append(logs(asked(0, nil), "{"), []audit.Source{broken}), Filter{}, func(f audit.Fault) {
+		faults = append(faults, fmt.Sprint(f.Place))
+	})
+	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "{b.log 0} {a.log 2}" {
+		t.Errorf("%v, %v, %+v", err, faults, r)
+	}
+}
+
+// TestBounds: names beyond those that are kept are counted together.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for i := range mostNames + 10 {
+		lines = append(lines, asked(0, func(r *enforce.Record) { r.Origin = fmt.Sprintf("http://h%d.example", i) }))
+	}
+	r := reportOf(t, Filter{}, lines...)
+	if r.Hosts[0].Name != audit.Others || r.Hosts[0].Asked != 10 || r.Beyond != 20 || r.Total.Asked != mostNames+10 {
+		t.Errorf("%+v, %d beyond", r.Hosts[0], r.Beyond)
+	}
+}
+
+// TestCSV: no cell is a formula, and all rows are there.
+func TestCSV(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) { r.Agent, r.Owner = "=cmd()", "+1" }))...)
+	var out bytes.Buffer
+	if err := r.CSV(&out); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&out).ReadAll()
+	if err != nil || len(rows) != 1+1+3+3+2+5+2 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	seen := ""
+	for _, row := range rows[1:] {
+		seen += row[1] + ";"
+		if strings.ContainsAny(row[1][:min(1, len(row[1]))], "=+-@") {
+			t.Errorf("%q", row)
+		}
+	}
+	if !strings.Contains(seen, "'=cmd();") || !strings.Contains(seen, "'+1;") {
+		t.Error(seen)
+	}
+}
+
+// TestHTML: the page stands by itself, and no text of a log is markup.
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	const evil = `<script>alert(1)</script>"'&`
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) {
+		r.Agent, r.Owner, r.Exception = evil, evil, evil
+	}))...)
+	var out bytes.Buffer
+	if err := r.HTML(&out, evil); err != nil {
+		t.Fatal(err)
+	}
+	page := out.String()
+	for _, s := range []string{"<script", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
+		if strings.Contains(page, s) {
+			t.Errorf("the page has %q", s)
+		}
+	}
+	for _, s := range []string{"<svg", "Teams", "ticket 7", "gone.example", "&lt;script&gt;", "class=\"refused\"", "60.000 s"} {
+		if !strings.Contains(page, s) {
+			t.Errorf("the page lacks %q", s)
+		}
+	}
+	var empty bytes.Buffer
+	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<svg") {
+		t.Errorf("an empty report: %v", err)
+	}
+}
+
+// FuzzReport: whatever lines say, each request is counted once, and the page and the table are made.
+func FuzzReport(f *testing.F) {
+	f.Add(strings.Join(day(), "\n"))
+	f.Add(`{"ts":1e300,"robots":{"schema":2,"sent_at":1e308,"crawl_delay_s":1e308,"origin":"%","decision":"x"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Of(t.Context(), logs(text), Filter{}, func(audit.Fault) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var hosts int64
+		for _, row := range r.Hosts {
+			hosts += row.Asked
+		}
+		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+r.Foreign+r.Unreadable {
+			t.Errorf("%+v", r)
+		}
+		if err := errors.Join(r.HTML(io.Discard, "x"), r.CSV(io.Discard)); err != nil {
+			t.Error(err)
+		}
+	})
+}
