@@ -68,6 +68,12 @@ func TestNewGenerations(t *testing.T) {
 		"log changed": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte { return append([]byte("x\n"), text...) })
 		}, "line 10 of the tree is not in the log"},
+		"last line changed": {func(b *bench) {
+			edit(b.config.File, func(text []byte) []byte {
+				text[len(text)-20] ^= 1
+				return text
+			})
+		}, "line 10 of the tree is not in the log"},
 		"foreign line": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
 				return append(text, `{"log":"gw1.example/access/1","seq":12}`+"\n"...)
@@ -169,6 +175,24 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
+// TestNamesOutOfOrder: the order of rotated files is told by their lines, whatever their names are.
+func TestNamesOutOfOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rot.most, b.rot.down = 1000, true
+	l := b.open()
+	b.flush(l)
+	for i := range 30 {
+		b.write(l, entry(i))
+	}
+	b.kill(l)
+	l = b.open()
+	if e, _ := b.told(lateMessage); l.id != "gw1.example/access/1" || e.Detail != "lines 1 to 31, torn: 0" {
+		t.Errorf("%s, told %+v", l.id, e)
+	}
+	b.close(l)
+}
+
 // TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy of the checkpoints.
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()
@@ -191,6 +215,7 @@ func TestCutAgainstCopy(t *testing.T) {
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(0), uint16(0), uint16(0), false)
 	f.Add(uint8(3), uint16(70), uint16(33), uint16(100), true)
+	f.Add(uint8(3), uint16(0), uint16(40*32), uint16(0), false)
 	f.Add(uint8(9), uint16(65535), uint16(65535), uint16(65535), false)
 	made := newBench(f)
 	made.rot.most, made.rot.pack = 3000, true

@@ -114,10 +114,26 @@ func TestFullDisk(t *testing.T) {
 				}
 				return min(part, len(line)), syscall.ENOSPC
 			}
-			for range 2 {
+			for range 1 + part/3%2 {
 				if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) || !l.Failed() {
 					t.Fatalf("a full disk: %v, %t", err, l.Failed())
 				}
+			}
+			if err := l.savePosition(); err != nil {
+				t.Fatal(err)
+			}
+			b.rot.fails = nil
+			switch part % 3 {
+			case 1: // the file with the torn line is put aside
+				if err := b.rot.rotate(); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				b.kill(l)
+				l = b.open()
+			}
+			if l.id != "gw1.example/access/1" {
+				t.Fatalf("then %s", l.id)
 			}
 			b.write(l, entry(3))
 			if l.Failed() {
