@@ -25,18 +25,19 @@ var importRules = map[string][]string{
 	"fetch":                   {"golang.org/x/", "origin", "internal/escape", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
 	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
-	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "github.com/redis/rueidis"},
+	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "internal/redislink", "github.com/redis/rueidis"},
 	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
 	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
 	"enforce":                 {"golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
-	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "github.com/redis/rueidis"},
+	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "internal/redislink", "github.com/redis/rueidis"},
+	"fleet":                   {"golang.org/x/", "enforce", "internal/redislink", "github.com/redis/rueidis"},
 	"audit":                   {"golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
@@ -50,6 +51,7 @@ var importRules = map[string][]string{
 	"internal/block":       {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
 	"internal/linediff":    {"github.com/aymanbagabas/go-udiff/lcs"},
 	"internal/redact":      {"golang.org/x/"},
+	"internal/redislink":   {"github.com/redis/rueidis"},
 	"internal/sockets":     {},
 	"internal/testgateway": {"internal/sockets", "github.com/caddyserver/"},
 	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
@@ -58,11 +60,11 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "enforce/pace", "fetch", "origin", "robotscache", "robotstxt",
-		"internal/escape", "internal/linediff", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
+		"engine", "enforce", "enforce/pace", "fleet", "fetch", "origin", "robotscache", "robotstxt",
+		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "fleet", "audit", "egress", "egress/guard", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
