@@ -57,10 +57,11 @@ var routes = map[string]map[string]method{
 	"refresh": {http.MethodPost: order(refresh)},
 	"deny": {
 		http.MethodGet: question(listOrders), http.MethodPost: order(deny),
-		http.MethodDelete: question(lift, "scope", "value"),
+		http.MethodDelete: question(lift, "scope", "value", "by"),
 	},
-	"clocks":  {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
-	"unblock": {http.MethodPost: order(unblock)},
+	"gateways": {http.MethodGet: question(listGateways)},
+	"clocks":   {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
+	"unblock":  {http.MethodPost: order(unblock)},
 }
 
 // Routes implements caddy.AdminRouter.

@@ -51,7 +51,9 @@ type Config struct {
 	SharedClocks string
 	// Gateways is how many of them there are at the least.
 	Gateways int
-	Limits   Limits
+	// Fleet are the gateways that orders reach; without a URL there is only this one.
+	Fleet  Fleet
+	Limits Limits
 	// Redact has the fields whose values are not logged.
 	Redact redact.Fields
 }
@@ -92,9 +94,10 @@ type Engine struct {
 
 	opening  sync.Once
 	entering sync.Once
-	failure  error // of the opening; the two below are set where it is nil
+	failure  error // of the opening; the three below are set where it is nil
 	records  *records
 	pacing   *pacing
+	fleet    *fleetState // nil where there is none
 }
 
 // New checks what can be checked without the store and builds what belongs to this configuration
@@ -211,6 +214,9 @@ func (e *Engine) acquire() error {
 		return errors.Join(err, r.release())
 	}
 	e.records, e.pacing = r, p
+	if e.fleet, err = acquireFleet(e); err != nil {
+		return errors.Join(err, p.release(), r.release())
+	}
 	return nil
 }
 
@@ -252,7 +258,7 @@ func (e *Engine) Close() error {
 	e.emitter.stop()
 	if e.failure == nil {
 		active.leave(e)
-		errs = append(errs, e.pacing.release(), e.records.release())
+		errs = append(errs, e.fleet.release(), e.pacing.release(), e.records.release())
 	}
 	if e.kills != nil {
 		errs = append(errs, e.kills.release())
