@@ -26,6 +26,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -80,7 +81,7 @@ const (
 	// poll is how often a gateway reports that it is alive and looks for orders.
 	poll = time.Second
 	// timeout bounds every call.
-	timeout = time.Second
+	timeout = 500 * time.Millisecond
 	// aliveFor is how long after a heartbeat a gateway counts as alive.
 	aliveFor = 5 * poll
 	// knownFor is how long a gateway that fell silent belongs to the fleet: it may be cut off, and
@@ -135,7 +136,7 @@ type clock struct {
 // New joins a fleet, and connects in the background. The error is about the configuration only. Call
 // Close after use.
 func New(c Config, self Self, expect int) (*Fleet, error) {
-	option, err := redislink.Options(c.URL, timeout/2)
+	option, err := redislink.Options(c.URL, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (f *Fleet) live(ctx context.Context) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		f.turn(ctx)
+		f.meet(ctx)
 		select {
 		case <-tick.C:
 		case <-f.look:
@@ -214,22 +215,15 @@ func (f *Fleet) live(ctx context.Context) {
 	}
 }
 
-// turn is a heartbeat and an exchange of orders. It reports whether Redis answered.
-func (f *Fleet) turn(ctx context.Context) bool {
+// meet is a heartbeat and an exchange of orders. It reports whether Redis answered. A Redis that did
+// so until now is asked twice: one call may be late.
+func (f *Fleet) meet(ctx context.Context) bool {
 	f.turning.Lock()
 	defer f.turning.Unlock()
-	c, err := f.link.Connect()
-	if err == nil {
-		err = f.passOver(ctx, c)
-	}
-	if err == nil {
-		err = f.exchange(ctx, c)
-	}
-	if err == nil {
-		err = f.beat(ctx, c)
-	}
-	if f.beats++; err == nil && f.beats%rosterBeats == 1 {
-		err = f.readRoster(ctx, c)
+	wasUp := f.up()
+	err := f.turn(ctx)
+	if err != nil && wasUp && ctx.Err() == nil {
+		err = f.turn(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -242,11 +236,28 @@ func (f *Fleet) turn(ctx context.Context) bool {
 	return true
 }
 
+func (f *Fleet) turn(ctx context.Context) error {
+	c, err := f.link.Connect()
+	if err != nil {
+		return fmt.Errorf("connecting to redis: %w", err)
+	}
+	if err := errors.Join(f.passOver(ctx, c), f.exchange(ctx, c)); err != nil {
+		return err
+	}
+	if err := f.beat(ctx, c); err != nil {
+		return err
+	}
+	if f.beats++; f.beats%rosterBeats == 1 {
+		return f.readRoster(ctx, c)
+	}
+	return nil
+}
+
 // answers waits for what each gateway made of an order.
 func (f *Fleet) answers(ctx context.Context, id string) Report {
 	ctx, cancel := context.WithTimeout(ctx, waitFor)
 	defer cancel()
-	up := f.turn(ctx)
+	up := f.meet(ctx)
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for wait := up; ; {
@@ -288,10 +299,11 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 // others is the roster with this gateway as it is now, and Redis's clock: now, and by how much the
 // local one is ahead. fresh says that Redis has been back for a moment only.
 func (f *Fleet) others() (r roster, now int64, offset time.Duration, fresh bool) {
-	now = f.redisNow()
+	now, held := f.redisNow(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	self := process{f.note, now}
+	self.Orders = held
 	self.Done = maps.Clone(f.note.Done)
 	offset = f.clock.local.Sub(time.UnixMilli(f.clock.redis))
 	return f.roster.with(roster{f.process: self}, now), now, offset, time.Since(f.since) < aliveFor

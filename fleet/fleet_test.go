@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -348,4 +349,57 @@ func TestManyOrders(t *testing.T) {
 	join(t, s, "b", b)
 	redistest.Eventually(t, "both hold all", func() bool { return len(a.kills.List()) == 2*each && len(b.kills.List()) == 2*each })
 	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
+}
+
+// TestRedisUser: the rights that docs/fleet.md gives to a user of Redis are enough for all that a gateway does.
+func TestRedisUser(t *testing.T) {
+	t.Parallel()
+	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER fleet ")
+	line, _, found := strings.Cut(line, "\n")
+	if !found {
+		t.Fatal("docs/fleet.md gives no rights")
+	}
+	s := redistest.Start(t)
+	if said := s.Say("ACL SETUSER fleet " + strings.ReplaceAll(line, "{acme}", "{crawlgate}")); said != "+OK\r\n" {
+		t.Fatal(said)
+	}
+	s.Say("ACL SETUSER default off")
+	var all []*Fleet
+	gateways := []*gateway{new(gateway), new(gateway)}
+	for i, g := range gateways {
+		g.tb, g.events = t, make(chan string, 100)
+		f, err := New(Config{
+			URL: strings.Replace(s.URL(), "redis://", "redis://fleet:PASSWORD@", 1), Local: g, Counted: func(State) {},
+			Changed: func(up bool, why error) {
+				if !up {
+					t.Error(why)
+				}
+			},
+			Failed: func(err error) { t.Error(err) },
+		}, Self{Name: fmt.Sprint("gw", i)}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		all = append(all, f)
+	}
+	meet(t, all)
+	give(t, all[0], gateways[0], "a")
+	lift(t, all[1], gateways[1], "a")
+	if answered, n, _ := give(t, all[0], gateways[0], "b").Counts(); answered != 2 || n != 2 {
+		t.Errorf("%d of %d", answered, n)
+	}
+	if answered, n, _ := all[1].Tell(t.Context(), Purge, "x", 0).Counts(); answered != 2 || n != 2 {
+		t.Errorf("%d of %d", answered, n)
+	}
+	quick := 0 // a poll would take half a second, on average
+	for i := range 20 {
+		began := time.Now()
+		if give(t, all[0], gateways[0], fmt.Sprint("m", i)); time.Since(began) < 100*time.Millisecond {
+			quick++
+		}
+	}
+	if quick < 10 {
+		t.Errorf("%d of 20 orders came at once: are the messages heard?", quick)
+	}
 }

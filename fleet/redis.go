@@ -82,7 +82,7 @@ func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err err
 	f.merge(mine, read)
 	mine = f.config.Local.Orders()
 	f.mu.Lock()
-	f.redis, f.note.Orders, f.state.Pending = redis, len(mine.Held), pending(mine, redis, time.Now())
+	f.redis, f.state.Pending = redis, pending(mine, redis, time.Now())
 	f.mu.Unlock()
 	w := missing(mine, redis, read, time.Now())
 	if w.size() == 0 {
@@ -207,7 +207,9 @@ func (f *Fleet) beat(ctx context.Context, c rueidis.Client) error {
 	f.beating.Lock()
 	defer f.beating.Unlock()
 	for {
+		held := len(f.config.Local.Orders().Held)
 		f.mu.Lock()
+		f.note.Orders = held
 		said, first := text(f.note), f.note.Since == 0
 		f.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, timeout)
