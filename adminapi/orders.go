@@ -39,13 +39,13 @@ func deny(ctx context.Context, e *engine.Engine, request OrderRequest) (any, err
 		}
 	}
 	ended, err := e.Deny(order)
-	switch {
-	case errors.Is(err, enforce.ErrTooManyKills):
+	if errors.Is(err, enforce.ErrTooManyKills) {
 		return nil, fault(http.StatusConflict, "%w", err)
-	case err != nil:
-		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)
+	if err != nil {
+		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
+	}
 	return OrderGiven{order, ended, report}, nil
 }
 

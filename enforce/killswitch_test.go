@@ -219,3 +219,50 @@ func TestKillSwitchConcurrently(t *testing.T) {
 		t.Error("still stopped")
 	}
 }
+
+// TestOrdersOfEarlierReleases: orders without ids get theirs from what they say, so that gateways which have the same file
+// have the same orders.
+func TestOrdersOfEarlierReleases(t *testing.T) {
+	t.Parallel()
+	const old = `{"version":1,"kills":[{"scope":"host","value":"a.example","by":"eve","at":"2026-11-21T12:00:00Z"},` +
+		`{"scope":"host","value":"b.example","at":"2026-11-21T12:00:00Z"}]}`
+	var here, there Orders
+	for _, o := range []*Orders{&here, &there} {
+		if err := json.Unmarshal([]byte(old), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there, _, _ = there.Lift(KillHost, "a.example", Lift{At: now})
+	for range 2 { // the second time changes nothing
+		merged, err := here.Merge(there, now)
+		if err != nil || len(merged.Held) != 1 || merged.Held[0].Value != "b.example" || len(merged.Lifted) != 1 {
+			t.Errorf("%+v, %v", merged, err)
+		}
+		here = merged
+	}
+}
+
+// TestMergeIsBounded: no gateway holds more orders than fit, and none of its own is given up for others.
+func TestMergeIsBounded(t *testing.T) {
+	t.Parallel()
+	var here, there Orders
+	here.Held = []Kill{{ID: "mine", Scope: KillAll, At: now.Add(time.Hour)}}
+	for i := range maxMerged {
+		there.Held = append(there.Held, Kill{ID: fmt.Sprint("o", i), Scope: KillAgent, Value: fmt.Sprint(i), At: now})
+	}
+	merged, err := here.Merge(there, now)
+	if !errors.Is(err, ErrTooManyKills) || len(merged.Held) != maxMerged || merged.Held[maxMerged-1].ID != "mine" {
+		t.Errorf("%d orders, %v", len(merged.Held), err)
+	}
+	here.Lifted = make(map[string]Lift)
+	for i := range maxMerged + 1 {
+		here.Lifted[fmt.Sprint("l", i)] = Lift{At: now.Add(time.Duration(i) * time.Second)}
+	}
+	merged, _ = here.Merge(Orders{}, now)
+	if _, oldest := merged.Lifted["l0"]; oldest || len(merged.Lifted) != maxMerged {
+		t.Errorf("%d lifts, the oldest among them: %v", len(merged.Lifted), oldest)
+	}
+	if _, err := here.Give(Kill{ID: "mine", Scope: KillAgent, Value: "x"}); err == nil {
+		t.Error("an id is given twice")
+	}
+}

@@ -421,6 +421,14 @@ func TestFleetActions(t *testing.T) {
 	if err != nil || strings.Count(out, "gw") != 3 || strings.Contains(out, "expected") {
 		t.Errorf("%v: %s", err, out)
 	}
+	if err := f.gateways[0].reload(gatewayConfig{Engine: fleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new name is known", func() bool {
+		out, err := f.gateways[2].robots("gateways")
+		return err == nil && strings.Contains(out, "renamed") && !strings.Contains(out, "gw0")
+	})
+	f.run(0, 0, "3 of 3 gateways", "deny", "host", "example.com")
 	f.gateways[1].stop()
 	f.run(0, 1, "1 of the gateways that the configuration expects are not known", "deny", "all")
 	f.run(2, 0, "3 gateways are expected, 2 are known", "gateways")
