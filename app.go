@@ -35,6 +35,7 @@ type App struct {
 	Pace   *PaceConfig   `json:"pace,omitempty"`
 	Egress *EgressConfig `json:"egress,omitempty"`
 	Limits *LimitsConfig `json:"limits,omitempty"`
+	Fleet  *FleetConfig  `json:"fleet,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does
 	// not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`

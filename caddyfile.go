@@ -72,6 +72,10 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		store file [<path>] | redis <url> | none
 //		index_html on|off
 //		redact <field>... | off
+//		fleet redis [<url>] {
+//			prefix crawlgate
+//			expect <number>
+//		}
 //		cache {
 //			max_size 256MiB
 //			ttl 24h
@@ -134,6 +138,7 @@ func (a *App) read(r *block.Reader) error {
 		"store":      {Min: 1, Max: 2, Set: a.readStore},
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
 		"redact":     block.List(&a.Redact),
+		"fleet":      {Min: 1, Max: 2, Block: a.readFleet},
 		"cache":      block.Nested(a.readCache),
 		"fetch":      block.Nested(a.readFetch),
 		"pace":       block.Nested(a.readPace),

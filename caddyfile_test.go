@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, gateway, help, index_html, limits, pace, redact, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -126,6 +126,14 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nshared memcached localhost\n}", 4, `option "shared" of pace: unknown kind "memcached": want redis`},
 		{"pace {\nshared redis redis://localhost 0\n}", 4, `option "shared" of pace: number of gateways "0": want 1 to 1000`},
 		{"pace {\nshared redis localhost:6379\n}", 4, `robots: pace: shared: redis url has scheme "localhost": want redis, rediss or unix`},
+
+		{"fleet", 3, `option "fleet" of robots takes at least 1 argument, found 0`},
+		{"fleet etcd", 3, `option "fleet" of robots: unknown kind "etcd": want redis`},
+		{"fleet redis", 3, "robots: fleet: redis needs a url: neither `pace shared` nor `store redis` has one"},
+		{"fleet redis localhost:6379", 3, `robots: fleet: redis url has scheme "localhost": want redis, rediss or unix`},
+		{"fleet redis redis://localhost {\nexpect 0\n}", 4, `option "expect" of fleet: "0" is not a whole number from 1 to 1000`},
+		{"store redis redis://localhost\nfleet redis {\nexpect 2\nprefix {x}y\n}", 6, `robots: fleet: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
+		{"fleet redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in fleet: want one of expect, prefix`},
 
 		{"limits {\nmin_rate 100\n}", 4, `robots: limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nmin_rate 0B/s\n}", 4, `robots: limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},

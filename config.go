@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,6 +9,10 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/block"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an
@@ -93,6 +98,52 @@ type PaceConfig struct {
 	// reached and this gateway knows of fewer: one that starts then, for the first time, knows of
 	// none. Default 1.
 	Gateways int `json:"gateways,omitempty"`
+}
+
+// FleetConfig says where the gateways of a fleet meet, so that orders reach all of them.
+type FleetConfig struct {
+	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or of the store.
+	URL string `json:"url,omitempty"`
+	// Prefix tells several fleets in one Redis apart. Default "crawlgate".
+	Prefix string `json:"prefix,omitempty"`
+	// Expect is how many gateways there should be at least: fewer that answer to an order are said.
+	// Default: not known.
+	Expect int `json:"expect,omitempty"`
+}
+
+func (a *App) readFleet(r *block.Reader, args []string) error {
+	a.Fleet = new(FleetConfig)
+	if args[0] != "redis" {
+		return r.Errf(`option "fleet" of robots: unknown kind %q: want redis`, args[0])
+	}
+	if len(args) == 2 {
+		a.Fleet.URL = args[1]
+	}
+	return block.Grammar{
+		"prefix": block.Text(&a.Fleet.Prefix),
+		"expect": block.Count(&a.Fleet.Expect, 1, maxGateways),
+	}.Read(r, "fleet")
+}
+
+// setFleet runs after the settings of store and pace.
+func (a *App) setFleet(c *engine.Config) error {
+	f := a.Fleet
+	if f == nil {
+		return nil
+	}
+	c.Fleet = engine.Fleet{URL: cmp.Or(f.URL, c.SharedClocks, c.Store.URL), Prefix: cmp.Or(f.Prefix, "crawlgate"), Expect: f.Expect}
+	c.Fleet.Self.Name, c.Fleet.Self.Version = c.Name, version.Read()
+	switch {
+	case c.Fleet.URL == "":
+		return errors.New("redis needs a url: neither `pace shared` nor `store redis` has one")
+	case f.Expect < 0 || f.Expect > maxGateways:
+		return fmt.Errorf("expect: %d is not from 1 to %d", f.Expect, maxGateways)
+	case !isGatewayName(f.Prefix) || strings.ContainsAny(f.Prefix, "{}"):
+		return fmt.Errorf("prefix %q: want up to %d visible ASCII characters without braces", f.Prefix, maxGatewayName)
+	case c.Name == "":
+		return errors.New("each gateway needs a name of its own: set gateway")
+	}
+	return checkRedisURL(c.Fleet.URL)
 }
 
 // CrawlDelayConfig says which Crawl-delay of a site is kept as it is.

@@ -60,6 +60,7 @@ func (a *App) settings() (c engine.Config, err error) {
 		{"store: ", a.Store.set},
 		{"", a.setFetch},
 		{"pace: ", a.Pace.set},
+		{"fleet: ", a.setFleet},
 		{"egress: ", a.Egress.set},
 		{"limits: ", a.Limits.set},
 	} {
@@ -342,10 +343,10 @@ func parseMinRate(s string) (int64, error) {
 // path of the store and certificates.
 func (a *App) resolve(c *engine.Config) (err error) {
 	replacer := caddy.NewReplacer()
-	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks} {
+	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks, &c.Fleet.URL} {
 		*s = replacer.ReplaceKnown(*s, "")
 	}
-	for part, redisURL := range map[string]string{"store": c.Store.URL, "pace: shared": c.SharedClocks} {
+	for part, redisURL := range map[string]string{"store": c.Store.URL, "pace: shared": c.SharedClocks, "fleet": c.Fleet.URL} {
 		if err := checkRedisURL(redisURL); redisURL != "" && err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}

@@ -28,6 +28,34 @@ func TestSilentFetches(t *testing.T) {
 	}
 }
 
+// TestFleetSettings: the fleet meets in the Redis that is there, and its URL may be a placeholder.
+func TestFleetSettings(t *testing.T) {
+	t.Setenv("FLEET_URL", "redis://fleet.example")
+	store, shared := &StoreConfig{Kind: "redis", URL: "redis://store.example"}, &PaceConfig{Shared: "redis://pace.example"}
+	for _, tt := range []struct {
+		app       App
+		url, want string
+	}{
+		{App{Store: store, Fleet: new(FleetConfig)}, "redis://store.example", ""},
+		{App{Store: store, Pace: shared, Fleet: new(FleetConfig)}, "redis://pace.example", ""},
+		{App{Store: store, Fleet: &FleetConfig{URL: "{env.FLEET_URL}", Prefix: "p", Expect: 3}}, "redis://fleet.example", ""},
+		{App{Store: store}, "", ""},
+		{App{Fleet: new(FleetConfig)}, "", "needs a url"},
+		{App{Store: store, Fleet: &FleetConfig{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
+	} {
+		c, err := tt.app.settings()
+		if err == nil {
+			err = tt.app.resolve(&c)
+		}
+		if tt.want == "" && (err != nil || c.Fleet.URL != tt.url) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v: %q, %v; want %q, %q", tt.app.Fleet, c.Fleet.URL, err, tt.url, tt.want)
+		}
+		if f := tt.app.Fleet; err == nil && f != nil && (c.Fleet.Expect != f.Expect || c.Fleet.Self.Name != c.Name || c.Fleet.Prefix == "") {
+			t.Errorf("%+v", c.Fleet)
+		}
+	}
+}
+
 // connectProxy is an HTTP proxy that opens tunnels and notes where to.
 type connectProxy struct {
 	mu      sync.Mutex

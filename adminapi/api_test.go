@@ -229,7 +229,7 @@ func TestAdminOrigin(t *testing.T) {
 		t.Errorf("after a failure: %+v", r)
 	}
 
-	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); p != (adminapi.Purged{Origin: o, Known: true}) {
+	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); !reflect.DeepEqual(p, adminapi.Purged{Origin: o, Known: true}) {
 		t.Errorf("purge: %+v", p)
 	}
 	if a := g.Admin("GET", originQuery("origin", o), nil); a.Status != 404 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -65,16 +66,19 @@ func describeClock(c pace.Status, now time.Time) Clock {
 	}
 }
 
-// unblock ends the back-off of a host, by all clocks that stand for it.
-func unblock(_ context.Context, e *engine.Engine, request UnblockRequest) (any, error) {
+// unblock ends the back-off of a host, by all clocks that stand for it, at all gateways.
+func unblock(ctx context.Context, e *engine.Engine, request UnblockRequest) (any, error) {
 	answer := Unblocked{Ended: []EndedBlock{}}
 	for _, key := range clockKeys(e, request.Key) {
-		b, found, err := e.Unblock(key)
+		b, isBlocked, err := e.Unblock(key)
 		if err != nil {
 			return nil, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
 		}
-		if found {
+		report := e.Fleet().Tell(ctx, fleet.Unblock, key, found(isBlocked))
+		_, _, ended := report.Counts()
+		if isBlocked || ended > 0 {
 			answer.Ended = append(answer.Ended, EndedBlock{key, b.Until.UTC(), b.Strikes})
+			answer.Report = report
 		}
 	}
 	if len(answer.Ended) == 0 {

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fleet"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // listOrders lists the orders that hold.
@@ -22,9 +25,9 @@ func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (any, error) 
 }
 
 // deny gives an order. Before it answers, all that the order stops has been told to end.
-func deny(_ context.Context, e *engine.Engine, request OrderRequest) (any, error) {
+func deny(ctx context.Context, e *engine.Engine, request OrderRequest) (any, error) {
 	order, err := enforce.Kill{
-		Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
+		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
 		At: time.Now().UTC().Truncate(time.Second),
 	}.Canonical()
 	if err != nil {
@@ -36,22 +39,27 @@ func deny(_ context.Context, e *engine.Engine, request OrderRequest) (any, error
 		}
 	}
 	ended, err := e.Deny(order)
-	switch {
-	case errors.Is(err, enforce.ErrTooManyKills):
+	if errors.Is(err, enforce.ErrTooManyKills) {
 		return nil, fault(http.StatusConflict, "%w", err)
-	case err != nil:
+	}
+	report := e.Fleet().Given(ctx, order.ID, ended)
+	if err != nil {
 		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
-	return OrderGiven{order, ended}, nil
+	return OrderGiven{order, ended, report}, nil
 }
 
 // lift ends an order.
-func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
+func lift(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")}.Canonical()
 	if err != nil {
 		return nil, badRequest(badOrder, err)
 	}
-	lifted, found, err := e.Lift(order.Scope, order.Value)
+	by := q.Get("by")
+	if _, err := (enforce.Kill{Scope: enforce.KillAll, By: by}).Canonical(); err != nil {
+		return nil, badRequest(badOrder, err)
+	}
+	lifted, found, err := e.Lift(order.Scope, order.Value, enforce.Lift{By: by, At: time.Now().UTC().Truncate(time.Second)})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
@@ -59,7 +67,17 @@ func lift(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
 	case !found:
 		return nil, fault(http.StatusNotFound, "there is no such order: %s", order)
 	}
-	return OrderLifted{lifted}, nil
+	return OrderLifted{lifted, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil
+}
+
+// listGateways lists the fleet; without one, this gateway.
+func listGateways(ctx context.Context, e *engine.Engine, _ url.Values) (any, error) {
+	if f := e.Fleet(); f != nil {
+		gateways, state := f.Gateways(ctx)
+		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil
+	}
+	self := fleet.Self{Name: e.Config.Name, Version: version.Read()}
+	return Gateways{Gateways: []fleet.Gateway{{Self: self, Orders: len(e.KillSwitch().List())}}}, nil
 }
 
 const badOrder = "setting the kill switch: %w"

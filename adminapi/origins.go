@@ -12,6 +12,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -138,7 +139,9 @@ func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, e
 	if err := e.Cache().Purge(ctx, o); err != nil {
 		return nil, err
 	}
-	return Purged{o.String(), known}, nil
+	report := e.Fleet().Tell(ctx, fleet.Purge, o.String(), found(known))
+	_, _, all := report.Counts()
+	return Purged{o.String(), known || all > 0, report}, nil
 }
 
 // refresh fetches the robots.txt of an origin, and shows the record after that.
@@ -154,8 +157,12 @@ func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any,
 	if err != nil {
 		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
-	return detail(ctx, e, o, entry)
+	d, err := detail(ctx, e, o, entry)
+	return Refreshed{d, e.Fleet().Tell(ctx, fleet.Refresh, o.String(), 1)}, err
 }
+
+// found is how many records or blocks there were.
+func found(there bool) int { return map[bool]int{true: 1}[there] }
 
 func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robotscache.Entry) (OriginDetail, error) {
 	now := time.Now()

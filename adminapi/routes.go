@@ -57,8 +57,9 @@ var routes = map[string]map[string]method{
 	"refresh": {http.MethodPost: order(refresh)},
 	"deny": {
 		http.MethodGet: question(listOrders), http.MethodPost: order(deny),
-		http.MethodDelete: question(lift, "scope", "value"),
+		http.MethodDelete: question(lift, "scope", "value", "by"),
 	},
+	"gateways": {http.MethodGet: question(listGateways)},
 	"clocks":   {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
 	"evidence": {http.MethodGet: question(listEvidence)},
 	"unblock":  {http.MethodPost: order(unblock)},

@@ -10,6 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -74,11 +75,18 @@ type OriginRequest struct {
 	Origin string `json:"origin"`
 }
 
-// Purged is the answer to a purge.
+// Purged is the answer to a purge. What the gateways of a report ended are records.
 type Purged struct {
 	Origin string `json:"origin"`
 	// Known says that there was something to forget.
 	Known bool `json:"known"`
+	fleet.Report
+}
+
+// Refreshed is the answer to a refresh.
+type Refreshed struct {
+	OriginDetail
+	fleet.Report
 }
 
 // Explanation is how a request would be answered.
@@ -116,11 +124,27 @@ type OrderGiven struct {
 	Order enforce.Kill `json:"order"`
 	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
 	Ended int `json:"ended"`
+	fleet.Report
 }
 
 // OrderLifted is the answer to the end of an order.
 type OrderLifted struct {
 	Order enforce.Kill `json:"order"`
+	fleet.Report
+}
+
+// Gateways lists a fleet.
+type Gateways struct {
+	// Fleet says that there is one: else only this gateway is listed.
+	Fleet bool `json:"fleet"`
+	// Up says that Redis answers.
+	Up bool `json:"up"`
+	// Expected is how many gateways there should be at least, 0 where the configuration does not say.
+	Expected int `json:"expected,omitempty"`
+	// Version is that of the orders here, Pending how many of them are not in Redis yet.
+	Version  int64           `json:"orders_version,omitempty"`
+	Pending  int             `json:"orders_pending"`
+	Gateways []fleet.Gateway `json:"gateways"`
 }
 
 // Clocks is how the clocks of the hosts stand.
@@ -165,6 +189,7 @@ type UnblockRequest struct {
 // Unblocked is the answer to it: the blocks that were ended.
 type Unblocked struct {
 	Ended []EndedBlock `json:"ended"`
+	fleet.Report
 }
 
 // EndedBlock is one of them. Only the key is told of a block that other gateways alone knew.

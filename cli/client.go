@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/fleet"
+	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
 // adminClient asks the admin API of a running gateway.
@@ -198,9 +201,61 @@ func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Wr
 	return show(r.out, answer)
 }
 
-// askEach sends a request for each argument. A failure of one does not keep the others from being
+// told is an answer to an order that goes to all gateways of a fleet.
+type told interface{ Told() fleet.Report }
+
+// order sends one order and shows the answer, with what the other gateways made of it.
+func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T) error) (status int, err error) {
+	data, err := r.do(ctx, q)
+	answer, err := decode[T](data, err)
+	switch {
+	case err != nil:
+		return exitError, err
+	case r.json:
+		err = printRaw(r.out, data)
+	default:
+		err = show(r.out, answer)
+	}
+	report := answer.Told()
+	if err != nil || len(report.Gateways) == 0 {
+		return exitOK, err
+	}
+	answered, all, ended := report.Counts()
+	if !r.json {
+		line := fmt.Sprintf("%d of %d gateways", answered, all)
+		if _, stops := any(answer).(adminapi.OrderGiven); stops {
+			line += fmt.Sprintf(", %d requests ended", ended)
+		}
+		err = printLine(r.out, line)
+		complainOf(r, report, all)
+	}
+	if answered < all || report.Untold {
+		return exitNo, err
+	}
+	return exitOK, err
+}
+
+// complainOf says which gateways an order has not reached.
+func complainOf(r remote, report fleet.Report, all int) {
+	for _, g := range report.Gateways {
+		if g.AppliedAt.IsZero() {
+			r.complain("%s is silent; its last heartbeat was at %s", escape.Unprintable(g.Name), cmp.Or(moment(g.LastHeartbeat), "a time that is not known"))
+		}
+	}
+	if n := all - len(report.Gateways); n > 0 {
+		r.complain("%d of the gateways that the configuration expects are not known", n)
+	}
+	switch {
+	case report.Pending:
+		r.complain("redis does not answer: the other gateways get the order when it is back")
+	case report.Untold:
+		r.complain("redis does not answer: the other gateways do not know; give the command again when it is back")
+	}
+}
+
+// orderEach sends an order for each argument. A failure of one does not keep the others from being
 // sent.
-func askEach[T any](
+func orderEach[T told](
 	ctx context.Context, r remote, args []string,
 	q func(arg string) adminRequest, show func(w io.Writer, answer T) error,
 ) (status int, err error) {
@@ -208,10 +263,11 @@ func askEach[T any](
 		return exitError, errors.New("want one argument at least")
 	}
 	for _, arg := range args {
-		if err := ask(ctx, r, q(arg), show); err != nil {
+		one, err := order(ctx, r, q(arg), show)
+		if err != nil {
 			r.complain("%s: %v", arg, err)
-			status = exitError
 		}
+		status = max(status, one)
 	}
 	return status, nil
 }

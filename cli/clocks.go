@@ -83,7 +83,7 @@ go at the operator's rate again. Gateways that share their clocks are told.
 A clock that is no host's is named as "clocks --state blocked" lists it.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		q := func(arg string) adminRequest { return post("unblock", adminapi.UnblockRequest{Key: arg}) }
-		return askEach(ctx, r, args, q, printUnblocked)
+		return orderEach(ctx, r, args, q, printUnblocked)
 	})
 }
 

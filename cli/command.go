@@ -43,7 +43,8 @@ func AddCommands(cmd *cobra.Command) {
 	}
 	cmd.AddCommand(
 		checkCommand(), lintCommand(), originsCommand(), showCommand(), purgeCommand(), refreshCommand(),
-		denyCommand(), undenyCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), evidenceCommand(),
+		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(),
+		evidenceCommand(),
 	)
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 )
 
 func denyCommand() *cobra.Command {
-	var order adminapi.OrderRequest
+	var request adminapi.OrderRequest
 	cmd := remoteCommand(cobra.Command{
 		Use:   "deny [all | host PATTERN | agent NAME] [--by WHO] [--reason TEXT] [--force]",
 		Short: "Stops everything, a host or an agent at once, and lists what is stopped",
@@ -32,26 +33,27 @@ Without an argument it lists the orders that hold.`,
   crawlgate robots deny`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) == 0 {
-			if order != (adminapi.OrderRequest{}) {
+			if request != (adminapi.OrderRequest{}) {
 				return exitError, errors.New("--by, --reason and --force go with an order")
 			}
 			return exitOK, ask(ctx, r, get("deny", nil), printOrders)
 		}
 		var err error
-		if order.Scope, order.Value, err = scopeOf(args); err != nil {
+		if request.Scope, request.Value, err = scopeOf(args); err != nil {
 			return exitError, err
 		}
-		if order.By == "" {
-			order.By = thisUser()
-		}
-		return exitOK, ask(ctx, r, post("deny", order), func(w io.Writer, given adminapi.OrderGiven) error {
+		request.By = cmp.Or(request.By, thisUser())
+		return order(ctx, r, post("deny", request), func(w io.Writer, given adminapi.OrderGiven) error {
+			if len(given.Gateways) > 0 {
+				return printLine(w, "stopped: "+given.Order.String())
+			}
 			return printLine(w, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
 		})
 	})
 	f := cmd.Flags()
-	f.StringVar(&order.By, "by", "", "who gives the order; default: the user of this command")
-	f.StringVar(&order.Reason, "reason", "", "why")
-	f.BoolVar(&order.Force, "force", false, "give the order also where no agent has the name")
+	f.StringVar(&request.By, "by", "", "who gives the order; default: the user of this command")
+	f.StringVar(&request.Reason, "reason", "", "why")
+	f.BoolVar(&request.Force, "force", false, "give the order also where no agent has the name")
 	return cmd
 }
 
@@ -86,19 +88,68 @@ func thisUser() string {
 }
 
 func undenyCommand() *cobra.Command {
-	return remoteCommand(cobra.Command{
-		Use:   "undeny all | host PATTERN | agent NAME",
+	var by string
+	cmd := remoteCommand(cobra.Command{
+		Use:   "undeny all | host PATTERN | agent NAME [--by WHO]",
 		Short: "Takes an order of deny back",
-		Long:  "Takes an order of deny back. It has to be named as deny lists it.",
+		Long: `Takes an order of deny back. It has to be named as deny lists it. In a fleet, an order that another gateway gives at the same
+time holds on.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		scope, value, err := scopeOf(args)
 		if err != nil {
 			return exitError, err
 		}
-		query := url.Values{"scope": {string(scope)}, "value": {value}}
+		query := url.Values{"scope": {string(scope)}, "value": {value}, "by": {cmp.Or(by, thisUser())}}
 		q := adminRequest{method: http.MethodDelete, path: "deny", query: query}
-		return exitOK, ask(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) error {
+		return order(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) error {
 			return printLine(w, "lifted: "+lifted.Order.String())
 		})
 	})
+	cmd.Flags().StringVar(&by, "by", "", "who takes it back; default: the user of this command")
+	return cmd
+}
+
+// gatewaysCommand lists the fleet.
+func gatewaysCommand() *cobra.Command {
+	return remoteCommand(cobra.Command{
+		Use:   "gateways",
+		Short: "Lists the gateways that orders reach, and what they have applied",
+		Long: `Lists the gateways of the fleet: the version of the program, the digest of the configuration, the last heartbeat, and how many
+orders hold there, by which version of the orders in Redis. Without a fleet there is this one.`,
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
+		if len(args) > 0 {
+			return exitError, errors.New("it takes no argument")
+		}
+		return exitOK, ask(ctx, r, get("gateways", nil), printGateways)
+	})
+}
+
+func printGateways(w io.Writer, list adminapi.Gateways) error {
+	t := newTable("GATEWAY", "VERSION", "CONFIG", "LAST HEARTBEAT", "ORDERS", "AT")
+	twice := ""
+	for _, g := range list.Gateways {
+		t.row(g.Name, g.Version, cmp.Or(g.Config, "-"), cmp.Or(moment(g.LastHeartbeat), "-"), g.Orders, g.OrdersVersion)
+		if g.NameTwice {
+			twice = g.Name
+		}
+	}
+	if err := t.print(w); err != nil {
+		return err
+	}
+	var notes []string
+	if list.Fleet && !list.Up {
+		notes = append(notes, fmt.Sprintf("redis does not answer: this is what was known; %d orders wait for it", list.Pending))
+	}
+	if n := len(list.Gateways); n < list.Expected {
+		notes = append(notes, fmt.Sprintf("%d gateways are expected, %d are known", list.Expected, n))
+	}
+	if twice != "" {
+		notes = append(notes, fmt.Sprintf("two processes have the name %s: give each gateway its own", twice))
+	}
+	for _, note := range notes {
+		if err := printLine(w, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -214,7 +214,7 @@ func purgeCommand() *cobra.Command {
 
 An origin without a scheme is taken for https.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
-		return askEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
+		return orderEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
 			what := "purged"
 			if !p.Known {
 				what = "was not known"
@@ -242,7 +242,7 @@ func refreshCommand() *cobra.Command {
 
 An origin without a scheme is taken for https.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
-		return askEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.OriginDetail) error {
+		return orderEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.Refreshed) error {
 			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))
 			if f := d.Record.LastFailure; !f.IsZero() {
 				line += "; the fetch failed: " + strings.TrimSpace(string(f.Cause)+" "+number(f.Status)+" "+f.Detail)

@@ -2,8 +2,7 @@ package enforce
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +30,8 @@ const (
 // Kill is one order to stop, with its author and reason. Its JSON form is stored and is part of the
 // admin API.
 type Kill struct {
+	// ID tells the order from all others, at whichever gateway they were given.
+	ID    string    `json:"id,omitempty"`
 	Scope KillScope `json:"scope"`
 	// Value is the host pattern or the agent's name; empty for all. Canonical once set.
 	Value string `json:"value,omitempty"`
@@ -40,18 +41,11 @@ type Kill struct {
 	At     time.Time `json:"at"`
 }
 
-// maxKills bounds the orders at one time. People give them, or their scripts; KillAll stands for
-// more.
-const maxKills = 10_000
-
-// ErrTooManyKills is returned by [KillSwitch.Set] when there is no room for another order.
-var ErrTooManyKills = errors.New("too many kill switch orders: lift some, or stop everything")
-
 // KillSwitch stops requests at run time. It stands above everything else that is decided and holds
-// in every mode. Its JSON form is the whole state, to be kept over restarts.
+// in every mode.
 //
 // The zero value stops nothing. All methods are safe for concurrent use; every Match that starts
-// after Set or Lift returned sees the change.
+// after Set or Update returned sees the change.
 type KillSwitch struct {
 	writing sync.Mutex
 	state   atomic.Pointer[killState]
@@ -59,52 +53,45 @@ type KillSwitch struct {
 
 // killState is a snapshot, which never changes.
 type killState struct {
-	kills []Kill
-	byKey map[string]*Kill // by Kill.key
-	hosts hostIndex[*Kill]
+	orders Orders
+	byKey  map[string]*Kill // by Kill.key
+	hosts  hostIndex[*Kill]
 }
 
-// Set adds an order. It replaces one with the same scope and value.
+// Set gives an order, by default with a random id. It replaces one with the same scope and value.
 func (k *KillSwitch) Set(order Kill) error {
 	order, err := order.Canonical()
 	if err != nil {
 		return fmt.Errorf("setting the kill switch: %w", err)
 	}
+	order.ID = cmp.Or(order.ID, rand.Text())
+	return k.Update(func(o Orders) (Orders, error) { return o.Give(order) })
+}
+
+// Update replaces the orders by what change makes of them. One change is made at a time. On an error
+// nothing changes.
+func (k *KillSwitch) Update(change func(Orders) (Orders, error)) error {
 	k.writing.Lock()
 	defer k.writing.Unlock()
-	kills := slices.DeleteFunc(k.List(), order.same)
-	if len(kills) >= maxKills {
-		return ErrTooManyKills
+	after, err := change(k.Orders())
+	if err != nil {
+		return err
 	}
-	k.state.Store(newKillState(append(kills, order)))
+	k.state.Store(newKillState(after))
 	return nil
 }
 
-// Lift removes the order with this scope and value and returns it. It reports whether there was
-// one.
-func (k *KillSwitch) Lift(scope KillScope, value string) (lifted Kill, found bool) {
-	order, err := Kill{Scope: scope, Value: value}.Canonical()
-	if err != nil {
-		return Kill{}, false
+// Orders returns the orders with the lifts that are remembered. The caller must not change them.
+func (k *KillSwitch) Orders() Orders {
+	if s := k.state.Load(); s != nil {
+		return s.orders
 	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	kills := k.List()
-	at := slices.IndexFunc(kills, order.same)
-	if at < 0 {
-		return Kill{}, false
-	}
-	lifted = kills[at]
-	k.state.Store(newKillState(slices.Delete(kills, at, at+1)))
-	return lifted, true
+	return Orders{}
 }
 
 // List returns the orders, oldest first. The slice is the caller's.
 func (k *KillSwitch) List() []Kill {
-	if s := k.state.Load(); s != nil {
-		return slices.Clone(s.kills)
-	}
-	return nil
+	return slices.Clone(k.Orders().Held)
 }
 
 // Match returns the order that stops a request of the agent to the origin, if any. It does not
@@ -114,7 +101,7 @@ func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped b
 	if k != nil {
 		s = k.state.Load()
 	}
-	if s == nil || len(s.kills) == 0 {
+	if s == nil || len(s.byKey) == 0 {
 		return Kill{}, false
 	}
 	all, ofAgent := Kill{Scope: KillAll}, Kill{Scope: KillAgent, Value: agent}
@@ -128,55 +115,13 @@ func (k *KillSwitch) Match(o origin.Origin, agent string) (order Kill, stopped b
 	return *kill, true
 }
 
-// killFile is the stored form.
-type killFile struct {
-	Version int    `json:"version"`
-	Kills   []Kill `json:"kills"`
-}
-
-const killFileVersion = 1
-
-// MarshalJSON returns the whole state.
-func (k *KillSwitch) MarshalJSON() ([]byte, error) {
-	return json.Marshal(killFile{killFileVersion, append([]Kill{}, k.List()...)})
-}
-
-// UnmarshalJSON replaces the orders by stored ones. On an error nothing changes. A process that
-// cannot read its orders at the start should not start: that would lift them all.
-func (k *KillSwitch) UnmarshalJSON(data []byte) error {
-	var f killFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return fmt.Errorf("reading the kill switch: %w", err)
+// newKillState indexes orders. Of several that stop the same, the newest is named.
+func newKillState(orders Orders) *killState {
+	s := &killState{orders: orders, byKey: make(map[string]*Kill, len(orders.Held))}
+	for i := range orders.Held {
+		s.byKey[orders.Held[i].key()] = &orders.Held[i]
 	}
-	if f.Version != killFileVersion {
-		return fmt.Errorf("reading the kill switch: version %d is not %d", f.Version, killFileVersion)
-	}
-	if len(f.Kills) > maxKills {
-		return fmt.Errorf("reading the kill switch: %w", ErrTooManyKills)
-	}
-	for i, order := range f.Kills {
-		order, err := order.Canonical()
-		if err != nil {
-			return fmt.Errorf("reading the kill switch: order %d: %w", i+1, err)
-		}
-		f.Kills[i] = order
-	}
-	s := newKillState(f.Kills)
-	if len(s.byKey) < len(s.kills) {
-		return errors.New("reading the kill switch: an order is there twice")
-	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	k.state.Store(s)
-	return nil
-}
-
-// newKillState indexes canonical orders. The caller gives the slice away.
-func newKillState(kills []Kill) *killState {
-	s := &killState{kills: kills, byKey: make(map[string]*Kill, len(kills))}
-	for i := range kills {
-		kill := &kills[i]
-		s.byKey[kill.key()] = kill
+	for _, kill := range s.byKey {
 		if pattern, err := ParseHostPattern(kill.Value); kill.Scope == KillHost && err == nil {
 			s.hosts.put(pattern, kill)
 		}
@@ -188,6 +133,8 @@ func newKillState(kills []Kill) *killState {
 func (o Kill) key() string { return string(o.Scope) + " " + strings.ToLower(o.Value) }
 
 func (o Kill) same(other Kill) bool { return o.key() == other.key() }
+
+func (o Kill) hasID(other Kill) bool { return o.ID == other.ID }
 
 // Canonical checks an order and returns it with its value in canonical form.
 func (o Kill) Canonical() (Kill, error) {

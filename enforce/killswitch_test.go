@@ -10,6 +10,23 @@ import (
 	"time"
 )
 
+// liftFrom lifts an order of a kill switch.
+func liftFrom(k *KillSwitch, scope KillScope, value string) (order Kill, found bool) {
+	_ = k.Update(func(o Orders) (Orders, error) {
+		o, order, found = o.Lift(scope, value, Lift{By: "eve", At: now})
+		return o, nil
+	})
+	return order, found
+}
+
+// restore has a kill switch hold what was stored.
+func restore(k *KillSwitch, data []byte) error {
+	return k.Update(func(o Orders) (Orders, error) {
+		err := o.UnmarshalJSON(data)
+		return o, err
+	})
+}
+
 func TestKillSwitch(t *testing.T) {
 	t.Parallel()
 	var k KillSwitch
@@ -46,26 +63,26 @@ func TestKillSwitch(t *testing.T) {
 	stopped("x.xx")
 	set(Kill{Scope: KillAll})
 	stopped("xxxx")
-	if order, ok := k.Lift(KillAll, ""); !ok || order.Scope != KillAll {
+	if order, ok := liftFrom(&k, KillAll, ""); !ok || order.Scope != KillAll {
 		t.Errorf("lifted %+v %t", order, ok)
 	}
 	stopped("x.xx")
-	if _, ok := k.Lift(KillAgent, "ACME"); !ok {
+	if _, ok := liftFrom(&k, KillAgent, "ACME"); !ok {
 		t.Error("the agent's order was not found in another case")
 	}
 	stopped("x.x.")
-	if _, ok := k.Lift(KillHost, "example.com"); ok {
+	if _, ok := liftFrom(&k, KillHost, "example.com"); ok {
 		t.Error("another pattern was lifted")
 	}
 	set(Kill{Scope: KillHost, Value: "*.example.com", Reason: "again"})
 	if list := k.List(); len(list) != 1 || list[0].Reason != "again" {
 		t.Errorf("an order with the same value does not replace: %+v", list)
 	}
-	if _, ok := k.Lift(KillHost, "*.example.COM"); !ok {
+	if _, ok := liftFrom(&k, KillHost, "*.example.COM"); !ok {
 		t.Error("the host's order was not found in another case")
 	}
 	stopped("....")
-	if _, ok := k.Lift("nonsense", "x"); ok {
+	if _, ok := liftFrom(&k, "nonsense", "x"); ok {
 		t.Error("nonsense was lifted")
 	}
 	if _, ok := (*KillSwitch)(nil).Match(other, "a"); ok {
@@ -100,7 +117,7 @@ func TestKillSwitchRefuses(t *testing.T) {
 func TestKillSwitchIsBounded(t *testing.T) {
 	t.Parallel()
 	var k KillSwitch
-	f := killFile{Version: killFileVersion}
+	f := ordersFile{Version: ordersFileVersion}
 	for i := range maxKills {
 		f.Kills = append(f.Kills, Kill{Scope: KillAgent, Value: fmt.Sprint("a", i)})
 	}
@@ -108,7 +125,7 @@ func TestKillSwitchIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, &k); err != nil {
+	if err := restore(&k, data); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Set(Kill{Scope: KillAgent, Value: "more"}); !errors.Is(err, ErrTooManyKills) {
@@ -123,29 +140,29 @@ func TestKillSwitchSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	var before, after KillSwitch
 	for _, order := range []Kill{
-		{Scope: KillHost, Value: "bücher.example:8080", By: "eve", Reason: "why", At: now},
-		{Scope: KillAgent, Value: "Acme", At: now.Add(time.Second)},
+		{ID: "A-1", Scope: KillHost, Value: "bücher.example:8080", By: "eve", Reason: "why", At: now},
+		{ID: "A-2", Scope: KillAgent, Value: "Acme", At: now.Add(time.Second)},
 	} {
 		if err := before.Set(order); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err := json.Marshal(&before)
+	data, err := json.Marshal(before.Orders())
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"version":1,"kills":[{"scope":"host","value":"xn--bcher-kva.example:8080","by":"eve","reason":"why",` +
-		`"at":"2026-11-21T12:00:00Z"},{"scope":"agent","value":"Acme","at":"2026-11-21T12:00:01Z"}]}`
+	const want = `{"version":1,"kills":[{"id":"A-1","scope":"host","value":"xn--bcher-kva.example:8080","by":"eve","reason":"why",` +
+		`"at":"2026-11-21T12:00:00Z"},{"id":"A-2","scope":"agent","value":"Acme","at":"2026-11-21T12:00:01Z"}]}`
 	if string(data) != want {
 		t.Errorf("stored as %s\nwant      %s", data, want)
 	}
-	if err := json.Unmarshal(data, &after); err != nil {
+	if err := restore(&after, data); err != nil {
 		t.Fatal(err)
 	}
 	if _, stopped := after.Match(mustOrigin(t, "http://xn--bcher-kva.example:8080"), ""); !stopped || len(after.List()) != 2 {
 		t.Errorf("after restart: %+v", after.List())
 	}
-	if data, err := json.Marshal(new(KillSwitch)); err != nil || string(data) != `{"version":1,"kills":[]}` {
+	if data, err := json.Marshal(new(KillSwitch).Orders()); err != nil || string(data) != `{"version":1,"kills":[]}` {
 		t.Errorf("empty: %s %v", data, err)
 	}
 }
@@ -159,12 +176,15 @@ func TestKillSwitchRefusesDamagedState(t *testing.T) {
 		`{"version":1,"kills":[{"scope":"all"},{"scope":"all"}]}`,
 		`{"version":1,"kills":[{"scope":"agent","value":"a"},{"scope":"agent","value":"A"}]}`,
 		`{"version":1,"kills":[{"scope":"all"},{"scope":"host"}]}`,
+		`{"version":1,"kills":[{"id":"a b","scope":"all"}]}`,
+		`{"version":1,"kills":[{"id":"a","scope":"all"},{"id":"a","scope":"agent","value":"x"}]}`,
+		`{"version":1,"kills":[],"lifted":{"":{"at":"2026-11-21T12:00:00Z"}}}`,
 	} {
 		var k KillSwitch
 		if err := k.Set(Kill{Scope: KillAgent, Value: "kept"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.UnmarshalJSON([]byte(data)); err == nil {
+		if err := restore(&k, []byte(data)); err == nil {
 			t.Errorf("%s: accepted", data)
 		}
 		if list := k.List(); len(list) != 1 || list[0].Value != "kept" {
@@ -186,16 +206,63 @@ func TestKillSwitchConcurrently(t *testing.T) {
 					t.Error(err)
 				}
 				k.Match(o, "a")
-				k.Lift(KillHost, host)
+				liftFrom(&k, KillHost, host)
 			}
 		})
 	}
 	wg.Wait()
 	// Each writer ends with lifting: an order can only be left where two writers had one host.
 	for _, order := range k.List() {
-		k.Lift(order.Scope, order.Value)
+		liftFrom(&k, order.Scope, order.Value)
 	}
 	if _, stopped := k.Match(o, ""); stopped {
 		t.Error("still stopped")
+	}
+}
+
+// TestOrdersOfEarlierReleases: orders without ids get theirs from what they say, so that gateways which have the same file
+// have the same orders.
+func TestOrdersOfEarlierReleases(t *testing.T) {
+	t.Parallel()
+	const old = `{"version":1,"kills":[{"scope":"host","value":"a.example","by":"eve","at":"2026-11-21T12:00:00Z"},` +
+		`{"scope":"host","value":"b.example","at":"2026-11-21T12:00:00Z"}]}`
+	var here, there Orders
+	for _, o := range []*Orders{&here, &there} {
+		if err := json.Unmarshal([]byte(old), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there, _, _ = there.Lift(KillHost, "a.example", Lift{At: now})
+	for range 2 { // the second time changes nothing
+		merged, err := here.Merge(there, now)
+		if err != nil || len(merged.Held) != 1 || merged.Held[0].Value != "b.example" || len(merged.Lifted) != 1 {
+			t.Errorf("%+v, %v", merged, err)
+		}
+		here = merged
+	}
+}
+
+// TestMergeIsBounded: no gateway holds more orders than fit, and none of its own is given up for others.
+func TestMergeIsBounded(t *testing.T) {
+	t.Parallel()
+	var here, there Orders
+	here.Held = []Kill{{ID: "mine", Scope: KillAll, At: now.Add(time.Hour)}}
+	for i := range maxMerged {
+		there.Held = append(there.Held, Kill{ID: fmt.Sprint("o", i), Scope: KillAgent, Value: fmt.Sprint(i), At: now})
+	}
+	merged, err := here.Merge(there, now)
+	if !errors.Is(err, ErrTooManyKills) || len(merged.Held) != maxMerged || merged.Held[maxMerged-1].ID != "mine" {
+		t.Errorf("%d orders, %v", len(merged.Held), err)
+	}
+	here.Lifted = make(map[string]Lift)
+	for i := range maxMerged + 1 {
+		here.Lifted[fmt.Sprint("l", i)] = Lift{At: now.Add(time.Duration(i) * time.Second)}
+	}
+	merged, _ = here.Merge(Orders{}, now)
+	if _, oldest := merged.Lifted["l0"]; oldest || len(merged.Lifted) != maxMerged {
+		t.Errorf("%d lifts, the oldest among them: %v", len(merged.Lifted), oldest)
+	}
+	if _, err := here.Give(Kill{ID: "mine", Scope: KillAgent, Value: "x"}); err == nil {
+		t.Error("an id is given twice")
 	}
 }

@@ -81,4 +81,5 @@ func (a *activeConfigs) follow(e *Engine) {
 	}
 	e.records.apply(e)
 	e.pacing.apply(e)
+	e.fleet.apply(e)
 }

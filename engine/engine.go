@@ -54,7 +54,9 @@ type Config struct {
 	SharedClocks string
 	// Gateways is how many of them there are at the least.
 	Gateways int
-	Limits   Limits
+	// Fleet are the gateways that orders reach; without a URL there is only this one.
+	Fleet  Fleet
+	Limits Limits
 	// Redact has the fields whose values are not logged.
 	Redact redact.Fields
 }
@@ -95,9 +97,10 @@ type Engine struct {
 
 	opening  sync.Once
 	entering sync.Once
-	failure  error // of the opening; the two below are set where it is nil
+	failure  error // of the opening; the three below are set where it is nil
 	records  *records
 	pacing   *pacing
+	fleet    *fleetState // nil where there is none
 }
 
 // New checks what can be checked without the store and builds what belongs to this configuration
@@ -217,6 +220,9 @@ func (e *Engine) acquire() error {
 		return errors.Join(err, release(p.key), release(r.key))
 	}
 	e.records, e.pacing = r, p
+	if e.fleet, err = acquireFleet(e); err != nil {
+		return errors.Join(err, release(p.key), release(r.key))
+	}
 	return nil
 }
 
@@ -247,6 +253,7 @@ func (e *Engine) Start() error {
 	e.listens.Store(l)
 	sockets.Process.Changed()
 	e.enter()
+	e.fleet.digested(e)
 	return nil
 }
 
@@ -258,7 +265,7 @@ func (e *Engine) Close() error {
 	e.emitter.stop()
 	if e.failure == nil {
 		active.leave(e)
-		errs = append(errs, release(e.pacing.key), release(e.records.key))
+		errs = append(errs, e.fleet.release(), release(e.pacing.key), release(e.records.key))
 	}
 	if e.kills != nil {
 		errs = append(errs, e.kills.release())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
@@ -44,7 +45,11 @@ func (s *killSwitchState) load(folder string) error {
 		return nil
 	}
 	s.files.path = folder
-	if err := s.files.read(killsFile, &s.switches); err != nil {
+	var kept enforce.Orders
+	if err := s.files.read(killsFile, &kept); err != nil {
+		return err
+	}
+	if err := s.switches.Update(func(enforce.Orders) (enforce.Orders, error) { return kept, nil }); err != nil {
 		return err
 	}
 	s.loaded = true
@@ -63,28 +68,39 @@ func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
 	if err := s.switches.Set(order); err != nil {
 		return 0, err
 	}
-	ended = s.inflight.stop(&s.switches) // before the disk is waited for
-	return ended, s.files.write(killsFile, &s.switches)
+	for _, n := range s.inflight.stop(&s.switches) { // before the disk is waited for
+		ended += n
+	}
+	return ended, s.files.write(killsFile, s.switches.Orders())
 }
 
 // Lift ends an order once its end has been written down. Where that fails the order holds on: a
 // restart would bring it back.
-func (e *Engine) Lift(scope enforce.KillScope, value string) (order enforce.Kill, found bool, err error) {
+func (e *Engine) Lift(scope enforce.KillScope, value string, lift enforce.Lift) (order enforce.Kill, found bool, err error) {
 	s := e.kills
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var after enforce.KillSwitch
-	for _, other := range s.switches.List() {
-		_ = after.Set(other) // it was taken before
-	}
-	if order, found = after.Lift(scope, value); !found {
-		return order, false, nil
-	}
-	if err := s.files.write(killsFile, &after); err != nil {
-		return order, true, err
-	}
-	order, found = s.switches.Lift(scope, value)
-	return order, found, nil
+	err = s.switches.Update(func(before enforce.Orders) (after enforce.Orders, err error) {
+		if after, order, found = before.Lift(scope, value, lift); !found {
+			return before, nil
+		}
+		return after, s.files.write(killsFile, after)
+	})
+	return order, found, err
+}
+
+// merge takes the orders of other gateways, ends what they stop and keeps them. It returns how many
+// requests, tunnels and fetches each order ended. The orders hold whatever the error says.
+func (s *killSwitchState) merge(other enforce.Orders) (ended map[string]int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var full error
+	err = s.switches.Update(func(o enforce.Orders) (enforce.Orders, error) {
+		o, full = o.Merge(other, time.Now())
+		return o, nil
+	})
+	ended = s.inflight.stop(&s.switches)
+	return ended, errors.Join(err, full, s.files.write(killsFile, s.switches.Orders()))
 }
 
 // inflight is the register of all that is on its way to a site: requests from before their decision
@@ -106,6 +122,8 @@ type Entry struct {
 	origin origin.Origin
 	agent  string // as the kill switch knows it; empty for what no agent asked for
 	cancel context.CancelCauseFunc
+
+	stopped bool // by an order; guarded by in.mu
 }
 
 // Enter registers a request to an origin for as long as it runs. The context that it returns ends
@@ -117,7 +135,7 @@ func (e *Engine) Enter(ctx context.Context, o origin.Origin, agent string) (cont
 
 func (f *inflight) enter(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	e := &Entry{f, o, agent, cancel}
+	e := &Entry{in: f, origin: o, agent: agent, cancel: cancel}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.entries == nil {
@@ -141,8 +159,9 @@ func (e *Entry) Leave() {
 // Cancel ends the context of the entry for another reason than an order.
 func (e *Entry) Cancel(why error) { e.cancel(why) }
 
-// stop ends all that the orders stop, and returns how many that were.
-func (f *inflight) stop(switches *enforce.KillSwitch) int {
+// stop ends all that the orders stop, and returns how many each of them ended, by its id.
+func (f *inflight) stop(switches *enforce.KillSwitch) (ended map[string]int) {
+	ended = make(map[string]int)
 	var requests, fetches []match
 	for _, m := range f.matches(switches) {
 		if m.agent == "" {
@@ -150,12 +169,13 @@ func (f *inflight) stop(switches *enforce.KillSwitch) int {
 		} else {
 			requests = append(requests, m)
 		}
+		ended[m.order.ID]++
 	}
 	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
 	for _, m := range append(requests, fetches...) {
 		m.cancel(&StoppedError{m.order})
 	}
-	return len(requests) + len(fetches)
+	return ended
 }
 
 // match is an entry that an order stops.
@@ -164,12 +184,16 @@ type match struct {
 	order enforce.Kill
 }
 
-// matches collects the entries to end, so that nothing is canceled under the lock.
+// matches collects the entries to end, each once, so that nothing is canceled under the lock.
 func (f *inflight) matches(switches *enforce.KillSwitch) (list []match) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for e := range f.entries {
+		if e.stopped {
+			continue
+		}
 		if order, stopped := switches.Match(e.origin, e.agent); stopped {
+			e.stopped = true
 			list = append(list, match{e, order})
 		}
 	}

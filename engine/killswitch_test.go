@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,14 @@ func site(tb testing.TB, raw string) origin.Origin {
 		tb.Fatal(err)
 	}
 	return o
+}
+
+// sum is how many all orders ended.
+func sum(ended map[string]int) (all int) {
+	for _, n := range ended {
+		all += n
+	}
+	return all
 }
 
 func TestInFlightStop(t *testing.T) {
@@ -53,13 +62,13 @@ func TestInFlightStop(t *testing.T) {
 				defer e.Leave()
 			}
 			var switches enforce.KillSwitch
-			if n := f.stop(&switches); n != 0 {
+			if n := len(f.stop(&switches)); n != 0 {
 				t.Fatalf("without an order %d were stopped", n)
 			}
 			if err := switches.Set(tt.order); err != nil {
 				t.Fatal(err)
 			}
-			if n := f.stop(&switches); n != len(tt.want) {
+			if n := sum(f.stop(&switches)); n != len(tt.want) {
 				t.Errorf("stopped %d, want %d", n, len(tt.want))
 			}
 			for name, ctx := range contexts {
@@ -81,10 +90,21 @@ func TestInFlightTellsWho(t *testing.T) {
 	ctx, e := f.enter(t.Context(), site(t, "https://example.com"), "alpha")
 	defer e.Leave()
 	var switches enforce.KillSwitch
-	if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com", By: "dora", Reason: "complaint 7"}); err != nil {
-		t.Fatal(err)
+	for _, order := range []enforce.Kill{
+		{Scope: enforce.KillHost, Value: "example.com", By: "dora", Reason: "complaint 7"}, {Scope: enforce.KillAll},
+	} {
+		order.ID = string(order.Scope)
+		if err := switches.Set(order); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"host": 1} // the second order finds it ended already, though it has not left
+		if order.Scope == enforce.KillAll {
+			want = map[string]int{}
+		}
+		if ended := f.stop(&switches); !maps.Equal(ended, want) {
+			t.Errorf("%s ended %v, want %v", order, ended, want)
+		}
 	}
-	f.stop(&switches)
 	stop := StoppedBy(ctx)
 	if stop == nil {
 		t.Fatal("not stopped")
@@ -113,7 +133,7 @@ func TestInFlightLeave(t *testing.T) {
 	if err := switches.Set(enforce.Kill{Scope: enforce.KillAll}); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.stop(&switches); n != 66 {
+	if n := sum(f.stop(&switches)); n != 66 {
 		t.Errorf("stopped %d, want 66", n)
 	}
 	for i, ctx := range contexts {
@@ -208,7 +228,7 @@ func BenchmarkInFlightStop(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if f.stop(&switches) != 0 {
+		if len(f.stop(&switches)) != 0 {
 			b.Fatal("something was stopped")
 		}
 	}

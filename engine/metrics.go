@@ -44,6 +44,10 @@ type metrics struct {
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
 	refused      *prometheus.CounterVec
+	fleetUp      prometheus.Gauge
+	fleetSize    prometheus.Gauge
+	fleetVersion prometheus.Gauge
+	fleetPending prometheus.Gauge
 	all          *prometheus.Registry
 }
 
@@ -78,6 +82,10 @@ func newMetrics() *metrics {
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
 		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
+		fleetUp:      gauge("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none."),
+		fleetSize:    gauge("fleet_gateways", "Gateways of the fleet that are alive, this one included."),
+		fleetVersion: gauge("fleet_orders_version", "Version of the orders that this gateway has applied last."),
+		fleetPending: gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet."),
 	}
 	all.MustRegister(newEvidenceMetrics())
 	m.storeUp.Set(1)

@@ -222,19 +222,9 @@ func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 // Purge forgets o: its record, its last good copy and its history. The next Lookup fetches. A
 // retrieval that is under way still answers the requests that wait for it, and nobody else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return ErrClosed
+	if err := c.Forget(o); err != nil {
+		return err
 	}
-	if f := c.flights[o]; f != nil {
-		f.discarded = true
-		delete(c.flights, o)
-	}
-	c.pending.drop(o)
-	c.hot.drop(o)
-	c.mu.Unlock()
-	c.due.remove(o)
 	// The write under way may still bring it. The time is for that write, and for the deletion.
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout)
 	defer cancel()
@@ -248,6 +238,34 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 		return fmt.Errorf("purging %s: %w", o, err)
 	}
 	return nil
+}
+
+// Forget drops o from memory. What the store has of it stays: another gateway may have saved it. A
+// retrieval that is under way still answers the requests that wait for it, and nobody else.
+func (c *Cache) Forget(o origin.Origin) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	if f := c.flights[o]; f != nil {
+		f.discarded = true
+		delete(c.flights, o)
+	}
+	c.pending.drop(o)
+	c.hot.drop(o)
+	c.mu.Unlock()
+	c.due.remove(o)
+	return nil
+}
+
+// ForgetAll drops all entries from memory, but for those that are not saved yet.
+func (c *Cache) ForgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.hot.dropAll()
+	}
 }
 
 // Close ends all work, saves what is not saved yet, and closes the store. Waiting and later calls

@@ -28,6 +28,7 @@ func (DroppingTier) get(origin.Origin) *Entry { return nil }
 func (DroppingTier) touch(origin.Origin)      {}
 func (DroppingTier) put(*Entry)               {}
 func (DroppingTier) drop(origin.Origin)       {}
+func (DroppingTier) dropAll()                 {}
 func (DroppingTier) resize(int64)             {}
 func (DroppingTier) close()                   {}
 
@@ -52,6 +53,12 @@ func (m *MapTier) drop(o origin.Origin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, o)
+}
+
+func (m *MapTier) dropAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.entries)
 }
 
 func (m *MapTier) resize(int64) {}

@@ -22,6 +22,7 @@ type hotTier interface {
 	touch(o origin.Origin)
 	put(e *Entry)
 	drop(o origin.Origin)
+	dropAll()
 	resize(maxSize int64)
 	close()
 }
@@ -100,6 +101,12 @@ func (t *ristrettoTier) put(e *Entry) {
 func (t *ristrettoTier) drop(o origin.Origin) {
 	t.entries.Delete(o)
 	t.cache.Del(t.hash(o))
+}
+
+func (t *ristrettoTier) dropAll() {
+	for o := range t.entries.All() {
+		t.drop(o)
+	}
 }
 
 // exited is called for each entry that ristretto does not hold any more, or will not hold.

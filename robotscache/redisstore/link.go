@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -45,18 +44,11 @@ var errSlow = errors.New("no answer in time")
 var errClosed = errors.New("store is closed")
 
 func newLink(rawURL string, timeout time.Duration) (*link, error) {
-	options, err := rueidis.ParseURL(rawURL)
+	options, err := redislink.Options(rawURL, timeout)
 	if err != nil {
-		if parse, ok := errors.AsType[*url.Error](err); ok {
-			err = parse.Err // its own text holds the password
-		}
-		return nil, fmt.Errorf("url: %w", err)
+		return nil, err
 	}
-	options.Dialer = net.Dialer{Timeout: timeout}
 	options.ConnWriteTimeout = 4 * timeout
-	options.DisableRetry = true    // a call is made once; the cache decides what then
-	options.DisableCache = true    // the hot tier is our cache
-	options.PipelineMultiplex = -1 // one connection: of several, each would find out by itself that the server is gone
 	options.ReadBufferEachConn = 64 << 10
 	options.WriteBufferEachConn = 64 << 10
 	l := &link{address: strings.Join(options.InitAddress, ","), options: options, timeout: timeout}

@@ -22,7 +22,6 @@ import (
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,6 +30,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/internal/redislink"
 )
 
 // ErrAway is the error of every call while Redis cannot be reached.
@@ -81,8 +81,7 @@ const (
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
 type Clock struct {
 	config Config
-	option rueidis.ClientOption
-	client atomic.Pointer[rueidis.Client] // nil until the first connection
+	link   *redislink.Link
 	state  atomic.Pointer[state]
 
 	mu      sync.Mutex // guards changes of state, and the two below
@@ -96,49 +95,27 @@ type Clock struct {
 // New makes a Clock and connects in the background: until that succeeds it is away. The error is
 // about the configuration only. Close it after use.
 func New(c Config) (*Clock, error) {
-	option, err := parse(c.URL)
+	option, err := redislink.Options(c.URL, timeout)
 	if err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	option.DisableCache, option.DisableRetry = true, true // a late slot is no use
-	option.PipelineMultiplex = -1                         // one connection: the heartbeat finds out for all calls that it has ended
-	option.Dialer.Timeout = timeout
 	option.Dialer.KeepAlive = c.Heartbeat
-	option.ConnWriteTimeout = time.Second
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Clock{config: c, option: option, stop: stop}
+	k := &Clock{config: c, link: redislink.New(option), stop: stop}
 	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
 	k.done.Go(func() { k.live(ctx) })
-	k.done.Go(func() { k.listen(ctx) })
+	k.done.Go(func() { k.link.Listen(ctx, channel, c.Heartbeat, k.heard) })
 	return k, nil
-}
-
-// parse reads the URL. Errors leave it out, as it may hold a password.
-func parse(raw string) (rueidis.ClientOption, error) {
-	if raw == "" {
-		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
-	}
-	option, err := rueidis.ParseURL(raw)
-	if bad := (*url.Error)(nil); errors.As(err, &bad) {
-		err = bad.Err
-	}
-	if err != nil {
-		return rueidis.ClientOption{}, fmt.Errorf("parsing the redis URL: %w", err)
-	}
-	return option, nil
 }
 
 // Close leaves the gateways and ends the connection.
 func (k *Clock) Close() error {
 	k.stop()
 	k.done.Wait()
-	c := k.connection()
-	if c == nil {
-		return nil
-	}
-	defer c.Close()
-	if !k.state.Load().up {
+	defer k.link.Close()
+	c := k.link.Client()
+	if c == nil || !k.state.Load().up {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -318,7 +295,7 @@ func (k *Clock) call(
 	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string,
 	read func(rueidis.RedisResult) error,
 ) error {
-	c := k.connection()
+	c := k.link.Client()
 	if c == nil || !k.state.Load().up {
 		return fmt.Errorf("%s: %w", doing, ErrAway)
 	}
@@ -332,14 +309,6 @@ func (k *Clock) call(
 		k.away(err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-func (k *Clock) connection() rueidis.Client {
-	c := k.client.Load()
-	if c == nil {
-		return nil
-	}
-	return *c
 }
 
 func keyOf(name string) string { return prefix + "key:" + name }

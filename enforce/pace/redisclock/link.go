@@ -27,8 +27,10 @@ func (k *Clock) live(ctx context.Context) {
 	tick := time.NewTicker(k.config.Heartbeat)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if k.connect() {
-			k.beat(ctx)
+		if c, err := k.link.Connect(); err != nil {
+			k.away(err)
+		} else {
+			k.beat(ctx, c)
 		}
 		select {
 		case <-tick.C:
@@ -37,26 +39,12 @@ func (k *Clock) live(ctx context.Context) {
 	}
 }
 
-// connect makes the client, which needs Redis to be there once; later it reconnects by itself.
-func (k *Clock) connect() bool {
-	if k.client.Load() != nil {
-		return true
-	}
-	c, err := rueidis.NewClient(k.option)
-	if err != nil {
-		k.away(err)
-		return false
-	}
-	k.client.Store(&c)
-	return true
-}
-
-func (k *Clock) beat(ctx context.Context) {
+func (k *Clock) beat(ctx context.Context, c rueidis.Client) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	args := []string{k.config.Name, micros(leaseBeats * k.config.Heartbeat)}
 	asked := time.Now()
-	n, err := heartbeatScript.Exec(bounded, k.connection(), []string{gateways}, args).AsInt64()
+	n, err := heartbeatScript.Exec(bounded, c, []string{gateways}, args).AsInt64()
 	if err == nil {
 		k.here(int(n), time.Since(asked))
 	} else if ctx.Err() == nil {
@@ -103,25 +91,10 @@ func (k *Clock) away(why error) {
 	}
 }
 
-// listen takes the blocks of which other gateways tell.
-func (k *Clock) listen(ctx context.Context) {
-	pause := time.NewTicker(k.config.Heartbeat)
-	defer pause.Stop()
-	for ctx.Err() == nil {
-		if c := k.connection(); c != nil {
-			// It ends with the connection, and always with an error.
-			_ = c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), k.heard)
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (k *Clock) heard(m rueidis.PubSubMessage) {
+// heard takes a block of which another gateway tells.
+func (k *Clock) heard(text string) {
 	var block message
-	if json.Unmarshal([]byte(m.Message), &block) != nil || block.From == k.config.Name {
+	if json.Unmarshal([]byte(text), &block) != nil || block.From == k.config.Name {
 		return // not one of ours: only gateways write to the channel
 	}
 	k.mu.Lock()

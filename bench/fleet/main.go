@@ -1,0 +1,130 @@
+// Fleet measures what orders take in a fleet of a hundred gateways with a real Redis, and simulates a
+// day of crawling by them, on a virtual clock. RESULTS.md has what came out.
+//
+//	go run ./bench/fleet orders -redis redis://127.0.0.1:6379
+//	go run ./bench/fleet day
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fleet"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 || args[0] != "orders" && args[0] != "day" {
+		return fmt.Errorf("want orders or day")
+	}
+	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	url := f.String("redis", "redis://127.0.0.1:6379", "the Redis of orders; use one of its own")
+	gateways := f.Int("gateways", 100, "how many there are")
+	most := f.Int("orders", 9900, "how many are in force in the end")
+	origins := f.Int("origins", 10_000_000, "how many a day has")
+	hot := f.Int("hot", 25_000, "rulesets in the memory of a gateway: 256 MiB of them at 11 KiB")
+	rate := f.Int("rate", 10_000, "requests a second, of the whole fleet")
+	length := f.Duration("for", 24*time.Hour, "how long a day is")
+	if err := f.Parse(args[1:]); err != nil {
+		return err
+	}
+	if args[0] == "orders" {
+		return orders(*url, *gateways, *most)
+	}
+	for _, mode := range []mode{alone, shared, sharded} {
+		newDay(mode, *gateways, *origins, *hot).run(*rate, *length)
+	}
+	return nil
+}
+
+// local is a gateway that has nothing but its orders.
+type local struct {
+	kills enforce.KillSwitch
+	name  string
+}
+
+func (l *local) Orders() enforce.Orders { return l.kills.Orders() }
+
+func (l *local) Merge(other enforce.Orders) map[string]int {
+	_ = l.kills.Update(func(o enforce.Orders) (enforce.Orders, error) { return o.Merge(other, time.Now()) })
+	return nil
+}
+
+func (l *local) Act(context.Context, fleet.Action) (int, error) { return 0, nil }
+func (l *local) Lost()                                          {}
+func (l *local) LastAction() string                             { return "0-1" }
+func (l *local) KeepAction(string)                              {}
+
+// orders has a fleet give orders, with few and with many of them in force.
+func orders(url string, n, most int) error {
+	ctx := context.Background()
+	locals, fleets := make([]*local, n), make([]*fleet.Fleet, n)
+	var away, failed atomic.Int64
+	prefix := fmt.Sprint("bench-", os.Getpid())
+	for i := range n {
+		locals[i] = &local{name: fmt.Sprint("gw", i)}
+		f, err := fleet.New(fleet.Config{
+			URL: url, Prefix: prefix, Local: locals[i], Counted: func(fleet.State) {},
+			Changed: func(up bool, _ error) {
+				if !up {
+					away.Add(1)
+				}
+			},
+			Failed: func(error) { failed.Add(1) },
+		}, fleet.Self{Name: locals[i].name}, n)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		fleets[i] = f
+	}
+	for {
+		if list, _ := fleets[0].Gateways(ctx); len(list) == n {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second)
+	for _, held := range []int{0, 1000, most} {
+		var many enforce.Orders
+		for i := range held - len(locals[0].kills.List()) {
+			id := fmt.Sprintf("many-%d-%d", held, i)
+			many.Held = append(many.Held, enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()})
+		}
+		began := time.Now()
+		locals[0].Merge(many)
+		fleets[0].Given(ctx, "x", 0)
+		for slices.ContainsFunc(locals, func(l *local) bool { return len(l.kills.List()) < held }) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		fmt.Printf("%d gateways, %d orders: all have them after %v\n", n, held, time.Since(began).Round(time.Millisecond))
+		var took []time.Duration
+		late := 0
+		for i := range 30 {
+			order := enforce.Kill{ID: fmt.Sprintf("o-%d-%d", held, i), Scope: enforce.KillHost, Value: fmt.Sprintf("o%d-%d.example", held, i), At: time.Now()}
+			began := time.Now()
+			if err := locals[i%n].kills.Set(order); err != nil {
+				return err
+			}
+			answered, all, _ := fleets[i%n].Given(ctx, order.ID, 0).Counts()
+			took = append(took, time.Since(began))
+			late += all - answered
+		}
+		slices.Sort(took)
+		fmt.Printf("%d gateways, %d orders: all have answered after %v (median), %v at most; %d answers missing, %d times away, %d calls failed\n",
+			n, held, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), late, away.Load(), failed.Load())
+	}
+	return nil
+}

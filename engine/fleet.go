@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fleet"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// Fleet says how orders reach the other gateways.
+type Fleet struct {
+	URL    string // of the Redis; empty for no fleet
+	Prefix string
+	Expect int // how many gateways there should be at least; 0: not known
+	Self   fleet.Self
+}
+
+// fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the
+// gateway for package fleet.
+type fleetState struct {
+	key     string
+	fleet   *fleet.Fleet
+	kills   *killSwitchState
+	files   stateFolder
+	logger  *zap.Logger
+	short   rate.Sometimes // says what failed
+	current atomic.Pointer[Engine]
+
+	refreshes errgroup.Group
+	mu        sync.Mutex
+	last      lastAction
+}
+
+// lastAction is the last action of the fleet that this gateway has done.
+type lastAction struct {
+	ID string `json:"last_action"`
+}
+
+var fleetFile = stateFile{
+	"fleet.json", "the actions of other gateways that were done",
+	"to begin without: purges and refreshes that were given meanwhile are missed",
+}
+
+// maxRefreshes bounds the refreshes for other gateways that wait or are under way.
+const maxRefreshes = 256
+
+// acquireFleet joins the fleet of e, or finds it joined. Without a fleet it returns nil.
+func acquireFleet(e *Engine) (*fleetState, error) {
+	if e.Config.Fleet.URL == "" {
+		return nil, nil //nolint:nilnil // a nil fleetState is ready for use
+	}
+	key := "fleet " + e.Config.Fleet.Prefix + " " + e.Config.Fleet.URL
+	return acquire(key, func() (*fleetState, error) { return openFleet(e, key) })
+}
+
+func openFleet(e *Engine, key string) (*fleetState, error) {
+	s := &fleetState{
+		key: key, kills: e.kills, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger.Named("fleet"),
+		short: rate.Sometimes{First: 1, Interval: time.Minute},
+	}
+	s.refreshes.SetLimit(maxRefreshes)
+	s.current.Store(e)
+	if err := s.files.read(fleetFile, &s.last); err != nil {
+		return nil, err
+	}
+	c := e.Config.Fleet
+	var err error
+	s.fleet, err = fleet.New(fleet.Config{
+		URL: c.URL, Prefix: c.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: counted,
+	}, c.Self, c.Expect)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	return s, nil
+}
+
+func (s *fleetState) release() error {
+	if s == nil {
+		return nil
+	}
+	return release(s.key)
+}
+
+// Destruct leaves the fleet.
+func (s *fleetState) Destruct() error {
+	err := s.fleet.Close()
+	_ = s.refreshes.Wait() // they have no error, and end with the cache at the latest
+	counted(fleet.State{})
+	return err
+}
+
+// apply makes the configuration of e the one that is told to others and followed.
+func (s *fleetState) apply(e *Engine) {
+	if s != nil {
+		s.current.Store(e)
+		s.fleet.Describe(e.Config.Fleet.Self, e.Config.Fleet.Expect)
+	}
+}
+
+// digested has the others told which configuration e is, once all of its sites are there.
+func (s *fleetState) digested(e *Engine) {
+	if s != nil {
+		self := e.Config.Fleet.Self
+		self.Config = e.ConfigDigest()
+		s.fleet.Describe(self, e.Config.Fleet.Expect)
+	}
+}
+
+// Fleet is that of the gateway; nil, which is ready for use, where it has none.
+func (e *Engine) Fleet() *fleet.Fleet {
+	if e.fleet == nil {
+		return nil
+	}
+	return e.fleet.fleet
+}
+
+// Orders implements fleet.Local.
+func (s *fleetState) Orders() enforce.Orders { return s.kills.switches.Orders() }
+
+// Merge implements fleet.Local.
+func (s *fleetState) Merge(other enforce.Orders) map[string]int {
+	before := s.Orders()
+	ended, err := s.kills.merge(other)
+	if err != nil {
+		s.logger.Error("orders of other gateways may be forgotten by a restart", zap.Error(err))
+	}
+	after := s.Orders()
+	s.tell("an order of another gateway holds", after, before, ended)
+	s.tell("another gateway has lifted an order", before, after, nil)
+	return ended
+}
+
+// tell logs the orders of one set that the other one has not.
+func (s *fleetState) tell(message string, in, notIn enforce.Orders, ended map[string]int) {
+	known := make(map[string]bool, len(notIn.Held))
+	for _, order := range notIn.Held {
+		known[order.ID] = true
+	}
+	for _, order := range in.Held {
+		if !known[order.ID] {
+			s.logger.Warn(message, zap.String("scope", string(order.Scope)), zap.String("value", order.Value),
+				zap.String("by", order.By), zap.String("reason", order.Reason), zap.Int("ended", ended[order.ID]))
+		}
+	}
+}
+
+// Act implements fleet.Local. A late unblock is not done: the site may have asked anew to be left
+// alone.
+func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err error) {
+	e := s.current.Load()
+	if a.Kind == fleet.Unblock {
+		if a.Late || e.pacing.shared != nil { // the clocks that are shared have been told already
+			return 0, nil
+		}
+		_, found, err := e.Unblock(a.Value)
+		return count(found), err
+	}
+	o, err := origin.Parse(a.Value)
+	if err != nil {
+		return 0, fmt.Errorf("%s for another gateway: %w", a.Kind, err)
+	}
+	_, known := e.Cache().Peek(o)
+	shared := e.Config.Store.Kind == "redis" // it has what the gateway did that gave the action
+	switch {
+	case a.Kind == fleet.Purge && !shared:
+		err = e.Cache().Purge(ctx, o)
+	case a.Kind == fleet.Refresh && !shared && !a.Late:
+		s.refresh(e, o)
+	default:
+		err = e.Cache().Forget(o)
+	}
+	return count(known), err
+}
+
+func count(found bool) int { return map[bool]int{true: 1}[found] }
+
+// refresh has an origin fetched in the background, where that is not forbidden.
+func (s *fleetState) refresh(e *Engine, o origin.Origin) {
+	if e.StopsFetch(o) != nil {
+		return
+	}
+	if !s.refreshes.TryGo(func() error {
+		_, _ = e.Cache().Refresh(context.Background(), o) // its failure is in the record; the fetch has its own bounds
+		return nil
+	}) {
+		instruments.dropped.WithLabelValues("refresh").Inc()
+	}
+}
+
+// Lost implements fleet.Local: a purge may be among what was lost. The store has the truth.
+func (s *fleetState) Lost() {
+	s.logger.Warn("actions of other gateways are lost, as redis was set back or this gateway was away for long; " +
+		"rulesets in memory are read from the store again")
+	s.current.Load().Cache().ForgetAll()
+}
+
+// LastAction implements fleet.Local.
+func (s *fleetState) LastAction() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.ID
+}
+
+// KeepAction implements fleet.Local.
+func (s *fleetState) KeepAction(id string) {
+	s.mu.Lock()
+	s.last.ID = id
+	last := s.last
+	s.mu.Unlock()
+	if err := s.files.write(fleetFile, last); err != nil {
+		s.failed(err)
+	}
+}
+
+func (s *fleetState) changed(up bool, why error) {
+	if up {
+		s.logger.Info("orders reach the other gateways")
+		return
+	}
+	s.logger.Error("orders do not reach the other gateways; those given here hold here until they do", zap.Error(why))
+}
+
+func (s *fleetState) failed(err error) {
+	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; said once a minute", zap.Error(err)) })
+}
+
+func counted(state fleet.State) {
+	instruments.fleetUp.Set(float64(count(state.Up)))
+	instruments.fleetSize.Set(float64(state.Gateways))
+	instruments.fleetVersion.Set(float64(state.Version))
+	instruments.fleetPending.Set(float64(state.Pending))
+}

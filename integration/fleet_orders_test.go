@@ -1,0 +1,435 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// fleetEngine is the configuration of one gateway of a fleet.
+func fleetEngine(name, url string, expect int) string {
+	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nprefix test\nexpect %d\n}", name, paceOff, url, expect)
+}
+
+// orderFleet is three gateways that take orders from each other. The third may reach Redis by a relay.
+type orderFleet struct {
+	t        *testing.T
+	redis    *redistest.Server
+	relay    *relay
+	gateways []*gateway
+}
+
+func startOrderFleet(t *testing.T, relayed bool) *orderFleet {
+	t.Helper()
+	f := &orderFleet{t: t, redis: redistest.Start(t)}
+	third := f.redis.URL()
+	if relayed {
+		f.relay = startRelay(t, strings.TrimPrefix(third, "redis://"))
+		third = "redis://" + f.relay.addr
+	}
+	for i, url := range []string{f.redis.URL(), f.redis.URL(), third} {
+		f.gateways = append(f.gateways, startGateway(t, gatewayConfig{Engine: fleetEngine(fmt.Sprint("gw", i), url, 3)}))
+	}
+	f.meet()
+	return f
+}
+
+// meet waits until each gateway lists all three.
+func (f *orderFleet) meet() {
+	f.t.Helper()
+	for i, g := range f.gateways {
+		eventually(f.t, fmt.Sprintf("gw%d knows all", i), func() bool {
+			list := decodeAnswer[adminapi.Gateways](f.t, g.admin("/robots/gateways").body)
+			return list.Up && len(list.Gateways) == 3 && list.Pending == 0 && g.metric("crawlgate_fleet_gateways") == 3
+		})
+	}
+}
+
+func decodeAnswer[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return v
+}
+
+// run runs a command at a gateway, and holds its exit status and what it prints.
+func (f *orderFleet) run(i, status int, want string, args ...string) {
+	f.t.Helper()
+	out, err := f.gateways[i].robots(args[0], args[1:]...)
+	got := 0
+	if exited := (*exec.ExitError)(nil); errors.As(err, &exited) {
+		got = exited.ExitCode()
+	}
+	if got != status || !strings.Contains(out, want) {
+		f.t.Errorf("gw%d: %q: exit %d, want %d with %q: %s", i, args, got, status, want, out)
+	}
+}
+
+// stopped holds at which gateways a page is stopped.
+func (f *orderFleet) stopped(page string, want ...bool) {
+	f.t.Helper()
+	for i, g := range f.gateways {
+		status := g.mustFetch("AcmeBot/1.0", page).status
+		if stopped := status == http.StatusForbidden; stopped != want[i] {
+			f.t.Errorf("gw%d: %s: %d, want it stopped: %v", i, page, status, want[i])
+		}
+	}
+}
+
+// becomes waits until a page is stopped at all gateways, or at none.
+func (f *orderFleet) becomes(page string, stopped bool) {
+	f.t.Helper()
+	for i, g := range f.gateways {
+		eventually(f.t, fmt.Sprintf("gw%d: %s stopped: %v", i, page, stopped), func() bool {
+			return (g.mustFetch("AcmeBot/1.0", page).status == http.StatusForbidden) == stopped
+		})
+	}
+}
+
+// relay passes connections on, until it is cut.
+type relay struct {
+	addr, to string
+	mu       sync.Mutex
+	isCut    bool
+	open     map[net.Conn]bool
+}
+
+func startRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{addr: l.Addr().String(), to: to, open: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.cut(true)
+	})
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(in)
+		}
+	}()
+	return r
+}
+
+func (r *relay) pass(in net.Conn) {
+	defer in.Close()
+	out, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	if !r.hold(in, out) {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(out, in)
+		_ = out.Close()
+	}()
+	_, _ = io.Copy(in, out)
+}
+
+func (r *relay) hold(conns ...net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range conns {
+		r.open[c] = true
+	}
+	return !r.isCut
+}
+
+func (r *relay) cut(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isCut = cut
+	for c := range r.open {
+		if cut {
+			_ = c.Close()
+			delete(r.open, c)
+		}
+	}
+}
+
+// endlessPages is an origin whose pages go on for as long as the gateway takes them. It notes when octets last came to it, and when
+// it could last send some, by the gateway that asked.
+type endlessPages struct {
+	*httptest.Server
+	last [3]atomic.Int64 // ns since 1970
+	hits [3]atomic.Int64
+}
+
+func startEndlessPages(t *testing.T) *endlessPages {
+	t.Helper()
+	s := new(endlessPages)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		var i int
+		if _, err := fmt.Sscanf(r.UserAgent(), "Agent-%d", &i); err != nil {
+			return
+		}
+		note := func() { s.last[i].Store(max(s.last[i].Load(), time.Now().UnixNano())) }
+		note()
+		s.hits[i].Add(1)
+		control := http.NewResponseController(w)
+		for range 50 {
+			if _, err := io.WriteString(w, strings.Repeat("x", 500)); err != nil || control.Flush() != nil {
+				return
+			}
+			note()
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestFleetStopsWithinASecond has many clients crawl one host by three gateways. From the order at one of them to the last
+// octet at the origin, by the origin's own record, it takes less than a second at all, every time.
+func TestFleetStopsWithinASecond(t *testing.T) {
+	loadsMachine(t)
+	rounds, clients := 10, 60
+	if long() {
+		rounds, clients = 200, 300
+	}
+	f, s := startOrderFleet(t, false), startEndlessPages(t)
+	host := strings.TrimPrefix(s.URL, "http://")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var group sync.WaitGroup
+	for i := range clients {
+		g := i % 3
+		client := f.gateways[g].client(fmt.Sprintf("Agent-%d/1.0", g))
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if a, err := tryGet(ctx, client, s.URL+"/page"); err != nil || a.status != http.StatusOK {
+					pause(ctx, 100*time.Millisecond)
+				}
+			}
+		})
+	}
+	flows := func() {
+		t.Helper()
+		var before [3]int64
+		for i := range before {
+			before[i] = s.hits[i].Load()
+		}
+		eventually(t, "all gateways crawl", func() bool {
+			return !slices.ContainsFunc([]int{0, 1, 2}, func(i int) bool { return s.hits[i].Load() < before[i]+int64(clients/6) })
+		})
+	}
+	var took []time.Duration
+	sum := 0
+	for round := range rounds {
+		flows()
+		began := time.Now()
+		order := fmt.Sprintf(`{"scope":"host","value":%q,"reason":"round %d"}`, host, round)
+		given := decodeAnswer[adminapi.OrderGiven](t, f.gateways[round%3].askAdmin(http.MethodPost, "/robots/deny", order))
+		answered := time.Since(began)
+		n, all, ended := given.Counts()
+		if n != 3 || all != 3 || ended == 0 {
+			t.Errorf("round %d: %d of %d gateways, %d ended: %+v", round, n, all, ended, given)
+		}
+		sum += ended
+		pause(t.Context(), 1200*time.Millisecond-time.Since(began)) // beyond the bound, for what should not come
+		var last int64
+		for i := range s.last {
+			last = max(last, s.last[i].Load())
+		}
+		took = append(took, time.Unix(0, last).Sub(began))
+		if took[round] >= time.Second {
+			t.Errorf("round %d: the last octet came %v after the order, which was answered after %v", round, took[round], answered)
+		}
+		f.gateways[(round+1)%3].askAdmin(http.MethodDelete, "/robots/deny?scope=host&value="+host, "")
+	}
+	stop()
+	group.Wait()
+	slices.Sort(took)
+	t.Logf("%d rounds, %d clients: the last octet came %v after the order (median), %v at most; %d requests ended",
+		rounds, clients, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), sum)
+}
+
+// askAdmin sends a request to the admin API, which has to succeed.
+func (g *gateway) askAdmin(method, path, body string) string {
+	g.t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", g.adminSocket())
+		},
+	}}
+	r, err := http.NewRequestWithContext(g.t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		g.t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
+	}
+	return string(text)
+}
+
+// TestFleetWithoutRedis empties and kills Redis between an order and its lift, and kills a gateway whose order nobody knows
+// yet. No order is lifted by that, none is lost, and a lift is one.
+func TestFleetWithoutRedis(t *testing.T) {
+	t.Parallel()
+	f := startOrderFleet(t, false)
+	server := testorigin.Start(t, testorigin.Config{})
+	one, two := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	a, b := one.Origin(), two.Origin()
+	hostOf := func(page string) string { return strings.TrimSuffix(strings.TrimPrefix(page, "http://"), openPage) }
+	first, second := a.String()+openPage, b.String()+openPage
+
+	f.run(0, 0, "3 of 3 gateways", "deny", "host", hostOf(first))
+	f.stopped(first, true, true, true)
+	f.redis.Say("FLUSHALL")
+	eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	f.stopped(first, true, true, true)
+	f.redis.Kill()
+	f.redis.Start() // empty
+	eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	f.meet()
+	f.stopped(first, true, true, true)
+	f.run(1, 0, "3 of 3 gateways", "undeny", "host", hostOf(first))
+	f.stopped(first, false, false, false)
+	f.redis.Say("FLUSHALL")
+	pause(t.Context(), 2500*time.Millisecond)
+	f.stopped(first, false, false, false) // what was lifted does not come back
+
+	f.redis.Kill()
+	eventually(t, "redis is found away", func() bool { return f.gateways[2].metric("crawlgate_fleet_up") == 0 })
+	f.run(2, 1, "1 of 3 gateways", "deny", "host", hostOf(second))
+	f.run(2, 1, "gw0 is silent; its last heartbeat was at 20", "deny", "host", hostOf(second))
+	f.run(2, 1, "the other gateways do not know", "purge", a.String())
+	f.stopped(second, false, false, true)
+	f.gateways[2].kill()
+	if err := f.gateways[2].start(f.gateways[2].config); err != nil {
+		t.Fatal(err)
+	}
+	f.stopped(second, false, false, true)
+	// The order, and the lifts of the one that it replaced and of the first one.
+	f.run(2, 0, "redis does not answer: this is what was known; 3 orders wait for it", "gateways")
+	f.redis.Start()
+	f.becomes(second, true)
+	f.meet()
+	f.run(0, 0, "3 of 3 gateways", "undeny", "host", hostOf(second))
+	f.stopped(second, false, false, false)
+}
+
+// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given anew on the other, both ways: in
+// the end all are stopped.
+func TestFleetCutInTwo(t *testing.T) {
+	t.Parallel()
+	f := startOrderFleet(t, true)
+	server := testorigin.Start(t, testorigin.Config{})
+	sites := []*testorigin.Site{server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})}
+	pages, hosts := make([]string, 3), make([]string, 3)
+	for i, site := range sites {
+		pages[i], hosts[i] = site.URL(openPage), strings.TrimPrefix(site.Origin().String(), "http://")
+	}
+	for _, host := range hosts[:2] {
+		f.run(0, 0, "3 of 3 gateways", "deny", "host", host)
+	}
+	f.relay.cut(true)
+	eventually(t, "the third is cut off", func() bool { return f.gateways[2].metric("crawlgate_fleet_up") == 0 })
+	pause(t.Context(), 6*time.Second) // it is silent then, and not waited for
+	f.run(0, 1, "gw2 is silent", "undeny", "host", hosts[0])
+	f.run(2, 1, "1 of 3 gateways", "deny", "host", hosts[0])
+	f.run(1, 1, "2 of 3 gateways", "deny", "host", hosts[1])
+	f.run(2, 1, "1 of 3 gateways", "undeny", "host", hosts[1])
+	f.run(0, 1, "2 of 3 gateways", "deny", "host", hosts[2])
+	f.stopped(pages[0], false, false, true)
+	f.stopped(pages[1], true, true, false)
+	f.stopped(pages[2], true, true, false)
+	if long() {
+		pause(t.Context(), time.Minute)
+	}
+	f.relay.cut(false)
+	for _, page := range pages {
+		f.becomes(page, true)
+	}
+	f.meet()
+	for _, page := range pages {
+		f.stopped(page, true, true, true)
+	}
+	for i, host := range hosts {
+		f.run(i, 0, "3 of 3 gateways", "undeny", "host", host)
+		f.stopped(pages[i], false, false, false)
+	}
+}
+
+// TestFleetActions: each gateway has a store of its own, and forgets, fetches and unblocks when one is told to.
+func TestFleetActions(t *testing.T) {
+	t.Parallel()
+	f := startOrderFleet(t, false)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	ask := func() {
+		for _, g := range f.gateways {
+			g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+		}
+	}
+	fetches := func(want int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d fetches", want), func() bool { return len(site.RobotsExchanges()) >= want })
+		if n := len(site.RobotsExchanges()); n != want {
+			t.Errorf("%d fetches, want %d", n, want)
+		}
+	}
+	ask()
+	ask()
+	fetches(3)
+	f.run(1, 0, "3 of 3 gateways", "purge", site.Origin().String())
+	ask()
+	fetches(6)
+	f.run(2, 0, "3 of 3 gateways", "refresh", site.Origin().String())
+	fetches(9)
+	f.run(0, 2, "is not blocked", "unblock", site.Origin().Host)
+	out, err := f.gateways[0].robots("gateways")
+	if err != nil || strings.Count(out, "gw") != 3 || strings.Contains(out, "expected") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := f.gateways[0].reload(gatewayConfig{Engine: fleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new name is known", func() bool {
+		out, err := f.gateways[2].robots("gateways")
+		return err == nil && strings.Contains(out, "renamed") && !strings.Contains(out, "gw0")
+	})
+	f.run(0, 0, "3 of 3 gateways", "deny", "host", "example.com")
+	f.gateways[1].stop()
+	f.run(0, 1, "1 of the gateways that the configuration expects are not known", "deny", "all")
+	f.run(2, 0, "3 gateways are expected, 2 are known", "gateways")
+}

@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// haproxyRecipe is the configuration in docs/fleet.md, for other addresses.
+func haproxyRecipe(t *testing.T, bind string, gateways []*gateway) string {
+	t.Helper()
+	_, recipe, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "```haproxy\n")
+	recipe, _, found := strings.Cut(recipe, "```")
+	replace := []string{"bind :3128", "bind " + bind}
+	for i, g := range gateways {
+		replace = append(replace, fmt.Sprintf("gw%d.acme.example:3128", i+1), g.addr)
+	}
+	for i := 0; i < len(replace); i += 2 {
+		if found = found && strings.Contains(recipe, replace[i]); !found {
+			t.Fatalf("docs/fleet.md has no %q", replace[i])
+		}
+	}
+	return strings.NewReplacer(replace...).Replace(recipe)
+}
+
+// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are spread over all, and
+// when a gateway fails only its hosts move.
+func TestHAProxyRecipe(t *testing.T) {
+	t.Parallel()
+	haproxy := need(t, "haproxy")
+	var gateways []*gateway
+	for range 3 {
+		gateways = append(gateways, startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"}))
+	}
+	balancer := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
+	file := filepath.Join(balancer.dir, "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(haproxyRecipe(t, balancer.addr, gateways)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), haproxy, "-db", "-f", file)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+
+	server := testorigin.Start(t, testorigin.Config{})
+	sites := make([]*testorigin.Site, 60)
+	for i := range sites {
+		sites[i] = server.Site(t, testorigin.SiteConfig{})
+	}
+	eventually(t, "haproxy listens", func() bool {
+		conn, err := net.DialTimeout("tcp", balancer.addr, time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	eventually(t, "haproxy has all gateways", func() bool {
+		a, err := balancer.fetch("AcmeBot/1.0", sites[0].URL("/"))
+		return err == nil && a.status == http.StatusOK
+	})
+	// ask asks for each site several times, and returns at which gateway each of them was.
+	seen := make([]int, len(gateways))
+	ask := func() map[string]int {
+		t.Helper()
+		for _, site := range sites {
+			for _, page := range []string{"/", "/a", "/b?c"} {
+				for form, do := range balancer.through(http.MethodGet, hostOf(site.URL("")), page) {
+					if a, err := do(); err != nil || a.status != http.StatusOK {
+						t.Errorf("%s by %s: %d, %v", site.URL(page), form, a.status, err)
+					}
+				}
+			}
+		}
+		at := make(map[string]int)
+		for i, g := range gateways {
+			lines := g.readLogs()
+			for _, line := range lines[min(seen[i], len(lines)):] {
+				_, o, _ := strings.Cut(line.Robots.Origin, "://") // a CONNECT is for https, before it is known what is spoken
+				if other, known := at[o]; known && other != i {
+					t.Errorf("%s is at two gateways", o)
+				}
+				at[o] = i
+			}
+			seen[i] = len(lines)
+		}
+		return at
+	}
+	before := ask()
+	count := make([]int, len(gateways))
+	for _, i := range before {
+		count[i]++
+	}
+	if len(before) != len(sites) || min(count[0], count[1], count[2]) < len(sites)/10 {
+		t.Errorf("%d sites at %v", len(before), count)
+	}
+	gateways[2].stop()
+	eventually(t, "haproxy has noticed", func() bool {
+		for _, site := range sites {
+			if a, err := balancer.fetch("AcmeBot/1.0", site.URL("/")); err != nil || a.status != http.StatusOK {
+				return false
+			}
+		}
+		return true
+	})
+	moved := 0
+	for o, i := range ask() {
+		if before[o] == 2 {
+			moved++
+		} else if i != before[o] {
+			t.Errorf("%s has moved from %d to %d", o, before[o], i)
+		}
+	}
+	t.Logf("%d sites at %v; %d have moved", len(sites), count, moved)
+	if moved != count[2] {
+		t.Errorf("%d have moved, want the %d of the one that failed", moved, count[2])
+	}
+}

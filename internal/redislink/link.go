@@ -1,0 +1,90 @@
+// Package redislink connects to Redis or Valkey, for all that gateways share.
+package redislink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL. timeout
+// bounds dialing. Errors leave the URL out, as it may hold a password.
+//
+// A call is made once, without a cache of its own, over one connection: of several, each would find
+// out by itself that the server is gone.
+func Options(rawURL string, timeout time.Duration) (rueidis.ClientOption, error) {
+	if rawURL == "" {
+		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
+	}
+	option, err := rueidis.ParseURL(rawURL)
+	if parse, ok := errors.AsType[*url.Error](err); ok {
+		err = parse.Err
+	}
+	if err != nil {
+		return rueidis.ClientOption{}, fmt.Errorf("parsing the redis URL: %w", err)
+	}
+	option.DisableCache, option.DisableRetry, option.PipelineMultiplex = true, true, -1
+	option.Dialer.Timeout = timeout
+	option.ConnWriteTimeout = time.Second
+	return option, nil
+}
+
+// Link is a client that is made when the server is there for the first time. It is safe for
+// concurrent use, but for Connect and Close.
+type Link struct {
+	option rueidis.ClientOption
+	client atomic.Pointer[rueidis.Client]
+}
+
+// New makes a link. It connects to nothing yet.
+func New(option rueidis.ClientOption) *Link { return &Link{option: option} }
+
+// Connect makes the client, which needs the server to be there once; later it reconnects by itself.
+func (l *Link) Connect() (rueidis.Client, error) {
+	if c := l.Client(); c != nil {
+		return c, nil
+	}
+	c, err := rueidis.NewClient(l.option)
+	if err != nil {
+		return nil, err
+	}
+	l.client.Store(&c)
+	return c, nil
+}
+
+// Client returns the client, nil before the first connection.
+func (l *Link) Client() rueidis.Client {
+	if c := l.client.Load(); c != nil {
+		return *c
+	}
+	return nil
+}
+
+// Listen hands the messages of a channel to heard, which must not block, until ctx ends. It
+// subscribes again after pause whenever the connection has ended.
+func (l *Link) Listen(ctx context.Context, channel string, pause time.Duration, heard func(message string)) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if c := l.Client(); c != nil {
+			// It ends with the connection, and always with an error.
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { heard(m.Message) })
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Close ends the connection.
+func (l *Link) Close() {
+	if c := l.Client(); c != nil {
+		c.Close()
+	}
+}
