@@ -68,8 +68,8 @@ func (k *KillSwitch) Set(order Kill) error {
 	return k.Update(func(o Orders) (Orders, error) { return o.Give(order) })
 }
 
-// Update replaces the orders by what change makes of them. One change is made at a time. On an error
-// nothing changes.
+// Update replaces the orders by what change makes of them. One change is made at a time. On an
+// error nothing changes.
 func (k *KillSwitch) Update(change func(Orders) (Orders, error)) error {
 	k.writing.Lock()
 	defer k.writing.Unlock()

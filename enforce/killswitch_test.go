@@ -220,8 +220,8 @@ func TestKillSwitchConcurrently(t *testing.T) {
 	}
 }
 
-// TestOrdersOfEarlierReleases: orders without ids get theirs from what they say, so that gateways which have the same file
-// have the same orders.
+// TestOrdersOfEarlierReleases: orders without ids get theirs from what they say, so that gateways
+// which have the same file have the same orders.
 func TestOrdersOfEarlierReleases(t *testing.T) {
 	t.Parallel()
 	const old = `{"version":1,"kills":[{"scope":"host","value":"a.example","by":"eve","at":"2026-11-21T12:00:00Z"},` +
@@ -242,7 +242,8 @@ func TestOrdersOfEarlierReleases(t *testing.T) {
 	}
 }
 
-// TestMergeIsBounded: no gateway holds more orders than fit, and none of its own is given up for others.
+// TestMergeIsBounded: no gateway holds more orders than fit, and none of its own is given up for
+// others.
 func TestMergeIsBounded(t *testing.T) {
 	t.Parallel()
 	var here, there Orders

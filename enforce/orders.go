@@ -14,8 +14,8 @@ import (
 )
 
 // Orders are a set of orders, and the ids of those that were lifted. Sets of several gateways merge
-// without clocks: an order holds unless a lift names its id. So a stop wins over a lift that did not
-// know it, and nothing is lifted because it is missing somewhere.
+// without clocks: an order holds unless a lift names its id. So a stop wins over a lift that did
+// not know it, and nothing is lifted because it is missing somewhere.
 //
 // It is a value, which no method changes. Its JSON form is kept over restarts. The zero value is
 // empty.
@@ -33,14 +33,14 @@ type Lift struct {
 }
 
 const (
-	// maxKills bounds the orders that are given. People give them, or their scripts; KillAll stands for
-	// more.
+	// maxKills bounds the orders that are given. People give them, or their scripts; KillAll stands
+	// for more.
 	maxKills = 10_000
 	// maxMerged bounds the orders of all gateways together, and the lifts that are remembered: ten
 	// gateways may each have reached their bound while they knew nothing of each other.
 	maxMerged = 10 * maxKills
-	// liftsKept is how long a lift is remembered. A gateway that comes back later, with an order in its
-	// file that was lifted meanwhile, brings the order back: it stops too much, never too little.
+	// liftsKept is how long a lift is remembered. A gateway that comes back later, with an order in
+	// its file that was lifted meanwhile, brings the order back: it stops too much, never too little.
 	liftsKept = 90 * 24 * time.Hour
 	maxID     = 64
 )
@@ -65,8 +65,8 @@ func (o Orders) Give(order Kill) (Orders, error) {
 	return after, nil
 }
 
-// Lift ends all orders with this scope and value, and returns the newest of them. It reports whether
-// there was one.
+// Lift ends all orders with this scope and value, and returns the newest of them. It reports
+// whether there was one.
 func (o Orders) Lift(scope KillScope, value string, lift Lift) (after Orders, lifted Kill, found bool) {
 	order, err := Kill{Scope: scope, Value: value}.Canonical()
 	if err != nil {

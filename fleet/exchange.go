@@ -8,10 +8,10 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// The exchange of orders with Redis, as pure functions. Redis has two hashes, of orders and of lifts,
-// by the ids of the orders. A gateway takes what it does not know, and adds what is missing. Both
-// sides only grow, so it makes no difference in which order gateways come, how often, and what Redis
-// loses in between.
+// The exchange of orders with Redis, as pure functions. Redis has two hashes, of orders and of
+// lifts, by the ids of the orders. A gateway takes what it does not know, and adds what is missing.
+// Both sides only grow, so it makes no difference in which order gateways come, how often, and what
+// Redis loses in between.
 
 // ids are those that Redis has.
 type ids struct{ orders, lifted map[string]bool }

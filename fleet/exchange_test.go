@@ -95,8 +95,8 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 }
 
 // FuzzFleet has gateways give and lift orders, meet in a Redis that is emptied and set back, and
-// restart from their files, in whatever order. In the end all agree: what was given and not lifted by
-// somebody who knew it holds at all gateways, and nothing else does.
+// restart from their files, in whatever order. In the end all agree: what was given and not lifted
+// by somebody who knew it holds at all gateways, and nothing else does.
 func FuzzFleet(f *testing.F) {
 	f.Add([]byte{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110})
 	f.Add([]byte("stop, lift, meet; stop, lose everything, lift, and meet again"))

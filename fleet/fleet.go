@@ -1,14 +1,14 @@
 // Package fleet has the orders of one gateway reach all of a fleet, by Redis or Valkey.
 //
-// Orders that hold (stops) are a set that all gateways keep, each in a file of its own; Redis is where
-// they meet, and never the truth. A gateway adds what Redis lacks and takes what it lacks itself, so
-// a Redis that was away, emptied or set back is filled again, and lifts nothing. Actions (purge,
-// refresh, unblock) go through a stream, and each gateway does them once.
+// Orders that hold (stops) are a set that all gateways keep, each in a file of its own; Redis is
+// where they meet, and never the truth. A gateway adds what Redis lacks and takes what it lacks
+// itself, so a Redis that was away, emptied or set back is filled again, and lifts nothing. Actions
+// (purge, refresh, unblock) go through a stream, and each gateway does them once.
 //
 // # Keys
 //
-// All begin with the prefix as their hash tag, {PREFIX}:fleet:, so that a Redis Cluster keeps them on
-// one node.
+// All begin with the prefix as their hash tag, {PREFIX}:fleet:, so that a Redis Cluster keeps them
+// on one node.
 //
 //	orders    hash    id → order
 //	lifted    hash    id → who lifted it, and when
@@ -133,8 +133,8 @@ type clock struct {
 	local time.Time
 }
 
-// New joins a fleet, and connects in the background. The error is about the configuration only. Call
-// Close after use.
+// New joins a fleet, and connects in the background. The error is about the configuration only.
+// Call Close after use.
 func New(c Config, self Self, expect int) (*Fleet, error) {
 	option, err := redislink.Options(c.URL, timeout)
 	if err != nil {
@@ -155,8 +155,8 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 	return f, nil
 }
 
-// Given has all gateways told of an order that was given or lifted here, and ended so many requests.
-// id is that of the order, or [LiftOf] it.
+// Given has all gateways told of an order that was given or lifted here, and ended so many
+// requests. id is that of the order, or [LiftOf] it.
 func (f *Fleet) Given(ctx context.Context, id string, ended int) Report {
 	if f == nil {
 		return Report{}
@@ -215,8 +215,8 @@ func (f *Fleet) live(ctx context.Context) {
 	}
 }
 
-// meet is a heartbeat and an exchange of orders. It reports whether Redis answered. A Redis that did
-// so until now is asked twice: one call may be late.
+// meet is a heartbeat and an exchange of orders. It reports whether Redis answered. A Redis that
+// did so until now is asked twice: one call may be late.
 func (f *Fleet) meet(ctx context.Context) bool {
 	f.turning.Lock()
 	defer f.turning.Unlock()

@@ -351,7 +351,8 @@ func TestManyOrders(t *testing.T) {
 	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
 }
 
-// TestRedisUser: the rights that docs/fleet.md gives to a user of Redis are enough for all that a gateway does.
+// TestRedisUser: the rights that docs/fleet.md gives to a user of Redis are enough for all that a
+// gateway does.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER fleet ")

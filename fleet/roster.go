@@ -91,7 +91,8 @@ type process struct {
 type roster map[string]process
 
 // with is the roster once Redis has been read: what it says counts, and what it has forgotten stays
-// for as long as a silent gateway is known. A Redis that was emptied must not make a fleet look small.
+// for as long as a silent gateway is known. A Redis that was emptied must not make a fleet look
+// small.
 func (r roster) with(read roster, now int64) roster {
 	after := maps.Clone(r)
 	if after == nil {
@@ -102,8 +103,8 @@ func (r roster) with(read roster, now int64) roster {
 	return after
 }
 
-// members are the processes that count: those that have not left, and of which none of the same name
-// has begun after they fell silent.
+// members are the processes that count: those that have not left, and of which none of the same
+// name has begun after they fell silent.
 func (r roster) members() (names []string) {
 	for id, p := range r {
 		if !p.Left && !r.hasSuccessor(p) {
@@ -155,8 +156,8 @@ func (p process) heardAt(offset time.Duration) time.Time {
 	return time.UnixMilli(p.last).Add(offset).UTC().Truncate(time.Second)
 }
 
-// applied says what each member made of an order, and whether to wait for more answers: one that was
-// heard a moment ago has not answered, or any where Redis has just come back.
+// applied says what each member made of an order, and whether to wait for more answers: one that
+// was heard a moment ago has not answered, or any where Redis has just come back.
 func (r roster) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, wait bool) {
 	for _, member := range r.members() {
 		p := r[member]

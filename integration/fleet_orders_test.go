@@ -27,7 +27,8 @@ func fleetEngine(name, url string, expect int) string {
 	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nprefix test\nexpect %d\n}", name, paceOff, url, expect)
 }
 
-// orderFleet is three gateways that take orders from each other. The third may reach Redis by a relay.
+// orderFleet is three gateways that take orders from each other. The third may reach Redis by a
+// relay.
 type orderFleet struct {
 	t        *testing.T
 	redis    *redistest.Server
@@ -172,8 +173,8 @@ func (r *relay) cut(cut bool) {
 	}
 }
 
-// endlessPages is an origin whose pages go on for as long as the gateway takes them. It notes when octets last came to it, and when
-// it could last send some, by the gateway that asked.
+// endlessPages is an origin whose pages go on for as long as the gateway takes them. It notes when
+// octets last came to it, and when it could last send some, by the gateway that asked.
 type endlessPages struct {
 	*httptest.Server
 	last [3]atomic.Int64 // ns since 1970
@@ -212,8 +213,9 @@ func startEndlessPages(t *testing.T) *endlessPages {
 	return s
 }
 
-// TestFleetStopsWithinASecond has many clients crawl one host by three gateways. From the order at one of them to the last
-// octet at the origin, by the origin's own record, it takes less than a second at all, every time.
+// TestFleetStopsWithinASecond has many clients crawl one host by three gateways. From the order at
+// one of them to the last octet at the origin, by the origin's own record, it takes less than a
+// second at all, every time.
 func TestFleetStopsWithinASecond(t *testing.T) {
 	loadsMachine(t)
 	rounds, clients := 10, 60
@@ -302,8 +304,8 @@ func (g *gateway) askAdmin(method, path, body string) string {
 	return string(text)
 }
 
-// TestFleetWithoutRedis empties and kills Redis between an order and its lift, and kills a gateway whose order nobody knows
-// yet. No order is lifted by that, none is lost, and a lift is one.
+// TestFleetWithoutRedis empties and kills Redis between an order and its lift, and kills a gateway
+// whose order nobody knows yet. No order is lifted by that, none is lost, and a lift is one.
 func TestFleetWithoutRedis(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, false)
@@ -349,8 +351,8 @@ func TestFleetWithoutRedis(t *testing.T) {
 	f.stopped(second, false, false, false)
 }
 
-// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given anew on the other, both ways: in
-// the end all are stopped.
+// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given anew on
+// the other, both ways: in the end all are stopped.
 func TestFleetCutInTwo(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, true)
@@ -391,7 +393,8 @@ func TestFleetCutInTwo(t *testing.T) {
 	}
 }
 
-// TestFleetActions: each gateway has a store of its own, and forgets, fetches and unblocks when one is told to.
+// TestFleetActions: each gateway has a store of its own, and forgets, fetches and unblocks when one
+// is told to.
 func TestFleetActions(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, false)

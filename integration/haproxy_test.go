@@ -32,8 +32,8 @@ func haproxyRecipe(t *testing.T, bind string, gateways []*gateway) string {
 	return strings.NewReplacer(replace...).Replace(recipe)
 }
 
-// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are spread over all, and
-// when a gateway fails only its hosts move.
+// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are
+// spread over all, and when a gateway fails only its hosts move.
 func TestHAProxyRecipe(t *testing.T) {
 	t.Parallel()
 	haproxy := need(t, "haproxy")

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL. timeout
-// bounds dialing. Errors leave the URL out, as it may hold a password.
+// Options reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
+// timeout bounds dialing. Errors leave the URL out, as it may hold a password.
 //
 // A call is made once, without a cache of its own, over one connection: of several, each would find
 // out by itself that the server is gone.
