@@ -24,6 +24,12 @@ type StoreConfig struct {
 	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
 	// replaced.
 	URL string `json:"url,omitempty"`
+	// Retain is how long the text of a robots.txt is kept after the last decision that used it. For
+	// kinds "file" and "redis". Default 400 days.
+	Retain caddy.Duration `json:"retain,omitempty"`
+	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
+	// used least recently. For kind "file". Default 4 GiB.
+	RetainMax int64 `json:"retain_max,omitempty"`
 }
 
 // CacheConfig bounds the rulesets held in memory and how long one is used.

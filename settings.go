@@ -23,10 +23,13 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Defaults and bounds of DESIGN §7, where they are not those of the package that is configured.
 const (
+	maxRetain          = 100 * 365 * 24 * time.Hour
+	minRetainMax       = 16 << 20
 	minRedirects       = 5
 	maxFetchTimeout    = 5 * time.Minute
 	defaultRate        = "5/s"
@@ -111,7 +114,10 @@ func (c *StoreConfig) set(config *engine.Config) error {
 		if err := c.check(); err != nil {
 			return err
 		}
-		config.Store = engine.Store(*c)
+		config.Store = engine.Store{
+			Kind: cmp.Or(c.Kind, "file"), Path: c.Path, URL: c.URL,
+			Retention: robotscache.Retention{For: time.Duration(c.Retain), Max: c.RetainMax},
+		}
 	}
 	if config.Store.Kind == "file" && config.Store.Path == "" {
 		config.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
@@ -123,7 +129,16 @@ func (c *StoreConfig) check() error {
 	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
 		return err
 	}
-	if c.Kind == "redis" {
+	switch {
+	case c.Kind == "none" && (c.Retain != 0 || c.RetainMax != 0):
+		return errors.New("none keeps no text beyond the process: retain and retain_max are for file, retain for redis")
+	case c.Kind == "redis" && c.RetainMax != 0:
+		return errors.New("redis bounds its memory itself: set its maxmemory in place of retain_max")
+	case c.Retain < 0 || c.Retain > caddy.Duration(maxRetain):
+		return errors.New("retain is negative, or longer than 100 years")
+	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
+		return errors.New("retain_max is below 16 MiB: texts would go as they come")
+	case c.Kind == "redis":
 		return checkRedisURL(c.URL)
 	}
 	return nil
