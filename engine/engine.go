@@ -241,6 +241,7 @@ func (e *Engine) Start() error {
 	e.listens.Store(l)
 	sockets.Process.Changed()
 	e.enter()
+	e.warnOfLogs()
 	return nil
 }
 
