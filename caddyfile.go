@@ -69,7 +69,10 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		user_agent <text>
 //		gateway <name>
 //		help <url>
-//		store file [<path>] | redis <url> | none
+//		store file [<path>] | redis <url> | none {
+//			retain 400d
+//			retain_max 4GiB
+//		}
 //		index_html on|off
 //		redact <field>... | off
 //		fleet redis [<url>] {
@@ -135,7 +138,7 @@ func (a *App) read(r *block.Reader) error {
 		"user_agent": block.Text(&a.UserAgent),
 		"gateway":    block.Text(&a.Gateway),
 		"help":       block.Text(&a.Help),
-		"store":      {Min: 1, Max: 2, Set: a.readStore},
+		"store":      {Min: 1, Max: 2, Block: a.readStore},
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
 		"redact":     block.List(&a.Redact),
 		"fleet":      {Min: 1, Max: 2, Block: a.readFleet},
@@ -147,19 +150,23 @@ func (a *App) read(r *block.Reader) error {
 	}.Read(r, "robots")
 }
 
-func (a *App) readStore(args []string) error {
-	a.Store = &StoreConfig{Kind: args[0]}
+func (a *App) readStore(r *block.Reader, args []string) error {
+	c := &StoreConfig{Kind: args[0]}
+	a.Store = c
 	switch {
 	case args[0] == "file" && len(args) == 2:
-		a.Store.Path = args[1]
+		c.Path = args[1]
 	case args[0] == "redis" && len(args) == 2:
-		a.Store.URL = args[1]
+		c.URL = args[1]
 	case args[0] == "redis":
-		return errors.New(`"redis" needs a url`)
+		return r.Errf(`option "store" of robots: "redis" needs a url`)
 	case args[0] == "none" && len(args) == 2:
-		return fmt.Errorf(`"none" takes no argument, found %q`, args[1])
+		return r.Errf(`option "store" of robots: "none" takes no argument, found %q`, args[1])
 	}
-	return nil
+	return block.Grammar{
+		"retain":     block.Duration(&c.Retain),
+		"retain_max": block.Size(&c.RetainMax),
+	}.Read(r, "store")
 }
 
 func (a *App) readCache(r *block.Reader) error {

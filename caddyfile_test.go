@@ -66,6 +66,12 @@ func TestBadEngine(t *testing.T) {
 		{"store redis http://localhost", 3, `robots: store: redis url has scheme "http": want redis, rediss or unix`},
 		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed`},
 		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
+		{"store none {\nretain 1d\n}", 4, `robots: store: none keeps no text beyond the process: retain and retain_max are for file, retain for redis`},
+		{"store redis redis://h {\nretain 1d\nretain_max 1GiB\n}", 5, `robots: store: redis bounds its memory itself: set its maxmemory in place of retain_max`},
+		{"store file {\nretain 40000d\n}", 4, `robots: store: retain is negative, or longer than 100 years`},
+		{"store file {\nretain 0\n}", 4, `option "retain" of store: "0" is no time at all; without the option its default holds`},
+		{"store file {\nretain_max 1MiB\n}", 4, `robots: store: retain_max is below 16 MiB: texts would go as they come`},
+		{"store file {\nkeep 1d\n}", 4, `unknown option "keep" in store: want one of retain, retain_max`},
 		{"store file a b", 3, `option "store" of robots takes at most 2 arguments, found 3`},
 
 		{"cache 1h", 3, `option "cache" of robots takes no argument, found 1`},

@@ -29,6 +29,31 @@ type StoreConfig struct {
 	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
 	// replaced.
 	URL string `json:"url,omitempty"`
+	// Retain is how long the text of a robots.txt is kept after the last decision that used it. For
+	// kinds "file" and "redis". Default 400 days.
+	Retain caddy.Duration `json:"retain,omitempty"`
+	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
+	// used least recently. For kind "file". Default 4 GiB.
+	RetainMax int64 `json:"retain_max,omitempty"`
+}
+
+func (c *StoreConfig) check() error {
+	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
+		return err
+	}
+	switch {
+	case c.Kind == "none" && (c.Retain != 0 || c.RetainMax != 0):
+		return errors.New("none keeps no text beyond the process: retain and retain_max are for file, retain for redis")
+	case c.Kind == "redis" && c.RetainMax != 0:
+		return errors.New("redis bounds its memory itself: set its maxmemory in place of retain_max")
+	case c.Retain < 0 || c.Retain > caddy.Duration(maxRetain):
+		return errors.New("retain is negative, or longer than 100 years")
+	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
+		return errors.New("retain_max is below 16 MiB: texts would go as they come")
+	case c.Kind == "redis":
+		return checkRedisURL(c.URL)
+	}
+	return nil
 }
 
 // CacheConfig bounds the rulesets held in memory and how long one is used.

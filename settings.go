@@ -23,10 +23,13 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Defaults and bounds of DESIGN §7, where they are not those of the package that is configured.
 const (
+	maxRetain          = 100 * 365 * 24 * time.Hour
+	minRetainMax       = 16 << 20
 	minRedirects       = 5
 	maxFetchTimeout    = 5 * time.Minute
 	defaultRate        = "5/s"
@@ -109,13 +112,13 @@ func isVisible(s string) bool {
 func (c *StoreConfig) set(config *engine.Config) error {
 	config.Store = engine.Store{Kind: "file"}
 	if c != nil {
-		if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
+		if err := c.check(); err != nil {
 			return err
 		}
-		if err := checkRedisURL(c.URL); c.Kind == "redis" && err != nil {
-			return err
+		config.Store = engine.Store{
+			Kind: cmp.Or(c.Kind, "file"), Path: c.Path, URL: c.URL,
+			Retention: robotscache.Retention{For: time.Duration(c.Retain), Max: c.RetainMax},
 		}
-		config.Store = engine.Store(*c)
 	}
 	if config.Store.Kind == "file" && config.Store.Path == "" {
 		config.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")

@@ -431,9 +431,9 @@ func TestGatewayCommands(t *testing.T) {
 	run("refresh", o, o+"/page").check(t, 2, "http://<HOST> rules\n", "http://<HOST>/page: ")
 	run("show", o).check(t, 0, "origin  http://<HOST>\nrobots.txt  http://<HOST>/robots.txt\nstate  rules\naccess  rules\nstatus  200\n"+
 		"sha256  <SHA256>\nfetched  <TIME>\nfresh until  <TIME>\n\n"+
-		"FIRST SEEN  LAST SEEN  STATE  STATUS  SIZE  SHA256\n"+
-		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesB))+
-		fmt.Sprintf("<TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesA)), "")
+		"FIRST SEEN  LAST SEEN  KEPT UNTIL  STATE  STATUS  SIZE  SHA256\n"+
+		fmt.Sprintf("<TIME>  <TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesB))+
+		fmt.Sprintf("<TIME>  <TIME>  <TIME>  rules  200  %d  <SHA256>\n", len(testgateway.RulesA)), "")
 	run("show", "--diff", o).check(t, 0, "--- http://<HOST>/robots.txt <TIME> <SHA256>\n+++ http://<HOST>/robots.txt <TIME> <SHA256>\n"+
 		"@@ -1,2 +1,4 @@\n User-agent: *\n Disallow: /private/\n+Disallow: /new/\n"+`+# \x1b[2J\xff`+"\n", "")
 	s.SetRobots(testorigin.Status(500))

@@ -178,9 +178,10 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	if err := t.print(w); err != nil || len(d.History) == 0 {
 		return err
 	}
-	h := newTable("FIRST SEEN", "LAST SEEN", "STATE", "STATUS", "SIZE", "SHA256")
+	h := newTable("FIRST SEEN", "LAST SEEN", "KEPT UNTIL", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
-		h.row(moment(v.FirstSeen), moment(v.LastSeen), withNote(v.State.String(), string(v.Cause)), number(v.Status), number(v.Size), v.SHA256.Hex())
+		h.row(moment(v.FirstSeen), moment(v.LastSeen), moment(v.KeptUntil), withNote(v.State.String(), string(v.Cause)),
+			number(v.Status), number(v.Size), v.SHA256.Hex())
 	}
 	if err := printRaw(w, []byte("\n")); err != nil {
 		return err

@@ -254,6 +254,7 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.digested(e)
+	e.warnOfLogs()
 	return nil
 }
 

@@ -36,6 +36,7 @@ type metrics struct {
 	dropped      *prometheus.CounterVec
 	storeErrors  *prometheus.CounterVec
 	storeUp      prometheus.Gauge
+	texts        *prometheus.CounterVec
 	paceWait     prometheus.Histogram
 	paceRefused  *prometheus.CounterVec
 	blocks       *prometheus.CounterVec
@@ -74,6 +75,7 @@ func newMetrics() *metrics {
 		dropped:      counter("dropped_total", "Things given up because a bound was reached.", "what"),
 		storeErrors:  counter("store_errors_total", "Failed operations of the store.", "operation"),
 		storeUp:      gauge("store_up", "1 while the store works, 0 while it fails."),
+		texts:        counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early"),
 		paceWait:     histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30),
 		paceRefused:  counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason"),
 		blocks:       counter("host_blocks_total", "Hosts that asked by 429 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
@@ -140,6 +142,7 @@ type cacheObserver struct {
 	logger  *zap.Logger
 	fetcher *currentFetcher
 	short   rate.Sometimes // says that the machine lacks something
+	full    rate.Sometimes // says that the store does
 }
 
 // Looked implements robotscache.Observer.
@@ -196,6 +199,18 @@ func (o *cacheObserver) StoreAvailable(ok bool, err error) {
 	}
 	o.storeUp.Set(0)
 	o.logger.Error("store of robots.txt records fails; rulesets are kept in memory only", zap.Error(err))
+}
+
+// textsDropped counts texts that the store has dropped.
+func (o *cacheObserver) textsDropped(n int, early bool) {
+	o.texts.WithLabelValues(strconv.FormatBool(early)).Add(float64(n))
+	if n == 0 || !early {
+		return
+	}
+	o.full.Do(func() {
+		o.logger.Warn("texts of robots.txt are dropped before their time, as there is no more room; said once an hour: set retain_max",
+			zap.Int("texts", n), zap.Int64("retain_max", o.fetcher.Load().Config.Store.Retention.Filled().Max))
+	})
 }
 
 // Panicked implements robotscache.Observer.

@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -72,7 +75,7 @@ func TestMetricLabelsAreClosed(t *testing.T) {
 	t.Parallel()
 	closed := map[string]bool{
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
-		"operation": true, "explicit": true, "kind": true, "result": true,
+		"operation": true, "explicit": true, "kind": true, "result": true, "early": true,
 		"log": true, "witness": true, // the operator's names
 	}
 	for _, d := range descriptions() {
@@ -106,6 +109,40 @@ func TestUTF16IsLogged(t *testing.T) {
 		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
 			t.Errorf("%q: %d lines", body, len(got))
 		}
+	}
+}
+
+// TestTextsDropped: texts that go before their time are counted, and warned of once an hour.
+func TestTextsDropped(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	fetcher := new(currentFetcher)
+	fetcher.Store(new(Engine))
+	o := &cacheObserver{metrics: newMetrics(), logger: zap.New(core), fetcher: fetcher, full: rate.Sometimes{Interval: time.Hour}}
+	o.textsDropped(3, false)
+	o.textsDropped(0, true)
+	if n := logs.Len(); n != 0 {
+		t.Errorf("%d lines of texts whose time was over", n)
+	}
+	o.textsDropped(2, true)
+	o.textsDropped(2, true)
+	families, err := o.all.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "crawlgate_texts_dropped_total" {
+				counted[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if want := map[string]float64{"false": 3, "true": 4}; !maps.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
+	}
+	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["retain_max"] != int64(4<<30) {
+		t.Errorf("warned by %+v", got)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 // records is the cache over one store. It is shared by all configurations that name the same store.
 type records struct {
 	key     string
+	store   robotscache.Store // the cache's
 	cache   *robotscache.Cache
 	fetcher currentFetcher
 }
@@ -37,6 +38,9 @@ func acquireRecords(e *Engine) (*records, error) {
 func (r *records) apply(e *Engine) {
 	r.fetcher.Store(e)
 	r.cache.Configure(e.Config.Cache)
+	if s, ok := r.store.(interface{ SetRetention(r robotscache.Retention) }); ok {
+		s.SetRetention(e.Config.Store.Retention)
+	}
 }
 
 // Destruct closes the cache, which writes what is pending and closes the store.
@@ -48,19 +52,20 @@ func (r *records) Destruct() error {
 }
 
 func openRecords(e *Engine, key string) (*records, error) {
-	store, err := e.Config.Store.open()
-	if err != nil {
+	r := &records{key: key}
+	observer := &cacheObserver{
+		metrics: instruments, logger: e.logger.Named("cache"), fetcher: &r.fetcher,
+		short: rate.Sometimes{Interval: time.Minute}, full: rate.Sometimes{Interval: time.Hour},
+	}
+	var err error
+	if r.store, err = e.Config.Store.open(observer.textsDropped); err != nil {
 		return nil, err
 	}
-	r := &records{key: key}
 	r.fetcher.Store(e)
 	config := e.Config.Cache
-	config.Store, config.Fetcher = store, &r.fetcher
-	config.Observer = &cacheObserver{
-		metrics: instruments, logger: e.logger.Named("cache"), fetcher: &r.fetcher, short: rate.Sometimes{Interval: time.Minute},
-	}
+	config.Store, config.Fetcher, config.Observer = r.store, &r.fetcher, observer
 	if r.cache, err = robotscache.New(config); err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, r.store.Close())
 	}
 	return r, nil
 }
@@ -74,6 +79,8 @@ type Store struct {
 	Kind string // "file", "redis" or "none"
 	Path string // of the file, absolute
 	URL  string // of the Redis
+	// Retention says how long texts are kept, in a file or a Redis.
+	Retention robotscache.Retention
 }
 
 // identity names the store: two configurations with the same one share it.
@@ -98,14 +105,15 @@ func (s Store) folder() string {
 	return filepath.Dir(s.Path)
 }
 
-func (s Store) open() (robotscache.Store, error) {
+// open opens the store. dropped is told of texts that the file drops.
+func (s Store) open(dropped func(texts int, early bool)) (robotscache.Store, error) {
 	switch s.Kind {
 	case "redis":
-		return redisstore.New(redisstore.Config{URL: s.URL, Timeout: redisTimeout})
+		return redisstore.New(redisstore.Config{URL: s.URL, Retention: s.Retention, Timeout: redisTimeout})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
 	}
-	return boltstore.Open(boltstore.Config{Path: s.Path})
+	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.Retention, Dropped: dropped})
 }
 
 // currentFetcher fetches by the current configuration: a refresh that begins after a reload follows

@@ -50,6 +50,10 @@ const (
 	refreshAt = 80
 )
 
+// MaxUse is how long a record may be acted on after its latest attempt, under any policy: until a
+// Retry-After has passed, and as long again while the retry is due. A good answer ends before.
+const MaxUse = 2 * maxRetryAfter
+
 // Policy is how records age. Its methods are pure: they read no clock and keep no state. Fields
 // that are zero or negative take the value of [DefaultPolicy], so the zero Policy is the default
 // one.

@@ -497,3 +497,33 @@ func TestDesign3_RefreshAt(t *testing.T) {
 		t.Errorf("after a failure due at %v", at)
 	}
 }
+
+// TestMaxUse: no policy lets a record be acted on for longer after its latest attempt, so stores may
+// count from its save.
+func TestMaxUse(t *testing.T) {
+	t.Parallel()
+	const long = 1000 * 24 * time.Hour
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	answer := Outcome{Kind: KindRules, Status: 200, Body: []byte("Disallow: /\n"), MaxAge: long, HasMaxAge: true}
+	failure := Outcome{Cause: CauseStatus, Status: 503, RetryAfter: long}
+	for mode := ModeSpec; mode <= ModeStrict; mode++ {
+		p := Policy{Mode: mode, TTL: long, MinTTL: long, RetryMin: long, RetryMax: long}
+		good := p.Next(Record{Origin: site}, answer, start)
+		used := false
+		for attempt, r := range map[time.Time]Record{
+			start:                     good,
+			start.Add(time.Hour):      p.Next(good, failure, start.Add(time.Hour)),
+			start.Add(48 * time.Hour): p.Next(good, failure, start.Add(48*time.Hour)),
+		} {
+			used = used || p.Fresh(r, attempt.Add(MaxUse-time.Second))
+			for _, after := range []time.Duration{0, time.Hour, long} {
+				if p.Fresh(r, attempt.Add(MaxUse+after)) {
+					t.Errorf("%v: a record of %s is acted on %v after %v: %+v", mode, attempt, after, MaxUse, r)
+				}
+			}
+		}
+		if !used {
+			t.Errorf("%v: no record is acted on for as long as %v", mode, MaxUse)
+		}
+	}
+}

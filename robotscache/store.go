@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,8 +28,9 @@ const MaxList = 1000
 // process, as far as the medium promises.
 //
 // Trust: the caller vouches for what it saves. A store vouches that it returns what was saved or an
-// error: it checks each body against its SHA-256, and returns no record whose text is missing. It
-// does not judge age: records past their time are returned like others.
+// error: it checks each body against its SHA-256. A record whose text is missing, perhaps because
+// there was no more room for it, is not found. It does not judge age: records past their time are
+// returned like others.
 //
 // Ownership: a record's slices are shared after Save and after Load. Neither side changes them.
 //
@@ -44,8 +46,8 @@ type Store interface {
 	// that one of the records cannot be kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
-	// Delete forgets o: its record and its history. A body without references may stay for as long as
-	// the store says. Deleting an unknown origin is no error.
+	// Delete forgets o: its record and its history. Its texts may stay until their time is over.
+	// Deleting an unknown origin is no error.
 	Delete(ctx context.Context, o origin.Origin) error
 
 	// List returns up to limit records (at most MaxList; 0 means MaxList) whose origin.String() sorts
@@ -54,11 +56,12 @@ type Store interface {
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
 	// History returns the versions that the robots.txt of o has had, newest first, the present one
-	// included. How many are kept is the store's setting.
+	// included, each with the time until which its text is kept. How many are kept is the store's
+	// setting.
 	History(ctx context.Context, o origin.Origin) ([]Version, error)
 
-	// Body returns the text with the given SHA-256 if a record or a history of any origin refers to
-	// it.
+	// Body returns the text with the given SHA-256 until its time is over: see [Retention]. A store
+	// in memory has it for as long as it has an origin whose record or history refers to it.
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 
 	// Close releases everything. Later calls return an error.
@@ -112,7 +115,46 @@ type Version struct {
 	// FirstSeen and LastSeen are the first and the latest retrieval that gave it.
 	FirstSeen time.Time `json:"first_seen"`
 	LastSeen  time.Time `json:"last_seen"`
+	// KeptUntil is until when the text is kept if nothing uses it any more, and if there is room. It
+	// is set by [Store.History]; zero where the text is gone, and in a store in memory.
+	KeptUntil time.Time `json:"kept_until,omitzero"`
 }
+
+// Retention says how long a store keeps the texts by which lines of an access log can be proven.
+// Fields that are zero take their defaults.
+type Retention struct {
+	// For is how long a text is kept after the last decision that used it; default 400 days.
+	//
+	// No use is written: a record is acted on for [fetch.MaxUse] after it was saved at the most, and
+	// in use it is saved again. So a text is kept for For and MaxUse from the last save of a record
+	// that refers to it.
+	For time.Duration
+	// Max bounds the texts in bytes as they are stored; default 4 GiB. Beyond it those go first that
+	// were used least recently. It is for stores that hold their own medium.
+	Max int64
+}
+
+const (
+	defaultRetain    = 400 * 24 * time.Hour
+	defaultRetainMax = 4 << 30
+	// minRecords is how long records are kept at the least: twice the longest time for which the past
+	// of an unreachable origin matters.
+	minRecords = 60 * 24 * time.Hour
+	// MaxVersions is how many versions of an origin stores keep by default: of a text that changes with
+	// each day those of the time for which it is kept.
+	MaxVersions = 500
+)
+
+// Filled returns r with its defaults.
+func (r Retention) Filled() Retention {
+	return Retention{For: cmp.Or(r.For, defaultRetain), Max: cmp.Or(r.Max, defaultRetainMax)}
+}
+
+// Texts is how long a text is kept after the last save of a record that refers to it.
+func (r Retention) Texts() time.Duration { return r.For + fetch.MaxUse }
+
+// Records is how long a record is kept after its last save, with its history.
+func (r Retention) Records() time.Duration { return max(r.Texts(), minRecords) }
 
 // VersionOf returns the version that a record makes by itself.
 func VersionOf(r fetch.Record) Version {
@@ -129,11 +171,14 @@ func VersionOf(r fetch.Record) Version {
 	return v
 }
 
+// Continues reports whether v belongs to the stretch of old, the version before it: the same text
+// or state. The causes of an unreachable origin may alternate within it.
+func (v Version) Continues(old Version) bool { return v.State == old.State && v.SHA256 == old.SHA256 }
+
 // AddVersion returns a history, newest first and at most keep long, to which v has been added. The
-// given slice is not changed. The same text or state is one stretch: the causes of an unreachable
-// origin may alternate within it, and must not push its texts out of a bounded history.
+// given slice is not changed.
 func AddVersion(history []Version, v Version, keep int) []Version {
-	if len(history) > 0 && v.State == history[0].State && v.SHA256 == history[0].SHA256 {
+	if len(history) > 0 && v.Continues(history[0]) {
 		v.FirstSeen = history[0].FirstSeen
 		history = history[1:]
 	}

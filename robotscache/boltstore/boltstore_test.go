@@ -43,6 +43,8 @@ func save(tb testing.TB, s *boltstore.Store, records ...fetch.Record) {
 	}
 }
 
+const day = 24 * time.Hour
+
 func example(i int) origin.Origin {
 	return origin.Origin{Scheme: "https", Host: fmt.Sprintf("n%d.example", i), Port: 443}
 }
@@ -63,43 +65,116 @@ func TestStore(t *testing.T) {
 		return storetest.Medium{
 			Open: func(tb testing.TB) robotscache.Store {
 				tb.Helper()
-				return open(tb, boltstore.Config{Path: path, Versions: 4})
+				return open(tb, boltstore.Config{Path: path, Versions: 4, Retention: robotscache.Retention{For: day}})
 			},
 			Versions: 4,
+			Retained: day,
 		}
 	})
 }
 
-// A text is in the file once, for as long as anything refers to it.
-func TestStore_TextsAreCounted(t *testing.T) {
+// A text is in the file once, until its time is over after the last save of a record with it.
+func TestStore_TextsGo(t *testing.T) {
 	t.Parallel()
-	s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db"), Versions: 2})
-	now := time.Now()
-	a, b := example(1), example(2)
-	save(t, s, storetest.Rules(a, "one", now), storetest.Rules(b, "one", now))
-	wantCounts(t, s, 2, 1)
-	save(t, s, storetest.Rules(a, "two", now.Add(time.Hour)))
-	wantCounts(t, s, 2, 2)
-	// "one" leaves a's history, and stays for b.
-	save(t, s, storetest.Rules(a, "three", now.Add(2*time.Hour)))
-	wantCounts(t, s, 2, 3)
-	if err := s.Delete(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	wantCounts(t, s, 1, 2)
-	// A last good copy is held although the history has dropped it.
-	lost := storetest.Fail(storetest.Rules(a, "three", now.Add(2*time.Hour)), now.Add(30*time.Hour))
-	save(t, s, lost)
-	wantCounts(t, s, 1, 1)
-	absent := fetch.Policy{}.Next(lost, fetch.Outcome{Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus}, now.Add(31*time.Hour))
-	save(t, s, absent)
-	wantCounts(t, s, 1, 0)
-	save(t, s, storetest.Rules(a, "", now.Add(32*time.Hour)))
-	wantCounts(t, s, 1, 1)
-	if err := s.Delete(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	wantCounts(t, s, 0, 0)
+	synctest.Test(t, func(t *testing.T) {
+		var over, early int
+		s := open(t, boltstore.Config{
+			Path: filepath.Join(t.TempDir(), "db"), Versions: 2, Retention: robotscache.Retention{For: 100 * day},
+			Dropped: func(n int, isEarly bool) {
+				if isEarly {
+					early += n
+				} else {
+					over += n
+				}
+			},
+		})
+		defer s.Close()
+		a, b := example(1), example(2)
+		save(t, s, storetest.Rules(a, "one", time.Now()), storetest.Rules(b, "one", time.Now()))
+		wantCounts(t, s, 2, 1)
+		save(t, s, storetest.Rules(a, "two", time.Now()), storetest.Rules(a, "three", time.Now()))
+		wantCounts(t, s, 2, 3) // "one" has left the history of a
+		if err := s.Delete(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		wantCounts(t, s, 1, 3)
+		// The last good copy decides again under unreachable stale: it is used for as long as the failures are
+		// saved.
+		lost := storetest.Rules(a, "three", time.Now())
+		for range 90 {
+			time.Sleep(day)
+			lost = storetest.Fail(lost, time.Now())
+			save(t, s, lost)
+		}
+		time.Sleep(13*day - time.Minute) // 100, 2 for the use of a record, 1 for the notes
+		s.Sweep()
+		wantCounts(t, s, 1, 3)
+		time.Sleep(2 * time.Minute)
+		s.Sweep()
+		wantCounts(t, s, 1, 1)
+		history, err := s.History(t.Context(), a)
+		if err != nil || len(history) != 2 || history[1].KeptUntil.Before(time.Now().Add(89*day)) {
+			t.Errorf("history %+v, %v", history, err)
+		}
+		time.Sleep(time.Until(history[1].KeptUntil) + time.Minute)
+		s.Sweep()
+		wantCounts(t, s, 0, 0) // the record's time is over too
+		if over != 3 || early != 0 {
+			t.Errorf("%d texts went in time, %d early", over, early)
+		}
+	})
+}
+
+// Beyond the bound the texts that were used least recently go first, and are counted.
+func TestStore_TextsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		early := 0
+		s := open(t, boltstore.Config{
+			Path: filepath.Join(t.TempDir(), "db"), Retention: robotscache.Retention{Max: 100 << 10},
+			Dropped: func(n int, isEarly bool) {
+				if isEarly {
+					early += n
+				} else if n > 0 {
+					t.Errorf("%d texts went in time", n)
+				}
+			},
+		})
+		defer s.Close()
+		noise := func(i int) fetch.Record {
+			text := make([]byte, 1<<10)
+			_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(text)
+			return storetest.Rules(example(i), string(text), time.Now())
+		}
+		for i := range 150 {
+			save(t, s, noise(i))
+			time.Sleep(time.Hour)
+			save(t, s, noise(0)) // in use all the time
+		}
+		// Each is a little longer than 1 KiB as it is stored.
+		_, texts, err := s.Counts()
+		if err != nil || texts < 90 || texts > 100 || early != 150-texts {
+			t.Errorf("%d texts, %d went early, %v", texts, early, err)
+		}
+		for i := range 150 {
+			_, err := s.Load(t.Context(), example(i))
+			if kept := i == 0 || i > 150-texts; kept != (err == nil) || !kept && !errors.Is(err, robotscache.ErrNotFound) {
+				t.Errorf("record %d: %v", i, err)
+			}
+		}
+		if h, err := s.History(t.Context(), example(1)); err != nil || len(h) != 1 || !h[0].KeptUntil.IsZero() {
+			t.Errorf("history of an origin whose text went: %+v, %v", h, err)
+		}
+		save(t, s, noise(1)) // fetched again
+		if h, err := s.History(t.Context(), example(1)); err != nil || len(h) != 1 || h[0].KeptUntil.IsZero() {
+			t.Errorf("history of an origin whose text came back: %+v, %v", h, err)
+		}
+		s.SetRetention(robotscache.Retention{Max: 10 << 10})
+		s.Sweep()
+		if _, texts, err := s.Counts(); err != nil || texts > 10 {
+			t.Errorf("%d texts with room for less than 10, %v", texts, err)
+		}
+	})
 }
 
 // A full disk costs nothing that was there, is told to those who save, and is
@@ -137,20 +212,20 @@ func TestStore_DiskFull(t *testing.T) {
 func TestStore_Retention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db"), Retention: 60 * 24 * time.Hour})
+		s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db"), Retention: robotscache.Retention{For: 57 * day}})
 		defer s.Close()
 		const old, kept = 2500, 3
 		for i := range old {
 			save(t, s, storetest.Rules(example(i), fmt.Sprintf("old %d", i/2), time.Now()))
 		}
-		for day := range 62 {
+		for days := range 62 {
 			for i := range kept {
 				save(t, s, storetest.Rules(example(old+i), "kept", time.Now()))
 			}
-			if day == 58 {
+			if days == 58 {
 				wantCounts(t, s, old+kept, old/2+1)
 			}
-			time.Sleep(24 * time.Hour)
+			time.Sleep(day)
 		}
 		wantCounts(t, s, kept, 1)
 		for i := range kept {

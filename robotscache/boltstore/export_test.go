@@ -21,3 +21,10 @@ func (s *Store) Counts() (origins, texts int, err error) {
 	})
 	return origins, texts, err
 }
+
+// Sweep is a pass over the file.
+func (s *Store) Sweep() {
+	for next := s.sweep(nil); next != nil; {
+		next = s.sweep(next)
+	}
+}

@@ -22,11 +22,21 @@ var (
 	metaBucket    = []byte("crawlgate")
 	originsBucket = []byte("origins") // origin.String() -> item
 	textsBucket   = []byte("texts")   // SHA-256 -> text
+	usesBucket    = []byte("uses")    // last use and SHA-256 of a text -> its size
 )
 
 // format is the number of the file's form, uint32, big-endian, under formatKey in metaBucket. A
-// file of another one is refused.
-const format = 2
+// file of the one before is read, and upgraded where it may be changed: the next pass of the
+// sweeper gives its texts their times, and until its end there is upgradeKey. A file of any other
+// one is refused.
+const (
+	format       = 3
+	formatBefore = 2
+)
+
+var upgradeKey = []byte("upgrade")
+
+func isUpgrading(tx *bolt.Tx) bool { return tx.Bucket(metaBucket).Get(upgradeKey) != nil }
 
 var formatKey = []byte("format")
 
@@ -62,9 +72,13 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	if err := f.open(path, lockTimeout, readOnly); err != nil {
 		return nil, err
 	}
-	err = f.view(func(tx *bolt.Tx) error { return check(tx, info) })
-	if errors.Is(err, errEmpty) && !readOnly {
-		err = f.update(create)
+	isOld := false
+	err = f.view(func(tx *bolt.Tx) (err error) {
+		isOld, err = check(tx, info)
+		return err
+	})
+	if (isOld || errors.Is(err, errEmpty)) && !readOnly {
+		err = f.update(func(tx *bolt.Tx) error { return create(tx, isOld) })
 	}
 	if f.broken.Load() != nil {
 		err = fmt.Errorf("%w: %w", errTorn, err)
@@ -75,39 +89,50 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	return f, nil
 }
 
-// create makes the buckets of a store.
-func create(tx *bolt.Tx) error {
-	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket} {
-		if _, err := tx.CreateBucket(bucket); err != nil {
+// create makes the buckets of a store that are not there.
+func create(tx *bolt.Tx, isOld bool) error {
+	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket, usesBucket} {
+		if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
 			return err
 		}
 	}
-	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
+	meta := tx.Bucket(metaBucket)
+	if isOld {
+		if err := meta.Put(upgradeKey, []byte{formatBefore}); err != nil {
+			return err
+		}
+	}
+	return meta.Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
 }
 
-// check refuses a file that is not ours, of another format or cut short. info is nil for one that
-// was just made.
-func check(tx *bolt.Tx, info fs.FileInfo) error {
+// check refuses a file that is not ours, of another format or cut short, and reports whether it is
+// of the format before. info is nil for one that was just made.
+func check(tx *bolt.Tx, info fs.FileInfo) (isOld bool, err error) {
 	// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
 	if info != nil && tx.Size() > info.Size() {
-		return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
+		return false, fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
 	}
 	if name, _ := tx.Cursor().First(); name == nil {
-		return errEmpty
+		return false, errEmpty
 	}
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || len(meta.Get(formatKey)) != 4 {
-		return errForeign
+		return false, errForeign
 	}
-	if n := binary.BigEndian.Uint32(meta.Get(formatKey)); n != format {
-		return fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
+	wanted := [][]byte{originsBucket, textsBucket, usesBucket}
+	switch n := binary.BigEndian.Uint32(meta.Get(formatKey)); n {
+	case format:
+	case formatBefore:
+		isOld, wanted = true, wanted[:2]
+	default:
+		return false, fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
 	}
-	for _, bucket := range [][]byte{originsBucket, textsBucket} {
+	for _, bucket := range wanted {
 		if tx.Bucket(bucket) == nil {
-			return fmt.Errorf("%w: it has no %s", errTorn, bucket)
+			return false, fmt.Errorf("%w: it has no %s", errTorn, bucket)
 		}
 	}
-	return nil
+	return isOld, nil
 }
 
 // file is a bbolt database that fails instead of crashing.

@@ -98,13 +98,13 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 		{"format of a later release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
-			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 3) })
-		}, "another release of Crawlgate wrote it: its format is 3, and the one of this release is 2"},
+			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 4) })
+		}, "another release of Crawlgate wrote it: its format is 4, and the one of this release is 3"},
 		{"format of an earlier release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
 			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 1) })
-		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 2"},
+		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 3"},
 		{"no format", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
@@ -183,8 +183,7 @@ func TestOpen_Locked(t *testing.T) {
 	}
 }
 
-// The present format, as a file that was written by the first release has it: it
-// must be read for ever.
+// The present format: it must be read for ever.
 func TestOpen_FormatIsPinned(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -195,7 +194,7 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
-		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 2}) {
+		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 3}) {
 			t.Errorf("format %x", got)
 		}
 		item := tx.Bucket([]byte("origins")).Get([]byte("https://n0.example"))
@@ -206,8 +205,13 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 		}
 		key, text := tx.Bucket([]byte("texts")).Cursor().First()
 		const want = "User-agent: *\nDisallow: /0\n"
-		if len(key) != 32 || !bytes.HasPrefix(text, []byte("\x01\x28\xb5\x2f\xfd")) || !bytes.HasSuffix(text, []byte(want)) {
+		if len(key) != 32 || text[0] != 0 || !bytes.HasPrefix(text[9:], []byte("\x28\xb5\x2f\xfd")) || !bytes.HasSuffix(text, []byte(want)) {
 			t.Errorf("text %x: %q", key, text)
+		}
+		size := tx.Bucket([]byte("uses")).Get(append(bytes.Clone(text[1:9]), key...))
+		octets := tx.Bucket([]byte("crawlgate")).Get([]byte("octets"))
+		if n := byte(len(text) - 9); !bytes.Equal(size, []byte{n}) || !bytes.Equal(octets, []byte{0, 0, 0, 0, 0, 0, 0, n}) {
+			t.Errorf("size %x, octets %x; want %d", size, octets, n)
 		}
 		return nil
 	})

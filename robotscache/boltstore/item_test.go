@@ -28,7 +28,8 @@ func FuzzItem(f *testing.F) {
 	f.Add(value)
 	f.Add(value[:len(value)/2])
 	f.Add([]byte{})
-	f.Add(textValue{refs: 3, data: []byte("x")}.encode())
+	f.Add(textValue{used: 3, data: []byte("x")}.encode())
+	f.Add([]byte("\x03x")) // a text of format 2
 	f.Fuzz(func(t *testing.T, value []byte) {
 		savedBefore(value, now)
 		if _, err := decodeItem(value); err != nil && !errors.Is(err, robotscache.ErrCorrupt) {
@@ -41,7 +42,7 @@ func FuzzItem(f *testing.F) {
 			}
 			return
 		}
-		if again, err := decodeTextValue(v.encode()); err != nil || again.refs != v.refs || !bytes.Equal(again.data, v.data) {
+		if again, err := decodeTextValue(v.encode()); err != nil || again.used != v.used || !bytes.Equal(again.data, v.data) {
 			t.Fatalf("a text became %+v, %v", again, err)
 		}
 	})

@@ -8,9 +8,10 @@
 //
 // # Size
 //
-// A text is kept once, compressed, however many origins and versions have it. A record that was not
-// saved for Config.Retention is deleted, with its history: an origin in use is saved at least once
-// a day, so nobody asks for this one. Free space is used again; the file does not shrink.
+// A text is kept once, compressed, however many origins and versions have it, until the time of
+// Config.Retention is over since its last use, or there is no more room. A record that was not
+// saved for as long is deleted, with its history: an origin in use is saved at least once a day, so
+// nobody asks for this one. Free space is used again; the file does not shrink.
 //
 // # Trust
 //
@@ -27,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -43,11 +45,14 @@ type Config struct {
 	// Path names the file. The file and its folder are made if they are missing, with access for their
 	// owner only.
 	Path string
-	// Versions is the number of versions kept for each origin; default 10.
+	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
+	// do not depend on it.
 	Versions int
-	// Retention is how long a record is kept after its last save; default 60 days, twice the longest
-	// time for which the past of an unreachable origin matters.
-	Retention time.Duration
+	// Retention says how long texts are kept. [Store.SetRetention] changes it.
+	Retention robotscache.Retention
+	// Dropped is told how many texts a commit has deleted, and whether their time was over or there
+	// was no more room for them (early). It must not block; nil for nobody.
+	Dropped func(texts int, early bool)
 	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a gateway
 	// that ends commits its last records in less. One that a service manager restarts has ended before
 	// the next one starts.
@@ -57,38 +62,41 @@ type Config struct {
 	ReadOnly bool
 }
 
-const (
-	defaultVersions    = 10
-	defaultRetention   = 60 * 24 * time.Hour
-	defaultLockTimeout = 2 * time.Second
-)
+const defaultLockTimeout = 2 * time.Second
 
 // Store is a [robotscache.Store] in a bbolt file.
 type Store struct {
-	cfg      Config
-	file     *file
-	texts    *storecodec.Texts
-	stop     context.CancelFunc // ends the sweeper
-	sweeping sync.WaitGroup
+	cfg       Config
+	retention atomic.Pointer[robotscache.Retention]
+	file      *file
+	texts     *storecodec.Texts
+	stop      context.CancelFunc // ends the sweeper
+	sweeping  sync.WaitGroup
 }
 
 // Open opens the store, and makes it if there is none. Its errors name the path and are meant for
 // the operator; [ErrLocked] is found in them. It waits for LockTimeout at most.
 func Open(cfg Config) (*Store, error) {
-	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
-	cfg.Retention = cmp.Or(cfg.Retention, defaultRetention)
+	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
 	f, err := openFile(cfg.Path, cfg.LockTimeout, cfg.ReadOnly)
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
 	}
 	s := &Store{cfg: cfg, file: f, texts: storecodec.NewTexts()}
+	s.SetRetention(cfg.Retention)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	if !cfg.ReadOnly {
 		s.sweeping.Go(func() { s.runSweeper(ctx) })
 	}
 	return s, nil
+}
+
+// SetRetention changes how long texts are kept, from the next commit on.
+func (s *Store) SetRetention(r robotscache.Retention) {
+	r = r.Filled()
+	s.retention.Store(&r)
 }
 
 // view runs a function that reads the file. An error is wrapped with what was done and the store's
@@ -109,7 +117,7 @@ func (s *Store) commit(ctx context.Context, doing string, change func(tx *bolt.T
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := s.file.update(change)
+	_, err := s.update(change)
 	if err == nil {
 		return nil
 	}
@@ -117,6 +125,33 @@ func (s *Store) commit(ctx context.Context, doing string, change func(tx *bolt.T
 		err = fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s in %s: %w", doing, s.cfg.Path, err)
+}
+
+// update runs a function that changes the file and drops texts, in one commit. The function returns
+// errNothing if it has changed nothing.
+func (s *Store) update(change func(tx *bolt.Tx) error) (d dropped, err error) {
+	err = s.file.update(func(tx *bolt.Tx) error {
+		changed := change(tx)
+		if changed != nil && !errors.Is(changed, errNothing) {
+			return changed
+		}
+		var err error
+		if d, err = s.drop(tx, time.Now()); err != nil || d != (dropped{}) {
+			return err
+		}
+		return changed
+	})
+	if errors.Is(err, errNothing) {
+		return dropped{}, nil
+	}
+	if err != nil {
+		return dropped{}, err
+	}
+	if s.cfg.Dropped != nil && d != (dropped{}) {
+		s.cfg.Dropped(d.over, false)
+		s.cfg.Dropped(d.early, true)
+	}
+	return d, nil
 }
 
 // Load implements [robotscache.Store]. It takes some 10 µs for a file of median length, and longer
@@ -149,10 +184,10 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	})
 }
 
-// Delete implements [robotscache.Store]. Texts that only o had go with it.
+// Delete implements [robotscache.Store].
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	name := o.String()
-	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return s.remove(tx, []byte(name)) })
+	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return remove(tx, []byte(name)) })
 }
 
 // List implements [robotscache.Store].
@@ -186,6 +221,7 @@ func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Ver
 	var it item
 	err := s.view(ctx, "history of "+o.String(), func(tx *bolt.Tx) (err error) {
 		it, err = loadItem(tx, o)
+		s.setKeptUntil(tx, it.History)
 		return err
 	})
 	return it.History, err
@@ -245,33 +281,42 @@ func (s *Store) runSweeper(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records past their retention among sweepBatch of them from the given key on. A
-// failure ends the pass: the next one starts from the first key.
+// sweep deletes the records past their retention among sweepBatch of them from the given key on,
+// upgrades those of format 2, and drops texts. A failure ends the pass: the next one starts from
+// the first key.
 func (s *Store) sweep(from []byte) (next []byte) {
-	limit := time.Now().Add(-s.cfg.Retention)
-	err := s.file.update(func(tx *bolt.Tx) error {
-		var old [][]byte
-		c := tx.Bucket(originsBucket).Cursor()
+	limit := time.Now().Add(-s.retention.Load().Records())
+	gone, err := s.update(func(tx *bolt.Tx) error {
+		c, upgrading := tx.Bucket(originsBucket).Cursor(), isUpgrading(tx)
+		var todo []func() error
 		key, value := c.Seek(from)
 		for n := 0; key != nil && n < sweepBatch; n++ {
-			if savedBefore(value, limit) {
-				old = append(old, bytes.Clone(key))
+			switch key := bytes.Clone(key); {
+			case savedBefore(value, limit):
+				todo = append(todo, func() error { return remove(tx, key) })
+			case upgrading:
+				todo = append(todo, func() error { return upgrade(tx, key) })
 			}
 			key, value = c.Next()
 		}
-		next = bytes.Clone(key)
-		for _, key := range old {
-			if err := s.remove(tx, key); err != nil {
+		if next = bytes.Clone(key); next == nil && upgrading {
+			todo = append(todo, func() error { return tx.Bucket(metaBucket).Delete(upgradeKey) })
+		}
+		for _, do := range todo {
+			if err := do(); err != nil {
 				return err
 			}
 		}
-		if len(old) == 0 {
+		if len(todo) == 0 {
 			return errNothing
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errNothing) {
+	switch {
+	case err != nil:
 		return nil
+	case next == nil && gone.over+gone.early == sweepBatch:
+		return []byte{0} // there may be more texts to drop
 	}
 	return next
 }

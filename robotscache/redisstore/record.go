@@ -39,7 +39,7 @@ func decodeRecord(value []byte) (r fetch.Record, err error) {
 // sets.
 //
 // KEYS: record, history, index, seen, text. ARGV: record, version, origin, encoded text or "",
-// retention in ms, number of versions.
+// retention in ms, number of versions, retention of the text in ms.
 var saveScript = rueidis.NewLuaScript(`
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -54,7 +54,7 @@ end
 local ttl = ARGV[5]
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
 if ARGV[4] ~= '' then
-  redis.call('SET', KEYS[5], ARGV[4], 'PX', ttl)
+  redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[7])
 end
 
 local version = cjson.decode(ARGV[2])

@@ -150,9 +150,12 @@ func TestStore(t *testing.T) {
 		return storetest.Medium{
 			Open: func(tb testing.TB) robotscache.Store {
 				tb.Helper()
-				return srv.open(tb, redisstore.Config{Prefix: prefix, Versions: 4})
+				return srv.open(tb, redisstore.Config{
+					Prefix: prefix, Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour},
+				})
 			},
 			Versions: 4,
+			Retained: 24 * time.Hour,
 		}
 	})
 }
@@ -207,7 +210,8 @@ func TestStore_Retention(t *testing.T) {
 		results := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), cmd)
 		return results[1]
 	}
-	long := srv.open(t, redisstore.Config{Prefix: prefix, Timeout: 5 * time.Second})
+	keep := robotscache.Retention{For: 30 * 24 * time.Hour}
+	long := srv.open(t, redisstore.Config{Prefix: prefix, Retention: keep, Timeout: 5 * time.Second})
 	for i := range 3 {
 		if err := long.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
 			t.Fatal(err)
@@ -219,14 +223,22 @@ func TestStore_Retention(t *testing.T) {
 	}
 	for _, key := range keys {
 		ttl, err := do(c.B().Pttl().Key(key).Build()).AsInt64()
-		isSet := strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":seen")
-		if err != nil || !strings.HasPrefix(key, prefix) || isSet == (ttl > 0) || ttl > int64(60*24*time.Hour/time.Millisecond) {
-			t.Errorf("key %q lives %d ms, %v", key, ttl, err)
+		want := 60 * 24 * time.Hour
+		switch {
+		case strings.HasSuffix(key, ":index"), strings.HasSuffix(key, ":seen"):
+			want = -time.Millisecond // it does not expire
+		case strings.Contains(key, ":t:"):
+			want = keep.For + fetch.MaxUse
+		}
+		short := want - time.Duration(ttl)*time.Millisecond
+		if err != nil || !strings.HasPrefix(key, prefix) || short < 0 || short > time.Minute {
+			t.Errorf("key %q lives %d ms, want %s; %v", key, ttl, want, err)
 		}
 	}
 
 	// A second of retention: records go, and the sets follow with the next saves.
-	short := srv.open(t, redisstore.Config{Prefix: prefix, Retention: time.Second, Timeout: 5 * time.Second})
+	short := srv.open(t, redisstore.Config{Prefix: prefix, Timeout: 5 * time.Second})
+	short.SetLifetimes(time.Second)
 	for i := range 3 {
 		if err := short.Save(t.Context(), storetest.Rules(example(i), fmt.Sprint(i), time.Now())); err != nil {
 			t.Fatal(err)
@@ -248,7 +260,8 @@ func TestStore_Retention(t *testing.T) {
 	}
 }
 
-// A text that the server has dropped is no empty text, and no unknown origin.
+// A text that the server has changed is an error. One that it has dropped is no empty text: the
+// record is as good as none.
 func TestLoad_TextIsMissing(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -259,16 +272,19 @@ func TestLoad_TextIsMissing(t *testing.T) {
 	}
 	c := srv.client(t)
 	key := fmt.Sprintf("{test}:2:t:%x", r.SHA256)
-	for _, damage := range []rueidis.Completed{
-		c.B().Set().Key(key).Value("\x00\x01x").Build(), // another text
-		c.B().Set().Key(key).Value("\x07garbage").Build(),
-		c.B().Del().Key(key).Build(),
+	for _, damage := range []struct {
+		do   rueidis.Completed
+		want error
+	}{
+		{c.B().Set().Key(key).Value("\x00\x01x").Build(), robotscache.ErrCorrupt}, // another text
+		{c.B().Set().Key(key).Value("\x07garbage").Build(), robotscache.ErrCorrupt},
+		{c.B().Del().Key(key).Build(), robotscache.ErrNotFound},
 	} {
-		if err := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), damage)[1].Error(); err != nil {
+		if err := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), damage.do)[1].Error(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := st.Load(t.Context(), r.Origin); !errors.Is(err, robotscache.ErrCorrupt) || errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("loaded %+v, %v", got, err)
+		if got, err := st.Load(t.Context(), r.Origin); !errors.Is(err, damage.want) {
+			t.Errorf("loaded %+v, %v; want %v", got, err, damage.want)
 		}
 	}
 }

@@ -13,8 +13,9 @@
 //	index       zset    the origins by name
 //	seen        zset    the origins by the time of their last save
 //
-// Every key expires after Config.Retention unless it is saved again; each save removes a few
-// expired origins from the two sets. No command looks at all keys.
+// Every key expires after the time of Config.Retention unless it is saved again, in use at least
+// once a day; each save removes a few expired origins from the two sets. No command looks at all
+// keys. What there is room for is the server's matter (maxmemory).
 //
 // # Durability
 //
@@ -36,6 +37,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -55,20 +57,19 @@ type Config struct {
 	// Prefix is what all keys begin with; default "{crawlgate}:robots:". Without a hash tag (the
 	// braces) the store does not work in a cluster.
 	Prefix string
-	// Versions is the number of versions kept for each origin; default 10.
+	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
+	// do not depend on it.
 	Versions int
-	// Retention is how long a record is kept after its last save; default 60 days, twice the longest
-	// time for which the past of an unreachable origin matters.
-	Retention time.Duration
+	// Retention says how long texts are kept; its Max is not for this store. [Store.SetRetention]
+	// changes it.
+	Retention robotscache.Retention
 	// Timeout bounds each call, and the dialing for it; default 500 ms.
 	Timeout time.Duration
 }
 
 const (
-	defaultPrefix    = "{crawlgate}:robots:"
-	defaultVersions  = 10
-	defaultRetention = 60 * 24 * time.Hour
-	defaultTimeout   = 500 * time.Millisecond
+	defaultPrefix  = "{crawlgate}:robots:"
+	defaultTimeout = 500 * time.Millisecond
 
 	// format is the number of the layout of keys and values. Another release may have another; it then
 	// starts empty beside this one.
@@ -78,22 +79,33 @@ const (
 // Store is a [robotscache.Store] and a [robotscache.Leaser] in Redis.
 type Store struct {
 	cfg   Config
+	times atomic.Pointer[lifetimes]
 	link  *link
 	texts *storecodec.Texts
 }
+
+// lifetimes are how long keys live from a save on, in ms.
+type lifetimes struct{ records, texts string }
 
 // New returns a store. It waits for a connection for the timeout at most, for each address of the
 // URL. Without one the store is made too: its error is about the configuration.
 func New(cfg Config) (*Store, error) {
 	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
-	cfg.Versions = cmp.Or(cfg.Versions, defaultVersions)
-	cfg.Retention = cmp.Or(cfg.Retention, defaultRetention)
+	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	l, err := newLink(cfg.URL, cfg.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("redis store: %w", err)
 	}
-	return &Store{cfg: cfg, link: l, texts: storecodec.NewTexts()}, nil
+	s := &Store{cfg: cfg, link: l, texts: storecodec.NewTexts()}
+	s.SetRetention(cfg.Retention)
+	return s, nil
+}
+
+// SetRetention changes how long what is saved from now on is kept.
+func (s *Store) SetRetention(r robotscache.Retention) {
+	r = r.Filled()
+	s.times.Store(&lifetimes{milliseconds(r.Records()), milliseconds(r.Texts())})
 }
 
 func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
@@ -170,11 +182,12 @@ func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
 	if hasText {
 		textKey, encoded = s.textKey(text.SHA256), string(s.texts.Encode(text.Body))
 	}
+	live := s.times.Load()
 	return rueidis.LuaExec{
 		Keys: []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey},
 		Args: []string{
 			string(record), string(version), r.Origin.String(), encoded,
-			milliseconds(s.cfg.Retention), strconv.Itoa(s.cfg.Versions),
+			live.records, strconv.Itoa(s.cfg.Versions), live.texts,
 		},
 	}, nil
 }
@@ -191,7 +204,7 @@ func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
-// Delete implements [robotscache.Store]. Texts stay until their time is over.
+// Delete implements [robotscache.Store].
 func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
 	name := o.String()
 	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
@@ -273,13 +286,37 @@ func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotsc
 			err = fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
 		} else if len(history) == 0 {
 			err = robotscache.ErrNotFound
+		} else {
+			err = s.setKeptUntil(ctx, history)
 		}
 	}
 	return history, s.fault("history of "+o.String(), err)
 }
 
-// Body implements [robotscache.Store]. The text of a version that ended longer than the retention
-// ago is gone.
+// setKeptUntil asks how long the server will keep the texts of a history that is not empty.
+func (s *Store) setKeptUntil(ctx context.Context, history []robotscache.Version) error {
+	var answers []rueidis.RedisResult
+	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		asked := make(rueidis.Commands, len(history))
+		for i, v := range history {
+			asked[i] = c.B().Pttl().Key(s.textKey(v.SHA256)).Build()
+		}
+		answers = c.DoMulti(ctx, asked...)
+		return firstFailure(answers)
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	for i, answer := range answers {
+		if left, err := answer.AsInt64(); err == nil && left >= 0 { // below 0: there is none
+			history[i].KeptUntil = now.Add(time.Duration(left) * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// Body implements [robotscache.Store].
 func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
 	data, err := s.get(ctx, s.textKey(sha))
 	if err == nil {

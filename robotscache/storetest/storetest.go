@@ -29,6 +29,8 @@ type Medium struct {
 	Volatile bool
 	// Versions is the number of versions that its stores keep of an origin.
 	Versions int
+	// Retained is the Retention.For of its stores; 0 where texts go with the versions that have them.
+	Retained time.Duration
 }
 
 // Run runs the suite; each test gets an empty medium from medium.
@@ -47,6 +49,7 @@ func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 		{"SharedTexts", testSharedTexts},
 		{"History", testHistory},
 		{"HistoryIsBounded", testHistoryBounded},
+		{"TextsAreRetained", testTextsRetained},
 		{"List", testList},
 		{"Contradiction", testContradiction},
 		{"EndedContext", testEndedContext},
@@ -302,6 +305,10 @@ func testHistory(t *testing.T, m Medium) {
 		{State: fetch.StateRules, Status: 200, SHA256: second.SHA256, Size: 7, FirstSeen: at(40), LastSeen: at(40)},
 		{State: fetch.StateRules, Status: 200, SHA256: first.SHA256, Size: 5, FirstSeen: at(0), LastSeen: at(20)},
 	}
+	for i, v := range got {
+		wantKeptUntil(t, m, v)
+		got[i].KeptUntil = time.Time{}
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("history:\n got %+v\nwant %+v", got, want)
 	}
@@ -334,6 +341,49 @@ func testHistoryBounded(t *testing.T, m Medium) {
 		}
 	}
 	wantRecord(t, s, last)
+}
+
+// wantKeptUntil checks a version whose text was saved just now: decisions may use it for
+// fetch.MaxUse, and its time begins then. A store may note uses once a day.
+func wantKeptUntil(t *testing.T, m Medium, v robotscache.Version) {
+	t.Helper()
+	if m.Retained == 0 || v.State != fetch.StateRules {
+		if !v.KeptUntil.IsZero() {
+			t.Errorf("a text that is not retained is kept until %s: %+v", v.KeptUntil, v)
+		}
+		return
+	}
+	least := time.Now().Add(m.Retained + fetch.MaxUse)
+	if v.KeptUntil.Before(least.Add(-time.Minute)) || v.KeptUntil.After(least.Add(24*time.Hour)) {
+		t.Errorf("kept until %s, want %s and at most a day more: %+v", v.KeptUntil, least, v)
+	}
+}
+
+// testTextsRetained: a text stays for its time, whatever becomes of the versions and origins that
+// have it.
+func testTextsRetained(t *testing.T, m Medium) {
+	if m.Retained == 0 {
+		return
+	}
+	s := open(t, m)
+	now := start()
+	a, b := Origin(t, "https://changing.example"), Origin(t, "https://gone.example")
+	var sums []fetch.Sum
+	for i := range 3 * m.Versions {
+		r := Rules(a, fmt.Sprintf("version %d", i), now.Add(time.Duration(i)*time.Hour))
+		save(t, s, r)
+		sums = append(sums, r.SHA256)
+	}
+	r := Rules(b, "gone", now)
+	save(t, s, r)
+	if err := s.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for i, sum := range append(sums, r.SHA256) {
+		if _, err := s.Body(t.Context(), sum); err != nil {
+			t.Errorf("text %d: %v", i, err)
+		}
+	}
 }
 
 func testList(t *testing.T, m Medium) {

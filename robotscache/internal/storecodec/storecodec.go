@@ -104,17 +104,14 @@ func (t *Texts) decompress(data []byte) ([]byte, error) {
 	return text, nil
 }
 
-// SetText gives a record that was loaded its text, which get returns compressed. A text that is
-// missing is an ErrCorrupt, and no ErrNotFound: the record is there, but it is of no use.
+// SetText gives a record that was loaded its text, which get returns compressed. Where that does
+// not find it, the record is not found either: it is of no use.
 func (t *Texts) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)) error {
 	want, ok := r.Text()
 	if !ok {
 		return nil
 	}
 	data, err := get(want.SHA256)
-	if errors.Is(err, robotscache.ErrNotFound) {
-		return fmt.Errorf("%w: its text %x is missing", robotscache.ErrCorrupt, want.SHA256)
-	}
 	if err != nil {
 		return err
 	}
