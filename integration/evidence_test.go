@@ -290,3 +290,25 @@ func TestEvidenceCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceName: the identity of a log has the name of the gateway that its lines have, by default the host's.
+func TestEvidenceName(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	for option, want := range map[string]string{"": host, "gateway eu/7.acme.example": "eu/7.acme.example"} {
+		s := newSealedLog(t)
+		config := s.config("")
+		config.Engine = option
+		g := startGateway(t, config)
+		get(t, g.client("somebot"), site.URL("/"))
+		g.stop()
+		text := string(unpacked(t, filepath.Join(s.dir, "access.log")))
+		if !strings.Contains(text, `"gateway":"`+want+`"`) || !strings.Contains(text, `"log":"`+want+`/access/1"`) {
+			t.Errorf("%q: want %s in %s", option, want, text)
+		}
+	}
+}

@@ -1,8 +1,9 @@
 // Command overhead measures what a request through the gateway costs, with and without robots.txt.
 //
-// It runs gateways that differ in one thing, each a process of its own: one that enforces, one with `mode off`, with -log one that seals its log, and
-// one with a bare handler that forwards by the same transport and decides nothing. They take turns under the same load,
-// in another order each round, and the CPU time that each used is read from /proc. The origin and the load run in this
+// It runs gateways that differ in one thing, each a process of its own: one that enforces, one with
+// `mode off`, with -log one that seals its log, and one with a bare handler that forwards by the
+// same transport and decides nothing. They take turns under the same load, in another order each
+// round, and the CPU time that each used is read from /proc. The origin and the load run in this
 // process, so they are not counted.
 //
 // With -https it measures interception instead: one gateway, and the ways to it and from it take turns.

@@ -74,7 +74,7 @@ func (l *Log) flush() error {
 		return nil
 	}
 	l.mu.Unlock()
-	stuck := time.AfterFunc(stuckAfter, l.stuck)
+	stuck := time.AfterFunc(l.patience, l.stuck)
 	defer stuck.Stop()
 	err := l.checkpoint()
 	l.mu.Lock()
@@ -83,14 +83,11 @@ func (l *Log) flush() error {
 	return err
 }
 
-// stuckAfter is how long the disk may take to answer before the log counts as not sealed.
-const stuckAfter = 30 * time.Second
-
 func (l *Log) stuck() {
+	l.config.Report(Event{"a disk has not answered for long; the access log is written on", l.dir, true})
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.note(l.writeErr, errors.New("the disk does not answer"))
-	l.mu.Unlock()
-	l.config.Report(Event{"a disk has not answered for 30 seconds; the access log is written on", l.dir, true})
 }
 
 // checkpoint seals, signs, and says so in the log.

@@ -89,6 +89,8 @@ type Log struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
+	patience time.Duration // with a disk, before the log counts as not sealed
+
 	flushing sync.Mutex // one flush at a time; taken before mu
 	keeping  sync.Mutex // one checkpoint at a time
 
@@ -280,7 +282,7 @@ func Open(c Config) (*Log, error) {
 	}
 	l := &Log{
 		config: c, dir: filepath.Join(c.State, c.Name),
-		wake: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
+		patience: 30 * time.Second, wake: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
 		witnesses: make(map[string]WitnessStatus),
 		client:    http.Client{Transport: c.Transport, CheckRedirect: noRedirects},
 	}

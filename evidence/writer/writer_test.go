@@ -225,6 +225,55 @@ func TestDeleted(t *testing.T) {
 	b.close(l)
 }
 
+// TestForeignLine: lines of another program are noticed.
+func TestForeignLine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	synctest.Test(t, func(t *testing.T) {
+		b.config.Every = time.Second
+		l := b.open()
+		b.write(l, entry(1))
+		time.Sleep(2 * time.Second)
+		appendFile(b.config.File, []byte("from elsewhere\n"))
+		b.write(l, entry(2))
+		time.Sleep(2 * time.Second)
+		if e, told := b.told("file of the access log was changed by another program, or deleted"); !told || !e.Failure {
+			t.Errorf("told %+v", e)
+		}
+		b.write(l, entry(3))
+		b.close(l)
+		l = b.open()
+		if l.id != "gw1.example/access/1" {
+			t.Errorf("then %s", l.id)
+		}
+		b.close(l)
+	})
+}
+
+// TestStuckDisk: a disk that does not answer is told of, and no line waits for it.
+func TestStuckDisk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	l.patience = time.Millisecond
+	l.keeping.Lock() // stands for a copy of the checkpoints on a disk that is away
+	b.write(l, entry(1))
+	flushed := make(chan error)
+	go func() { flushed <- l.flush() }()
+	for !l.Failed() {
+		b.write(l, entry(1))
+	}
+	l.keeping.Unlock()
+	if err := <-flushed; err != nil || l.Failed() {
+		t.Errorf("then %v, failed %t", err, l.Failed())
+	}
+	if _, told := b.told("a disk has not answered for long; the access log is written on"); !told {
+		t.Error("it was not told")
+	}
+	b.close(l)
+	b.verify(1, 0)
+}
+
 // TestRefused: what a log cannot be opened with, and why.
 func TestRefused(t *testing.T) {
 	t.Parallel()
