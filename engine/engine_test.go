@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +38,7 @@ func open(tb testing.TB, c Config) *Engine {
 	tb.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
 	tb.Cleanup(cancel)
-	c.Store.Kind = "none"
+	c.Store.Kind = cmp.Or(c.Store.Kind, "none")
 	c.Egress.Dialer = &egress.Dialer{Guard: new(guard.Guard)}
 	e, err := New(ctx, c)
 	if err != nil {
@@ -78,11 +82,15 @@ func TestFirstConfigurationIsCurrent(t *testing.T) {
 	}
 }
 
-// siteOf answers 403 to every fetch, and keeps the User-Agent of the latest.
+// siteOf answers 403 to every fetch but those of rules.example, and keeps the User-Agent of the
+// latest.
 type siteOf struct{ userAgent string }
 
 func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.userAgent = r.UserAgent()
+	if r.URL.Hostname() == "rules.example" {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("Disallow: /")), Request: r}, nil
+	}
 	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
 }
 
@@ -91,7 +99,8 @@ func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
 // end brings them back.
 func TestRejectedReload(t *testing.T) {
 	var site siteOf
-	running := Config{Fetch: fetch.Config{Transport: &site, UserAgent: "running"}}
+	store := Store{Kind: "file", Path: filepath.Join(t.TempDir(), "robots.db")}
+	running := Config{Store: store, Fetch: fetch.Config{Transport: &site, UserAgent: "running"}}
 	asked := 0
 	lookup := func(e *Engine) *robotscache.Entry {
 		t.Helper()
@@ -117,6 +126,20 @@ func TestRejectedReload(t *testing.T) {
 				e.Pacer().RecordFailure("www.example", 0)
 				_, blocked, err := e.Unblock("www.example")
 				return !blocked && err == nil
+			},
+		},
+		{
+			"retention", func(c *Config) { c.Store.Retention.For = 1000 * 24 * time.Hour },
+			func(e *Engine) bool {
+				o := origin.Origin{Scheme: "http", Host: "rules.example", Port: 80}
+				if _, _, err := e.Lookup(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				history, err := e.Cache().History(t.Context(), o)
+				if err != nil || len(history) != 1 {
+					t.Fatalf("history %+v, %v", history, err)
+				}
+				return time.Until(history[0].KeptUntil) > 1000*24*time.Hour
 			},
 		},
 		{

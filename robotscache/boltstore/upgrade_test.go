@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,4 +145,53 @@ func TestOpen_Format2TextsGo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Damage to a file of format 2 gives an error, or what was there; never something else, and never a
+// crash, be it read, written or swept.
+func TestOpen_Format2Damaged(t *testing.T) {
+	t.Parallel()
+	whole, err := os.ReadFile(format2(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	opened, lost := 0, 0
+	for range 100 {
+		damaged := bytes.Clone(whole)
+		for range 1 + rnd.IntN(20) {
+			damaged[rnd.IntN(len(damaged))] ^= byte(1 + rnd.IntN(255))
+		}
+		path := filepath.Join(t.TempDir(), "damaged.db")
+		write(t, path, damaged)
+		s, err := boltstore.Open(boltstore.Config{Path: path})
+		if err != nil {
+			continue
+		}
+		opened++
+		for _, sweep := range []bool{false, true} {
+			if sweep {
+				_ = s.Save(t.Context(), storetest.Rules(example(9), "new", time.Now()))
+				s.Sweep()
+			}
+			for _, text := range []string{"zero", "one", "two", "three"} {
+				body, err := s.Body(t.Context(), sha256.Sum256([]byte(text)))
+				if err != nil {
+					lost++
+				} else if string(body) != text {
+					t.Fatalf("%q became %q", text, body)
+				}
+			}
+			for i := 1; i <= 4; i++ {
+				if r, err := s.Load(t.Context(), example(i)); err == nil && r.Origin != example(i) {
+					t.Fatalf("a wrong record: %+v", r)
+				}
+				_, _ = s.History(t.Context(), example(i))
+			}
+		}
+		_ = s.Close()
+	}
+	if opened == 0 || lost == 0 {
+		t.Errorf("%d damaged files opened, %d texts lost: the test shows nothing", opened, lost)
+	}
 }
