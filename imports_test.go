@@ -71,7 +71,7 @@ var importRules = map[string][]string{
 	},
 	"cli": {
 		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
-		"robotstxt/query", "internal/escape", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
+		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
 }

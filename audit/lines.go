@@ -138,6 +138,8 @@ type Entry struct {
 	Place
 	// Time is when the request ended; zero where the line does not say.
 	Time time.Time
+	// Method and URI are the request's, as they stand in the log.
+	Method, URI string
 	// Robots is the decision; nil on a line without one.
 	Robots *enforce.Record
 	// Sealed says that the line has the seal of the evidence.
@@ -154,7 +156,7 @@ func Entries(logs [][]Source) iter.Seq[Entry] {
 				continue
 			}
 			_, _, sealed := evidence.ReadSeal(l.text)
-			if !yield(Entry{l.at, l.entry.TS.Time, l.entry.Robots, sealed, l.err}) {
+			if !yield(Entry{l.at, l.entry.TS.Time, l.entry.Request.Method, l.entry.Request.URI, l.entry.Robots, sealed, l.err}) {
 				return
 			}
 		}

@@ -3,36 +3,29 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
 // auditOptions are the flags of the command that replays access logs.
 type auditOptions struct {
 	audit.Config
-	store   string
-	gateway string
-	json    bool
-	strict  bool
-	sealed  bool
-	seal    seal.Config
+	textFlags
+	json   bool
+	strict bool
+	sealed bool
+	seal   seal.Config
 }
 
 func auditCommand() *cobra.Command {
@@ -57,8 +50,7 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
 	}, c.run)
 	f := cmd.Flags()
-	f.StringVar(&c.store, "store", "", "file of the store; default: the one of a gateway with default settings")
-	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
+	c.addTo(f)
 	f.StringSliceVar(&c.OwnGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
 	f.BoolVar(&c.IndexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
 	f.StringVar(&c.Redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
@@ -78,8 +70,6 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	switch {
 	case len(args) == 0:
 		return exitError, errors.New("no access log is given")
-	case c.store != "" && c.gateway != "":
-		return exitError, errors.New("--store and --gateway exclude each other")
 	case c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0:
 		return exitError, errors.New("no time may be below 0")
 	}
@@ -87,7 +77,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err != nil {
 		return exitError, err
 	}
-	texts, closeTexts, err := c.texts(ctx)
+	texts, closeTexts, err := c.open(ctx)
 	if err != nil {
 		return exitError, err
 	}
@@ -182,43 +172,6 @@ func (s *spool) copyTo(w io.Writer) error {
 
 func (s *spool) close() { _ = s.file.Close() }
 
-// texts opens the source of the texts, which the caller closes.
-func (c *auditOptions) texts(ctx context.Context) (texts audit.Texts, closeTexts func(), err error) {
-	if c.gateway != "" {
-		client, err := newAdminClient(c.gateway)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--gateway: %w", err)
-		}
-		// An unreachable gateway is reported once, not for each text.
-		_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
-		return gatewayTexts{client}, func() {}, err
-	}
-	path := c.store
-	if path == "" {
-		path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
-	}
-	reader, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
-	switch {
-	case errors.Is(err, boltstore.ErrLocked):
-		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)
-	case err != nil:
-		return nil, nil, err
-	}
-	return reader, func() { _ = reader.Close() }, nil // it was only read
-}
-
-// gatewayTexts asks a running gateway for texts.
-type gatewayTexts struct{ client *adminClient }
-
-// Body implements audit.Texts.
-func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
-	body, err := g.client.do(ctx, get("body", url.Values{"sha256": {hex.EncodeToString(sha[:])}}))
-	if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
-		return nil, fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
-	}
-	return body, err
-}
-
 // The objects that --json prints, one a line. docs/audit.md describes them.
 type (
 	// AuditFinding is a line that does not follow from the texts.
@@ -239,6 +192,15 @@ type (
 	}
 )
 
+// complainOf prints what could not be read.
+func (s streams) complainOf(f audit.Fault) {
+	if f.Line > 0 {
+		s.complain("%s:%d: %v", f.File, f.Line, f.Err)
+	} else {
+		s.complain("%s: %v", f.File, f.Err)
+	}
+}
+
 // report prints findings to out, and faults as they come.
 func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 	r := audit.Report{
@@ -249,11 +211,7 @@ func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 		},
 		Fault: func(f audit.Fault) error {
-			if f.Line > 0 {
-				s.complain("%s:%d: %v", f.File, f.Line, f.Err)
-			} else {
-				s.complain("%s: %v", f.File, f.Err)
-			}
+			s.complainOf(f)
 			if c.json {
 				return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
 			}

@@ -73,7 +73,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	status := exitOK
 	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) {
 		status = exitError
-		s.complain("%s:%d: %v", f.File, f.Line, f.Err)
+		s.complainOf(f)
 	})
 	if err != nil {
 		return exitError, err

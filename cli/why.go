@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/linediff"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// whyOptions are the flags of the command that explains lines.
+type whyOptions struct {
+	textFlags
+	url, host, agent string
+	limit            int
+	pattern          enforce.HostPattern
+	place            audit.Place // of the one line that is asked for
+}
+
+func whyCommand() *cobra.Command {
+	var c whyOptions
+	cmd := command(cobra.Command{
+		Use:   "why [--store FILE | --gateway ADDRESS] [--url URL] [--host PATTERN] [--agent NAME] ACCESS_LOG... | why FILE:LINE",
+		Short: "Explains lines of access logs: the decision, its rule, and what the robots.txt was and is",
+		Long: `Explains the newest lines of access logs that are about a URL, a host or an agent, or one line FILE:LINE: the decision in
+a sentence, the rule in the text of that time, and what has changed in the text since.
+
+The logs are named and the texts come as for audit.
+
+Exit status: 0 there is such a line, 1 there is none, 2 something could not be read.`,
+		Example: `  crawlgate robots why --gateway localhost:2019 --url https://example.com/private/x access.log
+  crawlgate robots why --store robots.db access.log:4711`,
+	}, c.run)
+	f := cmd.Flags()
+	c.addTo(f)
+	f.StringVar(&c.url, "url", "", "lines about this URL, as it stands in the log")
+	f.StringVar(&c.host, "host", "", "lines about these hosts: a pattern as in a Caddyfile, such as *.example.com")
+	f.StringVar(&c.agent, "agent", "", "lines about this agent")
+	f.IntVar(&c.limit, "limit", 3, "how many lines are explained at most")
+	return cmd
+}
+
+func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status int, err error) {
+	if len(args) == 0 || c.limit < 1 {
+		return exitError, errors.New("want an access log, and a limit above 0")
+	}
+	if c.host != "" {
+		if c.pattern, err = enforce.ParseHostPattern(c.host); err != nil {
+			return exitError, fmt.Errorf("--host: %w", err)
+		}
+	}
+	if c.place = placeOf(args[0]); c.place.Line > 0 {
+		if len(args) > 1 || c.url+c.host+c.agent != "" {
+			return exitError, fmt.Errorf("%s names a line: it stands alone", args[0])
+		}
+		args = []string{c.place.File}
+	}
+	lines, status, err := c.find(ctx, s, args)
+	if err != nil {
+		return exitError, err
+	}
+	if len(lines) == 0 {
+		s.complain("there is no such line")
+		return max(status, exitNo), nil
+	}
+	source, closeTexts, err := c.open(ctx)
+	if err != nil {
+		return exitError, err
+	}
+	defer closeTexts()
+	out := bufio.NewWriter(s.out)
+	for i := range lines {
+		l := &lines[i]
+		if i > 0 {
+			_, _ = out.WriteString("\n") // Flush has the error
+		}
+		if err := explainLine(ctx, out, source, l); err != nil {
+			s.complain("%s:%d: %v", l.File, l.Line, err)
+			status = exitError
+		}
+	}
+	return status, out.Flush()
+}
+
+// placeOf reads FILE:LINE. The line is 0 where a log is meant as a whole.
+func placeOf(arg string) audit.Place {
+	i := strings.LastIndexByte(arg, ':')
+	if _, err := os.Stat(arg); err == nil || i < 0 {
+		return audit.Place{}
+	}
+	n, err := strconv.ParseInt(arg[i+1:], 10, 64)
+	if err != nil || n < 1 {
+		return audit.Place{}
+	}
+	return audit.Place{File: arg[:i], Line: n}
+}
+
+// find returns the newest lines that are asked for, the newest first.
+func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []audit.Entry, status int, err error) {
+	logs, err := audit.Files(args, s.in)
+	if err != nil {
+		return nil, exitError, err
+	}
+	for e := range audit.Entries(logs) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, exitError, context.Cause(ctx)
+		case e.Err != nil:
+			status = exitError
+			s.complainOf(audit.Fault{Place: e.Place, Err: e.Err})
+		case e.Robots != nil && c.asked(&e):
+			at, _ := slices.BinarySearchFunc(newest, e, func(a, b audit.Entry) int { return b.Time.Compare(a.Time) })
+			newest = slices.Insert(newest, at, e)
+			newest = newest[:min(len(newest), c.limit)]
+		}
+	}
+	return newest, status, nil
+}
+
+func (c *whyOptions) asked(l *audit.Entry) bool {
+	o, err := origin.Parse(l.Robots.Origin)
+	switch {
+	case c.place.Line > 0:
+		return l.Line == c.place.Line
+	case c.url != "" && c.url != l.URI, c.agent != "" && !strings.EqualFold(c.agent, l.Robots.Agent):
+		return false
+	}
+	return c.host == "" || err == nil && c.pattern.Match(o)
+}
+
+// explainLine prints the way from a line to the rule, and on to the text of today.
+func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Entry) error {
+	r := l.Robots
+	if err := printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time))); err != nil {
+		return err
+	}
+	t := newTable()
+	t.fact("request", l.Method+" "+l.URI)
+	t.fact("decision", sentence(r))
+	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
+	t.fact("identified by", r.IdentifiedBy)
+	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
+	if r.Line > 0 {
+		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
+	}
+	t.fact("form of the path", string(r.Form))
+	t.fact("sha256", r.SHA256)
+	if err := t.print(w); err != nil {
+		return err
+	}
+	if r.SHA256 == "" {
+		return printLine(w, "No text decided.")
+	}
+	var sha fetch.Sum
+	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil {
+		return err
+	}
+	then, err := source.Body(ctx, sha)
+	if err != nil {
+		return fmt.Errorf("reading the text of that time: %w", err)
+	}
+	if err := printAround(w, then, r.Line); err != nil {
+		return err
+	}
+	return printSince(ctx, w, source, l, then, sha)
+}
+
+// sentence says what was decided, and why.
+func sentence(r *enforce.Record) string {
+	what := map[string]string{enforce.OutcomeAllow: "allowed", enforce.OutcomeDeny: "denied", enforce.OutcomeError: "failed"}[r.Decision]
+	s := fmt.Sprintf("%s: %s (%s)", cmp.Or(what, r.Decision), r.Reason.Info().Title, r.Reason)
+	if r.Detail != "" {
+		s += ": " + r.Detail
+	}
+	if r.Exception != "" {
+		s += "; exception " + r.Exception
+	}
+	switch {
+	case r.WouldDeny:
+		s += "; it passed under mode report, and mode enforce refuses it"
+	case r.Mode != enforce.ModeEnforce.String():
+		s += "; mode " + r.Mode
+	}
+	return s
+}
+
+// around is how many lines of a text are shown on either side of a rule.
+const around = 3
+
+// printAround shows a rule among its neighbours. Lines end at CR, LF and CRLF (RFC 9309 section
+// 2.2).
+func printAround(w io.Writer, text []byte, rule int) error {
+	if rule < 1 {
+		return printLine(w, "No rule of the text matched.")
+	}
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(bytes.TrimRight(text, "\r\n"))), "\n")
+	if rule > len(lines) {
+		return fmt.Errorf("the text of that time has %d lines, and no line %d", len(lines), rule)
+	}
+	for n := max(rule-around, 1); n <= min(rule+around, len(lines)); n++ {
+		mark := " "
+		if n == rule {
+			mark = ">"
+		}
+		if err := printLine(w, strings.TrimRight(fmt.Sprintf("%s %5d  %s", mark, n, lines[n-1]), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSince shows what has changed in a text since a line was written.
+func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Entry, then []byte, sha fetch.Sum) error {
+	o, err := origin.Parse(l.Robots.Origin)
+	if err != nil {
+		return err
+	}
+	record, err := source.Load(ctx, o)
+	switch {
+	case errors.Is(err, robotscache.ErrNotFound):
+		return printLine(w, "Of the text of today nothing is known.")
+	case err != nil:
+		return fmt.Errorf("reading the text of today: %w", err)
+	}
+	now, ok := record.Text()
+	switch {
+	case !ok:
+		return printLine(w, fmt.Sprintf("Today there is no text: %s since %s.", withNote(record.State.String(), string(record.Cause)), moment(record.FetchedAt)))
+	case now.SHA256 == sha:
+		return printLine(w, fmt.Sprintf("The text of today is the same, fetched at %s.", moment(now.FetchedAt)))
+	}
+	hunks := linediff.Compare(then[:min(len(then), robotstxt.MaxSize)], now.Body[:min(len(now.Body), robotstxt.MaxSize)], around)
+	if err := printLine(w, "The text has changed since:"); err != nil {
+		return err
+	}
+	old := robotscache.Version{SHA256: sha}
+	if at := l.Time; !at.IsZero() {
+		old.FirstSeen = at.Add(-time.Duration(l.Robots.AgeSeconds) * time.Second)
+	}
+	return printDiff(w, adminapi.TextDiff{
+		Origin: o.String(), From: old, To: robotscache.Version{SHA256: now.SHA256, FirstSeen: now.FetchedAt}, Hunks: hunks,
+	})
+}
