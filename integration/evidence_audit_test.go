@@ -1,0 +1,115 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestAuditOfASealedLog: of a log that was sealed over a kill and rotations the audit finds nothing
+// to say, and each way to tamper with it by its file and line.
+func TestAuditOfASealedLog(t *testing.T) {
+	loadsMachine(t)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rules))
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 200ms 100"))
+	ctx, cancel := context.WithCancel(t.Context())
+	_, wait := g.crawl(ctx, site, 4)
+	sleepFor(ctx, 1500*time.Millisecond)
+	g.kill()
+	if err := g.start(s.config("every 200ms 100")); err != nil {
+		t.Fatal(err)
+	}
+	sleepFor(ctx, 1500*time.Millisecond)
+	cancel()
+	wait()
+	g.stop()
+
+	names := make([]string, 0, 8)
+	for _, name := range s.files() {
+		names = append(names, filepath.Base(name))
+	}
+	if len(names) < 3 {
+		t.Fatalf("files of the log: %v", names)
+	}
+	if r := audit(t, "--seal", "--strict", "--store", g.store(), s.dir); r.status != 0 || len(r.findings) > 0 {
+		t.Fatalf("honest: status %d, %+v", r.status, r.findings)
+	}
+	last := len(names) - 1
+	for _, tt := range []struct {
+		name string
+		file int // which is changed
+		edit func(lines [][]byte) [][]byte
+		want string // kind
+		at   int    // line; 0 for the last one
+	}{
+		{"an octet", 0, func(l [][]byte) [][]byte {
+			l[9] = bytes.Replace(l[9], []byte(`"handled`), []byte(`"Handled`), 1)
+			return l
+		}, "seal_changed", 10},
+		{"six lines cut", 1, func(l [][]byte) [][]byte { return slices.Delete(l, 20, 26) }, "seal_missing", 21},
+		{"two lines swapped", 1, func(l [][]byte) [][]byte {
+			l[30], l[31] = l[31], l[30]
+			return l
+		}, "seal_order", 32},
+		{"a line again", 0, func(l [][]byte) [][]byte { return slices.Insert(l, 12, l[3]) }, "seal_extra", 13},
+		{"a line without a seal", 0, func(l [][]byte) [][]byte { return slices.Insert(l, 12, []byte("{}\n")) }, "seal_extra", 13},
+		{"the tail cut", last, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_tail", 0},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(s.dir)); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, names[tt.file])
+		lines := slices.Collect(bytes.Lines(unpacked(t, name)))
+		lines = tt.edit(lines)
+		if err := os.WriteFile(name, bytes.Join(lines, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if tt.at == 0 {
+			tt.at = len(lines)
+		}
+		r := audit(t, "--seal", "--store", g.store(), dir)
+		if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != tt.want || r.findings[0].Line != tt.at || r.findings[0].File != name {
+			t.Errorf("%s: status %d, %+v; want %s at %s:%d", tt.name, r.status, r.findings, tt.want, name, tt.at)
+		}
+	}
+	s.tamperFolder(g, names)
+}
+
+// tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.
+func (s *sealedLog) tamperFolder(g *gateway, names []string) {
+	t := s.t
+	t.Helper()
+	for what, change := range map[string]func(dir string) error{
+		"seal_missing": func(dir string) error { return os.Remove(filepath.Join(dir, names[1])) },
+		"seal_head": func(dir string) error {
+			heads := filepath.Join(dir, "evidence", "access", "1", "heads")
+			text, err := os.ReadFile(heads)
+			if err != nil {
+				return err
+			}
+			first, _, _ := strings.Cut(string(text), "\n--\n")
+			return os.WriteFile(heads, []byte(first+"\n--\n"), 0o600)
+		},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(s.dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(dir); err != nil {
+			t.Fatal(err)
+		}
+		if r := audit(t, "--seal", "--store", g.store(), dir); r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != what {
+			t.Errorf("%s: status %d, %+v", what, r.status, r.findings)
+		}
+	}
+}
