@@ -137,14 +137,35 @@ func (c *Checker) Line(number int, at Place, line []byte) error {
 			return err
 		}
 	}
+	if t.closed && seq >= t.size {
+		return c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands behind its end: a later generation has begun", seq, id)})
+	}
 	if s.current == nil && s.lines > 0 && seq > 0 {
 		if err := c.first(s, t, seq); err != nil {
 			return err
 		}
 	}
+	if s.current != t && seq == t.next {
+		c.closeBefore(t)
+	}
 	s.current = t
 	t.own = t.read(at, line)
 	return t.place(at, seq, hash)
+}
+
+// closeBefore notes that the generations of a log before t have ended: nobody writes to them any
+// more.
+func (c *Checker) closeBefore(t *tree) {
+	for _, other := range c.trees {
+		other.closed = other.closed || t.follows(other)
+	}
+}
+
+// follows reports whether a tree is a later generation of the log of another one.
+func (t *tree) follows(other *tree) bool {
+	later, _ := evidence.ParseIdentity(t.identity)
+	of, _ := evidence.ParseIdentity(other.identity)
+	return later.Gateway == of.Gateway && later.Log == of.Log && later.Generation > of.Generation
 }
 
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
@@ -247,10 +268,8 @@ func (c *Checker) end(t *tree) error {
 // replaced reports whether the logs have lines of a later generation of a tree that they have none
 // of.
 func (c *Checker) replaced(t *tree) bool {
-	of, _ := evidence.ParseIdentity(t.identity)
-	for id, other := range c.trees {
-		later, _ := evidence.ParseIdentity(id)
-		if other.next > 0 && later.Gateway == of.Gateway && later.Log == of.Log && later.Generation > of.Generation {
+	for _, other := range c.trees {
+		if other.next > 0 && other.follows(t) {
 			return true
 		}
 	}

@@ -283,6 +283,9 @@ func TestTampering(t *testing.T) {
 		{"a line made up, without a seal", inLog(0, insert("{\"msg\":\"handled request\"}\n")), "access-0.log:11 seal_extra"},
 		{"a line made up, with a number that is taken", inLog(0, insert(madeUp(5))), "access-0.log:11 seal_extra"},
 		{"a line made up, with the number that follows", inLog(0, insert(madeUp(10))), "access-0.log:11 seal_changed, access-0.log:12 seal_extra"},
+		{"a line made up, of a generation that has ended", inLog(2, func(l []string) []string {
+			return slices.Insert(l, 60, madeUp(firstSize))
+		}), "access-2.log:61 seal_extra"},
 		{"a line twice", inLog(0, func(l []string) []string { return slices.Insert(l, 10, l[9]) }), "access-0.log:11 seal_extra"},
 		{"a number of its own", inLog(0, insert(madeUp(firstSize+7))), "access-0.log:12 seal_order, access-0.log:11 seal_missing"},
 		{"a line ahead of all", func(f *fixture) {
@@ -395,6 +398,52 @@ func FuzzTampering(f *testing.F) {
 		fixed.files[0].text = string(changed)
 		if found, _ := fixed.check(Config{}); len(found) == 0 {
 			t.Errorf("octet %d as %q is not found", i, octet)
+		}
+	})
+}
+
+// FuzzLines: no operation on the lines that a checkpoint covers goes unseen.
+func FuzzLines(f *testing.F) {
+	for op := range uint8(5) {
+		f.Add(op, uint16(10), uint16(11))
+		f.Add(op, uint16(tornAt), uint16(60))
+		f.Add(op, uint16(firstSize), uint16(200))
+		f.Add(op, uint16(firstSize+20), uint16(firstSize+90))
+	}
+	fixed := newFixture(f)
+	var honest []string
+	for _, file := range fixed.files {
+		honest = append(honest, strings.SplitAfter(strings.TrimSuffix(file.text, "\n"), "\n")...)
+	}
+	f.Fuzz(func(t *testing.T, op uint8, a, b uint16) {
+		lines := slices.Clone(honest)
+		const covered = firstSize + secondSize
+		i, j := 1+int(a)%(covered-1), 1+int(b)%(covered-1)
+		made := `{"msg":"handled request","made":"up"}`
+		if op%5 == 3 && j == firstSize || op%5 == 4 && i == firstSize {
+			return // between the generations a line may be one that the first could not seal any more
+		}
+		switch op % 5 {
+		case 0:
+			lines = slices.Delete(lines, i, min(i+1+int(b)%20, covered))
+		case 1:
+			lines[i], lines[j] = lines[j], lines[i]
+		case 2:
+			lines = slices.Insert(slices.Delete(lines, i, i+1), j, honest[i])
+		case 3:
+			lines = slices.Insert(lines, j, honest[i])
+		case 4: // made up; the numbers are taken, or behind the end, or there are none
+			if b%5 > 0 {
+				made = string(evidence.Splice([]byte(made), id(1+int(b)%2), int64(b)))
+			}
+			lines = slices.Insert(lines, i, strings.TrimSuffix(made, "\n")+"\n")
+		}
+		if slices.Equal(lines, honest) {
+			return
+		}
+		fixed.tb, fixed.files = t, []file{{"access.log", strings.Join(lines, "")}}
+		if found, _ := fixed.check(Config{}); len(found) == 0 {
+			t.Errorf("operation %d on lines %d and %d is not found", op%5, i+1, j+1)
 		}
 	})
 }

@@ -32,6 +32,7 @@ type tree struct {
 	lastSeq int64
 	last    Place
 	own     bool // the line that is placed is the writer's
+	closed  bool // a later generation of the log has begun
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
 	toldAt  Place
