@@ -36,6 +36,7 @@ var importRules = map[string][]string{
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "github.com/klauspost/compress/"},
 	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
 	"report":                  {"audit", "enforce"},
+	"simulate":                {"audit", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                   {"audit/seal", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce", "github.com/klauspost/compress/"},
 	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"fleet":                   {"golang.org/x/", "enforce", "internal/redislink", "github.com/redis/rueidis"},
@@ -47,7 +48,7 @@ var importRules = map[string][]string{
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "egress", "egress/mint", "engine", "internal/opencount", "internal/redact", "internal/version",
+		"robotscache", "enforce", "enforce/pace", "egress", "egress/guard", "egress/mint", "engine", "internal/opencount", "internal/redact", "internal/version",
 	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
@@ -70,7 +71,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {
-		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,6 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/proxy"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/simulate"
 )
 
 var (
@@ -32,10 +32,13 @@ var (
 // policy is what the configuration says about requests: the part of a site's that needs nothing
 // else. It is called when a Caddyfile is read, so that a fault is reported with its line, and again
 // when the module is provisioned, as the configuration may have come as JSON.
-func (h *Handler) policy() (proxy.Config, error) {
+func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
+
+// policyBy is policy with another way to check passwords than by the agents'.
+func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff, DecisionHeader: h.DecisionHeader}
 	var err error
-	if c.Clients, err = parseClients(h.Clients); err != nil {
+	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err
 	}
 	passwords := new(proxy.Passwords)
@@ -46,8 +49,11 @@ func (h *Handler) policy() (proxy.Config, error) {
 	if err := oneOf("unidentified", h.Unidentified, "deny", "allow"); err != nil {
 		return c, err
 	}
-	identifier := enforce.IdentifierConfig{Agents: agents, Verify: passwords.Verify}
+	identifier := enforce.IdentifierConfig{Agents: agents, Verify: verify}
 	identifier.AllowUnidentified = h.Unidentified == "allow" || h.Unidentified == "" && len(agents) == 0
+	if verify == nil {
+		identifier.Verify = passwords.Verify
+	}
 	if c.Identifier, c.Warnings, err = enforce.NewIdentifier(identifier); err != nil {
 		return c, err
 	}
@@ -60,19 +66,22 @@ func (h *Handler) policy() (proxy.Config, error) {
 	return c, err
 }
 
-// anyClient is the word for clients of all addresses.
-const anyClient = "any"
-
-// parseClients reads the ranges of the clients that may use the gateway; none stand for the
-// default.
-func parseClients(list []string) ([]netip.Prefix, error) {
-	switch {
-	case len(list) == 1 && list[0] == anyClient:
-		list = []string{"0.0.0.0/0", "::/0"}
-	case slices.Contains(list, anyClient):
-		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
+// Simulated is the policy of the site, beside an app that is not provisioned, for requests that are
+// known from logs: these have no passwords, and each is taken for right.
+func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
+	c, err := h.policyBy(simulate.AnyPassword)
+	if err != nil {
+		return p, err
 	}
-	return guard.ParsePrefixes("clients", list)
+	a, ok := app.(*App)
+	if !ok {
+		return p, fmt.Errorf("%T is not the app robots", app)
+	}
+	e, err := a.settings()
+	reading := robotscache.Interpretation{Policy: e.Cache.Policy, IndexHTML: e.Cache.IndexHTML}
+	return simulate.Policy{
+		Clients: c.Clients, Identifier: c.Identifier, Operator: c.Operator, Politeness: e.Politeness, Reading: reading,
+	}, err
 }
 
 func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {

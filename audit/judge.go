@@ -140,8 +140,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		v.cause = CauseURL
 		return
 	case r.PathVisible && j.redacted != "" && strings.Contains(query, j.redacted):
-		disallowed := func(form string) bool { return !t.asks.Match(nil, form).Allowed }
-		if forms, ok := origin.Resolve(before); !ok || disallowed(before) || slices.ContainsFunc(forms, disallowed) {
+		if asksQuery(t.asks, before) {
 			v.cause = CauseQuery
 			return
 		}

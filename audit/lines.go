@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
@@ -131,34 +129,4 @@ func (h *head) advance() (ok bool) {
 		h.time = h.line.entry.TS.Time
 	}
 	return ok
-}
-
-// Entry is what an access-log line says.
-type Entry struct {
-	Place
-	// Time is when the request ended; zero where the line does not say.
-	Time time.Time
-	// Method and URI are the request's, as they stand in the log.
-	Method, URI string
-	// Robots is the decision; nil on a line without one.
-	Robots *enforce.Record
-	// Sealed says that the line has the seal of the evidence.
-	Sealed bool
-	// Err is why the line, or a file as a whole (line 0), could not be read.
-	Err error
-}
-
-// Entries gives the lines of logs in the order in which [Run] takes them.
-func Entries(logs [][]Source) iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
-		for l := range byTime(logs) {
-			if l.of == endOfFile {
-				continue
-			}
-			_, _, sealed := evidence.ReadSeal(l.text)
-			if !yield(Entry{l.at, l.entry.TS.Time, l.entry.Request.Method, l.entry.Request.URI, l.entry.Robots, sealed, l.err}) {
-				return
-			}
-		}
-	}
 }

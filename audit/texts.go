@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -111,6 +113,18 @@ func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {
 		}
 	}
 	return robotstxt.Parse(probe)
+}
+
+// QueryMatters reports whether some rule of a text may look at the query of a path.
+func QueryMatters(text []byte, indexHTML bool, path string) bool {
+	return asksQuery(askers(text, indexHTML), path)
+}
+
+// asksQuery is QueryMatters for the rules that [askers] has made.
+func asksQuery(asks *robotstxt.Ruleset, path string) bool {
+	disallowed := func(form string) bool { return !asks.Match(nil, form).Allowed }
+	forms, ok := origin.Resolve(path)
+	return !ok || disallowed(path) || slices.ContainsFunc(forms, disallowed)
 }
 
 func isLineEnd(r rune) bool { return r == '\n' || r == '\r' }

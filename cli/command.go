@@ -43,7 +43,7 @@ func AddCommands(cmd *cobra.Command) {
 	}
 	cmd.AddCommand(
 		checkCommand(), lintCommand(), originsCommand(), showCommand(), purgeCommand(), refreshCommand(),
-		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(),
+		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
 		evidenceCommand(),
 	)
 }

@@ -30,6 +30,7 @@ func (c *textFlags) addTo(f *pflag.FlagSet) {
 // texts is the part of a [robotscache.Store] that reads what is known of origins.
 type texts interface {
 	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
+	History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error)
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
@@ -65,9 +66,9 @@ func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), 
 type gatewayTexts struct{ client *adminClient }
 
 func (g gatewayTexts) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
-	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {o.String()}}))
+	d, err := g.detail(ctx, o)
 	if err != nil {
-		return fetch.Record{}, orNotFound(err)
+		return fetch.Record{}, err
 	}
 	r := d.Record.Record
 	text, ok := r.Text()
@@ -79,6 +80,16 @@ func (g gatewayTexts) Load(ctx context.Context, o origin.Origin) (fetch.Record, 
 		err = r.SetBody(body)
 	}
 	return r, err
+}
+
+func (g gatewayTexts) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
+	d, err := g.detail(ctx, o)
+	return d.History, err
+}
+
+func (g gatewayTexts) detail(ctx context.Context, o origin.Origin) (adminapi.OriginDetail, error) {
+	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {o.String()}}))
+	return d, orNotFound(err)
 }
 
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {

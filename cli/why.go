@@ -87,8 +87,7 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 	}
 	defer closeTexts()
 	out := bufio.NewWriter(s.out)
-	for i := range lines {
-		l := &lines[i]
+	for i, l := range lines {
 		if i > 0 {
 			_, _ = out.WriteString("\n") // Flush has the error
 		}
@@ -114,46 +113,46 @@ func placeOf(arg string) audit.Place {
 }
 
 // find returns the newest lines that are asked for, the newest first.
-func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []audit.Entry, status int, err error) {
+func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []*audit.Line, status int, err error) {
 	logs, err := audit.Files(args, s.in)
 	if err != nil {
 		return nil, exitError, err
 	}
-	for e := range audit.Entries(logs) {
-		switch {
-		case ctx.Err() != nil:
-			return nil, exitError, context.Cause(ctx)
-		case e.Err != nil:
-			status = exitError
-			s.complainOf(audit.Fault{Place: e.Place, Err: e.Err})
-		case e.Robots != nil && c.asked(&e):
-			at, _ := slices.BinarySearchFunc(newest, e, func(a, b audit.Entry) int { return b.Time.Compare(a.Time) })
-			newest = slices.Insert(newest, at, e)
-			newest = newest[:min(len(newest), c.limit)]
+	err = audit.Read(ctx, logs, func(l *audit.Line) error {
+		if l.Robots == nil || !c.asked(l) {
+			return nil
 		}
-	}
-	return newest, status, nil
+		at, _ := slices.BinarySearchFunc(newest, l, func(a, b *audit.Line) int { return b.Time().Compare(a.Time()) })
+		newest = slices.Insert(newest, at, l)
+		newest = newest[:min(len(newest), c.limit)]
+		return nil
+	}, func(f audit.Fault) error {
+		status = exitError
+		s.complainOf(f)
+		return nil
+	})
+	return newest, status, err
 }
 
-func (c *whyOptions) asked(l *audit.Entry) bool {
+func (c *whyOptions) asked(l *audit.Line) bool {
 	o, err := origin.Parse(l.Robots.Origin)
 	switch {
 	case c.place.Line > 0:
 		return l.Line == c.place.Line
-	case c.url != "" && c.url != l.URI, c.agent != "" && !strings.EqualFold(c.agent, l.Robots.Agent):
+	case c.url != "" && c.url != l.Request.URI, c.agent != "" && !strings.EqualFold(c.agent, l.Robots.Agent):
 		return false
 	}
 	return c.host == "" || err == nil && c.pattern.Match(o)
 }
 
 // explainLine prints the way from a line to the rule, and on to the text of today.
-func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Entry) error {
+func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Line) error {
 	r := l.Robots
-	if err := printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time))); err != nil {
+	if err := printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time()))); err != nil {
 		return err
 	}
 	t := newTable()
-	t.fact("request", l.Method+" "+l.URI)
+	t.fact("request", l.Request.Method+" "+l.Request.URI)
 	t.fact("decision", sentence(r))
 	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
 	t.fact("identified by", r.IdentifiedBy)
@@ -228,7 +227,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 }
 
 // printSince shows what has changed in a text since a line was written.
-func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Entry, then []byte, sha fetch.Sum) error {
+func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, then []byte, sha fetch.Sum) error {
 	o, err := origin.Parse(l.Robots.Origin)
 	if err != nil {
 		return err
@@ -252,7 +251,7 @@ func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Entry, 
 		return err
 	}
 	old := robotscache.Version{SHA256: sha}
-	if at := l.Time; !at.IsZero() {
+	if at := l.Time(); !at.IsZero() {
 		old.FirstSeen = at.Add(-time.Duration(l.Robots.AgeSeconds) * time.Second)
 	}
 	return printDiff(w, adminapi.TextDiff{

@@ -35,6 +35,7 @@ type day struct {
 	dripping []*testorigin.Site // whose robots.txt takes long
 	special  map[string]*testorigin.Site
 	asked    atomic.Int64
+	agents   string // of the second half
 }
 
 // slowDelay is the Crawl-delay of the slow sites.
@@ -374,10 +375,10 @@ func (d *day) run() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents := fmt.Sprintf("agent AlphaBot\nagent BetaBot\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
+	d.agents = fmt.Sprintf("agent AlphaBot\nagent BetaBot\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
 		"agent TeamA {\ncredential team %[1]s\nuser_agent TeamA\n}\nagent TeamB {\ncredential team %[1]s\nuser_agent TeamB\n}",
 		strings.TrimSpace(string(hash)))
-	if err := d.g.reload(d.config(agents)); err != nil {
+	if err := d.g.reload(d.config(d.agents)); err != nil {
 		t.Fatal(err)
 	}
 	d.byAgent()

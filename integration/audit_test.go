@@ -127,6 +127,7 @@ func TestAuditOfADay(t *testing.T) {
 		t.Errorf("%d lines for %d requests", r.totals.Checked, d.asked.Load())
 	}
 	d.checkReasons(r)
+	d.checkSimulation(d.agents)
 	if r.totals.Gaps.Kept < 30 {
 		t.Errorf("gaps: %+v", r.totals.Gaps)
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/egress/mint"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -61,6 +62,21 @@ type Site struct {
 	authority      Authority     // nil if nothing is intercepted
 	minter         *mint.Minter  // the same
 	tunnels        *tunnelServer // nil outside of a server
+}
+
+// anyClient is the word for clients of all addresses.
+const anyClient = "any"
+
+// ParseClients reads the ranges of the clients that may use the gateway, or "any" alone; none stand
+// for the default of [enforce.ClientAllowed].
+func ParseClients(list []string) ([]netip.Prefix, error) {
+	switch {
+	case len(list) == 1 && list[0] == anyClient:
+		list = []string{"0.0.0.0/0", "::/0"}
+	case slices.Contains(list, anyClient):
+		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
+	}
+	return guard.ParsePrefixes("clients", list)
 }
 
 // New makes a site while its handler is provisioned with ctx, and hooks it into the server. The

@@ -52,13 +52,13 @@ func newCollector() *collector {
 	}
 }
 
-func (c *collector) add(e *audit.Entry, host string) {
-	r := e.Robots
+func (c *collector) add(l *audit.Line, host string) {
+	r := l.Robots
 	c.Total.add(r)
-	if e.Sealed {
+	if l.Sealed {
 		c.Sealed++
 	}
-	if t := e.Time.UTC(); !e.Time.IsZero() {
+	if t := l.Time().UTC(); !t.IsZero() {
 		if c.First.IsZero() || t.Before(c.First) {
 			c.First = t
 		}
@@ -81,7 +81,7 @@ func (c *collector) add(e *audit.Entry, host string) {
 		c.use(use{true, r.Mode, r.Agent})
 	}
 	if r.Reason == enforce.ReasonUnreachable {
-		c.noteUnreachable(e, host)
+		c.noteUnreachable(l, host)
 	}
 	c.noteGap(r, host)
 }
@@ -106,19 +106,19 @@ func (c *collector) use(u use) {
 	c.uses[u]++
 }
 
-func (c *collector) noteUnreachable(e *audit.Entry, host string) {
-	key := [2]string{host, e.Robots.Cause}
+func (c *collector) noteUnreachable(l *audit.Line, host string) {
+	key := [2]string{host, l.Robots.Cause}
 	x := c.unreachable[key]
 	if x == nil {
 		if len(c.unreachable) >= mostNames {
 			c.Beyond++
 			return
 		}
-		x = &Unreachable{Host: host, Cause: e.Robots.Cause, First: e.Time.UTC()}
+		x = &Unreachable{Host: host, Cause: l.Robots.Cause, First: l.Time().UTC()}
 		c.unreachable[key] = x
 	}
 	x.Refused++
-	x.Last = e.Time.UTC()
+	x.Last = l.Time().UTC()
 }
 
 // noteGap compares a request that was sent with those before and after it to its host.

@@ -23,9 +23,9 @@ type Filter struct {
 	Host     string
 }
 
-func (f *Filter) passes(e *audit.Entry, host string) bool {
-	r := e.Robots
-	return (f.From.IsZero() || !e.Time.Before(f.From)) && (f.To.IsZero() || e.Time.Before(f.To)) &&
+func (f *Filter) passes(l *audit.Line, host string) bool {
+	r := l.Robots
+	return (f.From.IsZero() || !l.Time().Before(f.From)) && (f.To.IsZero() || l.Time().Before(f.To)) &&
 		(f.Agent == "" || strings.EqualFold(f.Agent, r.Agent)) &&
 		(f.Owner == "" || f.Owner == r.Owner) &&
 		(f.Host == "" || strings.EqualFold(f.Host, host))
@@ -129,26 +129,22 @@ type Report struct {
 // Of reads logs. fault is told of what cannot be read. It ends early when ctx ends.
 func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault)) (Report, error) {
 	c := newCollector()
-	for e := range audit.Entries(logs) {
-		if ctx.Err() != nil {
-			return c.report(), context.Cause(ctx)
+	err := audit.Read(ctx, logs, func(l *audit.Line) error {
+		c.Lines++
+		if l.Robots == nil {
+			c.Foreign++
+		} else if host := hostOf(l.Robots); f.passes(l, host) {
+			c.add(l, host)
 		}
-		if e.Line > 0 {
+		return nil
+	}, func(f audit.Fault) error {
+		if c.Unreadable++; f.Line > 0 {
 			c.Lines++
 		}
-		switch {
-		case e.Err != nil:
-			c.Unreadable++
-			fault(audit.Fault{Place: e.Place, Err: e.Err})
-		case e.Robots == nil:
-			c.Foreign++
-		default:
-			if host := hostOf(e.Robots); f.passes(&e, host) {
-				c.add(&e, host)
-			}
-		}
-	}
-	return c.report(), nil
+		fault(f)
+		return nil
+	})
+	return c.report(), err
 }
 
 // hostOf is the host of the origin that a line is for.

@@ -1,0 +1,98 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// Line is a line of an access log, as [Read] gives it. All of it is as it stands in the log.
+type Line struct {
+	Place `json:"-"`
+	entry
+	// Request is what the line says of the request, besides what the robots object says.
+	Request struct {
+		Method   string `json:"method"`
+		URI      string `json:"uri"`
+		RemoteIP string `json:"remote_ip"`
+		ClientIP string `json:"client_ip"`
+		// Headers and TLS are objects, which the log's filter may have made something else.
+		Headers json.RawMessage `json:"headers"`
+		TLS     json.RawMessage `json:"tls"`
+	} `json:"request"`
+	// Sealed says that the line has the seal of the evidence.
+	Sealed bool `json:"-"`
+}
+
+// Time is when the request ended, zero if the line does not say.
+func (l *Line) Time() time.Time { return l.TS.Time }
+
+// Began is when the request came, zero if the line does not say.
+func (l *Line) Began() time.Time {
+	if l.TS.IsZero() || !l.Duration.given {
+		return time.Time{}
+	}
+	return l.TS.Add(-l.Duration.Duration)
+}
+
+// Client is the address that Caddy took for the client's, empty if the line does not say.
+func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }
+
+// Header returns the values of a header field of the request, as the log shows them.
+func (l *Line) Header(name string) []string {
+	var fields map[string]json.RawMessage
+	var values []string
+	if json.Unmarshal(l.Request.Headers, &fields) != nil || json.Unmarshal(fields[name], &values) != nil {
+		return nil // there is none, or the log's filter has made something else of it
+	}
+	return values
+}
+
+// InTunnel reports whether the request came through a tunnel that was looked into, where its TLS was
+// ended. One that came by plain HTTP in a tunnel does not show.
+func (l *Line) InTunnel() bool {
+	return strings.HasPrefix(l.Request.URI, "https://") && len(l.Request.TLS) > 0
+}
+
+// Certified reports whether the client showed a certificate on its connection.
+func (l *Line) Certified() bool {
+	var tls struct {
+		CommonName string `json:"client_common_name"`
+		Serial     string `json:"client_serial"`
+	}
+	return json.Unmarshal(l.Request.TLS, &tls) == nil && tls.CommonName+tls.Serial != ""
+}
+
+// Read gives the lines of logs, in the order in which [Run] takes them, to a function, and what
+// cannot be read to another one. The line may be kept. Read ends early with the error of ctx or of
+// one of the functions. It needs no more memory than the longest lines.
+func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
+	for l := range byTime(logs) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if l.of == endOfFile {
+			continue
+		}
+		known := &Line{Place: l.at}
+		err := l.err
+		if err == nil && l.entry.Robots != nil {
+			err = json.Unmarshal(l.text, known)
+		}
+		if err != nil {
+			err = fault(Fault{l.at, err})
+		} else {
+			known.entry = l.entry
+			_, _, known.Sealed = evidence.ReadSeal(l.text)
+			err = line(known)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

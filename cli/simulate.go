@@ -1,0 +1,313 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/simulate"
+)
+
+// simulateOptions are the flags of the command that decides lines by another policy.
+type simulateOptions struct {
+	textFlags
+	config, site, texts, redacted string
+	json                          bool
+}
+
+func simulateCommand() *cobra.Command {
+	var c simulateOptions
+	cmd := command(cobra.Command{
+		Use:   "simulate --config FILE [--store FILE | --gateway ADDRESS] [--texts then|now] ACCESS_LOG...",
+		Short: "Says which requests of access logs another policy would decide otherwise",
+		Long: `Decides the requests of access logs by the policy of a Caddyfile, with the code of a gateway, and says which ones it
+decides otherwise, each as
+  FILE:LINE: METHOD URL: AGENT: OLD -> NEW
+and then how many, by reason and by agent. What a log does not tell is not guessed: such lines are listed as not computed.
+docs/simulate.md says what is computed, and from what.
+
+The logs are named and the texts come as for audit. --texts now takes the robots.txt of today, in place of that of each line's time.
+
+Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could not be read.`,
+		Example: `  crawlgate robots simulate --config new.Caddyfile --gateway localhost:2019 /var/log/crawlgate
+  crawlgate robots simulate --config Caddyfile --texts now --store robots.db --json access.log`,
+	}, c.run)
+	f := cmd.Flags()
+	c.addTo(f)
+	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file of JSON, whose policy decides")
+	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, where there are several")
+	f.StringVar(&c.texts, "texts", "then", "then or now: the robots.txt of the time of each line, or of today")
+	f.StringVar(&c.redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
+	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one a line")
+	return cmd
+}
+
+// The objects that --json prints, one a line. docs/simulate.md describes them.
+type (
+	// SimulatedLine is a line that is decided otherwise, or that cannot be computed.
+	SimulatedLine struct {
+		Type string `json:"type"` // "difference" or "not_computed"
+		audit.Place
+		Method string           `json:"method"`
+		URL    string           `json:"url"`
+		Cause  simulate.Cause   `json:"cause,omitempty"`
+		Old    *SimulatedRecord `json:"old,omitempty"`
+		New    *SimulatedRecord `json:"new,omitempty"`
+	}
+	// SimulatedRecord has the fields of the access log that are compared, and the line of the rule.
+	SimulatedRecord struct {
+		Decision  string           `json:"decision"`
+		Reason    enforce.Reason   `json:"reason"`
+		WouldDeny bool             `json:"would_deny"`
+		Agent     string           `json:"agent"`
+		Group     string           `json:"group,omitempty"`
+		Rule      string           `json:"rule,omitempty"`
+		Line      int              `json:"line,omitempty"`
+		Form      enforce.PathForm `json:"form,omitempty"`
+		Exception string           `json:"exception,omitempty"`
+	}
+	// SimulatedTotals sums up the lines.
+	SimulatedTotals struct {
+		Type string `json:"type"` // "totals"
+		simulate.Totals
+	}
+)
+
+func recordOf(r *enforce.Record) *SimulatedRecord {
+	return &SimulatedRecord{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
+}
+
+func (r *SimulatedRecord) String() string {
+	s := r.Decision + " " + string(r.Reason)
+	if r.WouldDeny {
+		s += " (would deny)"
+	}
+	if r.Line > 0 {
+		s += fmt.Sprintf(" by line %d, %q of group %q", r.Line, r.Rule, r.Group)
+	}
+	if r.Exception != "" {
+		s += fmt.Sprintf(" by %q", r.Exception)
+	}
+	return s
+}
+
+func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (int, error) {
+	switch {
+	case len(args) == 0:
+		return exitError, errors.New("no access log is given")
+	case c.texts != "then" && c.texts != "now":
+		return exitError, fmt.Errorf("--texts %q: want then or now", c.texts)
+	}
+	policy, err := c.policy()
+	if err != nil {
+		return exitError, fmt.Errorf("--config %s: %w", c.config, err)
+	}
+	logs, err := audit.Files(args, s.in)
+	if err != nil {
+		return exitError, err
+	}
+	source, closeTexts, err := c.open(ctx)
+	if err != nil {
+		return exitError, err
+	}
+	defer closeTexts()
+	out := bufio.NewWriter(s.out)
+	cfg := simulate.Config{Policy: policy, Texts: source, Now: c.texts == "now", Redacted: c.redacted}
+	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) error {
+		return c.printLine(out, l, r)
+	}, func(f audit.Fault) error {
+		s.complainOf(f)
+		if c.json {
+			return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
+		}
+		return nil
+	})
+	err = errors.Join(err, c.printTotals(out, totals), out.Flush())
+	switch {
+	case err != nil || totals.Errors > 0:
+		return exitError, err
+	case totals.Different > 0:
+		return exitNo, nil
+	}
+	return exitOK, nil
+}
+
+// printLine prints what a line comes to, where that is not what it says.
+func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Result) error {
+	p := SimulatedLine{Type: "not_computed", Place: l.Place, Method: l.Request.Method, URL: l.Request.URI, Cause: r.Cause}
+	if r.Cause == "" {
+		p.Type, p.Old, p.New = "difference", recordOf(l.Robots), recordOf(&r.New)
+	}
+	if c.json {
+		return printJSON(w, p)
+	}
+	head := fmt.Sprintf("%s:%d: %s %s: ", l.File, l.Line, p.Method, p.URL)
+	if r.Cause != "" {
+		return printLine(w, head+"not computed: "+string(r.Cause))
+	}
+	agent := dashed(p.Old.Agent)
+	if p.New.Agent != p.Old.Agent {
+		agent += " -> " + dashed(p.New.Agent)
+	}
+	return printLine(w, fmt.Sprintf("%s%s: %s -> %s", head, agent, p.Old, p.New))
+}
+
+// printTotals prints the sums.
+func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) error {
+	if c.json {
+		return printJSON(w, SimulatedTotals{"totals", t})
+	}
+	sums := newTable()
+	sums.row("lines with a decision", t.Lines)
+	sums.row("  decided as before", t.Same)
+	sums.row("  decided otherwise", t.Different)
+	for _, cause := range simulate.Causes() {
+		sums.fact("  not computed: "+string(cause), number(t.NotComputed[cause]))
+	}
+	sums.row("errors", t.Errors)
+	changes := newTable("OLD", "NEW", "COUNT")
+	for _, change := range t.Changes {
+		changes.row(change.Old, change.New, change.Lines)
+	}
+	agents := newTable("AGENT", "DECIDED OTHERWISE")
+	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
+		agents.row(dashed(name), t.Agents[name])
+	}
+	for _, section := range []*table{sums, changes, agents} {
+		if section.rows < 2 {
+			continue
+		}
+		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// simulated is what the handler of a gateway says of its policy.
+type simulated interface {
+	Simulated(app caddy.Module) (simulate.Policy, error)
+}
+
+// policy reads the policy of a site from the file.
+func (c *simulateOptions) policy() (p simulate.Policy, err error) {
+	text, err := os.ReadFile(c.config)
+	if err != nil {
+		return p, err
+	}
+	if filepath.Ext(c.config) != ".json" {
+		adapter := caddyconfig.GetAdapter("caddyfile")
+		if adapter == nil {
+			return p, errors.New("this build has no adapter for a Caddyfile")
+		}
+		if text, _, err = adapter.Adapt(text, map[string]any{"filename": c.config}); err != nil {
+			return p, err
+		}
+	}
+	var config struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]server `json:"servers"`
+			} `json:"http"`
+			Robots json.RawMessage `json:"robots"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return p, err
+	}
+	handler, err := c.handler(config.Apps.HTTP.Servers)
+	if err != nil {
+		return p, err
+	}
+	app, err := loadModule("robots", config.Apps.Robots)
+	if err != nil {
+		return p, err
+	}
+	module, err := loadModule("http.handlers.robots", handler)
+	if err != nil {
+		return p, err
+	}
+	site, ok := module.(simulated)
+	if !ok {
+		return p, fmt.Errorf("%T does not tell its policy", module)
+	}
+	return site.Simulated(app)
+}
+
+// server is the part of a Caddy server's configuration in which a gateway is.
+type server struct {
+	Listen []string `json:"listen"`
+	Routes any      `json:"routes"`
+}
+
+// handler is the configuration of the one gateway that is meant.
+func (c *simulateOptions) handler(servers map[string]server) (json.RawMessage, error) {
+	var sites []string
+	var handler json.RawMessage
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		listen := servers[name].Listen
+		if c.site != "" && c.site != name && !slices.Contains(listen, c.site) {
+			continue
+		}
+		for _, found := range gatewaysIn(servers[name].Routes) {
+			sites = append(sites, append(slices.Clone(listen), name)[0])
+			var err error
+			if handler, err = json.Marshal(found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(sites) != 1 {
+		return nil, fmt.Errorf("want one site with the directive robots, and there are %d: %s; --site names one by its listener",
+			len(sites), strings.Join(sites, ", "))
+	}
+	return handler, nil
+}
+
+// gatewaysIn finds the handlers of gateways in routes.
+func gatewaysIn(tree any) (handlers []any) {
+	switch v := tree.(type) {
+	case map[string]any:
+		if v["handler"] == "robots" {
+			delete(v, "handler")
+			return []any{v}
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			handlers = append(handlers, gatewaysIn(v[key])...)
+		}
+	case []any:
+		for _, value := range v {
+			handlers = append(handlers, gatewaysIn(value)...)
+		}
+	}
+	return handlers
+}
+
+// loadModule makes a module of its JSON, without bringing it up.
+func loadModule(id string, text json.RawMessage) (caddy.Module, error) {
+	info, err := caddy.GetModule(id)
+	if err != nil {
+		return nil, err
+	}
+	module := info.New()
+	if len(text) > 0 {
+		if err := caddy.StrictUnmarshalJSON(text, module); err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	return module, nil
+}

@@ -1,0 +1,97 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/crawlgate/crawlgate" // its module, whose policy is read
+	"github.com/crawlgate/crawlgate/cli"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// newPolicy is the Caddyfile of docs/simulate.md.
+const newPolicy = `:3128 {
+	robots {
+		agent AcmeBot {
+			mode report
+		}
+		deny example.net
+	}
+}
+`
+
+// TestSimulate holds what is printed, and that docs/simulate.md shows it.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	store, sha := auditStore(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The lines of the example have no address and no User-Agent in their requests.
+	example := strings.ReplaceAll(exampleLog(t, sha), `"method":"GET"`, `"client_ip":"127.0.0.1","headers":{"User-Agent":["AcmeBot/1.0"]},"method":"GET"`)
+	log := write("access.log", example)
+	config := write("new.Caddyfile", newPolicy)
+	simulated := func(args ...string) commandRun {
+		r := runCommand(t.Context(), t, "", append([]string{"simulate", "--store", store}, args...)...)
+		r.out = strings.ReplaceAll(r.out, dir+"/", "")
+		return r
+	}
+	page, err := os.ReadFile(testdocs.Path("docs", "simulate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, isJSON := simulated("--config", config, log), simulated("--config", config, "--json", log)
+	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
+		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
+	}
+	for placeholder, want := range map[string]string{"EXAMPLE\n": text.out, "JSON\n": isJSON.out, "POLICY\n": newPolicy} {
+		if *testdocs.Update && strings.Contains(string(page), "\n"+placeholder) {
+			page = []byte(strings.Replace(string(page), "\n"+placeholder, "\n"+want, 1))
+			if err := os.WriteFile(testdocs.Path("docs", "simulate.md"), page, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(string(page), "\n"+want+"```") {
+			t.Errorf("docs/simulate.md does not show what the command prints:\n%s", want)
+		}
+	}
+	same := write("same.Caddyfile", ":3128 {\n\trobots {\n\t\tagent AcmeBot\n\t}\n}\n")
+	two := write("two.Caddyfile", ":3128 {\n\trobots\n}\n:3129 {\n\trobots {\n\t\tmode off\n\t}\n}\n")
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--config", same, log}, 1, "decided otherwise    1\n"}, // the flipped line
+		{[]string{"--config", two, log}, 2, "there are 2: :3128, :3129; --site names one"},
+		{[]string{"--config", two, "--site", ":3129", log}, 1, "allow robots_off"},
+		{[]string{"--config", two, "--site", ":1", log}, 2, "there are 0"},
+		{[]string{"--config", write("none.Caddyfile", ":80\n"), log}, 2, "there are 0"},
+		{[]string{"--config", write("bad.Caddyfile", ":80 {\n\trobots {\n\t\tmode strict\n\t}\n}\n"), log}, 2, "bad.Caddyfile:3"},
+		{[]string{"--config", write("bad.json", `{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"robots","nonsense":1}]}]}}}}}`), log}, 2, "nonsense"},
+		{[]string{"--config", filepath.Join(dir, "no.Caddyfile"), log}, 2, "no such file"},
+		{[]string{"--config", same, "--texts", "tomorrow", log}, 2, `--texts "tomorrow": want then or now`},
+		{[]string{"--config", same}, 2, "no access log is given"},
+		{[]string{"--config", same, write("nonsense.log", "nonsense\n")}, 2, "nonsense.log:1: it is no JSON object"},
+	} {
+		if r := simulated(tt.args...); r.status != tt.status || !strings.Contains(r.out+r.err, tt.want) || (r.err == "") != (r.status < 2) {
+			t.Errorf("%q: status %d, %s%s", tt.args, r.status, r.out, r.err)
+		}
+	}
+	fields := map[string]bool{}
+	for _, object := range []any{cli.SimulatedLine{}, cli.SimulatedTotals{}} {
+		testdocs.AddFields(fields, reflect.TypeOf(object))
+	}
+	inDocs := testdocs.Named(testdocs.Sections(t, "simulate.md")["Fields of `--json"])
+	testdocs.Same(t, "field of --json", fields, inDocs)
+}

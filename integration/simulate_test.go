@@ -1,0 +1,441 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// policies are two gateways in front of the same sites, that the same requests are sent through.
+type policies struct {
+	t      *testing.T
+	server *testorigin.Server
+	sites  map[string]*testorigin.Site
+	hash   string
+	asked  int
+}
+
+// policySites are the sites and their robots.txt.
+var policySites = []struct {
+	name, scheme string
+	robots       testorigin.Behaviour
+}{
+	{"plain", "http", testorigin.OK("User-agent: *\nDisallow: /private\nAllow: /private/page\n\nUser-agent: AlphaBot\nDisallow: /open\n\nUser-agent: Googlebot\nDisallow: /\n")},
+	{"report", "http", testorigin.OK(rules)},
+	{"off", "http", testorigin.OK(rules)},
+	{"except", "http", testorigin.OK(rules)},
+	{"deny", "http", testorigin.OK(rules)},
+	{"denied_by_both", "http", testorigin.OK(rules)},
+	{"slowest", "http", testorigin.OK("User-agent: *\nCrawl-delay: 0.4\nDisallow: /private\n")},
+	{"absent", "http", testorigin.Status(http.StatusNotFound)},
+	{"forbidden", "http", testorigin.Status(http.StatusForbidden)},
+	{"gone", "http", testorigin.Status(http.StatusServiceUnavailable)},
+	{"closed", "http", testorigin.Refuse()},
+	{"secure", "https", testorigin.OK(tunnelRules)},
+	{"tunnel", "https", testorigin.OK(tunnelRules)},
+	{"shut", "https", testorigin.OK(tunnelRules)},
+}
+
+// onePolicy and otherPolicy are the lines of a site's robots block. Each %[1]s… is a host, in the order of policySites.
+const (
+	onePolicy = `
+		mode report %[2]s
+		mode off %[3]s
+		except %[4]s {
+			path /private
+			reason "ticket 7"
+		}
+		deny %[5]s %[6]s
+		connect tunnel %[13]s
+		connect deny %[14]s
+		connect intercept
+		agent AlphaBot {
+			owner "team alpha"
+		}
+		agent BetaBot {
+			mode report
+		}
+		agent CredBot {
+			credential cred %[15]s
+		}
+		agent NearBot {
+			user_agent NearBot
+			from 127.0.0.0/8
+		}
+		agent FarBot {
+			user_agent FarBot
+			from 192.0.2.0/24
+		}
+		agent Googlebot-News
+		agent TeamA {
+			credential team %[15]s
+			user_agent TeamA
+		}
+		agent TeamB {
+			credential team %[15]s
+			user_agent TeamB
+		}`
+	otherPolicy = `
+		unidentified allow
+		paths as_sent
+		mode off %[2]s
+		except %[3]s {
+			agent AlphaBot NearBot
+			reason "ticket 8"
+		}
+		except %[1]s {
+			path /private
+			agent CredBot
+			until 2020-01-01
+			reason "it is over"
+		}
+		except %[5]s {
+			reason "the list of hosts goes first"
+		}
+		deny %[6]s %[9]s
+		connect tunnel %[12]s
+		connect intercept
+		agent AlphaBot {
+			token AlphaBot Googlebot
+			mode report
+		}
+		agent CredBot {
+			credential cred %[15]s
+			user_agent CredBot
+		}
+		agent NearBot {
+			user_agent NearBot
+			from 192.0.2.0/24
+		}
+		agent FarBot {
+			user_agent FarBot
+			from 127.0.0.0/8
+		}
+		agent News {
+			token Googlebot-News
+			ignore_wildcard_group
+		}
+		agent TeamA {
+			credential team %[15]s
+			user_agent TeamA
+		}`
+)
+
+func newPolicies(t *testing.T) *policies {
+	t.Helper()
+	p := &policies{t: t, server: testorigin.Start(t, testorigin.Config{}), sites: make(map[string]*testorigin.Site)}
+	for _, s := range policySites {
+		site := p.server.Site(t, testorigin.SiteConfig{Scheme: s.scheme})
+		site.SetRobots(s.robots)
+		site.SetPages(testorigin.OK("a page\n"))
+		p.sites[s.name] = site
+	}
+	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.hash = strings.TrimSpace(string(hash))
+	return p
+}
+
+// start runs a gateway under a policy.
+func (p *policies) start(policy, engine string) *gateway {
+	p.t.Helper()
+	var args []any
+	for _, s := range policySites {
+		args = append(args, p.sites[s.name].Origin().Host)
+	}
+	site := fmt.Sprintf(policy+"%[16]s", append(args, p.hash, "")...)
+	return startGateway(p.t, gatewayConfig{
+		Engine: "fetch {\nforbidden disallow\n}\npace {\nrate off\nbackoff off\n" + engine + "\n}",
+		Egress: "trust_ca " + caFile(p.t, p.server), Site: site,
+	})
+}
+
+// header is a request's own lines: who it says it is, and its number, by which the two logs are put side by side.
+func (p *policies) header(fields string) string {
+	p.asked++
+	return fmt.Sprintf("%sX-Number: %d\r\nConnection: close\r\n", fields, p.asked)
+}
+
+// send sends all requests through a gateway, one after the other.
+func (p *policies) send(g *gateway) {
+	p.t.Helper()
+	p.asked = 0
+	account := func(user, password string) string {
+		return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)) + "\r\n"
+	}
+	senders := []string{
+		"User-Agent: AlphaBot/1\r\n", "User-Agent: BetaBot/1\r\n", "User-Agent: AlphaBot/1 BetaBot/1\r\n", "User-Agent: Nobody/1\r\n", "",
+		"User-Agent: CredBot/1\r\n", "User-Agent: CredBot/1\r\n" + account("cred", "right"), "User-Agent: AlphaBot/1\r\n" + account("cred", "right"),
+		"User-Agent: CredBot/1\r\n" + account("cred", "wrong"), "User-Agent: NearBot/1\r\n", "User-Agent: FarBot/1\r\n",
+		"User-Agent: Googlebot-News/2\r\n", "User-Agent: TeamA/1\r\n" + account("team", "right"), "User-Agent: TeamB/1\r\n" + account("team", "right"),
+		"User-Agent: Mozilla/5.0 (compatible; AlphaBot/1.0; +http://a.example)\r\n",
+	}
+	for _, s := range policySites {
+		site := p.sites[s.name]
+		if s.scheme == "https" {
+			p.inTunnels(g, site, account)
+			continue
+		}
+		for i, sender := range senders {
+			for k, path := range []string{privatePage, openPage, "/a/../private/x", "/robots.txt"} {
+				if s.name == "slowest" && k > 0 && i > 3 {
+					continue // it is asked for with a delay
+				}
+				p.ask(g, "GET", site.URL(path), sender)
+			}
+		}
+		p.ask(g, "POST", site.URL("/robots.txt"), senders[0])
+	}
+	p.ask(g, "GET", "http://user:password@"+p.sites["plain"].Origin().Authority()+"/", senders[0])
+	p.ask(g, "GET", "ftp://"+p.sites["plain"].Origin().Host+"/%2e%2e/x", senders[0])
+	p.ask(g, "PUT", "ftp://"+p.sites["plain"].Origin().Host+"/x", senders[0])
+}
+
+func (p *policies) ask(g *gateway, method, rawURL, sender string) {
+	body := ""
+	if method != http.MethodGet {
+		body = "Content-Length: 0\r\n"
+	}
+	w := g.dial()
+	_, _ = w.ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: x\r\n"+p.header(sender)+body+"\r\n") // the log has what became of it
+	_ = w.Close()
+}
+
+// inTunnels opens tunnels, and asks inside those that are looked into.
+func (p *policies) inTunnels(g *gateway, site *testorigin.Site, account func(user, password string) string) {
+	p.t.Helper()
+	authority := site.Origin().Authority()
+	for _, sender := range []string{
+		"User-Agent: AlphaBot/1\r\n", "User-Agent: Free/1\r\n", "User-Agent: CredBot/1\r\n" + account("cred", "right"), account("cred", "wrong"), "",
+		"User-Agent: NearBot/1\r\n",
+	} {
+		w := g.dial()
+		resp := w.handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
+		userAgent, _, _ := strings.Cut(sender, "\r\n")
+		inside := []string{p.header(userAgent + "\r\n"), p.header("User-Agent: AlphaBot/1\r\n"), p.header("User-Agent: CredBot/1\r\n")}
+		if !strings.HasPrefix(sender, "User-Agent") {
+			inside[0] = strings.TrimPrefix(inside[0], userAgent+"\r\n")
+		}
+		if resp.StatusCode == http.StatusOK {
+			inner, err := w.over(p.t, &tls.Config{InsecureSkipVerify: true})
+			for _, fields := range inside {
+				if err == nil {
+					_, _ = inner.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
+				}
+			}
+		}
+		_ = w.Close()
+	}
+}
+
+// numbered reads a log, by the numbers of the requests.
+func numbered(t *testing.T, file string) (lines map[int]enforce.Record, numbers []int) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines = make(map[int]enforce.Record)
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		var l struct {
+			Request struct {
+				Headers map[string][]string `json:"headers"`
+			} `json:"request"`
+			Robots *enforce.Record `json:"robots"`
+		}
+		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if number := l.Request.Headers["X-Number"]; l.Robots != nil && len(number) == 1 {
+			if _, err := fmt.Sscan(number[0], &n); err != nil {
+				t.Fatal(err)
+			}
+			lines[n] = *l.Robots
+		}
+		numbers = append(numbers, n)
+	}
+	return lines, numbers
+}
+
+// simulated is what `crawlgate robots simulate --json` printed.
+type simulated struct {
+	status int
+	lines  map[int]simulatedLine // by their lines in the log
+	totals struct {
+		Lines, Same, Different, Errors int64
+		NotComputed                    map[string]int64 `json:"not_computed"`
+	}
+}
+
+type simulatedLine struct {
+	Type, Cause, Method, URL, Error string
+	Line                            int
+	Old, New                        enforce.Record
+}
+
+func simulate(t *testing.T, args ...string) (r simulated) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "simulate", "--json"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		r.status = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if r.status == 2 {
+		t.Fatalf("simulate %q: %s", args, &stderr)
+	}
+	r.lines = make(map[int]simulatedLine)
+	for line := range bytes.Lines(out) {
+		var l simulatedLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if l.Type == "totals" {
+			err = json.Unmarshal(line, &r.totals)
+		}
+		r.lines[l.Line] = l
+	}
+	if err != nil && r.status == 0 {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// decided is what is compared of a decision.
+func decided(r enforce.Record) string {
+	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
+}
+
+// TestSimulate sends the same requests through two gateways with different policies, and holds that each log, simulated
+// under the policy of the other gateway, comes to what that one decided, and under its own to what it says.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	p := newPolicies(t)
+	one := p.start(onePolicy, "crawl_delay 0s 100ms refuse")
+	other := p.start(otherPolicy, "crawl_delay 0s 100ms clamp")
+	for _, g := range []*gateway{one, other} {
+		p.send(g)
+		t.Cleanup(g.stop)
+	}
+	for _, tt := range []struct {
+		name     string
+		log, by  *gateway
+		computed float64 // least share of the lines
+	}{
+		{"the first log", one, one, 0.9},
+		{"the second log", other, other, 0.9},
+		{"the first log by the second policy", one, other, 0.6},
+		{"the second log by the first policy", other, one, 0.6},
+	} {
+		p.compare(tt.name, tt.log, tt.by, tt.computed, "--gateway", "unix/"+tt.log.adminSocket())
+	}
+	one.stop()
+	other.stop()
+	p.compare("with the store", one, other, 0.6, "--store", one.store())
+}
+
+// compare simulates the log of a gateway under the policy of another one.
+func (p *policies) compare(name string, log, by *gateway, least float64, args ...string) {
+	t := p.t
+	t.Helper()
+	r := simulate(t, append(args, "--config", filepath.Join(by.dir, "Caddyfile"), log.accessLog())...)
+	lines, numbers := numbered(t, log.accessLog())
+	want, _ := numbered(t, by.accessLog())
+	computed, differ, sendings := 0, 0, 0
+	for i, n := range numbers {
+		if n == 0 {
+			continue // the gateway's own pages
+		}
+		l := r.lines[i+1]
+		if l.Type == "not_computed" {
+			continue
+		}
+		there, ok := want[n]
+		got := lines[n]
+		if l.Type == "difference" {
+			got = l.New
+			differ++
+		}
+		computed++
+		if there.Decision == enforce.OutcomeError && got.Decision == enforce.OutcomeAllow && there.Agent == got.Agent {
+			sendings++ // it was let pass, and then its site did not answer
+			continue
+		}
+		if !ok || decided(got) != decided(there) {
+			t.Errorf("%s, line %d, %s %s: %s, want %s (it was %s)", name, i+1, l.Method, l.URL, decided(got), decided(there), decided(lines[n]))
+		}
+	}
+	t.Logf("%s: %d of %d lines computed, %d differ, %d not answered; %v", name, computed, len(lines), differ, sendings, r.totals.NotComputed)
+	if float64(computed) < least*float64(len(lines)) || len(lines) < 500 || r.totals.Errors != 0 {
+		t.Errorf("%s: %d of %d lines computed, %d errors: %v", name, computed, len(lines), r.totals.Errors, r.totals.NotComputed)
+	}
+	if same := log == by; same != (differ == 0) || same != (r.status == 0) {
+		t.Errorf("%s: %d differ, status %d", name, differ, r.status)
+	}
+}
+
+// checkSimulation holds that nothing of a day is decided otherwise under the policies that were in force.
+func (d *day) checkSimulation(agents string) {
+	t := d.t
+	t.Helper()
+	dir := t.TempDir()
+	digests, lines := []string{}, map[string]*bytes.Buffer{}
+	for _, file := range logFiles(t, d.logs) {
+		for line := range bytes.Lines(unpacked(t, file)) {
+			var l struct {
+				Robots struct{ Config string } `json:"robots"`
+			}
+			if err := json.Unmarshal(line, &l); err != nil {
+				t.Fatal(err)
+			}
+			if lines[l.Robots.Config] == nil {
+				digests = append(digests, l.Robots.Config)
+				lines[l.Robots.Config] = new(bytes.Buffer)
+			}
+			lines[l.Robots.Config].Write(line)
+		}
+	}
+	digests = slices.DeleteFunc(digests, func(s string) bool { return s == "" })
+	if len(digests) != 2 {
+		t.Fatalf("the day had the configurations %q, want 2", digests)
+	}
+	for i, config := range []gatewayConfig{d.config(""), d.config(agents)} {
+		log, caddyfile := filepath.Join(dir, "access.log"), filepath.Join(dir, "Caddyfile")
+		if err := errors.Join(os.WriteFile(log, lines[digests[i]].Bytes(), 0o600), os.WriteFile(caddyfile, []byte(d.g.caddyfile(config)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		r := simulate(t, "--store", d.g.store(), "--config", caddyfile, log)
+		t.Logf("simulated: %+v", r.totals)
+		for n, l := range r.lines {
+			if l.Type == "difference" {
+				t.Errorf("configuration %d, line %d, %s %s: %s -> %s", i+1, n, l.Method, l.URL, decided(l.Old), decided(l.New))
+			}
+		}
+		if r.totals.Errors > 0 || r.totals.Lines == 0 || float64(r.totals.Same) < 0.6*float64(r.totals.Lines) {
+			t.Errorf("configuration %d: %+v", i+1, r.totals)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Texts is the part of a [robotscache.Store] that reads what is known of origins.
+type Texts interface {
+	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
+	History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error)
+	Body(ctx context.Context, sha [32]byte) ([]byte, error)
+}
+
+// lookup finds what the robots.txt of an origin permitted at the time of a line, or permits today.
+// It is an [enforce.Lookup] for one line at a time.
+type lookup struct {
+	cfg  Config
+	line *audit.Line
+	at   time.Time // the moment of the decision
+
+	// The results for the line.
+	cause      Cause // why nothing is known
+	err        error
+	failedThen bool // nothing was known then, either
+	text       []byte
+
+	day       time.Time // of the entries
+	size      int
+	entries   map[known]*robotscache.Entry
+	histories map[origin.Origin][]robotscache.Version
+}
+
+// known is what is known of a robots.txt. It is the key of entries.
+type known struct {
+	state  fetch.State
+	access fetch.Access
+	cause  fetch.Cause
+	sha    fetch.Sum
+	origin origin.Origin // today's alone
+}
+
+// Bounds of what is kept, in bytes of texts and in origins.
+const (
+	maxTexts     = 64 << 20
+	maxHistories = 10_000
+)
+
+// dayLength is for how long a gateway uses a text at most without asking for it again, and for how
+// long an entry is made.
+const dayLength = 24 * time.Hour
+
+func newLookup(cfg Config) *lookup {
+	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry), histories: make(map[origin.Origin][]robotscache.Version)}
+}
+
+// begin prepares for a line.
+func (k *lookup) begin(l *audit.Line) {
+	k.line, k.at, k.cause, k.err, k.failedThen, k.text = l, l.Began(), "", nil, false, nil
+	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxHistories {
+		k.day, k.size = day, 0
+		clear(k.entries)
+	}
+}
+
+// errUnknown ends a decision whose rules are not known.
+var errUnknown = errors.New("not known")
+
+// Lookup implements [enforce.Lookup].
+func (k *lookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	find := k.then
+	if k.cfg.Now {
+		find = k.today
+	}
+	what, err := find(ctx, o)
+	if err == nil && k.cause == "" && !k.failedThen {
+		var e *robotscache.Entry
+		if e, err = k.entry(ctx, o, what); err == nil && k.cause == "" {
+			return e, robotscache.SourceHot, nil
+		}
+	}
+	k.err = err
+	return nil, robotscache.SourceNone, errUnknown
+}
+
+// failedReasons are those of a lookup that found nothing, or was kept from being made by an order.
+var failedReasons = []enforce.Reason{
+	enforce.ReasonKillSwitch,
+	enforce.ReasonPending, enforce.ReasonCanceled, enforce.ReasonInternal, enforce.ReasonForbiddenAddress,
+	enforce.ReasonForbiddenPort, enforce.ReasonOwnListener,
+}
+
+// then is what the line says of the robots.txt of its time or, where nobody asked for it, what the
+// history of the store says.
+func (k *lookup) then(ctx context.Context, o origin.Origin) (w known, err error) {
+	r := k.line.Robots
+	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
+	if err := w.state.UnmarshalText([]byte(r.State)); err != nil {
+		k.cause = CauseSchema
+		return w, nil
+	}
+	w.cause = fetch.Cause(r.Cause)
+	if r.SHA256 != "" {
+		if err := w.sha.UnmarshalText([]byte(r.SHA256)); err != nil {
+			k.cause = CauseSchema
+			return w, nil
+		}
+	}
+	// Of a request that another reason kept from its site, the line does not say what was permitted.
+	hidden := r.Mode == enforce.ModeReport.String() && !r.Reason.Allows()
+	switch {
+	case w.state == fetch.StateUnknown && asked && slices.Contains(failedReasons, r.Reason):
+		k.failedThen = true
+	case w.state == fetch.StateUnknown:
+		return k.fromHistory(ctx, o)
+	case w.state == fetch.StateRules:
+		w.access = fetch.AccessRules
+	case w.sha != fetch.Sum{}:
+		w.access = fetch.AccessLastGood
+	case r.Reason == enforce.ReasonUnreachable, r.Reason == enforce.ReasonRobotsForbidden:
+		w.access = fetch.AccessDeny
+	case hidden:
+		k.cause = CauseState
+	case r.Reason == enforce.ReasonRobotsTxt:
+		k.cause = CauseState // the answer to it was the state itself
+	default:
+		w.access = fetch.AccessAllow
+	}
+	return w, nil
+}
+
+// fromHistory is what the store says of the time of the line. A version counts for as long as a
+// gateway uses a text without asking for it again.
+func (k *lookup) fromHistory(ctx context.Context, o origin.Origin) (w known, err error) {
+	versions, ok := k.histories[o]
+	if !ok {
+		versions, err = k.cfg.Texts.History(ctx, o)
+		if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
+			return w, fmt.Errorf("reading the history of %s: %w", o, err)
+		}
+		if len(k.histories) >= maxHistories {
+			clear(k.histories)
+		}
+		k.histories[o] = versions
+	}
+	for _, v := range versions { // newest first
+		if v.FirstSeen.After(k.at) {
+			continue
+		}
+		w = known{state: v.State, cause: v.Cause, sha: v.SHA256}
+		switch {
+		case k.at.After(v.LastSeen.Add(dayLength)), v.State == fetch.StateUnreachable:
+			k.cause = CauseText
+		case v.State == fetch.StateRules:
+			w.access = fetch.AccessRules
+		case v.Status == 401 || v.Status == 403:
+			if w.access = fetch.AccessAllow; k.cfg.Policy.Reading.Policy.ForbiddenDisallow {
+				w.access = fetch.AccessDeny
+			}
+		default:
+			w.access = fetch.AccessAllow
+		}
+		return w, nil
+	}
+	k.cause = CauseText
+	return w, nil
+}
+
+// today is what the record of the origin permits now.
+func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error) {
+	if _, ok := k.entries[known{origin: o}]; ok {
+		return known{origin: o}, nil
+	}
+	record, err := k.cfg.Texts.Load(ctx, o)
+	switch {
+	case errors.Is(err, robotscache.ErrNotFound):
+		k.cause = CauseText
+		return w, nil
+	case err != nil:
+		return w, fmt.Errorf("reading the record of %s: %w", o, err)
+	}
+	now := time.Now()
+	policy := k.cfg.Policy.Reading.Policy
+	if !record.Failing() { // however long nobody has asked for it
+		record.FetchedAt, record.FreshUntil = now, now.Add(time.Hour)
+	}
+	record = policy.Settle(record, now)
+	w = known{state: record.State, cause: record.Cause, access: policy.Access(record, now)}
+	text, _ := record.Text()
+	k.entries[known{origin: o}] = k.make(o, w, text)
+	return known{origin: o}, nil
+}
+
+// entry returns what is known as an entry for the day of the line.
+func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotscache.Entry, error) {
+	if e, ok := k.entries[w]; ok {
+		k.text = textOf(e)
+		return e, nil
+	}
+	text := fetch.Copy{SHA256: w.sha}
+	if w.access == fetch.AccessRules || w.access == fetch.AccessLastGood {
+		body, err := k.cfg.Texts.Body(ctx, w.sha)
+		switch {
+		case errors.Is(err, robotscache.ErrNotFound):
+			k.cause = CauseText
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading text %x: %w", w.sha, err)
+		}
+		text.Body = body
+		text.Truncated = len(body) == robotstxt.MaxSize
+	}
+	e := k.make(o, w, text)
+	k.entries[w] = e
+	k.text = text.Body
+	return e, nil
+}
+
+func textOf(e *robotscache.Entry) []byte {
+	record := e.Record()
+	text, _ := record.Text()
+	return text.Body
+}
+
+// make makes an entry that permits what is known, for a day.
+func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.Entry {
+	k.size += 2 * len(text.Body)
+	reading := robotscache.Interpretation{IndexHTML: k.cfg.Policy.Reading.IndexHTML}
+	r := fetch.Record{Origin: o, State: w.state, Cause: w.cause, FetchedAt: k.day, FreshUntil: k.day.Add(dayLength)}
+	switch {
+	case w.access == fetch.AccessRules:
+		r.Body, r.SHA256, r.Truncated = text.Body, text.SHA256, text.Truncated
+	case w.state == fetch.StateAbsent && w.access == fetch.AccessDeny:
+		r.Status, reading.Policy.ForbiddenDisallow = 403, true
+	case w.state == fetch.StateUnreachable:
+		// A run of failures that began long enough ago permits what its copy does, or everything.
+		r.FreshUntil, r.Attempts = time.Time{}, 1
+		r.UnreachableSince = k.day.Add(-reading.Policy.Complete().UnreachableFor)
+		r.LastFailure = fetch.Failure{At: k.day, Cause: w.cause}
+		r.NextAttempt = k.day.Add(dayLength)
+		if w.access == fetch.AccessLastGood {
+			r.LastGood = &text
+		}
+		if w.access == fetch.AccessDeny {
+			reading.Policy.Mode = fetch.ModeStrict
+		}
+	}
+	return robotscache.NewEntry(r, reading)
+}
+
+// mayAsk reports whether a rule of the text that decided could look at the query of a path.
+func (k *lookup) mayAsk(path string) bool {
+	return k.text != nil && audit.QueryMatters(k.text, k.cfg.Policy.Reading.IndexHTML, path)
+}

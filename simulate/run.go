@@ -1,0 +1,101 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// Totals sum up a simulation.
+type Totals struct {
+	// Lines are those with a decision. Each is one of the three that follow, or an error.
+	Lines       int64           `json:"lines"`
+	Same        int64           `json:"same"`
+	Different   int64           `json:"different"`
+	NotComputed map[Cause]int64 `json:"not_computed"`
+	// Errors are lines, files and texts that could not be read.
+	Errors int64 `json:"errors"`
+	// Changes are the differences by what was and what would be decided, the most frequent first.
+	Changes []Change `json:"changes"`
+	// Agents are the differences by the agents of the log; [audit.Others] are those beyond a number.
+	Agents map[string]int64 `json:"agents"`
+}
+
+// Change is a change of the decision.
+type Change struct {
+	Old   string `json:"old"` // decision and reason
+	New   string `json:"new"`
+	Lines int64  `json:"lines"`
+}
+
+// mostAgents is how many agents are counted by name.
+const mostAgents = 10_000
+
+// Run decides the lines of logs. Those that differ and those that cannot be computed go to report, in
+// their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
+// returns an error.
+func Run(
+	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
+) (Totals, error) {
+	s, t := New(cfg), Totals{NotComputed: make(map[Cause]int64), Agents: make(map[string]int64), Changes: []Change{}}
+	changes := make(map[Change]int64) // of a closed set
+	failed := func(f audit.Fault) error {
+		t.Errors++
+		return fault(f)
+	}
+	err := audit.Read(ctx, logs, func(l *audit.Line) error {
+		if l.Robots == nil {
+			return nil
+		}
+		t.Lines++
+		r, err := s.Decide(ctx, l)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return failed(audit.Fault{Place: l.Place, Err: err})
+		case r.Cause != "":
+			t.NotComputed[r.Cause]++
+		case !r.Differs:
+			t.Same++
+			return nil
+		default:
+			t.Different++
+			changes[Change{Old: outcome(l.Robots), New: outcome(&r.New)}]++
+			t.agent(l.Robots.Agent)
+		}
+		return report(l, r)
+	}, failed)
+	for c, n := range changes {
+		c.Lines = n
+		t.Changes = append(t.Changes, c)
+	}
+	slices.SortFunc(t.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New))
+	})
+	return t, err
+}
+
+func (t *Totals) agent(name string) {
+	if _, ok := t.Agents[name]; !ok && len(t.Agents) >= mostAgents || len(name) > 1<<10 {
+		name = audit.Others
+	}
+	t.Agents[name]++
+}
+
+// outcome is decision and reason in two or three words.
+func outcome(r *enforce.Record) string {
+	decision := r.Decision
+	switch decision {
+	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
+	default:
+		decision = "unknown" // a line may say anything
+	}
+	if r.WouldDeny {
+		decision += " (would deny)"
+	}
+	return decision + " " + string(r.Reason)
+}

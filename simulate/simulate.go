@@ -1,0 +1,296 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Policy is the part of a gateway's configuration that decides about requests.
+type Policy struct {
+	// Clients are the ranges of clients; none stand for the default of [enforce.ClientAllowed].
+	Clients []netip.Prefix
+	// Identifier tells agents. Its check of passwords is [AnyPassword]: a log has none.
+	Identifier *enforce.Identifier
+	// Operator is the operator's policy.
+	Operator *enforce.Policy
+	// Politeness says which Crawl-delay is refused.
+	Politeness enforce.Politeness
+	// Reading says how texts are read. Its policy counts for [Config.Now] only.
+	Reading robotscache.Interpretation
+}
+
+// AnyPassword takes every password for right: it is the check of the identifier of a [Policy].
+func AnyPassword(context.Context, netip.Addr, string, string) enforce.PasswordCheck {
+	return enforce.PasswordRight
+}
+
+// Config is what a simulation needs. All but Now and Redacted is required.
+type Config struct {
+	Policy Policy
+	Texts  Texts
+	// Now lets the robots.txt of today decide, in place of that of the time of a line.
+	Now bool
+	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
+	// log has all queries.
+	Redacted string
+}
+
+// Cause says why a line cannot be computed. The set is closed and its spellings are stable;
+// docs/simulate.md has a row for each.
+type Cause string
+
+const (
+	// CauseSchema is a line of a schema that is not known, or one that makes no sense.
+	CauseSchema Cause = "schema"
+	// CauseTime is a line that does not say when its request came.
+	CauseTime Cause = "time"
+	// CauseSource is a line without the address of its client.
+	CauseSource Cause = "source"
+	// CauseUserAgent is a User-Agent that the log does not show as it was.
+	CauseUserAgent Cause = "user_agent"
+	// CauseCredentials is a request of which it is not known who it would be by its credentials or its
+	// certificate.
+	CauseCredentials Cause = "credentials"
+	// CauseURL is a URL that the log does not show as it was.
+	CauseURL Cause = "url"
+	// CauseQuery is a query that the log does not show, where a rule or an exception could look at it.
+	CauseQuery Cause = "query"
+	// CauseTunnel is a request inside a tunnel that would not be looked into, or not be opened; or a
+	// tunnel of which it is not known what came in it.
+	CauseTunnel Cause = "tunnel"
+	// CauseState is a robots.txt of which the line does not say what it permitted.
+	CauseState Cause = "state"
+	// CauseText is a text that nobody asked for then, or that the store does not have.
+	CauseText Cause = "text"
+	// CauseGateway is a request that the gateway turned down for its own state, before it was judged.
+	CauseGateway Cause = "gateway"
+)
+
+// Causes lists all causes, in the order of their documentation.
+func Causes() []Cause {
+	return []Cause{
+		CauseSchema, CauseTime, CauseSource, CauseUserAgent, CauseCredentials, CauseURL, CauseQuery, CauseTunnel, CauseState, CauseText,
+		CauseGateway,
+	}
+}
+
+// Result is what a line comes to.
+type Result struct {
+	// Cause is why it cannot be computed; empty if it can.
+	Cause Cause
+	// New is the decision by the other policy. Where a later step decided, such as the clock of the
+	// host, and the other policy lets the request come to that step too, it is the one of the line.
+	New enforce.Record
+	// Differs says that New decides otherwise, for another reason, by another rule or for another
+	// agent.
+	Differs bool
+}
+
+// Simulator decides lines. It is for one goroutine.
+type Simulator struct {
+	cfg          Config
+	enforcer     *enforce.Enforcer
+	lookup       *lookup
+	credentials  bool // some agent has credentials
+	certificates bool // some agent has certificates
+}
+
+// New makes a Simulator.
+func New(cfg Config) *Simulator {
+	s := &Simulator{cfg: cfg, lookup: newLookup(cfg)}
+	s.enforcer = &enforce.Enforcer{Rules: s.lookup, Policy: cfg.Policy.Operator, Now: func() time.Time { return s.lookup.at }}
+	for _, name := range cfg.Policy.Identifier.Agents() {
+		id, _ := cfg.Policy.Identifier.Named(name)
+		s.credentials = s.credentials || len(id.Config.Credentials) > 0
+		s.certificates = s.certificates || len(id.Config.ClientCertificates) > 0
+	}
+	return s
+}
+
+// Decide decides a line that has a Robots object. The error is one of the texts, or of ctx; then
+// nothing is known.
+func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
+	r := l.Robots
+	switch {
+	case r.Schema < 1 || r.Schema > enforce.SchemaVersion || !r.Reason.Valid():
+		return Result{Cause: CauseSchema}, nil
+	case l.Began().IsZero():
+		return Result{Cause: CauseTime}, nil
+	case slices.Contains(ownReasons, r.Reason):
+		return Result{Cause: CauseGateway}, nil
+	}
+	source, err := netip.ParseAddr(l.Client())
+	if err != nil {
+		return Result{Cause: CauseSource}, nil
+	}
+	if !enforce.ClientAllowed(s.cfg.Policy.Clients, source) {
+		return compared(l, enforce.Decision{}.Refuse(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients", 0)), nil
+	}
+	if slices.Contains(formReasons, r.Reason) && r.Form == "" {
+		return Result{New: *r}, nil // no policy takes it
+	}
+	senders, cause := s.senders(l, source)
+	if cause != "" {
+		return Result{Cause: cause}, nil
+	}
+	var result Result
+	for i, sender := range senders {
+		d, cause, err := s.decide(ctx, l, sender)
+		if err != nil || cause != "" {
+			return Result{Cause: cause}, err
+		}
+		next := s.after(l, d)
+		if i > 0 && differ(&next.New, &result.New) {
+			return Result{Cause: CauseCredentials}, nil
+		}
+		result = next
+	}
+	return result, nil
+}
+
+// ownReasons are those of the gateway's own state, before a request is judged.
+var ownReasons = []enforce.Reason{enforce.ReasonNotReady, enforce.ReasonAgentLimit, enforce.ReasonCredentialsBusy}
+
+// formReasons are those of what a request is itself. ReasonBadTarget is also one of the rules; then
+// there is a form of the path.
+var formReasons = []enforce.Reason{
+	enforce.ReasonBadTarget, enforce.ReasonBadRequest, enforce.ReasonURLSize, enforce.ReasonMisdirected,
+}
+
+// decide takes the steps of a gateway up to the host's clock.
+func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Cause, err error) {
+	s.lookup.begin(l)
+	if l.Request.Method == http.MethodConnect {
+		d, cause = s.connect(ctx, l, sender)
+	} else {
+		d, cause = s.request(ctx, l, sender)
+	}
+	if err = s.lookup.err; err != nil || cause != "" {
+		return d, cause, err
+	}
+	if s.lookup.cause != "" {
+		return d, s.lookup.cause, nil
+	}
+	if d.Paced() && d.Reason != enforce.ReasonIntercepted {
+		if _, err := s.cfg.Policy.Politeness.Request(d, func() netip.Addr { return netip.Addr{} }); err != nil {
+			d = d.RefuseSlot(ctx, err)
+		}
+	}
+	return d, "", nil
+}
+
+// request decides a request in absolute form, or one inside a tunnel.
+func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Cause) {
+	if strings.ContainsRune(l.Request.URI, '\uFFFD') {
+		return enforce.Decision{}, CauseURL
+	}
+	target, err := origin.ParseTarget(l.Request.URI)
+	if err != nil {
+		return enforce.Decision{}.Refuse(enforce.ReasonBadTarget, err.Error(), 0), ""
+	}
+	var id enforce.Identity
+	if !l.InTunnel() {
+		id = s.cfg.Policy.Identifier.Identify(ctx, sender)
+	} else {
+		auth := s.cfg.Policy.Identifier.AuthenticateTunnel(ctx, sender)
+		if _, _, refused := auth.Refused(); refused || s.cfg.Policy.Operator.Connect(target.Origin) != enforce.ConnectIntercept {
+			return enforce.Decision{}, CauseTunnel
+		}
+		id = s.cfg.Policy.Identifier.Inner(auth, sender.UserAgent)
+	}
+	before, query, hasQuery := strings.Cut(target.Path, "?")
+	redacted := hasQuery && s.cfg.Redacted != "" && strings.Contains(query, s.cfg.Redacted)
+	if redacted {
+		target.Path = before + "?"
+	}
+	d := s.enforcer.Decide(ctx, enforce.Request{Method: l.Request.Method, Target: target, Identity: id})
+	if redacted && s.lookup.mayAsk(before) {
+		return d, CauseQuery
+	}
+	return d, ""
+}
+
+// connect decides a CONNECT.
+func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Cause) {
+	o, err := origin.FromAuthority("https", l.Request.URI)
+	if err != nil {
+		return enforce.Decision{}.Refuse(enforce.ReasonBadTarget, err.Error(), 0), ""
+	}
+	id := s.cfg.Policy.Identifier
+	if s.cfg.Policy.Operator.Connect(o) == enforce.ConnectIntercept {
+		return s.enforcer.DecideIntercept(id.AuthenticateTunnel(ctx, sender), o), ""
+	}
+	const httpPort = 80
+	identity := id.Opaque(ctx, sender)
+	if o.Port == httpPort {
+		d := s.enforcer.DecideOpening(identity, o)
+		if !d.Allowed {
+			return d, ""
+		}
+		if l.Robots.Reason == enforce.ReasonIntercepted { // TLS or plain HTTP came, or nothing
+			return d, CauseTunnel
+		}
+	}
+	return s.enforcer.DecideTunnel(ctx, identity, o), ""
+}
+
+// after puts a decision in the place of the line's, where the line's is not one of a later step
+// that the request would have come to as well.
+func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
+	r := l.Robots
+	switch {
+	case !d.Allowed && d.Reason == enforce.ReasonInternal && s.lookup.failedThen:
+		return Result{New: *r} // the rules were not to be had, as they were not then
+	case r.Reason == enforce.ReasonKillSwitch && r.State == fetch.StateUnknown.String():
+		// The order came before all but the sender. Orders are no part of a policy.
+		if d.Allowed || !slices.Contains(senderReasons, d.Reason) {
+			return Result{New: *r}
+		}
+	case d.Allowed && !judged(r):
+		return Result{New: *r}
+	}
+	return compared(l, d)
+}
+
+// senderReasons refuse a sender.
+var senderReasons = []enforce.Reason{
+	enforce.ReasonUnidentified, enforce.ReasonCredentialsMissing, enforce.ReasonCredentialsWrong, enforce.ReasonAgentMismatch,
+	enforce.ReasonUserAgentConflict, enforce.ReasonAmbiguousAgent, enforce.ReasonClientNotAllowed,
+}
+
+// policyReasons are those that [Simulator.decide] comes to, besides those of allowed requests.
+var policyReasons = append([]enforce.Reason{
+	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
+	enforce.ReasonConnectDenied, enforce.ReasonOperatorDeny, enforce.ReasonMethod, enforce.ReasonCrawlDelay, enforce.ReasonPending,
+}, senderReasons...)
+
+// judged reports whether a line was decided by the steps that are simulated.
+func judged(r *enforce.Record) bool {
+	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
+}
+
+// compared is the result of a decision.
+func compared(l *audit.Line, d enforce.Decision) Result {
+	n := d.Record()
+	return Result{New: n, Differs: differ(l.Robots, &n)}
+}
+
+// differ reports whether two records say that a request was decided in two ways. The line of a rule
+// is no difference: it moves when a text gets longer.
+func differ(a, b *enforce.Record) bool {
+	key := func(r *enforce.Record) string {
+		return fmt.Sprintf("%s %s %t %q %q %q %q %s", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Exception, r.Group, r.Rule, r.Form)
+	}
+	return key(a) != key(b)
+}
