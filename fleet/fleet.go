@@ -18,7 +18,7 @@
 //	actions   stream  the last 10,000 actions
 //	look      channel a write was made; the message says no more
 //
-// A gateway looks when the channel says so, and once a second in any case: a lost message costs a
+// A gateway looks when the channel says so, and twice a second in any case: a lost message costs half a
 // second. Who can write to these keys can lift: give them a user of their own.
 package fleet
 
@@ -79,11 +79,11 @@ type State struct {
 
 const (
 	// poll is how often a gateway reports that it is alive and looks for orders.
-	poll = time.Second
+	poll = 500 * time.Millisecond
 	// timeout bounds every call.
 	timeout = 500 * time.Millisecond
 	// aliveFor is how long after a heartbeat a gateway counts as alive.
-	aliveFor = 5 * poll
+	aliveFor = 5 * time.Second
 	// knownFor is how long a gateway that fell silent belongs to the fleet: it may be cut off, and
 	// crawl. One that ends in the orderly way leaves at once.
 	knownFor = time.Hour
@@ -94,7 +94,7 @@ const (
 	maxDone = 256
 	doneFor = time.Minute
 	// rosterBeats is how many heartbeats there are between two looks at the other gateways.
-	rosterBeats = 10
+	rosterBeats = 20
 )
 
 // Fleet is the place of one gateway in it. It is safe for concurrent use.
@@ -140,7 +140,7 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	option.Dialer.KeepAlive = poll
+	option.Dialer.KeepAlive = time.Second
 	c.Prefix = cmp.Or(c.Prefix, "crawlgate")
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Fleet{
@@ -201,7 +201,7 @@ func (f *Fleet) wake() {
 	}
 }
 
-// live looks for orders once a second, and when the channel says so.
+// live looks for orders twice a second, and when the channel says so.
 func (f *Fleet) live(ctx context.Context) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()

@@ -393,7 +393,7 @@ func TestRedisUser(t *testing.T) {
 	if answered, n, _ := all[1].Tell(t.Context(), Purge, "x", 0).Counts(); answered != 2 || n != 2 {
 		t.Errorf("%d of %d", answered, n)
 	}
-	quick := 0 // a poll would take half a second, on average
+	quick := 0 // a poll would take a quarter of a second, on average
 	for i := range 20 {
 		began := time.Now()
 		if give(t, all[0], gateways[0], fmt.Sprint("m", i)); time.Since(began) < 100*time.Millisecond {
