@@ -27,6 +27,7 @@ type policies struct {
 	sites  map[string]*testorigin.Site
 	hash   string
 	asked  int
+	plain  map[int]bool // the numbers of requests by plain HTTP in tunnels
 }
 
 // policySites are the sites and their robots.txt.
@@ -137,7 +138,7 @@ const (
 
 func newPolicies(t *testing.T) *policies {
 	t.Helper()
-	p := &policies{t: t, server: testorigin.Start(t, testorigin.Config{}), sites: make(map[string]*testorigin.Site)}
+	p := &policies{t: t, server: testorigin.Start(t, testorigin.Config{}), sites: make(map[string]*testorigin.Site), plain: make(map[int]bool)}
 	for _, s := range policySites {
 		site := p.server.Site(t, testorigin.SiteConfig{Scheme: s.scheme})
 		site.SetRobots(s.robots)
@@ -201,6 +202,7 @@ func (p *policies) send(g *gateway) {
 			}
 		}
 		p.ask(g, "POST", site.URL("/robots.txt"), senders[0])
+		p.plainInTunnels(g, site, account)
 	}
 	p.ask(g, "GET", "http://user:password@"+p.sites["plain"].Origin().Authority()+"/", senders[0])
 	p.ask(g, "GET", "ftp://"+p.sites["plain"].Origin().Host+"/%2e%2e/x", senders[0])
@@ -238,6 +240,24 @@ func (p *policies) inTunnels(g *gateway, site *testorigin.Site, account func(use
 				if err == nil {
 					_, _ = inner.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
 				}
+			}
+		}
+		_ = w.Close()
+	}
+}
+
+// plainInTunnels asks by plain HTTP in tunnels.
+func (p *policies) plainInTunnels(g *gateway, site *testorigin.Site, account func(user, password string) string) {
+	p.t.Helper()
+	authority := site.Origin().Authority()
+	for _, sender := range []string{"", account("cred", "right"), account("team", "right")} {
+		w := g.dial()
+		resp := w.handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
+		for _, userAgent := range []string{"AlphaBot", "CredBot", "TeamB", "Nobody", "NearBot"} {
+			fields := p.header("User-Agent: " + userAgent + "/1\r\n")
+			p.plain[p.asked] = true
+			if resp.StatusCode == http.StatusOK {
+				_, _ = w.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
 			}
 		}
 		_ = w.Close()
@@ -345,8 +365,8 @@ func TestSimulate(t *testing.T) {
 		log, by  *gateway
 		computed float64 // least share of the lines
 	}{
-		{"the first log", one, one, 0.9},
-		{"the second log", other, other, 0.9},
+		{"the first log", one, one, 0.8},
+		{"the second log", other, other, 0.8},
 		{"the first log by the second policy", one, other, 0.6},
 		{"the second log by the first policy", other, one, 0.6},
 	} {
@@ -383,6 +403,10 @@ func (p *policies) compare(name string, log, by *gateway, least float64, args ..
 		if there.Decision == enforce.OutcomeError && got.Decision == enforce.OutcomeAllow && there.Agent == got.Agent {
 			sendings++ // it was let pass, and then its site did not answer
 			continue
+		}
+		if refused := there.Reason == enforce.ReasonAgentMismatch || there.Reason == enforce.ReasonUnidentified; refused &&
+			p.plain[n] && l.Type == "difference" && got.Reason == enforce.ReasonCredentialsMissing {
+			there.Reason = got.Reason // docs/simulate.md, "What is taken as it was"
 		}
 		if !ok || decided(got) != decided(there) {
 			t.Errorf("%s, line %d, %s %s: %s, want %s (it was %s)", name, i+1, l.Method, l.URL, decided(got), decided(there), decided(lines[n]))

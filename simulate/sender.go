@@ -76,7 +76,7 @@ func (s *Simulator) users(l *audit.Line) (users []string, known bool) {
 	case r.Reason == enforce.ReasonCredentialsMissing && !given:
 		return none, true
 	case by && r.Reason == enforce.ReasonAgentMismatch && !given:
-		return none, !l.InTunnel() // a tunnel may have been opened by it
+		return nil, false // it came through a tunnel, which may have been opened by any account
 	case by:
 		users = s.agent(r.Agent).Credentials
 		return users, len(users) > 0

@@ -202,6 +202,9 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 	var id enforce.Identity
 	if !l.InTunnel() {
 		id = s.cfg.Policy.Identifier.Identify(ctx, sender)
+		if reason, _, _ := id.Refused(); reason == enforce.ReasonCredentialsMissing && l.Robots.Reason == enforce.ReasonUnidentified {
+			return enforce.Decision{}, CauseTunnel // inside of one, by plain HTTP, nobody is asked for credentials
+		}
 	} else {
 		auth := s.cfg.Policy.Identifier.AuthenticateTunnel(ctx, sender)
 		if _, _, refused := auth.Refused(); refused || s.cfg.Policy.Operator.Connect(target.Origin) != enforce.ConnectIntercept {
