@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit/seal"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Config is how logs are replayed. Fields that are zero take their defaults.
 type Config struct {
-	// Texts finds the texts that lines rest on. Required.
+	// Texts finds the texts that lines rest on. Required. It may be [Histories], too.
 	Texts Texts
 	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group): the
 	// log does not tell of it.
@@ -60,6 +61,8 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
 		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
 	}
+	a.judge.histories = histories{ctx: ctx, known: make(map[string][]robotscache.Version)}
+	a.judge.histories.from, _ = cfg.Texts.(Histories)
 	for _, name := range cfg.OwnGroupOnly {
 		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}
@@ -156,6 +159,11 @@ func (a *auditor) judged(e *entry, v *verdict, at Place) error {
 	for _, f := range v.findings {
 		f.Place = at
 		if err := a.finding(f, agent); err != nil {
+			return err
+		}
+	}
+	if v.cause == CauseHistory && v.fault != nil {
+		if err := a.fault(at, v.fault); err != nil {
 			return err
 		}
 	}

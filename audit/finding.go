@@ -24,6 +24,8 @@ const (
 	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay
 	// differs from the rules.
 	KindEvidence Kind = "evidence"
+	// KindHistory is a line whose text or state is not what its origin answered at that time.
+	KindHistory Kind = "history"
 	// KindGap is a request that was sent too soon after another one to its host.
 	KindGap Kind = "gap"
 )
@@ -31,7 +33,8 @@ const (
 // Kinds lists all kinds, in the order of their documentation.
 func Kinds() []Kind {
 	ofSeals := seal.Kinds()
-	kinds := append(make([]Kind, 0, 7+len(ofSeals)), KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindGap)
+	kinds := append(make([]Kind, 0, 8+len(ofSeals)),
+		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindHistory, KindGap)
 	for _, k := range ofSeals {
 		kinds = append(kinds, Kind(k))
 	}
@@ -47,6 +50,8 @@ const (
 	CauseTextMissing Cause = "text_missing"
 	// CauseTextUnread is a text that could not be read, which a [Fault] explains.
 	CauseTextUnread Cause = "text_unread"
+	// CauseHistory is an answer from before the history that the store has of its origin.
+	CauseHistory Cause = "history"
 	// CauseQuery is a URL whose query the log does not show, where a rule could look at it.
 	CauseQuery Cause = "query"
 	// CauseURL is a URL with bytes that a JSON log cannot hold.
@@ -55,7 +60,7 @@ const (
 
 // Causes lists all causes, in the order of their documentation.
 func Causes() []Cause {
-	return []Cause{CauseTextMissing, CauseTextUnread, CauseQuery, CauseURL}
+	return []Cause{CauseTextMissing, CauseTextUnread, CauseHistory, CauseQuery, CauseURL}
 }
 
 // Place is a line of a log, counted from 1.

@@ -16,7 +16,8 @@ import (
 
 // judge looks at lines one by one.
 type judge struct {
-	texts *texts
+	texts     *texts
+	histories histories
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string
 	tolerance    time.Duration
@@ -85,6 +86,9 @@ func (j *judge) look(e *entry) (v verdict) {
 		v.how = byState
 	case on != onSelf && r.SHA256 != "":
 		j.replay(e, target.Path, &v)
+	}
+	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
+		j.dated(e, target.Origin, &v)
 	}
 	return v
 }

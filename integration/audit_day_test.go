@@ -80,6 +80,7 @@ func newDay(t *testing.T) *day {
 	for _, name := range []string{"report", "off", "except", "deny", "changing", "killed", "hostile"} {
 		d.special[name] = d.site("http", testorigin.OK(rules))
 	}
+	d.special["liberal"] = d.site("http", testorigin.OK("User-agent: *\nDisallow:\n"))
 	d.special["absent"] = d.site("http", testorigin.Status(http.StatusNotFound))
 	d.special["forbidden"] = d.site("http", testorigin.Status(http.StatusForbidden))
 	d.special["gone"] = d.site("http", testorigin.Status(http.StatusServiceUnavailable))
@@ -204,7 +205,7 @@ func (d *day) crawlSlow(each int) {
 
 // bySite asks for what the state of a site or the operator decides.
 func (d *day) bySite(c *http.Client) {
-	for _, name := range []string{"report", "off", "except", "deny", "changing", "absent", "forbidden", "gone", "slowest", "closed"} {
+	for _, name := range []string{"report", "off", "except", "deny", "changing", "liberal", "absent", "forbidden", "gone", "slowest", "closed"} {
 		d.get(c, d.special[name].URL(privatePage))
 		d.get(c, d.special[name].URL(openPage))
 		d.get(c, d.special[name].URL("/robots.txt"))

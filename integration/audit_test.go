@@ -273,6 +273,14 @@ func (d *day) tamper() {
 	delete(flipped, "line")
 	d.wantFound("a flipped verdict", d.changed(refused, func(o map[string]any) { o["robots"] = flipped }), refused, "verdict")
 
+	liberal := pick("of a site that lets all pass", func(l dayLine) bool {
+		return l.robots()["origin"] == d.special["liberal"].Origin().String()
+	})
+	borrowed := maps.Clone(flipped)
+	borrowed["sha256"], borrowed["group"] = liberal.robots()["sha256"], "*"
+	delete(borrowed, "crawl_delay_s")
+	d.wantFound("the text of another site", d.changed(refused, func(o map[string]any) { o["robots"], o["status"] = borrowed, 200 }), refused, "history")
+
 	before, held := d.neighbours(lines)
 	sent := maps.Clone(held.robots())
 	sent["sent_at"] = before.robots()["sent_at"].(float64) + 0.02
