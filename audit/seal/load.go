@@ -159,6 +159,8 @@ func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
 	case ok && root == h.Root:
 		t.confirmed = max(t.confirmed, h.Size)
 		return nil
+	case h.Size <= t.gone: // a later one confirms the hash over the leaves that are gone
+		return nil
 	}
 	return t.keepAhead(checkpoint{h.Size, h.Root, at})
 }
@@ -187,8 +189,10 @@ func (t *tree) fork(p checkpoint, other string) error {
 	return t.report(Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs", p.size, t.identity, other)})
 }
 
-// root is that of the first size leaves, if there are so many. It goes on from the last size that
-// was asked for: checkpoints come nearly in the order of their sizes.
+// root is that of the first size leaves. It is false where that cannot be told, because there are
+// not so many, or they are gone. Each leaf that is there is hashed: no hash over a file is believed in
+// its place. It goes on from the last size that was asked for, as checkpoints come nearly in the
+// order of their sizes; a smaller one is looked up among the leaves that are confirmed.
 func (t *tree) root(size int64) (root tlog.Hash, ok bool, err error) {
 	if t.leaves == nil {
 		return root, false, nil
@@ -197,23 +201,38 @@ func (t *tree) root(size int64) (root tlog.Hash, ok bool, err error) {
 	if err != nil || n < size {
 		return root, false, err
 	}
-	if size < t.edge.Size() || size-t.edge.Size() > evidence.LeavesPerFile {
-		e, err := t.leaves.Edge(size)
-		if size > t.edge.Size() {
-			t.edge = e
+	if size < t.edge.Size() {
+		if size <= t.gone || size > t.confirmed {
+			return root, false, nil
 		}
-		return e.Root(), err == nil, err
+		root, err = tlog.TreeHash(size, t.leaves)
+		return root, err == nil, err
 	}
 	for t.edge.Size() < size {
 		some, err := t.leaves.Some(t.edge.Size(), min(size-t.edge.Size(), blockSize))
-		if err != nil {
-			return root, false, err
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && t.edge.Size() == t.gone:
+			if t.edge, err = t.leaves.Edge(t.gone + evidence.LeavesPerFile); err != nil {
+				return root, false, ignoreGone(err)
+			}
+			t.gone = t.edge.Size()
+			continue
+		case err != nil:
+			return root, false, ignoreGone(err)
 		}
 		for _, leaf := range some {
 			t.edge.Append(leaf)
 		}
 	}
-	return t.edge.Root(), true, nil
+	return t.edge.Root(), t.edge.Size() == size, nil
+}
+
+// ignoreGone: that leaves are not there is no fault of the disk.
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // settle judges the checkpoints that the leaves do not bear out, once all are known: within the

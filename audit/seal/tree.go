@@ -18,6 +18,8 @@ type tree struct {
 	totals   LogTotals
 
 	confirmed int64 // the leaves before it are those of a signed checkpoint
+	gone      int64 // the leaves before it were deleted; hashes over their files are there
+	missed    bool  // lines are there whose leaves are gone
 	size      int64 // of the largest signed checkpoint
 
 	// ahead are the checkpoints that the leaves do not reach or bear out, by size. edge is of the
@@ -102,13 +104,23 @@ func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 	}
 	switch leaf, err := t.leaf(seq); {
 	case err != nil:
-		t.totals.Unproven++
+		return t.withoutLeaf(at, seq)
 	case leaf != hash:
 		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than those that were sealed", seq, t.identity)})
 	default:
 		t.totals.Sealed++
 	}
 	return nil
+}
+
+// withoutLeaf takes a line whose leaf is gone.
+func (t *tree) withoutLeaf(at Place, seq int64) error {
+	t.totals.Unproven++
+	if t.missed {
+		return nil
+	}
+	t.missed = true
+	return t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.identity)})
 }
 
 // order holds the number of a line against those before it. It reports whether the line is the
@@ -168,7 +180,9 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 			t.totals.Unsealed++
 		}
 		return nil
-	case t.broken || seq != t.edge.Size():
+	case seq < t.gone:
+		return t.withoutLeaf(at, seq)
+	case t.broken || len(t.ahead) == 0 || seq != t.edge.Size():
 		t.giveUp()
 		t.totals.Unproven++
 		return nil
