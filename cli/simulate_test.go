@@ -72,7 +72,7 @@ func TestSimulate(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"--config", same, log}, 1, "decided otherwise    1\n"}, // the flipped line
+		{[]string{"--config", same, log}, 1, "decided otherwise    2\n"}, // the flipped line, and the exception
 		{[]string{"--config", two, log}, 2, "there are 2: :3128, :3129; --site names one"},
 		{[]string{"--config", two, "--site", ":3129", log}, 1, "allow robots_off"},
 		{[]string{"--config", two, "--site", ":1", log}, 2, "there are 0"},
