@@ -52,8 +52,8 @@ func (l *Line) Header(name string) []string {
 	return values
 }
 
-// InTunnel reports whether the request came through a tunnel that was looked into, where its TLS was
-// ended. One that came by plain HTTP in a tunnel does not show.
+// InTunnel reports whether the request came through a tunnel that was looked into, where its TLS
+// was ended. One that came by plain HTTP in a tunnel does not show.
 func (l *Line) InTunnel() bool {
 	return strings.HasPrefix(l.Request.URI, "https://") && len(l.Request.TLS) > 0
 }

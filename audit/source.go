@@ -104,8 +104,8 @@ func isLog(name string) bool {
 	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".json")
 }
 
-// byRotation orders logs by the time at which they were put aside; those that are still written come
-// last.
+// byRotation orders logs by the time at which they were put aside; those that are still written
+// come last.
 func byRotation(a, b string) int {
 	timeOf := func(name string) string {
 		if m := rotated.FindStringSubmatch(filepath.Base(name)); m != nil {

@@ -45,8 +45,8 @@ type Totals struct {
 	Seals *seal.Totals `json:"seals,omitempty"`
 }
 
-// Unproven is how many lines and gaps can be neither confirmed nor contradicted, those included that
-// met a bound on memory.
+// Unproven is how many lines and gaps can be neither confirmed nor contradicted, those included
+// that met a bound on memory.
 func (t Totals) Unproven() (n int64) {
 	for _, lines := range t.NotProvable {
 		n += lines

@@ -18,8 +18,8 @@
 //	actions   stream  the last 10,000 actions
 //	look      channel a write was made; the message says no more
 //
-// A gateway looks when the channel says so, and twice a second in any case: a lost message costs half a
-// second. Who can write to these keys can lift: give them a user of their own.
+// A gateway looks when the channel says so, and twice a second in any case: a lost message costs
+// half a second. Who can write to these keys can lift: give them a user of their own.
 package fleet
 
 import (

@@ -140,8 +140,8 @@ const (
 	// minRecords is how long records are kept at the least: twice the longest time for which the past
 	// of an unreachable origin matters.
 	minRecords = 60 * 24 * time.Hour
-	// MaxVersions is how many versions of an origin stores keep by default: of a text that changes with
-	// each day those of the time for which it is kept.
+	// MaxVersions is how many versions of an origin stores keep by default: of a text that changes
+	// with each day those of the time for which it is kept.
 	MaxVersions = 500
 )
 

@@ -190,8 +190,8 @@ func (t *tree) fork(p checkpoint, other string) error {
 }
 
 // root is that of the first size leaves. It is false where that cannot be told, because there are
-// not so many, or they are gone. Each leaf that is there is hashed: no hash over a file is believed in
-// its place. It goes on from the last size that was asked for, as checkpoints come nearly in the
+// not so many, or they are gone. Each leaf that is there is hashed: no hash over a file is believed
+// in its place. It goes on from the last size that was asked for, as checkpoints come nearly in the
 // order of their sizes; a smaller one is looked up among the leaves that are confirmed.
 func (t *tree) root(size int64) (root tlog.Hash, ok bool, err error) {
 	if t.leaves == nil {

@@ -33,7 +33,8 @@ type Config struct {
 	Gateway string
 	Name    string
 	// File is the log. Open opens the writer that appends to it, and rotates it, perhaps; it may be
-	// called again after the writer was closed. A rotated file has a name of the form that Caddy gives.
+	// called again after the writer was closed. A rotated file has a name of the form that Caddy
+	// gives.
 	File string
 	Open func() (io.WriteCloser, error)
 	// State is the folder of the state of logs, and Key the file of the private key. Empty: key in

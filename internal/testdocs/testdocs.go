@@ -68,8 +68,8 @@ func Named(text string) map[string]bool {
 	return names
 }
 
-// AddFields adds the JSON names of a type's fields, and of those of the types in it, to a set. Types
-// that are documented elsewhere are left out.
+// AddFields adds the JSON names of a type's fields, and of those of the types in it, to a set.
+// Types that are documented elsewhere are left out.
 func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
 	switch typ.Kind() {
 	case reflect.Pointer, reflect.Slice:

@@ -94,8 +94,9 @@ func Start(tb TB, cfg Config) *Server {
 	return s
 }
 
-// ReservePort returns a port that nobody uses at any IPv4 address of this machine, and keeps the kernel
-// from giving it to anybody who asks for any port until the test ends. It can be listened on by name.
+// ReservePort returns a port that nobody uses at any IPv4 address of this machine, and keeps the
+// kernel from giving it to anybody who asks for any port until the test ends. It can be listened on
+// by name.
 func ReservePort(tb TB) uint16 {
 	tb.Helper()
 	port, release, err := reservePort(netip.IPv4Unspecified())
