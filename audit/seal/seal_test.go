@@ -282,6 +282,11 @@ func TestTampering(t *testing.T) {
 		{"two files swapped", func(f *fixture) { f.files[0], f.files[1] = f.files[1], f.files[0] }, "access-0.log:1 seal_order"},
 		{"a line made up, without a seal", inLog(0, insert("{\"msg\":\"handled request\"}\n")), "access-0.log:11 seal_extra"},
 		{"a line made up, with a number that is taken", inLog(0, insert(madeUp(5))), "access-0.log:11 seal_extra"},
+		{"a line made up, with a number far on", inLog(0, insert(madeUp(200))), "access-0.log:11 seal_extra"},
+		{"a changed number", inLog(0, func(l []string) []string {
+			l[9] = strings.Replace(l[9], `"seq":9`, `"seq":7`, 1)
+			return l
+		}), "access-0.log:10 seal_extra, access-0.log:11 seal_missing"},
 		{"a line made up, with the number that follows", inLog(0, insert(madeUp(10))), "access-0.log:11 seal_changed, access-0.log:12 seal_extra"},
 		{"a line made up, of a generation that has ended", inLog(2, func(l []string) []string {
 			return slices.Insert(l, 60, madeUp(firstSize))

@@ -94,6 +94,12 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 
 // place takes the line with the given number.
 func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
+	if seq < t.confirmed && seq != t.next && seq != t.lastSeq+1 {
+		// Only the line that was sealed under it is believed such a number.
+		if leaf, err := t.leaf(seq); err == nil && leaf != hash {
+			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, and is not the one that was sealed under it", seq, t.identity)})
+		}
+	}
 	fresh, err := t.order(at, seq)
 	if err != nil || !fresh {
 		return err
