@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -172,6 +174,51 @@ func TestRunEnds(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Config{}, nil, Report{}); err == nil {
 		t.Error("an audit without texts")
+	}
+}
+
+// TestFilesOfOneLog: folders that hold one sealed log are one list, in the order of its lines, whatever their times are.
+func TestFilesOfOneLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var args []string
+	for folder, lines := range map[string][]string{
+		"a-new": {"torn", "gw1/access/1 7"}, "b-old": {"gw1/access/1 2"}, "c-other": {"gw2/access/1 0"}, "d-next": {"gw1/access/2 0"}, "e": {"{}"}, "f": {"{}"},
+	} {
+		var text []byte
+		for _, l := range lines {
+			id, n, ok := strings.Cut(l, " ")
+			line := []byte(l + "\n")
+			if seq, err := strconv.ParseInt(n, 10, 64); ok && err == nil {
+				line = evidence.Splice([]byte("{}"), id, seq)
+			}
+			text = append(text, line...)
+		}
+		path := filepath.Join(dir, folder, "access.log")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, filepath.Dir(path))
+	}
+	slices.Sort(args)
+	logs, err := Files(append(args, "-"), strings.NewReader("once\n"))
+	var got []string
+	for _, list := range logs {
+		var names []string
+		for _, s := range list {
+			names = append(names, filepath.Base(filepath.Dir(s.Name)))
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if want := []string{"b-old a-new d-next", "c-other", "e", "f", "."}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	in, err := logs[4][0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(in); string(text) != "once\n" || err != nil {
+		t.Errorf("standard input has %q, %v", text, err)
 	}
 }
 

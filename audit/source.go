@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/crawlgate/crawlgate/evidence"
 )
 
 // Source is a log that can be read once.
@@ -55,7 +57,62 @@ func Files(args []string, in io.Reader) (logs [][]Source, err error) {
 	if len(logs) > mostFolders {
 		return nil, fmt.Errorf("reading logs: they are in %d folders: want at most %d", len(logs), mostFolders)
 	}
-	return logs, nil
+	return joined(logs), nil
+}
+
+// joined puts the folders together that hold one sealed log, such as an archive of its older files:
+// where one ends and the next begins, times do not tell the order of lines.
+func joined(lists [][]Source) (logs [][]Source) {
+	type part struct {
+		generation int
+		seq        int64
+		files      []Source
+	}
+	var whole [][]part
+	of := make(map[string]int)
+	for _, list := range lists {
+		id, seq := firstSeal(list)
+		name := id.Gateway + "/" + id.Log
+		i, ok := of[name]
+		if !ok || id.Generation == 0 {
+			i = len(whole)
+			of[name], whole = i, append(whole, nil)
+		}
+		whole[i] = append(whole[i], part{id.Generation, seq, list})
+	}
+	for _, parts := range whole {
+		slices.SortStableFunc(parts, func(a, b part) int {
+			return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.seq, b.seq))
+		})
+		var files []Source
+		for _, p := range parts {
+			files = append(files, p.files...)
+		}
+		logs = append(logs, files)
+	}
+	return logs
+}
+
+// firstSeal looks for a seal in the first lines of the first files: torn lines have none. Faults are
+// found when the files are read.
+func firstSeal(list []Source) (of evidence.Identity, seq int64) {
+	const mostFiles, mostLines = 3, 10
+	for _, s := range list[:min(len(list), mostFiles)] {
+		if s.Name == "-" {
+			continue // it can be read once
+		}
+		n := 0
+		for l := range read(0, []Source{s}) {
+			if id, seq, ok := evidence.ReadSeal(l.text); ok {
+				of, _ = evidence.ParseIdentity(id)
+				return of, seq
+			}
+			if n++; n == mostLines {
+				break
+			}
+		}
+	}
+	return of, 0
 }
 
 // mostFolders bounds how many logs are read at a time.
