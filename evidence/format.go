@@ -80,7 +80,7 @@ func Splice(line []byte, id string, seq int64) []byte {
 		return append(line, '\n')
 	}
 	line = bytes.TrimRight(line[:len(line)-1], " \t\r")
-	if line[len(line)-1] != '{' {
+	if len(line) > 1 {
 		line = append(line, ',')
 	}
 	line = append(append(append(line, sealLog...), id...), sealSeq...)

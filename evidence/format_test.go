@@ -66,6 +66,7 @@ func FuzzSeal(f *testing.F) {
 	f.Add(`{"a":1}`, int64(0))
 	f.Add(`{"log":"g/a/1","seq":1}`, int64(1<<62))
 	f.Add(`{"a":"}","log":"g/a/1","seq":1}`, int64(5))
+	f.Add(`{0{}`, int64(1)) // no JSON, and yet sealed
 	f.Fuzz(func(t *testing.T, line string, seq int64) {
 		const id = "gw.example/access/3"
 		seq &= 1<<63 - 1
