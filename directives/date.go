@@ -1,0 +1,129 @@
+package directives
+
+import (
+	"strings"
+	"time"
+)
+
+const (
+	// maxDate is how many octets a date can have.
+	maxDate = 64
+	// farthestAhead is the offset of the zone whose clocks are farthest ahead (Line Islands). A
+	// time in an unknown zone is read as there: that is the earliest instant it can mean.
+	farthestAhead = 14 * time.Hour
+)
+
+// zones are those of RFC 822 section 5.1, by how many hours they are ahead of UTC. The military
+// letters but Z are not among them: RFC 822 had their signs wrong, so they say nothing (RFC 5322
+// section 4.3).
+var zones = map[string]int{
+	"": 0, "Z": 0, "UT": 0, "UTC": 0, "GMT": 0,
+	"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}
+
+// layouts are the forms of a date without the day of the week and the zone.
+var layouts = [...]string{
+	"2-Jan-06 15:04:05", "2-Jan-06 15:04", // RFC 850 section 2.1.4
+	"2-Jan-2006 15:04:05", "2-Jan-2006 15:04", "2-Jan-2006", // as Google's first example had it
+	"2 Jan 2006 15:04:05", "2 Jan 2006 15:04", "2 Jan 2006", // RFC 1123 section 5.2.14, RFC 5322
+	"2 Jan 06 15:04:05", "2 Jan 06 15:04", // RFC 822 section 5.1
+	"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02", // ISO 8601
+	"2006-01-02 15:04:05", "2006-01-02 15:04", // RFC 3339 section 5.6 allows the space
+	"Jan 2 15:04:05 2006", // asctime, of which RFC 9110 section 5.6.7 speaks
+}
+
+// cutDate reads the date at the beginning of s, which may have a comma in it, and returns it in
+// UTC, how it was written, and what is behind its comma. The zero time is a date that cannot be
+// read; its text ends at the first comma that is not behind a day of the week.
+func cutDate(s string) (date time.Time, text, rest string) {
+	first, behind, _ := strings.Cut(s, ",")
+	second, last, _ := strings.Cut(behind, ",")
+	if !isWeekday(strings.ToUpper(trim(first[:min(len(first), maxDate)]))) {
+		return parseDate(first), first, behind
+	}
+	name, _, _ := strings.Cut(second, ":")
+	if _, known := lookup(trim(name)); known || len(first) == len(s) {
+		return time.Time{}, first, behind
+	}
+	both := s[:len(first)+1+len(second)]
+	return parseDate(both), both, last
+}
+
+// parseDate reads a date in one of the forms of layouts. Without a zone it is in UTC, as the dates
+// of HTTP are.
+//
+// A year of two digits is one of 1977 to 2076. That is the rule of RFC 9110 section 5.6.7 (at most
+// 50 years ahead) as it was in 2026; it stays there, so that an old log is read as it was written.
+func parseDate(s string) time.Time {
+	if len(s) > maxDate {
+		return time.Time{}
+	}
+	s, _, _ = strings.Cut(strings.ToUpper(s), "(") // a comment of RFC 822, as in "-0800 (PST)"
+	s = trim(s)
+	if i := strings.IndexAny(s, ", "); i > 0 && isWeekday(s[:i]) {
+		s = strings.TrimLeft(s[i:], ", ")
+	}
+	s, zone := cutZone(s)
+	offset, ok := zoneOffset(zone)
+	if !ok {
+		return time.Time{}
+	}
+	for _, layout := range layouts {
+		t, err := time.Parse(layout, s)
+		if err != nil {
+			continue
+		}
+		if !strings.Contains(layout, "2006") && t.Year() < 1977 {
+			t = t.AddDate(100, 0, 0) // time.Parse has 1969 to 2068
+		}
+		if y := t.Year(); y < 1900 || y > 9998 {
+			return time.Time{}
+		}
+		return t.Add(-offset)
+	}
+	return time.Time{}
+}
+
+// cutZone cuts the zone off: what begins with a letter or a sign behind the first colon.
+func cutZone(s string) (rest, zone string) {
+	colon := strings.IndexByte(s, ':')
+	if colon < 0 {
+		return s, ""
+	}
+	i := strings.IndexFunc(s[colon:], func(c rune) bool { return c == '+' || c == '-' || 'A' <= c && c <= 'Z' })
+	if i < 0 {
+		return s, ""
+	}
+	return trim(s[:colon+i]), s[colon+i:]
+}
+
+// zoneOffset returns how far the clocks of a zone are ahead of UTC; ok is false for what cannot be
+// a zone.
+func zoneOffset(zone string) (offset time.Duration, ok bool) {
+	if strings.ContainsAny(zone, " \t,") {
+		return 0, false
+	}
+	if hours, known := zones[zone]; known {
+		return time.Duration(hours) * time.Hour, true
+	}
+	for _, layout := range [...]string{"-07:00", "-0700", "-07"} {
+		if t, err := time.Parse(layout, zone); err == nil {
+			_, seconds := t.Zone()
+			return time.Duration(seconds) * time.Second, true
+		}
+	}
+	return farthestAhead, true
+}
+
+// isWeekday reports whether s, in upper case, is a day of the week or the beginning of its name.
+func isWeekday(s string) bool {
+	if len(s) < 3 {
+		return false
+	}
+	for _, day := range [...]string{"MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"} {
+		if strings.HasPrefix(day, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,270 @@
+package directives
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxLines is how many field lines, or meta tags of the crawler, are read.
+	maxLines = 32
+	// maxLine is how many octets of each are read.
+	maxLine = 4 << 10
+)
+
+// Named is a meta tag. It is an alias, so that a package that finds them need not import this one.
+type Named = struct{ Name, Content string }
+
+// Header reads the lines of X-Robots-Tag for a crawler with the given product tokens. The lines
+// must not have been joined: the scope of an agent ends with its line.
+//
+//	noindex, max-snippet: 50            every crawler
+//	googlebot: noindex, nofollow        Googlebot alone, both directives
+//	noarchive, otherbot: nofollow       every crawler; otherbot alone
+//
+// A word before a colon that is no directive is a product token, and holds to the next one or to
+// the end of the line. "*" and "robots" are every crawler. Words that begin with "max-" are taken
+// for directives of a later time. A version behind a token is ignored, as in robots.txt (seed 003:
+// "Googlebot/1.2 and Googlebot* are equivalent to Googlebot").
+//
+// What is said to any of tokens counts, and what is said to everybody: unlike the groups of
+// robots.txt, of which the most specific one is followed, directives add up ("the sum of the
+// negative directives", seed 003). So Googlebot-News with the tokens Googlebot-News and Googlebot
+// is bound by both names.
+func Header(values, tokens []string) Set {
+	r := reader{tokens: tokens, scopes: true}
+	for _, line := range values {
+		r.line(line)
+	}
+	return r.set
+}
+
+// Meta reads meta tags for a crawler with the given product tokens: those of the name robots and
+// those whose name is one of tokens, added up as in Header (seed 003: nofollow for robots and
+// noindex for googlebot are both for Googlebot). No scope of an agent can stand in a content.
+// Tokens that are [Reserved] find no tag of their own.
+func Meta(metas []Named, tokens []string) Set {
+	r := reader{tokens: tokens}
+	for _, m := range metas {
+		name := trim(m.Name)
+		if strings.EqualFold(name, "robots") || r.isOwn(name) && !Reserved(name) {
+			r.line(m.Content)
+		}
+	}
+	return r.set
+}
+
+// Reserved reports whether HTML gives the name of a meta tag another meaning (HTML section 4.2.5.1
+// and its registry), so that a crawler of that name cannot be spoken to by one.
+func Reserved(name string) bool {
+	var buf [24]byte
+	switch string(lowerCase(buf[:], name)) {
+	case "application-name", "author", "color-scheme", "copyright", "description", "generator",
+		"keywords", "rating", "referrer", "theme-color", "viewport", "tdm-reservation", "tdm-policy":
+		return true
+	}
+	return false
+}
+
+// reader collects what is said to one crawler.
+type reader struct {
+	set    Set
+	tokens []string
+	scopes bool // product tokens may stand before directives
+	bound  bool // the directives that follow are for the crawler
+	lines  int
+}
+
+// value is the kind of value that a word takes.
+type value uint8
+
+const (
+	noValue value = iota
+	dateValue
+	snippetValue
+	imageValue
+	videoValue
+)
+
+type word struct {
+	flags Flags
+	value value
+}
+
+// words are all known words in lower case.
+var words = map[string]word{
+	"all": {}, "index": {}, "follow": {}, "archive": {}, "snippet": {}, "imageindex": {}, "translate": {}, "odp": {},
+	"none":              {flags: NoIndex | NoFollow},
+	"noindex":           {flags: NoIndex},
+	"nofollow":          {flags: NoFollow},
+	"noarchive":         {flags: NoArchive},
+	"nosnippet":         {flags: NoSnippet},
+	"noimageindex":      {flags: NoImageIndex},
+	"notranslate":       {flags: NoTranslate},
+	"noodp":             {flags: NoODP},
+	"indexifembedded":   {flags: IndexIfEmbedded},
+	"noai":              {flags: NoAI},
+	"noimageai":         {flags: NoImageAI},
+	"unavailable_after": {value: dateValue},
+	"max-snippet":       {value: snippetValue},
+	"max-image-preview": {value: imageValue},
+	"max-video-preview": {value: videoValue},
+}
+
+func lookup(name string) (word, bool) {
+	var buf [20]byte
+	w, ok := words[string(lowerCase(buf[:], name))]
+	return w, ok
+}
+
+// line reads one field line or the content of one tag.
+func (r *reader) line(s string) {
+	r.lines++
+	if r.lines > maxLines {
+		r.set.Cut = true
+		return
+	}
+	if len(s) > maxLine {
+		// Half a directive could be another one, so the last comma is the end.
+		r.set.Cut = true
+		s = s[:strings.LastIndexByte(s[:maxLine], ',')+1]
+	}
+	r.bound = true
+	for s != "" {
+		s = r.item(s)
+	}
+}
+
+// item reads the first directive of s, or the token before it, and returns what is behind.
+func (r *reader) item(s string) string {
+	text, rest, _ := strings.Cut(s, ",")
+	name, val, colon := strings.Cut(text, ":")
+	behind := s[min(len(name)+1, len(s)):]
+	name = trim(name)
+	w, known := lookup(name)
+	switch {
+	case !colon:
+		r.words(trim(text))
+	case known && w.value == noValue:
+		r.add(w.flags) // behind such a colon is one more directive, if anything
+		return behind
+	case known && w.value == dateValue:
+		return r.date(behind)
+	case known:
+		r.limit(w.value, trim(val), trim(text))
+	case r.scopes && isToken(name):
+		r.bound = name == "*" || strings.EqualFold(name, "robots") || r.isOwn(product(name))
+		return behind
+	default:
+		r.keep(trim(text))
+	}
+	return rest
+}
+
+// words reads a text without a colon: a directive, or several that only have space between them,
+// which some pages write. A text with any other word in it is one unknown directive.
+func (r *reader) words(text string) {
+	if text == "" {
+		return
+	}
+	if w, known := lookup(text); known && w.value == noValue {
+		r.add(w.flags)
+		return
+	}
+	var sum Flags
+	for name := range strings.FieldsSeq(text) {
+		w, known := lookup(name)
+		if !known || w.value != noValue {
+			r.keep(text)
+			return
+		}
+		sum |= w.flags
+	}
+	r.add(sum)
+}
+
+// limit reads the value of a directive that bounds something. With a value that cannot be read the
+// directive is an unknown one: Google ignores it then.
+func (r *reader) limit(kind value, val, text string) {
+	if !r.bound {
+		return
+	}
+	if kind == imageValue {
+		for _, size := range [...]string{"none", "standard", "large"} {
+			if strings.EqualFold(val, size) {
+				r.set.MaxImage = smallerPreview(r.set.MaxImage, size)
+				return
+			}
+		}
+		r.keep(text)
+		return
+	}
+	n, err := strconv.ParseInt(val, 10, 32)
+	if err != nil || n < -1 {
+		r.keep(text)
+		return
+	}
+	said := Limit{Said: true, N: int(n)}
+	if kind == snippetValue {
+		r.set.MaxSnippet = r.set.MaxSnippet.join(said)
+	} else {
+		r.set.MaxVideo = r.set.MaxVideo.join(said)
+	}
+}
+
+// date reads the value of unavailable_after at the beginning of s and returns what is behind it.
+func (r *reader) date(s string) string {
+	date, text, rest := cutDate(s)
+	switch {
+	case !r.bound:
+	case date.IsZero():
+		r.set.UnreadableDate = true
+		r.keep("unavailable_after:" + text)
+	default:
+		r.set.say(date)
+	}
+	return rest
+}
+
+func (r *reader) add(flags Flags) {
+	if r.bound {
+		r.set.Flags |= flags
+	}
+}
+
+func (r *reader) keep(text string) {
+	if r.bound && text != "" {
+		r.set.keep(text)
+	}
+}
+
+// isOwn reports whether name is one of the crawler's.
+func (r *reader) isOwn(name string) bool {
+	return name != "" && slices.ContainsFunc(r.tokens, func(t string) bool { return strings.EqualFold(t, name) })
+}
+
+// isToken reports whether a word before a colon names a crawler.
+func isToken(name string) bool {
+	if name == "*" {
+		return true
+	}
+	p := product(name)
+	if p == "" || len(p) >= 4 && strings.EqualFold(p[:4], "max-") {
+		return false
+	}
+	version := name[len(p):]
+	return version == "" || (version[0] == '/' || version[0] == '*') && !strings.ContainsAny(version, " \t")
+}
+
+// product returns the letters, digits, hyphens, underscores and dots at the beginning of name.
+func product(name string) string {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return name[:i]
+		}
+	}
+	return name
+}

@@ -1,0 +1,290 @@
+// Package htmlhead looks at the beginning of an HTML page for what it says to crawlers: the robots
+// meta tag (seed 003), those of TDMRep, and the link to a licence of RSL.
+//
+// It works on a bounded copy of a body, which a [Collector] keeps while the octets pass. [Decode]
+// undoes the content coding of the copy and [Scan] finds the tags. What could not be looked at is
+// reported as cut; nothing here is an error.
+package htmlhead
+
+import (
+	"bytes"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+const (
+	// maxTag is how many octets a tag can have. A longer one is not looked at.
+	maxTag = 4 << 10
+	// maxFound is how many tags of each kind are kept.
+	maxFound = 32
+	// smallHead is the size up to which a head is tokenized at once: to search all of the page for
+	// the names takes longer.
+	smallHead = 8 << 10
+)
+
+// Named is a meta tag: its name in lower case and its content as it was written, in the page's own
+// charset. It is an alias of the type of the same name in the package directives.
+type Named = struct{ Name, Content string }
+
+// Options say what is looked for in which page.
+type Options struct {
+	// Names are the product tokens of the agent, compared without case. A token that HTML
+	// itself gives a meaning as the name of a meta tag should not be among them.
+	Names []string
+	// XHTML says that <script/> is a whole element, as in application/xhtml+xml.
+	XHTML bool
+	// Whole says that the copy is the whole body, so that nothing can be missing behind it.
+	Whole bool
+}
+
+// Metas is what was found, each in the order of the page, 32 at most.
+type Metas struct {
+	Robots   []Named  // of the name robots and of the agent's names
+	TDM      []Named  // of the names tdm-reservation and tdm-policy
+	Licenses []string // the href of each <link rel=license type=application/rsl+xml>
+}
+
+// What every page is searched for besides the names of the agent.
+const (
+	robotsName = "robots"
+	tdmPrefix  = "tdm-"
+	rslType    = "application/rsl+xml"
+)
+
+// Scan looks at the beginning of a decoded page up to </head>, <body or its end. Cut reports that
+// the page may say more: the copy ended before the head did, there was too much of something, or
+// the page is in UTF-16 or UTF-32.
+//
+// A page whose head does not seem to end within 8 KiB is tokenized only if one of the names stands
+// in or shortly behind a meta or link tag. So a name that is written with character references is
+// never found. Without a name in such a page, an end of the head inside a comment or a script is
+// taken for its end, which may leave out cut.
+//
+// Tags inside of comments, script, style, title and the like are none, and those inside of a
+// template neither, as in browsers. Tags inside of noscript count: browsers without scripts read
+// them, and most crawlers run none.
+func Scan(page []byte, o Options) (m Metas, cut bool) {
+	if isWide(page) {
+		return Metas{}, true
+	}
+	if !headEnds(page[:min(smallHead, len(page))]) && !o.mayHold(page) {
+		return Metas{}, !o.Whole && !headEnds(page)
+	}
+	return o.tokenize(page)
+}
+
+// isWide reports whether a page is in UTF-16 or UTF-32: by its mark, or by a zero octet beside its
+// first one.
+func isWide(page []byte) bool {
+	return len(page) >= 2 && (page[0] == 0xfe && page[1] == 0xff || page[0] == 0xff && page[1] == 0xfe ||
+		page[0] == 0 || page[1] == 0)
+}
+
+// mayHold reports whether a name stands within maxTag octets of the first to the last beginning of
+// a meta or link tag. Without one, tokenize finds nothing.
+func (o Options) mayHold(page []byte) bool {
+	first, last := -1, -1
+	for i := 0; ; i++ {
+		next := bytes.IndexByte(page[i:], '<')
+		if next < 0 {
+			break
+		}
+		i += next
+		if isTag(page[i:], "meta") || isTag(page[i:], "link") {
+			if first < 0 {
+				first = i
+			}
+			last = i
+		}
+	}
+	return first >= 0 && o.names(page[first:min(last+maxTag, len(page))])
+}
+
+// names reports whether s has one of the names in it that are looked for.
+func (o Options) names(s []byte) bool {
+	if containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) {
+		return true
+	}
+	for _, name := range o.Names {
+		if name != "" && containsFold(s, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// headEnds reports whether the octets of </head or <body are in a page.
+func headEnds(page []byte) bool {
+	return containsFold(page, "</head") || containsFold(page, "<body")
+}
+
+// tokenize is Scan without the search before it.
+func (o Options) tokenize(page []byte) (m Metas, cut bool) {
+	z := html.NewTokenizer(bytes.NewReader(page))
+	templates := 0
+	for {
+		kind := z.Next()
+		switch kind {
+		case html.ErrorToken:
+			return m, cut || !o.Whole
+		case html.StartTagToken, html.SelfClosingTagToken:
+		case html.EndTagToken:
+			switch {
+			case templates > 0 && isTag(z.Raw(), "/template"):
+				templates--
+			case templates == 0 && isTag(z.Raw(), "/head"):
+				return m, cut
+			}
+			continue
+		default:
+			continue
+		}
+		raw := z.Raw()
+		whole := o.XHTML && kind == html.SelfClosingTagToken
+		switch {
+		case whole || isTag(raw, "noscript"):
+			z.NextIsNotRawText()
+		case isTag(raw, "template"):
+			templates++
+		case templates == 0 && isTag(raw, "body"):
+			return m, cut
+		}
+		if templates == 0 && len(raw) <= maxTag {
+			cut = o.tag(z, raw, &m) || cut
+		}
+	}
+}
+
+// tag adds what a tag says to m, and reports whether there is no room for it.
+func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
+	isMeta := isTag(raw, "meta")
+	if !isMeta && !isTag(raw, "link") || !o.names(raw) {
+		return false
+	}
+	var name, content, rel, mediaType, href string
+	for more := true; more; {
+		var key, val []byte
+		key, val, more = z.TagAttr()
+		switch string(key) {
+		case "name":
+			name = trim(string(val))
+		case "content":
+			content = string(val)
+		case "rel":
+			rel = string(val)
+		case "type":
+			mediaType = string(val)
+		case "href":
+			href = trim(string(val))
+		}
+	}
+	if !isMeta {
+		if isLicense(rel) && isMediaType(mediaType, rslType) && href != "" {
+			return add(&m.Licenses, href)
+		}
+		return false
+	}
+	switch name = strings.ToLower(name); {
+	case name == "tdm-reservation" || name == "tdm-policy":
+		return add(&m.TDM, Named{name, content})
+	case name == robotsName || o.isAgent(name):
+		return add(&m.Robots, Named{name, content})
+	}
+	return false
+}
+
+// add appends to a list that has room for maxFound.
+func add[T any](list *[]T, item T) (full bool) {
+	if len(*list) == maxFound {
+		return true
+	}
+	*list = append(*list, item)
+	return false
+}
+
+func (o Options) isAgent(name string) bool {
+	for _, n := range o.Names {
+		if n != "" && strings.EqualFold(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLicense reports whether license is one of the words of a rel attribute.
+func isLicense(rel string) bool {
+	for word := range strings.FieldsSeq(rel) {
+		if strings.EqualFold(word, "license") {
+			return true
+		}
+	}
+	return false
+}
+
+// isMediaType reports whether the value of a Content-Type field, or of a type attribute, is of a
+// media type, whatever its parameters are.
+func isMediaType(value, mediaType string) bool {
+	value, _, _ = strings.Cut(value, ";")
+	return strings.EqualFold(trim(value), mediaType)
+}
+
+// isTag reports whether s begins with a tag of that name; the name of an end tag begins with a
+// slash.
+func isTag(s []byte, name string) bool {
+	if len(s) < len(name)+2 || !hasFold(s[1:], name) {
+		return false
+	}
+	switch s[len(name)+1] {
+	case ' ', '\t', '\n', '\f', '\r', '/', '>':
+		return true
+	}
+	return false
+}
+
+// containsFold reports whether s has a text in it, without case as far as it is ASCII.
+func containsFold(s []byte, text string) bool {
+	lower := fold(text[0])
+	upper := lower
+	if 'a' <= lower && lower <= 'z' {
+		upper -= 'a' - 'A'
+	}
+	return findFold(s, lower, text) || upper != lower && findFold(s, upper, text)
+}
+
+// findFold is containsFold for a text whose first letter is c in s.
+func findFold(s []byte, c byte, text string) bool {
+	for {
+		i := bytes.IndexByte(s, c)
+		if i < 0 || len(s)-i < len(text) {
+			return false
+		}
+		if hasFold(s[i:], text) {
+			return true
+		}
+		s = s[i+1:]
+	}
+}
+
+// hasFold reports whether s begins with a text, without case as far as it is ASCII.
+func hasFold(s []byte, text string) bool {
+	if len(s) < len(text) {
+		return false
+	}
+	for i := range len(text) {
+		if s[i] != text[i] && fold(s[i]) != fold(text[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func fold(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+// trim removes the white space of HTML from both ends.
+func trim(s string) string { return strings.Trim(s, " \t\r\n\f") }
