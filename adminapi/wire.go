@@ -201,23 +201,5 @@ type EndedBlock struct {
 
 // Evidence lists the access logs that are sealed.
 type Evidence struct {
-	Logs []SealedLog `json:"logs"`
-}
-
-// SealedLog is how one of them is sealed now.
-type SealedLog struct {
-	Name     string `json:"name"`
-	Identity string `json:"identity"`
-	VKey     string `json:"vkey"` // of its verifier
-	File     string `json:"file"`
-	State    string `json:"state"` // the state folder
-	Size     int64  `json:"size"`  // lines in the tree
-	Unsealed int64  `json:"unsealed"`
-	// Checkpoint is the newest one, with its signatures.
-	Checkpoint string    `json:"checkpoint"`
-	SignedAt   time.Time `json:"signed_at,omitzero"`
-	// Witnesses are by the names of their keys.
-	Witnesses   map[string]writer.WitnessStatus `json:"witnesses,omitempty"`
-	Unwitnessed int64                           `json:"unwitnessed"`
-	Error       string                          `json:"error,omitempty"`
+	Logs []writer.Status `json:"logs"`
 }

@@ -56,7 +56,7 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 		return unread(err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	r, err := unpack(f)
+	r, err := lines.Unpack(f)
 	if err != nil {
 		return unread(err)
 	}

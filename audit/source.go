@@ -1,9 +1,7 @@
 package audit
 
 import (
-	"bufio"
 	"cmp"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/crawlgate/crawlgate/evidence"
 )
@@ -33,6 +29,9 @@ type Source struct {
 // of rotation and compression that Caddy gives them. Files of one folder follow each other; each
 // folder has a list of its own.
 func Files(args []string, in io.Reader) (logs [][]Source, err error) {
+	if len(args) == 0 {
+		return nil, errors.New("no access log is given")
+	}
 	lists := make(map[string]int)
 	add := func(folder string, s Source) {
 		if _, ok := lists[folder]; !ok {
@@ -93,8 +92,8 @@ func joined(lists [][]Source) (logs [][]Source) {
 	return logs
 }
 
-// firstSeal looks for a seal in the first lines of the first files: torn lines have none. Faults are
-// found when the files are read.
+// firstSeal looks for a seal in the first lines of the first files: torn lines have none. Faults
+// are found when the files are read.
 func firstSeal(list []Source) (of evidence.Identity, seq int64) {
 	const mostFiles, mostLines = 3, 10
 	for _, s := range list[:min(len(list), mostFiles)] {
@@ -171,25 +170,4 @@ func byRotation(a, b string) int {
 		return "~" // behind all digits
 	}
 	return cmp.Or(strings.Compare(timeOf(a), timeOf(b)), strings.Compare(a, b))
-}
-
-// unpack decompresses gzip and zstd, told by their first bytes, and returns other data as it is.
-func unpack(r io.Reader) (io.ReadCloser, error) {
-	b := bufio.NewReaderSize(r, 64<<10)
-	magic, _ := b.Peek(4) // a short file is a plain one
-	switch {
-	case strings.HasPrefix(string(magic), "\x1f\x8b"):
-		z, err := gzip.NewReader(b)
-		if err != nil {
-			return nil, fmt.Errorf("unpacking: %w", err)
-		}
-		return z, nil
-	case string(magic) == "\x28\xb5\x2f\xfd":
-		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
-		if err != nil {
-			return nil, fmt.Errorf("unpacking: %w", err)
-		}
-		return z.IOReadCloser(), nil
-	}
-	return io.NopCloser(b), nil
 }

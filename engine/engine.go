@@ -216,7 +216,7 @@ func (e *Engine) acquire() error {
 	if err != nil {
 		return errors.Join(err, release(r.key))
 	}
-	if err := logwriter.Start(e.ctx.Done(), e.Config.Name, e.logger.Named("evidence")); err != nil {
+	if err := logwriter.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
 		return errors.Join(err, release(p.key), release(r.key))
 	}
 	e.records, e.pacing = r, p

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,32 @@ func EvidenceMissing() error { return logwriter.Refused() }
 
 // SealedLogs tells of the access logs that are sealed.
 func SealedLogs() []writer.Status { return logwriter.Statuses() }
+
+// headsPace is how often the sealed logs are asked for their newest checkpoints, and told of those
+// of other gateways.
+const headsPace = 2 * time.Second
+
+// exchangeHeads has the newest checkpoints of the logs here known to the other gateways, and theirs
+// written into the logs here. It knows of the others what the heartbeats brought last: neither
+// Redis nor a disk holds anything else up.
+func (s *fleetState) exchangeHeads(ctx context.Context) {
+	tick := time.NewTicker(headsPace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.fleet.Publish(logwriter.Heads())
+		heads := s.fleet.Heads()
+		peers := make([]writer.Peer, len(heads))
+		for i, h := range heads {
+			peers[i] = writer.Peer(h)
+		}
+		logwriter.Hear(peers)
+	}
+}
 
 // evidenceMetrics asks the sealed logs whenever metrics are asked for. The names of logs are the
 // operator's.
@@ -50,7 +77,7 @@ func (m *evidenceMetrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{s.Name}, labels...)...)
 		}
 		up := 1.0
-		if s.Error != nil {
+		if s.Error != "" {
 			up = 0
 		}
 		send(m.up, prometheus.GaugeValue, up)

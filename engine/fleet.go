@@ -36,6 +36,8 @@ type fleetState struct {
 	current atomic.Pointer[Engine]
 
 	refreshes errgroup.Group
+	stop      context.CancelFunc
+	heads     sync.WaitGroup // the exchange of checkpoints
 	mu        sync.Mutex
 	last      lastAction
 }
@@ -80,6 +82,9 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.heads.Go(func() { s.exchangeHeads(ctx) })
 	return s, nil
 }
 
@@ -92,6 +97,8 @@ func (s *fleetState) release() error {
 
 // Destruct leaves the fleet.
 func (s *fleetState) Destruct() error {
+	s.stop()
+	s.heads.Wait()
 	err := s.fleet.Close()
 	_ = s.refreshes.Wait() // they have no error, and end with the cache at the latest
 	counted(fleet.State{})

@@ -108,3 +108,29 @@ func ReadHeads(r io.Reader, verifiers note.Verifiers) iter.Seq2[Head, error] {
 		}
 	}
 }
+
+// MaxPeerNote bounds a checkpoint that gateways tell each other, in bytes.
+const MaxPeerNote = 2 << 10
+
+// Bare is a signed note with its first signature alone, which is the log's own: cosignatures may be
+// long.
+func Bare(text string) string {
+	text, signatures, _ := strings.Cut(text, "\n\n")
+	own, _, _ := strings.Cut(signatures, "\n")
+	return text + "\n\n" + own + "\n"
+}
+
+// ReadClaim reads a signed note of at most [MaxPeerNote] bytes as a checkpoint. No signature is
+// checked: it says what the checkpoint claims.
+func ReadClaim(text string) (Head, error) {
+	if len(text) > MaxPeerNote {
+		return Head{}, fmt.Errorf("a checkpoint of %d bytes: want at most %d", len(text), MaxPeerNote)
+	}
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open([]byte(text), note.VerifierList()); !errors.As(err, &unverified) {
+		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	h, err := ParseCheckpoint(unverified.Note.Text)
+	h.Note = []byte(text)
+	return h, err
+}

@@ -237,3 +237,32 @@ func FuzzReadHeads(f *testing.F) {
 		}
 	})
 }
+
+// TestReadClaim: what a note claims is read without a key, and a note with cosignatures is made short.
+func TestReadClaim(t *testing.T) {
+	t.Parallel()
+	secret, _, err := note.GenerateKey(rand.Reader, "g/a/1")
+	other, _, err2 := note.GenerateKey(rand.Reader, "witness")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	own, err := note.NewSigner(secret)
+	witness, err2 := note.NewSigner(other)
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	n := &note.Note{Text: CheckpointText("g/a/1", 7, tlog.Hash{1})}
+	bare, err := note.Sign(n, own)
+	cosigned, err2 := note.Sign(n, own, witness)
+	if err != nil || err2 != nil || Bare(string(cosigned)) != string(bare) || Bare(string(bare)) != string(bare) {
+		t.Errorf("%q of %q: %v, %v", Bare(string(cosigned)), cosigned, err, err2)
+	}
+	if h, err := ReadClaim(string(bare)); err != nil || h.Identity != "g/a/1" || h.Size != 7 || h.Root != (tlog.Hash{1}) || string(h.Note) != string(bare) {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for _, text := range []string{"", "\n\n\n", n.Text, n.Text + "\n", Bare(""), strings.Replace(string(bare), "g/a/1\n7", "g/a/1\n07", 1), string(bare) + strings.Repeat("— w AAAAAAAA\n", 200)} {
+		if h, err := ReadClaim(text); err == nil {
+			t.Errorf("%q is %+v", text, h)
+		}
+	}
+}

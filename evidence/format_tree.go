@@ -135,6 +135,13 @@ func (l *Leaves) Hash(seq int64) (tlog.Hash, error) {
 	return hashes[0], nil
 }
 
+// Some reads leaves from seq on: n of them, or fewer where their file ends. The error is
+// [fs.ErrNotExist] where the file is gone.
+func (l *Leaves) Some(seq, n int64) ([]tlog.Hash, error) {
+	at := seq % LeavesPerFile
+	return l.read(LeavesFile(seq/LeavesPerFile), at, min(n, LeavesPerFile-at))
+}
+
 func (l *Leaves) read(name string, from, n int64) ([]tlog.Hash, error) {
 	f, err := os.Open(filepath.Join(l.dir, name))
 	if err != nil {

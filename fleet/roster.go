@@ -73,6 +73,7 @@ type note struct {
 	Version int64           `json:"orders_version"`
 	Done    map[string]done `json:"done,omitempty"` // the latest orders, lifts and actions, by their ids
 	Left    bool            `json:"left,omitempty"`
+	Heads   []string        `json:"heads,omitempty"` // the newest checkpoints of its evidence logs
 }
 
 // done is what became of an order.

@@ -91,8 +91,9 @@ func (l *logs) follow() {
 
 // Start seals the logs of the configuration that ends with done, which is about to run. A log that
 // runs already goes on; where its settings have changed, it is closed and opened with them. After
-// an error the configuration is cleaned up, which leaves the logs as they were.
-func Start(done <-chan struct{}, gateway string, logger *zap.Logger) error {
+// an error the configuration is cleaned up, which leaves the logs as they were. fleet says that the
+// gateway is one of several, which hear of its checkpoints.
+func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	defer all.follow()
@@ -107,7 +108,7 @@ func Start(done <-chan struct{}, gateway string, logger *zap.Logger) error {
 		if err := all.alone(s, e.paths.log); err != nil {
 			return err
 		}
-		if err := s.enter(terms{e, gateway, logger}); err != nil {
+		if err := s.enter(terms{e, gateway, fleet, logger}); err != nil {
 			return err
 		}
 	}
@@ -161,8 +162,15 @@ func Statuses() (statuses []writer.Status) {
 type terms struct {
 	*Evidence
 	gateway string
+	fleet   bool
 	logger  *zap.Logger
 }
+
+// hasPeers reports whether checkpoints are exchanged with other gateways.
+func (t terms) hasPeers() bool { return t.fleet && t.Peers == "on" }
+
+// alone reports whether no checkpoint leaves the machine, as far as the configuration tells.
+func (t terms) alone() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.hasPeers() }
 
 func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.gateway }
 
@@ -240,6 +248,10 @@ func (s *sealed) enter(t terms) error {
 			}
 			return err
 		}
+	}
+	if t.alone() && (n == 0 || !s.terms[n-1].alone()) {
+		t.logger.Warn("the checkpoints of an access log stay on this machine, where whoever has the key can write another log: "+
+			"set heads or witness, or join a fleet", zap.String("log", t.paths.log))
 	}
 	s.terms = append(s.terms, t)
 	return nil

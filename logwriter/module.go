@@ -53,6 +53,9 @@ type Evidence struct {
 	// OnFailure says what happens while the log cannot be written or sealed: `log` (default) reports
 	// it, `refuse` also refuses all proxied requests (503).
 	OnFailure string `json:"on_failure,omitempty"`
+	// Peers says whether checkpoints are exchanged with the other gateways of the fleet: `on`
+	// (default) or `off`. Without a fleet it has no effect.
+	Peers string `json:"peers,omitempty"`
 
 	file      *logging.FileWriter
 	witnesses []writer.Witness
@@ -109,6 +112,7 @@ func (e *Evidence) check() error {
 	e.Every = defaulted(e.Every, caddy.Duration(time.Second))
 	e.Lines = defaulted(e.Lines, 1000)
 	e.OnFailure = defaulted(e.OnFailure, "log")
+	e.Peers = defaulted(e.Peers, "on")
 	need := min(1, len(e.Witnesses))
 	if e.Need != nil {
 		need = *e.Need
@@ -125,6 +129,8 @@ func (e *Evidence) check() error {
 		return fmt.Errorf("need %d of %d witnesses", need, len(e.Witnesses))
 	case e.OnFailure != "log" && e.OnFailure != "refuse":
 		return fmt.Errorf(`on_failure %q: want "log" or "refuse"`, e.OnFailure)
+	case e.Peers != "on" && e.Peers != "off":
+		return fmt.Errorf(`peers %q: want "on" or "off"`, e.Peers)
 	}
 	e.witnesses = nil
 	for _, c := range e.Witnesses {
@@ -218,6 +224,7 @@ func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Conf
 //		witness <url> <key>
 //		need <number>
 //		on_failure log|refuse
+//		peers on|off
 //	}
 func (e *Evidence) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the writer's name
@@ -247,6 +254,7 @@ func (e *Evidence) read(r *block.Reader) error {
 		"witness":    {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
 		"need":       block.Parsed(&e.Need, block.Optional(block.ParseCount(0, 100))),
 		"on_failure": block.Text(&e.OnFailure),
+		"peers":      block.Text(&e.Peers),
 	}.Read(r, "robots_evidence")
 }
 

@@ -19,13 +19,13 @@ func parse(text string) (*Evidence, error) {
 // TestOptions: what the Caddyfile says is what the JSON has.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\nneed 0\non_failure refuse")
+	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\nneed 0\non_failure refuse\npeers off")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := json.Marshal(e)
 	want := `{"writer":{"filename":"/l/a.log","output":"file","roll_size_mb":1},"name":"n","key":"/k","state":"/s","every":2000000000,"lines":30,` +
-		`"heads":"/h","witnesses":[{"url":"https://w","key":"` + vkey + `"}],"need":0,"on_failure":"refuse"}`
+		`"heads":"/h","witnesses":[{"url":"https://w","key":"` + vkey + `"}],"need":0,"on_failure":"refuse","peers":"off"}`
 	if string(got) != want || err != nil {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
@@ -50,6 +50,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"file a\nwitness http://w x", ":3", "key of witness http://w: "},
 		{"file a\nwitness http://w " + vkey + "\nwitness http://v " + vkey, ":4", "witness witness.example is there twice"},
 		{"file a\non_failure stop", ":3", `on_failure "stop": want "log" or "refuse"`},
+		{"file a\npeers no", ":3", `peers "no": want "on" or "off"`},
 	} {
 		_, err := parse(tt.text)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "Testfile"+tt.place) {
@@ -73,6 +74,31 @@ func TestOnlyFiles(t *testing.T) {
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}
+
+// TestAlone: which configurations keep all checkpoints on the machine, and which have peers.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text            string
+		fleet           bool
+		alone, hasPeers bool
+	}{
+		{"file a", false, true, false},
+		{"file a\npeers on", false, true, false},
+		{"file a", true, false, true},
+		{"file a\npeers off", true, true, false},
+		{"file a\npeers off\nheads /h", true, false, false},
+		{"file a\nwitness https://w " + vkey, false, false, false},
+	} {
+		e, err := parse(tt.text)
+		if err == nil {
+			err = e.check()
+		}
+		if c := (terms{e, "gw", tt.fleet, nil}); err != nil || c.alone() != tt.alone || c.hasPeers() != tt.hasPeers {
+			t.Errorf("%q, fleet %t: alone %t, peers %t, %v", tt.text, tt.fleet, c.alone(), c.hasPeers(), err)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/crawlgate/crawlgate/evidence"
@@ -33,8 +32,8 @@ type Config struct {
 // New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
 // goes to report, as all findings do; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
-	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), report: report}
-	keys := &keyring{beside: make(map[string]note.Verifier)}
+	keys := &keyring{beside: make(map[string][]byte)}
+	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), keys: keys, report: report}
 	for _, text := range cfg.Keys {
 		if err := keys.give(text); err != nil {
 			return nil, err
@@ -185,8 +184,10 @@ func (t *tree) keepAhead(p checkpoint) error {
 	return nil
 }
 
-func (t *tree) fork(p checkpoint, other string) error {
-	return t.report(Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs", p.size, t.identity, other)})
+func (t *tree) fork(p checkpoint, other string) error { return t.report(t.forked(p, other)) }
+
+func (t *tree) forked(p checkpoint, other string) Finding {
+	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs", p.size, t.identity, other)}
 }
 
 // root is that of the first size leaves. It is false where that cannot be told, because there are

@@ -63,6 +63,9 @@ type Finding struct {
 type Totals struct {
 	// WithoutSeal are the lines before the first sealed one: of a time without evidence.
 	WithoutSeal int64 `json:"without_seal"`
+	// PeersUnknown are checkpoints of other gateways in the lines that were held against nothing: the
+	// log of that gateway, or its key, is not given.
+	PeersUnknown int64 `json:"peers_unknown"`
 	// Logs are in the order of their names.
 	Logs []LogTotals `json:"logs"`
 }
@@ -83,6 +86,8 @@ type LogTotals struct {
 	// Checkpoints are those with a good signature, Size is the number of lines of the newest.
 	Checkpoints int64 `json:"checkpoints"`
 	Size        int64 `json:"size"`
+	// Peers are the checkpoints of this log, with a good signature, that lines of others have.
+	Peers int64 `json:"peers"`
 	// Began says why the generation began, as its first line has it.
 	Began string `json:"began,omitempty"`
 	// Key is the key that signs. KeyGiven says that it came from the caller and not from beside the
@@ -98,6 +103,7 @@ type LogTotals struct {
 type Checker struct {
 	trees  map[string]*tree
 	series map[int]*series
+	keys   *keyring
 	report func(Finding) error
 	totals Totals
 }
@@ -149,7 +155,13 @@ func (c *Checker) Line(number int, at Place, line []byte) error {
 		c.closeBefore(t)
 	}
 	s.current = t
-	t.own = t.read(at, line)
+	var note string
+	t.own, note = t.read(at, line)
+	if note != "" {
+		if err := c.peer(at, note); err != nil {
+			return err
+		}
+	}
 	return t.place(at, seq, hash)
 }
 
@@ -194,17 +206,18 @@ func (c *Checker) first(s *series, t *tree, seq int64) error {
 // ownLogger marks the lines that the writer of the evidence adds to the log.
 const ownLogger = `"logger":"crawlgate.evidence"`
 
-// read takes what a line of the writer says of the log. It reports whether it is one.
-func (t *tree) read(at Place, line []byte) (own bool) {
+// read takes what a line of the writer says of the log. It reports whether it is one, and gives the
+// checkpoint of a peer that it has.
+func (t *tree) read(at Place, line []byte) (own bool, note string) {
 	if !bytes.Contains(line, []byte(ownLogger)) {
-		return false
+		return false, ""
 	}
 	var says struct {
-		Msg, Reason    string
-		Size, From, To int64
+		Msg, Reason, Note string
+		Size, From, To    int64
 	}
 	if json.Unmarshal(line, &says) != nil {
-		return false
+		return false, ""
 	}
 	switch says.Msg {
 	case "checkpoint":
@@ -215,8 +228,10 @@ func (t *tree) read(at Place, line []byte) (own bool) {
 		t.totals.Late += max(says.To-says.From, 0)
 	case "generation":
 		t.totals.Began = says.Reason
+	case "peer":
+		return true, says.Note
 	}
-	return true
+	return true, ""
 }
 
 // End reports what only the end of all logs shows, and sums up.
@@ -236,7 +251,7 @@ func (c *Checker) End() (Totals, error) {
 
 func (c *Checker) end(t *tree) error {
 	t.giveUp()
-	if t.size == 0 && t.leaves == nil {
+	if t.size == 0 && t.leaves == nil && t.heard.size == 0 {
 		return nil // that nothing is known of it was found with its first line
 	}
 	for _, g := range t.gaps {
@@ -254,6 +269,9 @@ func (c *Checker) end(t *tree) error {
 			return err
 		}
 	}
+	if err := t.endHeard(); err != nil {
+		return err
+	}
 	switch {
 	case t.next >= t.size:
 		return nil
@@ -262,6 +280,12 @@ func (c *Checker) end(t *tree) error {
 		return nil
 	}
 	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.identity, t.next, t.size-1)
+	if t.heard.size == t.size {
+		message += "; their checkpoint is in the line " + t.heard.at.String()
+	}
+	if t.lastSeq < 0 {
+		t.last = t.heard.at
+	}
 	return c.report(Finding{t.last, Tail, message})
 }
 

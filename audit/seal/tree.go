@@ -38,6 +38,8 @@ type tree struct {
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
 	toldAt  Place
+	heard   checkpoint // the largest that a line of another log has
+	accused bool       // a checkpoint in a line of another log was found to be false, or to make this one so
 
 	block   []tlog.Hash // of leaves, from blockAt on
 	blockAt int64

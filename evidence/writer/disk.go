@@ -74,12 +74,11 @@ func takeLock(name string) (*os.File, error) {
 	return f, nil
 }
 
-// position is how far the log is in the tree: the line before Offset is the last of Size leaves.
+// position is how far the log is in the tree: the line before Offset, in one of its files, is the
+// last of Size leaves.
 type position struct {
-	Size   int64  `json:"size"`
-	File   string `json:"file"`
-	Inode  uint64 `json:"inode"`
-	Offset int64  `json:"offset"`
+	Size   int64 `json:"size"`
+	Offset int64 `json:"offset"`
 }
 
 const positionFile = "position"
@@ -89,7 +88,7 @@ func readPosition(dir string) (p position, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
-	if err == nil && (p.Size < 1 || p.Offset < 1 || p.File == "") {
+	if err == nil && (p.Size < 1 || p.Offset < 1) {
 		err = fmt.Errorf("%.200q is no position", text)
 	}
 	return p, err

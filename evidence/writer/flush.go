@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -146,19 +144,16 @@ func (l *Log) save() (tree evidence.Edge, others int64, err error) {
 		err = l.spill()
 	}
 	tree, others = l.leaves.tree.Clone(), l.others
-	at := position{tree.Size(), filepath.Base(l.config.File), inode(l.info), l.end - int64(len(l.tail))}
+	at := position{tree.Size(), l.end - int64(len(l.tail))}
 	full, leaves := l.leaves.unsynced()
-	current, dupErr := duplicate(l.file) // a rotation may close it
 	l.mu.Unlock()
-	for _, f := range append(full, current) {
-		if f != nil {
-			err = errors.Join(err, f.Sync(), f.Close())
-		}
+	for _, f := range full {
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if leaves != nil {
 		err = errors.Join(err, leaves.Sync()) // it is closed by a later call, or by the end
 	}
-	if err = errors.Join(err, dupErr, l.syncRotated()); err != nil {
+	if err = errors.Join(err, l.syncLog()); err != nil {
 		return tree, 0, fmt.Errorf("bringing the log and its leaves to the disk: %w", err)
 	}
 	if err := writePosition(l.folder, at); err != nil {
@@ -167,20 +162,12 @@ func (l *Log) save() (tree evidence.Edge, others int64, err error) {
 	return tree, others, nil
 }
 
-func duplicate(f *os.File) (*os.File, error) {
-	if f == nil {
-		return nil, nil
+// syncLog waits until the file of the log is on disk, and then the rotated ones, of which it may be
+// one by now. Those that were packed are among them: the one who packs does not wait for that.
+func (l *Log) syncLog() error {
+	if err := syncIfThere(l.config.File); err != nil {
+		return err
 	}
-	fd, err := syscall.Dup(int(f.Fd()))
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
-// syncRotated waits until the rotated files are on disk, those included that were packed: the one
-// who packs does not wait for that.
-func (l *Log) syncRotated() error {
 	for again := true; again; { // files may be rotated and packed meanwhile
 		names, err := rotatedFiles(l.config.File)
 		if err != nil {
@@ -190,7 +177,7 @@ func (l *Log) syncRotated() error {
 		again = l.synced == nil // the file may be new
 		for _, name := range names {
 			if !l.synced[name] {
-				if err := syncFile(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				if err := syncIfThere(name); err != nil {
 					return err
 				}
 				again = true
@@ -203,6 +190,13 @@ func (l *Log) syncRotated() error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+func syncIfThere(name string) error {
+	if err := syncFile(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -265,13 +259,4 @@ func (l *Log) say(message string, what any) error {
 	err = l.append(append(line, '\n'))
 	l.note(err, l.flushErr)
 	return err
-}
-
-func inode(info os.FileInfo) uint64 {
-	if info != nil {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			return stat.Ino
-		}
-	}
-	return 0
 }

@@ -28,7 +28,6 @@ type rotator struct {
 	name string
 	most int64 // bytes of a file, 0 for any
 	pack bool
-	down bool // names go down, as some forms of time in them do
 	f    *os.File
 	size int64
 	n    int
@@ -72,11 +71,7 @@ func (r *rotator) rotate() error {
 	var old string
 	for old == "" || exists(old) || exists(old+".gz") {
 		r.n++
-		at := r.n
-		if r.down {
-			at = 999 - r.n
-		}
-		old = strings.TrimSuffix(r.name, ".log") + fmt.Sprintf("-2026-01-01T00-00-00.%03d-size.log", at)
+		old = strings.TrimSuffix(r.name, ".log") + fmt.Sprintf("-2026-01-01T00-00-00.%03d-size.log", r.n)
 	}
 	if err := os.Rename(r.name, old); err != nil {
 		return err

@@ -3,7 +3,6 @@ package writer
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,27 +88,25 @@ func (s State) Prove(seq int64, files []string) (Proof, error) {
 	return Proof{seq, line, s.Head.Size, hashes, string(s.Head.Note), s.VKey}, nil
 }
 
-// LogFiles finds the files of a log that Caddy has rotated, and the one that is written.
-func LogFiles(current string) ([]string, error) { return logFiles(current) }
+// errFound ends a search.
+var errFound = errors.New("found")
 
 // findLine looks for the line of a leaf, in the last file first.
-func findLine(leaf tlog.Hash, files []string) (string, error) {
+func findLine(leaf tlog.Hash, files []string) (found string, err error) {
 	for _, name := range slices.Backward(files) {
-		r, err := openLog(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		err := eachLineOf(name, func(line []byte, _ bool) error {
+			if tlog.RecordHash(line) != leaf {
+				return nil
+			}
+			found = string(line)
+			return errFound
+		})
+		if errors.Is(err, errFound) {
+			return found, nil
 		}
 		if err != nil {
 			return "", err
 		}
-		lines := newLineReader(r)
-		for err == nil {
-			var line []byte
-			if line, _, err = lines.next(); err == nil && tlog.RecordHash(line) == leaf {
-				return string(line), r.Close()
-			}
-		}
-		_ = r.Close() // it was only read
 	}
 	return "", fmt.Errorf("no line of %d files has its hash", len(files))
 }

@@ -1,10 +1,8 @@
 package writer
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // maxLine bounds a line of the log, in bytes.
@@ -47,42 +44,64 @@ func rotatedFiles(current string) (names []string, err error) {
 	return names, nil
 }
 
-// logFiles gives the files of a log, the oldest first; the last one is written, if it is there.
-func logFiles(current string) ([]string, error) {
+// LogFiles gives the files of a log that Caddy has rotated, in the order of the times in their
+// names, and the one that is written, if it is there.
+func LogFiles(current string) ([]string, error) {
 	names, err := rotatedFiles(current)
 	if err != nil {
 		return nil, err
 	}
-	files := make([]logFile, len(names), len(names)+1)
-	for i, name := range names {
-		files[i].name = name
-		if err := files[i].readFirst(); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(files, func(a, b logFile) int {
-		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.seq, b.seq), cmp.Compare(a.name, b.name))
-	})
-	for i, f := range files {
-		names[i] = f.name
-	}
+	slices.Sort(names)
 	if _, err := os.Stat(current); err == nil {
 		names = append(names, current)
 	}
 	return names, nil
 }
 
-// logFile is a rotated file, with the first seal in it: names tell the order only where nobody has
-// given them another form.
-type logFile struct {
-	name       string
-	generation int
-	seq        int64
+// openLog reads a file of the log, unpacked. One that is not packed is an [io.Seeker].
+func openLog(name string) (io.ReadCloser, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the log: %w", err)
+	}
+	if ext := filepath.Ext(name); ext != ".gz" && ext != ".zst" {
+		return f, nil
+	}
+	unpacked, err := lines.Unpack(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{unpacked, f}, nil
 }
 
-// readFirst looks for a seal in the first lines: torn lines and checkpoints of others have none.
-func (f *logFile) readFirst() error {
-	r, err := openLog(f.name)
+// eachLine gives the lines of r, without their ends, and whether they had one. The bytes are good
+// until the next line.
+func eachLine(r io.Reader, take func(line []byte, ended bool) error) error {
+	in := lines.NewReader(r, maxLine+1)
+	for {
+		line, whole, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && !whole {
+			err = fmt.Errorf("a line of more than %d bytes", maxLine)
+		}
+		if err != nil {
+			return err
+		}
+		line, ended := bytes.CutSuffix(line, []byte("\n"))
+		if err := take(line, ended); err != nil {
+			return err
+		}
+	}
+}
+
+// eachLineOf gives the lines of a file, of none where it is gone.
+func eachLineOf(name string, take func(line []byte, ended bool) error) error {
+	r, err := openLog(name)
 	if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
 		return nil
 	}
@@ -90,45 +109,7 @@ func (f *logFile) readFirst() error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	lines := newLineReader(r)
-	for range 10 {
-		line, _, err := lines.next()
-		if err != nil {
-			return nil //nolint:nilerror // reading it to its end will tell
-		}
-		if id, seq, ok := evidence.ReadSeal(line); ok {
-			identity, err := evidence.ParseIdentity(id)
-			f.generation, f.seq = identity.Generation, seq
-			return err
-		}
-	}
-	return nil
-}
-
-// openLog reads a file of the log, unpacked.
-func openLog(name string) (io.ReadCloser, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("reading the log: %w", err)
-	}
-	var unpacked io.Reader
-	switch filepath.Ext(name) {
-	case ".gz":
-		unpacked, err = gzip.NewReader(f)
-	case ".zst":
-		var z *zstd.Decoder
-		z, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
-		unpacked = z
-	default:
-		return f, nil
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("unpacking %s: %w", name, err), f.Close())
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{unpacked, f}, nil
+	return eachLine(r, take)
 }
 
 // openBehind opens a file of the log behind the line that ends at offset. It fails where that line
@@ -170,28 +151,4 @@ func skipTo(r io.Reader, offset int64, leaf tlog.Hash) error {
 		return errOtherLine
 	}
 	return nil
-}
-
-// lineReader reads lines of at most maxLine bytes.
-type lineReader struct{ r *bufio.Reader }
-
-func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 64<<10)} }
-
-// next gives a line without its end, and whether it had one. After the last line the error is
-// io.EOF. The line is the caller's.
-func (l *lineReader) next() (line []byte, ended bool, err error) {
-	for {
-		part, err := l.r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxLine+1:
-			return nil, false, fmt.Errorf("a line of more than %d bytes", maxLine)
-		case err == nil:
-			return line[:len(line)-1], true, nil
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return line, false, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, false, err
-		}
-	}
 }

@@ -129,7 +129,6 @@ type resumed struct {
 	head   evidence.Head // the newest, of size 0 for none
 	from   int64         // leaves that the position knew; those behind it were sealed late
 	torn   int           // lines without end among them
-	end    int64         // of the last file, without the tail
 	tail   []byte        // of the file that is written: a last line without end, which is no leaf yet
 }
 
@@ -173,7 +172,7 @@ func (l *Log) resume() (*resumed, error) {
 // readOn seals all lines of the log behind a position. It gives the newest checkpoint that these
 // lines have.
 func (l *Log) readOn(r *resumed, at position, last tlog.Hash) (claim evidence.Head, err error) {
-	files, err := logFiles(l.config.File)
+	files, err := LogFiles(l.config.File)
 	if err != nil {
 		return claim, err
 	}
@@ -181,7 +180,6 @@ func (l *Log) readOn(r *resumed, at position, last tlog.Hash) (claim evidence.He
 	if err != nil {
 		return claim, err
 	}
-	r.end = at.Offset
 	for first != nil {
 		err := l.sealFile(r, first, rest[0] == l.config.File, &claim)
 		if err = errors.Join(err, first.Close()); err != nil {
@@ -193,7 +191,6 @@ func (l *Log) readOn(r *resumed, at position, last tlog.Hash) (claim evidence.He
 		if first, err = openLog(rest[0]); err != nil {
 			return claim, err
 		}
-		r.end = 0
 	}
 	return claim, nil
 }
@@ -210,24 +207,16 @@ func findPosition(files []string, at position, last tlog.Hash) (io.ReadCloser, [
 			return nil, nil, err
 		}
 	}
-	return nil, nil, fmt.Errorf("line %d of the tree is not in the log: it was at byte %d of %s", at.Size-1, at.Offset, at.File)
+	return nil, nil, fmt.Errorf("line %d of the tree is not in the log: it was at byte %d of its file", at.Size-1, at.Offset)
 }
 
 // sealFile seals what is left of a file.
 func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence.Head) error {
-	lines := newLineReader(file)
 	var pending []byte
-	for {
-		line, ended, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return r.leaves.write(pending)
-		}
-		if err != nil {
-			return err
-		}
+	err := eachLine(file, func(line []byte, ended bool) error {
 		if !ended && current {
-			r.tail = line
-			return r.leaves.write(pending)
+			r.tail = bytes.Clone(line)
+			return nil
 		}
 		seq := r.leaves.tree.Size() + int64(len(pending)/tlog.HashSize)
 		switch id, n, sealed := evidence.ReadSeal(line); {
@@ -238,15 +227,18 @@ func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence
 		case !sealed && (!ended || !json.Valid(line)):
 			r.torn++
 		}
-		r.end += int64(len(line)) + 1
 		leaf := tlog.RecordHash(line)
-		if pending = append(pending, leaf[:]...); len(pending) >= spillSize {
-			if err := r.leaves.write(pending); err != nil {
-				return err
-			}
-			pending = pending[:0]
+		if pending = append(pending, leaf[:]...); len(pending) < spillSize {
+			return nil
 		}
+		err := r.leaves.write(pending)
+		pending = pending[:0]
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	return r.leaves.write(pending)
 }
 
 // msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
@@ -334,31 +326,20 @@ func mendHeads(name string) error {
 // newestSeal is the identity of the newest sealed line of a log of the same name, for a state that
 // is lost. A log that is sealed has seals in its newest file, or in the one before.
 func (l *Log) newestSeal() (newest evidence.Identity, err error) {
-	files, err := logFiles(l.config.File)
+	files, err := LogFiles(l.config.File)
 	if err != nil {
 		return newest, err
 	}
 	for _, name := range files[max(0, len(files)-2):] {
-		r, err := openLog(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return newest, err
-		}
-		lines := newLineReader(r)
-		for err == nil {
-			var line []byte
-			line, _, err = lines.next()
-			id, _, ok := evidence.ReadSeal(line)
-			if !ok {
-				continue
-			}
-			if identity, bad := evidence.ParseIdentity(id); bad == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
+		// What cannot be read has no seal.
+		_ = eachLineOf(name, func(line []byte, _ bool) error {
+			id, _, _ := evidence.ReadSeal(line)
+			identity, err := evidence.ParseIdentity(id)
+			if err == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
 				newest = identity
 			}
-		}
-		_ = r.Close() // it was only read
+			return nil
+		})
 	}
 	return newest, nil
 }

@@ -175,24 +175,6 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
-// TestNamesOutOfOrder: the order of rotated files is told by their lines, whatever their names are.
-func TestNamesOutOfOrder(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.rot.most, b.rot.down = 1000, true
-	l := b.open()
-	b.flush(l)
-	for i := range 30 {
-		b.write(l, entry(i))
-	}
-	b.kill(l)
-	l = b.open()
-	if e, _ := b.told(lateMessage); l.id != "gw1.example/access/1" || e.Detail != "lines 1 to 31, torn: 0" {
-		t.Errorf("%s, told %+v", l.id, e)
-	}
-	b.close(l)
-}
-
 // TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy of the checkpoints.
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// Status is how a log is sealed now.
+// Status is how a log is sealed now, as the admin API shows it.
 type Status struct {
-	Name     string
-	Identity string
-	VKey     string // of its verifier
-	File     string
-	State    string // folder
-	Size     int64  // lines in the tree
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
+	VKey     string `json:"vkey"` // of its verifier
+	File     string `json:"file"`
+	State    string `json:"state"` // folder
+	Size     int64  `json:"size"`  // lines in the tree
 	// Unsealed are the lines, but ours, that no checkpoint covers yet.
-	Unsealed int64
+	Unsealed int64 `json:"unsealed"`
 	// Lines were sealed since the start, ours not counted.
-	Lines int64
-	// Checkpoint is the newest signed note, empty for none, and Time when it was signed.
-	Checkpoint string
-	Time       time.Time
-	Witnesses  map[string]WitnessStatus // by the names of their keys
+	Lines int64 `json:"-"`
+	// Checkpoint is the newest signed note, empty for none, and Time when it was signed: zero if not
+	// since the start.
+	Checkpoint string                   `json:"checkpoint"`
+	Time       time.Time                `json:"signed_at,omitzero"`
+	Witnesses  map[string]WitnessStatus `json:"witnesses,omitempty"` // by the names of their keys
 	// Unwitnessed counts checkpoints that fewer witnesses cosigned than needed.
-	Unwitnessed int64
-	// Error says why the log cannot be written or sealed; nil while it can.
-	Error error
+	Unwitnessed int64 `json:"unwitnessed"`
+	// Error says why the log cannot be written or sealed; empty while it can.
+	Error string `json:"error,omitempty"`
 }
 
 // Status may be asked at any time.
@@ -34,8 +35,8 @@ func (l *Log) Status() Status {
 	return Status{
 		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
 		Unsealed: l.others - l.signed, Lines: l.others,
-		Checkpoint: string(l.head.Note), Time: l.headTime,
-		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: l.failure(),
+		Checkpoint: string(l.head.Note), Time: l.headTime.UTC(),
+		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: errorText(l.failure()),
 	}
 }
 

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +45,6 @@ type WitnessStatus struct {
 }
 
 const (
-	witnessFile    = "witnesses"
 	witnessTimeout = 10 * time.Second
 	maxWitness     = 64 << 10 // bytes of an answer
 )
@@ -126,7 +122,7 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 }
 
 // cosign has a checkpoint cosigned. Where the witness knows the tree at another size than we
-// thought it did, it is asked again.
+// thought it did, as after each start, it is asked again.
 func (l *Log) cosign(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {
@@ -206,36 +202,16 @@ func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 	return fmt.Appendf(nil, "— %s %s\n", n.Sigs[0].Name, n.Sigs[0].Base64), nil
 }
 
-// keepCosigned appends a checkpoint once more, with its cosignatures, and keeps what the witnesses
-// have seen.
+// keepCosigned appends a checkpoint once more, with its cosignatures.
 func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
 	cosigned := append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
 	if err := l.keepHead(cosigned); err != nil {
 		return err
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.head.Size == head.Size {
 		l.head.Note = cosigned
 	}
-	text, err := json.Marshal(l.witnesses)
-	l.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return replaceFile(filepath.Join(l.folder, witnessFile), append(text, '\n'))
-}
-
-// loadWitnesses reads what the witnesses have seen. Without that they say it themselves.
-func (l *Log) loadWitnesses() {
-	l.reader = evidence.NewLeaves(l.folder)
-	known := make(map[string]WitnessStatus)
-	text, err := os.ReadFile(filepath.Join(l.folder, witnessFile))
-	if err == nil {
-		err = json.Unmarshal(text, &known)
-	}
-	for _, w := range l.config.Witnesses {
-		if status := known[w.Verifier.Name()]; err == nil && status.Size >= 0 {
-			l.witnesses[w.Verifier.Name()] = WitnessStatus{Size: status.Size, Time: status.Time}
-		}
-	}
+	return nil
 }

@@ -138,7 +138,7 @@ func cosigned(t *testing.T, l *Log, w *testWitness) {
 	}
 }
 
-// TestWitnesses: each checkpoint is cosigned, over an end, a lost memory of the witness's size, and a witness that is away.
+// TestWitnesses: each checkpoint is cosigned, over an end, after which the witness says its size, and a witness that is away.
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -162,7 +162,6 @@ func TestWitnesses(t *testing.T) {
 	w2.mu.Lock()
 	w2.bad = nil
 	w2.mu.Unlock()
-	os.Remove(filepath.Join(l.folder, witnessFile))
 	l = b.open()
 	cosigned(t, l, w1)
 	cosigned(t, l, w2)

@@ -117,6 +117,8 @@ type Log struct {
 	headTime    time.Time
 	witnesses   map[string]WitnessStatus
 	unwitnessed int64
+	heard       map[string]bool // notes of peers that the log has
+	heardAt     time.Time
 
 	reader *evidence.Leaves // for proofs
 	client http.Client      // of the witnesses
@@ -315,7 +317,7 @@ func (l *Log) open() (err error) {
 	if err := l.load(); err != nil {
 		return err
 	}
-	l.loadWitnesses()
+	l.reader = evidence.NewLeaves(l.folder)
 	return nil
 }
 

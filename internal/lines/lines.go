@@ -1,11 +1,16 @@
-// Package lines reads lines of bounded length.
+// Package lines reads lines of bounded length, of files that may be packed.
 package lines
 
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // Reader reads the lines of a stream. It is for one goroutine.
@@ -36,4 +41,25 @@ func (l *Reader) Next() (line []byte, whole bool, err error) {
 		err = nil
 	}
 	return line, whole, err
+}
+
+// Unpack decompresses gzip and zstd, told by their first bytes, and returns other data as it is.
+func Unpack(r io.Reader) (io.ReadCloser, error) {
+	b := bufio.NewReaderSize(r, 64<<10)
+	magic, _ := b.Peek(4) // a short file is a plain one
+	switch {
+	case strings.HasPrefix(string(magic), "\x1f\x8b"):
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, fmt.Errorf("unpacking: %w", err)
+		}
+		return z, nil
+	case string(magic) == "\x28\xb5\x2f\xfd":
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
+		if err != nil {
+			return nil, fmt.Errorf("unpacking: %w", err)
+		}
+		return z.IOReadCloser(), nil
+	}
+	return io.NopCloser(b), nil
 }

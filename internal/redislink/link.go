@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,24 @@ func Options(rawURL string, timeout time.Duration) (rueidis.ClientOption, error)
 	option.Dialer.Timeout = timeout
 	option.ConnWriteTimeout = time.Second
 	return option, nil
+}
+
+// CheckURL refuses what is certainly no URL for [Options] before anything dials it. Of a text with
+// placeholders of Caddy it is not known yet. Errors leave the URL out.
+func CheckURL(raw string) error {
+	if strings.Contains(raw, "{") {
+		return nil
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return errors.New("redis url cannot be parsed")
+	case u.Scheme != "redis" && u.Scheme != "rediss" && u.Scheme != "unix":
+		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
+	case u.Scheme != "unix" && u.Hostname() == "":
+		return errors.New("redis url names no host")
+	}
+	return nil
 }
 
 // Link is a client that is made when the server is there for the first time. It is safe for

@@ -1,0 +1,77 @@
+package writer
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+func noteOf(tb testing.TB, id string, size int64) string {
+	tb.Helper()
+	signer, _, err := signerOf(id, ed25519.NewKeyFromSeed(make([]byte, 32)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(must(note.Sign(&note.Note{Text: evidence.CheckpointText(id, size, tlog.Hash{byte(size)})}, signer)))
+}
+
+// TestHear: what others have is written once, at most once a minute, and makes no checkpoint.
+func TestHear(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	synctest.Test(t, func(t *testing.T) {
+		b.config.Every = time.Second
+		l := b.open()
+		n := len(b.lines())
+		hear := func(want int, peers ...Peer) {
+			t.Helper()
+			l.Hear(peers)
+			if got := len(b.lines()) - n; got != want {
+				t.Errorf("%d new lines, want %d: %q", got, want, b.lines()[n:])
+			}
+			n = len(b.lines())
+		}
+		one, two := Peer{"gw2", noteOf(t, "gw2/access/1", 5)}, Peer{`gw"3`, noteOf(t, "gw3/access/1", 6)}
+		hear(0)
+		hear(0, Peer{"gw1.example", noteOf(t, "gw1.example/access/1", 9)}, Peer{"gw2", "nonsense"}, Peer{"gw2", one.Note + strings.Repeat("x", evidence.MaxPeerNote)})
+		hear(2, one, two)
+		var line struct {
+			Logger, Msg, Peer, Note, Root string
+			PeerLog                       string `json:"peer_log"`
+			Size                          int64
+		}
+		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != loggerName || line.Msg != "peer" || line.Peer != two.Gateway ||
+			line.Note != two.Note || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
+			t.Errorf("%+v, %v", line, err)
+		}
+		newer := Peer{"gw2", noteOf(t, "gw2/access/1", 8)}
+		hear(0, newer, two)
+		time.Sleep(peerPace)
+		hear(1, newer, two)
+		time.Sleep(time.Hour)
+		hear(0, newer, two)
+		var many []Peer
+		for size := range int64(2 * maxPeers) {
+			many = append(many, Peer{"gw4", noteOf(t, "gw4/access/1", size)})
+		}
+		hear(maxPeers, many...)
+		time.Sleep(time.Hour)
+		if s := l.Status(); s.Unsealed != 0 || s.Lines != 0 || len(b.lines()) != n {
+			t.Errorf("idle, but for peers: %+v", s)
+		}
+		b.write(l, entry(1))
+		b.close(l)
+		l.Hear([]Peer{{"gw2", noteOf(t, "gw2/access/1", 10)}})
+	})
+	if signed := b.verify(1, 0); int(signed) != len(b.lines())-1 {
+		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))
+	}
+}

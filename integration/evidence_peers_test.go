@@ -1,0 +1,131 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
+	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// ofFleet is the configuration of a gateway of a fleet with a sealed log.
+func (s *sealedLog) ofFleet(name, url, lines string) gatewayConfig {
+	c := s.config("every 50ms 1\n" + lines)
+	c.Engine = fleetEngine(name, url, 2)
+	return c
+}
+
+const aloneMessage = "the checkpoints of an access log stay on this machine"
+
+// TestEvidencePeers: of two gateways of a fleet each has the checkpoints of the other in its log. Of
+// one the log, the leaves and the checkpoints are then set back, which its own key bears out: the
+// log of the other one names it.
+func TestEvidencePeers(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	a, b, off := newSealedLog(t), newSealedLog(t), newSealedLog(t)
+	gwA := startGateway(t, a.ofFleet("gwa", redis.URL(), ""))
+	ask := func(g *gateway, n int) {
+		for range n {
+			if got := get(t, g.client("somebot"), site.URL("/")); got.status != http.StatusOK {
+				t.Errorf("status %d", got.status)
+			}
+		}
+		eventually(t, "all is sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	}
+	ask(gwA, 5)
+	yesterday := t.TempDir()
+	size := sizeOf(t, a)
+	gwA.stop()
+	if err := os.CopyFS(yesterday, os.DirFS(a.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := gwA.start(a.ofFleet("gwa", redis.URL(), "")); err != nil {
+		t.Fatal(err)
+	}
+	ask(gwA, 20)
+	eventually(t, "redis has the checkpoint of gwa", func() bool {
+		return strings.Contains(redis.Say("HVALS {test}:fleet:acks"), fmt.Sprintf(`gwa/access/1\n%d\n`, sizeOf(t, a)))
+	})
+	gwB := startGateway(t, b.ofFleet("gwb", redis.URL(), ""))
+	gwOff := startGateway(t, off.ofFleet("gwc", redis.URL(), "peers off"))
+	var heard evidence.Head
+	eventually(t, "gwb has the checkpoint of gwa", func() bool {
+		heard = heardOf(t, b, "gwa")
+		return heard.Size > size+20
+	})
+	redis.Kill() // nothing waits for it
+	began := time.Now()
+	ask(gwB, 5)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("5 requests took %v without redis", took)
+	}
+	for _, g := range []*gateway{gwA, gwB, gwOff} {
+		g.stop()
+		if alone := strings.Contains(g.stderr.String(), aloneMessage); alone != (g == gwOff) {
+			t.Errorf("warned that checkpoints stay on the machine: %t", alone)
+		}
+	}
+	if h := heardOf(t, off, "gwa"); h.Size > 0 || heardOf(t, b, "gwc").Size > 0 {
+		t.Errorf("peers off: heard %+v", h)
+	}
+	if found := b.check(); len(found.Faults) > 0 {
+		t.Errorf("%+v", found)
+	}
+	both := func(of string) auditRun {
+		return audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.dir, "evidence"), "--store", gwA.store(), of, b.dir)
+	}
+	if r := both(a.dir); len(r.findings) > 0 {
+		t.Errorf("honest: %+v", r.findings)
+	}
+	if r := audit(t, "--seal", "--store", gwA.store(), yesterday); len(r.findings) > 0 {
+		t.Errorf("alone, what was set back looks honest: %+v", r.findings)
+	}
+	r := both(yesterday)
+	if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "seal_tail" || r.findings[0].File != filepath.Join(yesterday, "access.log") ||
+		!strings.Contains(r.findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.dir, "access.log")) {
+		t.Errorf("set back: status %d, %+v", r.status, r.findings)
+	}
+}
+
+// sizeOf is the size of the newest checkpoint of a log.
+func sizeOf(t *testing.T, s *sealedLog) int64 {
+	t.Helper()
+	state, err := writer.ReadState(filepath.Join(s.dir, "evidence"), "access", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Head.Size
+}
+
+// heardOf is the largest checkpoint of a gateway in the log of another one.
+func heardOf(t *testing.T, s *sealedLog, gateway string) (heard evidence.Head) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var l struct{ Msg, Peer, Note string }
+		if json.Unmarshal([]byte(line), &l) != nil || l.Msg != "peer" || l.Peer != gateway {
+			continue
+		}
+		h, err := evidence.ReadClaim(l.Note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > heard.Size {
+			heard = h
+		}
+	}
+	return heard
+}

@@ -1,0 +1,30 @@
+package redislink
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCheckURL holds which texts are refused before anything dials them, and that a password is in no error.
+func TestCheckURL(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"redis://user:secret@redis.example:6379/0": "",
+		"rediss://redis.example":                   "",
+		"unix:///run/redis.sock":                   "",
+		"{env.REDIS}":                              "",
+		"http://user:secret@localhost":             `redis url has scheme "http": want redis, rediss or unix`,
+		"redis.example:6379":                       `redis url has scheme "redis.example": want redis, rediss or unix`,
+		"":                                         `redis url has scheme "": want redis, rediss or unix`,
+		"redis://user:secret@:x":                   "redis url cannot be parsed",
+		"redis://user:secret@/0":                   "redis url names no host",
+	} {
+		err := CheckURL(raw)
+		if err == nil && want == "" {
+			continue
+		}
+		if err == nil || err.Error() != want || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got %v, want %s", raw, err, want)
+		}
+	}
+}
