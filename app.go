@@ -36,6 +36,8 @@ type App struct {
 	Egress *EgressConfig `json:"egress,omitempty"`
 	Limits *LimitsConfig `json:"limits,omitempty"`
 	Fleet  *FleetConfig  `json:"fleet,omitempty"`
+	// Signals says where the gateway reads what sites say of the use of their content.
+	Signals *SignalsConfig `json:"signals,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does
 	// not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`

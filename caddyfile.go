@@ -1,7 +1,6 @@
 package crawlgate
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/admission"
 	"github.com/crawlgate/crawlgate/internal/block"
+	"github.com/crawlgate/crawlgate/proxy/reach"
 )
 
 func init() {
@@ -36,7 +36,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 // parseDirective reads the directive `robots`.
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next() // the directive's name
-	if err := checkPlace(h); err != nil {
+	if err := reach.CheckDirective(h); err != nil {
 		return nil, err
 	}
 	handler := new(Handler)
@@ -114,6 +114,10 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			dial_timeout 10s
 //			response_header_timeout 60s
 //		}
+//		signals {
+//			robots_txt on|off
+//			headers on|off
+//		}
 //		limits {
 //			connections <number>
 //			connections_per_source <number>
@@ -147,6 +151,7 @@ func (a *App) read(r *block.Reader) error {
 		"pace":       block.Nested(a.readPace),
 		"egress":     block.Nested(a.readEgress),
 		"limits":     block.Nested(a.readLimits),
+		"signals":    block.Nested(a.readSignals),
 	}.Read(r, "robots")
 }
 
@@ -286,114 +291,10 @@ func (a *App) readLimits(r *block.Reader) error {
 	}.Read(r, "limits")
 }
 
-// UnmarshalCaddyfile reads the gateway of one site.
-//
-//	robots {
-//		mode enforce|report|off [<host-pattern>...]
-//		clients <cidr>...|any
-//		agent <name> {
-//			token <product-token>...
-//			user_agent <pattern>...
-//			credential <user> <password-hash>
-//			from <cidr>...
-//			client_certificate <cn-or-san>...
-//			ignore_wildcard_group
-//			owner <text>
-//			contact <text>
-//			rate <rate>
-//			mode enforce|report|off
-//		}
-//		unidentified deny|allow
-//		connect intercept|tunnel|deny [<host-pattern>...]
-//		except <host-pattern>... {
-//			path <prefix>...
-//			agent <name>...
-//			until <date>
-//			reason <text>
-//		}
-//		paths strict|as_sent
-//		deny <host-pattern>...
-//		max_wait <duration>
-//		egress off
-//		decision_header on|off
-//	}
-func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	fresh := func() *Handler { return &Handler{known: h.Agents} }
-	return block.Segment(d, h, fresh, (*Handler).read, (*Handler).policy)
-}
-
-func (h *Handler) read(r *block.Reader) error {
-	if r.NextArg() {
-		if strings.ContainsAny(r.Val()[:min(len(r.Val()), 1)], "/@*") {
-			return r.Errf(`directive "robots" takes no matcher, found %q: `+
-				`Caddy would answer what it does not match with an empty 200`, r.Val())
-		}
-		return r.Errf(`directive "robots" takes no argument, found %q`, r.Val())
-	}
+func (a *App) readSignals(r *block.Reader) error {
+	a.Signals = new(SignalsConfig)
 	return block.Grammar{
-		"mode":            {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
-		"clients":         block.List(&h.Clients),
-		"agent":           {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
-		"unidentified":    block.Text(&h.Unidentified),
-		"connect":         {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
-		"except":          {Min: 1, Max: -1, Repeat: true, Block: h.addException},
-		"paths":           block.Text(&h.Paths),
-		"deny":            block.List(&h.Deny),
-		"max_wait":        block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
-		"egress":          block.Switch(&h.EgressOff, "off"),
-		"decision_header": block.Switch(&h.DecisionHeader, "on", "off"),
-	}.Read(r, "robots")
-}
-
-// setMode reads the mode of the gateway or, with patterns, of some hosts.
-func (h *Handler) setMode(args []string) error {
-	if len(args) == 1 {
-		if h.Mode != "" {
-			return errors.New("the mode of the gateway is given twice")
-		}
-		h.Mode = args[0]
-		return nil
-	}
-	h.HostModes = append(h.HostModes, HostModeConfig{Mode: args[0], Hosts: args[1:]})
-	return nil
-}
-
-func (h *Handler) addAgent(r *block.Reader, args []string) error {
-	a := AgentConfig{Name: args[0]}
-	err := block.Grammar{
-		"token":                 block.List(&a.Tokens),
-		"user_agent":            block.List(&a.UserAgents),
-		"credential":            {Min: 2, Max: 2, Repeat: true, Set: a.addCredential},
-		"from":                  block.List(&a.From),
-		"client_certificate":    block.List(&a.ClientCertificates),
-		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcardGroup),
-		"owner":                 block.Text(&a.Owner),
-		"contact":               block.Text(&a.Contact),
-		"rate":                  block.Text(&a.Rate),
-		"mode":                  block.Text(&a.Mode),
-	}.Read(r, "agent "+a.Name)
-	h.Agents = append(h.Agents, a)
-	return err
-}
-
-func (a *AgentConfig) addCredential(args []string) error {
-	a.Credentials = append(a.Credentials, Credential{User: args[0], Hash: args[1]})
-	return nil
-}
-
-func (h *Handler) addConnect(args []string) error {
-	h.Connect = append(h.Connect, ConnectRule{Mode: args[0], Hosts: args[1:]})
-	return nil
-}
-
-func (h *Handler) addException(r *block.Reader, args []string) error {
-	e := ExceptionConfig{Hosts: args}
-	err := block.Grammar{
-		"path":   block.List(&e.Paths),
-		"agent":  block.List(&e.Agents),
-		"until":  block.Text(&e.Until),
-		"reason": block.Text(&e.Reason),
-	}.Read(r, "except")
-	h.Exceptions = append(h.Exceptions, e)
-	return err
+		"robots_txt": block.Switch(&a.Signals.IgnoreRobotsTxt, "off", "on"),
+		"headers":    block.Switch(&a.Signals.IgnoreHeaders, "off", "on"),
+	}.Read(r, "signals")
 }

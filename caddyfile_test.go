@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, store, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, signals, store, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -168,7 +168,7 @@ const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, decision_header, deny, egress, except, max_wait, mode, paths, unidentified`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, decision_header, deny, egress, except, max_wait, mode, paths, preferences, unidentified, unknown`},
 		{"mode strict", 3, `robots: mode "strict": want enforce, report, off`},
 		{"clients", 3, `option "clients" of robots takes at least 1 argument, found 0`},
 		{"clients everyone", 3, `robots: clients "everyone": not an address range`},
@@ -180,8 +180,8 @@ func TestBadGateway(t *testing.T) {
 
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
-		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of client_certificate, contact, credential, from, ` +
-			`ignore_wildcard_group, mode, owner, rate, token, user_agent`},
+		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, from, ` +
+			`ignore_wildcard_group, mode, owner, pass, preferences, purpose, rate, token, unknown, user_agent`},
 		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
 		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
 			`want a single word without version, of letters, digits, "-", "_" and "."`},
@@ -222,6 +222,8 @@ func TestBadGateway(t *testing.T) {
 			"agent A {\ncredential a:b " + testHash + "\n}", 4,
 			`robots: agent "A": credential user "a:b": want 1 to 200 bytes without colon and control characters`,
 		},
+		{"agent A {\npass Signature\n}", 4, `robots: agent "A": pass "Signature": want price, signature, each once`},
+		{"agent A {\npass price price\n}", 4, `robots: agent "A": pass "price": want price, signature, each once`},
 		{"agent A {\nclient_certificate \"\"\n}", 4, `robots: agent "A": client_certificate name "" is empty or has a control character`},
 		{"agent A {\nowner \"a\nb\"\n}", 4, `robots: agent "A": owner and contact are lines of up to 200 bytes`},
 		{"mode off a.example\nmode report A.example", 4, `robots: mode report of hosts: "a.example" is given twice`},

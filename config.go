@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
+	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -51,7 +51,7 @@ func (c *StoreConfig) check() error {
 	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
 		return errors.New("retain_max is below 16 MiB: texts would go as they come")
 	case c.Kind == "redis":
-		return checkRedisURL(c.URL)
+		return redislink.CheckURL(c.URL)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (a *App) setFleet(c *engine.Config) error {
 	case c.Name == "":
 		return errors.New("each gateway needs a name of its own: set gateway")
 	}
-	return checkRedisURL(c.Fleet.URL)
+	return redislink.CheckURL(c.Fleet.URL)
 }
 
 // CrawlDelayConfig says which Crawl-delay of a site is kept as it is.
@@ -263,6 +263,20 @@ type AgentConfig struct {
 	Contact             string       `json:"contact,omitempty"`
 	Rate                string       `json:"rate,omitempty"`
 	Mode                string       `json:"mode,omitempty"`
+	Pass                []string     `json:"pass,omitempty"`
+	// Purposes, AlsoObey: see [enforce.Agent]. Preferences and Unknown go before those of the gateway.
+	Purposes    []string `json:"purposes,omitempty"`
+	AlsoObey    []string `json:"also_obey,omitempty"`
+	Preferences string   `json:"preferences,omitempty"`
+	Unknown     string   `json:"unknown,omitempty"`
+}
+
+// SignalsConfig says where the gateway reads what sites say of the use of their content.
+type SignalsConfig struct {
+	// IgnoreRobotsTxt leaves the preference lines of robots.txt unread. Default: they are read.
+	IgnoreRobotsTxt bool `json:"ignore_robots_txt,omitempty"`
+	// IgnoreHeaders leaves the fields of answers unread. Default: they are read.
+	IgnoreHeaders bool `json:"ignore_headers,omitempty"`
 }
 
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
@@ -302,22 +316,13 @@ func oneOf(what, v string, allowed ...string) error {
 	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(allowed, ", "))
 }
 
-// checkRedisURL refuses what is certainly no Redis address before anything dials it. Of a text with
-// placeholders it is not known yet.
-func checkRedisURL(raw string) error {
-	if strings.Contains(raw, "{") {
-		return nil
+// named returns the one of some values that has a name.
+func named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
+	names := make([]string, len(values))
+	for i, v := range values {
+		if names[i] = v.String(); names[i] == name {
+			return v, nil
+		}
 	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		// url.Error repeats the whole text, which may hold a password.
-		return errors.New("redis url cannot be parsed")
-	}
-	if !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
-		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
-	}
-	if u.Scheme != "unix" && u.Hostname() == "" {
-		return errors.New("redis url names no host")
-	}
-	return nil
+	return value, fmt.Errorf("%s %q: want %s", what, name, strings.Join(names, ", "))
 }

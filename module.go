@@ -16,7 +16,6 @@ import (
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/proxy"
 )
@@ -58,6 +57,12 @@ type Handler struct {
 	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
 	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
 	Paths string `json:"paths,omitempty"`
+	// Preferences is what becomes of a request for a purpose of its agent that the site does not want:
+	// "deny", "log" (default: it passes, and the log names the conflict) or "annotate" (it passes).
+	Preferences string `json:"preferences,omitempty"`
+	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
+	// or "deny".
+	Unknown string `json:"unknown,omitempty"`
 	// Deny lists hosts to which nothing goes, in every mode.
 	Deny []string `json:"deny,omitempty"`
 	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's
@@ -71,9 +76,6 @@ type Handler struct {
 	known []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
 	site  *proxy.Site
 }
-
-// defaultConnect is what becomes of CONNECT where no rule says so.
-const defaultConnect = enforce.ConnectIntercept
 
 // CaddyModule returns the Caddy module information.
 func (*Handler) CaddyModule() caddy.ModuleInfo {
@@ -94,15 +96,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		if err := checkSite(server); err != nil {
-			return err
-		}
 		config.Server = server
-		if h.mayIntercept() {
-			if config.Authority, err = loadAuthority(ctx, config.Logger); err != nil {
-				return err
-			}
-		}
 	}
 	h.site, err = proxy.New(ctx, config)
 	return err

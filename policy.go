@@ -2,10 +2,9 @@ package crawlgate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,15 +17,6 @@ import (
 	"github.com/crawlgate/crawlgate/proxy"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/simulate"
-)
-
-var (
-	enforceModes = map[string]enforce.Mode{
-		"": enforce.ModeEnforce, "enforce": enforce.ModeEnforce, "report": enforce.ModeReport, "off": enforce.ModeOff,
-	}
-	connects = map[string]enforce.Connect{
-		"intercept": enforce.ConnectIntercept, "tunnel": enforce.ConnectTunnel, "deny": enforce.ConnectDeny,
-	}
 )
 
 // policy is what the configuration says about requests: the part of a site's that needs nothing
@@ -81,12 +71,16 @@ func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	reading := robotscache.Interpretation{Policy: e.Cache.Policy, IndexHTML: e.Cache.IndexHTML}
 	return simulate.Policy{
 		Clients: c.Clients, Identifier: c.Identifier, Operator: c.Operator, Politeness: e.Politeness, Reading: reading,
+		Signals: e.Signals,
 	}, err
 }
 
 func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {
 	for _, c := range h.Agents {
 		a, err := c.agent(passwords)
+		if err == nil {
+			err = h.setUse(&a, c)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,6 +90,24 @@ func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, na
 		names = append(names, c.Name)
 	}
 	return agents, names, nil
+}
+
+// setUse sets what the agent's content is for, and what a site's preferences do to it.
+func (h *Handler) setUse(a *enforce.Agent, c AgentConfig) (err error) {
+	a.Purposes, a.AlsoObey = c.Purposes, c.AlsoObey
+	for _, text := range []string{h.Unknown, c.Unknown} {
+		if err := oneOf("unknown", text, "allow", "deny"); err != nil {
+			return err
+		}
+	}
+	a.DenyUnknown = cmp.Or(c.Unknown, h.Unknown) == "deny"
+	if _, err := enforce.ParsePreferenceMode(h.Preferences); err != nil {
+		return err
+	}
+	if a.Preferences, err = enforce.ParsePreferenceMode(cmp.Or(c.Preferences, h.Preferences)); err != nil {
+		return fmt.Errorf("agent %q: %w", c.Name, err)
+	}
+	return nil
 }
 
 func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
@@ -110,12 +122,12 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := oneOf("mode", c.Mode, "enforce", "report", "off"); err != nil {
+	if _, err := parseMode(c.Mode); err != nil {
 		return fail(err)
 	}
 	a := enforce.Agent{
 		Name: c.Name, Tokens: c.Tokens, IgnoreWildcard: c.IgnoreWildcardGroup, UserAgents: c.UserAgents, From: from,
-		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: interval,
+		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: interval, Pass: c.Pass,
 	}
 	for _, credential := range c.Credentials {
 		if err := passwords.Add(credential.User, credential.Hash); err != nil {
@@ -127,7 +139,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 }
 
 func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
-	config := enforce.PolicyConfig{Deny: h.Deny, Agents: names, ConnectDefault: defaultConnect, AgentModes: make(map[string]enforce.Mode)}
+	config := enforce.PolicyConfig{Deny: h.Deny, Agents: names, ConnectDefault: enforce.ConnectIntercept, AgentModes: make(map[string]enforce.Mode)}
 	var err error
 	if config.Mode, err = parseMode(h.Mode); err != nil {
 		return config, err
@@ -143,14 +155,17 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 		config.HostModes = append(config.HostModes, enforce.HostMode{Hosts: rule.Hosts, Mode: mode})
 	}
 	for _, a := range h.Agents {
-		if a.Mode != "" {
-			config.AgentModes[a.Name] = enforceModes[a.Mode]
+		if a.Mode == "" {
+			continue // the general mode holds
+		}
+		if config.AgentModes[a.Name], err = parseMode(a.Mode); err != nil {
+			return config, err
 		}
 	}
 	for _, rule := range h.Connect {
-		choice, ok := connects[rule.Mode]
-		if !ok {
-			return config, fmt.Errorf("connect %q: want intercept, tunnel, deny", rule.Mode)
+		choice, err := named("connect", rule.Mode, enforce.ConnectIntercept, enforce.ConnectTunnel, enforce.ConnectDeny)
+		if err != nil {
+			return config, err
 		}
 		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: choice, Hosts: rule.Hosts})
 	}
@@ -165,24 +180,7 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 }
 
 func parseMode(s string) (enforce.Mode, error) {
-	mode, ok := enforceModes[s]
-	if !ok {
-		return mode, oneOf("mode", s, "enforce", "report", "off")
-	}
-	return mode, nil
-}
-
-// mayIntercept reports whether some CONNECT could be intercepted, so that an authority is needed.
-func (h *Handler) mayIntercept() bool {
-	for _, rule := range h.Connect {
-		if connects[rule.Mode] == enforce.ConnectIntercept {
-			return true
-		}
-		if len(rule.Hosts) == 0 {
-			return false // holds for every host that is left
-		}
-	}
-	return defaultConnect == enforce.ConnectIntercept
+	return named("mode", cmp.Or(s, "enforce"), enforce.ModeEnforce, enforce.ModeReport, enforce.ModeOff)
 }
 
 func (c *ExceptionConfig) exception() (enforce.Exception, error) {
@@ -196,43 +194,29 @@ func (c *ExceptionConfig) exception() (enforce.Exception, error) {
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.
-func (u UpstreamConfig) upstream() (egress.Upstream, error) {
-	parsed, err := url.Parse(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
-	if err != nil {
-		return egress.Upstream{}, errors.New("url cannot be parsed")
+func (u UpstreamConfig) upstream() (up egress.Upstream, err error) {
+	up, err = egress.ParseUpstream(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	if err == nil && len(u.Hosts) > 0 {
+		up.Match, err = upstreamHosts(u.Hosts)
 	}
-	up := egress.Upstream{URL: parsed}
-	if err := up.Check(); err != nil {
-		return egress.Upstream{}, err
-	}
-	if len(u.Hosts) > 0 {
-		if up.Match, err = upstreamHosts(u.Hosts); err != nil {
-			return egress.Upstream{}, err
-		}
-	}
-	return up, nil
+	return up, err
 }
 
 // upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport
 // whatever their port, so a pattern with a port could not be kept.
 func upstreamHosts(hosts []string) (func(host string) bool, error) {
-	patterns := make([]enforce.HostPattern, 0, len(hosts))
-	for _, s := range hosts {
-		p, err := enforce.ParseHostPattern(s)
-		if err != nil {
+	patterns := make([]enforce.HostPattern, len(hosts))
+	for i, s := range hosts {
+		var err error
+		if patterns[i], err = enforce.ParseHostPattern(s); err != nil {
 			return nil, err
 		}
 		if _, _, err := net.SplitHostPort(s); err == nil {
 			return nil, fmt.Errorf("host pattern %q: an upstream takes hosts without a port", s)
 		}
-		patterns = append(patterns, p)
 	}
 	return func(host string) bool {
-		for _, p := range patterns {
-			if p.Match(origin.Origin{Scheme: "http", Host: host, Port: 80}) {
-				return true
-			}
-		}
-		return false
+		o := origin.Origin{Scheme: "http", Host: host, Port: 80}
+		return slices.ContainsFunc(patterns, func(p enforce.HostPattern) bool { return p.Match(o) })
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -66,6 +67,7 @@ func (a *App) settings() (c engine.Config, err error) {
 		{"fleet: ", a.setFleet},
 		{"egress: ", a.Egress.set},
 		{"limits: ", a.Limits.set},
+		{"signals: ", a.Signals.set},
 	} {
 		if err := part.set(&c); err != nil {
 			return engine.Config{}, fmt.Errorf("%s%w", part.name, err)
@@ -163,14 +165,11 @@ func (c *FetchConfig) check() error {
 	return oneOf("soft_404", c.SoftNotFound, "detect", "off")
 }
 
-var modes = map[string]fetch.Mode{
-	"": fetch.ModeSpec, "spec": fetch.ModeSpec, "stale": fetch.ModeStale, "google": fetch.ModeGoogle, "strict": fetch.ModeStrict,
-}
-
 func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
-	mode, ok := modes[f.Unreachable]
-	if !ok {
-		return fetch.Policy{}, oneOf("fetch: unreachable", f.Unreachable, "spec", "stale", "google", "strict")
+	mode, err := named("fetch: unreachable", cmp.Or(f.Unreachable, "spec"),
+		fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict)
+	if err != nil {
+		return fetch.Policy{}, err
 	}
 	if err := oneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"); err != nil {
 		return fetch.Policy{}, err
@@ -218,7 +217,7 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 		return fmt.Errorf("gateways: %d is not from 1 to %d", c.Gateways, maxGateways)
 	}
 	if p.Shared != "" {
-		if err := checkRedisURL(p.Shared); err != nil {
+		if err := redislink.CheckURL(p.Shared); err != nil {
 			return fmt.Errorf("shared: %w", err)
 		}
 	}
@@ -293,6 +292,12 @@ func (e *EgressConfig) set(c *engine.Config) error {
 	return nil
 }
 
+func (s *SignalsConfig) set(c *engine.Config) error {
+	s = cmp.Or(s, new(SignalsConfig))
+	c.Signals = enforce.Signals{RobotsTxt: !s.IgnoreRobotsTxt, Headers: !s.IgnoreHeaders}
+	return nil
+}
+
 func (l *LimitsConfig) set(c *engine.Config) (err error) {
 	l = cmp.Or(l, new(LimitsConfig))
 	s := engine.Limits{
@@ -350,7 +355,7 @@ func (a *App) resolve(c *engine.Config) (err error) {
 		*s = replacer.ReplaceKnown(*s, "")
 	}
 	for part, redisURL := range map[string]string{"store": c.Store.URL, "pace: shared": c.SharedClocks, "fleet": c.Fleet.URL} {
-		if err := checkRedisURL(redisURL); redisURL != "" && err != nil {
+		if err := redislink.CheckURL(redisURL); redisURL != "" && err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
 	}

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // maxScanned bounds the records that are read for one page, however few of them pass the filter.
@@ -104,16 +106,9 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 // ParseOrigin reads the URL of a site. The URL of a page is an error, lest a purge of a page forget
 // the site. The error is a caddy.APIError.
 func ParseOrigin(text string) (origin.Origin, error) {
-	if text == "" {
-		return origin.Origin{}, badRequest("origin is missing: want a URL such as https://example.com")
-	}
-	o, err := origin.Parse(text)
+	o, err := origin.ParseSite(text)
 	if err != nil {
-		return o, badRequest("origin: %w", err)
-	}
-	if u, err := url.Parse(text); err != nil || u.RawQuery != "" || u.Fragment != "" ||
-		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {
-		return o, badRequest("origin %.200q: want scheme, host and port alone, as in %s", text, o)
+		return o, badRequest("%w", err)
 	}
 	return o, nil
 }
@@ -127,7 +122,25 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 	if !ok {
 		return nil, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
 	}
-	return detail(ctx, e, o, entry)
+	d, err := detail(ctx, e, o, entry)
+	if err != nil || !q.Has("agent") {
+		return d, err
+	}
+	return d, judgeSitemaps(ctx, e, q, d.Record.Sitemaps)
+}
+
+// judgeSitemaps fills in what the rules say to an agent of a site about sitemaps.
+func judgeSitemaps(ctx context.Context, e *engine.Engine, q url.Values, list []engine.Sitemap) error {
+	site, err := siteAt(e, q.Get("site"))
+	if err != nil {
+		return err
+	}
+	identity, err := identityOf(site.Identifier, q.Get("agent"))
+	if err != nil {
+		return err
+	}
+	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, list)
+	return nil
 }
 
 func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
@@ -168,7 +181,11 @@ func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robot
 	now := time.Now()
 	view := entry.View(now)
 	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view)}
-	d.Record.Sitemaps = engine.SitemapsOf(view.Rules)
+	rules := view.Rules
+	if text, ok := entry.Record().Text(); rules == nil && ok {
+		rules = robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
+	}
+	d.Record.Sitemaps = engine.SitemapsOf(o, rules)
 	var err error
 	d.History, err = history(ctx, e, o)
 	return d, err

@@ -49,7 +49,7 @@ type plainText []byte
 // routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
 var routes = map[string]map[string]method{
 	"origins": {http.MethodGet: question(listOrigins, "after", "host", "limit", "state")},
-	"origin":  {http.MethodGet: question(showOrigin, "origin")},
+	"origin":  {http.MethodGet: question(showOrigin, "agent", "origin", "site")},
 	"body":    {http.MethodGet: question(showBody, "sha256")},
 	"diff":    {http.MethodGet: question(diff, "origin", "from", "to")},
 	"explain": {http.MethodGet: question(explain, "agent", "url", "site")},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/fleet"
@@ -31,8 +32,9 @@ type OriginInfo struct {
 	// Flags say why the text may be something else than a robots.txt: [engine.FlagHTML],
 	// which a list does not have, and [engine.Flag202]. What parses of it decides all the same.
 	Flags []string `json:"flags,omitempty"`
-	// Sitemaps are named by the text that decides. A list does not have them.
-	Sitemaps []string `json:"sitemaps,omitempty"`
+	// Sitemaps are named by the text that decides or, where none does, by the one that did last. A
+	// list does not have them.
+	Sitemaps []engine.Sitemap `json:"sitemaps,omitempty"`
 }
 
 // ViewInfo is the meaning of a record for crawling now.

@@ -24,6 +24,8 @@ const (
 	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay
 	// differs from the rules.
 	KindEvidence Kind = "evidence"
+	// KindPreference is a line whose preferences or signals are not those of its text and its fields.
+	KindPreference Kind = "preference"
 	// KindHistory is a line whose text or state is not what its origin answered at that time.
 	KindHistory Kind = "history"
 	// KindGap is a request that was sent too soon after another one to its host.
@@ -33,8 +35,8 @@ const (
 // Kinds lists all kinds, in the order of their documentation.
 func Kinds() []Kind {
 	ofSeals := seal.Kinds()
-	kinds := append(make([]Kind, 0, 8+len(ofSeals)),
-		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindHistory, KindGap)
+	kinds := append(make([]Kind, 0, 9+len(ofSeals)),
+		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindPreference, KindHistory, KindGap)
 	for _, k := range ofSeals {
 		kinds = append(kinds, Kind(k))
 	}

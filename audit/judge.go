@@ -87,6 +87,9 @@ func (j *judge) look(e *entry) (v verdict) {
 	case on != onSelf && r.SHA256 != "":
 		j.replay(e, target.Path, &v)
 	}
+	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" {
+		j.wishes(e, target.Path, &v)
+	}
 	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
 		j.dated(e, target.Origin, &v)
 	}
@@ -170,23 +173,52 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	f.Recorded, f.Computed = &recorded, &got
 }
 
+// wishes holds the preferences of a line against its text and the fields that it has.
+func (j *judge) wishes(e *entry, path string, v *verdict) {
+	r := e.Robots
+	texts := []*robotstxt.Ruleset{nil}
+	if r.SHA256 != "" {
+		var sha fetch.Sum
+		if v.how != replayed || sha.UnmarshalText([]byte(r.SHA256)) != nil {
+			return
+		}
+		t := j.texts.get(sha)
+		if _, query, _ := strings.Cut(path, "?"); t.rules.HasPreferences() && j.redacted != "" && strings.Contains(query, j.redacted) {
+			return
+		}
+		if texts[0] = t.rules; t.cut != nil {
+			texts = append(texts, t.cut)
+		}
+	}
+	said := ""
+	for _, rules := range texts {
+		signals, preferences, all := enforce.Reread(r, rules, j.agent(r), path)
+		if !all || slices.Equal(signals, r.Signals) && slices.Equal(preferences, r.Preferences) {
+			return
+		}
+		said = strings.Join(slices.Concat(preferences, signals), ", ")
+	}
+	v.add(KindPreference, e, fmt.Sprintf("logged with the preferences %q, the text and the fields say %q",
+		strings.Join(slices.Concat(r.Preferences, r.Signals), ", "), said))
+}
+
 // compute returns the decision of the rules, in the words of the log.
 func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidence {
 	r := e.Robots
-	group := rules.Select(j.agent(r))
-	delay, _ := group.CrawlDelay()
+	bound := enforce.Bind(rules, j.agent(r), r.AlsoObey)
+	delay, _ := bound.Own.CrawlDelay()
 	if !r.PathVisible {
 		reason := enforce.ReasonTunnelRestricted
-		if group.Unrestricted() {
+		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0 || !rules.HasPreferences()) {
 			reason = enforce.ReasonUnrestricted
 		}
-		return shown(r, Evidence{Reason: string(reason), Group: group.Name(), CrawlDelay: delay.Seconds()})
+		return shown(r, Evidence{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()})
 	}
 	paths := enforce.PathsAsSent
 	if r.Form == enforce.PathBoth || r.Form == enforce.PathResolved {
 		paths = enforce.PathsStrict
 	}
-	m, form, _ := enforce.MatchPath(group, e.Request.Method, path, paths)
+	m, form, _ := bound.Match(e.Request.Method, path, paths)
 	if r.Form == "" && form == enforce.PathAsSent {
 		form = "" // a line of a release that judged paths as sent, and did not say so
 	}

@@ -54,7 +54,7 @@ var states = map[enforce.Reason]string{
 
 // contradiction says which fields of a record exclude each other under any text; empty if none do.
 func contradiction(r *enforce.Record) string {
-	for _, check := range []func(*enforce.Record) string{badWord, badDecision, badMode, badEvidence, badAfterwards} {
+	for _, check := range []func(*enforce.Record) string{BadWord, badDecision, badMode, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
 			return s
 		}
@@ -62,8 +62,9 @@ func contradiction(r *enforce.Record) string {
 	return ""
 }
 
-// badWord looks for words that are in none of the closed sets.
-func badWord(r *enforce.Record) string {
+// BadWord says which word of a record is in none of the closed sets, or which number makes no sense;
+// empty if none.
+func BadWord(r *enforce.Record) string {
 	switch r.Decision {
 	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
 	default:
@@ -145,6 +146,8 @@ func badEvidence(r *enforce.Record) string {
 	case hasText && (on == onState || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
 		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
 		return fmt.Sprintf("reason %s comes of no text, but there is a sha256", r.Reason)
+	case r.Reason == enforce.ReasonPreferenceDenied && r.Conflict == "", r.Conflict != "" && len(r.Purposes) == 0:
+		return "there is no preference that stands against a purpose of the agent"
 	case hasRule && r.Line == 0, !r.PathVisible && (hasRule || r.Form != ""):
 		return "there is a rule or a form, but no line or no path that it could match"
 	case on == onRules && !r.PathVisible, on == onTunnel && r.PathVisible:
@@ -168,7 +171,7 @@ func beforeSending(r *enforce.Record) bool {
 // badAfterwards compares the decision with the steps after it.
 func badAfterwards(r *enforce.Record) string {
 	switch {
-	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0):
+	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0 || r.Removed > 0 || r.PaymentRequired):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)
 	case r.Reason == enforce.ReasonException && r.Exception == "":
 		return "reason exception names no exception"

@@ -33,9 +33,8 @@ type Totals struct {
 	// Findings by kind.
 	Findings map[Kind]int64 `json:"findings"`
 	Gaps     GapTotals      `json:"gaps"`
-	// First and Last are the times of the earliest and the latest line that was checked.
-	First time.Time `json:"first,omitzero"`
-	Last  time.Time `json:"last,omitzero"`
+	// The period is of the lines that were checked.
+	Period
 	// Agents are in the order of their names.
 	Agents []AgentTotals `json:"agents"`
 	// Texts are those that were not to be had, in the order of their hashes.
@@ -43,6 +42,22 @@ type Totals struct {
 	Caps  CapTotals    `json:"caps"`
 	// Seals are about sealed logs; nil where nobody asked.
 	Seals *seal.Totals `json:"seals,omitempty"`
+}
+
+// Period has the earliest and the latest of some times, in UTC; zero if there is none.
+type Period struct {
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+}
+
+// Note adds a time, unless it is zero.
+func (p *Period) Note(t time.Time) {
+	if !t.IsZero() && (p.First.IsZero() || t.Before(p.First)) {
+		p.First = t.UTC()
+	}
+	if t.After(p.Last) {
+		p.Last = t.UTC()
+	}
 }
 
 // Unproven is how many lines and gaps can be neither confirmed nor contradicted, those included
@@ -145,14 +160,7 @@ func newCounts(l limits) *counts {
 // line counts a line that has a robots object.
 func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 	c.Checked++
-	if t := e.TS.Time; !t.IsZero() {
-		if c.First.IsZero() || t.Before(c.First) {
-			c.First = t.UTC()
-		}
-		if t.After(c.Last) {
-			c.Last = t.UTC()
-		}
-	}
+	c.Note(e.TS.Time)
 	if len(v.findings) == 0 || v.how != asRecorded {
 		switch v.how {
 		case asRecorded:

@@ -67,22 +67,18 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something could
 }
 
 func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, error) {
-	switch {
-	case len(args) == 0:
-		return exitError, errors.New("no access log is given")
-	case c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0:
+	if c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0 {
 		return exitError, errors.New("no time may be below 0")
 	}
 	logs, err := audit.Files(args, s.in)
 	if err != nil {
 		return exitError, err
 	}
-	texts, closeTexts, err := c.open(ctx)
-	if err != nil {
+	var closeTexts func()
+	if c.Texts, closeTexts, err = c.open(ctx); err != nil {
 		return exitError, err
 	}
 	defer closeTexts()
-	c.Texts = texts
 	if err := c.sealOptions(args); err != nil {
 		return exitError, err
 	}
@@ -192,12 +188,18 @@ type (
 	}
 )
 
-// complainOf prints what could not be read.
-func (s streams) complainOf(f audit.Fault) {
-	if f.Line > 0 {
-		s.complain("%s:%d: %v", f.File, f.Line, f.Err)
-	} else {
-		s.complain("%s: %v", f.File, f.Err)
+// faults prints what could not be read, with --json to out as well.
+func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
+	return func(f audit.Fault) error {
+		place := f.File
+		if f.Line > 0 {
+			place = fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		s.complain("%s: %v", place, f.Err)
+		if asJSON {
+			return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
+		}
+		return nil
 	}
 }
 
@@ -210,13 +212,7 @@ func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 			}
 			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 		},
-		Fault: func(f audit.Fault) error {
-			s.complainOf(f)
-			if c.json {
-				return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
-			}
-			return nil
-		},
+		Fault: s.faults(out, c.json),
 	}
 	if isTerminal(s.err) {
 		now := rate.Sometimes{Interval: 500 * time.Millisecond}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -27,15 +26,7 @@ func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, statu
 	if err := findings.copyTo(w); err != nil {
 		return err
 	}
-	for i, section := range []*table{auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t)} {
-		if section.rows < 2 && i > 0 {
-			continue
-		}
-		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printSections(w, auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t))
 }
 
 // auditResult is the result in a line.
@@ -66,7 +57,7 @@ func (c *auditOptions) assumptions(t audit.Totals) []string {
 			all = append(all, fmt.Sprintf("the key of %s is the one beside the log: --vkey gives one that was kept elsewhere", l.Log))
 		}
 		if l.Size > 0 && !l.KeptElsewhere {
-			all = append(all, fmt.Sprintf("%s was not written anew by its gateway: --head gives a checkpoint that was kept elsewhere", l.Log))
+			all = append(all, fmt.Sprintf("%s was not written anew by its gateway: --head, or the log of a peer, gives a checkpoint that was kept elsewhere", l.Log))
 		}
 	}
 	return all
@@ -97,6 +88,9 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("  not compared: late lines", number(g.Late))
 	s.fact("  not compared: lines without times", number(g.Untimed))
 	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
+	if t.Seals != nil {
+		s.fact("checkpoints of peers whose log or key is not given", number(t.Seals.PeersUnknown))
+	}
 	s.row("errors", t.Errors)
 	s.row("findings", sumOf(t.Findings))
 	for _, kind := range audit.Kinds() {

@@ -42,7 +42,7 @@ func AddCommands(cmd *cobra.Command) {
 		return cmd.Help()
 	}
 	cmd.AddCommand(
-		checkCommand(), lintCommand(), originsCommand(), showCommand(), purgeCommand(), refreshCommand(),
+		checkCommand(), lintCommand(), originsCommand(), showCommand(), sitemapsCommand(), purgeCommand(), refreshCommand(),
 		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
 		evidenceCommand(),
 	)

@@ -355,14 +355,14 @@ func TestCheckPaths(t *testing.T) {
 
 func TestLint(t *testing.T) {
 	t.Parallel()
-	good, bad := file(t, "User-agent: *\nDisallow: /a\n"), file(t, "User-agent: *\nDisallow: a\nfoo\x1b[2J: bar\n")
+	good, bad := file(t, "User-agent: *\nDisallow: /a\n"), file(t, "User-agent: *\nDisallow: a\nfoo\x1b[2J: bar\nContent-Signal: ai-train=disallow\n")
 	runCommand(t.Context(), t, "", "lint", good).check(t, 0, "", good+": no warnings\n")
 	runCommand(t.Context(), t, "", "lint", "--json", good).check(t, 0, "", "")
 	run := runCommand(t.Context(), t, "", "lint", bad)
 	if run.err != "exit status 1: there are warnings\n" {
 		t.Errorf("the error stream says %q", run.err)
 	}
-	for _, want := range []string{":2: path-without-slash: ", ":3: unknown-field: "} {
+	for _, want := range []string{":2: path-without-slash: ", ":3: unknown-field: ", ":4: preference-value: "} {
 		if run.status != 1 || strings.Count(run.out, bad+want) != 1 {
 			t.Errorf("no %q in %+v", want, run)
 		}

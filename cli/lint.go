@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -57,7 +59,7 @@ func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, e
 		return exitError, err
 	}
 	status := exitOK
-	for _, w := range append(warnings, robotstxt.Lint(text)...) {
+	for _, w := range append(warnings, lint(text)...) {
 		status = exitNo
 		if c.json {
 			err = printJSON(s.out, LintWarning{args[0], w.Line, w.Code, w.Message})
@@ -76,6 +78,14 @@ func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, e
 		s.complain("exit status %d: there are warnings", exitNo)
 	}
 	return status, nil
+}
+
+// lint returns the warnings about a text, also about the values of its preference lines, in the
+// order of the lines.
+func lint(text []byte) []robotstxt.Warning {
+	warnings := append(robotstxt.Lint(text), preferences.Lint(text)...)
+	slices.SortStableFunc(warnings, func(a, b robotstxt.Warning) int { return cmp.Compare(a.Line, b.Line) })
+	return warnings
 }
 
 // read returns the text, and the warnings about the answer that brought it.

@@ -79,8 +79,9 @@ func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 
 func showCommand() *cobra.Command {
 	var diff bool
+	var agent, site string
 	cmd := remoteCommand(cobra.Command{
-		Use:   "show [--diff] ORIGIN",
+		Use:   "show [--diff | --agent NAME] ORIGIN",
 		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
 		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
 the newest version first. With --diff it shows what changed from the version before the last one to the last.
@@ -91,17 +92,23 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 		if len(args) != 1 {
 			return exitError, errors.New("want one origin")
 		}
-		site, err := knownOrigin(ctx, r, args[0])
+		if diff && agent != "" || site != "" && agent == "" {
+			return exitError, errors.New("--agent is not for --diff, and --site is for --agent")
+		}
+		o, err := knownOrigin(ctx, r, args[0])
 		if err != nil {
 			return exitError, err
 		}
-		query := url.Values{"origin": {site}}
 		if diff {
-			return exitOK, ask(ctx, r, get("diff", query), printDiff)
+			return exitOK, ask(ctx, r, get("diff", url.Values{"origin": {o}}), printDiff)
 		}
+		query := url.Values{"origin": {o}, "agent": {agent}, "site": {site}}
 		return exitOK, ask(ctx, r, get("origin", query), printOrigin)
 	})
-	cmd.Flags().BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
+	f := cmd.Flags()
+	f.BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
+	f.StringVar(&agent, "agent", "", "say of each sitemap whether this agent may fetch it")
+	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
 	return cmd
 }
 
@@ -157,12 +164,16 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	for _, flag := range r.Flags {
 		t.fact("flag", cmp.Or(flagTexts[flag], flag))
 	}
-	for i, u := range r.Sitemaps {
+	for i, s := range r.Sitemaps {
 		if i == maxNamed {
-			t.fact("sitemap", fmt.Sprintf("and %d more: see --json", len(r.Sitemaps)-i))
+			t.fact("sitemap", fmt.Sprintf("and %d more: see robots sitemaps", len(r.Sitemaps)-i))
 			break
 		}
-		t.fact("sitemap", u)
+		note := fmt.Sprintf("line %d", s.Line)
+		if !s.InScope {
+			note += ", another origin"
+		}
+		t.fact("sitemap", withNote(s.URL, strings.TrimSuffix(note+", "+s.Access, ", ")))
 	}
 	t.fact("fetched", moment(r.FetchedAt))
 	t.fact("fresh until", moment(r.FreshUntil))
@@ -183,10 +194,7 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 		h.row(moment(v.FirstSeen), moment(v.LastSeen), moment(v.KeptUntil), withNote(v.State.String(), string(v.Cause)),
 			number(v.Status), number(v.Size), v.SHA256.Hex())
 	}
-	if err := printRaw(w, []byte("\n")); err != nil {
-		return err
-	}
-	return h.print(w)
+	return printSections(w, h)
 }
 
 // printDiff writes a unified diff.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -74,6 +75,19 @@ func (t *table) print(w io.Writer) error {
 	_ = tabs.Flush()
 	for line := range strings.Lines(columns.String()) {
 		if err := printRaw(w, []byte(strings.TrimRight(line, " \n")+"\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSections writes tables with a blank line before each, but for those of headings alone.
+func printSections(w io.Writer, sections ...*table) error {
+	for _, t := range sections {
+		if t.rows < 2 {
+			continue
+		}
+		if err := errors.Join(printRaw(w, []byte("\n")), t.print(w)); err != nil {
 			return err
 		}
 	}

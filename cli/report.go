@@ -57,8 +57,6 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	c.filter.From, fromErr = parseMoment(c.from)
 	c.filter.To, toErr = parseMoment(c.to)
 	switch {
-	case len(args) == 0:
-		return exitError, errors.New("no access log is given")
 	case !known:
 		return exitError, fmt.Errorf("--format %q: want text, json, csv or html", c.format)
 	case fromErr != nil:
@@ -71,9 +69,9 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 		return exitError, err
 	}
 	status := exitOK
-	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) {
+	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) error {
 		status = exitError
-		s.complainOf(f)
+		return s.faults(nil, false)(f)
 	})
 	if err != nil {
 		return exitError, err

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/simulate"
 )
 
@@ -62,23 +61,11 @@ type (
 	SimulatedLine struct {
 		Type string `json:"type"` // "difference" or "not_computed"
 		audit.Place
-		Method string           `json:"method"`
-		URL    string           `json:"url"`
-		Cause  simulate.Cause   `json:"cause,omitempty"`
-		Old    *SimulatedRecord `json:"old,omitempty"`
-		New    *SimulatedRecord `json:"new,omitempty"`
-	}
-	// SimulatedRecord has the fields of the access log that are compared, and the line of the rule.
-	SimulatedRecord struct {
-		Decision  string           `json:"decision"`
-		Reason    enforce.Reason   `json:"reason"`
-		WouldDeny bool             `json:"would_deny"`
-		Agent     string           `json:"agent"`
-		Group     string           `json:"group,omitempty"`
-		Rule      string           `json:"rule,omitempty"`
-		Line      int              `json:"line,omitempty"`
-		Form      enforce.PathForm `json:"form,omitempty"`
-		Exception string           `json:"exception,omitempty"`
+		Method string            `json:"method"`
+		URL    string            `json:"url"`
+		Cause  simulate.Cause    `json:"cause,omitempty"`
+		Old    *simulate.Outcome `json:"old,omitempty"`
+		New    *simulate.Outcome `json:"new,omitempty"`
 	}
 	// SimulatedTotals sums up the lines.
 	SimulatedTotals struct {
@@ -87,29 +74,8 @@ type (
 	}
 )
 
-func recordOf(r *enforce.Record) *SimulatedRecord {
-	return &SimulatedRecord{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
-}
-
-func (r *SimulatedRecord) String() string {
-	s := r.Decision + " " + string(r.Reason)
-	if r.WouldDeny {
-		s += " (would deny)"
-	}
-	if r.Line > 0 {
-		s += fmt.Sprintf(" by line %d, %q of group %q", r.Line, r.Rule, r.Group)
-	}
-	if r.Exception != "" {
-		s += fmt.Sprintf(" by %q", r.Exception)
-	}
-	return s
-}
-
 func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (int, error) {
-	switch {
-	case len(args) == 0:
-		return exitError, errors.New("no access log is given")
-	case c.texts != "then" && c.texts != "now":
+	if c.texts != "then" && c.texts != "now" {
 		return exitError, fmt.Errorf("--texts %q: want then or now", c.texts)
 	}
 	policy, err := c.policy()
@@ -129,13 +95,7 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	cfg := simulate.Config{Policy: policy, Texts: source, Now: c.texts == "now", Redacted: c.redacted}
 	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) error {
 		return c.printLine(out, l, r)
-	}, func(f audit.Fault) error {
-		s.complainOf(f)
-		if c.json {
-			return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
-		}
-		return nil
-	})
+	}, s.faults(out, c.json))
 	err = errors.Join(err, c.printTotals(out, totals), out.Flush())
 	switch {
 	case err != nil || totals.Errors > 0:
@@ -150,7 +110,7 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Result) error {
 	p := SimulatedLine{Type: "not_computed", Place: l.Place, Method: l.Request.Method, URL: l.Request.URI, Cause: r.Cause}
 	if r.Cause == "" {
-		p.Type, p.Old, p.New = "difference", recordOf(l.Robots), recordOf(&r.New)
+		p.Type, p.Old, p.New = "difference", &r.Old, &r.New
 	}
 	if c.json {
 		return printJSON(w, p)
@@ -174,6 +134,7 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) error {
 	sums := newTable()
 	sums.row("lines with a decision", t.Lines)
 	sums.row("  decided as before", t.Same)
+	sums.fact("    of these as recorded", number(t.AsRecorded))
 	sums.row("  decided otherwise", t.Different)
 	for _, cause := range simulate.Causes() {
 		sums.fact("  not computed: "+string(cause), number(t.NotComputed[cause]))
@@ -187,15 +148,7 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) error {
 	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
 		agents.row(dashed(name), t.Agents[name])
 	}
-	for _, section := range []*table{sums, changes, agents} {
-		if section.rows < 2 {
-			continue
-		}
-		if err := errors.Join(printRaw(w, []byte("\n")), section.print(w)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printSections(w, sums, changes, agents)
 }
 
 // simulated is what the handler of a gateway says of its policy.

@@ -17,6 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+	"github.com/crawlgate/crawlgate/simulate"
 )
 
 // textFlags say where the texts are that lines rest on.
@@ -27,15 +28,8 @@ func (c *textFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
 }
 
-// texts is the part of a [robotscache.Store] that reads what is known of origins.
-type texts interface {
-	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
-	History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error)
-	Body(ctx context.Context, sha [32]byte) ([]byte, error)
-}
-
 // open opens the source of the texts, which the caller closes.
-func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), err error) {
+func (c *textFlags) open(ctx context.Context) (source simulate.Texts, closeTexts func(), err error) {
 	if c.store != "" && c.gateway != "" {
 		return nil, nil, errors.New("--store and --gateway exclude each other")
 	}

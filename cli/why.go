@@ -24,6 +24,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/simulate"
 )
 
 // whyOptions are the flags of the command that explains lines.
@@ -128,8 +129,7 @@ func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest
 		return nil
 	}, func(f audit.Fault) error {
 		status = exitError
-		s.complainOf(f)
-		return nil
+		return s.faults(nil, false)(f)
 	})
 	return newest, status, err
 }
@@ -146,7 +146,7 @@ func (c *whyOptions) asked(l *audit.Line) bool {
 }
 
 // explainLine prints the way from a line to the rule, and on to the text of today.
-func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Line) error {
+func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line) error {
 	r := l.Robots
 	if err := printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time()))); err != nil {
 		return err
@@ -227,7 +227,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 }
 
 // printSince shows what has changed in a text since a line was written.
-func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, then []byte, sha fetch.Sum) error {
+func printSince(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line, then []byte, sha fetch.Sum) error {
 	o, err := origin.Parse(l.Robots.Origin)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func BenchmarkRequestHeader(b *testing.B) {
 		"Proxy-Connection": {"keep-alive"}, "Cookie": {"a=b"}, "Referer": {"http://h/"}, "Proxy-Authorization": {"Basic x"},
 	}
 	for b.Loop() {
-		RequestHeader(in, "Crawlgate-")
+		RequestHeader(in, "Crawlgate-", Pass{})
 	}
 }
 

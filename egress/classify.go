@@ -30,6 +30,7 @@ var (
 	errUnasked101  = newError(KindProtocol, "protocol switch that was not asked for")
 	errOrigin407   = newError(KindProtocol, "proxy authentication demanded by an origin")
 	errUpgrade     = newError(KindUpgrade, "switch to another protocol than was asked for")
+	errWithheld    = newError(KindWithheld, "the answer is kept from the client")
 	errLoop        = newError(KindLoop, "request has passed this gateway before")
 )
 

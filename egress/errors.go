@@ -36,6 +36,7 @@ const (
 	KindProtocol       Kind = "protocol"           // the response is not HTTP, or breaks its rules
 	KindUpgrade        Kind = "upgrade"            // the origin answered an upgrade with another protocol
 	KindUpstream       Kind = "upstream_proxy"     // the upstream proxy refused or failed
+	KindWithheld       Kind = "withheld"           // the caller keeps the answer from the client
 )
 
 // Error is a classified failure.

@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -63,14 +64,26 @@ type Steps interface {
 	// Sent is called when the request has been written, and again with the first byte of its answer.
 	Sent()
 	// Answered is called with the origin's final status and header, before the client gets any of it.
-	Answered(status int, header http.Header)
+	// It may set [Result.Ahead] and [Result.Copy]. If it reports false, the client gets nothing of the
+	// answer, and the exchange fails with [KindWithheld].
+	Answered(status int, header http.Header) bool
+	// Began is called with the beginning of the answer's body where Result.Ahead is above 0. What it
+	// reports is as for Answered.
+	Began(head []byte) bool
 }
 
 // Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
 // panics.
 type Result struct {
 	Steps Steps // which the caller sets before
+	Pass  Pass  // the same
 
+	// Ahead is how many bytes of the answer's body are read before its header goes out, for 100 ms at
+	// the most. Copy gets the bytes of the body that the client has got. Both are for Steps to set.
+	Ahead int
+	Copy  io.Writer
+
+	Removed  int    // lines of the request's header that Pass has kept back
 	Status   int    // final status received from the origin; 0 for none
 	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
 	BytesIn  int64  // bytes of body (after an upgrade: of any kind) that came from the client
@@ -127,12 +140,25 @@ func (f *Forwarder) Forward(
 		return x.fail(ctx, err)
 	}
 	res.Status = resp.StatusCode
-	x.res.Steps.Answered(resp.StatusCode, resp.Header)
+	if !x.passes(ctx, resp) {
+		return x.fail(ctx, errWithheld)
+	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return x.upgrade(ctx, resp)
 	}
 	x.respond(ctx, resp)
 	return nil
+}
+
+// passes asks the caller whether the client may have the answer.
+func (x *forwarding) passes(ctx context.Context, resp *http.Response) bool {
+	if !x.res.Steps.Answered(resp.StatusCode, resp.Header) {
+		return false
+	}
+	if x.res.Ahead <= 0 || x.bodiless(resp) || resp.StatusCode == http.StatusSwitchingProtocols {
+		return true
+	}
+	return x.res.Steps.Began(readAhead(ctx, resp, x.res.Ahead))
 }
 
 // forwarding is one request and its response.
@@ -156,7 +182,7 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 	out := new(http.Request).WithContext(ctx)
 	out.Method, out.URL, out.Host = x.r.Method, x.target, x.target.Host
 	out.Proto, out.ProtoMajor, out.ProtoMinor = "HTTP/1.1", 1, 1
-	out.Header = RequestHeader(x.r.Header, x.f.HeaderPrefix)
+	out.Header, x.res.Removed = RequestHeader(x.r.Header, x.f.HeaderPrefix, x.res.Pass)
 	x.body.watch, x.body.limit = &x.watch, x.f.BodyTimeout
 	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
 		x.attachBody(out)
@@ -216,7 +242,7 @@ func (x *forwarding) attachBody(out *http.Request) {
 func (x *forwarding) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
-		if mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) {
+		if x.mayTrail(name) {
 			out.Trailer[name] = nil
 		}
 	}
@@ -226,11 +252,16 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 	x.body.trailer = func() {
 		for name, values := range x.r.Trailer {
-			if mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) {
+			if x.mayTrail(name) {
 				out.Trailer[name] = values
 			}
 		}
 	}
+}
+
+// mayTrail reports whether a trailer of the client may leave.
+func (x *forwarding) mayTrail(name string) bool {
+	return mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) && len(x.res.Pass.field(name, []string{""})) > 0
 }
 
 // expectations handles Expect: 100-continue. It is passed on if there is a body to wait for; the

@@ -86,7 +86,8 @@ func newTestTransport(tb testing.TB, c TransportConfig) *Transport {
 type gateway struct {
 	*httptest.Server
 	forwarder *Forwarder
-	results   chan Result // one for each exchange that has ended
+	results   chan Result   // one for each exchange that has ended
+	steps     func(*Result) // where set, sets the Steps of each exchange
 }
 
 // startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to
@@ -121,6 +122,9 @@ func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL) {
 	var res Result
 	defer func() { g.results <- res }()
+	if g.steps != nil {
+		g.steps(&res)
+	}
 	if err := forward(g.forwarder, w, r, target, &res); err != nil {
 		delete(w.Header(), "X-Preset")
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -130,16 +134,19 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 // unnoted is for exchanges whose steps a test does not want to know.
 type unnoted struct{}
 
-func (unnoted) Connecting()               {}
-func (unnoted) Connected(net.Conn)        {}
-func (unnoted) Sent()                     {}
-func (unnoted) Answered(int, http.Header) {}
+func (unnoted) Connecting()                    {}
+func (unnoted) Connected(net.Conn)             {}
+func (unnoted) Sent()                          {}
+func (unnoted) Answered(int, http.Header) bool { return true }
+func (unnoted) Began([]byte) bool              { return true }
 
 // forward sends a request out, until its own context ends.
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	res.Steps = unnoted{}
+	if res.Steps == nil {
+		res.Steps = unnoted{}
+	}
 	return f.Forward(ctx, cancel, w, r, target, res)
 }
 

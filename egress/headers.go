@@ -71,6 +71,43 @@ func connectionOptions(h http.Header) map[string]bool {
 	return out
 }
 
+// Pass says which fields that commit or identify a client may leave. The zero value lets none.
+type Pass struct {
+	// Price is for Crawler-Max-Price and Crawler-Exact-Price, by which a client says what it would
+	// pay, and for an Authorization of the scheme License (RSL 1.0).
+	Price bool
+	// Signature is for a client's own signature (RFC 9421): Signature, Signature-Input and
+	// Signature-Agent.
+	Signature bool
+}
+
+// priceFields and signatureFields are those of a [Pass], but for the license.
+var (
+	priceFields     = set("Crawler-Max-Price", "Crawler-Exact-Price")
+	signatureFields = set("Signature", "Signature-Input", "Signature-Agent")
+)
+
+// field returns the values of a request field that may leave: all, none, or those that are no
+// license.
+func (p Pass) field(name string, values []string) []string {
+	switch {
+	case !p.Signature && signatureFields[name], !p.Price && priceFields[name]:
+		return nil
+	case !p.Price && name == "Authorization" && slices.ContainsFunc(values, isLicense):
+		return slices.DeleteFunc(slices.Clone(values), isLicense)
+	}
+	return values
+}
+
+// isLicense reports whether the value of an Authorization field has the scheme License.
+func isLicense(value string) bool {
+	value = textproto.TrimString(value)
+	if end := strings.IndexAny(value, " \t"); end >= 0 {
+		value = value[:end]
+	}
+	return strings.EqualFold(value, "License")
+}
+
 // mayLeave reports whether a request field may leave towards the origin.
 func mayLeave(name, ownPrefix string) bool {
 	if hopByHop[name] || internalFields[name] || strings.HasPrefix(name, ownPrefix) {
@@ -86,14 +123,20 @@ func mayLeave(name, ownPrefix string) bool {
 
 // RequestHeader returns the header that leaves for the origin: without hop-by-hop fields and those
 // that Connection names, without proxy credentials, without fields that describe the network
-// inside, and without fields that begin with ownPrefix (canonical form). The values are shared with
-// in, which stays unchanged. A User-Agent that the client did not send is kept from being added.
-func RequestHeader(in http.Header, ownPrefix string) http.Header {
+// inside, without fields that begin with ownPrefix (canonical form), and without those that pass
+// keeps back, whose lines it counts. The values are shared with in, which stays unchanged. A
+// User-Agent that the client did not send is kept from being added.
+func RequestHeader(in http.Header, ownPrefix string, pass Pass) (out http.Header, removed int) {
 	dropped := connectionOptions(in)
-	out := make(http.Header, len(in)+1)
+	out = make(http.Header, len(in)+1)
 	for name, values := range in {
-		if mayLeave(name, ownPrefix) && !dropped[name] {
-			out[name] = values
+		if !mayLeave(name, ownPrefix) || dropped[name] {
+			continue
+		}
+		kept := pass.field(name, values)
+		removed += len(values) - len(kept)
+		if len(kept) > 0 || len(values) == 0 {
+			out[name] = kept
 		}
 	}
 	if httpguts.HeaderValuesContainsToken(in["Te"], "trailers") {
@@ -102,7 +145,7 @@ func RequestHeader(in http.Header, ownPrefix string) http.Header {
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = nil
 	}
-	return out
+	return out, removed
 }
 
 // responseFields copies an origin's fields into dst, where they replace fields of the same name. It

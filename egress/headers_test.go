@@ -31,6 +31,46 @@ func TestWithoutMembers(t *testing.T) {
 	}
 }
 
+// TestPass holds which fields a client's permission is about: next to none leave without it, and
+// the rest of a field of several lines does.
+func TestPass(t *testing.T) {
+	t.Parallel()
+	in := http.Header{
+		"Crawler-Max-Price": {"USD 0.01"}, "Crawler-Exact-Price": {"USD 0.01", "USD 0.02"}, "Crawler-Price": {"kept"},
+		"Signature": {"s=:YQ==:"}, "Signature-Input": {"s=()"}, "Signature-Agent": {`"https://a.example"`}, "Signature-Key": {"kept"},
+		"Authorization": {"license token", "Basic eDp5", " LICENSE\tx", "License"}, "User-Agent": {"Bot/1"},
+	}
+	price := []string{"Crawler-Max-Price", "Crawler-Exact-Price"}
+	signature := []string{"Signature", "Signature-Input", "Signature-Agent"}
+	for _, tt := range []struct {
+		pass          Pass
+		missing       []string
+		authorization []string
+		removed       int
+	}{
+		{Pass{}, slices.Concat(price, signature), []string{"Basic eDp5"}, 9},
+		{Pass{Price: true}, signature, in["Authorization"], 3},
+		{Pass{Signature: true}, price, []string{"Basic eDp5"}, 6},
+		{Pass{Price: true, Signature: true}, nil, in["Authorization"], 0},
+	} {
+		out, removed := RequestHeader(in, "Crawlgate-", tt.pass)
+		for name, values := range in {
+			want := values
+			if slices.Contains(tt.missing, name) {
+				want = nil
+			} else if name == "Authorization" {
+				want = tt.authorization
+			}
+			if got, there := out[name]; !slices.Equal(got, want) || there != (want != nil) {
+				t.Errorf("%+v: %s is %q, want %q", tt.pass, name, got, want)
+			}
+		}
+		if removed != tt.removed {
+			t.Errorf("%+v: %d lines removed, want %d", tt.pass, removed, tt.removed)
+		}
+	}
+}
+
 // FuzzRequestHeader: nothing that belongs to the hop or to the inside leaves, whatever Connection
 // says; the name that is judged by stays; what is neither stays unless Connection names it; the
 // input is not changed.
@@ -39,6 +79,7 @@ func FuzzRequestHeader(f *testing.F) {
 	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
 	f.Add("connection: te\r\nTE: trailers;q=0.5, x\r\nVia: 1.1 x\r\nX-Forwarded-Anything: 1\r\n")
 	f.Add("Crawlgate-Agent: a\r\nProxy-Authorization: b\r\nConnection: \x00\r\n")
+	f.Add("Crawler-Max-Price: USD 1\r\nSignature: s=:YQ==:\r\nAuthorization: License x\r\nAuthorization: Basic y\r\n")
 	f.Fuzz(func(t *testing.T, head string) {
 		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
 		if err != nil {
@@ -46,7 +87,7 @@ func FuzzRequestHeader(f *testing.F) {
 		}
 		in := http.Header(mime)
 		before := in.Clone()
-		out := RequestHeader(in, "Crawlgate-")
+		out, removed := RequestHeader(in, "Crawlgate-", Pass{})
 		if !maps.EqualFunc(in, before, slices.Equal) {
 			t.Fatalf("%q became %q", before, in)
 		}
@@ -56,14 +97,22 @@ func FuzzRequestHeader(f *testing.F) {
 				continue
 			}
 			if hopByHop[name] || internalFields[name] || listed[name] ||
-				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") {
+				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") ||
+				signatureFields[name] || priceFields[name] || name == "Authorization" && slices.ContainsFunc(values, isLicense) {
 				t.Fatalf("%s leaves", name)
 			}
 		}
 		for name, values := range in {
-			if kept := mayLeave(name, "Crawlgate-") && !listed[name]; kept && !slices.Equal(out[name], values) {
+			if !mayLeave(name, "Crawlgate-") || listed[name] {
+				continue
+			}
+			kept := (Pass{}).field(name, values)
+			if removed -= len(values) - len(kept); !slices.Equal(out[name], kept) {
 				t.Fatalf("%s: %q became %q", name, values, out[name])
 			}
+		}
+		if removed != 0 {
+			t.Fatalf("the count of removed lines is off by %d", removed)
 		}
 		if agent, ok := out["User-Agent"]; !ok || !slices.Equal(agent, in["User-Agent"]) {
 			t.Fatalf("User-Agent %q became %q", in["User-Agent"], agent)

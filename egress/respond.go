@@ -143,6 +143,9 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 			}
 			x.watch.turn(theOrigin, 0)
 			x.res.BytesOut += int64(m)
+			if x.res.Copy != nil {
+				_, _ = x.res.Copy.Write(buf[:m]) // the caller's own concern
+			}
 			if werr != nil {
 				x.abort(&Error{Kind: writeKind(werr), Err: werr})
 			}

@@ -46,10 +46,13 @@ type upstream struct {
 	pair   transportPair // http, and one that shares no connections
 }
 
-// Check reports an error in the URL of an upstream proxy, without its password.
-func (u Upstream) Check() error {
-	_, err := u.port()
-	return err
+// ParseUpstream reads the URL of an upstream proxy. Errors leave its password out.
+func ParseUpstream(s string) (u Upstream, err error) {
+	if u.URL, err = url.Parse(s); err != nil { // which repeats the whole text
+		return Upstream{}, errors.New("url cannot be parsed")
+	}
+	_, err = u.port()
+	return u, err
 }
 
 func (u Upstream) port() (uint16, error) {

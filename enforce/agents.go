@@ -45,10 +45,34 @@ type Agent struct {
 
 	// Owner and Contact are for people, in refusals, logs and reports: a line each.
 	Owner, Contact string
+	// Pass are the kinds of its request fields that leave, which are removed otherwise: of PassPrice
+	// and PassSignature.
+	Pass []string
+	// Purposes are what the agent's content is for, such as "search" or "train-ai".
+	Purposes []string
+	// AlsoObey are tokens of crawlers and of controls, such as Google-Extended, whose groups bind the
+	// agent too.
+	AlsoObey []string
+	// Preferences says what becomes of a request for a purpose that the site does not want, and
+	// DenyUnknown that a site has to say that it does.
+	Preferences PreferenceMode
+	DenyUnknown bool
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
 	Interval time.Duration
 }
+
+// The kinds of fields in [Agent.Pass].
+const (
+	// PassPrice is for fields that offer money: Crawler-Max-Price, Crawler-Exact-Price, and
+	// Authorization with the scheme License.
+	PassPrice = "price"
+	// PassSignature is for the crawler's own signature (RFC 9421).
+	PassSignature = "signature"
+)
+
+// Passes reports whether fields of a kind leave. Those of a sender without an agent block do not.
+func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
 
 // Limits of texts of the configuration, in bytes.
 const (
@@ -139,7 +163,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	}
 	a = &agent{Agent: &cfg}
 	warnings, err = a.compileTokens()
-	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts} {
+	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse} {
 		if err == nil {
 			err = compile()
 		}
@@ -248,6 +272,11 @@ func (a *agent) checkTexts() error {
 	}
 	if !isLine(a.Owner) || !isLine(a.Contact) {
 		return fmt.Errorf("owner and contact are lines of up to %d bytes", maxText)
+	}
+	for i, kind := range a.Pass {
+		if kind != PassPrice && kind != PassSignature || slices.Contains(a.Pass[:i], kind) {
+			return fmt.Errorf("pass %q: want %s, %s, each once", escape.Cut(kind, maxName), PassPrice, PassSignature)
+		}
 	}
 	if a.Interval < 0 {
 		return fmt.Errorf("interval %s is negative", a.Interval)

@@ -77,12 +77,13 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	if decided {
 		return d
 	}
-	group, ok := e.group(ctx, &d, id)
+	bound, ok := e.bound(ctx, &d, id)
 	if !ok {
+		e.prefer(&d, bound, "")
 		return d
 	}
-	d.Group = group.Name()
-	if group.Unrestricted() {
+	d.Group = bound.Own.Name()
+	if bound.Unrestricted() && !e.mayConflict(&d, bound) {
 		d.allow(ReasonUnrestricted)
 	} else {
 		d.deny(ReasonTunnelRestricted, "")

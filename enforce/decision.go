@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/directives"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -152,6 +154,19 @@ type Decision struct {
 	// Exception is the label of the exception that let the request pass.
 	Exception string
 
+	// Purposes and AlsoObey are from the agent's configuration.
+	Purposes, AlsoObey []string
+	// Preferences is what the site says of the use of its content, as far as it is known: in its
+	// robots.txt, and once an answer was read in that. Signals are the directives of the answer.
+	Preferences preferences.Set
+	Signals     directives.Set
+	// SignalFields are the fields of the answer that say so, SignalsCut that there are more.
+	SignalFields []string
+	SignalsCut   bool
+	// Conflict is the statement that stands against a purpose of the agent; empty for none.
+	Conflict string
+
+	use      wanted
 	unpaced  bool          // it is for /robots.txt
 	interval time.Duration // the agent's own least pause at a host
 }
@@ -199,8 +214,8 @@ func (d Decision) Outcome() string {
 	}
 }
 
-// SchemaVersion is the value of [Record.Schema]. Schema 1 lacks Config, SentAt, Signals and
-// Preferences, and is schema 2 in all else.
+// SchemaVersion is the value of [Record.Schema]. Schema 1 lacks Config, SentAt, Removed,
+// PaymentRequired, Signals and Preferences, and is schema 2 in all else.
 const SchemaVersion = 2
 
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.
@@ -251,10 +266,25 @@ type Record struct {
 	// SentAt is when the request went out, in seconds since 1970; 0 if it did not, or nobody saw when.
 	// The caller sets it.
 	SentAt float64 `json:"sent_at,omitempty"`
+	// Removed is how many lines of the request's header were kept back because the agent's block does
+	// not let them pass. The caller sets it.
+	Removed int `json:"removed,omitempty"`
+	// PaymentRequired says that the site answered 402 (Payment Required). The caller sets it.
+	PaymentRequired bool `json:"payment_required,omitempty"`
 	// Signals and Preferences are what a site says of the use of its content, each as a member of an
-	// RFC 9651 dictionary, such as "train-ai=n;from=robots;line=4". This release reads none of them.
+	// RFC 9651 dictionary, such as "train-ai=n;from=robots;line=4".
 	Signals     []string `json:"signals,omitempty"`
 	Preferences []string `json:"preferences,omitempty"`
+	// SignalsRead names where they were looked for. SignalFields are the fields of the answer that
+	// they are from, SignalsCut says that not all of these are there.
+	SignalsRead  string   `json:"signals_read,omitempty"`
+	SignalFields []string `json:"signal_fields,omitempty"`
+	SignalsCut   bool     `json:"signals_cut,omitempty"`
+	// Purposes are the agent's, AlsoObey the tokens that it obeys beside its own. Conflict is the
+	// preference that stands against one of the purposes.
+	Purposes []string `json:"purposes,omitempty"`
+	AlsoObey []string `json:"also_obey,omitempty"`
+	Conflict string   `json:"preference_conflict,omitempty"`
 }
 
 // recordFields are the fields of a [Record] in order.
@@ -298,6 +328,18 @@ func (r *Record) Field(name string) (reflect.Value, bool) {
 	return reflect.ValueOf(r).Elem().Field(at), true
 }
 
+// shownAll is a list of foreign texts for the log.
+func shownAll(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	shown := make([]string, len(list))
+	for i, s := range list {
+		shown[i] = escape.Printable(s, maxSignalFields)
+	}
+	return shown
+}
+
 // Record returns d in the form that is shown and stored.
 func (d Decision) Record() Record {
 	r := Record{
@@ -326,6 +368,16 @@ func (d Decision) Record() Record {
 		WaitMillis:   d.Wait.Milliseconds(),
 		CrawlDelay:   d.CrawlDelay.Seconds(),
 		Exception:    escape.Printable(d.Exception, maxShown),
+		Signals:      shownAll(d.Signals.Names()),
+		Preferences:  shownAll(statements(d.Preferences)),
+		SignalFields: shownAll(d.SignalFields),
+		SignalsCut:   d.SignalsCut,
+		Purposes:     d.Purposes,
+		AlsoObey:     d.AlsoObey,
+		Conflict:     escape.Printable(d.Conflict, maxShown),
+	}
+	if d.PathVisible && d.Origin != (origin.Origin{}) {
+		r.SignalsRead = d.use.reads.String()
 	}
 	if !d.Reason.Valid() {
 		r.Reason = ReasonInternal

@@ -28,6 +28,8 @@ type Enforcer struct {
 	Rules Lookup
 	// Policy is the policy of the operator; nil is the zero Policy.
 	Policy *Policy
+	// Reads says which of the site's signals are read.
+	Reads Signals
 	// Kills is the kill switch; nil stops nothing.
 	Kills *KillSwitch
 	// Now is the clock; default time.Now.
@@ -72,11 +74,12 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	if e.exempted(&d, r.Target.Path) {
 		return d
 	}
-	group, ok := e.group(ctx, &d, r.Identity)
+	bound, ok := e.bound(ctx, &d, r.Identity)
 	if !ok {
+		e.prefer(&d, bound, r.Target.Path)
 		return d
 	}
-	m, form, judged := MatchPath(group, r.Method, r.Target.Path, e.policy().paths)
+	m, form, judged := bound.Match(r.Method, r.Target.Path, e.policy().paths)
 	d.Group, d.Rule, d.Line, d.Form, d.Judged = m.Group, m.Rule, m.Line, form, judged
 	switch {
 	case !m.Allowed && m.Line == 0 && form == PathResolved:
@@ -90,6 +93,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	default:
 		d.allow(ReasonNoRule)
 	}
+	e.prefer(&d, bound, r.Target.Path)
 	return d
 }
 
@@ -97,10 +101,12 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
 		Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
-		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o,
+		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, use: wanted{reads: e.Reads},
 	}
 	if c := id.Config; c != nil {
 		d.Owner, d.Contact, d.interval = c.Owner, c.Contact, c.Interval
+		d.Purposes, d.AlsoObey = c.Purposes, c.AlsoObey
+		d.use.mode, d.use.denyUnknown = c.Preferences, c.DenyUnknown
 	}
 	return d
 }
@@ -147,18 +153,18 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 	return ok
 }
 
-// group finds the group that binds the sender and its Crawl-delay. It reports false if the decision
+// bound finds the groups that bind the sender and its Crawl-delay. It reports false if the decision
 // does not depend on rules; then d is decided.
-func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotstxt.Group, bool) {
-	v, ok := e.view(ctx, d)
+func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, bool) {
+	v, now, ok := e.view(ctx, d)
 	if !ok {
-		return robotstxt.Group{}, false
+		return Bound{}, false
 	}
 	switch v.Access {
 	case fetch.AccessRules, fetch.AccessLastGood:
-		g := v.Rules.Select(id.Robots)
-		d.CrawlDelay, _ = g.CrawlDelay()
-		return g, true
+		b := Bind(v.Rules, id.Robots, d.AlsoObey)
+		d.CrawlDelay, _ = b.Own.CrawlDelay()
+		return b, true
 	case fetch.AccessAllow:
 		if v.State == fetch.StateAbsent {
 			d.allow(ReasonAbsent)
@@ -168,47 +174,48 @@ func (e *Enforcer) group(ctx context.Context, d *Decision, id Identity) (robotst
 	case fetch.AccessDeny:
 		fallthrough
 	default:
-		e.noAccess(d, v)
+		d.noAccess(v, now)
 	}
-	return robotstxt.Group{}, false
+	return Bound{}, false
 }
 
-// view asks for the origin's entry and notes its facts. It reports false if there is none; then d
-// is decided.
-func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, ok bool) {
+// view asks for the origin's entry and notes its facts as of the time now. It reports false if
+// there is none; then d is decided.
+func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, now time.Time, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
-		return v, false
+		return v, now, false
 	}
-	entry, source, err := e.Lookup(ctx, d.Origin)
+	entry, source, now, err := e.Lookup(ctx, d.Origin)
 	d.Source = source
 	if err != nil {
 		reason, detail, retryAfter := LookupFailure(ctx, err)
 		d.deny(reason, detail)
 		d.RetryAfter = retryAfter
-		return v, false
+		return v, now, false
 	}
-	now := e.clock()
 	v = entry.View(now)
 	d.State, d.Cause, d.SHA256 = v.State, v.Cause, v.SHA256
 	d.FetchedAt, d.FreshUntil = v.FetchedAt, v.FreshUntil
 	if !v.FetchedAt.IsZero() {
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
-	return v, true
+	return v, now, true
 }
 
 // Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
-// as it would refuse what the site allows. Errors are those of [Enforcer.Rules], which must not be
-// nil.
+// as it would refuse what the site allows; so it is judged as of the time now, at which it held.
+// Errors are those of [Enforcer.Rules], which must not be nil.
 func (e *Enforcer) Lookup(
 	ctx context.Context, o origin.Origin,
-) (*robotscache.Entry, robotscache.Source, error) {
-	entry, source, err := e.Rules.Lookup(ctx, o)
-	if err != nil || entry.Fresh(e.clock()) {
-		return entry, source, err
+) (entry *robotscache.Entry, source robotscache.Source, now time.Time, err error) {
+	for range 2 {
+		entry, source, err = e.Rules.Lookup(ctx, o)
+		if now = e.clock(); err != nil || entry.Fresh(now) {
+			break
+		}
 	}
-	return e.Rules.Lookup(ctx, o)
+	return entry, source, now, err
 }
 
 func (e *Enforcer) clock() time.Time {

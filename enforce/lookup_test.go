@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -46,6 +47,34 @@ func TestEntryThatEndsOnTheWay(t *testing.T) {
 		d := newEnforcer(a, nil, nil).Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
 		if d.Reason != tt.reason || a.lookups != tt.lookups {
 			t.Errorf("%s: %s after %d look-ups, want %s after %d", name, d.Reason, a.lookups, tt.reason, tt.lookups)
+		}
+	}
+}
+
+// TestEntryThatEndsDuringTheDecision: the moment at which a robots.txt was found to hold is the one at which it is judged,
+// however long the machine halts then. Without that a site with no robots.txt is refused as one that cannot be reached.
+func TestEntryThatEndsDuringTheDecision(t *testing.T) {
+	t.Parallel()
+	for status, tt := range map[int]struct {
+		policy fetch.Policy
+		want   Reason
+	}{
+		http.StatusNotFound:  {fetch.Policy{}, ReasonAbsent},
+		http.StatusForbidden: {fetch.Policy{ForbiddenDisallow: true}, ReasonRobotsForbidden},
+	} {
+		r := fetch.Record{State: fetch.StateAbsent, Cause: fetch.CauseStatus, Status: status, FetchedAt: now.Add(-time.Minute), FreshUntil: now.Add(time.Second)}
+		s := siteOf(r, tt.policy)
+		e := newEnforcer(s, nil, nil)
+		readings := 0 // after the look-up
+		e.Now = func() time.Time {
+			if s.lookups > 0 {
+				readings++
+			}
+			return now.Add(time.Duration(max(readings-1, 0)) * time.Minute)
+		}
+		d := e.Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
+		if d.Reason != tt.want || d.State != fetch.StateAbsent || d.Age != time.Minute || s.lookups != 1 {
+			t.Errorf("status %d: %s in state %s after %s and %d look-ups, want %s", status, d.Reason, d.State, d.Age, s.lookups, tt.want)
 		}
 	}
 }

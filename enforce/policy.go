@@ -76,6 +76,12 @@ func (p *Policy) Connect(o origin.Origin) Connect {
 	return p.connectDefault
 }
 
+// MayIntercept reports whether the choice for CONNECT to some origin is to intercept it.
+func (p *Policy) MayIntercept() bool {
+	intercepts := func(r connectRule) bool { return r.choice == ConnectIntercept }
+	return p.connectDefault == ConnectIntercept || slices.ContainsFunc(p.connect, intercepts)
+}
+
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
 // ranges. No range at all stands for this machine and the company's own networks: the loopback
 // addresses (127.0.0.0/8, ::1), the private ranges (RFC 1918, RFC 4193) and the link-local ones.

@@ -86,6 +86,33 @@ func TestPolicyConnect(t *testing.T) {
 	}
 }
 
+// TestMayIntercept holds for which policies a gateway needs a certificate authority.
+func TestMayIntercept(t *testing.T) {
+	t.Parallel()
+	bank := []string{"bank.example"}
+	for _, tt := range []struct {
+		rules    []ConnectRule
+		fallback Connect
+		want     bool
+	}{
+		{nil, ConnectDeny, false},
+		{nil, ConnectTunnel, false},
+		{nil, ConnectIntercept, true},
+		{[]ConnectRule{{ConnectIntercept, bank}}, ConnectDeny, true},
+		{[]ConnectRule{{ConnectTunnel, bank}}, ConnectIntercept, true},
+		{[]ConnectRule{{ConnectTunnel, bank}, {Choice: ConnectDeny}}, ConnectIntercept, false},
+		{[]ConnectRule{{ConnectTunnel, bank}, {Choice: ConnectIntercept}}, ConnectDeny, true},
+	} {
+		p := mustPolicy(t, PolicyConfig{Connect: tt.rules, ConnectDefault: tt.fallback})
+		if got := p.MayIntercept(); got != tt.want {
+			t.Errorf("%v, else %s: %t, want %t", tt.rules, tt.fallback, got, tt.want)
+		}
+	}
+	if new(Policy).MayIntercept() {
+		t.Error("no policy intercepts")
+	}
+}
+
 func TestPolicyExempt(t *testing.T) {
 	t.Parallel()
 	p := mustPolicy(t, PolicyConfig{Exceptions: []Exception{

@@ -32,6 +32,9 @@ const (
 // Reasons to refuse.
 const (
 	ReasonDisallowed Reason = "disallowed" // a disallow rule matched
+	// ReasonPreferenceDenied means that the site does not want its content used for a purpose of the
+	// agent.
+	ReasonPreferenceDenied Reason = "preference_denied"
 	// ReasonUnreachable means that robots.txt cannot be had, which disallows everything (RFC 9309
 	// section 2.3.1.4).
 	ReasonUnreachable Reason = "unreachable"

@@ -47,7 +47,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 	want := map[int][]Reason{
 		400: {ReasonBadTarget, ReasonBadRequest, ReasonClientBody},
 		403: {
-			ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
+			ReasonPreferenceDenied, ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,
 			ReasonUserAgentConflict, ReasonAmbiguousAgent, ReasonForbiddenAddress, ReasonForbiddenPort,
 			ReasonOwnListener, ReasonCrawlDelay, ReasonClientNotAllowed,
@@ -135,6 +135,7 @@ func TestHardReasonsHoldInEveryMode(t *testing.T) {
 	soft := []Reason{
 		ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 		ReasonUnidentified, ReasonCredentialsMissing, ReasonAgentMismatch, ReasonUserAgentConflict, ReasonAmbiguousAgent,
+		ReasonPreferenceDenied,
 	}
 	for _, r := range Reasons() {
 		if want := !r.Allows() && !slices.Contains(soft, r); r.Hard() != want {

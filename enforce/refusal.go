@@ -23,6 +23,10 @@ const Name = "crawlgate"
 // [Decision.Header]. A field of that name from an origin must not be let through.
 const HeaderDecision = "Crawlgate-Decision"
 
+// HeaderSignals shows the crawler what the site says of the use of its content, as a dictionary of
+// RFC 9651. A field of that name from an origin must not be let through.
+const HeaderSignals = "Crawlgate-Signals"
+
 // Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix.
 type Help struct{ Base, Suffix string }
 
@@ -238,6 +242,7 @@ func (p Problem) facts() []fact {
 		{"line", number(int64(r.Line), "")},
 		{"rule", describeRule(r)},
 		{"group", r.Group},
+		{"preference", r.Conflict},
 		{"state", describeState(r)},
 		{fetched, p.FetchedAt},
 		{"expires", p.ExpiresAt},

@@ -109,6 +109,10 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		known()
 		d.Group, d.CrawlDelay = "*", time.Hour
 		detail = "Crawl-delay 1h is above the limit of 30s"
+	case ReasonPreferenceDenied:
+		known()
+		d.Purposes, d.Conflict = []string{"train-ai"}, "train-ai=n;from=robots;line=4"
+		d.Group, detail = "*", d.Conflict
 	case ReasonForbiddenAddress:
 		detail = "169.254.169.254 is a metadata address"
 	case ReasonOwnListener:

@@ -55,8 +55,7 @@ func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Dec
 }
 
 // noAccess refuses because of a robots.txt that permits nothing as a whole.
-func (e *Enforcer) noAccess(d *Decision, v robotscache.View) {
-	now := e.clock()
+func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
 		d.deny(ReasonRobotsForbidden, v.Why()) // fetch.Policy.ForbiddenDisallow
 		d.RetryAfter = max(v.FreshUntil.Sub(now), retryLeast)

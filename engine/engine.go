@@ -57,6 +57,8 @@ type Config struct {
 	// Fleet are the gateways that orders reach; without a URL there is only this one.
 	Fleet  Fleet
 	Limits Limits
+	// Signals says which of the sites' signals are read.
+	Signals enforce.Signals
 	// Redact has the fields whose values are not logged.
 	Redact redact.Fields
 }

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -23,10 +22,11 @@ import (
 // The names of the events that go to Caddy's events app, from module "robots". docs/events.md lists
 // them with their data.
 const (
-	eventDenied       = "robots.denied"
-	eventStateChanged = "robots.state_changed"
-	eventRulesChanged = "robots.rules_changed"
-	eventUnreachable  = "robots.unreachable"
+	eventDenied          = "robots.denied"
+	eventStateChanged    = "robots.state_changed"
+	eventRulesChanged    = "robots.rules_changed"
+	eventSitemapsChanged = "robots.sitemaps_changed"
+	eventUnreachable     = "robots.unreachable"
 )
 
 // eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and
@@ -145,7 +145,7 @@ func (e *Engine) TellDenied(object zapcore.ObjectMarshaler, method string, url f
 
 // fetched tells what a fetch of robots.txt changed.
 func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, out fetch.Outcome) {
-	if !e.wanted(eventStateChanged, eventRulesChanged, eventUnreachable) {
+	if !e.wanted(eventStateChanged, eventRulesChanged, eventSitemapsChanged, eventUnreachable) {
 		return
 	}
 	now := time.Now()
@@ -173,11 +173,16 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 			"status": after.Status, "detail": after.Detail,
 		})})
 	}
+	old, _ := d.Before.Text()
 	if d.RulesChanged() {
-		old, _ := d.Before.Text()
 		list = append(list, change{eventRulesChanged, withText(after, map[string]any{
 			"from": old.SHA256.Hex(), "to": after.SHA256.Hex(),
 		})})
+	}
+	if text, ok := after.Text(); ok && after.State == fetch.StateRules && d.Before.State != fetch.StateUnknown && text.SHA256 != old.SHA256 {
+		if data := sitemapsChanged(old, text); data != nil {
+			list = append(list, change{eventSitemapsChanged, data})
+		}
 	}
 	if d.Alarmed() {
 		last, since := after.LastFailure, after.UnreachableSince
@@ -190,17 +195,11 @@ func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Ti
 	return list
 }
 
-// Bounds on the sitemaps of an event. Search engines read no longer URL (sitemaps.org).
-const (
-	maxEventSitemaps = 50
-	maxSitemapURL    = 2048
-)
-
 // withText adds the sitemaps of the current text to the data of an event, and the flags.
 func withText(r fetch.Record, data map[string]any) map[string]any {
 	sitemaps, flags := []string{}, FlagsOf(r)
 	if r.State == fetch.StateRules {
-		sitemaps = slices.DeleteFunc(SitemapsOf(robotstxt.Parse(r.Body)), func(u string) bool { return len(u) > maxSitemapURL })
+		sitemaps = sitemapURLs(fetch.Copy{Body: r.Body, Truncated: r.Truncated})
 	}
 	data["sitemaps"], data["flags"] = sitemaps[:min(len(sitemaps), maxEventSitemaps)], append([]string{}, flags...)
 	return data
@@ -221,13 +220,4 @@ func FlagsOf(r fetch.Record) (flags []string) {
 		flags = append(flags, Flag202)
 	}
 	return flags
-}
-
-// SitemapsOf are the sitemaps of a ruleset, nil for none, fit to be shown.
-func SitemapsOf(rules *robotstxt.Ruleset) []string {
-	urls := rules.Sitemaps()
-	for i, u := range urls {
-		urls[i] = escape.Unprintable(u)
-	}
-	return urls
 }

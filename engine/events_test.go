@@ -16,11 +16,12 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 const (
 	rulesA = "User-agent: *\nDisallow: /private/\n"
-	rulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
+	rulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\nSitemap: https://example.com/map.xml\n# \x1b[2J\xff\n"
 )
 
 func TestChanges(t *testing.T) {
@@ -50,7 +51,7 @@ func TestChanges(t *testing.T) {
 func TestEventSitemapsAreBounded(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	text.WriteString("Sitemap: https://example.com/" + strings.Repeat("x", maxSitemapURL) + "\n")
+	text.WriteString("Sitemap: https://example.com/" + strings.Repeat("x", robotstxt.MaxSitemapURL) + "\n")
 	for i := range 2 * maxEventSitemaps {
 		fmt.Fprintf(&text, "Sitemap: https://example.com/%d\x1b\n", i)
 	}

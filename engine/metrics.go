@@ -29,6 +29,8 @@ var instruments = newMetrics()
 type metrics struct {
 	decisions    *prometheus.CounterVec
 	states       *prometheus.CounterVec
+	payment      prometheus.Counter
+	preferences  *prometheus.CounterVec
 	lookups      *prometheus.CounterVec
 	fetches      *prometheus.CounterVec
 	fetchSeconds prometheus.Histogram
@@ -65,9 +67,13 @@ func newMetrics() *metrics {
 		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
 	}
 	m := &metrics{
-		all:          all,
-		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
-		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
+		all:       all,
+		decisions: counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
+		states:    counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
+		payment: auto.NewCounter(prometheus.CounterOpts{
+			Namespace: "crawlgate", Name: "payment_required_total", Help: "Requests that a site answered with 402 (Payment Required).",
+		}),
+		preferences:  counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value"),
 		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
 		fetches:      counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause"),
 		fetchSeconds: histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20),
@@ -108,7 +114,13 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 func Decided(d enforce.Decision) {
 	instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
 	instruments.states.WithLabelValues(d.State.String()).Inc()
+	for _, purpose := range d.Purposes { // of the configuration, so their number is bounded
+		instruments.preferences.WithLabelValues(purpose, d.Preferences.Value(purpose).String()).Inc()
+	}
 }
+
+// PaymentRequired counts one request that a site answered with 402.
+func PaymentRequired() { instruments.payment.Inc() }
 
 // TunnelOpened counts a CONNECT tunnel that is open until closed is called.
 func TunnelOpened() (closed func()) {

@@ -283,6 +283,9 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	if !ok || v.to.Before(expired) {
 		return all
 	}
+	if c.mode == "strict" {
+		return append(all, verdict{state: "unreachable"})
+	}
 	stale := c.mode == "stale" && good.class == classText
 	if !stale && !later(v.from, first).After(certain.Add(c.unreachableFor)) {
 		all = append(all, verdict{state: "unreachable"})

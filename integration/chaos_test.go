@@ -76,6 +76,7 @@ func testChaos(t *testing.T, mode string, usual time.Duration) {
 
 	judge(t, f, c, visits, g.linesByVisit(), nil, nil)
 	taken.check(t)
+	f.checkSimulation(g, c, visits)
 }
 
 // judge takes every visit, every page that reached an origin and every fetch of robots.txt before the

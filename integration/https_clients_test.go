@@ -245,23 +245,23 @@ func (c *secureCrawl) byScrapy() []visited   { return c.byPython("scrapy", "craw
 
 func (c *secureCrawl) byNode() []visited {
 	cmd := exec.Command(need(c.t, "node"), "crawl.mjs")
-	cmd.Dir = nodeClients(c.t)
+	cmd.Dir = nodePrograms(c.t, "clients", "node")
 	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+c.ca)
 	return c.program(cmd)
 }
 
-// nodeClients copies the Node programs and installs what they need.
-func nodeClients(t *testing.T) string {
+// nodePrograms copies a folder of Node programs and installs what they need.
+func nodePrograms(t *testing.T, folder ...string) string {
 	t.Helper()
 	npm := need(t, "npm")
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("clients", "node"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder...))); err != nil {
 		t.Fatal(err)
 	}
 	install := exec.Command(npm, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		missing(t, "undici (npm ci: "+err.Error()+": "+string(out)+")")
+		missing(t, filepath.Join(folder...)+" (npm ci: "+err.Error()+": "+string(out)+")")
 	}
 	return dir
 }

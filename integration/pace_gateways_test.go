@@ -142,9 +142,12 @@ func TestPaceThreeGateways(t *testing.T) {
 		want := [2]time.Duration{interval, delay}[i%2]
 		for _, shared := range [][]time.Time{between(times, began, killed), between(times, rejoined.Add(settled), ended)} {
 			worst[i%2] = min(worst[i%2], shortest(shared, 1))
-			// Over three requests what one of them was late on its way no longer shows; the shared clock does not hear of it.
-			if took := shortest(shared, rate); took < rate*want {
-				t.Errorf("host %d saw %d requests within %v, want %v: %v", i, rate+1, took, rate*want, around(shared, rate, killed))
+			// One may have been late on its way: the shared clock does not hear of it. So one interval is left out; that
+			// no two slots are closer is held by the tests of redisclock, whose clock is injected.
+			for n := rate; n < len(shared); n++ {
+				if took, least := shortest(shared, n), time.Duration(n-1)*want; took < least {
+					t.Errorf("host %d saw %d requests within %v, want %v: %v", i, n+1, took, least, around(shared, n, killed))
+				}
 			}
 		}
 		alone[i%2] = min(alone[i%2], shortest(between(times, killed, back), 1))

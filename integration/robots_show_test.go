@@ -44,12 +44,19 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 		}
 		var d struct {
 			Record struct {
-				Sitemaps []string `json:"sitemaps"`
-				Flags    []string `json:"flags"`
+				Sitemaps []struct {
+					URL string `json:"url"`
+				} `json:"sitemaps"`
+				Flags []string `json:"flags"`
 			} `json:"record"`
 		}
 		a := g.admin("/robots/origin?origin=" + tt.site.Origin().String())
-		if err := json.Unmarshal([]byte(a.body), &d); err != nil || !slices.Equal(d.Record.Sitemaps, tt.sitemaps) || !slices.Equal(d.Record.Flags, tt.flags) {
+		err := json.Unmarshal([]byte(a.body), &d)
+		var sitemaps []string
+		for _, s := range d.Record.Sitemaps {
+			sitemaps = append(sitemaps, s.URL)
+		}
+		if err != nil || !slices.Equal(sitemaps, tt.sitemaps) || !slices.Equal(d.Record.Flags, tt.flags) {
 			t.Errorf("the API: %v %+v, want %q and %q", err, d, tt.sitemaps, tt.flags)
 		}
 		out, err := g.robots("show", tt.site.Origin().String())

@@ -303,6 +303,7 @@ type simulated struct {
 	lines  map[int]simulatedLine // by their lines in the log
 	totals struct {
 		Lines, Same, Different, Errors int64
+		AsRecorded                     int64            `json:"as_recorded"`
 		NotComputed                    map[string]int64 `json:"not_computed"`
 	}
 }

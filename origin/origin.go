@@ -150,6 +150,23 @@ func Parse(rawURL string) (Origin, error) {
 	return FromAuthority(scheme, rest)
 }
 
+// ParseSite returns the origin of a URL that stands for a whole site: one without a path but / or
+// /robots.txt, without query and fragment. The error says what is wrong with it.
+func ParseSite(rawURL string) (Origin, error) {
+	if rawURL == "" {
+		return Origin{}, errors.New("origin is missing: want a URL such as https://example.com")
+	}
+	o, err := Parse(rawURL)
+	if err != nil {
+		return o, fmt.Errorf("origin: %w", err)
+	}
+	if u, err := url.Parse(rawURL); err != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {
+		return o, fmt.Errorf("origin %.200q: want scheme, host and port alone, as in %s", rawURL, o)
+	}
+	return o, nil
+}
+
 // FromURL returns the origin of an absolute URL. The error is an [*Error].
 func FromURL(u *url.URL) (Origin, error) {
 	switch {

@@ -36,6 +36,7 @@ func (x *exchange) account() {
 	if !x.sentAt.IsZero() {
 		rec.SentAt = float64(x.sentAt.UnixMicro()) / 1e6
 	}
+	rec.Removed, rec.PaymentRequired = x.sent.Removed, x.sent.Status == http.StatusPaymentRequired
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
@@ -48,6 +49,9 @@ func (x *exchange) account() {
 		e.Config.Redact.HideSent(x.w.Header())
 	}
 	engine.Decided(x.decision)
+	if rec.PaymentRequired {
+		engine.PaymentRequired()
+	}
 	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {
 		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}

@@ -139,6 +139,8 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 // forward sends the request out and the answer back.
 func (x *exchange) forward(target origin.Target) error {
 	x.dial, x.sent.Steps = step{noop.Span{}}, x
+	agent := x.identity.Config
+	x.sent.Pass = egress.Pass{Price: agent.Passes(enforce.PassPrice), Signature: agent.Passes(enforce.PassSignature)}
 	failure := x.site.forwarder.Forward(x.ctx, x.entry.Cancel, x.w, x.r, target.URL(), &x.sent)
 	if failure == nil {
 		return nil
@@ -148,6 +150,9 @@ func (x *exchange) forward(target origin.Target) error {
 	}
 	if x.missed != nil || !x.reached && failure.NeverReached() {
 		x.slot.Cancel()
+	}
+	if failure.Kind == egress.KindWithheld {
+		return x.refuse()
 	}
 	if _, late := errors.AsType[*pace.Refused](x.missed); late {
 		return x.refuseSlot(x.missed)
@@ -176,18 +181,30 @@ func (x *exchange) Connected(conn net.Conn) {
 // first.
 func (x *exchange) Sent() { x.slot.Sent() }
 
-// Answered blocks the host for as long as the header of its answer asks for.
-func (x *exchange) Answered(status int, header http.Header) {
+// Answered blocks the host for as long as the header of its answer asks for, and keeps the answer
+// from the client where the site does not want the agent's use of it.
+func (x *exchange) Answered(status int, header http.Header) bool {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
+	dictionary := x.decision.ReadAnswer(header)
+	if dictionary != "" {
+		x.w.Header().Set(enforce.HeaderSignals, dictionary)
+	}
+	return x.decision.Allowed
 }
 
+// Began looks at the beginning of the answer's body.
+func (x *exchange) Began([]byte) bool { return true }
+
 // reasonOf is the decision's reason for a failure on the way out. The two sets share their
-// spellings, but for the client that left.
+// spellings, but for the client that left and the answer that it must not have.
 func reasonOf(e *egress.Error) enforce.Reason {
 	if e.Kind == egress.KindClientGone {
 		return enforce.ReasonCanceled
+	}
+	if e.Kind == egress.KindWithheld {
+		return enforce.ReasonPreferenceDenied
 	}
 	return enforce.Reason(cmp.Or(e.Kind, egress.KindInternal))
 }

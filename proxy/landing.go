@@ -48,7 +48,7 @@ const plainText = "text/plain; charset=utf-8"
 
 // serveLanding answers a request that is not proxied but for the gateway itself: a page that says
 // what it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is
-// secret, so no client is asked for credentials.
+// secret, so no client is asked for credentials. The sitemaps are apart: see serveSitemaps.
 func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
 	a := s.landing(r)
 	header := w.Header()
@@ -161,11 +161,10 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 // may be crawled", as the gateway does.
 func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
-	entry, source, err := x.site.Enforcer.Lookup(ctx, target.Origin)
+	entry, source, now, err := x.site.Enforcer.Lookup(ctx, target.Origin)
 	if err != nil {
 		return x.fail(enforce.LookupFailure(ctx, err))
 	}
-	now := time.Now()
 	record, view := entry.Record(), entry.View(now)
 	x.decision.Source, x.decision.State, x.decision.Cause = source, view.State, view.Cause
 	x.decision.SHA256, x.decision.FetchedAt, x.decision.FreshUntil = view.SHA256, view.FetchedAt, view.FreshUntil
@@ -174,8 +173,8 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	header := x.w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Status", enforce.Name+"; hit; ttl="+strconv.FormatInt(int64(max(view.FreshUntil.Sub(now), 0)/time.Second), 10))
-	header.Set("Age", strconv.FormatInt(int64(x.decision.Age/time.Second), 10))
+	header.Set("Cache-Status", enforce.Name+"; hit; ttl="+wholeSeconds(max(view.FreshUntil.Sub(now), 0)))
+	header.Set("Age", wholeSeconds(x.decision.Age))
 	var body []byte
 	status := view.Access.RobotsStatus()
 	switch status {
@@ -187,7 +186,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + view.Why() + "\n")
-		header.Set("Retry-After", strconv.FormatInt(int64(max(view.RetryAt.Sub(now), pendingRetry)/time.Second), 10))
+		header.Set("Retry-After", wholeSeconds(retryOf(view, now)))
 	}
 	answer(x.w, x.r, status, body)
 	return nil

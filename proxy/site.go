@@ -6,7 +6,6 @@
 package proxy
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +26,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/proxy/reach"
 )
 
 // Config is what a site is made of.
@@ -40,15 +40,7 @@ type Config struct {
 	EgressOff bool
 	// DecisionHeader puts the decision into a header of allowed answers too.
 	DecisionHeader bool
-	// Authority signs for intercepted hosts; nil where nothing is intercepted.
-	Authority Authority
-	Logger    *zap.Logger
-}
-
-// Authority is a certificate authority and its root, which clients have to trust.
-type Authority interface {
-	mint.Issuer
-	Root() *x509.Certificate
+	Logger         *zap.Logger
 }
 
 // Site is the gateway of one site, ready to serve. It is safe for concurrent use.
@@ -59,7 +51,7 @@ type Site struct {
 	egressOff      bool
 	decisionHeader bool
 	forwarder      *egress.Forwarder
-	authority      Authority     // nil if nothing is intercepted
+	authority      *authority    // nil if nothing is intercepted
 	minter         *mint.Minter  // the same
 	tunnels        *tunnelServer // nil outside of a server
 }
@@ -87,7 +79,9 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	}
 	limits := c.Engine.Config.Limits
 	c.Life = ctx
-	c.Enforcer = &enforce.Enforcer{Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch()}
+	c.Enforcer = &enforce.Enforcer{
+		Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
+	}
 	s := &Site{
 		SitePolicy:     &c.SitePolicy,
 		polite:         c.Engine.Config.Politeness,
@@ -101,17 +95,29 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	if c.MaxWait != nil {
 		s.polite.Wait = *c.MaxWait
 	}
-	if c.Authority != nil {
-		minter, err := mint.New(c.Authority)
-		if err != nil {
-			return nil, err
-		}
-		s.authority, s.minter = c.Authority, minter
+	if err := s.prepare(ctx, c.Logger); err != nil {
+		return nil, err
 	}
 	if err := c.Engine.AddSite(ctx, s.SitePolicy); err != nil || c.Server == nil {
 		return s, err
 	}
 	return s, s.hook(ctx, c.Logger)
+}
+
+// prepare refuses a server that keeps requests from the site, and gets ready to intercept where the
+// policy may want it. Outside of a server it does nothing.
+func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
+	if s.Server == nil {
+		return nil
+	}
+	if err := reach.CheckServer(s.Server); err != nil || !s.Operator.MayIntercept() {
+		return err
+	}
+	if s.authority, err = loadAuthority(ctx, logger); err != nil {
+		return err
+	}
+	s.minter, err = mint.New(s.authority)
+	return err
 }
 
 // hook prepares the server that takes the requests of the site.
@@ -192,6 +198,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	connect := r.Method == http.MethodConnect
 	if !connect && !r.URL.IsAbs() {
 		x.own = true
+		if asksSitemaps(r) {
+			return x.serveSitemaps()
+		}
 		return s.serveLanding(w, r)
 	}
 	if err := s.Engine.Open(); err != nil {

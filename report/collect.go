@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -19,17 +18,11 @@ const (
 // collector sums up lines.
 type collector struct {
 	Report
-	owners, agents, hosts, reasons map[string]*Counts
-	hours                          map[time.Time]*Counts
-	uses                           map[use]int64
+	owners, agents, hosts, reasons map[string]*Row
+	hours                          map[time.Time]*Hour
+	exceptions, modes              map[[2]string]*Use
 	unreachable                    map[[2]string]*Unreachable
 	gaps                           map[string]*pace
-}
-
-// use is what is counted for [Use].
-type use struct {
-	mode        bool
-	what, agent string
 }
 
 // pace has the requests to a host that were sent last, in the order of their times. Lines come in
@@ -47,8 +40,9 @@ const window = 16
 
 func newCollector() *collector {
 	return &collector{
-		owners: make(map[string]*Counts), agents: make(map[string]*Counts), hosts: make(map[string]*Counts), reasons: make(map[string]*Counts),
-		hours: make(map[time.Time]*Counts), uses: make(map[use]int64), unreachable: make(map[[2]string]*Unreachable), gaps: make(map[string]*pace),
+		owners: make(map[string]*Row), agents: make(map[string]*Row), hosts: make(map[string]*Row), reasons: make(map[string]*Row),
+		hours: make(map[time.Time]*Hour), exceptions: make(map[[2]string]*Use), modes: make(map[[2]string]*Use),
+		unreachable: make(map[[2]string]*Unreachable), gaps: make(map[string]*pace),
 	}
 }
 
@@ -58,67 +52,62 @@ func (c *collector) add(l *audit.Line, host string) {
 	if l.Sealed {
 		c.Sealed++
 	}
-	if t := l.Time().UTC(); !t.IsZero() {
-		if c.First.IsZero() || t.Before(c.First) {
-			c.First = t
-		}
-		if t.After(c.Last) {
-			c.Last = t
-		}
-		hour := t.Truncate(time.Hour)
-		if c.hours[hour] != nil || len(c.hours) < mostHours {
-			at(c, c.hours, hour, hour).add(r)
-		}
+	c.Note(l.Time())
+	if begin := l.Time().UTC().Truncate(time.Hour); !l.Time().IsZero() && (c.hours[begin] != nil || len(c.hours) < mostHours) {
+		hour := at(c, c.hours, begin, Hour{Begin: begin})
+		hour.add(r)
 	}
-	at(c, c.owners, r.Owner, audit.Others).add(r)
-	at(c, c.agents, r.Agent, audit.Others).add(r)
-	at(c, c.hosts, host, audit.Others).add(r)
-	at(c, c.reasons, string(r.Reason), audit.Others).add(r)
+	c.row(c.owners, r.Owner).add(r)
+	c.row(c.agents, r.Agent).add(r)
+	c.row(c.hosts, host).add(r)
+	c.row(c.reasons, string(r.Reason)).add(r)
 	if r.Exception != "" {
-		c.use(use{false, r.Exception, r.Agent})
+		c.use(c.exceptions, r.Exception, r.Agent)
 	}
 	if r.Mode != enforce.ModeEnforce.String() {
-		c.use(use{true, r.Mode, r.Agent})
+		c.use(c.modes, r.Mode, r.Agent)
 	}
 	if r.Reason == enforce.ReasonUnreachable {
-		c.noteUnreachable(l, host)
+		first := Unreachable{Host: host, Cause: r.Cause, First: l.Time().UTC()}
+		if x := at(c, c.unreachable, [2]string{host, r.Cause}, first); x != nil {
+			x.Refused++
+			x.Last = l.Time().UTC()
+		}
 	}
 	c.noteGap(r, host)
 }
 
-// at finds the counts of a name, and those of others where there are too many names.
-func at[K comparable](c *collector, m map[K]*Counts, name, others K) *Counts {
-	if m[name] == nil && len(m) >= mostNames {
+// at finds what is kept under a key, from its beginning on. It is nil where there are too many keys.
+func at[K comparable, V any](c *collector, m map[K]*V, key K, beginning V) *V {
+	v := m[key]
+	switch {
+	case v != nil:
+	case len(m) >= mostNames:
 		c.Beyond++
-		name = others
+	default:
+		v = &beginning
+		m[key] = v
 	}
-	if m[name] == nil {
-		m[name] = new(Counts)
-	}
-	return m[name]
+	return v
 }
 
-func (c *collector) use(u use) {
-	if _, known := c.uses[u]; !known && len(c.uses) >= mostNames {
-		c.Beyond++
-		u.what, u.agent = audit.Others, ""
+// atOr is at, with what is kept of all others where there are too many keys.
+func atOr[K comparable, V any](c *collector, m map[K]*V, key K, beginning V, others K, ofOthers V) *V {
+	if v := at(c, m, key, beginning); v != nil {
+		return v
 	}
-	c.uses[u]++
+	if m[others] == nil {
+		m[others] = &ofOthers
+	}
+	return m[others]
 }
 
-func (c *collector) noteUnreachable(l *audit.Line, host string) {
-	key := [2]string{host, l.Robots.Cause}
-	x := c.unreachable[key]
-	if x == nil {
-		if len(c.unreachable) >= mostNames {
-			c.Beyond++
-			return
-		}
-		x = &Unreachable{Host: host, Cause: l.Robots.Cause, First: l.Time().UTC()}
-		c.unreachable[key] = x
-	}
-	x.Refused++
-	x.Last = l.Time().UTC()
+func (c *collector) row(m map[string]*Row, name string) *Row {
+	return atOr(c, m, name, Row{Name: name}, audit.Others, Row{Name: audit.Others})
+}
+
+func (c *collector) use(m map[[2]string]*Use, what, agent string) {
+	atOr(c, m, [2]string{what, agent}, Use{What: what, Agent: agent}, [2]string{audit.Others}, Use{What: audit.Others}).Count++
 }
 
 // noteGap compares a request that was sent with those before and after it to its host.
@@ -130,16 +119,9 @@ func (c *collector) noteGap(r *enforce.Record, host string) {
 		c.Untimed++
 		return
 	}
-	p := c.gaps[host]
-	if p == nil {
-		if len(c.gaps) >= mostNames {
-			c.Beyond++
-			return
-		}
-		p = &pace{Gap: Gap{Host: host}}
-		c.gaps[host] = p
+	if p := at(c, c.gaps, host, pace{Gap: Gap{Host: host}}); p != nil {
+		p.add(sending{r.SentAt, r.CrawlDelay})
 	}
-	p.add(sending{r.SentAt, r.CrawlDelay})
 }
 
 func (p *pace) add(s sending) {
@@ -162,48 +144,37 @@ func (p *pace) add(s sending) {
 	}
 }
 
-// report puts what was collected in order.
+// report puts what was collected in order: the greatest numbers first, and hours as they came.
 func (c *collector) report() Report {
 	r := c.Report
-	r.Owners, r.Agents, r.Hosts, r.Reasons = rows(c.owners), rows(c.agents), rows(c.hosts), rows(c.reasons)
-	for _, begin := range slices.SortedFunc(maps.Keys(c.hours), time.Time.Compare) {
-		r.Hours = append(r.Hours, Hour{begin, *c.hours[begin]})
+	rows := func(a, b Row) int { return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(a.Name, b.Name)) }
+	uses := func(a, b Use) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What), cmp.Compare(a.Agent, b.Agent))
 	}
-	for u, n := range c.uses {
-		uses := &r.Exceptions
-		if u.mode {
-			uses = &r.Modes
-		}
-		*uses = append(*uses, Use{u.what, u.agent, n})
-	}
-	for _, uses := range [][]Use{r.Exceptions, r.Modes} {
-		slices.SortFunc(uses, func(a, b Use) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What), cmp.Compare(a.Agent, b.Agent))
-		})
-	}
-	for _, x := range c.unreachable {
-		r.Unreachable = append(r.Unreachable, *x)
-	}
-	slices.SortFunc(r.Unreachable, func(a, b Unreachable) int {
+	r.Owners, r.Agents, r.Hosts, r.Reasons = sorted(c.owners, rows), sorted(c.agents, rows), sorted(c.hosts, rows), sorted(c.reasons, rows)
+	r.Hours = sorted(c.hours, func(a, b Hour) int { return a.Begin.Compare(b.Begin) })
+	r.Exceptions, r.Modes = sorted(c.exceptions, uses), sorted(c.modes, uses)
+	r.Unreachable = sorted(c.unreachable, func(a, b Unreachable) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Cause, b.Cause))
 	})
-	for _, p := range c.gaps {
+	paces := sorted(c.gaps, func(a, b pace) int {
+		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
+	})
+	r.Gaps = []Gap{}
+	for _, p := range paces {
 		if p.Pairs > 0 {
 			r.Gaps = append(r.Gaps, p.Gap)
 		}
 	}
-	slices.SortFunc(r.Gaps, func(a, b Gap) int {
-		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
-	})
 	return r
 }
 
-// rows are in the order of their numbers, the greatest first.
-func rows(m map[string]*Counts) []Row {
-	all := make([]Row, 0, len(m))
-	for name, counts := range m {
-		all = append(all, Row{name, *counts})
+// sorted returns the values of a map in an order.
+func sorted[K comparable, V any](m map[K]*V, order func(a, b V) int) []V {
+	all := make([]V, 0, len(m))
+	for _, v := range m {
+		all = append(all, *v)
 	}
-	slices.SortFunc(all, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, order)
 	return all
 }

@@ -6,12 +6,12 @@ package report
 
 import (
 	"context"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // Filter says which lines count. Empty fields let all lines pass.
@@ -100,9 +100,8 @@ type Gap struct {
 
 // Report sums up logs.
 type Report struct {
-	// First and Last are the ends of the first and the last request.
-	First time.Time `json:"first,omitzero"`
-	Last  time.Time `json:"last,omitzero"`
+	// The period is of the ends of the requests.
+	audit.Period
 	// Lines have been read, of which Unreadable could not be and Foreign are about no request through
 	// a gateway. Sealed are those of the counted ones that have a seal.
 	Lines      int64 `json:"lines"`
@@ -126,32 +125,23 @@ type Report struct {
 	Gaps        []Gap         `json:"gaps"`
 }
 
-// Of reads logs. fault is told of what cannot be read. It ends early when ctx ends.
-func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault)) (Report, error) {
+// Of reads logs. fault is told of what cannot be read. It ends early when ctx ends or fault returns
+// an error.
+func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault) error) (Report, error) {
 	c := newCollector()
 	err := audit.Read(ctx, logs, func(l *audit.Line) error {
 		c.Lines++
 		if l.Robots == nil {
 			c.Foreign++
-		} else if host := hostOf(l.Robots); f.passes(l, host) {
-			c.add(l, host)
+		} else if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {
+			c.add(l, o.Host)
 		}
 		return nil
 	}, func(f audit.Fault) error {
 		if c.Unreadable++; f.Line > 0 {
 			c.Lines++
 		}
-		fault(f)
-		return nil
+		return fault(f)
 	})
 	return c.report(), err
-}
-
-// hostOf is the host of the origin that a line is for.
-func hostOf(r *enforce.Record) string {
-	u, err := url.Parse(r.Origin)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
 }

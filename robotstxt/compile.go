@@ -16,17 +16,18 @@ func (p *parser) compile() *Ruleset {
 	blocks := p.compileBlocks(rs, keys)
 	p.compileNames(rs, keys, blocks)
 	p.compileRules(rs, blocks)
-	for _, l := range p.prefs {
-		path, value := splitPreference(l.value)
-		rs.prefs = append(rs.prefs, preference{
-			block: blocks[l.list], line: l.line, key: p.put(l.key), path: p.put(path), value: p.put(value),
-		})
-	}
-	for _, url := range p.sitemaps {
-		rs.sitemaps = append(rs.sitemaps, p.put(url))
+	p.compilePreferences(rs, blocks)
+	for _, l := range p.sitemaps {
+		rs.sitemaps = append(rs.sitemaps, sitemap{url: p.put(l.url), line: l.line})
 	}
 	rs.text = string(p.text)
 	rs.indexHeads(large)
+	for _, nested := range [...]*Ruleset{rs.usage, rs.signals} {
+		if nested != nil {
+			nested.text = rs.text
+			nested.indexHeads(large)
+		}
+	}
 	return rs
 }
 
@@ -130,16 +131,21 @@ func (p *parser) sortRules(blocks []uint32) {
 	slices.SortFunc(p.drafts, func(a, b draft) int { return cmp.Or(a.compareTargets(b), cmp.Compare(b.rank, a.rank)) })
 }
 
-// compileRules sorts the rules by block and, in a block, from the highest rank down. Of rules that
-// match the same targets only the highest can ever decide, so only it is kept.
+// compileRules keeps the rules. Of those that match the same targets only the highest can ever
+// decide, so only it is kept.
 func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
 	p.sortRules(blocks)
 	p.drafts = slices.CompactFunc(p.drafts, func(a, b draft) bool { return a.compareTargets(b) == 0 })
-	slices.SortFunc(p.drafts, func(a, b draft) int {
+	p.keepRules(rs, p.drafts)
+}
+
+// keepRules sorts rules by block and, in a block, from the highest rank down.
+func (p *parser) keepRules(rs *Ruleset, drafts []draft) {
+	slices.SortFunc(drafts, func(a, b draft) int {
 		return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(b.rank, a.rank))
 	})
-	rs.rules = make([]rule, len(p.drafts))
-	for i, d := range p.drafts {
+	rs.rules = make([]rule, len(drafts))
+	for i, d := range drafts {
 		rs.rules[i] = p.compileRule(d)
 		b := &rs.blocks[d.block]
 		if b.last == 0 {
@@ -208,16 +214,4 @@ func (p *parser) compileRule(d draft) rule {
 func (d draft) compareTargets(other draft) int {
 	return cmp.Or(cmp.Compare(d.block, other.block), bytes.Compare(d.key, other.key),
 		cmp.Compare(d.rank&rankEnd, other.rank&rankEnd))
-}
-
-// splitPreference divides the value of a preference line into the path it may begin with and the
-// rest.
-func splitPreference(value []byte) (path, rest []byte) {
-	if len(value) == 0 || value[0] != '/' {
-		return nil, value
-	}
-	if i := bytes.IndexAny(value, " \t"); i >= 0 {
-		return value[:i], trimLeft(value[i:])
-	}
-	return value, nil
 }

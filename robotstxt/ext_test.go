@@ -322,41 +322,76 @@ func TestExt_BadDelaySpoilsNothing(t *testing.T) {
 	})
 }
 
-// Sitemap lines are the file's, in any place (S2, S3), and must be absolute.
+// Sitemap lines are the file's, in any place (S2, S3), and must be absolute URLs of http or https.
 func TestExt_Sitemaps(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("Sitemap: https://a.example/1.xml\nUser-agent: a\nSITE-MAP:http://b.example/\u00e9%61 # c\n" +
 		"Disallow: /\nSitemap: /relative.xml\nSitemap:\nSitemap: x-y+z.1://h\nSitemap: 1x://h\nsitemaps: ftp://c.example\nSitemap: https://"))
-	want := []string{"https://a.example/1.xml", "http://b.example/\u00e9%61", "x-y+z.1://h", "ftp://c.example"}
+	want := []robotstxt.Sitemap{{URL: "https://a.example/1.xml", Line: 1}, {URL: "http://b.example/\u00e9%61", Line: 3}}
 	if got := rs.Sitemaps(); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := robotstxt.Parse(nil).Sitemaps(); got != nil {
-		t.Errorf("none: got %q", got)
+		t.Errorf("none: got %v", got)
 	}
 }
 
-// Preference lines are kept raw for the group and decide nothing.
+// TestExt_SitemapsAreBounded: in number, in length, and no URL is taken that the end of what is
+// read cuts: it could be another one.
+func TestExt_SitemapsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := "http://h/" + strings.Repeat("x", robotstxt.MaxSitemapURL-len("http://h/"))
+	pad := strings.Repeat("#", robotstxt.MaxSize-len("Sitemap: http://h/1\n\nSitemap: http://h/2"))
+	for name, tt := range map[string]struct {
+		text      string
+		truncated bool
+		want      int
+	}{
+		"longest":                   {"Sitemap: " + long, false, 1},
+		"too long":                  {"Sitemap: " + long + "x", false, 0},
+		"too many":                  {strings.Repeat("Sitemap: http://h/\n", robotstxt.MaxSitemaps+1), false, robotstxt.MaxSitemaps},
+		"cut behind 500 KiB":        {"Sitemap: http://h/1\n" + pad + "\nSitemap: http://h/2.xml", false, 1},
+		"ends at 500 KiB":           {"Sitemap: http://h/1\n" + pad + "\nSitemap: http://h/2\n", false, 2},
+		"the rest was not read":     {"Sitemap: http://h/1\nSitemap: http://h/2", true, 1},
+		"the whole was read":        {"Sitemap: http://h/1\nSitemap: http://h/2", false, 2},
+		"cut by the limit of lines": {"Sitemap:" + strings.Repeat(" ", 16_650) + "http://h/1", false, 0},
+	} {
+		rs := robotstxt.Options{Truncated: tt.truncated}.Parse([]byte(tt.text))
+		if got := len(rs.Sitemaps()); got != tt.want {
+			t.Errorf("%s: %d sitemaps, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// Preference lines are kept raw for the group and decide nothing. License lines have no path and
+// no group (RSL 1.0).
 func TestExt_Preferences(t *testing.T) {
 	t.Parallel()
-	rs := robotstxt.Parse([]byte("License: https://a.example/l.xml\nUser-agent: a\nContent-Signal: search=yes, ai-train=no # c\n" +
+	rs := robotstxt.Parse([]byte("License: /l.xml x\nUser-agent: a\nContent-Signal: search=yes, ai-train=no # c\n" +
 		"User-agent: b\nDisallow: /x\nContent-Usage: /y\ttrain-ai=n\nUser-agent: c\ncontent-usage: /z\nUser-agent: *\nAllow: /\n" +
 		"LICENSE: l\nUser-agent: A\nLicense: m\nDisallow:\nUser-agent:\nDisallow: /\nLicense: nobody's"))
-	signal := robotstxt.Preference{Line: 3, Key: "Content-Signal", Value: "search=yes, ai-train=no"}
-	usage := robotstxt.Preference{Line: 6, Key: "Content-Usage", Path: "/y", Value: "train-ai=n"}
-	z := robotstxt.Preference{Line: 8, Key: "content-usage", Path: "/z"}
-	l := robotstxt.Preference{Line: 11, Key: "LICENSE", Value: "l"}
-	m := robotstxt.Preference{Line: 13, Key: "License", Value: "m"}
+	signal := robotstxt.Preference{Line: 3, Kind: robotstxt.ContentSignal, Key: "Content-Signal", Value: "search=yes, ai-train=no"}
+	usage := robotstxt.Preference{Line: 6, Kind: robotstxt.ContentUsage, Key: "Content-Usage", Path: "/y", Value: "train-ai=n"}
+	z := robotstxt.Preference{Line: 8, Kind: robotstxt.ContentUsage, Key: "content-usage", Path: "/z"}
 	for token, want := range map[string][]robotstxt.Preference{
-		"a": {signal, usage, m}, "b": {signal, usage}, "c": {z, l}, "d": {z, l},
+		"a": {signal, usage}, "b": {signal, usage}, "c": {z}, "d": {z},
 	} {
 		if got := rs.Select(robotstxt.Agent{Tokens: []string{token}}).Preferences(); !slices.Equal(got, want) {
 			t.Errorf("%s: got %+v, want %+v", token, got, want)
 		}
 	}
-	want := []robotstxt.Preference{{Line: 1, Key: "License", Value: "https://a.example/l.xml"}}
-	if got := rs.Preferences(); !slices.Equal(got, want) {
-		t.Errorf("outside of groups: got %+v, want %+v", got, want)
+	licenses := []robotstxt.Preference{
+		{Line: 1, Kind: robotstxt.License, Key: "License", Value: "/l.xml x", Loose: true},
+		{Line: 11, Kind: robotstxt.License, Key: "LICENSE", Value: "l"},
+		{Line: 13, Kind: robotstxt.License, Key: "License", Value: "m"},
+		{Line: 17, Kind: robotstxt.License, Key: "License", Value: "nobody's"},
+	}
+	if got := rs.Licenses(); !slices.Equal(got, licenses) {
+		t.Errorf("licenses: got %+v, want %+v", got, licenses)
+	}
+	all := []robotstxt.Preference{licenses[0], signal, usage, z, licenses[1], licenses[2], licenses[3]}
+	if got := rs.Preferences(); !slices.Equal(got, all) {
+		t.Errorf("the whole file: got %+v, want %+v", got, all)
 	}
 }
 
@@ -446,7 +481,7 @@ func TestParseKeepsNoReference(t *testing.T) {
 	if got := rs.Match([]string{"foobot"}, "/a%20bc"); got.Rule != "/a b*c" {
 		t.Errorf("got %+v", got)
 	}
-	if got := rs.Sitemaps(); !slices.Equal(got, []string{"http://x/y"}) {
-		t.Errorf("got %q", got)
+	if got := rs.Sitemaps(); len(got) != 1 || got[0].URL != "http://x/y" {
+		t.Errorf("got %v", got)
 	}
 }

@@ -19,7 +19,9 @@ const (
 	fieldSitemap
 	fieldCrawlDelay
 	fieldRequestRate
-	fieldPreference // Content-Signal, Content-Usage, License
+	fieldContentSignal
+	fieldContentUsage
+	fieldLicense
 )
 
 // spellings are the keys that are read. Keys of rules, names and sitemaps may have anything behind
@@ -35,9 +37,9 @@ var spellings = []struct {
 	{"sitemap", false, fieldSitemap},
 	{"crawl-delay", true, fieldCrawlDelay},
 	{"request-rate", true, fieldRequestRate},
-	{"content-signal", true, fieldPreference},
-	{"content-usage", true, fieldPreference},
-	{"license", true, fieldPreference},
+	{"content-signal", true, fieldContentSignal},
+	{"content-usage", true, fieldContentUsage},
+	{"license", true, fieldLicense},
 	{"useragent", false, fieldUserAgent},
 	{"user agent", false, fieldUserAgent},
 	{"site-map", false, fieldSitemap},

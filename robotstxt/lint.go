@@ -32,7 +32,7 @@ const (
 	LintShadowedRule     = "shadowed-rule"  // another rule always decides instead
 	LintBadDelay         = "bad-delay"      // not a number or rate
 	LintDelayOutside     = "delay-outside-group"
-	LintBadSitemap       = "bad-sitemap" // not an absolute URL
+	LintBadSitemap       = "bad-sitemap" // not an absolute URL of http or https, or one over 2 KiB
 )
 
 // Repaired lines, and lines that are read in a way that may surprise:
@@ -196,8 +196,8 @@ func (l *linter) directive(f field, value []byte) {
 	case fieldAllow, fieldDisallow:
 		l.rule(value)
 	case fieldSitemap:
-		if !isAbsoluteURL(value) {
-			l.warn(LintBadSitemap, "%s is not an absolute URL", quote(value))
+		if fault := sitemapFault(value); fault != "" {
+			l.warn(LintBadSitemap, "%s %s", quote(value), fault)
 		}
 	case fieldCrawlDelay:
 		_, ok := parseCrawlDelay(value)
@@ -205,7 +205,7 @@ func (l *linter) directive(f field, value []byte) {
 	case fieldRequestRate:
 		_, ok := parseRequestRate(value)
 		l.delay(value, ok, "a number of documents and a time, such as 1/5 or 1/10m")
-	case fieldPreference, fieldOther:
+	case fieldContentSignal, fieldContentUsage, fieldLicense, fieldOther:
 	}
 }
 

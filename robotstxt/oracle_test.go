@@ -56,8 +56,12 @@ func TestOracleAgreesOnRealFiles(t *testing.T) {
 	asked := 0
 	for _, file := range files {
 		rs, f := robotstxt.Parse(file.data), oracle.Parse(file.data, false)
-		if !slices.Equal(rs.Sitemaps(), f.Sitemaps()) {
-			t.Errorf("%s: sitemaps %q, oracle %q", file.name, rs.Sitemaps(), f.Sitemaps())
+		var sitemaps []string
+		for _, s := range rs.Sitemaps() {
+			sitemaps = append(sitemaps, fmt.Sprintf("%d %s", s.Line, s.URL))
+		}
+		if !slices.Equal(sitemaps, f.Sitemaps()) {
+			t.Errorf("%s: sitemaps %q, oracle %q", file.name, sitemaps, f.Sitemaps())
 		}
 		h := fnv.New64a()
 		h.Write([]byte(file.name))

@@ -2,8 +2,6 @@ package robotstxt
 
 import (
 	"bytes"
-	"strings"
-	"unicode/utf8"
 )
 
 // Parse reads a robots.txt with default Options.
@@ -35,9 +33,11 @@ func (o Options) Parse(data []byte) *Ruleset {
 // file.
 type parser struct {
 	names    []nameLine
-	drafts   []draft
+	drafts   []draft // of Allow and Disallow lines
+	usage    []draft // of Content-Usage lines
+	signals  []draft // of Content-Signal lines
 	prefs    []prefLine
-	sitemaps [][]byte
+	sitemaps []sitemapLine
 	lists    uint32 // lists of names begun; the last is the current one
 	closed   bool   // a rule has ended the current list of names
 
@@ -53,10 +53,10 @@ type nameLine struct {
 	asks  delay // of the lines of its list that follow
 }
 
-// prefLine is a preference line.
-type prefLine struct {
-	key, value []byte
-	list, line uint32 // list 0 is before the first user-agent line
+// sitemapLine is a Sitemap line that is read.
+type sitemapLine struct {
+	url  []byte
+	line uint32
 }
 
 func (p *parser) scan(s *scanner) {
@@ -70,7 +70,9 @@ func (p *parser) scan(s *scanner) {
 		case fieldDisallow:
 			p.addRule(value, false, s.number)
 		case fieldSitemap:
-			p.addSitemap(value)
+			if len(line) <= maxLine { // else the URL may be cut
+				p.addSitemap(value, s.number)
+			}
 		case fieldCrawlDelay:
 			if pause, ok := parseCrawlDelay(value); ok {
 				p.addDelay(delay{crawl: pause, rate: noDelay.rate})
@@ -79,8 +81,12 @@ func (p *parser) scan(s *scanner) {
 			if pause, ok := parseRequestRate(value); ok {
 				p.addDelay(delay{crawl: noDelay.crawl, rate: pause})
 			}
-		case fieldPreference:
-			p.addPreference(key, value, s.number)
+		case fieldContentUsage:
+			p.addPreference(ContentUsage, key, value, s.number)
+		case fieldContentSignal:
+			p.addPreference(ContentSignal, key, value, s.number)
+		case fieldLicense:
+			p.addPreference(License, key, value, s.number)
 		case fieldOther:
 		}
 	}
@@ -106,7 +112,7 @@ func (p *parser) addRule(path []byte, allow bool, line int) {
 		return
 	}
 	r := newRank(0, allow, line)
-	p.addPath(path, r)
+	p.drafts = append(p.drafts, draftOf(path, p.lists, r))
 	if p.indexHTML && allow {
 		p.addDirectory(path, r)
 	}
@@ -119,25 +125,22 @@ func (p *parser) addDelay(d delay) {
 	}
 }
 
-func (p *parser) addSitemap(url []byte) {
-	if isAbsoluteURL(url) {
-		p.sitemaps = append(p.sitemaps, url)
+func (p *parser) addSitemap(url []byte, line int) {
+	if len(p.sitemaps) < MaxSitemaps && sitemapFault(url) == "" {
+		p.sitemaps = append(p.sitemaps, sitemapLine{url: url, line: uint32(line)})
 	}
 }
 
-func (p *parser) addPreference(key, value []byte, line int) {
-	p.prefs = append(p.prefs, prefLine{key: key, value: value, list: p.lists, line: uint32(line)})
-}
-
-// isAbsoluteURL reports whether the value of a Sitemap line has a scheme and something behind it.
-func isAbsoluteURL(value []byte) bool {
+// sitemapFault says why the value of a Sitemap line is not read, "" if it is.
+func sitemapFault(value []byte) string {
 	scheme, rest, ok := bytes.Cut(value, []byte("://"))
-	return ok && len(scheme) > 0 && len(rest) > 0 && isLetter(scheme[0]) &&
-		len(bytes.TrimFunc(scheme, isSchemeRune)) == 0
-}
-
-func isSchemeRune(r rune) bool {
-	return r < utf8.RuneSelf && (isLetter(byte(r)) || r >= '0' && r <= '9' || strings.ContainsRune("+-.", r))
+	switch {
+	case !ok || len(rest) == 0 || !equalFold(scheme, "http") && !equalFold(scheme, "https"):
+		return "is not an absolute URL of http or https"
+	case len(value) > MaxSitemapURL:
+		return "is longer than 2 KiB"
+	}
+	return ""
 }
 
 // draft is a rule on its way from the file to the Ruleset.
@@ -149,8 +152,8 @@ type draft struct {
 	block uint32 // once the lists have their blocks
 }
 
-// addPath takes the path of a rule apart.
-func (p *parser) addPath(path []byte, r rank) {
+// draftOf takes the path of a rule apart. It must not be empty.
+func draftOf(path []byte, list uint32, r rank) draft {
 	key := path
 	if key[len(key)-1] == '$' {
 		key, r = key[:len(key)-1], r|rankEnd
@@ -158,20 +161,20 @@ func (p *parser) addPath(path []byte, r rank) {
 	for len(key) > 0 && key[len(key)-1] == '*' {
 		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
 	}
-	p.addDraft(path, key, len(path), r)
+	return newDraft(path, key, len(path), list, r)
 }
 
 // addDirectory adds the rule /x/$ for a path such as /x/index.html.
 func (p *parser) addDirectory(path []byte, r rank) {
 	slash := bytes.LastIndexByte(path, '/')
 	if slash >= 0 && bytes.HasPrefix(path[slash:], []byte("/index.htm")) {
-		p.addDraft(path, path[:slash+1], len("$")+slash+1, r|rankEnd)
+		p.drafts = append(p.drafts, newDraft(path, path[:slash+1], len("$")+slash+1, p.lists, r|rankEnd))
 	}
 }
 
-// addDraft adds a rule with a key, which the path begins with, and a length, which counts a closing
-// $ and run of * too.
-func (p *parser) addDraft(path, key []byte, length int, r rank) {
+// newDraft returns a rule with a key, which the path begins with, and a length, which counts a
+// closing $ and run of * too.
+func newDraft(path, key []byte, length int, list uint32, r rank) draft {
 	var classes uint16
 	for _, c := range key {
 		classes |= byteClass[c]
@@ -182,7 +185,7 @@ func (p *parser) addDraft(path, key []byte, length int, r rank) {
 			key, r = canonical, r|rankRewritten
 		}
 	}
-	p.drafts = append(p.drafts, draft{rank: r | rank(length)<<rankLength, path: path, key: key, list: p.lists})
+	return draft{rank: r | rank(length)<<rankLength, path: path, key: key, list: list}
 }
 
 const (

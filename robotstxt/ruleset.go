@@ -9,14 +9,19 @@ import (
 // Ruleset is a parsed robots.txt: immutable, compact, safe for concurrent use. The empty Ruleset
 // allows everything, a nil one nothing.
 type Ruleset struct {
-	text     string   // names, paths and values, one after the other
-	rules    []rule   // per block, from the highest rank to the lowest
-	byHead   []uint32 // the rules of large blocks, each in its block's place, by their heads
-	blocks   []block  // sets of rules that apply together; the first is empty
-	names    []name   // without regard to case
-	members  []uint32 // blocks of each name, in the order of the file
-	prefs    []preference
-	sitemaps []span
+	text     string       // names, paths and values, one after the other
+	rules    []rule       // per block, from the highest rank to the lowest
+	byHead   []uint32     // the rules of large blocks, each in its block's place, by their heads
+	blocks   []block      // sets of rules that apply together; the first is empty
+	names    []name       // without regard to case
+	members  []uint32     // blocks of each name, in the order of the file
+	prefs    []preference // Content-Usage and Content-Signal lines, by block and line
+	licenses []preference // in the order of the file
+	sitemaps []sitemap
+
+	// usage and signals have the Content-Usage and the Content-Signal lines as rules, in blocks of the
+	// same numbers and with the same text; nil where there is none.
+	usage, signals *Ruleset
 }
 
 // Agent says by which product tokens a crawler looks for its group.
@@ -50,15 +55,6 @@ type Match struct {
 	Specific bool   // the group is the crawler's own, not *
 }
 
-// Preference is a line that states a wish about the use of content and has no bearing on any
-// verdict.
-type Preference struct {
-	Line  int    // its line number, from 1
-	Key   string // as written: Content-Signal, Content-Usage or License
-	Path  string // the path that the value begins with, or ""
-	Value string // the rest of the value, as written
-}
-
 // Select returns the group for an agent: its own or, without one, the * group (RFC 9309 section
 // 2.2.1). It does not allocate.
 func (rs *Ruleset) Select(a Agent) Group {
@@ -84,17 +80,29 @@ func (rs *Ruleset) Match(tokens []string, target string) Match {
 	return rs.Select(Agent{Tokens: tokens}).Match(target)
 }
 
-// Sitemaps returns the absolute URLs of the Sitemap lines in the order of the file. They belong to
-// no group.
-func (rs *Ruleset) Sitemaps() []string {
+// Sitemap is a line that names a sitemap.
+type Sitemap struct {
+	URL  string // as written: an absolute URL of http or https
+	Line int    // its line number, from 1
+}
+
+// Bounds on the sitemaps of a file. Search engines read no longer URL (sitemaps.org).
+const (
+	MaxSitemaps   = 1000 // those behind them are not read
+	MaxSitemapURL = 2048 // bytes; a longer one is not read
+)
+
+// Sitemaps returns the Sitemap lines in the order of the file, nil for none. They belong to no
+// group (RFC 9309 section 2.2.4, sitemaps.org). The caller owns the slice.
+func (rs *Ruleset) Sitemaps() []Sitemap {
 	if rs == nil || len(rs.sitemaps) == 0 {
 		return nil
 	}
-	urls := make([]string, len(rs.sitemaps))
+	list := make([]Sitemap, len(rs.sitemaps))
 	for i, s := range rs.sitemaps {
-		urls[i] = s.in(rs.text)
+		list[i] = Sitemap{URL: s.url.in(rs.text), Line: int(s.line)}
 	}
-	return urls
+	return list
 }
 
 // Size returns the number of bytes that the Ruleset retains.
@@ -102,22 +110,21 @@ func (rs *Ruleset) Size() int {
 	if rs == nil {
 		return 0
 	}
-	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.byHead) + sizeOf(rs.blocks) +
-		sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) + sizeOf(rs.sitemaps)
+	return len(rs.text) + rs.sizeOfRules() + sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) +
+		sizeOf(rs.licenses) + sizeOf(rs.sitemaps) + rs.usage.sizeOfRules() + rs.signals.sizeOfRules()
+}
+
+// sizeOfRules is the part of Size that Ruleset.usage and Ruleset.signals do not share.
+func (rs *Ruleset) sizeOfRules() int {
+	if rs == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*rs)) + sizeOf(rs.rules) + sizeOf(rs.byHead) + sizeOf(rs.blocks)
 }
 
 func sizeOf[T any](s []T) int {
 	var t T
 	return cap(s) * int(unsafe.Sizeof(t))
-}
-
-// Preferences returns the preference lines before the first user-agent line, in the order of the
-// file.
-func (rs *Ruleset) Preferences() []Preference {
-	if rs == nil {
-		return nil
-	}
-	return rs.preferences([]uint32{0})
 }
 
 // Name returns the name of the group as first written in the file; "*" for the wildcard group, ""
@@ -154,14 +161,6 @@ func (g Group) CrawlDelay() (time.Duration, bool) {
 	return g.name.asks.pause()
 }
 
-// Preferences returns the group's preference lines in the order of the file.
-func (g Group) Preferences() []Preference {
-	if g.name == nil {
-		return nil
-	}
-	return g.rs.preferences(g.blocks())
-}
-
 // blocks returns the blocks of rules that make up the group, in the order of the file.
 func (g Group) blocks() []uint32 {
 	if g.name == nil {
@@ -170,24 +169,10 @@ func (g Group) blocks() []uint32 {
 	return g.rs.members[g.name.first : g.name.first+g.name.count]
 }
 
-// preference is a Content-Signal, Content-Usage or License line, with where its parts are in
-// Ruleset.text. Before the first user-agent line the block is 0.
-type preference struct {
-	block, line      uint32
-	key, path, value span
-}
-
-// preferences returns the preferences of the given blocks, which are in ascending order.
-func (rs *Ruleset) preferences(blocks []uint32) []Preference {
-	var found []Preference
-	for _, p := range rs.prefs {
-		if _, ok := slices.BinarySearch(blocks, p.block); ok {
-			found = append(found, Preference{
-				Line: int(p.line), Key: p.key.in(rs.text), Path: p.path.in(rs.text), Value: p.value.in(rs.text),
-			})
-		}
-	}
-	return found
+// sitemap is a Sitemap line.
+type sitemap struct {
+	url  span
+	line uint32
 }
 
 // span is a piece of Ruleset.text.

@@ -27,12 +27,14 @@ type Texts interface {
 type lookup struct {
 	cfg  Config
 	line *audit.Line
-	at   time.Time // the moment of the decision
+	at   time.Time // when its request came
+	end  time.Time // when it had ended: the decision came between the two
 
 	// The results for the line.
 	cause      Cause // why nothing is known
 	err        error
 	failedThen bool // nothing was known then, either
+	asRecorded bool // what the state permits is what the line says
 	text       []byte
 
 	day       time.Time // of the entries
@@ -66,7 +68,8 @@ func newLookup(cfg Config) *lookup {
 
 // begin prepares for a line.
 func (k *lookup) begin(l *audit.Line) {
-	k.line, k.at, k.cause, k.err, k.failedThen, k.text = l, l.Began(), "", nil, false, nil
+	k.line, k.at, k.end, k.cause, k.err, k.text = l, l.Began(), l.Time(), "", nil, nil
+	k.failedThen, k.asRecorded = false, false
 	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxHistories {
 		k.day, k.size = day, 0
 		clear(k.entries)
@@ -116,64 +119,26 @@ func (k *lookup) then(ctx context.Context, o origin.Origin) (w known, err error)
 			return w, nil
 		}
 	}
-	// Of a request that another reason kept from its site, the line does not say what was permitted.
-	hidden := r.Mode == enforce.ModeReport.String() && !r.Reason.Allows()
+	// Of a request that another reason kept from its site, the line does not say what was permitted;
+	// and the answer to one for robots.txt is the state itself.
+	hidden := r.Mode == enforce.ModeReport.String() && !r.Reason.Allows() || r.Reason == enforce.ReasonRobotsTxt
 	switch {
 	case w.state == fetch.StateUnknown && asked && slices.Contains(failedReasons, r.Reason):
 		k.failedThen = true
+		return w, nil
 	case w.state == fetch.StateUnknown:
 		return k.fromHistory(ctx, o)
 	case w.state == fetch.StateRules:
 		w.access = fetch.AccessRules
+		return w, nil
 	case w.sha != fetch.Sum{}:
-		w.access = fetch.AccessLastGood
+		w.access, hidden = fetch.AccessLastGood, false
 	case r.Reason == enforce.ReasonUnreachable, r.Reason == enforce.ReasonRobotsForbidden:
-		w.access = fetch.AccessDeny
-	case hidden:
-		k.cause = CauseState
-	case r.Reason == enforce.ReasonRobotsTxt:
-		k.cause = CauseState // the answer to it was the state itself
+		w.access, hidden = fetch.AccessDeny, false
 	default:
 		w.access = fetch.AccessAllow
 	}
-	return w, nil
-}
-
-// fromHistory is what the store says of the time of the line. A version counts for as long as a
-// gateway uses a text without asking for it again.
-func (k *lookup) fromHistory(ctx context.Context, o origin.Origin) (w known, err error) {
-	versions, ok := k.histories[o]
-	if !ok {
-		versions, err = k.cfg.Texts.History(ctx, o)
-		if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
-			return w, fmt.Errorf("reading the history of %s: %w", o, err)
-		}
-		if len(k.histories) >= maxHistories {
-			clear(k.histories)
-		}
-		k.histories[o] = versions
-	}
-	for _, v := range versions { // newest first
-		if v.FirstSeen.After(k.at) {
-			continue
-		}
-		w = known{state: v.State, cause: v.Cause, sha: v.SHA256}
-		switch {
-		case k.at.After(v.LastSeen.Add(dayLength)), v.State == fetch.StateUnreachable:
-			k.cause = CauseText
-		case v.State == fetch.StateRules:
-			w.access = fetch.AccessRules
-		case v.Status == 401 || v.Status == 403:
-			if w.access = fetch.AccessAllow; k.cfg.Policy.Reading.Policy.ForbiddenDisallow {
-				w.access = fetch.AccessDeny
-			}
-		default:
-			w.access = fetch.AccessAllow
-		}
-		return w, nil
-	}
-	k.cause = CauseText
-	return w, nil
+	return k.byPolicy(ctx, o, w, !hidden)
 }
 
 // today is what the record of the origin permits now.

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // Totals sum up a simulation.
 type Totals struct {
 	// Lines are those with a decision. Each is one of the three that follow, or an error.
-	Lines       int64           `json:"lines"`
-	Same        int64           `json:"same"`
-	Different   int64           `json:"different"`
+	Lines     int64 `json:"lines"`
+	Same      int64 `json:"same"`
+	Different int64 `json:"different"`
+	// AsRecorded are those of Same whose decision, or what their robots.txt permitted, is the line's.
+	AsRecorded  int64           `json:"as_recorded"`
 	NotComputed map[Cause]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
@@ -61,10 +62,13 @@ func Run(
 			t.NotComputed[r.Cause]++
 		case !r.Differs:
 			t.Same++
+			if r.AsRecorded {
+				t.AsRecorded++
+			}
 			return nil
 		default:
 			t.Different++
-			changes[Change{Old: outcome(l.Robots), New: outcome(&r.New)}]++
+			changes[Change{Old: r.Old.short(), New: r.New.short()}]++
 			t.agent(l.Robots.Agent)
 		}
 		return report(l, r)
@@ -84,18 +88,4 @@ func (t *Totals) agent(name string) {
 		name = audit.Others
 	}
 	t.Agents[name]++
-}
-
-// outcome is decision and reason in two or three words.
-func outcome(r *enforce.Record) string {
-	decision := r.Decision
-	switch decision {
-	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
-	default:
-		decision = "unknown" // a line may say anything
-	}
-	if r.WouldDeny {
-		decision += " (would deny)"
-	}
-	return decision + " " + string(r.Reason)
 }

@@ -26,8 +26,10 @@ type Policy struct {
 	Operator *enforce.Policy
 	// Politeness says which Crawl-delay is refused.
 	Politeness enforce.Politeness
-	// Reading says how texts are read. Its policy counts for [Config.Now] only.
+	// Reading says how texts are read, and what a robots.txt that was not to be had permits.
 	Reading robotscache.Interpretation
+	// Signals says which of the sites' signals are read. Those of answers are as recorded.
+	Signals enforce.Signals
 }
 
 // AnyPassword takes every password for right: it is the check of the identifier of a [Policy].
@@ -69,7 +71,7 @@ const (
 	// CauseTunnel is a request inside a tunnel that would not be looked into, or not be opened; or a
 	// tunnel of which it is not known what came in it.
 	CauseTunnel Cause = "tunnel"
-	// CauseState is a robots.txt of which the line does not say what it permitted.
+	// CauseState is a robots.txt of which neither the line nor the history says what it permits.
 	CauseState Cause = "state"
 	// CauseText is a text that nobody asked for then, or that the store does not have.
 	CauseText Cause = "text"
@@ -89,12 +91,15 @@ func Causes() []Cause {
 type Result struct {
 	// Cause is why it cannot be computed; empty if it can.
 	Cause Cause
-	// New is the decision by the other policy. Where a later step decided, such as the clock of the
+	// Old is the decision of the line, New the one by the other policy. Where a later step decided, such as the clock of the
 	// host, and the other policy lets the request come to that step too, it is the one of the line.
-	New enforce.Record
+	Old, New Outcome
 	// Differs says that New decides otherwise, for another reason, by another rule or for another
 	// agent.
 	Differs bool
+	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is: no
+	// more of it can be computed.
+	AsRecorded bool
 }
 
 // Simulator decides lines. It is for one goroutine.
@@ -109,7 +114,9 @@ type Simulator struct {
 // New makes a Simulator.
 func New(cfg Config) *Simulator {
 	s := &Simulator{cfg: cfg, lookup: newLookup(cfg)}
-	s.enforcer = &enforce.Enforcer{Rules: s.lookup, Policy: cfg.Policy.Operator, Now: func() time.Time { return s.lookup.at }}
+	s.enforcer = &enforce.Enforcer{
+		Rules: s.lookup, Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals, Now: func() time.Time { return s.lookup.at },
+	}
 	for _, name := range cfg.Policy.Identifier.Agents() {
 		id, _ := cfg.Policy.Identifier.Named(name)
 		s.credentials = s.credentials || len(id.Config.Credentials) > 0
@@ -123,7 +130,7 @@ func New(cfg Config) *Simulator {
 func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	r := l.Robots
 	switch {
-	case r.Schema < 1 || r.Schema > enforce.SchemaVersion || !r.Reason.Valid():
+	case r.Schema < 1 || r.Schema > enforce.SchemaVersion || audit.BadWord(r) != "":
 		return Result{Cause: CauseSchema}, nil
 	case l.Began().IsZero():
 		return Result{Cause: CauseTime}, nil
@@ -138,7 +145,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 		return compared(l, enforce.Decision{}.Refuse(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients", 0)), nil
 	}
 	if slices.Contains(formReasons, r.Reason) && r.Form == "" {
-		return Result{New: *r}, nil // no policy takes it
+		return asRecorded(r), nil // no policy takes it
 	}
 	senders, cause := s.senders(l, source)
 	if cause != "" {
@@ -151,7 +158,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 			return Result{Cause: cause}, err
 		}
 		next := s.after(l, d)
-		if i > 0 && differ(&next.New, &result.New) {
+		if i > 0 && next.New.differs(result.New) {
 			return Result{Cause: CauseCredentials}, nil
 		}
 		result = next
@@ -254,16 +261,18 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 	r := l.Robots
 	switch {
 	case !d.Allowed && d.Reason == enforce.ReasonInternal && s.lookup.failedThen:
-		return Result{New: *r} // the rules were not to be had, as they were not then
+		return asRecorded(r) // the rules were not to be had, as they were not then
 	case r.Reason == enforce.ReasonKillSwitch && r.State == fetch.StateUnknown.String():
 		// The order came before all but the sender. Orders are no part of a policy.
 		if d.Allowed || !slices.Contains(senderReasons, d.Reason) {
-			return Result{New: *r}
+			return asRecorded(r)
 		}
 	case d.Allowed && !judged(r):
-		return Result{New: *r}
+		return asRecorded(r)
 	}
-	return compared(l, d)
+	result := compared(l, d)
+	result.AsRecorded = s.lookup.asRecorded
+	return result
 }
 
 // senderReasons refuse a sender.
@@ -286,14 +295,56 @@ func judged(r *enforce.Record) bool {
 // compared is the result of a decision.
 func compared(l *audit.Line, d enforce.Decision) Result {
 	n := d.Record()
-	return Result{New: n, Differs: differ(l.Robots, &n)}
+	r := Result{Old: outcomeOf(l.Robots), New: outcomeOf(&n)}
+	r.Differs = r.Old.differs(r.New)
+	return r
 }
 
-// differ reports whether two records say that a request was decided in two ways. The line of a rule
-// is no difference: it moves when a text gets longer.
-func differ(a, b *enforce.Record) bool {
-	key := func(r *enforce.Record) string {
-		return fmt.Sprintf("%s %s %t %q %q %q %q %s", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Exception, r.Group, r.Rule, r.Form)
+func asRecorded(r *enforce.Record) Result {
+	o := outcomeOf(r)
+	return Result{Old: o, New: o, AsRecorded: true}
+}
+
+// Outcome has the fields of the access log that are compared, and the line of the rule.
+type Outcome struct {
+	Decision  string           `json:"decision"`
+	Reason    enforce.Reason   `json:"reason"`
+	WouldDeny bool             `json:"would_deny"`
+	Agent     string           `json:"agent"`
+	Group     string           `json:"group,omitempty"`
+	Rule      string           `json:"rule,omitempty"`
+	Line      int              `json:"line,omitempty"`
+	Form      enforce.PathForm `json:"form,omitempty"`
+	Exception string           `json:"exception,omitempty"`
+}
+
+func outcomeOf(r *enforce.Record) Outcome {
+	return Outcome{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
+}
+
+// differs reports whether a request was decided in two ways. The line of a rule is no difference:
+// it moves when a text gets longer.
+func (o Outcome) differs(other Outcome) bool {
+	o.Line = other.Line
+	return o != other
+}
+
+// String says what was decided, and by what.
+func (o Outcome) String() string {
+	s := o.short()
+	if o.Line > 0 {
+		s += fmt.Sprintf(" by line %d, %q of group %q", o.Line, o.Rule, o.Group)
 	}
-	return key(a) != key(b)
+	if o.Exception != "" {
+		s += fmt.Sprintf(" by %q", o.Exception)
+	}
+	return s
+}
+
+// short is decision and reason.
+func (o Outcome) short() string {
+	if o.WouldDeny {
+		return o.Decision + " (would deny) " + string(o.Reason)
+	}
+	return o.Decision + " " + string(o.Reason)
 }

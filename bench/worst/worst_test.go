@@ -134,7 +134,7 @@ func worstCases() []worst {
 		{"no line end", strings.Repeat("a", robotstxt.MaxSize), "/"},
 		{"carriage returns", strings.Repeat("\r", robotstxt.MaxSize), "/"},
 		{"colons", strings.Repeat("d:\r", robotstxt.MaxSize/3), "/"},
-		{"sitemaps", fill("", func(int) string { return "Sitemap:x://y\n" }), "/"},
+		{"sitemaps", fill("", func(int) string { return "Sitemap:http://y\n" }), "/"},
 		{"delays", fill(star, func(i int) string { return fmt.Sprintf("Crawl-delay:%d\nUser-agent:%d\n", i, i) }), "/"},
 	}
 }

@@ -2,7 +2,10 @@ module github.com/crawlgate/crawlgate/integration/clients/colly
 
 go 1.26
 
-require github.com/gocolly/colly/v2 v2.3.0
+require (
+	github.com/gocolly/colly/v2 v2.3.0
+	github.com/temoto/robotstxt v1.1.2
+)
 
 require (
 	github.com/PuerkitoBio/goquery v1.11.0 // indirect
@@ -17,7 +20,6 @@ require (
 	github.com/kennygrant/sanitize v1.2.4 // indirect
 	github.com/nlnwa/whatwg-url v0.6.2 // indirect
 	github.com/saintfish/chardet v0.0.0-20230101081208-5e3ef4b5456d // indirect
-	github.com/temoto/robotstxt v1.1.2 // indirect
 	golang.org/x/net v0.47.0 // indirect
 	golang.org/x/text v0.31.0 // indirect
 	google.golang.org/appengine v1.6.8 // indirect

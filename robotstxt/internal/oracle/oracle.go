@@ -5,6 +5,7 @@ package oracle
 
 import (
 	"bytes"
+	"fmt"
 	"math/big"
 	"strings"
 	"time"
@@ -82,9 +83,7 @@ func Parse(data []byte, indexHTML bool) *File {
 				}
 			}
 		case "sitemap":
-			if scheme, rest, found := strings.Cut(value, "://"); found && isScheme(scheme) && rest != "" {
-				f.sitemaps = append(f.sitemaps, value)
-			}
+			f.addSitemap(value, i+1)
 		case "crawl-delay":
 			if pause, ok := crawlDelay(value); ok && current != nil {
 				current.delays = append(current.delays, delay{len(current.names), true, pause})
@@ -98,7 +97,15 @@ func Parse(data []byte, indexHTML bool) *File {
 	return f
 }
 
-// Sitemaps returns the absolute URLs of the Sitemap lines.
+func (f *File) addSitemap(value string, line int) {
+	scheme, rest, _ := strings.Cut(strings.ToLower(value), "://")
+	isURL := (scheme == "http" || scheme == "https") && rest != "" && len(value) <= 2048
+	if isURL && len(f.sitemaps) < 1000 {
+		f.sitemaps = append(f.sitemaps, fmt.Sprintf("%d %s", line, value))
+	}
+}
+
+// Sitemaps returns the URLs of the Sitemap lines, each behind its line number and a blank.
 func (f *File) Sitemaps() []string { return f.sitemaps }
 
 // member says that a group is the crawler's, and in which positions of the name list.
@@ -291,16 +298,6 @@ func kind(key string) string {
 		return "request-rate"
 	}
 	return ""
-}
-
-func isScheme(s string) bool {
-	for i, r := range s {
-		letter := r|0x20 >= 'a' && r|0x20 <= 'z'
-		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", r)) {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // crawlDelay reads decimal digits with at most one point, as seconds.

@@ -1,4 +1,7 @@
-package crawlgate
+// Package reach refuses a gateway that some requests would not reach: Caddy would answer these with
+// an empty 200, which a crawler takes for an empty page. A site address with a host or a path makes
+// Caddy match requests by them, and a proxied request has those of its target.
+package reach
 
 import (
 	"encoding/json"
@@ -13,10 +16,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A gateway that some requests do not reach is refused: Caddy would answer these with an empty 200,
-// which a crawler takes for an empty page. A site address with a host or a path makes Caddy match
-// requests by them, and a proxied request has those of its target.
-
 // badAddress is the fault of a site address with a host or a path.
 func badAddress(kind, value string) error {
 	return fmt.Errorf("the site address of a gateway must not name a %s (%s): requests through a proxy carry "+
@@ -28,10 +27,10 @@ func badAddress(kind, value string) error {
 var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers what that does not match: Caddy would, " +
 	"with an empty 200; take the matcher away, or let a handle or respond without one follow")
 
-// checkSite refuses a site address with a host or a path, and a gateway behind a matcher that
+// CheckServer refuses a site address with a host or a path, and a gateway behind a matcher that
 // nothing follows. It is called while the server is being provisioned, when the outer route still
 // has its handlers as JSON.
-func checkSite(server *caddyhttp.Server) error {
+func CheckServer(server *caddyhttp.Server) error {
 	routes := make([]routeJSON, len(server.Routes))
 	for i, route := range server.Routes {
 		// A site address becomes a terminal route around a subroute; a matcher that the operator wrote
@@ -110,8 +109,8 @@ func (h handlerJSON) holdsGateway() bool {
 	return false
 }
 
-// checkPlace refuses a directive in a site where it cannot work, or beside another one.
-func checkPlace(h httpcaddyfile.Helper) error {
+// CheckDirective refuses a directive in a site where it cannot work, or beside another one.
+func CheckDirective(h httpcaddyfile.Helper) error {
 	addresses := siteAddresses(h)
 	for _, token := range addresses {
 		address, err := httpcaddyfile.ParseAddress(token.Text)
@@ -141,8 +140,8 @@ func checkPlace(h httpcaddyfile.Helper) error {
 }
 
 // siteAddresses returns the addresses of the site that a directive stands in, with their places in
-// the Caddyfile. Caddy has no way to ask for them. Where they are not found, checkSite finds what
-// it can, without a line.
+// the Caddyfile. Caddy has no way to ask for them. Where they are not found, [CheckServer] finds
+// what it can, without a line.
 func siteAddresses(h httpcaddyfile.Helper) (addresses []caddyfile.Token) {
 	block := reflect.ValueOf(h).FieldByName("parentBlock")
 	if h.Dispenser == nil || !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() || h.IsNamedRoute() {

@@ -1,4 +1,4 @@
-package crawlgate
+package proxy
 
 import (
 	"crypto"
@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/proxy"
 )
 
 // authorityID is the id of the gateway's own certificate authority in Caddy's pki app. To give it
@@ -21,7 +20,7 @@ const authorityID = "robots"
 // loadAuthority gives the certificate authority that signs for intercepted hosts, making it on
 // first use. It is never put into the system's trust store: a machine that runs the gateway need
 // not trust it, its clients must.
-func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, error) {
+func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
 	pki, err := engine.App[*caddypki.PKI]("pki", ctx.App)
@@ -48,7 +47,7 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 	if ca.InstallTrust == nil {
 		ca.InstallTrust = &never
 	}
-	return authority{ca}, nil
+	return &authority{ca}, nil
 }
 
 // authority lets egress sign with a CA. The pki app renews the intermediate in the background, so
@@ -59,10 +58,10 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (proxy.Authority, erro
 type authority struct{ ca *caddypki.CA }
 
 // Chain implements mint.Issuer.
-func (a authority) Chain() []*x509.Certificate { return a.ca.IntermediateCertificateChain() }
+func (a *authority) Chain() []*x509.Certificate { return a.ca.IntermediateCertificateChain() }
 
 // Signer implements mint.Issuer.
-func (a authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
+func (a *authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
-// Root implements proxy.Authority.
-func (a authority) Root() *x509.Certificate { return a.ca.RootCertificate() }
+// Root is the certificate that clients have to trust.
+func (a *authority) Root() *x509.Certificate { return a.ca.RootCertificate() }

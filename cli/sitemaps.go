@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+func sitemapsCommand() *cobra.Command {
+	var agent, site string
+	var known bool
+	cmd := remoteCommand(cobra.Command{
+		Use:   "sitemaps [--agent NAME] ORIGIN | --known",
+		Short: "Lists the sitemaps that the robots.txt of sites name",
+		Long: `Lists the sitemaps that the robots.txt of an origin names, one URL a line, as the site wrote them. With --agent those are left out
+that the agent may not fetch. A sitemap of another site is judged by what is known of that site. No sitemap is fetched or guessed.
+
+With --known it lists those of all origins that the gateway knows, one JSON object a line.
+
+A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
+		Example: "  crawlgate robots sitemaps example.com\n  crawlgate robots sitemaps --known --agent AcmeBot",
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
+		query := url.Values{"agent": {agent}, "site": {site}}
+		switch {
+		case site != "" && agent == "":
+			return exitError, errors.New("--site is for --agent")
+		case known && len(args) == 0:
+			return exitOK, listKnownSitemaps(ctx, r, query)
+		case known || len(args) != 1:
+			return exitError, errors.New("want one origin, or --known")
+		}
+		o, err := knownOrigin(ctx, r, args[0])
+		if err != nil {
+			return exitError, err
+		}
+		list, err := sitemapsOf(ctx, r, o, query)
+		if err != nil {
+			return exitError, err
+		}
+		return exitOK, printSitemaps(r.out, list, r.json)
+	})
+	f := cmd.Flags()
+	f.StringVar(&agent, "agent", "", "leave out what this agent may not fetch")
+	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
+	f.BoolVar(&known, "known", false, "those of all origins that are known, as JSON, one a line")
+	return cmd
+}
+
+// knownSitemap is a sitemap with the origin whose robots.txt names it.
+type knownSitemap struct {
+	Origin string `json:"origin"`
+	engine.Sitemap
+}
+
+// sitemapsOf asks for the sitemaps of an origin. Those that the agent of the query may not fetch
+// are left out.
+func sitemapsOf(ctx context.Context, r remote, o string, query url.Values) (list []knownSitemap, err error) {
+	q := url.Values{"origin": {o}, "agent": query["agent"], "site": query["site"]}
+	d, err := call[adminapi.OriginDetail](ctx, r.adminClient, get("origin", q))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range d.Record.Sitemaps {
+		if s.Access != engine.AccessDeny {
+			list = append(list, knownSitemap{d.Record.Origin.String(), s})
+		}
+	}
+	return list, nil
+}
+
+// printSitemaps writes one a line: its URL, or a JSON object.
+func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) error {
+	for _, s := range list {
+		var err error
+		if asJSON {
+			err = printJSON(w, s)
+		} else {
+			err = printLine(w, s.URL)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listKnownSitemaps prints the sitemaps of all origins that have a text. An origin that is
+// forgotten meanwhile does not end it.
+func listKnownSitemaps(ctx context.Context, r remote, query url.Values) error {
+	for after := ""; ; {
+		page, err := call[adminapi.OriginList](ctx, r.adminClient,
+			get("origins", url.Values{"after": {after}, "limit": {strconv.Itoa(adminapi.MaxPage)}}))
+		if err != nil {
+			return err
+		}
+		for _, o := range page.Origins {
+			if o.SHA256 == (fetch.Sum{}) && o.LastGood == nil {
+				continue
+			}
+			list, err := sitemapsOf(ctx, r, o.Origin.String(), query)
+			if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := printSitemaps(r.out, list, true); err != nil {
+				return err
+			}
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}

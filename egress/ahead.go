@@ -1,0 +1,71 @@
+package egress
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// aheadTime bounds how long the header of an answer waits for the beginning of its body.
+const aheadTime = 100 * time.Millisecond
+
+// readAhead reads up to n bytes of the answer's body before its header goes out. It ends early
+// where the body does, after [aheadTime] and with ctx. The body still has all its bytes.
+func readAhead(ctx context.Context, resp *http.Response, n int) []byte {
+	a := &ahead{ReadCloser: resp.Body, pending: make(chan pieceRead, 1)}
+	resp.Body = a
+	timer := time.NewTimer(aheadTime)
+	defer timer.Stop()
+	piece := make([]byte, n)
+	for len(a.head) < n && a.err == nil {
+		a.waiting = true
+		go func() {
+			got, err := a.ReadCloser.Read(piece[:n-len(a.head)])
+			a.pending <- pieceRead{piece[:got], err}
+		}()
+		select {
+		case p := <-a.pending:
+			a.take(p)
+		case <-timer.C:
+			return a.head
+		case <-ctx.Done():
+			return a.head
+		}
+	}
+	return a.head
+}
+
+// ahead is a body of which the beginning was read ahead. One read may still be under way: it ends
+// with the body's next bytes, or when the body is closed.
+type ahead struct {
+	io.ReadCloser
+	head    []byte // read ahead; the first taken bytes of it were read again
+	taken   int
+	err     error // behind head
+	waiting bool  // for pending
+	pending chan pieceRead
+}
+
+type pieceRead struct {
+	b   []byte
+	err error
+}
+
+func (a *ahead) take(p pieceRead) {
+	a.head, a.err, a.waiting = append(a.head, p.b...), p.err, false
+}
+
+func (a *ahead) Read(b []byte) (int, error) {
+	if a.taken == len(a.head) && a.waiting {
+		a.take(<-a.pending)
+	}
+	if n := copy(b, a.head[a.taken:]); n > 0 {
+		a.taken += n
+		return n, nil
+	}
+	if a.err != nil {
+		return 0, a.err
+	}
+	return a.ReadCloser.Read(b)
+}

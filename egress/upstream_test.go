@@ -1,0 +1,30 @@
+package egress
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestParseUpstream holds which proxies are refused before anything dials them, and that a password is in no error.
+func TestParseUpstream(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"http://user:secret@proxy.example:3128":  "",
+		"https://proxy.example/":                 "",
+		"socks5://user:secret@[2001:db8::1]":     "",
+		"http://user:secret@proxy.example:x":     "url cannot be parsed",
+		"":                                       "no host",
+		"proxy.example:3128":                     "no host",
+		"ftp://user:secret@proxy.example":        "ftp://user:xxxxx@proxy.example: the scheme must be http, https or socks5",
+		"http://user:secret@proxy.example/a":     "http://user:xxxxx@proxy.example/a: a path has no meaning here",
+		"http://user:secret@proxy.example:99999": `http://user:xxxxx@proxy.example:99999: `,
+	} {
+		_, err := ParseUpstream(raw)
+		if err == nil && want == "" {
+			continue
+		}
+		if err == nil || want == "" || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got %v, want %s", raw, err, want)
+		}
+	}
+}

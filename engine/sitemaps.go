@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// Sitemap is a sitemap that the robots.txt of an origin names. The gateway never fetches it.
+type Sitemap struct {
+	// URL is as the site wrote it, escaped where it is not printable.
+	URL string `json:"url"`
+	// Line is its line in robots.txt, from 1.
+	Line int `json:"line"`
+	// InScope says that it is of the same origin, so that the same robots.txt speaks of it.
+	InScope bool `json:"in_scope"`
+	// Access is one of the constants below, empty where it was not judged for an agent.
+	Access string `json:"access,omitempty"`
+
+	target origin.Target // zero for a URL that cannot be asked for
+}
+
+// The values of [Sitemap.Access].
+const (
+	AccessAllow   = "allow"
+	AccessDeny    = "deny"
+	AccessUnknown = "unknown" // no robots.txt that holds now is known of its origin
+)
+
+// Target is what a request for the sitemap would ask for. It is zero where none could be sent, and
+// in a Sitemap that [SitemapsOf] did not make.
+func (s *Sitemap) Target() origin.Target { return s.target }
+
+// SitemapsOf are the sitemaps that a ruleset of o names, nil for none.
+func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
+	for _, line := range rules.Sitemaps() {
+		s := Sitemap{URL: escape.Unprintable(line.URL), Line: line.Line}
+		if target, err := origin.ParseTarget(line.URL); err == nil {
+			s.target, s.InScope = target, target.Origin == o
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// JudgeSitemaps fills in whether the sender may fetch each sitemap, by judge, whose Rules it
+// replaces. Nothing is fetched for it: the rules are those that are known.
+func (e *Engine) JudgeSitemaps(ctx context.Context, judge enforce.Enforcer, id enforce.Identity, list []Sitemap) {
+	judge.Rules = &knownRules{cache: e.Cache(), entries: make(map[origin.Origin]*robotscache.Entry)}
+	for i := range list {
+		s := &list[i]
+		if s.target.Origin.IsZero() {
+			s.Access = AccessDeny
+			continue
+		}
+		d := judge.Decide(ctx, enforce.Request{Method: http.MethodGet, Target: s.target, Identity: id})
+		switch {
+		case d.Reason == enforce.ReasonPending:
+			s.Access = AccessUnknown
+		case d.Allowed:
+			s.Access = AccessAllow
+		default:
+			s.Access = AccessDeny
+		}
+	}
+}
+
+// maxKnown bounds the origins that one answer asks the store about: sitemaps can name a thousand.
+const maxKnown = 16
+
+// knownRules is an enforce.Lookup that never fetches. It serves one answer, and is not safe for
+// concurrent use.
+type knownRules struct {
+	cache   *robotscache.Cache
+	entries map[origin.Origin]*robotscache.Entry
+}
+
+// Lookup implements enforce.Lookup. What is not known, or does not hold any more, is pending.
+func (k *knownRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+	entry, asked := k.entries[o]
+	if !asked && len(k.entries) < maxKnown {
+		entry, _ = k.cache.Peek(o)
+		k.entries[o] = entry
+	}
+	if !entry.Fresh(time.Now()) {
+		return nil, robotscache.SourceNone, robotscache.ErrPending
+	}
+	return entry, robotscache.SourceHot, nil
+}
+
+// Bounds on the sitemaps of an event.
+const maxEventSitemaps = 50
+
+// sitemapURLs are the sitemaps of a text, fit to be shown.
+func sitemapURLs(text fetch.Copy) []string {
+	list := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body).Sitemaps()
+	urls := make([]string, 0, len(list))
+	for _, s := range list {
+		urls = append(urls, escape.Unprintable(s.URL))
+	}
+	return urls
+}
+
+// sitemapsChanged is the data of the event that a text names other sitemaps than the one before,
+// nil where it does not.
+func sitemapsChanged(before, after fetch.Copy) map[string]any {
+	old, now := sitemapURLs(before), sitemapURLs(after)
+	added, removed := missingIn(old, now), missingIn(now, old)
+	if len(added) == 0 && len(removed) == 0 {
+		return nil
+	}
+	return map[string]any{
+		"added": added[:min(len(added), maxEventSitemaps)], "added_total": len(added),
+		"removed": removed[:min(len(removed), maxEventSitemaps)], "removed_total": len(removed),
+	}
+}
+
+// missingIn lists what of urls the list has not, each once and in order.
+func missingIn(list, urls []string) []string {
+	known := make(map[string]bool, len(list))
+	for _, u := range list {
+		known[u] = true
+	}
+	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool {
+		seen := known[u]
+		known[u] = true
+		return seen
+	})
+}

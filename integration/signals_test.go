@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestPreferences: what a site says of the use of its content is shown to the crawler and logged;
+// where the operator has it so, it refuses the agents that have such a purpose, before the request
+// leaves if the robots.txt says it, else before the answer reaches the crawler. The audit computes
+// it again.
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := func(robots string, header http.Header) *testorigin.Site {
+		s := server.Site(t, testorigin.SiteConfig{})
+		s.SetRobots(testorigin.OK(robots))
+		s.SetPath("/page", testorigin.Respond(testorigin.Response{Status: http.StatusOK, Header: header, Body: []byte("the page")}))
+		return s
+	}
+	byRobots := site("User-agent: *\nDisallow: /x\nContent-Signal: search=yes, ai-train=no\n", nil)
+	byField := site("User-agent: *\nDisallow: /x\n", http.Header{
+		"X-Robots-Tag": {"noarchive, noai"}, "Content-Usage": {"search=y"}, "Crawlgate-Signals": {"forged"},
+	})
+	silent := site("User-agent: *\nDisallow: /x\n", nil)
+	control := site("User-agent: *\nDisallow: /x\n\nUser-agent: Google-Extended\nDisallow: /\n", nil)
+	g := startGateway(t, gatewayConfig{Site: `
+		agent trainer {
+			purpose train-ai
+			preferences deny
+		}
+		agent strict {
+			purpose search
+			preferences deny
+			unknown deny
+		}
+		agent seeker {
+			purpose search
+			also_obey Google-Extended
+		}
+		agent watcher {
+			purpose train-ai
+		}`})
+	for _, tt := range []struct {
+		agent   string
+		site    *testorigin.Site
+		status  int
+		signals string // the crawler's field
+		says    string // in the body
+		asked   bool   // whether the site was asked for the page
+	}{
+		{"trainer", byRobots, 403, "", "train-ai=n;from=robots;line=3", false},
+		{"trainer", byField, 403, "", "train-ai=n;from=x-robots-tag", true},
+		{"trainer", silent, 200, "", "the page", true},
+		{"strict", silent, 403, "", "search=unknown", false},
+		{"strict", byRobots, 200, "search=y;from=robots;line=3, train-ai=n;from=robots;line=3", "the page", true},
+		{"seeker", byRobots, 200, "search=y;from=robots;line=3, train-ai=n;from=robots;line=3", "the page", true},
+		{"seeker", control, 403, "", "line 5", false},
+		{"watcher", control, 200, "", "the page", true},
+		{"watcher", byRobots, 200, "search=y;from=robots;line=3, train-ai=n;from=robots;line=3", "the page", true},
+		{"watcher", byField, 200, "noarchive", "the page", true},
+	} {
+		before := len(tt.site.PageExchanges())
+		a := g.mustFetch(tt.agent+"/1.0", tt.site.URL("/page"))
+		asked := len(tt.site.PageExchanges()) > before
+		got := a.header.Get("Crawlgate-Signals")
+		exact := tt.signals != "noarchive"
+		if a.status != tt.status || !strings.Contains(a.body, tt.says) || asked != tt.asked ||
+			tt.status == 200 && (exact && got != tt.signals || !strings.Contains(got, tt.signals)) || strings.Contains(got, "forged") {
+			t.Errorf("%s at %s: %d %q, asked %t, signals %q", tt.agent, tt.site.Origin(), a.status, a.body, asked, got)
+		}
+	}
+	g.stop()
+	r := audit(t, "--store", g.store(), g.accessLog())
+	if r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+		t.Errorf("audit: %+v", r)
+	}
+	text, err := os.ReadFile(g.accessLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := filepath.Join(tempDir(t), "access.log")
+	content := strings.ReplaceAll(string(text), `"train-ai=n;from=robots;line=3"`, `"train-ai=y;from=robots;line=3"`)
+	if err := os.WriteFile(forged, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = audit(t, "--store", g.store(), forged)
+	found := 0
+	for _, f := range r.findings {
+		if f.Kind == "preference" {
+			found++
+		}
+	}
+	if found < 3 {
+		t.Errorf("audit of a forged log: %+v", r)
+	}
+}

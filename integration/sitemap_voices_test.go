@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// voice is another library that reads the sitemaps of robots.txt files.
+type voice struct {
+	name    string
+	command func(t *testing.T) *exec.Cmd // it takes files, and prints a JSON array for each
+	// differs explains each file of the corpus on which it does not agree with us.
+	differs map[string]disagreement
+}
+
+// disagreement is why a library finds other sitemaps than we do. The reason has to fit what is found.
+type disagreement func(ours, theirs []string) bool
+
+// isHTTP reports whether a value is an absolute URL of http or https (RFC 3986 section 4.3).
+func isHTTP(value string) bool {
+	scheme, rest, _ := strings.Cut(strings.ToLower(value), "://")
+	return (scheme == "http" || scheme == "https") && rest != ""
+}
+
+// withoutValues holds that theirs are ours, and values that are no URL of http or https.
+func withoutValues(ours, theirs []string) bool {
+	kept := slices.DeleteFunc(slices.Clone(theirs), func(v string) bool { return !isHTTP(v) })
+	return len(kept) < len(theirs) && slices.Equal(ours, kept)
+}
+
+var (
+	// noURL is a value that is no absolute URL, which sitemaps.org asks for: relative, a template that
+	// was not filled in, bytes before the scheme.
+	noURL disagreement = withoutValues
+	// noBreakSpace is one before the URL. robots-parser trims as JavaScript does, with all of
+	// Unicode's white space. Google's parser trims that of ASCII, and so do we.
+	noBreakSpace disagreement = func(ours, theirs []string) bool { return len(ours) == 0 && len(theirs) == 1 }
+	// refused is a file that temoto/robotstxt gives up as a whole, as a rule or a Crawl-delay stands
+	// before any User-agent.
+	refused disagreement = func(ours, theirs []string) bool { return len(ours) > 0 && len(theirs) == 0 }
+	// blankColon is "Sitemap : URL". temoto/robotstxt takes the colon for the value.
+	blankColon disagreement = func(ours, theirs []string) bool { return len(ours) == 1 && slices.Equal(theirs, []string{":"}) }
+	// noValue is "Sitemap:" with nothing behind it. temoto/robotstxt takes the end of the line for it.
+	noValue disagreement = withoutValues
+	// otherWord is the word Sitemap inside a user-agent line, which temoto/robotstxt takes for the
+	// field.
+	otherWord disagreement = withoutValues
+	// noColon is "sitemap http://…": the first colon is that of the URL, so the field is "sitemap http"
+	// to us, to Google and to robots-parser. temoto/robotstxt takes "http" for the value.
+	noColon disagreement = withoutValues
+)
+
+// alike are the files on which both differ from us for the same reason.
+var alike = same(noURL,
+	"18f.gov", "ballotpedia.org", "ferroncity.org", "gothamist.com", "in.bookmyshow.com", "kooora.com", "mariescountymo.gov",
+	"ndrin.org", "tfl.gov.uk", "www.acronymfinder.com", "www.game.co.za", "www.icims.com", "www.iinet.net.au",
+	"www.statesman.com", "www.stlouisfed.org", "www.universetoday.com",
+)
+
+func same(d disagreement, sites ...string) map[string]disagreement {
+	all := make(map[string]disagreement, len(sites))
+	for _, s := range sites {
+		all[s] = d
+	}
+	return all
+}
+
+func joined(all ...map[string]disagreement) map[string]disagreement {
+	whole := make(map[string]disagreement)
+	for _, m := range all {
+		maps.Copy(whole, m)
+	}
+	return whole
+}
+
+var voices = []voice{
+	{"robots-parser", func(t *testing.T) *exec.Cmd {
+		t.Helper()
+		return exec.CommandContext(t.Context(), need(t, "node"), filepath.Join(nodePrograms(t, "clients", "node"), "sitemaps.mjs"))
+	}, joined(alike, same(noBreakSpace, "www.cfainstitute.org"))},
+	{"temoto/robotstxt", func(t *testing.T) *exec.Cmd {
+		t.Helper()
+		program := filepath.Join(t.TempDir(), "sitemaps")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./sitemaps")
+		build.Dir = filepath.Join("clients", "colly")
+		runBounded(t, build)
+		return exec.CommandContext(t.Context(), program)
+	}, joined(alike,
+		same(noURL, "www.cfainstitute.org"),
+		same(refused, "hamilton-ny.gov", "hindustantimes.com", "ohiopmp.gov", "vokimberly.org", "www.gov.cn", "www.olympic.org", "www.tvnz.co.nz"),
+		same(blankColon, "addisontx.gov", "cabarruscounty.us", "cheyennecity.org", "cityofpsl.com", "co.genesee.ny.us", "dunedingov.com",
+			"edcgov.us", "hartford.gov", "kauai.gov", "lccountymt.gov", "mesaaz.gov", "siouxfalls.org", "ssf.net", "tompkinscountyny.gov",
+			"townofpendleton.org"),
+		same(noValue, "coolmaterial.com", "santeecooper.com", "www.usherbrooke.ca"),
+		same(otherWord, "www.24hourfitness.com"),
+		same(noColon, "www.au.dk"),
+	)},
+}
+
+// TestSitemapsByOtherVoices has two libraries read the sitemaps of real files, and holds that each
+// difference is one that the tables explain, and each explanation one that there is.
+func TestSitemapsByOtherVoices(t *testing.T) {
+	t.Parallel()
+	folder, whole := os.Getenv("CRAWLGATE_CORPUS"), true
+	if folder == "" {
+		folder, whole = filepath.Join("..", "robotstxt", "testdata", "wild"), false
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in %s: %v", folder, err)
+	}
+	for i, file := range files {
+		if files[i], err = filepath.Abs(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range voices {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			found := v.read(t, files)
+			sitemaps, differences := 0, make(map[string]bool)
+			for i, file := range files {
+				ours := sitemapsIn(t, file)
+				sitemaps += len(ours)
+				if slices.Equal(ours, found[i]) {
+					continue
+				}
+				site := strings.TrimSuffix(filepath.Base(file), ".txt")
+				differences[site] = true
+				if d, known := v.differs[site]; !known || !d(ours, found[i]) {
+					t.Errorf("%s: we have %q, it has %q", site, ours, found[i])
+				}
+			}
+			for site := range v.differs {
+				if whole && !differences[site] {
+					t.Errorf("%s: there is no difference to be explained", site)
+				}
+			}
+			t.Logf("%d files, %d sitemaps, %d differences, all explained", len(files), sitemaps, len(differences))
+		})
+	}
+}
+
+// read has the library read files.
+func (v *voice) read(t *testing.T, files []string) [][]string {
+	t.Helper()
+	cmd := v.command(t)
+	cmd.Args = append(cmd.Args, files...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", v.name, err)
+	}
+	all := make([][]string, len(files))
+	lines := json.NewDecoder(bytes.NewReader(out))
+	for i := range all {
+		if err := lines.Decode(&all[i]); err != nil {
+			t.Fatalf("the answer of %s about %s: %v", v.name, files[i], err)
+		}
+	}
+	return all
+}
+
+// sitemapsIn is what we read in a file.
+func sitemapsIn(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := robotstxt.Parse(text).Sitemaps()
+	urls := make([]string, len(list))
+	for i, s := range list {
+		urls[i] = s.URL
+	}
+	return urls
+}

@@ -1,0 +1,94 @@
+package preferences
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// Directive is a robots directive for the crawler's field.
+type Directive struct {
+	Name string // such as "noindex" or "unavailable-after"
+	// Value is nil for a directive without one, or a bool, int, int64, string or time.Time. Others are
+	// left out.
+	Value any
+}
+
+// MaxDictionary is the length of the longest crawler's field, in bytes.
+const MaxDictionary = 1024
+
+// Dictionary writes the value of the crawler's field, a dictionary of RFC 9651: the deciding
+// statement of each purpose of which something is known, in the order of [Set.Statements], then the
+// directives in their own, with hyphens in their names. A member that would make it longer than 1
+// KiB, that cannot be written, or whose key was there is left out.
+func Dictionary(s Set, directives []Directive) string {
+	var w writer
+	for _, d := range s.Decided() {
+		w.add(d.Purpose, d.String())
+	}
+	for _, d := range directives {
+		key := strings.ReplaceAll(strings.ToLower(d.Name), "_", "-")
+		if member, ok := memberOf(key, d.Value); ok {
+			w.add(key, member)
+		}
+	}
+	return w.text.String()
+}
+
+// writer writes a dictionary member by member.
+type writer struct {
+	text strings.Builder
+	keys []string
+}
+
+func (w *writer) add(key, member string) {
+	if slices.Contains(w.keys, key) || w.text.Len()+len(", ")+len(member) > MaxDictionary {
+		return
+	}
+	w.keys = append(w.keys, key)
+	if w.text.Len() > 0 {
+		w.text.WriteString(", ")
+	}
+	w.text.WriteString(member)
+}
+
+// memberOf writes a directive as a member. Most have no value, and are their name.
+func memberOf(key string, value any) (string, bool) {
+	if !IsPurpose(key) {
+		return "", false
+	}
+	item := bareItem(value)
+	switch item {
+	case nil:
+		return "", false
+	case true:
+		return key, true
+	}
+	text, err := httpsfv.Marshal(httpsfv.NewItem(item))
+	return key + "=" + text, err == nil
+}
+
+// bareItem returns a directive's value as RFC 9651 section 3.3 has it, nil where it has none for
+// its type. A word becomes a token.
+func bareItem(v any) any {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool, int, int64, time.Time:
+		return v
+	case string:
+		if _, err := httpsfv.Marshal(httpsfv.NewItem(httpsfv.Token(v))); err == nil {
+			return httpsfv.Token(v)
+		}
+		if _, err := httpsfv.Marshal(httpsfv.NewItem(v)); err == nil {
+			return v
+		}
+		if utf8.ValidString(v) {
+			return httpsfv.DisplayString(v)
+		}
+	}
+	return nil
+}

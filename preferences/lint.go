@@ -1,0 +1,225 @@
+package preferences
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// The codes of warnings about preference lines, which do not change.
+const (
+	LintNotDictionary  = "preference-syntax"        // nothing in the line is read
+	LintUpperCase      = "preference-upper-case"    // a key of Content-Usage: nothing in the line is read
+	LintLongPreference = "preference-too-long"      // over 4 KiB: nothing in the line is read
+	LintBadValue       = "preference-value"         // neither yes nor no: nothing is known
+	LintUnknownLabel   = "preference-label"         // a purpose that the vocabulary does not have
+	LintRepeatedLabel  = "preference-repeated"      // in Content-Usage the last counts, in Content-Signal all
+	LintBadPath        = "preference-path"          // what stands before the preferences is no path
+	LintLooseUsage     = "preference-outside-group" // a Content-Usage line that is for no crawler
+	LintEmpty          = "preference-empty"         // the line says nothing
+	LintBadLicense     = "bad-license"              // not an absolute URL
+)
+
+// maxWarnings bounds what is reported about one file.
+const maxWarnings = 1000
+
+// Lint reports, in the order of the lines, what is wrong with the values of the Content-Usage,
+// Content-Signal and License lines of a robots.txt: at most 1,000 warnings. [robotstxt.Lint] says
+// the rest.
+func Lint(data []byte) []robotstxt.Warning {
+	if robotstxt.IsUTF16(data) {
+		return nil // nothing in it is read
+	}
+	var l linter
+	for _, p := range robotstxt.Parse(data).Preferences() {
+		if len(l.warnings) >= maxWarnings {
+			break
+		}
+		l.line = p.Line
+		switch p.Kind {
+		case robotstxt.ContentUsage:
+			l.usage(p)
+		case robotstxt.ContentSignal:
+			l.signal(p)
+		case robotstxt.License:
+			l.license(p.Value)
+		}
+	}
+	return l.warnings[:min(len(l.warnings), maxWarnings)]
+}
+
+type linter struct {
+	line     int
+	warnings []robotstxt.Warning
+}
+
+func (l *linter) warn(code, format string, args ...any) {
+	l.warnings = append(l.warnings, robotstxt.Warning{Line: l.line, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+func (l *linter) usage(p robotstxt.Preference) {
+	if p.Loose {
+		l.warn(LintLooseUsage, "there is no user-agent line before this Content-Usage line: it is for no crawler")
+	}
+	if !l.readable(p) {
+		return
+	}
+	d, err := httpsfv.UnmarshalDictionary([]string{p.Value})
+	if err != nil {
+		l.noDictionary(p, err)
+		return
+	}
+	l.repeated(p.Value, d.Names())
+	for _, key := range d.Names() {
+		m, _ := d.Get(key)
+		if tokenValue(m) == Unknown {
+			l.badUsage(key, m)
+		}
+		if hint := usageHints[key]; hint != "" {
+			l.warn(LintUnknownLabel, "Content-Usage has no %s: %s", key, hint)
+		} else if ofUsage(key) == key && rankOf(key) == len(labels) {
+			l.warn(LintUnknownLabel, "%s has no label %q: it is kept as a purpose of that name", draftVocab, cut(key, maxPurpose))
+		}
+	}
+}
+
+// readable reports whether a line has a value, and one that is not too long.
+func (l *linter) readable(p robotstxt.Preference) bool {
+	switch {
+	case p.Value == "":
+		l.warn(LintEmpty, "the line says nothing")
+		return false
+	case len(p.Value) > maxText:
+		l.warn(LintLongPreference, "the value has %d bytes, more than %d: it is not read", len(p.Value), maxText)
+		return false
+	}
+	return true
+}
+
+// usageHints and signalHints are the labels of the other key.
+var (
+	usageHints = map[string]string{
+		"ai-train": "its label is train-ai", "ai-input": "only Content-Signal has it", useKey: "only Content-Signal has it",
+	}
+	signalHints = map[string]string{"train-ai": "its label is ai-train"}
+)
+
+// noDictionary says why a Content-Usage value cannot be read.
+func (l *linter) noDictionary(p robotstxt.Preference, err error) {
+	lower := strings.ToLower(p.Value)
+	_, lowerErr := httpsfv.UnmarshalDictionary([]string{lower})
+	word, _, _ := strings.Cut(p.Value, " ")
+	switch {
+	case p.Path == "" && strings.ContainsAny(word, "/*$") && !strings.Contains(word, "="):
+		l.warn(LintBadPath, "%q is no path, which begins with a slash: nothing in the line is read", cut(word, 80))
+	case lower != p.Value && lowerErr == nil:
+		l.warn(LintUpperCase, "keys are in lower case (%s section 6.5): nothing in the line is read", draftVocab)
+	default:
+		l.warn(LintNotDictionary, "%q is no dictionary of RFC 9651 (%s): nothing in the line is read", cut(p.Value, 80), reason(err))
+	}
+}
+
+// reason returns what a parser says, without its own prefix.
+func reason(err error) string {
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	return err.Error()
+}
+
+// badUsage warns of a value that is neither of the tokens y and n.
+func (l *linter) badUsage(key string, m httpsfv.Member) {
+	item, _ := m.(httpsfv.Item)
+	switch v := item.Value.(type) {
+	case string:
+		l.warn(LintBadValue, "%s=%q is a string: only the words y and n, without quotes, are preferences", key, cut(v, 80))
+	case httpsfv.Token:
+		hint := ""
+		if word := meant[strings.ToLower(string(v))]; word != "" {
+			hint = fmt.Sprintf(": write %s=%s", key, word[:1])
+		}
+		l.warn(LintBadValue, "%s=%s is neither y nor n, so nothing is known of it%s", key, cut(string(v), 80), hint)
+	default: // a list, or an item of another type
+		l.warn(LintBadValue, "the value of %s is neither y nor n, so nothing is known of it", key)
+	}
+}
+
+// meant are words that stand where yes or no is wanted.
+var meant = map[string]string{
+	"disallow": "no", "disallowed": "no", "deny": "no", "false": "no", "none": "no", "off": "no", "no": "no", "n": "no", "0": "no",
+	"allow": "yes", "allowed": "yes", "true": "yes", "all": "yes", "on": "yes", "yes": "yes", "y": "yes", "1": "yes",
+}
+
+func (l *linter) signal(p robotstxt.Preference) {
+	if p.Path != "" {
+		l.warn(LintBadPath, "contentsignals.org knows no paths: here the line is read as one for %q", cut(p.Path, 80))
+	}
+	if !l.readable(p) {
+		return
+	}
+	var keys []string
+	for item := range strings.SplitSeq(p.Value, ",") {
+		item = strings.Trim(item, blanks)
+		key, value, ok := strings.Cut(item, "=")
+		if !ok {
+			l.warn(LintNotDictionary, "%q has no =: it says nothing", cut(item, 80))
+			continue
+		}
+		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.Trim(value, blanks)
+		keys = append(keys, key)
+		l.signalItem(key, value)
+	}
+	slices.Sort(keys)
+	l.repeated(p.Value, slices.Compact(keys))
+}
+
+func (l *linter) signalItem(key, value string) {
+	lower := strings.ToLower(value)
+	if key == useKey {
+		if !slices.Contains(levels[1:], lower) {
+			l.warn(LintBadValue, "use=%s is none of immediate, reference and full", cut(value, 80))
+		}
+		return
+	}
+	if signalValue(lower) == Unknown {
+		hint := ""
+		if word := meant[lower]; word != "" {
+			hint = fmt.Sprintf(": write %s=%s", cut(key, maxPurpose), word)
+		}
+		l.warn(LintBadValue, "%s=%s is neither yes nor no, so nothing is known of it%s", cut(key, maxPurpose), cut(value, 80), hint)
+	}
+	switch purpose := ofSignal(key); {
+	case signalHints[key] != "":
+		l.warn(LintUnknownLabel, "Content-Signal has no %s: %s", key, signalHints[key])
+	case purpose == "":
+		l.warn(LintUnknownLabel, "%q is no label of Content-Signal", cut(key, maxPurpose))
+	case rankOf(purpose) == len(labels):
+		l.warn(LintUnknownLabel, "Content-Signal has no label %q: it is kept as a purpose of that name", key)
+	}
+}
+
+// repeated warns of keys that a value has more than once, of which keys are the distinct ones.
+func (l *linter) repeated(value string, keys []string) {
+	count := make(map[string]int, len(keys))
+	for item := range strings.SplitSeq(value, ",") {
+		word, _, _ := strings.Cut(strings.Trim(item, blanks), "=")
+		word, _, _ = strings.Cut(word, ";")
+		count[strings.ToLower(strings.Trim(word, blanks))]++
+	}
+	for _, key := range keys {
+		if count[key] > 1 {
+			l.warn(LintRepeatedLabel, "%s is there %d times", cut(key, maxPurpose), count[key])
+		}
+	}
+}
+
+func (l *linter) license(value string) {
+	if !isAbsolute(value) {
+		l.warn(LintBadLicense, "%q is not an absolute URL", cut(value, 80))
+	}
+}

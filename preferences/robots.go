@@ -1,0 +1,73 @@
+package preferences
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// AppendGroups appends the groups that bind an agent: its own, and those that name a token which it
+// obeys as well. A token that no group names adds nothing: it is no crawler that the * group would
+// be for. No group comes twice.
+func AppendGroups(dst []robotstxt.Group, rs *robotstxt.Ruleset, a robotstxt.Agent, alsoObey []string) []robotstxt.Group {
+	dst = append(dst, rs.Select(a))
+	for i := range alsoObey {
+		g := rs.Select(robotstxt.Agent{Tokens: alsoObey[i : i+1], IgnoreWildcard: true})
+		if g.Name() != "" && !slices.Contains(dst, g) {
+			dst = append(dst, g)
+		}
+	}
+	return dst
+}
+
+// Robots returns what a robots.txt says of a target, path and query as in [robotstxt.Group.Match],
+// to the crawlers of the groups: the strictest of all groups. It does not ask whether they may
+// fetch the target; what is disallowed has no preferences (draft-ietf-aipref-attach-05 section
+// 3.1).
+//
+// It does not allocate where no preference line applies.
+func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set {
+	var buffer [4]robotstxt.Preference
+	found := buffer[:0]
+	for _, g := range groups {
+		found = g.AppendPreferences(found, target)
+	}
+	licences := rs.Licenses()
+	if len(found)+len(licences) == 0 {
+		return Set{}
+	}
+	s := Set{statements: make([]Statement, 0, min(4*len(found), 16))}
+	for i := range found {
+		p := &found[i]
+		if p.Kind == robotstxt.ContentUsage {
+			s.usage([]string{p.Value}, RobotsContentUsage, p.Line)
+		} else {
+			s.signal(p.Value, RobotsContentSignal, p.Line)
+		}
+		if len(s.statements) > maxPurposes*maxStatements {
+			s = s.settled()
+		}
+	}
+	for _, l := range licences {
+		if isAbsolute(l.Value) {
+			s.licence(l.Value, RobotsLicense, l.Line)
+		}
+	}
+	return s.settled()
+}
+
+// licence adds a link to terms of use. The first count.
+func (s *Set) licence(address string, from Source, line int) {
+	if address != "" && len(address) <= maxURL && len(s.licences) < maxLicences {
+		s.licences = append(s.licences, Licence{URL: address, From: from, Line: line})
+	}
+}
+
+// isAbsolute reports whether a License line names a URL with a scheme and a host, as RSL 1.0
+// demands.
+func isAbsolute(address string) bool {
+	scheme, rest, ok := strings.Cut(address, "://")
+	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")) &&
+		rest != "" && !strings.ContainsAny(rest[:1], "/?#") && !strings.ContainsAny(rest, blanks)
+}

@@ -1,0 +1,54 @@
+package preferences
+
+import (
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// maxText is the longest value that is read, in bytes. Of longer ones nothing is known, as of any
+// that cannot be read.
+const maxText = 4096
+
+// usage adds what the lines of a Content-Usage dictionary say (draft-ietf-aipref-vocab-07 section
+// 6.5, RFC 9651 section 4.2.2). Where they cannot be read, nothing is known. Only the tokens y and
+// n are preferences; of a key that comes again the last value counts; parameters mean nothing.
+func (s *Set) usage(lines []string, from Source, line int) {
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	if size > maxText {
+		return
+	}
+	d, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil {
+		return
+	}
+	raw := cut(strings.Join(lines, ", "), maxRaw)
+	for _, key := range d.Names() {
+		purpose := ofUsage(key)
+		if purpose == "" {
+			continue
+		}
+		m, _ := d.Get(key)
+		s.statements = append(s.statements, Statement{
+			Purpose: purpose, Value: tokenValue(m), From: from, Line: line, Raw: raw,
+		})
+	}
+}
+
+// tokenValue reads the tokens y and n (draft-ietf-aipref-vocab-07 section 6.2).
+func tokenValue(m httpsfv.Member) Value {
+	item, ok := m.(httpsfv.Item)
+	if !ok {
+		return Unknown
+	}
+	switch item.Value {
+	case httpsfv.Token("n"):
+		return No
+	case httpsfv.Token("y"):
+		return Yes
+	}
+	return Unknown
+}
