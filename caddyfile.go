@@ -296,5 +296,7 @@ func (a *App) readSignals(r *block.Reader) error {
 	return block.Grammar{
 		"robots_txt": block.Switch(&a.Signals.IgnoreRobotsTxt, "off", "on"),
 		"headers":    block.Switch(&a.Signals.IgnoreHeaders, "off", "on"),
+		"html":       block.Text(&a.Signals.HTML),
+		"html_max":   block.Size(&a.Signals.HTMLMax),
 	}.Read(r, "signals")
 }

@@ -277,6 +277,12 @@ type SignalsConfig struct {
 	IgnoreRobotsTxt bool `json:"ignore_robots_txt,omitempty"`
 	// IgnoreHeaders leaves the fields of answers unread. Default: they are read.
 	IgnoreHeaders bool `json:"ignore_headers,omitempty"`
+	// HTML says what becomes of the tags in a page's head: "off" (default), "log" reads them when the
+	// page has passed, "hold" before the crawler gets the answer.
+	HTML string `json:"html,omitempty"`
+	// HTMLMax is how much of a page is looked at, in bytes, as it came and decoded. Default 64 KiB, at
+	// most 1 MiB.
+	HTMLMax int64 `json:"html_max,omitempty"`
 }
 
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy

@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/proxy"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -219,4 +221,24 @@ func upstreamHosts(hosts []string) (func(host string) bool, error) {
 		o := origin.Origin{Scheme: "http", Host: host, Port: 80}
 		return slices.ContainsFunc(patterns, func(p enforce.HostPattern) bool { return p.Match(o) })
 	}, nil
+}
+
+// The bounds of the copy of a page that is looked at.
+const (
+	defaultHTMLMax = 64 << 10
+	maxHTMLMax     = 1 << 20
+)
+
+func (s *SignalsConfig) set(c *engine.Config) (err error) {
+	s = cmp.Or(s, new(SignalsConfig))
+	c.Signals = enforce.Signals{
+		RobotsTxt: !s.IgnoreRobotsTxt, Headers: !s.IgnoreHeaders, HTMLMax: int(cmp.Or(s.HTMLMax, defaultHTMLMax)),
+	}
+	if c.Signals.HTML, err = enforce.ParseHTMLMode(s.HTML); err != nil {
+		return err
+	}
+	if s.HTMLMax < 0 || s.HTMLMax > maxHTMLMax {
+		return errors.New("html_max: want at most 1 MiB")
+	}
+	return nil
 }

@@ -292,12 +292,6 @@ func (e *EgressConfig) set(c *engine.Config) error {
 	return nil
 }
 
-func (s *SignalsConfig) set(c *engine.Config) error {
-	s = cmp.Or(s, new(SignalsConfig))
-	c.Signals = enforce.Signals{RobotsTxt: !s.IgnoreRobotsTxt, Headers: !s.IgnoreHeaders}
-	return nil
-}
-
 func (l *LimitsConfig) set(c *engine.Config) (err error) {
 	l = cmp.Or(l, new(LimitsConfig))
 	s := engine.Limits{

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -11,8 +12,9 @@ import (
 const aheadTime = 100 * time.Millisecond
 
 // readAhead reads up to n bytes of the answer's body before its header goes out. It ends early
-// where the body does, after [aheadTime] and with ctx. The body still has all its bytes.
-func readAhead(ctx context.Context, resp *http.Response, n int) []byte {
+// where the body does, after [aheadTime] and with ctx. The body still has all its bytes. Whole
+// reports that there are no more than those.
+func readAhead(ctx context.Context, resp *http.Response, n int) (head []byte, whole bool) {
 	a := &ahead{ReadCloser: resp.Body, pending: make(chan pieceRead, 1)}
 	resp.Body = a
 	timer := time.NewTimer(aheadTime)
@@ -28,12 +30,12 @@ func readAhead(ctx context.Context, resp *http.Response, n int) []byte {
 		case p := <-a.pending:
 			a.take(p)
 		case <-timer.C:
-			return a.head
+			return a.head, false
 		case <-ctx.Done():
-			return a.head
+			return a.head, false
 		}
 	}
-	return a.head
+	return a.head, errors.Is(a.err, io.EOF)
 }
 
 // ahead is a body of which the beginning was read ahead. One read may still be under way: it ends

@@ -34,8 +34,12 @@ func TestReadAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			resp := &http.Response{Body: io.NopCloser(test.body)}
-			if head := readAhead(t.Context(), resp, 4); string(head) != test.head {
-				t.Errorf("head %q, want %q", head, test.head)
+			head, whole := readAhead(t.Context(), resp, 4)
+			if string(head) != test.head || whole && (test.err != nil || test.head != test.all) {
+				t.Errorf("head %q, whole %v, want %q of %q", head, whole, test.head, test.all)
+			}
+			if ended := len(test.head) < 4 && test.err == nil; ended && !whole {
+				t.Error("a body that ends before the bound is not said to be whole")
 			}
 			if all, err := io.ReadAll(resp.Body); string(all) != test.all || !errors.Is(err, test.err) {
 				t.Errorf("body %q and %v, want %q and %v", all, err, test.all, test.err)
@@ -58,8 +62,8 @@ func TestReadAheadGivesUp(t *testing.T) {
 		}()
 		resp := &http.Response{Body: body}
 		began := time.Now()
-		head := readAhead(t.Context(), resp, 4)
-		if took := time.Since(began); string(head) != "ab" || took != aheadTime {
+		head, whole := readAhead(t.Context(), resp, 4)
+		if took := time.Since(began); string(head) != "ab" || whole || took != aheadTime {
 			t.Errorf("head %q after %s", head, took)
 		}
 		if all, err := io.ReadAll(resp.Body); string(all) != "abcdef" || err != nil {
@@ -77,8 +81,8 @@ func TestReadAheadLeavesNoGoroutine(t *testing.T) {
 		resp := &http.Response{Body: body}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if head := readAhead(ctx, resp, 4); len(head) > 0 {
-			t.Errorf("head %q", head)
+		if head, whole := readAhead(ctx, resp, 4); len(head) > 0 || whole {
+			t.Errorf("head %q, whole %v", head, whole)
 		}
 		_ = resp.Body.Close() // else the bubble does not end
 		if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
@@ -102,7 +106,7 @@ func (l *looking) Answered(int, http.Header) bool {
 	return !l.refuse
 }
 
-func (l *looking) Began(head []byte) bool {
+func (l *looking) Began(head []byte, _ bool) bool {
 	l.head = string(head)
 	return !l.began
 }

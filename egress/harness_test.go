@@ -138,7 +138,7 @@ func (unnoted) Connecting()                    {}
 func (unnoted) Connected(net.Conn)             {}
 func (unnoted) Sent()                          {}
 func (unnoted) Answered(int, http.Header) bool { return true }
-func (unnoted) Began([]byte) bool              { return true }
+func (unnoted) Began([]byte, bool) bool        { return true }
 
 // forward sends a request out, until its own context ends.
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {

@@ -2,11 +2,9 @@ package enforce
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/crawlgate/crawlgate/directives"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/preferences"
@@ -20,20 +18,62 @@ type Signals struct {
 	RobotsTxt bool
 	// Headers reads the fields of answers.
 	Headers bool
+	// HTML says whether and when the tags of pages are read, of at most HTMLMax bytes of each.
+	HTML    HTMLMode
+	HTMLMax int
 }
+
+// signalSources are the names of the sources that can be read.
+var signalSources = [...]string{"robots_txt", "headers", "html"}
+
+// signalNames are the names of each set of sources, made once: every line of a log has one.
+var signalNames = func() (names [1 << len(signalSources)]string) {
+	for set := range names {
+		var read []string
+		for i, source := range signalSources {
+			if set&(1<<i) != 0 {
+				read = append(read, source)
+			}
+		}
+		names[set] = strings.Join(read, "+")
+	}
+	return names
+}()
 
 // String names the sources that are read, joined by "+"; empty for none.
 func (s Signals) String() string {
-	switch {
-	case s.RobotsTxt && s.Headers:
-		return "robots_txt+headers"
-	case s.RobotsTxt:
-		return "robots_txt"
-	case s.Headers:
-		return "headers"
-	default:
-		return ""
+	set := 0
+	for i, read := range [len(signalSources)]bool{s.RobotsTxt, s.Headers, s.HTML != HTMLOff} {
+		if read {
+			set |= 1 << i
+		}
 	}
+	return signalNames[set]
+}
+
+// HTMLMode says whether and when the tags of pages are read. The zero value reads none.
+type HTMLMode uint8
+
+const (
+	// HTMLOff reads none.
+	HTMLOff HTMLMode = iota
+	// HTMLLog reads them once the page has passed: they are logged, and refuse nothing.
+	HTMLLog
+	// HTMLHold reads them before the crawler gets the answer.
+	HTMLHold
+)
+
+// ParseHTMLMode reads "off", "log" or "hold"; the empty text stands for off.
+func ParseHTMLMode(s string) (HTMLMode, error) {
+	switch s {
+	case "", "off":
+		return HTMLOff, nil
+	case "log":
+		return HTMLLog, nil
+	case "hold":
+		return HTMLHold, nil
+	}
+	return HTMLOff, fmt.Errorf("html %q: want off, log, hold", s)
 }
 
 // PreferenceMode says what becomes of a request whose agent has a purpose that the site does not
@@ -162,13 +202,13 @@ func (e *Enforcer) prefer(d *Decision, b Bound, path string) {
 	if d.Exception != "" || d.Mode == ModeOff || !d.Allowed {
 		return
 	}
-	d.judge()
+	d.judge(false)
 	if !d.use.denyUnknown || d.Conflict != "" {
 		return
 	}
 	for _, purpose := range d.Purposes {
 		if d.Preferences.Value(purpose) == preferences.Unknown {
-			d.conflict(preferences.Statement{Purpose: purpose})
+			d.conflict(preferences.Statement{Purpose: purpose}, false)
 			return
 		}
 	}
@@ -181,96 +221,29 @@ func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
 		(d.use.denyUnknown || e.Reads.RobotsTxt && b.rules.HasPreferences())
 }
 
-// judge holds what is known of the site's preferences against the agent's purposes.
-func (d *Decision) judge() {
+// judge holds what is known of the site's preferences against the agent's purposes. Nothing is
+// refused any more where the crawler has got the answer.
+func (d *Decision) judge(sent bool) {
+	if d.Exception != "" || d.Mode == ModeOff || d.Conflict != "" {
+		return
+	}
 	for _, purpose := range d.Purposes {
 		if s := d.Preferences.Deciding(purpose); s.Value == preferences.No {
-			d.conflict(s)
+			d.conflict(s, sent)
 			return
 		}
 	}
 }
 
 // conflict notes the statement that stands against a purpose of the agent.
-func (d *Decision) conflict(s preferences.Statement) {
+func (d *Decision) conflict(s preferences.Statement, sent bool) {
 	if d.use.mode == PreferencesAnnotate {
 		return
 	}
 	d.Conflict = s.String()
-	if d.use.mode == PreferencesDeny {
+	if d.use.mode == PreferencesDeny && !sent {
 		d.deny(ReasonPreferenceDenied, d.Conflict)
 	}
-}
-
-// signalFields are the fields of an answer that are read, in the order in which they are logged.
-var signalFields = []string{"X-Robots-Tag", "Content-Usage", "Content-Signal", "Tdm-Reservation", "Tdm-Policy", "Link"}
-
-// maxSignalFields bounds the bytes of fields that a log line has.
-const maxSignalFields = 1 << 10
-
-// ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
-// all that the site says; empty where it says nothing. The decision may refuse then: the answer
-// must not reach the crawler.
-func (d *Decision) ReadAnswer(header http.Header) (dictionary string) {
-	if d.use.reads.Headers {
-		d.SignalFields, d.SignalsCut = fieldsOf(header)
-	}
-	if len(d.SignalFields) > 0 {
-		d.Signals, d.Preferences = AnswerSignals(header, d.Tokens, d.AlsoObey, d.Preferences)
-		if d.Exception == "" && d.Mode != ModeOff && d.Conflict == "" {
-			d.judge()
-		}
-	}
-	if d.Preferences.Empty() && d.Signals.Empty() {
-		return ""
-	}
-	return preferences.Dictionary(d.Preferences, directivesOf(d.Signals))
-}
-
-// AnswerSignals is what the fields of an answer say to an agent, and together with what its
-// robots.txt says.
-func AnswerSignals(
-	header http.Header, tokens, alsoObey []string, robots preferences.Set,
-) (directives.Set, preferences.Set) {
-	said := directives.Header(header["X-Robots-Tag"], slices.Concat(tokens, alsoObey))
-	marks := preferences.Marks{
-		NoIndex: said.Has(directives.NoIndex), NoArchive: said.Has(directives.NoArchive), NoAI: said.Has(directives.NoAI),
-	}
-	return said, preferences.Join(robots, preferences.Fields(header, marks))
-}
-
-// fieldsOf returns the fields that are read, as "Name: value", up to a number of bytes.
-func fieldsOf(header http.Header) (fields []string, cut bool) {
-	room := maxSignalFields
-	for _, name := range signalFields {
-		for _, value := range header[name] {
-			if name == "Link" && !strings.Contains(value, "license") {
-				continue
-			}
-			field := name + ": " + value
-			if room -= len(field); room < 0 {
-				return fields, true
-			}
-			fields = append(fields, field)
-		}
-	}
-	return fields, false
-}
-
-// directivesOf are the directives of a page for the crawler's field.
-func directivesOf(s directives.Set) (all []preferences.Directive) {
-	for _, name := range s.Names() {
-		name, value, found := strings.Cut(name, "=")
-		d := preferences.Directive{Name: name}
-		switch {
-		case name == "unavailable_after" && !s.UnavailableAfter.IsZero():
-			d.Value = s.UnavailableAfter
-		case found:
-			d.Value = value
-		}
-		all = append(all, d)
-	}
-	return all
 }
 
 // statements are the deciding statements for the log.
@@ -284,31 +257,4 @@ func statements(s preferences.Set) []string {
 		list[i] = st.String()
 	}
 	return list
-}
-
-// Reread computes the signals and preferences of a log line again: from the rules of its text, nil
-// where there was none, and from the fields that it has. It reports false where the line does not
-// have all that they came from.
-func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string) (signals, wishes []string, ok bool) {
-	var said preferences.Set
-	if strings.Contains(r.SignalsRead, "robots_txt") && rules != nil {
-		paths := PathsStrict
-		if r.Form == PathAsSent {
-			paths = PathsAsSent
-		}
-		said = Bind(rules, a, r.AlsoObey).Preferences(path, paths)
-	}
-	header := make(http.Header)
-	for _, field := range r.SignalFields {
-		name, value, found := strings.Cut(field, ": ")
-		if !found || strings.Contains(value, `\`) { // it may have been escaped
-			return nil, nil, false
-		}
-		header[name] = append(header[name], value)
-	}
-	var d directives.Set
-	if len(header) > 0 {
-		d, said = AnswerSignals(header, r.Tokens, r.AlsoObey, said)
-	}
-	return shownAll(d.Names()), shownAll(statements(said)), !r.SignalsCut
 }

@@ -26,6 +26,7 @@ func (x *exchange) account() {
 	}
 	e := x.site.Engine
 	e.CloseIdle()
+	x.readPassed(x.sent.Err == nil)
 	if failure := x.sent.Err; failure != nil && x.decision.Allowed {
 		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
 		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)

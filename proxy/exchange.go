@@ -20,6 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/htmlhead"
 	"github.com/crawlgate/crawlgate/internal/opencount"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -45,6 +46,8 @@ type exchange struct {
 	missed   error     // why it may not go over the connection
 	sentAt   time.Time // when it began to go over the connection; zero if it did not
 	sent     egress.Result
+	page     *enforce.Page       // the answer's, of which the tags are read; nil for none
+	copied   *htmlhead.Collector // of the page as it passes; nil where it is held
 }
 
 // requests and tunnels count what each agent has under way in the process, over reloads. An agent
@@ -187,15 +190,14 @@ func (x *exchange) Answered(status int, header http.Header) bool {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
-	dictionary := x.decision.ReadAnswer(header)
-	if dictionary != "" {
+	if dictionary := x.decision.ReadAnswer(header); dictionary != "" {
 		x.w.Header().Set(enforce.HeaderSignals, dictionary)
+	}
+	if x.decision.Allowed {
+		x.findPage(status, header)
 	}
 	return x.decision.Allowed
 }
-
-// Began looks at the beginning of the answer's body.
-func (x *exchange) Began([]byte) bool { return true }
 
 // reasonOf is the decision's reason for a failure on the way out. The two sets share their
 // spellings, but for the client that left and the answer that it must not have.

@@ -65,7 +65,7 @@ func (unnoted) Connecting()                    {}
 func (unnoted) Connected(net.Conn)             {}
 func (unnoted) Sent()                          {}
 func (unnoted) Answered(int, http.Header) bool { return true }
-func (unnoted) Began([]byte) bool              { return true }
+func (unnoted) Began([]byte, bool) bool        { return true }
 
 // Interface guards.
 var (

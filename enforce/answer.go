@@ -1,0 +1,221 @@
+package enforce
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/crawlgate/crawlgate/directives"
+	"github.com/crawlgate/crawlgate/htmlhead"
+	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// signalFields are the fields of an answer that are read, in the order in which they are logged.
+var signalFields = []string{"X-Robots-Tag", "Content-Usage", "Content-Signal", "Tdm-Reservation", "Tdm-Policy", "Link"}
+
+// The names under which the tags of a page are logged. A name of a field has no space.
+const (
+	metaField    = "meta "
+	licenceField = "link license"
+)
+
+// maxSignalFields bounds the bytes of fields and tags that a log line has.
+const maxSignalFields = 1 << 10
+
+// Answer is what an answer says of the use of its content: the fields of its header, and the tags
+// in the head of its page.
+type Answer struct {
+	Header http.Header
+	Page   htmlhead.Metas
+}
+
+// ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
+// all that the site says; empty where it says nothing. The decision may refuse then: the answer
+// must not reach the crawler.
+func (d *Decision) ReadAnswer(header http.Header) (dictionary string) {
+	if d.use.reads.Headers {
+		d.SignalFields, d.SignalsCut = appendFields(nil, header)
+	}
+	if len(d.SignalFields) > 0 || d.SignalsCut {
+		d.add(Answer{Header: header}, false)
+	}
+	return d.dictionary()
+}
+
+// Page is the beginning of an answer that is a page, as it came.
+type Page struct {
+	Head   []byte
+	Whole  bool     // the page ends there
+	Type   string   // Content-Type
+	Coding []string // Content-Encoding
+	Sent   bool     // the crawler has got the answer: nothing is refused any more
+}
+
+// ReadPage adds what the tags in the head of a page say, as ReadAnswer does.
+func (d *Decision) ReadPage(p Page) (dictionary string) {
+	text, cut := p.Head, len(p.Coding) > 1
+	if cut {
+		text = nil // two lines are two codings
+	} else if len(p.Coding) == 1 {
+		text, cut = htmlhead.Decode(p.Coding[0], p.Head, d.use.reads.HTMLMax)
+	}
+	names := slices.DeleteFunc(slices.Concat(d.Tokens, d.AlsoObey), directives.Reserved)
+	tags, more := htmlhead.Scan(text, htmlhead.Options{Names: names, XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole && !cut})
+	before := len(d.SignalFields)
+	var left bool
+	d.SignalFields, left = appendTags(d.SignalFields, tags)
+	d.SignalsCut = d.SignalsCut || more || left
+	if len(d.SignalFields) > before || left {
+		d.add(Answer{Page: tags}, p.Sent)
+	}
+	return d.dictionary()
+}
+
+// add joins what was said before and what an answer says, and judges it.
+func (d *Decision) add(a Answer, sent bool) {
+	var said directives.Set
+	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
+	d.Signals = d.Signals.Join(said)
+	d.judge(sent)
+}
+
+func (d *Decision) dictionary() string {
+	if d.Preferences.Empty() && d.Signals.Empty() {
+		return ""
+	}
+	return preferences.Dictionary(d.Preferences, directivesOf(d.Signals))
+}
+
+// Read returns what an answer says to an agent of some product tokens, and its preferences
+// together with those that were known before.
+func (a Answer) Read(tokens, alsoObey []string, before preferences.Set) (directives.Set, preferences.Set) {
+	names := slices.Concat(tokens, alsoObey)
+	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
+	page := preferences.Page{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
+	page.Reservation, page.Policy = reservation(a.Page.TDM)
+	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, marksOf(header)), page.Of())
+}
+
+func marksOf(s directives.Set) preferences.Marks {
+	return preferences.Marks{
+		NoIndex: s.Has(directives.NoIndex), NoArchive: s.Has(directives.NoArchive), NoAI: s.Has(directives.NoAI),
+	}
+}
+
+// reservation is what the TDMRep tags of a page say. Of several, one that reserves rights counts.
+func reservation(tags []htmlhead.Named) (reserved, policy string) {
+	for _, tag := range tags {
+		switch content := strings.TrimSpace(tag.Content); {
+		case tag.Name == "tdm-policy" && policy == "":
+			policy = content
+		case tag.Name == "tdm-reservation" && (content == "1" || content == "0" && reserved == ""):
+			reserved = content
+		}
+	}
+	return reserved, policy
+}
+
+// appendFields appends the fields that are read, as "Name: value", up to a number of bytes.
+func appendFields(dst []string, header http.Header) (fields []string, cut bool) {
+	for _, name := range signalFields {
+		for _, value := range header[name] {
+			if name == "Link" && !strings.Contains(value, "license") {
+				continue
+			}
+			if dst, cut = appendField(dst, name, value); cut {
+				return dst, true
+			}
+		}
+	}
+	return dst, false
+}
+
+// appendTags appends the tags of a page in the form of fields.
+func appendTags(dst []string, page htmlhead.Metas) (fields []string, cut bool) {
+	for _, tags := range [][]htmlhead.Named{page.Robots, page.TDM} {
+		for _, tag := range tags {
+			if dst, cut = appendField(dst, metaField+tag.Name, tag.Content); cut {
+				return dst, true
+			}
+		}
+	}
+	for _, url := range page.Licenses {
+		if dst, cut = appendField(dst, licenceField, url); cut {
+			return dst, true
+		}
+	}
+	return dst, false
+}
+
+// appendField appends a field, unless there would be too many bytes.
+func appendField(dst []string, name, value string) (fields []string, cut bool) {
+	size := len(name) + len(": ") + len(value)
+	for _, f := range dst {
+		size += len(f)
+	}
+	if size > maxSignalFields {
+		return dst, true
+	}
+	return append(dst, name+": "+value), false
+}
+
+// parseFields reads what appendFields and appendTags have written. It reports false for a value
+// that may have been escaped for the log.
+func parseFields(fields []string) (Answer, bool) {
+	a := Answer{Header: make(http.Header)}
+	for _, field := range fields {
+		name, value, found := strings.Cut(field, ": ")
+		if !found || strings.Contains(value, `\`) {
+			return Answer{}, false
+		}
+		tag, isMeta := strings.CutPrefix(name, metaField)
+		switch {
+		case isMeta && strings.HasPrefix(tag, "tdm-"):
+			a.Page.TDM = append(a.Page.TDM, htmlhead.Named{Name: tag, Content: value})
+		case isMeta:
+			a.Page.Robots = append(a.Page.Robots, htmlhead.Named{Name: tag, Content: value})
+		case name == licenceField:
+			a.Page.Licenses = append(a.Page.Licenses, value)
+		default:
+			a.Header[name] = append(a.Header[name], value)
+		}
+	}
+	return a, true
+}
+
+// directivesOf are the directives of a page for the crawler's field.
+func directivesOf(s directives.Set) (all []preferences.Directive) {
+	for _, name := range s.Names() {
+		name, value, found := strings.Cut(name, "=")
+		d := preferences.Directive{Name: name}
+		switch {
+		case name == "unavailable_after" && !s.UnavailableAfter.IsZero():
+			d.Value = s.UnavailableAfter
+		case found:
+			d.Value = value
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// Reread computes the signals and preferences of a log line again: from the rules of its text, nil
+// where there was none, and from the fields that it has. It reports false where the line does not
+// have all that they came from.
+func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string) (signals, wishes []string, ok bool) {
+	var known preferences.Set
+	if strings.Contains(r.SignalsRead, "robots_txt") && rules != nil {
+		paths := PathsStrict
+		if r.Form == PathAsSent {
+			paths = PathsAsSent
+		}
+		known = Bind(rules, a, r.AlsoObey).Preferences(path, paths)
+	}
+	answer, ok := parseFields(r.SignalFields)
+	if !ok {
+		return nil, nil, false
+	}
+	said, known := answer.Read(r.Tokens, r.AlsoObey, known)
+	return shownAll(said.Names()), shownAll(statements(known)), !r.SignalsCut
+}
