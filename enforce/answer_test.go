@@ -1,0 +1,156 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// answered is a decision that let a request of Seeker pass, whose content is for training.
+func answered(mode Mode, p PreferenceMode) Decision {
+	d := Decision{Allowed: true, Mode: mode, Reason: ReasonNoRule, Purposes: []string{"train-ai"}}
+	d.Tokens = []string{"Seeker"}
+	d.use = wanted{mode: p, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold, HTMLMax: 4 << 10}}
+	return d
+}
+
+// TestReadAnswer: what fields and tags say is shown, logged and held against the agent's purposes;
+// the log has all that an audit needs to compute it again.
+func TestReadAnswer(t *testing.T) {
+	t.Parallel()
+	zipped := func(s string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write([]byte(s))
+		_ = w.Close()
+		return b.Bytes()
+	}
+	const noAI = `<head><meta name=robots content="noai">`
+	tests := map[string]struct {
+		header     http.Header
+		page       Page
+		mode       Mode
+		preference PreferenceMode
+		exception  string
+
+		dictionary, conflict string
+		fields               []string
+		denied, would, cut   bool
+	}{
+		"nothing": {page: Page{Head: []byte("<head></head>")}, preference: PreferencesDeny},
+		"field": {
+			header: http.Header{"X-Robots-Tag": {"noai"}}, preference: PreferencesDeny, denied: true,
+			dictionary: "train-ai=n;from=x-robots-tag, noai", conflict: "train-ai=n;from=x-robots-tag",
+			fields: []string{"X-Robots-Tag: noai"},
+		},
+		"tag": {
+			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesDeny, denied: true,
+			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
+		},
+		"tag for the agent": {
+			page: Page{Head: []byte(`<meta name=SEEKER content=noindex><meta name=other content=noai></head>`)}, preference: PreferencesDeny,
+			dictionary: "search=n;from=meta, noindex", fields: []string{"meta seeker: noindex"},
+		},
+		"annotate": {
+			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesAnnotate,
+			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
+		},
+		"log": {
+			page: Page{Head: []byte(noAI + "</head>")}, conflict: "train-ai=n;from=meta", preference: PreferencesLog,
+			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
+		},
+		"shadow mode": {
+			page: Page{Head: []byte(noAI + "</head>")}, mode: ModeReport, preference: PreferencesDeny, would: true,
+			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
+		},
+		"an exception lifts it": {
+			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesDeny, exception: "x-1",
+			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
+		},
+		"a page that has passed": {
+			page: Page{Head: []byte(noAI + "</head>"), Sent: true}, preference: PreferencesDeny, conflict: "train-ai=n;from=meta",
+			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
+		},
+		"gzip": {
+			page: Page{Head: zipped(noAI + "</head>"), Coding: []string{"gzip"}}, preference: PreferencesDeny, denied: true,
+			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
+		},
+		"a head without end": {
+			page: Page{Head: []byte(noAI)}, preference: PreferencesDeny, denied: true, cut: true,
+			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
+		},
+		"a head without end in a whole page": {
+			page: Page{Head: []byte(noAI), Whole: true}, preference: PreferencesDeny, denied: true,
+			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
+		},
+		"two codings": {page: Page{Head: zipped(noAI), Coding: []string{"gzip", "gzip"}, Whole: true}, preference: PreferencesDeny, cut: true},
+		"unknown coding": {
+			page: Page{Head: []byte(noAI), Coding: []string{"compress"}, Whole: true}, preference: PreferencesDeny, cut: true,
+		},
+		"decoded beyond the bound": {
+			page:       Page{Head: zipped(strings.Repeat(" ", 4<<10) + noAI + "</head>"), Coding: []string{"gzip"}, Whole: true},
+			preference: PreferencesDeny, cut: true,
+		},
+		"a field that is too long for the log": {
+			header: http.Header{"X-Robots-Tag": {"noai, " + strings.Repeat("x", maxSignalFields)}}, preference: PreferencesDeny,
+			denied: true, cut: true, dictionary: "train-ai=n;from=x-robots-tag, noai", conflict: "train-ai=n;from=x-robots-tag",
+		},
+		"license": {
+			page:       Page{Head: []byte(`<link rel="license" type="application/rsl+xml" href="https://a.example/l.xml"></head>`)},
+			preference: PreferencesDeny, fields: []string{"link license: https://a.example/l.xml"},
+		},
+		"TDM tags": {
+			page:       Page{Head: []byte(`<meta name="tdm-reservation" content="1"></head>`)},
+			preference: PreferencesDeny, denied: true, fields: []string{"meta tdm-reservation: 1"},
+			dictionary: "train-ai=n;from=meta, tdm=n;from=meta", conflict: "train-ai=n;from=meta",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := answered(test.mode, test.preference)
+			d.Exception = test.exception
+			dictionary := d.ReadAnswer(test.header)
+			if test.page.Head != nil {
+				test.page.Type = "text/html"
+				dictionary = d.ReadPage(test.page)
+			}
+			if dictionary != test.dictionary || d.Conflict != test.conflict || !slices.Equal(d.SignalFields, test.fields) {
+				t.Errorf("dictionary %q, conflict %q, fields %q", dictionary, d.Conflict, d.SignalFields)
+			}
+			if d.Allowed == test.denied || d.WouldDeny != test.would || d.SignalsCut != test.cut {
+				t.Errorf("allowed %t, would deny %t, cut %t", d.Allowed, d.WouldDeny, d.SignalsCut)
+			}
+			rereads(t, d.Record())
+		})
+	}
+}
+
+// rereads computes what a line says again.
+func rereads(t *testing.T, r Record) {
+	t.Helper()
+	signals, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/")
+	if ok == r.SignalsCut {
+		t.Errorf("computed again: %t", ok)
+	}
+	if ok && (!slices.Equal(signals, r.Signals) || !slices.Equal(wishes, r.Preferences)) {
+		t.Errorf("computed again: %q and %q, logged: %q and %q", signals, wishes, r.Signals, r.Preferences)
+	}
+}
+
+func TestParseHTMLMode(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]HTMLMode{"": HTMLOff, "off": HTMLOff, "log": HTMLLog, "hold": HTMLHold} {
+		if got, err := ParseHTMLMode(text); got != want || err != nil {
+			t.Errorf("ParseHTMLMode(%q) = %d, %v", text, got, err)
+		}
+	}
+	if got, err := ParseHTMLMode("on"); got != HTMLOff || err == nil {
+		t.Errorf("an unknown mode is read as %d, %v", got, err)
+	}
+}
