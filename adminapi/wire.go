@@ -101,9 +101,20 @@ type Explanation struct {
 	Robots enforce.Record `json:"robots"`
 	// Refusal is the answer that the client would get, nil if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
+	// Preferences are what the robots.txt says of the use of the URL, by purpose; see [PreferencesOf].
+	Preferences []Preference `json:"preferences,omitempty"`
 	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: an allowed request
 	// waits for its turn all the same.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+}
+
+// Preference is what a robots.txt says of one purpose.
+type Preference struct {
+	Purpose string `json:"purpose"`
+	Value   string `json:"value"` // "y", "n" or "unknown"
+	// Source is the kind of the line and Line its number; empty where no line speaks of the purpose.
+	Source string `json:"source,omitempty"`
+	Line   int    `json:"line,omitempty"`
 }
 
 // Orders lists the orders of the kill switch, oldest first.
