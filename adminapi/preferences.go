@@ -7,6 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // PreferencesOf are the preferences of a decision: what decides on each purpose of which something
@@ -32,11 +33,32 @@ func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	return list
 }
 
+// maxScoped bounds the preferences that one answer lists.
+const maxScoped = 1000
+
+// scopedOf are the preferences of a robots.txt for an agent, whatever the URL.
+func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference) {
+	var alsoObey []string
+	if id.Config != nil {
+		alsoObey = id.Config.AlsoObey
+	}
+	groups := preferences.AppendGroups(nil, rules, id.Robots, alsoObey)
+	for _, scoped := range preferences.Scopes(rules, groups, maxScoped) {
+		p := preferenceOf(&scoped.Statement)
+		p.Path = escape.Printable(scoped.Path, maxPath)
+		list = append(list, p)
+	}
+	return list
+}
+
 func preferenceOf(s *preferences.Statement) Preference {
 	return Preference{
 		Purpose: escape.Printable(s.Purpose, maxPurpose), Value: s.Value.String(), Source: s.From.String(), Line: s.Line,
 	}
 }
 
-// maxPurpose bounds a purpose as it is shown, in bytes. None is longer.
-const maxPurpose = 64
+// The bounds of texts as they are shown, in bytes. No purpose is longer.
+const (
+	maxPurpose = 64
+	maxPath    = 512
+)

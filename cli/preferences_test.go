@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -116,5 +117,49 @@ func TestCheckPreferencesOfGateway(t *testing.T) {
 	} {
 		runCommand(t.Context(), t, "", "check", "--gateway", g.Address(), "--agent", tt.agent, s.URL("/page")).check(t, tt.status,
 			"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\n"+tt.out, tt.err)
+	}
+}
+
+// TestShowPreferences: all lines that bind the agent are listed, with their paths: those of its
+// groups, and signals before the first group (docs/signals.md, Content-Signal).
+func TestShowPreferences(t *testing.T) {
+	g := testgateway.New(t, "agent trainer {\npurpose train-ai\nalso_obey Google-Extended\n}\nagent seeker", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	const head = "\n\nPURPOSE  SAYS  SOURCE  LINE  PATH\n"
+	show := func(agent string) string {
+		t.Helper()
+		run := runCommand(t.Context(), t, "", "show", "--address", g.Address(), "--agent", agent, s.Origin().String())
+		if run.status != 0 || run.err != "" {
+			t.Fatalf("got %+v", run)
+		}
+		_, out, _ := strings.Cut(golden(run.out), "fresh until  <TIME>")
+		out, _, _ = strings.Cut(out, "\nFIRST SEEN")
+		return out
+	}
+	for _, tt := range []struct{ name, robots, agent, want string }{
+		{"its own", preferring, "seeker", head + "search  y  robots_content_signal  3\ntrain-ai  n  robots_content_signal  3\n"},
+		{
+			"also obeyed", preferring, "trainer", head + "search  y  robots_content_signal  3\ntrain-ai  n  robots_content_signal  3\n" +
+				"train-ai  y  robots_content_usage  7  /open\ngenai  n  robots_content_usage  7  /open\n",
+		},
+		{"none", "User-agent: *\nDisallow: /x\n", "seeker", "\n"},
+		{
+			"before all groups", "Content-Signal: /a\x1b ai-train=maybe\nContent-Usage: search=n\nUser-agent: seeker\nDisallow:\n", "seeker",
+			head + `train-ai  unknown  robots_content_signal  1  /a\x1b` + "\n",
+		},
+		{
+			"many", "User-agent: *\n" + strings.Repeat("Content-Usage: /a a=n\n", 30), "seeker",
+			head + strings.Repeat("a  n  robots_content_usage  <LINE>  /a\n", 20) + "and 10 more: see --json\n",
+		},
+	} {
+		s.SetRobots(testorigin.OK(tt.robots))
+		runCommand(t.Context(), t, "", "refresh", "--address", g.Address(), s.Origin().String())
+		got := show(tt.agent)
+		if tt.name == "many" {
+			got = regexp.MustCompile(`usage {2}\d+`).ReplaceAllString(got, "usage  <LINE>")
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
