@@ -71,7 +71,7 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "robotscache", "robotstxt",
+		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"cli": {

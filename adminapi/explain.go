@@ -30,7 +30,8 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
 	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
 	d := site.Enforcer.Decide(ctx, request)
 	x := Explanation{
-		Site: site.Name(), URL: target.String(), Robots: d.Record(), BlockedUntil: blockedUntil(e, target.Origin),
+		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
+		BlockedUntil: blockedUntil(e, target.Origin),
 	}
 	if !d.Allowed {
 		info := enforce.RequestInfo{Method: http.MethodGet, URL: target.String(), Help: e.Config.Help}

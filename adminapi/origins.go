@@ -126,21 +126,19 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 	if err != nil || !q.Has("agent") {
 		return d, err
 	}
-	return d, judgeSitemaps(ctx, e, q, d.Record.Sitemaps)
-}
-
-// judgeSitemaps fills in what the rules say to an agent of a site about sitemaps.
-func judgeSitemaps(ctx context.Context, e *engine.Engine, q url.Values, list []engine.Sitemap) error {
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	identity, err := identityOf(site.Identifier, q.Get("agent"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, list)
-	return nil
+	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, d.Record.Sitemaps)
+	if rules := rulesOf(entry, entry.View(time.Now())); rules != nil {
+		d.Preferences = scopedOf(rules, identity)
+	}
+	return d, nil
 }
 
 func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
@@ -181,14 +179,19 @@ func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robot
 	now := time.Now()
 	view := entry.View(now)
 	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view)}
-	rules := view.Rules
-	if text, ok := entry.Record().Text(); rules == nil && ok {
-		rules = robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
-	}
-	d.Record.Sitemaps = engine.SitemapsOf(o, rules)
+	d.Record.Sitemaps = engine.SitemapsOf(o, rulesOf(entry, view))
 	var err error
 	d.History, err = history(ctx, e, o)
 	return d, err
+}
+
+// rulesOf are those of the text that decides or, where none does, of the one that did last; nil for
+// none.
+func rulesOf(entry *robotscache.Entry, v robotscache.View) *robotstxt.Ruleset {
+	if text, ok := entry.Record().Text(); v.Rules == nil && ok {
+		return robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
+	}
+	return v.Rules
 }
 
 // history reads the history of an origin from the store. It is empty if nothing is saved yet.

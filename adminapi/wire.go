@@ -58,9 +58,12 @@ type OriginList struct {
 
 // OriginDetail is all that is known of one origin.
 type OriginDetail struct {
-	Record  OriginInfo            `json:"record"`
-	View    ViewInfo              `json:"view"`
-	History []robotscache.Version `json:"history"`
+	Record OriginInfo `json:"record"`
+	View   ViewInfo   `json:"view"`
+	// Preferences are what the lines of its robots.txt say to the agent that was asked for, at most
+	// 1,000, in the order of the file.
+	Preferences []Preference          `json:"preferences,omitempty"`
+	History     []robotscache.Version `json:"history"`
 }
 
 // TextDiff is the difference between two texts.
@@ -101,9 +104,22 @@ type Explanation struct {
 	Robots enforce.Record `json:"robots"`
 	// Refusal is the answer that the client would get, nil if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
+	// Preferences are what the robots.txt says of the use of the URL, by purpose; see [PreferencesOf].
+	Preferences []Preference `json:"preferences,omitempty"`
 	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: an allowed request
 	// waits for its turn all the same.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+}
+
+// Preference is what a robots.txt says of one purpose.
+type Preference struct {
+	Purpose string `json:"purpose"`
+	Value   string `json:"value"` // "y", "n" or "unknown"
+	// Source is the kind of the line and Line its number; empty where no line speaks of the purpose.
+	Source string `json:"source,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	// Path is what the line is limited to, where no URL was asked for; empty for all paths.
+	Path string `json:"path,omitempty"`
 }
 
 // Orders lists the orders of the kill switch, oldest first.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
@@ -29,6 +30,9 @@ type checkOptions struct {
 	jsonl        bool
 	indexHTML    bool
 	paths        string
+	purposes     []string
+	alsoObey     []string
+	preferences  string
 }
 
 func checkCommand() *cobra.Command {
@@ -48,6 +52,9 @@ Without --gateway a path is judged as it is written (RFC 9309). With --paths str
 too, as a gateway does by default: /x/../private is /private. Where the two differ, the form that decided stands behind
 the reason.
 
+What the robots.txt says of the use of the content is listed below, with each --purpose. A purpose that it says n to is a
+conflict, and is disallowed with --preferences deny alone. Fields of answers are not looked at: no page is asked for.
+
 With --jsonl it answers questions, one JSON object a line, from the file or from standard input:
   {"id":1,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
   {"id":2,"robots_file":"path","agents":["A","B"],"url":"/path"}
@@ -57,6 +64,7 @@ with, in the same order, a line for each:
 and with --paths strict a field "form". Exit status: 0, or 2 at the end if a line was answered with an error.`,
 		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
   crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
+  crawlgate robots check --agent AcmeBot --purpose train-ai --also-obey Google-Extended --preferences deny https://example.com/
   crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/`,
 	}, c.run)
 	f := cmd.Flags()
@@ -67,6 +75,9 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")
 	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them, as a gateway does by default")
+	f.StringSliceVar(&c.purposes, "purpose", nil, "what the content is for, such as train-ai; may be repeated")
+	f.StringSliceVar(&c.alsoObey, "also-obey", nil, "tokens whose groups bind the crawler too, such as Google-Extended; may be repeated")
+	f.StringVar(&c.preferences, "preferences", "", "what becomes of a conflict with a purpose: annotate, log (default) or deny")
 	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
 	return cmd
@@ -93,6 +104,10 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 		return exitError, errors.New("--paths does not go with --gateway, which judges paths as it is configured to")
 	case c.site != "" && c.gateway == "":
 		return exitError, errors.New("--site goes with --gateway")
+	case c.gateway != "" && c.hasUse():
+		return exitError, errors.New("--purpose, --also-obey and --preferences do not go with --gateway, which goes by the agent's block")
+	case c.preferences != "" && len(c.purposes) == 0:
+		return exitError, errors.New("--preferences goes with --purpose")
 	}
 	decide, err := c.judge(s, paths)
 	if err != nil {
@@ -101,9 +116,14 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	return c.report(ctx, s, args, decide)
 }
 
+// hasUse reports whether a flag says what the content is for.
+func (c *checkOptions) hasUse() bool {
+	return len(c.purposes)+len(c.alsoObey) > 0 || c.preferences != ""
+}
+
 // answer is --jsonl.
 func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
-	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 {
+	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 || c.hasUse() {
 		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
 	}
 	if len(args) > 1 {
@@ -131,11 +151,13 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string, pat
 // judge decides about one URL.
 type judge func(ctx context.Context, rawURL string) (judgement, error)
 
-// judgement is the record of a decision, and a note that it has no field for.
+// judgement is the record of a decision, and what it has no fields for.
 type judgement struct {
 	enforce.Record
 	// fetched describes the fetch of robots.txt, if it brought no text.
 	fetched string
+	// said is what the robots.txt says of the use of the content.
+	said []adminapi.Preference
 }
 
 // judge returns the function that decides.
@@ -143,18 +165,43 @@ func (c *checkOptions) judge(s streams, paths enforce.Paths) (judge, error) {
 	if c.gateway != "" {
 		return c.askGateway()
 	}
+	identity, err := c.identity()
+	if err != nil {
+		return nil, err
+	}
 	if c.robots == "" {
 		live, err := liveRules(c.allowPrivate, c.indexHTML)
 		if err != nil {
 			return nil, err
 		}
-		return judgeBy(live, c.agent, paths)
+		return judgeBy(live, identity, paths)
 	}
 	text, err := readRobots(c.robots, s.in)
 	if err != nil {
 		return nil, err
 	}
-	return judgeBy(fileRules(text, c.indexHTML), c.agent, paths)
+	return judgeBy(fileRules(text, c.indexHTML), identity, paths)
+}
+
+// identity is the crawler, with what its content is for.
+func (c *checkOptions) identity() (enforce.Identity, error) {
+	identity, err := identityOf(c.agent)
+	if err != nil {
+		return identity, fmt.Errorf("--agent: %w", err)
+	}
+	mode, err := enforce.ParsePreferenceMode(c.preferences)
+	if err != nil {
+		return identity, fmt.Errorf("--%w", err)
+	}
+	const name = "flags" // for the check of the values alone
+	use := enforce.Agent{Name: name, Purposes: c.purposes, AlsoObey: c.alsoObey, Preferences: mode}
+	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{use}})
+	if err != nil {
+		return identity, fmt.Errorf("--purpose, --also-obey: %w", cmp.Or(errors.Unwrap(err), err)) // without the name
+	}
+	checked, _ := identifier.Named(name)
+	identity.Config = checked.Config
+	return identity, nil
 }
 
 // askGateway has a gateway decide.
@@ -169,7 +216,7 @@ func (c *checkOptions) askGateway() (judge, error) {
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		query := url.Values{"agent": {c.agent}, "url": {rawURL}, "site": {c.site}}
 		e, err := call[adminapi.Explanation](ctx, client, get("explain", query))
-		return judgement{Record: e.Robots}, err
+		return judgement{Record: e.Robots, said: e.Preferences}, err
 	}, nil
 }
 
@@ -177,6 +224,7 @@ func (c *checkOptions) askGateway() (judge, error) {
 // that cannot be decided.
 func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
+	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "CONFLICT", "URL")
 	var notes []string
 	for _, u := range urls {
 		j, err := decide(ctx, u)
@@ -193,6 +241,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 			continue
 		}
 		t.row(verdictOf(j.Record), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
+		j.addSaid(said, u)
 		if j.fetched != "" && !slices.Contains(notes, j.fetched) {
 			notes = append(notes, j.fetched)
 		}
@@ -203,13 +252,25 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 	for _, note := range notes {
 		t.row(note)
 	}
-	if err := t.print(s.out); err != nil {
+	if err := errors.Join(t.print(s.out), printSections(s.out, said)); err != nil {
 		return exitError, err
 	}
 	if status == exitNo {
 		s.complain("exit status %d: something is disallowed", exitNo)
 	}
 	return status, nil
+}
+
+// addSaid adds a row for each purpose of which something is known or was asked.
+func (j *judgement) addSaid(t *table, rawURL string) {
+	for _, p := range j.said {
+		conflict := ""
+		against := p.Value == preferences.No.String() && slices.Contains(j.Purposes, p.Purpose)
+		if j.Conflict != "" && (against || strings.HasPrefix(j.Conflict, p.Purpose+"=")) {
+			conflict = "yes"
+		}
+		t.row(p.Purpose, p.Value, p.Source, number(p.Line), conflict, rawURL)
+	}
 }
 
 // statusOf is the exit status that a decision stands for.

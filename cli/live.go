@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
@@ -103,17 +104,13 @@ func (l *rules) came(o origin.Origin) string {
 	return s
 }
 
-// judgeBy decides by rules for the tokens of an agent.
-func judgeBy(r *rules, agent string, paths enforce.Paths) (judge, error) {
-	identity, err := identityOf(agent)
-	if err != nil {
-		return nil, fmt.Errorf("--agent: %w", err)
-	}
+// judgeBy decides by rules for a crawler.
+func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, error) {
 	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{Paths: paths}, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	enforcer := &enforce.Enforcer{Rules: r, Policy: policy}
+	enforcer := &enforce.Enforcer{Rules: r, Policy: policy, Reads: enforce.Signals{RobotsTxt: true}}
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		if r.isFile && strings.HasPrefix(rawURL, "/") {
 			rawURL = "https://robots.invalid" + rawURL // RFC 6761: nobody's
@@ -127,9 +124,9 @@ func judgeBy(r *rules, agent string, paths enforce.Paths) (judge, error) {
 			return judgement{}, err
 		}
 		if d.Reason.Hard() { // refused for the address, and so not fetched
-			return judgement{d.Record(), rawURL + ": " + d.Detail}, nil
+			return judgement{Record: d.Record(), fetched: rawURL + ": " + d.Detail}, nil
 		}
-		return judgement{d.Record(), r.came(target.Origin)}, nil
+		return judgement{d.Record(), r.came(target.Origin), adminapi.PreferencesOf(&d)}, nil
 	}, nil
 }
 

@@ -84,7 +84,8 @@ func showCommand() *cobra.Command {
 		Use:   "show [--diff | --agent NAME] ORIGIN",
 		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
 		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
-the newest version first. With --diff it shows what changed from the version before the last one to the last.
+the newest version first. With --agent it says what the preference lines say to that agent, each with its line and path,
+and of each sitemap whether the agent may fetch it. With --diff it shows what changed from the version before the last one to the last.
 
 A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
@@ -107,7 +108,7 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 	})
 	f := cmd.Flags()
 	f.BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
-	f.StringVar(&agent, "agent", "", "say of each sitemap whether this agent may fetch it")
+	f.StringVar(&agent, "agent", "", "say what this agent may use content for, and of each sitemap whether it may fetch it")
 	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
 	return cmd
 }
@@ -186,7 +187,15 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	if g := r.LastGood; g != nil {
 		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.Hex())
 	}
-	if err := t.print(w); err != nil || len(d.History) == 0 {
+	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "PATH")
+	for i, p := range d.Preferences {
+		if i == maxNamed {
+			said.row(fmt.Sprintf("and %d more: see --json", len(d.Preferences)-i))
+			break
+		}
+		said.row(p.Purpose, p.Value, p.Source, number(p.Line), p.Path)
+	}
+	if err := errors.Join(t.print(w), printSections(w, said)); err != nil || len(d.History) == 0 {
 		return err
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "KEPT UNTIL", "STATE", "STATUS", "SIZE", "SHA256")

@@ -60,7 +60,7 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 	} else if len(p.Coding) == 1 {
 		text, cut = htmlhead.Decode(p.Coding[0], p.Head, d.use.reads.HTMLMax)
 	}
-	names := slices.DeleteFunc(slices.Concat(d.Tokens, d.AlsoObey), directives.Reserved)
+	names := slices.DeleteFunc(d.names(), directives.Reserved)
 	tags, more := htmlhead.Scan(text, htmlhead.Options{Names: names, XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole && !cut})
 	before := len(d.SignalFields)
 	var left bool
@@ -72,12 +72,48 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 	return d.dictionary()
 }
 
+// names are those by which a page speaks to the agent.
+func (d *Decision) names() []string { return slices.Concat(d.Tokens, d.AlsoObey) }
+
 // add joins what was said before and what an answer says, and judges it.
 func (d *Decision) add(a Answer, sent bool) {
 	var said directives.Set
 	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
 	d.Signals = d.Signals.Join(said)
 	d.judge(sent)
+}
+
+// Recall reads the answer of a log line once more, for this decision on its request. It reports false
+// where the line does not have all that could refuse it.
+func (d Decision) Recall(r *Record) (again Decision, known bool) {
+	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || !d.PathVisible || d.unpaced {
+		return d, true // nothing in an answer refuses it
+	}
+	reads, names := d.use.reads, slices.Concat(r.Tokens, r.AlsoObey)
+	isOther := func(name string) bool { return !containsFold(names, name) }
+	keptBack := r.RefusedByAnswer() && !r.WouldDeny && !strings.Contains(r.Conflict, ";from="+preferences.Meta.From())
+	answer, known := parseFields(r.SignalFields)
+	switch {
+	case !known || r.SignalsCut,
+		reads.Headers && !strings.Contains(r.SignalsRead, "headers"),
+		reads.HTML == HTMLHold && (keptBack || !strings.Contains(r.SignalsRead, "html") || slices.ContainsFunc(d.names(), isOther)):
+		return d, false
+	}
+	if reads.Headers {
+		d.add(Answer{Header: answer.Header}, false)
+	}
+	if d.Allowed && reads.HTML == HTMLHold {
+		d.add(Answer{Page: answer.Page}, false)
+	}
+	return d, true
+}
+
+// RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would have,
+// and not a line of robots.txt.
+func (r *Record) RefusedByAnswer() bool {
+	source := ";from=" + preferences.RobotsContentUsage.From()
+	return r.Reason == ReasonPreferenceDenied && !strings.Contains(r.Conflict, source) &&
+		!strings.HasSuffix(r.Conflict, "="+preferences.Unknown.String())
 }
 
 func (d *Decision) dictionary() string {

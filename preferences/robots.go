@@ -1,6 +1,7 @@
 package preferences
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -39,12 +40,7 @@ func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set 
 	}
 	s := Set{statements: make([]Statement, 0, min(4*len(found), 16))}
 	for i := range found {
-		p := &found[i]
-		if p.Kind == robotstxt.ContentUsage {
-			s.usage([]string{p.Value}, RobotsContentUsage, p.Line)
-		} else {
-			s.signal(p.Value, RobotsContentSignal, p.Line)
-		}
+		s.line(&found[i])
 		if len(s.statements) > maxPurposes*maxStatements {
 			s = s.settled()
 		}
@@ -55,6 +51,43 @@ func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set 
 		}
 	}
 	return s.settled()
+}
+
+// line adds what a Content-Usage or Content-Signal line says.
+func (s *Set) line(p *robotstxt.Preference) {
+	if p.Kind == robotstxt.ContentUsage {
+		s.usage([]string{p.Value}, RobotsContentUsage, p.Line)
+	} else {
+		s.signal(p.Value, RobotsContentSignal, p.Line)
+	}
+}
+
+// Scoped is a statement of a robots.txt with the path that its line is limited to; "" for none.
+type Scoped struct {
+	Path string
+	Statement
+}
+
+// Scopes returns what the lines of a robots.txt say to the crawlers of the groups, whatever the
+// target, in the order of the file: at most so many statements.
+func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group, most int) (all []Scoped) {
+	isForOthers := func(p robotstxt.Preference) bool { return !p.Loose || p.Kind != robotstxt.ContentSignal }
+	lines := slices.DeleteFunc(rs.Preferences(), isForOthers) // those of no group are for all
+	for _, g := range groups {
+		lines = append(lines, g.Preferences()...)
+	}
+	slices.SortFunc(lines, func(a, b robotstxt.Preference) int { return cmp.Compare(a.Line, b.Line) })
+	for _, p := range slices.Compact(lines) {
+		var s Set
+		s.line(&p)
+		for _, statement := range s.settled().statements {
+			if len(all) == most {
+				return all
+			}
+			all = append(all, Scoped{p.Path, statement})
+		}
+	}
+	return all
 }
 
 // licence adds a link to terms of use. The first count.

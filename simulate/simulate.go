@@ -97,8 +97,8 @@ type Result struct {
 	// Differs says that New decides otherwise, for another reason, by another rule or for another
 	// agent.
 	Differs bool
-	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is: no
-	// more of it can be computed.
+	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is, or
+	// what an answer says that was not read: no more of it can be computed.
 	AsRecorded bool
 }
 
@@ -270,9 +270,22 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 	case d.Allowed && !judged(r):
 		return asRecorded(r)
 	}
+	d, known := recalled(r, d)
+	if !known && r.RefusedByAnswer() {
+		return asRecorded(r)
+	}
 	result := compared(l, d)
-	result.AsRecorded = s.lookup.asRecorded
+	result.AsRecorded = s.lookup.asRecorded || !known
 	return result
+}
+
+// recalled takes the step that follows on the answer, where there was one: what its fields and tags
+// said, the line has, as far as they were read.
+func recalled(r *enforce.Record, d enforce.Decision) (again enforce.Decision, known bool) {
+	if r.Decision != enforce.OutcomeAllow && !r.RefusedByAnswer() {
+		return d, true
+	}
+	return d.Recall(r)
 }
 
 // senderReasons refuse a sender.
@@ -285,6 +298,7 @@ var senderReasons = []enforce.Reason{
 var policyReasons = append([]enforce.Reason{
 	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
 	enforce.ReasonConnectDenied, enforce.ReasonOperatorDeny, enforce.ReasonMethod, enforce.ReasonCrawlDelay, enforce.ReasonPending,
+	enforce.ReasonPreferenceDenied,
 }, senderReasons...)
 
 // judged reports whether a line was decided by the steps that are simulated.

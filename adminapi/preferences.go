@@ -1,0 +1,64 @@
+package adminapi
+
+import (
+	"slices"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// PreferencesOf are the preferences of a decision: what decides on each purpose of which something
+// is known, and on those of the agent of which nothing is. There are none where no robots.txt was
+// looked at, and none of what may not be fetched (draft-ietf-aipref-attach-05 section 3.1).
+func PreferencesOf(d *enforce.Decision) (list []Preference) {
+	refused := (!d.Allowed || d.WouldDeny) && d.Reason != enforce.ReasonPreferenceDenied
+	if refused || d.State == fetch.StateUnknown {
+		return nil
+	}
+	decided := d.Preferences.Decided()
+	for i := range decided {
+		list = append(list, preferenceOf(&decided[i]))
+	}
+	for _, purpose := range d.Purposes {
+		if slices.ContainsFunc(list, func(p Preference) bool { return p.Purpose == purpose }) {
+			continue
+		}
+		unknown := d.Preferences.Deciding(purpose)
+		unknown.Purpose = purpose
+		list = append(list, preferenceOf(&unknown))
+	}
+	return list
+}
+
+// maxScoped bounds the preferences that one answer lists.
+const maxScoped = 1000
+
+// scopedOf are the preferences of a robots.txt for an agent, whatever the URL.
+func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference) {
+	var alsoObey []string
+	if id.Config != nil {
+		alsoObey = id.Config.AlsoObey
+	}
+	groups := preferences.AppendGroups(nil, rules, id.Robots, alsoObey)
+	for _, scoped := range preferences.Scopes(rules, groups, maxScoped) {
+		p := preferenceOf(&scoped.Statement)
+		p.Path = escape.Printable(scoped.Path, maxPath)
+		list = append(list, p)
+	}
+	return list
+}
+
+func preferenceOf(s *preferences.Statement) Preference {
+	return Preference{
+		Purpose: escape.Printable(s.Purpose, maxPurpose), Value: s.Value.String(), Source: s.From.String(), Line: s.Line,
+	}
+}
+
+// The bounds of texts as they are shown, in bytes. No purpose is longer.
+const (
+	maxPurpose = 64
+	maxPath    = 512
+)
