@@ -1,9 +1,13 @@
 package enforce
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -160,5 +164,75 @@ func BenchmarkIdentify(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkSignals is all that a request has to do with preferences and directives: the decision,
+// the fields of the answer, and the record for the log. What signals cost is the distance to "off".
+func BenchmarkSignals(b *testing.B) {
+	const said = "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: search=yes, ai-input=yes, ai-train=no\nDisallow: /private/\n"
+	id := mustIdentifier(b, IdentifierConfig{Agents: []Agent{{Name: "AcmeBot", Purposes: []string{"ai-input"}}}}).
+		Identify(b.Context(), Sender{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
+	plain := http.Header{"Content-Type": {"text/html"}, "Etag": {`"1"`}, "Date": {"Sat, 21 Nov 2026 12:00:00 GMT"}}
+	fields := maps.Clone(plain)
+	fields["X-Robots-Tag"], fields["Content-Usage"] = []string{"noarchive"}, []string{"train-ai=n"}
+	robotsTag := maps.Clone(plain)
+	robotsTag["X-Robots-Tag"] = []string{"noindex, nofollow"}
+	on := Signals{RobotsTxt: true, Headers: true}
+	for _, bm := range []struct {
+		name   string
+		robots string
+		header http.Header
+		reads  Signals
+	}{
+		{"off", said, fields, Signals{}},
+		{"nothing said", robots, plain, on},
+		{"robots.txt", said, plain, on},
+		{"X-Robots-Tag", robots, robotsTag, on},
+		{"two fields", robots, fields, on},
+		{"robots.txt and two fields", said, fields, on},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			e := newEnforcer(siteOf(rules(bm.robots), defaults), nil, nil)
+			e.Reads = bm.reads
+			target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: "/shop/item?id=12345&lang=en"}
+			b.ReportAllocs()
+			for b.Loop() {
+				d := e.Decide(b.Context(), Request{http.MethodGet, target, id})
+				d.ReadAnswer(bm.header)
+				if r := d.Record(); r.Decision != OutcomeAllow {
+					b.Fatal(r.Reason)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadPage is the reading of a page of 32 KiB whose head has 4 KiB.
+func BenchmarkReadPage(b *testing.B) {
+	head := "<!doctype html><html><head><meta charset=utf-8><title>A shop</title>" +
+		strings.Repeat(`<link rel="stylesheet" href="/assets/style-0123456789abcdef.css"><meta property="og:title" content="A shop">`, 37)
+	body := "</head><body>" + strings.Repeat("<p class=text>Some text of a page, and <a href=/more>more</a> of it.</p>\n", 390)
+	named := head + `<meta name="robots" content="noarchive, max-snippet:50">` + body
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write([]byte(named))
+	_ = w.Close()
+	for name, page := range map[string]Page{
+		"no name": {Head: []byte(head + body)}, "plain": {Head: []byte(named)},
+		"gzip": {Head: zipped.Bytes(), Coding: []string{"gzip"}},
+	} {
+		page.Type, page.Whole, page.Sent = "text/html", true, true
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				d := answered(ModeEnforce, PreferencesLog)
+				d.use.reads.HTMLMax = 64 << 10
+				d.ReadPage(page)
+				if d.SignalsCut || len(d.SignalFields) == 0 != (name == "no name") {
+					b.Fatal(d.SignalFields)
+				}
+			}
+		})
 	}
 }
