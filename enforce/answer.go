@@ -86,25 +86,27 @@ func (d *Decision) add(a Answer, sent bool) {
 // Recall reads the answer of a log line once more, for this decision on its request. It reports false
 // where the line does not have all that could refuse it.
 func (d Decision) Recall(r *Record) (again Decision, known bool) {
-	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || !d.PathVisible || d.unpaced {
-		return d, true // nothing in an answer refuses it
+	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
+		return d, true // nothing in an answer changes it
 	}
-	reads, names := d.use.reads, slices.Concat(r.Tokens, r.AlsoObey)
-	isOther := func(name string) bool { return !containsFold(names, name) }
-	keptBack := r.RefusedByAnswer() && !r.WouldDeny && !strings.Contains(r.Conflict, ";from="+preferences.Meta.From())
+	reads := d.use.reads
 	answer, known := parseFields(r.SignalFields)
-	switch {
-	case !known || r.SignalsCut,
-		reads.Headers && !strings.Contains(r.SignalsRead, "headers"),
-		reads.HTML == HTMLHold && (keptBack || !strings.Contains(r.SignalsRead, "html") || slices.ContainsFunc(d.names(), isOther)):
+	if !known || r.SignalsCut || reads.Headers && !strings.Contains(r.SignalsRead, "headers") {
 		return d, false
 	}
 	if reads.Headers {
 		d.add(Answer{Header: answer.Header}, false)
 	}
-	if d.Allowed && reads.HTML == HTMLHold {
-		d.add(Answer{Page: answer.Page}, false)
+	if d.Conflict != "" || reads.HTML != HTMLHold {
+		return d, true
 	}
+	names := slices.Concat(r.Tokens, r.AlsoObey)
+	isOther := func(name string) bool { return !containsFold(names, name) }
+	keptBack := r.RefusedByAnswer() && !r.WouldDeny && !strings.Contains(r.Conflict, ";from="+preferences.Meta.From())
+	if keptBack || !strings.Contains(r.SignalsRead, "html") || slices.ContainsFunc(d.names(), isOther) {
+		return d, false
+	}
+	d.add(Answer{Page: answer.Page}, false)
 	return d, true
 }
 

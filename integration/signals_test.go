@@ -100,3 +100,69 @@ func TestPreferences(t *testing.T) {
 		t.Errorf("audit of a forged log: %+v", r)
 	}
 }
+
+// TestPreferencesInModeReport: what a preference would refuse passes in mode report, with its body,
+// and the log says so. The simulation of that log by mode enforce comes to what that mode decides, and
+// back.
+func TestPreferencesInModeReport(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	s := server.Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\nContent-Usage: /blog train-ai=n\n"))
+	page := func(path, body string, header http.Header) {
+		s.SetPath(path, testorigin.Respond(testorigin.Response{Status: http.StatusOK, Header: header, Body: []byte(body)}))
+	}
+	page("/", "the page", nil)
+	page("/blog", "the page", nil)
+	page("/field", "the page", http.Header{"Content-Usage": {"train-ai=n"}})
+	page("/tag", "<html><head><meta name=robots content=noai></head><body>the page", http.Header{"Content-Type": {"text/html"}})
+	config := func(mode string) gatewayConfig {
+		return gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: "decision_header on\nmode " + mode + `
+			agent trainer {
+				purpose train-ai
+				preferences deny
+			}`}
+	}
+	report, enforces := startGateway(t, config("report")), startGateway(t, config("enforce"))
+	for i, tt := range []struct{ path, conflict string }{
+		{"/", ""},
+		{"/blog", "train-ai=n;from=robots;line=3"},
+		{"/field", "train-ai=n;from=content-usage"},
+		{"/tag", "train-ai=n;from=meta"},
+	} {
+		path, conflict := tt.path, tt.conflict
+		decision := "allow; reason=preference_denied; would-deny"
+		status := http.StatusForbidden
+		if conflict == "" {
+			decision, status = "allow; reason=no_rule", http.StatusOK
+		}
+		a := report.mustFetch("trainer/1.0", s.URL(path))
+		r := report.logs(i + 1)[i].Robots
+		if a.status != http.StatusOK || !strings.HasSuffix(a.body, "the page") || a.header.Get("Crawlgate-Decision") != decision ||
+			r.Decision != "allow" || r.WouldDeny != (conflict != "") || r.Conflict != conflict || r.SentAt == 0 {
+			t.Errorf("%s: %d %q, %v, logged %+v", path, a.status, a.body, a.header, r)
+		}
+		if a := enforces.mustFetch("trainer/1.0", s.URL(path)); a.status != status {
+			t.Errorf("%s in mode enforce: %d", path, a.status)
+		}
+	}
+	report.stop()
+	enforces.stop()
+	for _, tt := range []struct {
+		log, by   *gateway
+		different int64
+	}{{report, report, 0}, {report, enforces, 3}, {enforces, enforces, 0}, {enforces, report, 3}} {
+		r := simulate(t, "--store", tt.log.store(), "--config", filepath.Join(tt.by.dir, "Caddyfile"), tt.log.accessLog())
+		if r.totals.Different != tt.different || r.totals.Same != 4-tt.different || r.totals.AsRecorded != 0 {
+			t.Errorf("simulated: %+v", r)
+		}
+		for _, l := range r.lines {
+			if l.Type == "difference" && l.New.Reason != "preference_denied" {
+				t.Errorf("simulated: %+v", l)
+			}
+		}
+		if r := audit(t, "--store", tt.log.store(), tt.log.accessLog()); r.status != 0 || len(r.findings) > 0 {
+			t.Errorf("audit: %+v", r)
+		}
+	}
+}

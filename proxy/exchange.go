@@ -73,9 +73,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if x.decide(target); !x.decision.Allowed {
 		return x.refuse()
 	}
-	if s.decisionHeader {
-		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
-	}
+	x.show("")
 	if x.decision.Reason == enforce.ReasonRobotsTxt {
 		return x.serveRobotsTxt(target)
 	}
@@ -190,13 +188,22 @@ func (x *exchange) Answered(status int, header http.Header) bool {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
-	if dictionary := x.decision.ReadAnswer(header); dictionary != "" {
-		x.w.Header().Set(enforce.HeaderSignals, dictionary)
-	}
+	x.show(x.decision.ReadAnswer(header))
 	if x.decision.Allowed {
 		x.findPage(status, header)
 	}
 	return x.decision.Allowed
+}
+
+// show tells the crawler what is known so far: the decision, if the operator has it so, and what the
+// site says.
+func (x *exchange) show(dictionary string) {
+	if x.site.decisionHeader {
+		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
+	}
+	if dictionary != "" {
+		x.w.Header().Set(enforce.HeaderSignals, dictionary)
+	}
 }
 
 // reasonOf is the decision's reason for a failure on the way out. The two sets share their

@@ -30,9 +30,7 @@ func (x *exchange) findPage(status int, header http.Header) {
 // Began reads the tags of a page before the crawler gets any of it.
 func (x *exchange) Began(head []byte, whole bool) bool {
 	x.page.Head, x.page.Whole = head, whole
-	if dictionary := x.readPage(); dictionary != "" {
-		x.w.Header().Set(enforce.HeaderSignals, dictionary)
-	}
+	x.show(x.readPage())
 	return x.decision.Allowed
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
@@ -19,6 +20,7 @@ const (
 type collector struct {
 	Report
 	owners, agents, hosts, reasons map[string]*Row
+	conflicts                      map[string]*Row
 	hours                          map[time.Time]*Hour
 	exceptions, modes              map[[2]string]*Use
 	unreachable                    map[[2]string]*Unreachable
@@ -41,7 +43,8 @@ const window = 16
 func newCollector() *collector {
 	return &collector{
 		owners: make(map[string]*Row), agents: make(map[string]*Row), hosts: make(map[string]*Row), reasons: make(map[string]*Row),
-		hours: make(map[time.Time]*Hour), exceptions: make(map[[2]string]*Use), modes: make(map[[2]string]*Use),
+		conflicts: make(map[string]*Row),
+		hours:     make(map[time.Time]*Hour), exceptions: make(map[[2]string]*Use), modes: make(map[[2]string]*Use),
 		unreachable: make(map[[2]string]*Unreachable), gaps: make(map[string]*pace),
 	}
 }
@@ -61,6 +64,12 @@ func (c *collector) add(l *audit.Line, host string) {
 	c.row(c.agents, r.Agent).add(r)
 	c.row(c.hosts, host).add(r)
 	c.row(c.reasons, string(r.Reason)).add(r)
+	if purpose, _, isConflict := strings.Cut(r.Conflict, "="); isConflict {
+		c.row(c.conflicts, purpose).add(r)
+	}
+	if r.PaymentRequired {
+		c.PaymentRequired++
+	}
 	if r.Exception != "" {
 		c.use(c.exceptions, r.Exception, r.Agent)
 	}
@@ -152,6 +161,7 @@ func (c *collector) report() Report {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What), cmp.Compare(a.Agent, b.Agent))
 	}
 	r.Owners, r.Agents, r.Hosts, r.Reasons = sorted(c.owners, rows), sorted(c.agents, rows), sorted(c.hosts, rows), sorted(c.reasons, rows)
+	r.Conflicts = sorted(c.conflicts, rows)
 	r.Hours = sorted(c.hours, func(a, b Hour) int { return a.Begin.Compare(b.Begin) })
 	r.Exceptions, r.Modes = sorted(c.exceptions, uses), sorted(c.modes, uses)
 	r.Unreachable = sorted(c.unreachable, func(a, b Unreachable) int {

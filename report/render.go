@@ -45,7 +45,7 @@ func (r *Report) Sections() []Section {
 	}
 	all := []Section{
 		ofCounts("Teams", "team", r.Owners), ofCounts("Crawlers", "agent", r.Agents), ofCounts("Reasons", "reason", r.Reasons),
-		ofCounts("Hosts", "host", r.Hosts), ofUses("Exceptions in use", "exception", r.Exceptions),
+		ofCounts("Hosts", "host", r.Hosts), ofCounts("Against a preference of the site", "purpose", r.Conflicts), ofUses("Exceptions in use", "exception", r.Exceptions),
 		ofUses("Modes other than enforce in use", "mode", r.Modes),
 		section("Refused because robots.txt was unreachable", []string{"host", "cause", "refused", "first", "last"}, r.Unreachable, func(u Unreachable) []string {
 			return []string{u.Host, u.Cause, number(u.Refused), moment(u.First), moment(u.Last)}
@@ -91,6 +91,9 @@ func (r *Report) Summary() []string {
 		all = append(all, fmt.Sprintf("%d of %d lines have no seal: nothing shows whether lines are missing or changed.", c.Asked-r.Sealed, c.Asked))
 	}
 	all = append(all, "The counts are what the lines say; robots audit proves the decisions from the texts of robots.txt.")
+	if r.PaymentRequired > 0 {
+		all = append(all, fmt.Sprintf("%d answers asked for payment (402).", r.PaymentRequired))
+	}
 	if r.Unreadable > 0 {
 		all = append(all, fmt.Sprintf("%d lines could not be read and are not counted.", r.Unreadable))
 	}
@@ -103,7 +106,7 @@ func (r *Report) Summary() []string {
 	return all
 }
 
-// CSV writes a row for each total, team, agent, host, reason and hour.
+// CSV writes a row for each total, team, agent, host, reason, purpose of a conflict, and hour.
 func (r *Report) CSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	row := func(by, name string, c Counts) {
@@ -117,7 +120,7 @@ func (r *Report) CSV(w io.Writer) error {
 	for _, part := range []struct {
 		by   string
 		rows []Row
-	}{{"owner", r.Owners}, {"agent", r.Agents}, {"host", r.Hosts}, {"reason", r.Reasons}} {
+	}{{"owner", r.Owners}, {"agent", r.Agents}, {"host", r.Hosts}, {"reason", r.Reasons}, {"purpose", r.Conflicts}} {
 		for _, x := range part.rows {
 			row(part.by, x.Name, x.Counts)
 		}

@@ -1,5 +1,5 @@
 // Package report sums up access logs for people who answer for crawlers: what was asked, allowed,
-// refused and held, by team, agent, host and reason; what was excepted; which sites could not be
+// refused and held, by team, agent, host and reason; what sites do not want; what was excepted; which sites could not be
 // reached; how far apart requests were. It counts what lines say. That they say the truth is for
 // package audit.
 package report
@@ -113,11 +113,14 @@ type Report struct {
 	// Beyond are the names and hosts that were more than are kept; rows have them as (others).
 	Beyond int64  `json:"beyond"`
 	Total  Counts `json:"total"`
+	// PaymentRequired are the requests to which a site answered 402 (Payment Required).
+	PaymentRequired int64 `json:"payment_required"`
 
 	Owners      []Row         `json:"owners"`
 	Agents      []Row         `json:"agents"`
 	Hosts       []Row         `json:"hosts"`
 	Reasons     []Row         `json:"reasons"`
+	Conflicts   []Row         `json:"conflicts"` // by the purpose that a site does not want
 	Hours       []Hour        `json:"hours"`
 	Exceptions  []Use         `json:"exceptions"`
 	Modes       []Use         `json:"modes"` // other than enforce

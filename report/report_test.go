@@ -93,6 +93,7 @@ func TestReport(t *testing.T) {
 			{"exception", Counts{1, 1, 0, 0, 0, 0}},
 			{"reset", Counts{1, 0, 0, 1, 0, 0}},
 		},
+		Conflicts:   []Row{},
 		Hours:       []Hour{{noon, Counts{3, 3, 0, 0, 1, 30}}, {noon.Add(time.Hour), Counts{6, 2, 3, 1, 0, 0}}},
 		Exceptions:  []Use{{"slow.example: ticket 7", "news", 1}},
 		Modes:       []Use{{"report", "news", 1}},
@@ -101,6 +102,36 @@ func TestReport(t *testing.T) {
 	}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+// TestConflicts: preferences are counted by the purpose that the site does not want, whether the
+// request passed or not, and so are answers that ask for money.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	conflict := func(text string, denied bool) string {
+		return asked(70, func(r *enforce.Record) {
+			if r.Conflict = text; denied {
+				r.Decision, r.Reason = "deny", enforce.ReasonPreferenceDenied
+			}
+		})
+	}
+	r := reportOf(t, Filter{}, append(day(),
+		conflict("train-ai=n;from=robots;line=3", false), conflict("train-ai=n;from=meta", true), conflict("search=unknown", true),
+		asked(71, func(r *enforce.Record) { r.PaymentRequired = true }))...)
+	want := []Row{{"train-ai", Counts{2, 1, 1, 0, 0, 0}}, {"search", Counts{1, 0, 1, 0, 0, 0}}}
+	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 {
+		t.Errorf("%+v, %d", r.Conflicts, r.PaymentRequired)
+	}
+	var table bytes.Buffer
+	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000\n") {
+		t.Errorf("%v: %s", err, &table)
+	}
+	if s := strings.Join(r.Summary(), " "); !strings.Contains(s, "1 answers asked for payment (402).") {
+		t.Error(s)
+	}
+	if s := fmt.Sprint(r.Sections()); !strings.Contains(s, "{Against a preference of the site [purpose asked") {
+		t.Error(s)
 	}
 }
 

@@ -65,6 +65,7 @@ func TestAnswers(t *testing.T) {
 		{"a page, and none is read", trainer, headers, refused(byPage, all, page), passes, 0},
 		{"pages were not read", trainer, holds, passed(both), same, 1},
 		{"a field kept the page back", agent(enforce.PreferencesDeny, "search"), holds, refused(byField, all, field), same, 1},
+		{"a field kept the page back, and does so still", trainer, holds, refused(byField, all, field), same, 0},
 		{"a field goes before a page", trainer, holds, passed(all, "Tdm-Reservation: 1", "meta tdm-reservation: 0"), denied, 0},
 		{
 			"tags for other names were not looked for",

@@ -1,0 +1,59 @@
+package enforce
+
+import (
+	"net/http"
+	"testing"
+)
+
+// TestModeReportOfPreferences: what a preference would refuse passes in mode report, and is marked,
+// wherever it stands. A page that the crawler has is refused in no mode, and so is not marked.
+func TestModeReportOfPreferences(t *testing.T) {
+	t.Parallel()
+	const says = "User-agent: *\nDisallow: /private\n"
+	noai, page := http.Header{"X-Robots-Tag": {"noai"}}, []byte("<meta name=robots content=noai>")
+	for _, tt := range []struct {
+		name     string
+		robots   string
+		path     string
+		unknown  bool // deny what is unknown
+		header   http.Header
+		page     []byte
+		sent     bool // before the page is read
+		reason   Reason
+		conflict string
+	}{
+		{"nothing", says, "/", false, nil, nil, false, ReasonNoRule, ""},
+		{"robots.txt", says + "Content-Signal: ai-train=no\n", "/", false, nil, nil, false, ReasonPreferenceDenied, "train-ai=n;from=robots;line=3"},
+		{"unknown", says, "/", true, nil, nil, false, ReasonPreferenceDenied, "train-ai=unknown"},
+		{"a field", says, "/", false, noai, nil, false, ReasonPreferenceDenied, "train-ai=n;from=x-robots-tag"},
+		{"a page", says, "/", false, nil, page, false, ReasonPreferenceDenied, "train-ai=n;from=meta"},
+		{"a page that was sent", says, "/", false, nil, page, true, ReasonNoRule, "train-ai=n;from=meta"},
+		{"a rule before", says, "/private", false, noai, nil, false, ReasonDisallowed, "train-ai=n;from=x-robots-tag"},
+	} {
+		for _, mode := range []Mode{ModeEnforce, ModeReport} {
+			id := crawler(t, "AcmeBot/1")
+			id.Config = &Agent{Purposes: []string{"train-ai"}, DenyUnknown: tt.unknown}
+			e := newEnforcer(siteOf(rules(tt.robots), defaults), mustPolicy(t, PolicyConfig{Mode: mode}), nil)
+			e.Reads = Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold, HTMLMax: 1 << 10}
+			d := ask(t, e, id, "http://example.com"+tt.path)
+			shown := ""
+			if d.Allowed && tt.header != nil {
+				shown = d.ReadAnswer(tt.header)
+			}
+			if d.Allowed && tt.page != nil {
+				shown = d.ReadPage(Page{Head: tt.page, Whole: true, Type: "text/html", Sent: tt.sent})
+			}
+			refuses, conflict := !tt.reason.Allows(), tt.conflict
+			if mode == ModeEnforce && tt.reason == ReasonDisallowed {
+				conflict = "" // nothing was sent
+			}
+			if d.Reason != tt.reason || d.Conflict != conflict || d.Allowed != (mode == ModeReport || !refuses) ||
+				d.WouldDeny != (mode == ModeReport && refuses) {
+				t.Errorf("%s, mode %s: allowed %t, would deny %t, %s, %q", tt.name, mode, d.Allowed, d.WouldDeny, d.Reason, d.Conflict)
+			}
+			if read := tt.header != nil || tt.page != nil; d.Allowed && (shown != "") != read {
+				t.Errorf("%s, mode %s: the crawler reads %q", tt.name, mode, shown)
+			}
+		}
+	}
+}
