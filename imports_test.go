@@ -17,7 +17,7 @@ const module = "github.com/crawlgate/crawlgate"
 var importRules = map[string][]string{
 	"origin":                  {"golang.org/x/"},
 	"robotstxt":               {"golang.org/x/"},
-	"htmlhead":                {"golang.org/x/net/html", "github.com/andybalholm/brotli", "github.com/klauspost/compress/zstd"},
+	"htmlhead":                {"golang.org/x/net/html", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"robotstxt/query":         {"origin", "robotstxt", "internal/lines"},
 	"egress":                  {"golang.org/x/", "github.com/dunglas/httpsfv"},
 	"egress/guard":            {},

@@ -54,22 +54,36 @@ type Page struct {
 
 // ReadPage adds what the tags in the head of a page say, as ReadAnswer does.
 func (d *Decision) ReadPage(p Page) (dictionary string) {
-	text, cut := p.Head, len(p.Coding) > 1
-	if cut {
-		text = nil // two lines are two codings
-	} else if len(p.Coding) == 1 {
-		text, cut = htmlhead.Decode(p.Coding[0], p.Head, d.use.reads.HTMLMax)
-	}
 	names := slices.DeleteFunc(d.names(), directives.Reserved)
-	tags, more := htmlhead.Scan(text, htmlhead.Options{Names: names, XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole && !cut})
+	tags, cut := p.scan(names, min(mostHeads, d.use.reads.HTMLMax))
+	if cut && d.use.reads.HTMLMax > mostHeads {
+		tags, cut = p.scan(names, d.use.reads.HTMLMax)
+	}
 	before := len(d.SignalFields)
 	var left bool
 	d.SignalFields, left = appendTags(d.SignalFields, tags)
-	d.SignalsCut = d.SignalsCut || more || left
+	d.SignalsCut = d.SignalsCut || cut || left
 	if len(d.SignalFields) > before || left {
 		d.add(Answer{Page: tags}, p.Sent)
 	}
 	return d.dictionary()
+}
+
+// mostHeads is the size that the heads of most pages do not exceed: more is decoded only for others.
+const mostHeads = 8 << 10
+
+// scan looks for the tags of some names in so many bytes of a page.
+func (p Page) scan(names []string, most int) (tags htmlhead.Metas, cut bool) {
+	coding := "identity"
+	switch len(p.Coding) {
+	case 0:
+	case 1:
+		coding = p.Coding[0]
+	default:
+		return tags, true // two lines are two codings
+	}
+	text, cut := htmlhead.Decode(coding, p.Head, most)
+	return htmlhead.Scan(text, htmlhead.Options{Names: names, XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole && !cut})
 }
 
 // names are those by which a page speaks to the agent.

@@ -330,14 +330,13 @@ func (r *Record) Field(name string) (reflect.Value, bool) {
 
 // shownAll is a list of foreign texts for the log.
 func shownAll(list []string) []string {
-	if len(list) == 0 {
-		return nil
+	for i, text := range list {
+		if shown := escape.Printable(text, maxSignalFields); shown != text {
+			list = slices.Clone(list) // others read it
+			list[i] = shown
+		}
 	}
-	shown := make([]string, len(list))
-	for i, s := range list {
-		shown[i] = escape.Printable(s, maxSignalFields)
-	}
-	return shown
+	return list
 }
 
 // Record returns d in the form that is shown and stored.

@@ -25,7 +25,8 @@ const MaxDictionary = 1024
 // directives in their own, with hyphens in their names. A member that would make it longer than 1
 // KiB, that cannot be written, or whose key was there is left out.
 func Dictionary(s Set, directives []Directive) string {
-	var w writer
+	w := writer{keys: make([]string, 0, 8)}
+	w.text.Grow(128)
 	for _, d := range s.Decided() {
 		w.add(d.Purpose, d.String())
 	}

@@ -83,14 +83,15 @@ type Statement struct {
 
 // String returns the statement as a member of the crawler's field: "train-ai=n;from=robots;line=4".
 func (s Statement) String() string {
-	text := s.Purpose + "=" + s.Value.String()
+	text := make([]byte, 0, 64)
+	text = append(append(append(text, s.Purpose...), '='), s.Value.String()...)
 	if from := s.From.From(); from != "" {
-		text += ";from=" + from
+		text = append(append(text, ";from="...), from...)
 	}
 	if s.Line > 0 {
-		text += ";line=" + strconv.Itoa(s.Line)
+		text = strconv.AppendInt(append(text, ";line="...), int64(s.Line), 10)
 	}
-	return text
+	return string(text)
 }
 
 // compare orders statements by purpose and, of one, from the strongest down.

@@ -46,7 +46,7 @@ func ASCII(s string, limit int) string {
 // escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts between
 // runes. A clean, short s is returned as it is.
 func escape(s string, limit int, pass func(rune) bool) string {
-	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) }) {
+	if len(s) <= limit && (isPlain(s) || !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) })) {
 		return s
 	}
 	b := make([]byte, 0, min(len(s), limit))
@@ -69,4 +69,14 @@ func escape(s string, limit int, pass func(rune) bool) string {
 		i += size
 	}
 	return string(b)
+}
+
+// isPlain reports that s is of printable ASCII, which passes everywhere.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
