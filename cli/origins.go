@@ -187,15 +187,7 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	if g := r.LastGood; g != nil {
 		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.Hex())
 	}
-	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "PATH")
-	for i, p := range d.Preferences {
-		if i == maxNamed {
-			said.row(fmt.Sprintf("and %d more: see --json", len(d.Preferences)-i))
-			break
-		}
-		said.row(p.Purpose, p.Value, p.Source, number(p.Line), p.Path)
-	}
-	if err := errors.Join(t.print(w), printSections(w, said)); err != nil || len(d.History) == 0 {
+	if err := errors.Join(t.print(w), printSections(w, preferencesTable(d.Preferences))); err != nil || len(d.History) == 0 {
 		return err
 	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "KEPT UNTIL", "STATE", "STATUS", "SIZE", "SHA256")
@@ -204,6 +196,19 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 			number(v.Status), number(v.Size), v.SHA256.Hex())
 	}
 	return printSections(w, h)
+}
+
+// preferencesTable has what a robots.txt says of the use of content.
+func preferencesTable(list []adminapi.Preference) *table {
+	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "PATH")
+	for i, p := range list {
+		if i == maxNamed {
+			said.row(fmt.Sprintf("and %d more: see --json", len(list)-i))
+			break
+		}
+		said.row(p.Purpose, p.Value, p.Source, number(p.Line), p.Path)
+	}
+	return said
 }
 
 // printDiff writes a unified diff.
