@@ -58,16 +58,29 @@ const (
 	DropUnsaved Drop = "unsaved"
 )
 
-// nopObserver is the default [Observer].
-type nopObserver struct{}
+// NopObserver is the default [Observer], which does nothing.
+type NopObserver struct{}
 
-func (nopObserver) Looked(Source, error)                                      {}
-func (nopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
-func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                      {}
-func (nopObserver) Dropped(Drop)                                              {}
-func (nopObserver) StoreFailed(string, error)                                 {}
-func (nopObserver) StoreAvailable(bool, error)                                {}
-func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
+// Looked implements [Observer].
+func (NopObserver) Looked(Source, error) {}
+
+// Fetched implements [Observer].
+func (NopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
+
+// Recorded implements [Observer].
+func (NopObserver) Recorded(fetch.Record, fetch.Outcome) {}
+
+// Dropped implements [Observer].
+func (NopObserver) Dropped(Drop) {}
+
+// StoreFailed implements [Observer].
+func (NopObserver) StoreFailed(string, error) {}
+
+// StoreAvailable implements [Observer].
+func (NopObserver) StoreAvailable(bool, error) {}
+
+// Panicked implements [Observer].
+func (NopObserver) Panicked(origin.Origin, any, []byte) {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.
@@ -147,7 +160,7 @@ const (
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {
 	if c.Observer == nil {
-		c.Observer = nopObserver{}
+		c.Observer = NopObserver{}
 	}
 	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
