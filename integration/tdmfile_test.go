@@ -61,6 +61,8 @@ func TestTDMFile(t *testing.T) {
 	)
 	other := tdmSite(t, server, open, testorigin.OK(closed))
 	reserved := tdmSite(t, server, open, testorigin.OK(closed))
+	without := tdmSite(t, server, open, testorigin.OK(closed))
+	without.SetRobots(testorigin.Status(404))
 	g := startGateway(t, tdmConfig)
 	for _, tt := range []struct {
 		name    string
@@ -74,6 +76,7 @@ func TestTDMFile(t *testing.T) {
 		{"reserved", "trainer", reserved, "/a", 403, 1},
 		{"another path", "trainer", reserved, "/b", 200, 1},
 		{"reserved, logged only", "watcher", reserved, "/a", 200, 1},
+		{"no robots.txt", "trainer", without, "/a", 403, 1},
 		{"404", "trainer", tdmSite(t, server, open, testorigin.Status(404)), "/a", 200, 1},
 		{"500", "trainer", tdmSite(t, server, open, testorigin.Status(500)), "/a", 200, 1},
 		{"no answer", "trainer", tdmSite(t, server, open, testorigin.HangBeforeHead()), "/a", 200, 1},
@@ -107,7 +110,7 @@ func checkTDMLog(t *testing.T, g *gateway) {
 			read++
 		}
 	}
-	if read != 4 { // the three of the site that reserves rights, and the last one
+	if read != 5 { // the three of the site that reserves rights, the one without a robots.txt, and the last one
 		t.Errorf("%d lines say that a TDM file was read", read)
 	}
 	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
@@ -122,7 +125,7 @@ func checkTDMLog(t *testing.T, g *gateway) {
 	if err := os.WriteFile(forged, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 3 || r.findings[0].Kind != "preference" {
+	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 4 || r.findings[0].Kind != "preference" {
 		t.Errorf("audit of a forged log: %+v", r)
 	}
 }
