@@ -59,28 +59,17 @@ const (
 )
 
 // NopObserver is the default [Observer], which does nothing.
-type NopObserver struct{}
+func NopObserver() Observer { return nopObserver{} }
 
-// Looked implements [Observer].
-func (NopObserver) Looked(Source, error) {}
+type nopObserver struct{}
 
-// Fetched implements [Observer].
-func (NopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
-
-// Recorded implements [Observer].
-func (NopObserver) Recorded(fetch.Record, fetch.Outcome) {}
-
-// Dropped implements [Observer].
-func (NopObserver) Dropped(Drop) {}
-
-// StoreFailed implements [Observer].
-func (NopObserver) StoreFailed(string, error) {}
-
-// StoreAvailable implements [Observer].
-func (NopObserver) StoreAvailable(bool, error) {}
-
-// Panicked implements [Observer].
-func (NopObserver) Panicked(origin.Origin, any, []byte) {}
+func (nopObserver) Looked(Source, error)                                      {}
+func (nopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
+func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                      {}
+func (nopObserver) Dropped(Drop)                                              {}
+func (nopObserver) StoreFailed(string, error)                                 {}
+func (nopObserver) StoreAvailable(bool, error)                                {}
+func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.
@@ -160,7 +149,7 @@ const (
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {
 	if c.Observer == nil {
-		c.Observer = NopObserver{}
+		c.Observer = nopObserver{}
 	}
 	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
