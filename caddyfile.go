@@ -117,6 +117,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		signals {
 //			robots_txt on|off
 //			headers on|off
+//			tdm_file off|on
 //		}
 //		limits {
 //			connections <number>
@@ -298,5 +299,6 @@ func (a *App) readSignals(r *block.Reader) error {
 		"headers":    block.Switch(&a.Signals.IgnoreHeaders, "off", "on"),
 		"html":       block.Text(&a.Signals.HTML),
 		"html_max":   block.Size(&a.Signals.HTMLMax),
+		"tdm_file":   block.Switch(&a.Signals.TDMFile, "on", "off"),
 	}.Read(r, "signals")
 }

@@ -283,6 +283,9 @@ type SignalsConfig struct {
 	// HTMLMax is how much of a page is looked at, in bytes, as it came and decoded. Default 64 KiB, at
 	// most 1 MiB.
 	HTMLMax int64 `json:"html_max,omitempty"`
+	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the purpose
+	// tdm or train-ai. Default off.
+	TDMFile bool `json:"tdm_file,omitempty"`
 }
 
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy

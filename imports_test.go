@@ -47,7 +47,7 @@ var importRules = map[string][]string{
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
-		"evidence/writer", "logwriter",
+		"preferences", "evidence/writer", "logwriter",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",

@@ -233,6 +233,7 @@ func (s *SignalsConfig) set(c *engine.Config) (err error) {
 	s = cmp.Or(s, new(SignalsConfig))
 	c.Signals = enforce.Signals{
 		RobotsTxt: !s.IgnoreRobotsTxt, Headers: !s.IgnoreHeaders, HTMLMax: int(cmp.Or(s.HTMLMax, defaultHTMLMax)),
+		TDMFile: s.TDMFile,
 	}
 	if c.Signals.HTML, err = enforce.ParseHTMLMode(s.HTML); err != nil {
 		return err

@@ -147,7 +147,7 @@ func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, e
 		return nil, err
 	}
 	_, known := e.Cache().Peek(o)
-	if err := e.Cache().Purge(ctx, o); err != nil {
+	if err := e.Purge(ctx, o); err != nil {
 		return nil, err
 	}
 	report := e.Fleet().Tell(ctx, fleet.Purge, o.String(), found(known))

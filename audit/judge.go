@@ -176,6 +176,11 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 // wishes holds the preferences of a line against its text and the fields that it has.
 func (j *judge) wishes(e *entry, path string, v *verdict) {
 	r := e.Robots
+	_, query, _ := strings.Cut(path, "?")
+	changed := j.redacted != "" && strings.Contains(query, j.redacted)
+	if (changed || strings.ContainsRune(e.Request.URI, '\uFFFD')) && strings.Contains(r.SignalsRead, "tdm_file") {
+		return
+	}
 	texts := []*robotstxt.Ruleset{nil}
 	if r.SHA256 != "" {
 		var sha fetch.Sum
@@ -183,7 +188,7 @@ func (j *judge) wishes(e *entry, path string, v *verdict) {
 			return
 		}
 		t := j.texts.get(sha)
-		if _, query, _ := strings.Cut(path, "?"); t.rules.HasPreferences() && j.redacted != "" && strings.Contains(query, j.redacted) {
+		if t.rules.HasPreferences() && changed {
 			return
 		}
 		if texts[0] = t.rules; t.cut != nil {

@@ -14,10 +14,12 @@ import (
 // signalFields are the fields of an answer that are read, in the order in which they are logged.
 var signalFields = []string{"X-Robots-Tag", "Content-Usage", "Content-Signal", "Tdm-Reservation", "Tdm-Policy", "Link"}
 
-// The names under which the tags of a page are logged. A name of a field has no space.
+// The names under which the tags of a page and the rules of a TDM file are logged. A name of a field
+// has no space.
 const (
 	metaField    = "meta "
 	licenceField = "link license"
+	tdmFileField = "tdm file"
 )
 
 // maxSignalFields bounds the bytes of fields and tags that a log line has.
@@ -28,16 +30,20 @@ const maxSignalFields = 1 << 10
 type Answer struct {
 	Header http.Header
 	Page   htmlhead.Metas
+	// rules are those of the TDM file that applied, as objects of JSON: only in a log.
+	rules []string
 }
 
 // ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
 // all that the site says; empty where it says nothing. The decision may refuse then: the answer
 // must not reach the crawler.
 func (d *Decision) ReadAnswer(header http.Header) (dictionary string) {
-	if d.use.reads.Headers {
-		d.SignalFields, d.SignalsCut = appendFields(nil, header)
+	if !d.use.reads.Headers {
+		return d.dictionary()
 	}
-	if len(d.SignalFields) > 0 || d.SignalsCut {
+	fields, cut := appendFields(slices.Clip(d.SignalFields), header)
+	d.SignalFields, d.SignalsCut = fields, d.SignalsCut || cut
+	if len(fields) > 0 || cut {
 		d.add(Answer{Header: header}, false)
 	}
 	return d.dictionary()
@@ -227,6 +233,8 @@ func parseFields(fields []string) (Answer, bool) {
 			a.Page.TDM = append(a.Page.TDM, htmlhead.Named{Name: tag, Content: value})
 		case isMeta:
 			a.Page.Robots = append(a.Page.Robots, htmlhead.Named{Name: tag, Content: value})
+		case name == tdmFileField:
+			a.rules = append(a.rules, value)
 		case name == licenceField:
 			a.Page.Licenses = append(a.Page.Licenses, value)
 		default:
@@ -268,6 +276,11 @@ func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string)
 	if !ok {
 		return nil, nil, false
 	}
+	file, err := preferences.ParseTDMFile([]byte("[" + strings.Join(answer.rules, ",") + "]"))
+	if err != nil {
+		return nil, nil, false
+	}
+	known = preferences.Join(known, file.Apply(formsOf(path, PathsStrict)...).Set())
 	said, known := answer.Read(r.Tokens, r.AlsoObey, known)
 	return shownAll(said.Names()), shownAll(statements(known)), !r.SignalsCut
 }

@@ -79,12 +79,15 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	}
 	bound, ok := e.bound(ctx, &d, id)
 	if !ok {
-		e.prefer(&d, bound, "")
+		e.prefer(ctx, &d, bound, "")
 		return d
 	}
 	d.Group = bound.Own.Name()
 	if bound.Unrestricted() && !e.mayConflict(&d, bound) {
 		d.allow(ReasonUnrestricted)
+		if d.use.mode == PreferencesDeny {
+			e.prefer(ctx, &d, Bound{}, "")
+		}
 	} else {
 		d.deny(ReasonTunnelRestricted, "")
 	}

@@ -157,10 +157,11 @@ type Decision struct {
 	// Purposes and AlsoObey are from the agent's configuration.
 	Purposes, AlsoObey []string
 	// Preferences is what the site says of the use of its content, as far as it is known: in its
-	// robots.txt, and once an answer was read in that. Signals are the directives of the answer.
+	// robots.txt and TDM file, and once an answer was read in that. Signals are the directives of the answer.
 	Preferences preferences.Set
 	Signals     directives.Set
-	// SignalFields are the fields of the answer that say so, SignalsCut that there are more.
+	// SignalFields are the rules of the TDM file and the fields of the answer that say so, SignalsCut
+	// that there are more.
 	SignalFields []string
 	SignalsCut   bool
 	// Conflict is the statement that stands against a purpose of the agent; empty for none.
@@ -275,8 +276,8 @@ type Record struct {
 	// RFC 9651 dictionary, such as "train-ai=n;from=robots;line=4".
 	Signals     []string `json:"signals,omitempty"`
 	Preferences []string `json:"preferences,omitempty"`
-	// SignalsRead names where they were looked for. SignalFields are the fields of the answer that
-	// they are from, SignalsCut says that not all of these are there.
+	// SignalsRead names where they were looked for. SignalFields are the rules of the TDM file and the
+	// fields of the answer that they are from, SignalsCut says that not all of these are there.
 	SignalsRead  string   `json:"signals_read,omitempty"`
 	SignalFields []string `json:"signal_fields,omitempty"`
 	SignalsCut   bool     `json:"signals_cut,omitempty"`

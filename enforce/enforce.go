@@ -30,6 +30,8 @@ type Enforcer struct {
 	Policy *Policy
 	// Reads says which of the site's signals are read.
 	Reads Signals
+	// Files finds the sites' TDM files; nil reads none.
+	Files TDMFiles
 	// Kills is the kill switch; nil stops nothing.
 	Kills *KillSwitch
 	// Now is the clock; default time.Now.
@@ -76,7 +78,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	}
 	bound, ok := e.bound(ctx, &d, r.Identity)
 	if !ok {
-		e.prefer(&d, bound, r.Target.Path)
+		e.prefer(ctx, &d, bound, r.Target.Path)
 		return d
 	}
 	m, form, judged := bound.Match(r.Method, r.Target.Path, e.policy().paths)
@@ -93,7 +95,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	default:
 		d.allow(ReasonNoRule)
 	}
-	e.prefer(&d, bound, r.Target.Path)
+	e.prefer(ctx, &d, bound, r.Target.Path)
 	return d
 }
 
@@ -103,6 +105,7 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 		Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, use: wanted{reads: e.Reads},
 	}
+	d.use.reads.TDMFile = false // it is not read for every request
 	if c := id.Config; c != nil {
 		d.Owner, d.Contact, d.interval = c.Owner, c.Contact, c.Interval
 		d.Purposes, d.AlsoObey = c.Purposes, c.AlsoObey

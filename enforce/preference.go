@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,10 +22,18 @@ type Signals struct {
 	// HTML says whether and when the tags of pages are read, of at most HTMLMax bytes of each.
 	HTML    HTMLMode
 	HTMLMax int
+	// TDMFile reads the TDM file of the site: see [Enforcer.Files].
+	TDMFile bool
+}
+
+// TDMFiles finds the TDM file of an origin. It may wait for a fetch, no longer than ctx allows, and
+// reports false where there is none, or none can be had.
+type TDMFiles interface {
+	TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool)
 }
 
 // signalSources are the names of the sources that can be read.
-var signalSources = [...]string{"robots_txt", "headers", "html"}
+var signalSources = [...]string{"robots_txt", "headers", "html", "tdm_file"}
 
 // signalNames are the names of each set of sources, made once: every line of a log has one.
 var signalNames = func() (names [1 << len(signalSources)]string) {
@@ -43,7 +52,7 @@ var signalNames = func() (names [1 << len(signalSources)]string) {
 // String names the sources that are read, joined by "+"; empty for none.
 func (s Signals) String() string {
 	set := 0
-	for i, read := range [len(signalSources)]bool{s.RobotsTxt, s.Headers, s.HTML != HTMLOff} {
+	for i, read := range [len(signalSources)]bool{s.RobotsTxt, s.Headers, s.HTML != HTMLOff, s.TDMFile} {
 		if read {
 			set |= 1 << i
 		}
@@ -176,13 +185,20 @@ func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 		return preferences.Set{}
 	}
 	groups := append([]robotstxt.Group{b.Own}, b.Also...)
-	s := preferences.Robots(b.rules, groups, path)
-	if forms, ok := origin.Resolve(path); ok && paths == PathsStrict {
-		for _, form := range forms {
-			s = preferences.Join(s, preferences.Robots(b.rules, groups, form))
-		}
+	var s preferences.Set
+	for _, form := range formsOf(path, paths) {
+		s = preferences.Join(s, preferences.Robots(b.rules, groups, form))
 	}
 	return s
+}
+
+// formsOf are a path as sent and, where paths are strict, the forms that servers resolve it to.
+func formsOf(path string, paths Paths) []string {
+	forms := []string{path}
+	if resolved, ok := origin.Resolve(path); ok && paths == PathsStrict {
+		forms = append(forms, resolved...)
+	}
+	return forms
 }
 
 // wanted is what an agent needs of a site, and what a site says.
@@ -195,12 +211,20 @@ type wanted struct {
 // prefer notes what the robots.txt says, and judges it. A preference that nobody stated counts as
 // refused here where the operator has it so, though a field of the answer could grant it: the
 // request would have to be sent first.
-func (e *Enforcer) prefer(d *Decision, b Bound, path string) {
+func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)
 	}
 	if d.Exception != "" || d.Mode == ModeOff || !d.Allowed {
 		return
+	}
+	if d.judge(false); d.Conflict != "" {
+		return
+	}
+	if file, ok := e.tdmFile(ctx, d); ok && d.PathVisible {
+		d.readTDMFile(file.Apply(formsOf(path, e.policy().paths)...))
+	} else if ok {
+		d.readTDMFile(file.Reserving()) // no path is seen
 	}
 	d.judge(false)
 	if !d.use.denyUnknown || d.Conflict != "" {
@@ -209,6 +233,29 @@ func (e *Enforcer) prefer(d *Decision, b Bound, path string) {
 	for _, purpose := range d.Purposes {
 		if d.Preferences.Value(purpose) == preferences.Unknown {
 			d.conflict(preferences.Statement{Purpose: purpose}, false)
+			return
+		}
+	}
+}
+
+// tdmFile returns the TDM file of the site, where it could speak of a purpose of the agent. Of a
+// tunnel no line of the log is about a path, so it is asked for only where it can refuse one.
+func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool) {
+	if e.Files == nil || !d.PathVisible && d.use.mode != PreferencesDeny {
+		return rules, false
+	}
+	if !slices.Contains(d.Purposes, preferences.TDM) && !slices.Contains(d.Purposes, preferences.TrainAI) {
+		return rules, false
+	}
+	return e.Files.TDMFile(ctx, d.Origin)
+}
+
+// readTDMFile adds what the rules of a TDM file say that apply.
+func (d *Decision) readTDMFile(applied preferences.TDMRules) {
+	d.use.reads.TDMFile = true
+	d.Preferences = preferences.Join(d.Preferences, applied.Set())
+	for _, text := range applied.Texts() {
+		if d.SignalFields, d.SignalsCut = appendField(d.SignalFields, tdmFileField, text); d.SignalsCut {
 			return
 		}
 	}

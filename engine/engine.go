@@ -88,6 +88,7 @@ type Engine struct {
 	transport *egress.Transport
 	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
+	files     *fetch.Fetcher // for TDM files
 	kills     *killSwitchState
 	emitter   *emitter // nil without an events app
 	sites     sites
@@ -134,6 +135,9 @@ func (e *Engine) provision() (err error) {
 	}
 	config.Transport = robotsTransport{config.Transport, e.StopsFetch}
 	e.fetcher = fetch.New(config)
+	// A redirect would lead to a path that nobody has judged; that of the page leads there as well.
+	config.Path, config.MaxRedirects, config.Soft404 = tdmPath, -1, false
+	e.files = fetch.New(config)
 	if err := RegisterMetrics(e.ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}

@@ -176,6 +176,9 @@ func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err er
 		return 0, fmt.Errorf("%s for another gateway: %w", a.Kind, err)
 	}
 	_, known := e.Cache().Peek(o)
+	if a.Kind == fleet.Purge {
+		e.forgetFile(ctx, o)
+	}
 	shared := e.Config.Store.Kind == "redis" // it has what the gateway did that gave the action
 	switch {
 	case a.Kind == fleet.Purge && !shared:

@@ -26,18 +26,28 @@ type records struct {
 	store   robotscache.Store // the cache's
 	cache   *robotscache.Cache
 	fetcher currentFetcher
+	files   atomic.Pointer[robotscache.Cache] // of TDM files; nil until a configuration reads them
 }
 
 // acquireRecords opens the store of e, or finds it open.
 func acquireRecords(e *Engine) (*records, error) {
 	key := "records " + e.Config.Store.identity()
-	return acquire(key, func() (*records, error) { return openRecords(e, key) })
+	r, err := acquire(key, func() (*records, error) { return openRecords(e, key) })
+	if err == nil && e.Config.Signals.TDMFile {
+		if err = r.openFiles(e); err != nil {
+			err = errors.Join(err, release(key))
+		}
+	}
+	return r, err
 }
 
 // apply makes the configuration of e the one that new lookups and fetches follow.
 func (r *records) apply(e *Engine) {
 	r.fetcher.Store(e)
 	r.cache.Configure(e.Config.Cache)
+	if f := r.files.Load(); f != nil {
+		f.Configure(tdmConfig(e.Config.Cache))
+	}
 	if s, ok := r.store.(interface{ SetRetention(r robotscache.Retention) }); ok {
 		s.SetRetention(e.Config.Store.Retention)
 	}
@@ -45,7 +55,11 @@ func (r *records) apply(e *Engine) {
 
 // Destruct closes the cache, which writes what is pending and closes the store.
 func (r *records) Destruct() error {
-	if err := r.cache.Close(); err != nil {
+	err := r.cache.Close()
+	if f := r.files.Load(); f != nil {
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("closing the store of robots.txt records: %w", err)
 	}
 	return nil
@@ -120,10 +134,15 @@ func (s Store) open(dropped func(texts int, early bool)) (robotscache.Store, err
 // the new one, even where a request of the old one asked for it.
 type currentFetcher struct{ atomic.Pointer[Engine] }
 
-// Fetch implements robotscache.Fetcher. A fetch that the operator stops counts as given up, which
-// says nothing about the site.
+// Fetch implements robotscache.Fetcher.
 func (f *currentFetcher) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
 	e := f.Load()
+	return e.fetch(ctx, e.fetcher, o, gate)
+}
+
+// fetch asks an origin for a file. A fetch that the operator stops counts as given up, which says
+// nothing about the site.
+func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, o origin.Origin, gate fetch.Gate) fetch.Outcome {
 	ctx, entry := e.Enter(ctx, o, "")
 	defer entry.Leave()
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
@@ -132,7 +151,7 @@ func (f *currentFetcher) Fetch(ctx context.Context, o origin.Origin, gate fetch.
 		return out
 	}
 	if ctx.Err() == nil {
-		out = e.fetcher.Fetch(ctx, o, gate)
+		out = by.Fetch(ctx, o, gate)
 	}
 	if stop := StoppedBy(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}

@@ -51,9 +51,10 @@ func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	return list
 }
 
-// JudgeSitemaps fills in whether the sender may fetch each sitemap, by judge, whose Rules it
-// replaces. Nothing is fetched for it: the rules are those that are known.
+// JudgeSitemaps fills in whether the sender may fetch each sitemap, by judge, whose Rules and
+// Files it replaces. Nothing is fetched for it: the rules are those that are known.
 func (e *Engine) JudgeSitemaps(ctx context.Context, judge enforce.Enforcer, id enforce.Identity, list []Sitemap) {
+	judge.Files = nil
 	judge.Rules = &knownRules{cache: e.Cache(), entries: make(map[origin.Origin]*robotscache.Entry)}
 	for i := range list {
 		s := &list[i]

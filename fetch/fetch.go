@@ -45,6 +45,8 @@ type Config struct {
 	// of a request in all its phases, bound the size of response headers, and leave bodies coded
 	// (DisableCompression).
 	Transport http.RoundTripper
+	// Path is where the file is; default /robots.txt.
+	Path string
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. It is one
 	// for all retrievals, because an answer holds for every crawler.
 	UserAgent string
@@ -68,7 +70,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Fetcher retrieves robots.txt files. It is safe for concurrent use and keeps nothing between
+// Fetcher retrieves robots.txt files, or those of another path. It is safe for concurrent use and keeps nothing between
 // retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	cfg      Config // with defaults
@@ -80,6 +82,7 @@ func New(cfg Config) *Fetcher {
 	if cfg.Transport == nil {
 		panic("fetch: Config.Transport is nil")
 	}
+	cfg.Path = cmp.Or(cfg.Path, "/robots.txt")
 	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
 	cfg.HeaderTimeout = cmp.Or(max(cfg.HeaderTimeout, 0), defaultHeaderTimeout)
 	cfg.StallTimeout = cmp.Or(max(cfg.StallTimeout, 0), defaultStallTimeout)
@@ -117,7 +120,7 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 // follow follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
 // first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcome {
-	u, err := url.Parse(o.RobotsURL())
+	u, err := url.Parse(o.String() + f.cfg.Path)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
 	}

@@ -271,3 +271,22 @@ func TestExt_Shared(t *testing.T) {
 		}
 	})
 }
+
+// A fetcher may be for another file, and follow no redirect: TDM files are so.
+func TestExt_OtherPath(t *testing.T) {
+	t.Parallel()
+	for path, answer := range map[string]string{
+		"/.well-known/tdmrep.json": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+		"/moved.json":              "HTTP/1.1 301 Moved\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n",
+	} {
+		s := &script{tb: t, answers: map[string]string{"http://example.com" + path: answer}}
+		f := New(Config{Transport: s, UserAgent: testAgent, Path: path, MaxRedirects: -1})
+		want := KindRules
+		if path == "/moved.json" {
+			want = KindAbsent
+		}
+		if out := f.Fetch(t.Context(), mustOrigin(t, "http://example.com"), nil); out.Kind != want || !out.Final.IsZero() {
+			t.Errorf("%s: %+v", path, out)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func TestLimitsOfBytes(t *testing.T) {
 		{"bytes of a TDM file", 64 << 10, func(n int) bool {
 			const rule = `[{"location":"/","tdm-reservation":1}]`
 			rules, err := preferences.ParseTDMFile([]byte(rule + strings.Repeat(" ", n-len(rule))))
-			return err == nil && isTrainNo(rules.Of("/"))
+			return err == nil && isTrainNo(rules.Apply("/").Set())
 		}},
 	} {
 		l.check(t)
@@ -104,7 +104,7 @@ func TestLimitsOfCounts(t *testing.T) {
 		}},
 		{"rules of a TDM file", 1000, func(n int) bool {
 			rules, err := preferences.ParseTDMFile([]byte("[" + strings.Repeat("{},", n-1) + `{"location":"/","tdm-reservation":1}]`))
-			return err == nil && isTrainNo(rules.Of("/"))
+			return err == nil && isTrainNo(rules.Apply("/").Set())
 		}},
 	} {
 		l.check(t)

@@ -88,7 +88,7 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 		if err != nil {
 			panic(err)
 		}
-		return rules.Of("/")
+		return rules.Apply("/").Set()
 	case 1:
 		return fieldOf("Tdm-Reservation", text)
 	}

@@ -28,7 +28,7 @@ func TestZeroValues(t *testing.T) {
 	if !preferences.Robots(nil, nil, "/").Empty() || !preferences.Robots(nil, []robotstxt.Group{{}}, "/").Empty() {
 		t.Error("no robots.txt says something")
 	}
-	if !(preferences.TDMRules{}).Of("/").Empty() || !preferences.Join().Empty() {
+	if !(preferences.TDMRules{}).Set().Empty() || !preferences.Join().Empty() {
 		t.Error("a zero value says something")
 	}
 }
@@ -222,7 +222,7 @@ func FuzzTDMFile(f *testing.F) {
 	f.Add([]byte(tdmGroups), "/directory-b/images/a.jpg")
 	f.Fuzz(func(t *testing.T, data []byte, target string) {
 		rules, err := preferences.ParseTDMFile(data)
-		s := rules.Of(target)
+		s := rules.Apply(target).Set()
 		if err != nil && !s.Empty() {
 			t.Errorf("%v, and %+v", err, s)
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -93,8 +95,15 @@ const (
 type TDMRules struct{ rules []tdmRule }
 
 type tdmRule struct {
-	pattern       robotstxt.Pattern
-	value, policy string
+	pattern robotstxt.Pattern
+	tdmEntry
+}
+
+// tdmEntry is a rule as the file has it.
+type tdmEntry struct {
+	Location    string          `json:"location"`
+	Reservation json.RawMessage `json:"tdm-reservation,omitempty"`
+	Policy      json.RawMessage `json:"tdm-policy,omitempty"`
 }
 
 // The errors of [ParseTDMFile] for files that are beyond its bounds.
@@ -118,35 +127,60 @@ func ParseTDMFile(data []byte) (TDMRules, error) {
 	}
 	var t TDMRules
 	for _, e := range entries {
-		var entry struct {
-			Location    string          `json:"location"`
-			Reservation json.RawMessage `json:"tdm-reservation"`
-			Policy      json.RawMessage `json:"tdm-policy"`
-		}
-		if json.Unmarshal(e, &entry) != nil {
+		var rule tdmRule
+		if json.Unmarshal(e, &rule.tdmEntry) != nil {
 			continue
 		}
-		pattern, ok := robotstxt.ParsePattern(entry.Location)
-		if !ok {
-			continue
+		var ok bool
+		if rule.pattern, ok = robotstxt.ParsePattern(rule.Location); ok {
+			t.rules = append(t.rules, rule)
 		}
-		rule := tdmRule{pattern: pattern, value: string(entry.Reservation)}
-		if json.Unmarshal(entry.Policy, &rule.policy) != nil {
-			rule.policy = ""
-		}
-		t.rules = append(t.rules, rule)
 	}
 	return t, nil
 }
 
-// Of returns what the file says of a target: the first rule that matches speaks alone.
-func (t TDMRules) Of(target string) Set {
-	var s Set
+// Apply returns the rules that speak of some targets: of each, the first one that matches.
+func (t TDMRules) Apply(targets ...string) (applied TDMRules) {
+	targets = slices.Clone(targets)
 	for i := range t.rules {
-		if t.rules[i].pattern.Match(target) {
-			s.reserve(TDMFile, t.rules[i].value, t.rules[i].policy)
-			return s.settled()
+		open := len(targets)
+		targets = slices.DeleteFunc(targets, t.rules[i].pattern.Match)
+		if len(targets) < open {
+			applied.rules = append(applied.rules, t.rules[i])
 		}
 	}
-	return s
+	return applied
+}
+
+// Reserving returns the first rule that reserves rights, if there is one.
+func (t TDMRules) Reserving() (first TDMRules) {
+	if i := slices.IndexFunc(t.rules, func(r tdmRule) bool { return string(r.Reservation) == "1" }); i >= 0 {
+		first.rules = t.rules[i : i+1]
+	}
+	return first
+}
+
+// Set returns what all the rules say together, whatever their locations.
+func (t TDMRules) Set() (s Set) {
+	for i := range t.rules {
+		policy := ""
+		if json.Unmarshal(t.rules[i].Policy, &policy) != nil {
+			policy = ""
+		}
+		s.reserve(TDMFile, string(t.rules[i].Reservation), policy)
+	}
+	return s.settled()
+}
+
+// Texts returns each rule as an object of JSON. An array of them is a file of these rules.
+func (t TDMRules) Texts() (texts []string) {
+	for i := range t.rules {
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if encoder.Encode(t.rules[i].tdmEntry) == nil { // it was read from JSON
+			texts = append(texts, strings.TrimSuffix(text.String(), "\n"))
+		}
+	}
+	return texts
 }

@@ -210,7 +210,7 @@ func TestTDMFileVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := text(rules.Of(c.target)); got != c.want {
+			if got := text(rules.Apply(c.target).Set()); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -218,7 +218,7 @@ func TestTDMFileVectors(t *testing.T) {
 	for _, bad := range []string{
 		"", "{}", "[", "<html>", "[" + strings.Repeat("{},", 1000) + "{}]", `["` + strings.Repeat("a", 64<<10) + `"]`,
 	} {
-		if rules, err := preferences.ParseTDMFile([]byte(bad)); err == nil || !rules.Of("/").Empty() {
+		if rules, err := preferences.ParseTDMFile([]byte(bad)); err == nil || !rules.Apply("/").Set().Empty() {
 			t.Errorf("%.20q: %v", bad, err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestTDMOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := rules.Of("/")
+	file := rules.Apply("/").Set()
 	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), preferences.Marks{}) }
 	meta := func(value, policy string) preferences.Set {
 		return preferences.Page{Reservation: value, Policy: policy}.Of()

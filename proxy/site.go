@@ -82,6 +82,9 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	c.Enforcer = &enforce.Enforcer{
 		Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
 	}
+	if c.Enforcer.Reads.TDMFile {
+		c.Enforcer.Files = c.Engine
+	}
 	s := &Site{
 		SitePolicy:     &c.SitePolicy,
 		polite:         c.Engine.Config.Politeness,

@@ -58,7 +58,9 @@ const (
 	DropUnsaved Drop = "unsaved"
 )
 
-// nopObserver is the default [Observer].
+// NopObserver is the default [Observer], which does nothing.
+func NopObserver() Observer { return nopObserver{} }
+
 type nopObserver struct{}
 
 func (nopObserver) Looked(Source, error)                                      {}

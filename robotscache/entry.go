@@ -20,6 +20,9 @@ type Entry struct {
 	rules          func() *robotstxt.Ruleset // of text; nil if there is none
 	size           int                       // bytes of the compiled ruleset
 
+	derive  sync.Once
+	derived any // what Derive keeps
+
 	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no part of what
 	// the entry says.
 	notedAt atomic.Int64
@@ -72,6 +75,17 @@ func (e *Entry) Record() fetch.Record {
 		return fetch.Record{}
 	}
 	return e.record
+}
+
+// Derive returns what read makes of the text that holds at the time now, nil where there is none. It
+// asks once and keeps the result, for caches whose files are no robots.txt: the caller always gives
+// the same read.
+func (e *Entry) Derive(now time.Time, read func(text []byte) any) any {
+	if e.View(now).Access != fetch.AccessRules {
+		return nil
+	}
+	e.derive.Do(func() { e.derived = read(e.text.Body) })
+	return e.derived
 }
 
 // Fresh reports whether the entry may be acted on at the time now: see fetch.Policy.Fresh. A nil

@@ -139,3 +139,32 @@ func benchRecord(i, rules int) fetch.Record {
 	}
 	return storetest.Rules(example(i), text, time.Now())
 }
+
+// Derive reads the text that holds, once, and nothing else: a file that cannot be had any more is as none.
+func TestEntry_Derive(t *testing.T) {
+	t.Parallel()
+	p := fetch.DefaultPolicy()
+	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	good := storetest.Rules(example(1), someRules, born)
+	absent := p.Next(good, fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404}, born)
+	reads := 0
+	read := func(text []byte) any { reads++; return string(text) }
+	e := robotscache.NewEntry(good, robotscache.Interpretation{Policy: p})
+	for range 2 {
+		if got := e.Derive(born.Add(time.Hour), read); got != someRules {
+			t.Errorf("derived %v", got)
+		}
+	}
+	for name, got := range map[string]any{
+		"past its time": e.Derive(born.Add(25*time.Hour), read),
+		"absent":        robotscache.NewEntry(absent, robotscache.Interpretation{Policy: p}).Derive(born, read),
+		"none":          (*robotscache.Entry)(nil).Derive(born, read),
+	} {
+		if got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if reads != 1 {
+		t.Errorf("read %d times", reads)
+	}
+}

@@ -1,0 +1,176 @@
+package enforce
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/robotstxt"
+)
+
+// tdmFile answers every look-up of a TDM file alike; an empty one is none.
+type tdmFile struct {
+	text    string
+	lookups int
+}
+
+func (f *tdmFile) TDMFile(context.Context, origin.Origin) (preferences.TDMRules, bool) {
+	f.lookups++
+	rules, err := preferences.ParseTDMFile([]byte(f.text))
+	return rules, err == nil
+}
+
+const (
+	someTDM  = `[{"location":"/free","tdm-reservation":0},{"location":"/a","tdm-reservation":1,"tdm-policy":"https://example.com/p"}]`
+	somePath = `tdm file: {"location":"/a","tdm-reservation":1,"tdm-policy":"https://example.com/p"}`
+	tdmSays  = "train-ai=n;from=tdmrep"
+)
+
+// trainer is the identity of an agent with these purposes.
+func trainer(tb testing.TB, mode PreferenceMode, denyUnknown bool, purposes ...string) Identity {
+	tb.Helper()
+	agent := Agent{Name: "trainer", Purposes: purposes, Preferences: mode, DenyUnknown: denyUnknown}
+	return mustIdentifier(tb, IdentifierConfig{Agents: []Agent{agent}}).Identify(tb.Context(), Sender{UserAgent: "trainer/1.0"})
+}
+
+// TestTDMFile: the file is asked for where it can speak of a purpose of the agent and nothing has decided before; it refuses
+// where it reserves rights, and where it is not there it says nothing (TDMRep, "TDM File on the Origin Server"). What the log
+// has of it is enough to compute it again.
+func TestTDMFile(t *testing.T) {
+	t.Parallel()
+	const open, reserved = "User-agent: *\nDisallow: /x\n", "User-agent: *\nDisallow: /x\nContent-Signal: ai-train=no\n"
+	for _, tt := range []struct {
+		name     string
+		robots   string
+		file     string
+		identity Identity
+		path     string
+		asked    bool
+		allowed  bool
+		read     bool
+		conflict string
+	}{
+		{"reserved", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/a/b", true, false, true, tdmSays},
+		{"reserved, purpose tdm", open, someTDM, trainer(t, PreferencesDeny, false, "tdm"), "/a", true, false, true, "tdm=n;from=tdmrep"},
+		{"reserved in a form that servers resolve", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/y/../a", true, false, true, tdmSays},
+		{"reserved, logged only", open, someTDM, trainer(t, PreferencesLog, false, "train-ai"), "/a", true, true, true, tdmSays},
+		{"reserved, annotated only", open, someTDM, trainer(t, PreferencesAnnotate, false, "train-ai"), "/a", true, true, true, ""},
+		{"not reserved", open, someTDM, trainer(t, PreferencesDeny, false, "tdm"), "/free", true, true, true, ""},
+		{"not reserved, where the unknown is refused", open, someTDM, trainer(t, PreferencesDeny, true, "tdm"), "/free", true, true, true, ""},
+		{"silent, where the unknown is refused", open, someTDM, trainer(t, PreferencesDeny, true, "tdm"), "/b", true, false, true, "tdm=unknown"},
+		{"no rule", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/b", true, true, true, ""},
+		{"no robots.txt", "", someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/a", true, false, true, tdmSays},
+		{"no file", open, "", trainer(t, PreferencesDeny, false, "train-ai"), "/a", true, true, false, ""},
+		{"another purpose", open, someTDM, trainer(t, PreferencesDeny, false, "search", "archive"), "/a", false, true, false, ""},
+		{"no agent block", open, someTDM, crawler(t, "other/1.0"), "/a", false, true, false, ""},
+		{"refused by robots.txt before", reserved, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/a", false, false, false, "train-ai=n;from=robots;line=3"},
+		{"disallowed", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/x", false, false, false, ""},
+		{"robots.txt itself", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/robots.txt", false, true, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			record := rules(tt.robots)
+			if tt.robots == "" {
+				record = absent(404)
+			}
+			file := &tdmFile{text: tt.file}
+			e := newEnforcer(siteOf(record, defaults), nil, nil)
+			e.Reads, e.Files = Signals{RobotsTxt: true, Headers: true, TDMFile: true}, file
+			d := e.Decide(t.Context(), Request{
+				Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: tt.path}, Identity: tt.identity,
+			})
+			r := d.Record()
+			if file.lookups > 0 != tt.asked || d.Allowed != tt.allowed || strings.Contains(r.SignalsRead, "tdm_file") != tt.read || d.Conflict != tt.conflict {
+				t.Errorf("asked %d times; %s %s, read %s, conflict %q", file.lookups, r.Decision, r.Reason, r.SignalsRead, d.Conflict)
+			}
+			var text *robotstxt.Ruleset
+			if tt.robots != "" {
+				text = robotstxt.Parse([]byte(tt.robots))
+			}
+			if _, wishes, ok := Reread(&r, text, tt.identity.Robots, tt.path); tt.read && (!ok || !slices.Equal(wishes, r.Preferences)) {
+				t.Errorf("logged %q with %q, computed %q, %t", r.Preferences, r.SignalFields, wishes, ok)
+			}
+		})
+	}
+}
+
+// TestTDMFileAndAnswer: the field supersedes the file (TDMRep, "Processing priority"), in what is logged and shown. What the file
+// has refused stays refused, as the field was never had. The log names the rule beside the fields.
+func TestTDMFileAndAnswer(t *testing.T) {
+	t.Parallel()
+	e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
+	e.Reads, e.Files = Signals{Headers: true, TDMFile: true}, &tdmFile{text: someTDM}
+	d := e.Decide(t.Context(), Request{
+		Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/a"}, Identity: trainer(t, PreferencesLog, false, "train-ai"),
+	})
+	shown := d.ReadAnswer(map[string][]string{"Tdm-Reservation": {"0"}})
+	r := d.Record()
+	if want := []string{somePath, "Tdm-Reservation: 0"}; !slices.Equal(r.SignalFields, want) {
+		t.Errorf("fields %q", r.SignalFields)
+	}
+	if want := "tdm=y;from=tdm-reservation"; shown != want || !slices.Equal(r.Preferences, []string{want}) || r.Conflict != tdmSays {
+		t.Errorf("shown %q, logged %q, conflict %q", shown, r.Preferences, r.Conflict)
+	}
+	if _, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); !ok || !slices.Equal(wishes, r.Preferences) {
+		t.Errorf("computed %q, %t", wishes, ok)
+	}
+	r.SignalFields[0] = `tdm file: {"location":"/b","tdm-reservation":1}`
+	r.SignalFields = r.SignalFields[:1]
+	if _, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); !ok || len(wishes) > 0 {
+		t.Errorf("computed %q, %t from a rule for another path", wishes, ok)
+	}
+	for _, bad := range []string{`tdm file: {`, `tdm file: {"location":"/\u0026","tdm-reservation":1}`} {
+		r.SignalFields[0] = bad
+		if _, _, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); ok {
+			t.Errorf("%s: computed", bad)
+		}
+	}
+}
+
+// TestTDMFileTooLong: a rule that does not fit in a line still decides, and the line says that it is not whole.
+func TestTDMFileTooLong(t *testing.T) {
+	t.Parallel()
+	e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
+	e.Reads, e.Files = Signals{Headers: true, TDMFile: true}, &tdmFile{text: `[{"location":"/","tdm-reservation":1,"tdm-policy":"` + strings.Repeat("p", maxSignalFields) + `"}]`}
+	d := e.Decide(t.Context(), Request{
+		Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/a"}, Identity: trainer(t, PreferencesLog, false, "tdm"),
+	})
+	d.ReadAnswer(nil)
+	if r := d.Record(); r.Conflict != "tdm=n;from=tdmrep" || !r.SignalsCut {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestTDMFileOfTunnel: where no path is seen, any rule that reserves rights refuses under `deny`, and else none is asked for.
+func TestTDMFileOfTunnel(t *testing.T) {
+	t.Parallel()
+	const restricted = "User-agent: *\nDisallow: /x\n"
+	for _, tt := range []struct {
+		record   fetch.Record
+		file     string
+		mode     PreferenceMode
+		asked    bool
+		reason   Reason
+		conflict string
+	}{
+		{rules(""), someTDM, PreferencesDeny, true, ReasonPreferenceDenied, tdmSays},
+		{absent(404), someTDM, PreferencesDeny, true, ReasonPreferenceDenied, tdmSays},
+		{rules(""), `[{"location":"/","tdm-reservation":0}]`, PreferencesDeny, true, ReasonUnrestricted, ""},
+		{rules(""), "", PreferencesDeny, true, ReasonUnrestricted, ""},
+		{rules(""), someTDM, PreferencesLog, false, ReasonUnrestricted, ""},
+		{absent(404), someTDM, PreferencesLog, false, ReasonAbsent, ""},
+		{rules(restricted), someTDM, PreferencesDeny, false, ReasonTunnelRestricted, ""},
+	} {
+		file := &tdmFile{text: tt.file}
+		e := newEnforcer(siteOf(tt.record, defaults), mustPolicy(t, PolicyConfig{ConnectDefault: ConnectTunnel}), nil)
+		e.Reads, e.Files = Signals{RobotsTxt: true, TDMFile: true}, file
+		d := e.DecideTunnel(t.Context(), trainer(t, tt.mode, false, "train-ai"), mustOrigin(t, "https://example.com"))
+		if d.Reason != tt.reason || d.Conflict != tt.conflict || file.lookups > 0 != tt.asked {
+			t.Errorf("%s, %s, %d: %s %q, asked %d times", tt.record.State, tt.file, tt.mode, d.Reason, d.Conflict, file.lookups)
+		}
+	}
+}

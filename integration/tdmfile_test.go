@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+const tdmPath = "/.well-known/tdmrep.json"
+
+// tdmConfig reads TDM files, for an agent that needs them and one that does not.
+var tdmConfig = gatewayConfig{
+	Engine: "user_agent \"acmegate/1.0\"\nsignals {\ntdm_file on\n}\nfetch {\ntimeout 2s\n}\n" + paceOff,
+	Site: `
+		agent trainer {
+			purpose train-ai
+			preferences deny
+		}
+		agent watcher {
+			purpose tdm
+		}
+		agent seeker {
+			purpose search
+		}`,
+}
+
+// tdmSite is a site with a robots.txt and a TDM file.
+func tdmSite(t *testing.T, server *testorigin.Server, robots string, file testorigin.Behaviour) *testorigin.Site {
+	t.Helper()
+	s := server.Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK(robots))
+	s.SetPages(testorigin.OK("the page"))
+	s.SetPath(tdmPath, file)
+	return s
+}
+
+// asked counts the exchanges of a site for a path.
+func asked(s *testorigin.Site, path string) (n int) {
+	for _, e := range s.PageExchanges() {
+		if e.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTDMFile: with `tdm_file on` the TDM file of a site refuses an agent that has a purpose of it, before anything is sent. It
+// is fetched once, and not for others. One that cannot be had or read refuses nothing (TDMRep, "TDM File on the Origin Server").
+// The audit computes the decisions again.
+func TestTDMFile(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	const (
+		open   = "User-agent: *\nDisallow: /x\n"
+		closed = `[{"location":"/a","tdm-reservation":1}]`
+	)
+	other := tdmSite(t, server, open, testorigin.OK(closed))
+	reserved := tdmSite(t, server, open, testorigin.OK(closed))
+	without := tdmSite(t, server, open, testorigin.OK(closed))
+	without.SetRobots(testorigin.Status(404))
+	g := startGateway(t, tdmConfig)
+	for _, tt := range []struct {
+		name    string
+		agent   string
+		site    *testorigin.Site
+		path    string
+		status  int
+		fetches int // of the file, in all so far
+	}{
+		{"another purpose", "seeker", reserved, "/a", 200, 0},
+		{"reserved", "trainer", reserved, "/a", 403, 1},
+		{"another path", "trainer", reserved, "/b", 200, 1},
+		{"reserved, logged only", "watcher", reserved, "/a", 200, 1},
+		{"no robots.txt", "trainer", without, "/a", 403, 1},
+		{"404", "trainer", tdmSite(t, server, open, testorigin.Status(404)), "/a", 200, 1},
+		{"500", "trainer", tdmSite(t, server, open, testorigin.Status(500)), "/a", 200, 1},
+		{"no answer", "trainer", tdmSite(t, server, open, testorigin.HangBeforeHead()), "/a", 200, 1},
+		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 1},
+		{"too large", "trainer", tdmSite(t, server, open, testorigin.OK(closed+strings.Repeat(" ", 100<<10))), "/a", 200, 1},
+		{"no JSON", "trainer", tdmSite(t, server, open, testorigin.HTML()), "/a", 200, 1},
+		{"redirect", "trainer", tdmSite(t, server, open, testorigin.Redirect(http.StatusFound, other.URL(tdmPath))), "/a", 200, 1},
+		{"disallowed", "trainer", tdmSite(t, server, "User-agent: acmegate\nDisallow: /.well-known/\n", testorigin.OK(closed)), "/a", 200, 0},
+		{"disallowed to the agent alone", "trainer", tdmSite(t, server, "User-agent: trainer\nDisallow: /.well-known/\n", testorigin.OK(closed)), "/a", 403, 1},
+	} {
+		sent := asked(tt.site, tt.path)
+		a := g.mustFetch(tt.agent+"/1.0", tt.site.URL(tt.path))
+		passed := asked(tt.site, tt.path) > sent
+		if a.status != tt.status || passed != (tt.status == 200) || asked(tt.site, tdmPath) != tt.fetches {
+			t.Errorf("%s: %d %s, sent %t, the file was asked for %d times", tt.name, a.status, a.body, passed, asked(tt.site, tdmPath))
+		}
+	}
+	if n := asked(other, tdmPath); n > 0 {
+		t.Errorf("the file behind the redirect was asked for %d times", n)
+	}
+	g.stop()
+	checkTDMLog(t, g)
+}
+
+// checkTDMLog holds what the log has of TDM files, and the audit of the log as it is and of a forged one.
+func checkTDMLog(t *testing.T, g *gateway) {
+	t.Helper()
+	read := 0
+	for _, l := range g.readLogs() {
+		if strings.HasSuffix(l.Robots.SignalsRead, "+tdm_file") {
+			read++
+		}
+	}
+	if read != 5 { // the three of the site that reserves rights, the one without a robots.txt, and the last one
+		t.Errorf("%d lines say that a TDM file was read", read)
+	}
+	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+		t.Errorf("audit: %+v", r)
+	}
+	text, err := os.ReadFile(g.accessLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := filepath.Join(tempDir(t), "access.log")
+	content := strings.ReplaceAll(string(text), `\"tdm-reservation\":1`, `\"tdm-reservation\":0`)
+	if err := os.WriteFile(forged, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 4 || r.findings[0].Kind != "preference" {
+		t.Errorf("audit of a forged log: %+v", r)
+	}
+}
+
+// TestTDMFileIsFetchedOnce: requests that come at once share one fetch, and a reload does not forget what it brought; a purge
+// does.
+func TestTDMFileIsFetchedOnce(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := tdmSite(t, server, "User-agent: *\nAllow: /\n", testorigin.OK(`[{"location":"/a","tdm-reservation":1}]`))
+	g := startGateway(t, tdmConfig)
+	var requests sync.WaitGroup
+	for range 50 {
+		requests.Go(func() {
+			if a, err := g.fetch("trainer/1.0", site.URL("/a")); err != nil || a.status != http.StatusForbidden {
+				t.Errorf("%d, %v", a.status, err)
+			}
+		})
+	}
+	requests.Wait()
+	reloaded := tdmConfig
+	reloaded.Engine += "\nhelp https://wiki.example.com/robots/"
+	if err := g.reload(reloaded); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.mustFetch("trainer/1.0", site.URL("/a")); a.status != http.StatusForbidden || asked(site, tdmPath) != 1 || asked(site, "/a") != 0 {
+		t.Errorf("%d; the file was asked for %d times, the page %d times", a.status, asked(site, tdmPath), asked(site, "/a"))
+	}
+	if out, err := g.robots("purge", site.Origin().String()); err != nil {
+		t.Fatal(out, err)
+	}
+	if g.mustFetch("trainer/1.0", site.URL("/a")); asked(site, tdmPath) != 2 {
+		t.Errorf("after the purge the file was asked for %d times", asked(site, tdmPath))
+	}
+}
