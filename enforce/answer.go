@@ -60,11 +60,10 @@ type Page struct {
 
 // ReadPage adds what the tags in the head of a page say, as ReadAnswer does.
 func (d *Decision) ReadPage(p Page) (dictionary string) {
-	names := slices.DeleteFunc(d.names(), directives.Reserved)
-	tags, cut := p.scan(names, min(mostHeads, d.use.reads.HTMLMax))
-	if cut && d.use.reads.HTMLMax > mostHeads {
-		tags, cut = p.scan(names, d.use.reads.HTMLMax)
-	}
+	o := htmlhead.Options{XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole}
+	o.Names = slices.DeleteFunc(d.names(), directives.Reserved)
+	coding := strings.Join(p.Coding, ",") // of two lines too, which are two codings
+	tags, cut := htmlhead.Read(coding, p.Head, d.use.reads.HTMLMax, o)
 	before := len(d.SignalFields)
 	var left bool
 	d.SignalFields, left = appendTags(d.SignalFields, tags)
@@ -73,23 +72,6 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 		d.add(Answer{Page: tags}, p.Sent)
 	}
 	return d.dictionary()
-}
-
-// mostHeads is the size that the heads of most pages do not exceed: more is decoded only for others.
-const mostHeads = 8 << 10
-
-// scan looks for the tags of some names in so many bytes of a page.
-func (p Page) scan(names []string, most int) (tags htmlhead.Metas, cut bool) {
-	coding := "identity"
-	switch len(p.Coding) {
-	case 0:
-	case 1:
-		coding = p.Coding[0]
-	default:
-		return tags, true // two lines are two codings
-	}
-	text, cut := htmlhead.Decode(coding, p.Head, most)
-	return htmlhead.Scan(text, htmlhead.Options{Names: names, XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole && !cut})
 }
 
 // names are those by which a page speaks to the agent.
@@ -148,7 +130,10 @@ func (d *Decision) dictionary() string {
 // Read returns what an answer says to an agent of some product tokens, and its preferences
 // together with those that were known before.
 func (a Answer) Read(tokens, alsoObey []string, before preferences.Set) (directives.Set, preferences.Set) {
-	names := slices.Concat(tokens, alsoObey)
+	names := tokens
+	if len(alsoObey) > 0 {
+		names = slices.Concat(tokens, alsoObey)
+	}
 	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
 	page := preferences.Page{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
 	page.Reservation, page.Policy = reservation(a.Page.TDM)
@@ -246,7 +231,9 @@ func parseFields(fields []string) (Answer, bool) {
 
 // directivesOf are the directives of a page for the crawler's field.
 func directivesOf(s directives.Set) (all []preferences.Directive) {
-	for _, name := range s.Names() {
+	names := s.Names()
+	all = make([]preferences.Directive, 0, len(names))
+	for _, name := range names {
 		name, value, found := strings.Cut(name, "=")
 		d := preferences.Directive{Name: name}
 		switch {
@@ -282,5 +269,5 @@ func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string)
 	}
 	known = preferences.Join(known, file.Apply(formsOf(path, PathsStrict)...).Set())
 	said, known := answer.Read(r.Tokens, r.AlsoObey, known)
-	return shownAll(said.Names()), shownAll(statements(known)), !r.SignalsCut
+	return said.Names(), statements(known), !r.SignalsCut
 }

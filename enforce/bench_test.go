@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -208,31 +212,74 @@ func BenchmarkSignals(b *testing.B) {
 	}
 }
 
-// BenchmarkReadPage is the reading of a page of 32 KiB whose head has 4 KiB.
+// BenchmarkReadPage is the reading of a page of 48 KiB whose head has 4 KiB, by its coding.
 func BenchmarkReadPage(b *testing.B) {
-	head := "<!doctype html><html><head><meta charset=utf-8><title>A shop</title>" +
-		strings.Repeat(`<link rel="stylesheet" href="/assets/style-0123456789abcdef.css"><meta property="og:title" content="A shop">`, 37)
-	body := "</head><body>" + strings.Repeat("<p class=text>Some text of a page, and <a href=/more>more</a> of it.</p>\n", 390)
-	named := head + `<meta name="robots" content="noarchive, max-snippet:50">` + body
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	_, _ = w.Write([]byte(named))
-	_ = w.Close()
-	for name, page := range map[string]Page{
-		"no name": {Head: []byte(head + body)}, "plain": {Head: []byte(named)},
-		"gzip": {Head: zipped.Bytes(), Coding: []string{"gzip"}},
+	const tag = `<meta name="robots" content="noindex, max-image-preview:large">`
+	for _, bm := range []struct{ name, coding, page string }{
+		{"plain", "", htmlPage(tag)},
+		{"gzip", "gzip", htmlPage(tag)},
+		{"br", "br", htmlPage(tag)},
+		{"zstd", "zstd", htmlPage(tag)},
+		{"no name", "", htmlPage("")},
+		{"no name/gzip", "gzip", htmlPage("")},
 	} {
-		page.Type, page.Whole, page.Sent = "text/html", true, true
-		b.Run(name, func(b *testing.B) {
+		b.Run(bm.name, func(b *testing.B) {
+			p := Page{Head: encoded(b, bm.coding, bm.page), Whole: true, Type: "text/html; charset=utf-8", Sent: true}
+			if bm.coding != "" {
+				p.Coding = []string{bm.coding}
+			}
+			p.Head = p.Head[:min(len(p.Head), 64<<10)]
+			found := strings.Count(bm.page, tag)
+			before := Decision{Allowed: true, Tokens: []string{"AcmeBot"}, use: wanted{
+				mode: PreferencesLog, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLLog, HTMLMax: 64 << 10},
+			}}
 			b.ReportAllocs()
 			for b.Loop() {
-				d := answered(ModeEnforce, PreferencesLog)
-				d.use.reads.HTMLMax = 64 << 10
-				d.ReadPage(page)
-				if d.SignalsCut || len(d.SignalFields) == 0 != (name == "no name") {
-					b.Fatal(d.SignalFields)
+				d := before
+				if d.ReadPage(p); d.SignalsCut || len(d.SignalFields) != found {
+					b.Fatal(d.SignalFields, d.SignalsCut)
 				}
 			}
 		})
 	}
+}
+
+// htmlPage is a usual page whose head has a tag near its end.
+func htmlPage(tag string) string {
+	var s strings.Builder
+	s.WriteString("<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>A page &amp; its title</title>\n")
+	for i := 0; s.Len() < 4000; i++ {
+		fmt.Fprintf(&s, "<meta property=\"og:image:%d\" content=\"https://example.com/i/%d.jpg?a=1&amp;b=2\">\n", i, i*i)
+		fmt.Fprintf(&s, "<link rel=stylesheet href=\"https://example.com/plugins/p%d/style.min.css?ver=6.%d\">\n", i*7, i)
+		fmt.Fprintf(&s, "<script>window.layer = window.layer || []; layer.push('G-%d');</script>\n", i*i*i)
+	}
+	s.WriteString(tag + "</head><body class=page>\n")
+	for i := uint32(1); s.Len() < 48<<10; i = i*1664525 + 1013904223 {
+		fmt.Fprintf(&s, "<li class=\"item item-%d\"><a href=\"/products/%x\"><span>Product %d</span></a> some words</li>\n",
+			i>>24, i, i>>18)
+	}
+	return s.String()
+}
+
+func encoded(tb testing.TB, coding, text string) []byte {
+	tb.Helper()
+	var out bytes.Buffer
+	var w io.WriteCloser
+	switch coding {
+	case "gzip":
+		w = gzip.NewWriter(&out)
+	case "br":
+		w = brotli.NewWriterLevel(&out, 5)
+	case "zstd":
+		w, _ = zstd.NewWriter(&out)
+	default:
+		return []byte(text)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
 }

@@ -368,8 +368,8 @@ func (d Decision) Record() Record {
 		WaitMillis:   d.Wait.Milliseconds(),
 		CrawlDelay:   d.CrawlDelay.Seconds(),
 		Exception:    escape.Printable(d.Exception, maxShown),
-		Signals:      shownAll(d.Signals.Names()),
-		Preferences:  shownAll(statements(d.Preferences)),
+		Signals:      d.Signals.Names(),
+		Preferences:  statements(d.Preferences), // a purpose is of letters, digits and "_-.*" (preferences.IsPurpose)
 		SignalFields: shownAll(d.SignalFields),
 		SignalsCut:   d.SignalsCut,
 		Purposes:     d.Purposes,

@@ -184,7 +184,8 @@ func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 	if !b.rules.HasPreferences() {
 		return preferences.Set{}
 	}
-	groups := append([]robotstxt.Group{b.Own}, b.Also...)
+	var own [4]robotstxt.Group
+	groups := append(append(own[:0], b.Own), b.Also...)
 	var s preferences.Set
 	for _, form := range formsOf(path, paths) {
 		s = preferences.Join(s, preferences.Robots(b.rules, groups, form))

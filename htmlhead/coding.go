@@ -1,17 +1,13 @@
 package htmlhead
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"strings"
 
-	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
 )
 
 const (
@@ -19,9 +15,35 @@ const (
 	maxZstdWindow = 8 << 20
 	// maxBrotliWindow is the default of all encoders, 4 MiB, as its exponent. RFC 7932 goes up to 24.
 	maxBrotliWindow = 22
+	// usualRatio is how much longer than its coded form a page is. It sizes a buffer.
+	usualRatio = 6
+	// firstStep is how much of a coded page is decoded at first: some 8 KiB of its text.
+	firstStep = 2 << 10
+	// maxKept is how many decoders of a coding are kept: one of br or zstd may have 8 MiB.
+	maxKept = 4
 )
 
 var errCoding = errors.New("unknown coding")
+
+// Read is [Decode] and [Scan]. It decodes no more than the beginning where the head ends in it, as
+// that of most pages does.
+func Read(coding string, body []byte, limit int, o Options) (m Metas, cut bool) {
+	begin := body
+	if coding != "zstd" { // which decodes whole blocks, of up to 128 KiB
+		begin = body[:min(firstStep, len(body))]
+	}
+	first, _ := Decode(coding, begin, min(smallHead, limit))
+	if headEnds(first) {
+		part := o
+		part.Whole = false
+		if m, cut = Scan(first, part); !cut {
+			return m, false
+		}
+	}
+	text, cut := Decode(coding, body, limit)
+	o.Whole = o.Whole && !cut
+	return Scan(text, o)
+}
 
 // Decode undoes a content coding on the beginning of a body: the value of Content-Encoding, without
 // case, which is identity (or nothing), gzip, deflate (with its zlib wrapper or without), br or
@@ -38,41 +60,38 @@ func Decode(coding string, body []byte, limit int) (text []byte, cut bool) {
 	if coding == "" || coding == "identity" {
 		return body[:min(limit, len(body))], len(body) > limit
 	}
-	r, err := newDecoder(coding, bufio.NewReaderSize(bytes.NewReader(body), 16))
+	r, err := newDecoder(coding, body)
 	if err != nil {
 		return nil, true
 	}
 	defer r.Close() //nolint:errcheck // reads memory: it has nothing to lose
-	text, err = io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if len(text) > limit {
+	var out bytes.Buffer
+	out.Grow(min(usualRatio*len(body), limit+1) + bytes.MinRead)
+	_, err = out.ReadFrom(io.LimitReader(r, int64(limit)+1))
+	if text = out.Bytes(); len(text) > limit {
 		return text[:limit], true
 	}
 	return text, err != nil
 }
 
 // newDecoder returns the decoder of one coding.
-func newDecoder(coding string, in *bufio.Reader) (io.ReadCloser, error) {
+func newDecoder(coding string, body []byte) (io.ReadCloser, error) {
 	switch coding {
 	case "gzip", "x-gzip":
-		return gzip.NewReader(in)
+		return gzips.decoder(body)
 	case "deflate":
-		if head, err := in.Peek(2); err == nil && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
+		in := bytes.NewReader(body)
+		if len(body) >= 2 && body[0]&0x0f == 8 && (uint(body[0])<<8|uint(body[1]))%31 == 0 {
 			return zlib.NewReader(in) // RFC 1950 section 2.2
 		}
 		return flate.NewReader(in), nil // RFC 9110 section 8.4.1.2: some leave the wrapper out
 	case "br":
-		if head, err := in.Peek(1); err != nil || brotliWindow(head[0]) > maxBrotliWindow {
+		if len(body) == 0 || brotliWindow(body[0]) > maxBrotliWindow {
 			return nil, errCoding
 		}
-		return io.NopCloser(brotli.NewReader(in)), nil
+		return brs.decoder(body)
 	case "zstd":
-		// One goroutine, no read-ahead, a bounded window: memory stays ours.
-		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
+		return zstds.decoder(body)
 	}
 	return nil, errCoding
 }

@@ -7,6 +7,7 @@ import (
 	"compress/zlib"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -153,6 +154,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add(coding, encode(f, coding, []byte(page(300, 300))), 1000)
 	}
 	f.Add("deflate", encode(f, "raw", []byte(page(300, 300))), 100)
+	// An end of the head that is none stands in the first step.
+	f.Add("gzip", encode(f, "gzip", []byte(page(3000, 30000, "<!-- </head> -->", "<meta name=robots content=noindex>"))), 64<<10)
+	f.Add("br", encode(f, "br", []byte("<!-- </head> "+page(30000, 0)+"--><meta name=robots content=noindex>")), 64<<10)
 	f.Fuzz(func(t *testing.T, coding string, data []byte, limit int) {
 		limit = min(limit, 64<<10)
 		text, cut := Decode(coding, data, limit)
@@ -162,7 +166,10 @@ func FuzzDecode(f *testing.F) {
 		if more, _ := Decode(coding, data, limit+1000); !bytes.HasPrefix(more, text) || !cut && len(more) != len(text) {
 			t.Errorf("another text with another limit: %q, %q", text, more)
 		}
-		Scan(text, Options{})
+		want, wantCut := Scan(text, Options{Whole: !cut})
+		if got, gotCut := Read(coding, data, limit, Options{Whole: true}); gotCut != wantCut || !reflect.DeepEqual(got, want) {
+			t.Errorf("in steps %+v, cut %t; at once %+v, cut %t", got, gotCut, want, wantCut)
+		}
 	})
 }
 
