@@ -25,35 +25,28 @@ const MaxDictionary = 1024
 // directives in their own, with hyphens in their names. A member that would make it longer than 1
 // KiB, that cannot be written, or whose key was there is left out.
 func Dictionary(s Set, directives []Directive) string {
-	w := writer{keys: make([]string, 0, 8)}
-	w.text.Grow(128)
+	text, keys := make([]byte, 0, 256), make([]string, 0, 16)
+	add := func(key string, member []byte) {
+		if slices.Contains(keys, key) || len(text)+len(", ")+len(member) > MaxDictionary {
+			return
+		}
+		keys = append(keys, key)
+		if len(text) > 0 {
+			text = append(text, ", "...)
+		}
+		text = append(text, member...)
+	}
+	var buffer [128]byte
 	for _, d := range s.Decided() {
-		w.add(d.Purpose, d.String())
+		add(d.Purpose, d.append(buffer[:0]))
 	}
 	for _, d := range directives {
 		key := strings.ReplaceAll(strings.ToLower(d.Name), "_", "-")
 		if member, ok := memberOf(key, d.Value); ok {
-			w.add(key, member)
+			add(key, []byte(member))
 		}
 	}
-	return w.text.String()
-}
-
-// writer writes a dictionary member by member.
-type writer struct {
-	text strings.Builder
-	keys []string
-}
-
-func (w *writer) add(key, member string) {
-	if slices.Contains(w.keys, key) || w.text.Len()+len(", ")+len(member) > MaxDictionary {
-		return
-	}
-	w.keys = append(w.keys, key)
-	if w.text.Len() > 0 {
-		w.text.WriteString(", ")
-	}
-	w.text.WriteString(member)
+	return string(text)
 }
 
 // memberOf writes a directive as a member. Most have no value, and are their name.

@@ -78,7 +78,7 @@ func (p Page) Of() Set {
 // and the type application/rsl+xml. Of parameters that come again the first counts (sections 3.3 and
 // 3.4.1). A link with an anchor is about another resource than the response (section 3.2).
 func (s *Set) link(text string) {
-	if len(text) > maxText {
+	if len(text) > maxText || !strings.Contains(text, "+") { // the type has one
 		return
 	}
 	for len(text) > 0 {

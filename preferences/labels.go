@@ -1,7 +1,5 @@
 package preferences
 
-import "slices"
-
 // Vocabulary names the texts that this package reads by. It belongs into the note on a log's
 // schema, as both drafts still move.
 const Vocabulary = "aipref-07"
@@ -79,7 +77,11 @@ func IsPurpose(s string) bool {
 	if s == "" || len(s) > maxPurpose || s[0] != '*' && (s[0] < 'a' || s[0] > 'z') {
 		return false
 	}
-	return !slices.ContainsFunc([]byte(s), func(c byte) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' && c != '*'
-	})
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' && c != '*' {
+			return false
+		}
+	}
+	return true
 }

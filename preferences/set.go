@@ -83,22 +83,28 @@ type Statement struct {
 
 // String returns the statement as a member of the crawler's field: "train-ai=n;from=robots;line=4".
 func (s Statement) String() string {
-	text := make([]byte, 0, 64)
-	text = append(append(append(text, s.Purpose...), '='), s.Value.String()...)
+	var buffer [128]byte
+	return string(s.append(buffer[:0]))
+}
+
+// append appends what String returns.
+func (s *Statement) append(b []byte) []byte {
+	b = append(append(append(b, s.Purpose...), '='), s.Value.String()...)
 	if from := s.From.From(); from != "" {
-		text = append(append(text, ";from="...), from...)
+		b = append(append(b, ";from="...), from...)
 	}
 	if s.Line > 0 {
-		text = strconv.AppendInt(append(text, ";line="...), int64(s.Line), 10)
+		b = strconv.AppendInt(append(b, ";line="...), int64(s.Line), 10)
 	}
-	return string(text)
+	return b
 }
 
 // compare orders statements by purpose and, of one, from the strongest down.
 func (s *Statement) compare(o *Statement) int {
-	return cmp.Or(
-		cmp.Compare(rankOf(s.Purpose), rankOf(o.Purpose)), cmp.Compare(s.Purpose, o.Purpose),
-		cmp.Compare(s.Value.order(), o.Value.order()), cmp.Compare(s.From, o.From),
+	if s.Purpose != o.Purpose {
+		return cmp.Or(cmp.Compare(rankOf(s.Purpose), rankOf(o.Purpose)), cmp.Compare(s.Purpose, o.Purpose))
+	}
+	return cmp.Or(cmp.Compare(s.Value.order(), o.Value.order()), cmp.Compare(s.From, o.From),
 		cmp.Compare(s.Line, o.Line), cmp.Compare(s.Raw, o.Raw))
 }
 
@@ -200,8 +206,17 @@ func (s Set) Statements() []Statement {
 
 // Decided returns the deciding statement of each purpose of which something is known.
 func (s Set) Decided() []Statement {
-	all := slices.CompactFunc(s.Statements(), func(a, b Statement) bool { return a.Purpose == b.Purpose })
-	return slices.DeleteFunc(all, func(a Statement) bool { return a.Value == Unknown })
+	all := s.statements
+	if len(s.tdm) > 0 {
+		all = s.Statements()
+	}
+	decided := make([]Statement, 0, len(all))
+	for i := range all {
+		if all[i].Value != Unknown && (i == 0 || all[i].Purpose != all[i-1].Purpose) {
+			decided = append(decided, all[i])
+		}
+	}
+	return decided
 }
 
 // Licences returns the links to terms of use, at most 8.
