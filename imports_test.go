@@ -39,7 +39,7 @@ var importRules = map[string][]string{
 	"report":                  {"audit", "enforce", "origin"},
 	"directives":              {},
 	"preferences":             {"robotstxt", "github.com/dunglas/httpsfv"},
-	"simulate":                {"audit", "enforce", "fetch", "origin", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
+	"simulate":                {"audit", "enforce", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                   {"audit/seal", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
 	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"fleet":                   {"golang.org/x/", "enforce", "evidence", "internal/redislink", "github.com/redis/rueidis"},

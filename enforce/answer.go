@@ -30,21 +30,16 @@ const maxSignalFields = 1 << 10
 type Answer struct {
 	Header http.Header
 	Page   htmlhead.Metas
-	// rules are those of the TDM file that applied, as objects of JSON: only in a log.
-	rules []string
+	// file has the rules of the TDM file that applied: only in a log.
+	file preferences.TDMRules
 }
 
 // ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
 // all that the site says; empty where it says nothing. The decision may refuse then: the answer
 // must not reach the crawler.
 func (d *Decision) ReadAnswer(header http.Header) (dictionary string) {
-	if !d.use.reads.Headers {
-		return d.dictionary()
-	}
-	fields, cut := appendFields(slices.Clip(d.SignalFields), header)
-	d.SignalFields, d.SignalsCut = fields, d.SignalsCut || cut
-	if len(fields) > 0 || cut {
-		d.add(Answer{Header: header}, false)
+	if d.use.reads.Headers {
+		d.take(Answer{Header: header}, false)
 	}
 	return d.dictionary()
 }
@@ -64,14 +59,19 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 	o.Names = slices.DeleteFunc(d.names(), directives.Reserved)
 	coding := strings.Join(p.Coding, ",") // of two lines too, which are two codings
 	tags, cut := htmlhead.Read(coding, p.Head, d.use.reads.HTMLMax, o)
-	before := len(d.SignalFields)
-	var left bool
-	d.SignalFields, left = appendTags(d.SignalFields, tags)
-	d.SignalsCut = d.SignalsCut || cut || left
-	if len(d.SignalFields) > before || left {
-		d.add(Answer{Page: tags}, p.Sent)
-	}
+	d.SignalsCut = d.SignalsCut || cut
+	d.take(Answer{Page: tags}, p.Sent)
 	return d.dictionary()
+}
+
+// take notes for the log what an answer says, if it says something, and adds it.
+func (d *Decision) take(a Answer, sent bool) {
+	fields, cut := a.appendTo(slices.Clip(d.SignalFields))
+	says := cut || len(fields) > len(d.SignalFields)
+	d.SignalFields, d.SignalsCut = fields, d.SignalsCut || cut
+	if says {
+		d.add(a, sent)
+	}
 }
 
 // names are those by which a page speaks to the agent.
@@ -113,7 +113,7 @@ func (d Decision) Recall(r *Record) (again Decision, known bool) {
 }
 
 // RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would have,
-// and not a line of robots.txt.
+// or the TDM file, and not a line of robots.txt.
 func (r *Record) RefusedByAnswer() bool {
 	source := ";from=" + preferences.RobotsContentUsage.From()
 	return r.Reason == ReasonPreferenceDenied && !strings.Contains(r.Conflict, source) &&
@@ -159,10 +159,10 @@ func reservation(tags []htmlhead.Named) (reserved, policy string) {
 	return reserved, policy
 }
 
-// appendFields appends the fields that are read, as "Name: value", up to a number of bytes.
-func appendFields(dst []string, header http.Header) (fields []string, cut bool) {
+// appendTo appends the fields and tags that are read, as "Name: value", up to a number of bytes.
+func (a Answer) appendTo(dst []string) (fields []string, cut bool) {
 	for _, name := range signalFields {
-		for _, value := range header[name] {
+		for _, value := range a.Header[name] {
 			if name == "Link" && !strings.Contains(value, "license") {
 				continue
 			}
@@ -171,19 +171,14 @@ func appendFields(dst []string, header http.Header) (fields []string, cut bool) 
 			}
 		}
 	}
-	return dst, false
-}
-
-// appendTags appends the tags of a page in the form of fields.
-func appendTags(dst []string, page htmlhead.Metas) (fields []string, cut bool) {
-	for _, tags := range [][]htmlhead.Named{page.Robots, page.TDM} {
+	for _, tags := range [][]htmlhead.Named{a.Page.Robots, a.Page.TDM} {
 		for _, tag := range tags {
 			if dst, cut = appendField(dst, metaField+tag.Name, tag.Content); cut {
 				return dst, true
 			}
 		}
 	}
-	for _, url := range page.Licenses {
+	for _, url := range a.Page.Licenses {
 		if dst, cut = appendField(dst, licenceField, url); cut {
 			return dst, true
 		}
@@ -203,10 +198,11 @@ func appendField(dst []string, name, value string) (fields []string, cut bool) {
 	return append(dst, name+": "+value), false
 }
 
-// parseFields reads what appendFields and appendTags have written. It reports false for a value
-// that may have been escaped for the log.
+// parseFields reads the fields, tags and rules of a line. It reports false for a value that may have
+// been escaped for the log.
 func parseFields(fields []string) (Answer, bool) {
 	a := Answer{Header: make(http.Header)}
+	var rules []string // objects of JSON
 	for _, field := range fields {
 		name, value, found := strings.Cut(field, ": ")
 		if !found || strings.Contains(value, `\`) {
@@ -219,14 +215,23 @@ func parseFields(fields []string) (Answer, bool) {
 		case isMeta:
 			a.Page.Robots = append(a.Page.Robots, htmlhead.Named{Name: tag, Content: value})
 		case name == tdmFileField:
-			a.rules = append(a.rules, value)
+			rules = append(rules, value)
 		case name == licenceField:
 			a.Page.Licenses = append(a.Page.Licenses, value)
 		default:
 			a.Header[name] = append(a.Header[name], value)
 		}
 	}
-	return a, true
+	var err error
+	a.file, err = preferences.ParseTDMFile([]byte("[" + strings.Join(rules, ",") + "]"))
+	return a, err == nil
+}
+
+// TDMFile returns the rules of the site's TDM file that applied to the request. It reports false
+// where the line does not have what it had.
+func (r *Record) TDMFile() (preferences.TDMRules, bool) {
+	a, ok := parseFields(r.SignalFields)
+	return a.file, ok
 }
 
 // directivesOf are the directives of a page for the crawler's field.
@@ -263,11 +268,7 @@ func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string)
 	if !ok {
 		return nil, nil, false
 	}
-	file, err := preferences.ParseTDMFile([]byte("[" + strings.Join(answer.rules, ",") + "]"))
-	if err != nil {
-		return nil, nil, false
-	}
-	known = preferences.Join(known, file.Apply(formsOf(path, PathsStrict)...).Set())
+	known = preferences.Join(known, answer.file.Apply(formsOf(path, PathsStrict)...).Set())
 	said, known := answer.Read(r.Tokens, r.AlsoObey, known)
 	return said.Names(), statements(known), !r.SignalsCut
 }

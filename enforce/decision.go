@@ -157,7 +157,8 @@ type Decision struct {
 	// Purposes and AlsoObey are from the agent's configuration.
 	Purposes, AlsoObey []string
 	// Preferences is what the site says of the use of its content, as far as it is known: in its
-	// robots.txt and TDM file, and once an answer was read in that. Signals are the directives of the answer.
+	// robots.txt and TDM file, and once an answer was read in that. Signals are the directives of the
+	// answer.
 	Preferences preferences.Set
 	Signals     directives.Set
 	// SignalFields are the rules of the TDM file and the fields of the answer that say so, SignalsCut

@@ -37,7 +37,10 @@ func TestAnswers(t *testing.T) {
 	}
 	const both, all = "robots_txt+headers", "robots_txt+headers+html"
 	byField, byPage := "train-ai=n;from=x-robots-tag", "train-ai=n;from=meta"
+	byFile, file := "train-ai=n;from=tdmrep", `tdm file: {"location":"/","tdm-reservation":1}`
 	headers := enforce.Signals{RobotsTxt: true, Headers: true}
+	files := headers
+	files.TDMFile = true
 	none, logs, holds := enforce.Signals{RobotsTxt: true}, headers, headers
 	logs.HTML, holds.HTML = enforce.HTMLLog, enforce.HTMLHold
 	const same, passes, denied = "as before", "allow no_rule AcmeBot", "deny preference_denied AcmeBot"
@@ -74,6 +77,13 @@ func TestAnswers(t *testing.T) {
 		},
 		{"a line of robots.txt, which the text does not have", trainer, headers, refused("train-ai=n;from=robots;line=3", both), passes, 0},
 		{"nothing stated", trainer, headers, refused("train-ai=unknown", both), passes, 0},
+		{"a TDM file refuses still", trainer, files, refused(byFile, both+"+tdm_file", file), same, 0},
+		{"a TDM file, and conflicts are logged", agent(enforce.PreferencesLog, "train-ai"), files, refused(byFile, both+"+tdm_file", file), passes, 0},
+		{"a TDM file, and another purpose", agent(enforce.PreferencesDeny, "search"), files, refused(byFile, both+"+tdm_file", file), passes, 0},
+		{"a TDM file, and none is read", trainer, headers, refused(byFile, both+"+tdm_file", file), passes, 0},
+		{"a TDM file would refuse", trainer, files, passed(both+"+tdm_file", file), denied, 0},
+		{"a TDM file refuses nothing", trainer, files, passed(both+"+tdm_file", `tdm file: {"location":"/","tdm-reservation":0}`), same, 0},
+		{"a rule of a TDM file that the log has changed", trainer, files, refused(byFile, both+"+tdm_file", `tdm file: {"location":"/\xff"}`), same, 1},
 		{"a value that the log has changed", trainer, headers, refused(byField, both, `X-Robots-Tag: noai \xff`), same, 1},
 		{"a value that the log has changed, and it passed", trainer, headers, passed(both, `X-Robots-Tag: noai \xff`), same, 1},
 	} {

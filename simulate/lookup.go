@@ -11,6 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -94,6 +95,11 @@ func (k *lookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entr
 	}
 	k.err = err
 	return nil, robotscache.SourceNone, errUnknown
+}
+
+// TDMFile implements [enforce.TDMFiles]: the rules that applied then.
+func (k *lookup) TDMFile(context.Context, origin.Origin) (preferences.TDMRules, bool) {
+	return k.line.Robots.TDMFile()
 }
 
 // failedReasons are those of a lookup that found nothing, or was kept from being made by an order.

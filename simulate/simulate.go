@@ -117,6 +117,9 @@ func New(cfg Config) *Simulator {
 	s.enforcer = &enforce.Enforcer{
 		Rules: s.lookup, Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals, Now: func() time.Time { return s.lookup.at },
 	}
+	if cfg.Policy.Signals.TDMFile {
+		s.enforcer.Files = s.lookup
+	}
 	for _, name := range cfg.Policy.Identifier.Agents() {
 		id, _ := cfg.Policy.Identifier.Named(name)
 		s.credentials = s.credentials || len(id.Config.Credentials) > 0
