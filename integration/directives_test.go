@@ -3,12 +3,8 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os/exec"
@@ -18,11 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/crawlgate/crawlgate/directives"
 	"github.com/crawlgate/crawlgate/htmlhead"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // spokenTo is what one page says: its fields and its meta tags.
@@ -276,36 +270,16 @@ func throughHTML(t *testing.T, r *rand.Rand, page spokenTo) []directives.Named {
 	}
 	b.WriteString("</head><body><meta name=robots content=none>")
 	coding := pick(r, "identity", "gzip", "deflate", "br", "zstd")
-	text, cut := htmlhead.Decode(coding, inCoding(t, coding, b.String()), 64<<10)
+	coded := []byte(b.String())
+	if coding != "identity" {
+		coded = testorigin.Encode(coding, coded)
+	}
+	text, cut := htmlhead.Decode(coding, coded, 64<<10)
 	found, missed := htmlhead.Scan(text, htmlhead.Options{Names: []string{"Googlebot", "ExampleBot", "sitesearch", "otherbot"}})
 	if cut || missed || len(page.Metas) != len(found.Robots) || len(page.Metas) > 0 && !reflect.DeepEqual(found.Robots, page.Metas) {
 		t.Errorf("%s of %s: %q, cut %t, %t, want %q", coding, b.String(), found.Robots, cut, missed, page.Metas)
 	}
 	return found.Robots
-}
-
-// inCoding applies a content coding.
-func inCoding(t *testing.T, coding, text string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	var w io.WriteCloser
-	switch coding {
-	case "gzip":
-		w = gzip.NewWriter(&b)
-	case "deflate":
-		w = zlib.NewWriter(&b)
-	case "br":
-		w = brotli.NewWriter(&b)
-	case "zstd":
-		w, _ = zstd.NewWriter(&b, zstd.WithWindowSize(1<<20)) // an option that is in range
-	default:
-		return []byte(text)
-	}
-	_, err := io.WriteString(w, text)
-	if err = errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 // askRobotDirectives has the Node program judge the pages.

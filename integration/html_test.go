@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -18,9 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -101,16 +97,6 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// codings write a page in each content coding.
-var codings = map[string]func(w io.Writer) io.WriteCloser{
-	"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
-	"br":   func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
-	"zstd": func(w io.Writer) io.WriteCloser {
-		z, _ := zstd.NewWriter(w) // no options, no error
-		return z
-	},
-}
-
 // endings are the names that Caddy gives to files in a coding.
 var endings = map[string]string{"gzip": ".gz", "br": ".br", "zstd": ".zst"}
 
@@ -118,16 +104,8 @@ var endings = map[string]string{"gzip": ".gz", "br": ".br", "zstd": ".zst"}
 func writePages(t *testing.T, dir string) {
 	t.Helper()
 	files := map[string][]byte{"page.html": aPage, "robots.txt": []byte("User-agent: *\nDisallow: /x\n")}
-	for coding, open := range codings {
-		var b bytes.Buffer
-		w := open(&b)
-		if _, err := w.Write(aPage); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		files["page.html"+endings[coding]] = b.Bytes()
+	for coding, ending := range endings {
+		files["page.html"+ending] = testorigin.Encode(coding, aPage)
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {

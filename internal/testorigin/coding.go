@@ -27,7 +27,7 @@ var Codings = []string{"gzip", "deflate", "br", "zstd"}
 // panics if the coding is not one of Codings.
 func Encoded(coding, rules string) Behaviour {
 	mustKnow(coding)
-	b := codedBody(coding, func() []byte { return encode(coding, []byte(rules)) })
+	b := codedBody(coding, func() []byte { return Encode(coding, []byte(rules)) })
 	b.Name, b.Meaning, b.Rules = coding, MeansRules, []byte(rules)
 	return b
 }
@@ -55,7 +55,7 @@ func LyingCoding(coding, rules string) Behaviour {
 func CutCoding(coding, rules string) Behaviour {
 	mustKnow(coding)
 	b := codedBody(coding, func() []byte {
-		octets := encode(coding, []byte(rules))
+		octets := Encode(coding, []byte(rules))
 		return octets[:len(octets)*3/4]
 	})
 	b.Name = coding + " cut short"
@@ -80,7 +80,7 @@ func Bomb(coding, rules string, size int) Behaviour {
 		for left := size - len(rules) - 1; left > 0; left -= len(block) {
 			parts = append(parts, block[:min(left, len(block))])
 		}
-		return encode(coding, parts...)
+		return Encode(coding, parts...)
 	})
 	b.Name, b.Rules = coding+" bomb", []byte(rules)
 	return b
@@ -146,8 +146,10 @@ func mustKnow(coding string) {
 	}
 }
 
-// encode returns parts, one after the other, in a coding of Codings.
-func encode(coding string, parts ...[]byte) []byte {
+// Encode returns parts, one after the other, in a content coding. It panics if the coding is not one
+// of Codings.
+func Encode(coding string, parts ...[]byte) []byte {
+	mustKnow(coding)
 	return compress(func(w io.Writer) (io.WriteCloser, error) {
 		switch coding {
 		case "gzip":
