@@ -117,6 +117,8 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		signals {
 //			robots_txt on|off
 //			headers on|off
+//			html off|log|hold
+//			html_max <size>
 //			tdm_file off|on
 //		}
 //		limits {

@@ -70,8 +70,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Fetcher retrieves robots.txt files, or those of another path. It is safe for concurrent use and keeps nothing between
-// retrievals; how many run at a time is the caller's choice.
+// Fetcher retrieves robots.txt files, or those of another path. It is safe for concurrent use and
+// keeps nothing between retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	cfg      Config // with defaults
 	decoders chan struct{}
