@@ -14,8 +14,9 @@ import (
 //go:embed style.css
 var sheet string
 
-// CSS is the style sheet, without its comments. Its head in style.css lists the classes.
-var CSS = strings.TrimSpace(regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAllString(sheet, ""))
+// CSS is the style sheet, without its comments and the blanks that its lines begin with. The head of
+// style.css lists the classes.
+var CSS = strings.TrimSpace(regexp.MustCompile(`(?s)/\*.*?\*/|(?m)^\s+`).ReplaceAllString(sheet, ""))
 
 // Mark is the gateway's mark, a gate with its bar down, for the text of a page: it takes the colour
 // of its class. A reader that speaks passes it over, as the name stands beside it.
@@ -37,9 +38,9 @@ var Head = `<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>` + CSS + `</style>`
 
 // Policy is the Content-Security-Policy of a page with [Head]: its own style, images in the text,
-// and nothing else. No script runs, no form is sent, and no page frames it.
+// and nothing else. No script runs and no form is sent.
 var Policy = "default-src 'none'; img-src data:; style-src " + Source(CSS) +
-	"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"; base-uri 'none'; form-action 'none'"
 
 // Source names an inline style or script in a Content-Security-Policy, by its hash.
 func Source(text string) string {
