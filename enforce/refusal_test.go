@@ -347,8 +347,10 @@ func checkRefusal(t *testing.T, r Refusal) {
 		}
 		// Whatever a tag begins with is ours.
 		for _, tag := range regexp.MustCompile(`</?[^ >]*`).FindAllString(string(r.Body), -1) {
-			if !slices.Contains([]string{"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd",
-				"header", "span", "svg", "path", "main", "section", "h2", "ol", "li", "mark", "a"}, strings.Trim(tag, "</")) {
+			if !slices.Contains([]string{
+				"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd",
+				"header", "span", "svg", "path", "main", "section", "h2", "ol", "li", "mark", "a",
+			}, strings.Trim(tag, "</")) {
 				t.Errorf("tag %q", tag)
 			}
 		}
