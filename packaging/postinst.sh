@@ -11,17 +11,13 @@ configure) if [ -z "${2:-}" ]; then first=yes; else upgrade=yes; fi ;;
 *) exit 0 ;;
 esac
 
-# Where systemd is not installed (a chroot, an image), the same by the tools that every system has.
-if command -v systemd-sysusers >/dev/null; then
-	systemd-sysusers crawlgate.conf
-else
+# Where systemd is not installed, or cannot work (a chroot without /proc), the same by the tools that every system has.
+if ! { command -v systemd-sysusers >/dev/null && systemd-sysusers crawlgate.conf; }; then
 	getent group crawlgate >/dev/null || groupadd --system crawlgate
 	getent passwd crawlgate >/dev/null || useradd --system --gid crawlgate --home-dir /var/lib/crawlgate \
 		--no-create-home --shell /usr/sbin/nologin --comment "Crawlgate, a robots.txt gateway" crawlgate
 fi
-if command -v systemd-tmpfiles >/dev/null; then
-	systemd-tmpfiles --create crawlgate.conf
-else
+if ! { command -v systemd-tmpfiles >/dev/null && systemd-tmpfiles --create crawlgate.conf; }; then
 	install -d -m 0700 -o crawlgate -g crawlgate /var/lib/crawlgate
 	install -d -m 0750 -o crawlgate -g crawlgate /var/log/crawlgate
 fi
