@@ -51,6 +51,7 @@ var renderings = []struct {
 			"site=agent newsbot {\n\ttoken acme-news\n},persistence.storageClass=fast,env[0].name=GOGC,env[0].value=100M,imagePullSecrets[0].name=pull,podAnnotations.a=b",
 		"ConfigMap NetworkPolicy PodDisruptionBudget Service Service ServiceMonitor StatefulSet",
 	},
+	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
 	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
 }
 
