@@ -74,6 +74,10 @@ var importRules = map[string][]string{
 		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
+	"console": {
+		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/version",
+		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
+	},
 	"cli": {
 		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
