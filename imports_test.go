@@ -46,7 +46,7 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/version", "internal/sockets",
 		"preferences", "evidence/writer", "logwriter",
 	},
 	"proxy": {
@@ -73,6 +73,10 @@ var importRules = map[string][]string{
 	"adminapi": {
 		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
+	},
+	"console": {
+		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/version",
+		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {
 		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt",
