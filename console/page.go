@@ -59,7 +59,9 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	for _, site := range e.Sites() {
 		p.Sites = append(p.Sites, site.Name())
 	}
-	if q.Get("url") != "" {
+	if n := len(q.Get("url")); n > maxURL {
+		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
+	} else if n > 0 {
 		var err error
 		if p.Explanation, err = explain(r.Context(), e, q); err != nil {
 			p.Fault = plain(err)
@@ -140,7 +142,8 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation,
 
 const (
 	linesAround = 10
-	lineBytes   = 200
+	lineBytes   = 120
+	maxURL      = 2048 // bytes, of a question
 )
 
 // excerpt gives the lines around one, or the first ones. They are cut, and made visible.
