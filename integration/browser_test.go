@@ -55,6 +55,7 @@ type browserPlan struct {
 	Hostile     string            `json:"hostile"`
 	HostilePage string            `json:"hostilePage"`
 	Resting     string            `json:"resting"`
+	Gone        string            `json:"gone"`
 	Seconds     int               `json:"seconds"`
 	Screenshots string            `json:"screenshots,omitempty"`
 }
@@ -125,7 +126,9 @@ func startConsole(t *testing.T, plan *browserPlan) {
 	hostile.SetRobots(testorigin.OK(hostileRules()))
 	resting := origins.Site(t, testorigin.SiteConfig{Host: "news.example"})
 	resting.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3000"}}}))
-	dns := startDNS(t, "", map[string][]string{"*": {"127.0.0.1"}})
+	dns := startDNS(t, "", map[string][]string{
+		"shop.example": {"127.0.0.1"}, "hostile.example": {"127.0.0.2"}, "news.example": {"127.0.0.3"}, // as they were started
+	})
 
 	addr := freePort(t)
 	_, port, err := net.SplitHostPort(addr)
@@ -143,5 +146,5 @@ func startConsole(t *testing.T, plan *browserPlan) {
 	plan.Site, plan.Allowed, plan.Refused = shop.Origin().String(), shop.URL("/news/today"), shop.URL("/private/accounts")
 	plan.Rule = "Disallow: /private/"
 	plan.Hostile, plan.HostilePage = hostile.Origin().String(), hostile.URL((&url.URL{Path: hostileRule}).EscapedPath())
-	plan.Resting = resting.URL("/today")
+	plan.Resting, plan.Gone = resting.URL("/today"), "http://gone.example"
 }

@@ -209,6 +209,7 @@ async function fill() {
   }
   await crawl(given.resting); // it asks for a pause
   await crawl(given.resting);
+  await crawl(`${given.gone}/`); // its robots.txt is unreachable
 }
 
 await check("axe and widths", async () => {
@@ -231,13 +232,13 @@ await check("axe and widths", async () => {
       };
       await page.goto(given.console, { waitUntil: "domcontentloaded" });
       await explain(page, given.refused);
-      for (const d of await page.locator("details:not([open]) > summary").all()) await d.click();
+      await page.evaluate(() => { for (const d of document.querySelectorAll("details")) d.open = true; });
       await judge("page");
       await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
       await page.getByText("Nothing is stopped.").waitFor();
-      for (const of of [given.site, given.hostile]) {
+      for (const [name, of] of [["origin", given.site], ["hostile origin", given.hostile], ["unreachable origin", given.gone]]) {
         await page.goto(`${given.console}/origin?origin=${encodeURIComponent(of)}`, { waitUntil: "domcontentloaded" });
-        await judge(of === given.site ? "origin" : "hostile origin");
+        await judge(name);
       }
       await close();
     }
@@ -278,6 +279,7 @@ if (given.screenshots) {
 await check("load", async () => {
   const { page, context, close } = await open("/");
   await page.locator("#refusals summary").click();
+  await page.evaluate(() => document.activeElement.blur()); // what is in use does not change
   const session = await context.newCDPSession(page);
   await session.send("Network.enable");
   await session.send("Performance.enable");
