@@ -70,7 +70,7 @@ async function explain(page, url) {
   await page.getByLabel("Agent", { exact: true }).fill("AcmeBot");
   await page.getByLabel("URL", { exact: true }).fill(url);
   await page.getByRole("button", { name: "Explain" }).click({ noWaitAfter: true });
-  await page.waitForURL(/[?&]url=/, { waitUntil: "domcontentloaded" });
+  await page.waitForURL((at) => at.searchParams.get("url") === url, { waitUntil: "domcontentloaded" });
   return page.locator("#explanation").getAttribute("data-decision");
 }
 
