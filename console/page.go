@@ -254,6 +254,6 @@ func spark(label string, values []float64) template.HTML {
 		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*240/float64(max(len(values)-1, 1)), 38-36*v/cmp.Or(most, 1))
 	}
 	return template.HTML(fmt.Sprintf( //nolint:gosec // of numbers and a constant
-		`<svg viewBox="0 0 240 40" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
+		`<svg viewBox="0 0 240 40" preserveAspectRatio="none" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
 		template.HTMLEscapeString(label), strings.TrimSpace(points.String())))
 }
