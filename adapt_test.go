@@ -139,12 +139,12 @@ func eachGateway(tree any, visit func(handler any)) {
 	}
 }
 
-// TestExamples adapts and validates every Caddyfile of examples/, and holds them to the form of `crawlgate fmt`.
+// TestExamples adapts and validates every Caddyfile of examples/ and of the packages, and holds them to the form of `crawlgate fmt`.
 func TestExamples(t *testing.T) {
 	// Their logs go where a server has them, and no test should.
 	t.Setenv("CRAWLGATE_LOG", filepath.Join(t.TempDir(), "access.log"))
 	found := 0
-	err := filepath.WalkDir("examples", func(path string, d fs.DirEntry, err error) error {
+	check := func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.Contains(d.Name(), "Caddyfile") {
 			return err
 		}
@@ -158,9 +158,12 @@ func TestExamples(t *testing.T) {
 		}
 		checkCaddyfile(t, path, string(text))
 		return nil
-	})
-	if err != nil || found == 0 {
-		t.Errorf("%d examples, %v", found, err)
+	}
+	for _, dir := range []string{"examples", "packaging"} {
+		before := found
+		if err := filepath.WalkDir(dir, check); err != nil || found == before {
+			t.Errorf("%s: %d Caddyfiles, %v", dir, found-before, err)
+		}
 	}
 }
 

@@ -115,8 +115,29 @@ func (p *Policy) Exempt(
 	return "", false
 }
 
+// InForce counts the exceptions that have not ended at the time now, and returns when the next one
+// of them ends; zero if none does.
+func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
+	seen := make(map[*exception]bool) // one with several hosts is in the index several times
+	for _, list := range p.exceptions {
+		for _, x := range list {
+			if seen[x] || x.ended(now) {
+				continue
+			}
+			seen[x] = true
+			n++
+			if !x.Until.IsZero() && (next.IsZero() || x.Until.Before(next)) {
+				next = x.Until
+			}
+		}
+	}
+	return n, next
+}
+
+func (x *exception) ended(now time.Time) bool { return !x.Until.IsZero() && !now.Before(x.Until) }
+
 func (x *exception) covers(path, agent string, now time.Time) bool {
-	if !x.Until.IsZero() && !now.Before(x.Until) {
+	if x.ended(now) {
 		return false
 	}
 	if len(x.Agents) > 0 && !containsFold(x.Agents, agent) {

@@ -34,6 +34,7 @@ type fleetState struct {
 	logger  *zap.Logger
 	short   rate.Sometimes // says what failed
 	current atomic.Pointer[Engine]
+	heard   atomic.Pointer[time.Time] // when Redis answered last; before that, when it was first asked
 
 	refreshes errgroup.Group
 	stop      context.CancelFunc
@@ -71,13 +72,15 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	}
 	s.refreshes.SetLimit(maxRefreshes)
 	s.current.Store(e)
+	joined := time.Now()
+	s.heard.Store(&joined)
 	if err := s.files.read(fleetFile, &s.last); err != nil {
 		return nil, err
 	}
 	c := e.Config.Fleet
 	var err error
 	s.fleet, err = fleet.New(fleet.Config{
-		URL: c.URL, Prefix: c.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: counted,
+		URL: c.URL, Prefix: c.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: s.counted,
 	}, c.Self, c.Expect)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
@@ -241,6 +244,15 @@ func (s *fleetState) changed(up bool, why error) {
 
 func (s *fleetState) failed(err error) {
 	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; said once a minute", zap.Error(err)) })
+}
+
+// counted notes how the fleet stands, at each heartbeat.
+func (s *fleetState) counted(state fleet.State) {
+	if state.Up {
+		now := time.Now()
+		s.heard.Store(&now)
+	}
+	counted(state)
 }
 
 func counted(state fleet.State) {

@@ -95,7 +95,7 @@ func newMetrics() *metrics {
 		fleetVersion: gauge("fleet_orders_version", "Version of the orders that this gateway has applied last."),
 		fleetPending: gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet."),
 	}
-	all.MustRegister(newEvidenceMetrics())
+	all.MustRegister(newEvidenceMetrics(), newStandingMetrics())
 	m.storeUp.Set(1)
 	return m
 }

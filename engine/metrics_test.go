@@ -77,6 +77,7 @@ func TestMetricLabelsAreClosed(t *testing.T) {
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
 		"operation": true, "explicit": true, "kind": true, "result": true, "early": true,
 		"log": true, "witness": true, // the operator's names
+		"version": true, "caddy": true, "go": true, "certificate": true, // of the build, and root and intermediate
 		"purpose": true, "value": true, // the operator's names, and y, n and unknown
 	}
 	for _, d := range descriptions() {

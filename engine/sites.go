@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -27,6 +28,9 @@ type SitePolicy struct {
 	Identifier *enforce.Identifier
 	Enforcer   *enforce.Enforcer
 	Operator   *enforce.Policy
+	// Authority gives the certificates that sign for intercepted hosts, as they are now, by "root" and
+	// "intermediate"; nil where nothing is intercepted.
+	Authority func() map[string]*x509.Certificate
 }
 
 // Live reports whether no other configuration has taken the place of the site's own.

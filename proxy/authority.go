@@ -65,3 +65,12 @@ func (a *authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
 // Root is the certificate that clients have to trust.
 func (a *authority) Root() *x509.Certificate { return a.ca.RootCertificate() }
+
+// Certificates are the root and the intermediate that signs, by their names, as they are now.
+func (a *authority) Certificates() map[string]*x509.Certificate {
+	certificates := map[string]*x509.Certificate{"root": a.Root()}
+	if chain := a.Chain(); len(chain) > 0 {
+		certificates["intermediate"] = chain[0]
+	}
+	return certificates
+}

@@ -119,6 +119,7 @@ func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
 	if s.authority, err = loadAuthority(ctx, logger); err != nil {
 		return err
 	}
+	s.Authority = s.authority.Certificates
 	s.minter, err = mint.New(s.authority)
 	return err
 }

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestExceptionsOf counts over all sites what is in force, each exception once.
+func TestExceptionsOf(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+	site := func(list ...enforce.Exception) *SitePolicy {
+		p, _, err := enforce.NewPolicy(enforce.PolicyConfig{Exceptions: list}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &SitePolicy{Operator: p}
+	}
+	hosts := []string{"a.example", "b.example"}
+	sites := []*SitePolicy{
+		site(enforce.Exception{Hosts: hosts, Until: now.Add(2 * time.Hour)}, enforce.Exception{Hosts: hosts, Until: now}),
+		site(enforce.Exception{Hosts: hosts}, enforce.Exception{Hosts: hosts[:1], Until: now.Add(time.Hour)}),
+		{},
+	}
+	if n, next := exceptionsOf(sites, now); n != 3 || !next.Equal(now.Add(time.Hour)) {
+		t.Errorf("%d in force, the next ends at %v", n, next)
+	}
+	if n, next := exceptionsOf(sites, now.Add(3*time.Hour)); n != 1 || !next.IsZero() {
+		t.Errorf("later %d in force, the next ends at %v", n, next)
+	}
+}

@@ -1,0 +1,159 @@
+package integration
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// startPrometheus runs Debian's Prometheus over the configuration and waits until it answers.
+func startPrometheus(t *testing.T, config string) (addr string) {
+	t.Helper()
+	program, dir := need(t, "prometheus"), tempDir(t)
+	addr = freePort(t)
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+addr, "--log.level=warn"), new(tail)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	eventually(t, "Prometheus to be ready", func() bool {
+		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+addr+"/-/ready")
+		return err == nil && a.status == http.StatusOK
+	})
+	return addr
+}
+
+// sampled reports how many series an expression gives, and fails where Prometheus refuses it.
+func sampled(t *testing.T, addr, expr string) int {
+	t.Helper()
+	a := get(t, http.DefaultClient, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr))
+	var found struct {
+		Data struct{ Result []json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(a.body), &found); err != nil || a.status != http.StatusOK {
+		t.Fatalf("%s: %d %s", expr, a.status, a.body)
+	}
+	return len(found.Data.Result)
+}
+
+// dashboardExprs are the expressions of the dashboard, as Grafana would send them.
+func dashboardExprs(t *testing.T) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(testdocs.Path("examples", "monitoring", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			list = append(list, fill.Replace(target.Expr))
+		}
+	}
+	if len(list) < 25 {
+		t.Fatalf("only %d expressions", len(list))
+	}
+	return list
+}
+
+// TestDashboard: every expression of the dashboard has an answer of a Prometheus that scrapes a gateway under traffic of
+// all kinds.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	need(t, "prometheus")
+	redis, server := startRedis(t), testorigin.Start(t, testorigin.Config{})
+	config := newSealedLog(t).config("")
+	address := "redis://127.0.0.1:" + redis.port
+	config.Admin = freePort(t)
+	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate 1/s\nqueue 4\nwait 300ms\nshared redis %s\n}\nfleet redis %s {\nexpect 1\n}",
+		redis.store(), address, address)
+	config.Egress = "trust_ca " + caFile(t, server)
+	config.Site = "except shop.example {\nuntil 2099-01-01\nreason test\n}"
+	g := startGateway(t, config)
+	prometheus := startPrometheus(t, fmt.Sprintf(
+		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: crawlgate, static_configs: [{targets: [%q]}]}]", config.Admin))
+
+	traffic := newTraffic(t, g, server)
+	missing := dashboardExprs(t)
+	all := len(missing)
+	for deadline := time.Now().Add(40 * time.Second); len(missing) > 0 && time.Now().Before(deadline); {
+		traffic.once()
+		var still []string
+		for _, expr := range missing {
+			if sampled(t, prometheus, expr) == 0 {
+				still = append(still, expr)
+			}
+		}
+		missing = still
+	}
+	for _, expr := range missing {
+		t.Errorf("no answer: %s", expr)
+	}
+	t.Logf("%d expressions", all)
+}
+
+// traffic is requests of all kinds through a gateway.
+type traffic struct {
+	t                                        *testing.T
+	g                                        *gateway
+	good, secure, down, blocked, unreachable *testorigin.Site
+}
+
+func newTraffic(t *testing.T, g *gateway, server *testorigin.Server) *traffic {
+	t.Helper()
+	site := func(scheme string, robots testorigin.Behaviour) *testorigin.Site {
+		s := server.Site(t, testorigin.SiteConfig{Scheme: scheme})
+		s.SetRobots(robots)
+		return s
+	}
+	f := &traffic{
+		t: t, g: g, good: site("http", testorigin.OK(rules)), secure: site("https", testorigin.OK(rules)),
+		down: site("http", testorigin.OK(rules)), blocked: site("http", testorigin.OK(rules)),
+		unreachable: site("http", testorigin.Status(http.StatusServiceUnavailable)),
+	}
+	f.blocked.SetPages(testorigin.Status(http.StatusTooManyRequests))
+	f.down.SetPages(testorigin.ResetInHead())
+	return f
+}
+
+// once asks for a page of each site, and opens a tunnel with a client that does not trust the gateway.
+func (f *traffic) once() {
+	client := f.g.client("Tester/1.0")
+	client.Timeout = 5 * time.Second
+	for _, page := range []string{
+		f.good.URL(openPage), f.good.URL(openPage), f.good.URL(privatePage), f.down.URL(openPage), f.blocked.URL(openPage), f.unreachable.URL(openPage),
+	} {
+		_, _ = tryGet(f.t.Context(), client, page) // some of them fail
+	}
+	_, _ = tryGet(f.t.Context(), client, f.secure.URL(openPage)) // does not trust the gateway's authority
+	w := f.g.dial()
+	defer w.Close()
+	if resp := w.connect(f.t, hostOf(f.secure.URL("/")), "Tester/1.0"); resp.StatusCode == http.StatusOK {
+		_ = tls.Client(w, &tls.Config{RootCAs: f.g.authority(), ServerName: "localhost"}).Handshake() // a tunnel that is looked into
+	}
+}

@@ -1,0 +1,45 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestUnit has systemd judge the unit of the packages: it can be loaded, and it exposes little.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	analyze := need(t, "systemd-analyze")
+	text, err := os.ReadFile("../packaging/crawlgate.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The program of ExecStart has to be there for `verify`.
+	local := strings.ReplaceAll(string(text), "/usr/bin/crawlgate", binary)
+	if local == string(text) {
+		t.Fatal("the unit starts no /usr/bin/crawlgate")
+	}
+	unit := filepath.Join(tempDir(t), "crawlgate.service")
+	if err := os.WriteFile(unit, []byte(local), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", unit).CombinedOutput()
+	if err != nil {
+		t.Fatalf("systemd-analyze security: %v\n%s", err, out)
+	}
+	level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindSubmatch(out)
+	if level == nil {
+		t.Fatalf("no level in\n%s", out)
+	}
+	if exposure, err := strconv.ParseFloat(string(level[1]), 64); err != nil || exposure > 2.5 {
+		t.Errorf("exposure %s, %v\n%s", level[1], err, out)
+	}
+}

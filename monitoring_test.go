@@ -1,0 +1,147 @@
+package crawlgate
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// monitoring is the text of a file of examples/monitoring.
+func monitoring(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("examples", "monitoring", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	alertName   = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
+	testedAlert = regexp.MustCompile(`labels: '\{alertname="(\w+)"\}'`)
+	metricName  = regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
+)
+
+// alerts are the names of the rules.
+func alerts(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, m := range alertName.FindAllStringSubmatch(monitoring(t, "rules.yml"), -1) {
+		names[m[1]] = true
+	}
+	if len(names) < 15 {
+		t.Fatalf("only %d alerts", len(names))
+	}
+	return names
+}
+
+// TestRunbook: each alert has a section of the runbook, which its runbook_url names, and each section an alert.
+func TestRunbook(t *testing.T) {
+	inDocs := map[string]bool{}
+	for name := range testdocs.Sections(t, "runbook.md") {
+		inDocs[name] = true
+	}
+	rules := monitoring(t, "rules.yml")
+	testdocs.Same(t, "alert", alerts(t), inDocs)
+	for _, rule := range strings.Split(rules, "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		for _, want := range []string{
+			"severity: ", "summary: ", "description: ", "/docs/runbook.md#" + strings.ToLower(name) + "\n",
+		} {
+			if !strings.Contains(rule, want) {
+				t.Errorf("%s lacks %q", name, want)
+			}
+		}
+	}
+}
+
+// TestMonitoredMetrics: rules and dashboard name metrics that exist.
+func TestMonitoredMetrics(t *testing.T) {
+	known := testdocs.Named(testdocs.Text(t, "metrics.md"))
+	for _, file := range []string{"rules.yml", "dashboard.json"} {
+		for _, name := range metricName.FindAllString(monitoring(t, file), -1) {
+			if !known[strings.TrimSuffix(name, "_bucket")] {
+				t.Errorf("%s: there is no metric %s", file, name)
+			}
+		}
+	}
+}
+
+// TestAlerts has promtool try the rules: each alert fires in its own case, and none on a good day.
+func TestAlerts(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("promtool is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", "rules_test.yml")
+	cmd.Dir = filepath.Join("examples", "monitoring")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+	tested := map[string]int{}
+	for _, m := range testedAlert.FindAllStringSubmatch(monitoring(t, "rules_test.yml"), -1) {
+		tested[m[1]]++
+	}
+	for name := range alerts(t) {
+		if tested[name] != 1 {
+			t.Errorf("%s is expected to fire %d times, want once", name, tested[name])
+		}
+	}
+}
+
+// TestDashboardForm: panels have ids of their own and do not overlap, and the data source is a variable.
+func TestDashboardForm(t *testing.T) {
+	type source struct{ Type, UID string }
+	var d struct {
+		SchemaVersion int
+		Panels        []struct {
+			ID          int
+			Type, Title string
+			GridPos     struct{ X, Y, W, H int }
+			Datasource  source
+			Targets     []struct {
+				RefID, Expr string
+				Datasource  source
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(monitoring(t, "dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if p.ID == 0 || ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.W < 1 || p.GridPos.H < 1 {
+			t.Errorf("panel %q: id %d, at %+v", p.Title, p.ID, p.GridPos)
+		}
+		ids[p.ID] = true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other, ok := taken[cell]; ok {
+					t.Fatalf("%q overlaps %q", p.Title, other)
+				}
+				taken[cell] = p.Title
+			}
+		}
+		if p.Type != "row" && (len(p.Targets) == 0 || p.Datasource.UID != "${datasource}") {
+			t.Errorf("panel %q: %d targets, data source %+v", p.Title, len(p.Targets), p.Datasource)
+		}
+		for _, target := range p.Targets {
+			if target.Datasource != (source{"prometheus", "${datasource}"}) || target.RefID == "" || !strings.Contains(target.Expr, `instance=~"$instance"`) {
+				t.Errorf("panel %q: %+v", p.Title, target)
+			}
+		}
+	}
+	if d.SchemaVersion < 39 || len(ids) < 20 {
+		t.Errorf("schema %d, %d panels", d.SchemaVersion, len(ids))
+	}
+}

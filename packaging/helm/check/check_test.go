@@ -1,0 +1,181 @@
+// Package check holds what the Helm chart renders against the types of Kubernetes. It is a module of its own, so that
+// these are in nobody's build.
+package check
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = "../crawlgate"
+
+// need finds a program. A laptop without it skips the test; CI fails.
+func need(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+		t.Fatalf("%s is required and missing: %v", name, err)
+	}
+	t.Skipf("%s is not installed", name)
+	return ""
+}
+
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), need(t, "helm"), args...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// renderings are the sets of values that the chart is rendered with, and the kinds that come of each.
+var renderings = []struct {
+	name, set, kinds string
+}{
+	{"defaults", "", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{
+		"everything", "replicas=3,redis.existingSecret=redis,ca.existingSecret=ca,metrics.serviceMonitor.enabled=true,engine=cache {\n\tmax_size 64MiB\n}," +
+			"site=agent newsbot {\n\ttoken acme-news\n},persistence.storageClass=fast,env[0].name=GOGC,env[0].value=100M,imagePullSecrets[0].name=pull,podAnnotations.a=b",
+		"ConfigMap NetworkPolicy PodDisruptionBudget Service Service ServiceMonitor StatefulSet",
+	},
+	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
+}
+
+// object is the type of a kind; nil for one that is not of Kubernetes itself.
+func object(kind string) any {
+	switch kind {
+	case "ConfigMap":
+		return new(corev1.ConfigMap)
+	case "Service":
+		return new(corev1.Service)
+	case "StatefulSet":
+		return new(appsv1.StatefulSet)
+	case "NetworkPolicy":
+		return new(networkingv1.NetworkPolicy)
+	case "PodDisruptionBudget":
+		return new(policyv1.PodDisruptionBudget)
+	}
+	return nil
+}
+
+// TestChart renders the chart, decodes every object strictly, and has the gateway adapt the Caddyfile.
+func TestChart(t *testing.T) {
+	if out, err := helm(t, "lint", "--strict", chart); err != nil {
+		t.Fatalf("helm lint: %v\n%s", err, out)
+	}
+	for _, tt := range renderings {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := helm(t, "template", "cg", chart, "--set", tt.set)
+			if err != nil {
+				t.Fatalf("helm template: %v\n%s", err, out)
+			}
+			var kinds []string
+			for document := range strings.SplitSeq(out, "\n---\n") {
+				kinds = append(kinds, decode(t, document))
+			}
+			slices.Sort(kinds)
+			if got := strings.Join(kinds, " "); got != tt.kinds {
+				t.Errorf("kinds %s, want %s", got, tt.kinds)
+			}
+		})
+	}
+}
+
+// decode reads one object and holds it to what the chart promises. It returns the kind.
+func decode(t *testing.T, document string) string {
+	t.Helper()
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+	v := object(head.Kind)
+	if v == nil {
+		return head.Kind
+	}
+	if err := yaml.UnmarshalStrict([]byte(document), v); err != nil {
+		t.Fatalf("%s: %v in\n%s", head.Kind, err, document)
+	}
+	switch v := v.(type) {
+	case *corev1.ConfigMap:
+		adapt(t, v.Data["Caddyfile"])
+	case *appsv1.StatefulSet:
+		checkPod(t, &v.Spec.Template.Spec)
+	}
+	return head.Kind
+}
+
+// checkPod holds the restrictions of Kubernetes' profile "restricted", and a root that cannot be written.
+func checkPod(t *testing.T, pod *corev1.PodSpec) {
+	t.Helper()
+	p, c := pod.SecurityContext, pod.Containers[0].SecurityContext
+	if !*p.RunAsNonRoot || *p.RunAsUser != 65532 || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod runs as %+v", p)
+	}
+	if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || len(c.Capabilities.Drop) != 1 || c.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the container runs as %+v", c)
+	}
+	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].ReadinessProbe, pod.Containers[0].LivenessProbe} {
+		if probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.StrVal != "proxy" {
+			t.Errorf("probe %+v", probe.HTTPGet)
+		}
+	}
+}
+
+// adapt has the binary of CRAWLGATE_BIN, or one that is built, read the Caddyfile.
+func adapt(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), gateway(t), "adapt", "--config", file, "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "CRAWLGATE_REDIS=redis://:secret@redis.example:6379/0")
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), `"level":"warn"`) {
+		t.Errorf("adapt: %v\n%s\nof\n%s", err, out, text)
+	}
+}
+
+func gateway(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("CRAWLGATE_BIN"); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "crawlgate")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, "./cmd/crawlgate")
+	cmd.Dir = "../../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building crawlgate: %v\n%s", err, out)
+	}
+	return path
+}
+
+// TestValuesRefused holds that a mistake in the values is refused, not rendered.
+func TestValuesRefused(t *testing.T) {
+	for _, tt := range []struct{ set, want string }{
+		{"replicas=2", "several replicas need clocks in Redis"},
+		{"replicas=0", "replicas"},
+		{"imagee.tag=1", "imagee"},
+		{"metrics.port=3128", "port"},
+		{"persistence.size=", "size"},
+	} {
+		if out, err := helm(t, "template", "cg", chart, "--set", tt.set); err == nil || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: %v %s", tt.set, err, out)
+		}
+	}
+}
