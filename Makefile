@@ -35,8 +35,8 @@ bench:
 examples: build
 	.ci/examples dist/crawlgate
 
-# Everything that is published, in dist/; packaging/reproduce.sh makes it again elsewhere and compares.
+# Everything that is published, in dist/release; packaging/reproduce.sh makes it again elsewhere and compares.
 release:
-	packaging/release.sh dist
+	packaging/release.sh dist/release
 
 check: vet lint vulncheck test race fuzz examples

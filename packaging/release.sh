@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes all that a release has: packaging/release.sh [DIST]. Needs Go, git, nfpm and buildah, no
+# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm and buildah, no
 # daemon. The version is the tag of the commit, without one a pseudo-version that names it. Whoever
 # runs it on the same commit gets the same SHA256SUMS (see reproduce.sh).
 set -euo pipefail
-dist=$(mkdir -p "${1:-dist}" && cd "${1:-dist}" && pwd)
+dist=$(mkdir -p "${1:-dist/release}" && cd "${1:-dist/release}" && pwd)
 cd "$(dirname "$0")/.."
 
 umask 022
@@ -12,7 +12,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-rm -rf "${dist:?}"/*
+rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS,THIRD-PARTY-LICENSES}
 
 say() { echo "release: $*"; }
 
