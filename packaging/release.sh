@@ -81,7 +81,7 @@ debian_files() {
 }
 
 packages() {
-	local arch kind file
+	local kind
 	debian_files
 	export VERSION=$version BINARY DOC=$work/doc ARCH
 	for ARCH in amd64 arm64; do
@@ -116,7 +116,8 @@ images() {
 		buildah_here build --isolation chroot --format oci --platform "linux/$arch" --identity-label=false \
 			--timestamp "$SOURCE_DATE_EPOCH" --build-arg "VERSION=$version" --build-arg "REVISION=$(git rev-parse HEAD)" \
 			--tag "$name" --file packaging/Containerfile "$work/context-$arch" >/dev/null
-		buildah_here push --quiet "$name" "oci-archive:$work/image-$arch.tar:crawlgate:$version" 2>/dev/null
+		# A tag may have neither ~ nor +.
+		buildah_here push --quiet "$name" "oci-archive:$work/image-$arch.tar:crawlgate:${version//[~+]/_}"
 		normal_tar "$work/image-$arch.tar" "$dist/crawlgate_${version}_oci_$arch.tar"
 	done
 }
