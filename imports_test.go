@@ -30,7 +30,7 @@ var importRules = map[string][]string{
 	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
 	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                 {"directives", "htmlhead", "preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
+	"enforce":                 {"directives", "htmlhead", "preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/look", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "internal/redislink", "github.com/redis/rueidis"},
 	"evidence":                {"golang.org/x/mod/sumdb/"},
@@ -51,7 +51,7 @@ var importRules = map[string][]string{
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/opencount", "internal/redact", "internal/version",
+		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/look", "internal/opencount", "internal/redact", "internal/version",
 	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
