@@ -65,7 +65,7 @@ debian_files() {
 		echo "Source: https://github.com/crawlgate/crawlgate"
 		echo
 		echo "Files: *"
-		echo "Copyright: the authors of Crawlgate"
+		echo "Copyright: 2026 the authors of Crawlgate"
 		echo "License: Apache-2.0"
 		echo " See /usr/share/common-licenses/Apache-2.0. The binary holds modules of others:"
 		echo " their licences are in THIRD-PARTY-LICENSES.gz in this folder."
@@ -75,7 +75,7 @@ debian_files() {
 		echo
 		echo "  * See https://github.com/crawlgate/crawlgate/blob/main/CHANGELOG.md"
 		echo
-		echo " -- Crawlgate <crawlgate@localhost>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+		echo " -- Crawlgate <crawlgate@users.noreply.github.com>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 	} | gzip -9n >"$work/doc/changelog.gz"
 	gzip -9nc "$dist/THIRD-PARTY-LICENSES" >"$work/doc/THIRD-PARTY-LICENSES.gz"
 }
