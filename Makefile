@@ -1,5 +1,5 @@
 # `make check` is what .ci/run does, less the installation.
-.PHONY: build test race vet fmt lint vulncheck fuzz bench examples check
+.PHONY: build test race vet fmt lint vulncheck fuzz bench examples release check
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -34,5 +34,9 @@ bench:
 
 examples: build
 	.ci/examples dist/crawlgate
+
+# Everything that is published, in dist/release; packaging/reproduce.sh makes it again elsewhere and compares.
+release:
+	packaging/release.sh dist/release
 
 check: vet lint vulncheck test race fuzz examples

@@ -18,11 +18,16 @@ import (
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
 	_ "github.com/crawlgate/crawlgate/console"  // its handler registers itself
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/proxy"
 )
 
 func init() {
 	caddy.RegisterModule(new(Handler))
+	// The command version tells of both, in a binary of xcaddy too; who links another name in keeps it.
+	if caddy.CustomVersion == "" {
+		caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
+	}
 }
 
 // Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt

@@ -30,35 +30,13 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "60")
 		return fail(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
 	}
-	control := http.NewResponseController(w)
+	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]string), spoke: time.Now()}
 	tick := time.NewTicker(eventPace)
 	defer tick.Stop()
-	seen, spoke := map[string]string{}, time.Now()
 	for {
 		if e := engine.Current(); e != nil {
-			changed := map[string]string{}
-			for id, text := range h.sections(r.Context(), e) {
-				if seen[id] != text {
-					seen[id], changed[id] = text, text
-				}
-			}
-			frame := []byte(": still here\n\n")
-			if len(changed) > 0 {
-				data, err := json.Marshal(changed)
-				if err != nil {
-					return err
-				}
-				frame = fmt.Appendf(nil, "data: %s\n\n", data)
-			}
-			if now := time.Now(); len(changed) > 0 || now.Sub(spoke) >= keepAlive {
-				spoke = now
-				_ = control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that reads nothing leaves its place
-				if _, err := w.Write(frame); err != nil {
-					return nil //nolint:nilerr // the viewer has left
-				}
-				if err := control.Flush(); err != nil {
-					return nil //nolint:nilerr // as above
-				}
+			if err := v.show(h.sections(r.Context(), e)); err != nil {
+				return nil //nolint:nilerr // the viewer has left
 			}
 		}
 		select {
@@ -69,4 +47,40 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
+}
+
+// viewer is a page that is kept up to date.
+type viewer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	seen    map[string]string // sections by their ids
+	spoke   time.Time         // when something was sent
+}
+
+// show sends the sections that have changed, or after a while of none that the connection is alive.
+func (v *viewer) show(sections map[string]string) error {
+	changed := make(map[string]string)
+	for id, text := range sections {
+		if v.seen[id] != text {
+			v.seen[id], changed[id] = text, text
+		}
+	}
+	now := time.Now()
+	frame := []byte(": still here\n\n")
+	switch {
+	case len(changed) > 0:
+		data, err := json.Marshal(changed)
+		if err != nil {
+			return fmt.Errorf("making an event: %w", err)
+		}
+		frame = fmt.Appendf(nil, "data: %s\n\n", data)
+	case now.Sub(v.spoke) < keepAlive:
+		return nil
+	}
+	v.spoke = now
+	_ = v.control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that reads nothing leaves its place
+	if _, err := v.w.Write(frame); err != nil {
+		return err
+	}
+	return v.control.Flush()
 }

@@ -17,9 +17,9 @@ import (
 // The bounds of the lists on the page.
 const (
 	maxRefusals = 100
-	maxListed   = 40
+	maxListed   = 20
 
-	maxRefusalBytes = 40 << 10 // of HTML
+	maxRefusalBytes = 24 << 10 // of HTML
 	rowBytes        = 150      // of a row without its texts
 )
 

@@ -59,7 +59,9 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	for _, site := range e.Sites() {
 		p.Sites = append(p.Sites, site.Name())
 	}
-	if q.Get("url") != "" {
+	if n := len(q.Get("url")); n > maxURL {
+		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
+	} else if n > 0 {
 		var err error
 		if p.Explanation, err = explain(r.Context(), e, q); err != nil {
 			p.Fault = plain(err)
@@ -140,7 +142,8 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation,
 
 const (
 	linesAround = 10
-	lineBytes   = 200
+	lineBytes   = 120
+	maxURL      = 2048 // bytes, of a question
 )
 
 // excerpt gives the lines around one, or the first ones. They are cut, and made visible.
@@ -251,6 +254,6 @@ func spark(label string, values []float64) template.HTML {
 		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*240/float64(max(len(values)-1, 1)), 38-36*v/cmp.Or(most, 1))
 	}
 	return template.HTML(fmt.Sprintf( //nolint:gosec // of numbers and a constant
-		`<svg viewBox="0 0 240 40" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
+		`<svg viewBox="0 0 240 40" preserveAspectRatio="none" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
 		template.HTMLEscapeString(label), strings.TrimSpace(points.String())))
 }

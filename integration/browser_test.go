@@ -1,223 +1,152 @@
+//go:build browser
+
 package integration
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// browserSetup is what the checks in browser/ have to know.
-type browserSetup struct {
-	Chromium string `json:"chromium"`
-	Console  string `json:"console"` // URLs without a slash at the end
-	Proxy    string `json:"proxy"`
-	Site     string `json:"site"` // with rules of an ordinary kind
-	Evil     string `json:"evil"` // with a robots.txt that attacks who shows it
-	Huge     string `json:"huge"` // with one of 10 MB
-	User     string `json:"user"`
-	Password string `json:"password"`
-	Pictures string `json:"pictures,omitempty"` // the folder for them
-	Seconds  int    `json:"seconds"`            // of the flood
-}
-
-// browserSite has a rule in line 9.
-const browserSite = `# Rules of the shop
-
+const (
+	shopRules = `# The shop's rules for crawlers.
 User-agent: *
-Disallow: /search?
-Crawl-delay: 1
-
-# our own pages
-User-agent: AcmeBot
+Disallow: /cart/
 Disallow: /private/
-Allow: /private/press/
-Disallow: /*?sort=
-Content-Usage: train-ai=n
+Disallow: /search?
+Allow: /
 
-Sitemap: https://shop.example/sitemap.xml
+User-agent: OtherBot
+Disallow: /
+Sitemap: http://shop.example/sitemap.xml
 `
+	// hostileRule would run in a page that took it for HTML, and turns the text around.
+	hostileRule = "/\u202e<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+)
 
-// evilSite attacks the page that shows it, with tags and with marks that change the direction of text.
-const evilSite = "User-agent: *\n# \u202e<img src=x onerror=pwned=1> \x00\x1b[2J\nDisallow: /x/ # <script>pwned=1</script> \"'`\u202e\n" +
-	"# <b class=evil>\n# </code></li></ol><script>pwned=1</script>\nSitemap: http://example.com/<script>pwned=1</script>\n"
-
-// newDesk starts a gateway with the operator's page, and sites with something to show.
-func newDesk(t *testing.T) (*gateway, browserSetup) {
-	t.Helper()
-	s := browserSetup{Chromium: need(t, "chromium"), User: "ada", Password: "a b:c", Seconds: 60}
-	need(t, "node")
-	hash, err := bcrypt.GenerateFromPassword([]byte(s.Password), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := testorigin.Start(t, testorigin.Config{})
-	for i, text := range []string{browserSite, evilSite, "User-agent: *\nDisallow: /huge/\n" + strings.Repeat("# "+strings.Repeat("<b>", 26)+"\n", 10<<20/81)} {
-		site := server.Site(t, testorigin.SiteConfig{Paths: []string{"/open"}})
-		site.SetRobots(testorigin.OK(text))
-		*[]*string{&s.Site, &s.Evil, &s.Huge}[i] = strings.TrimSuffix(site.URL("/"), "/")
-	}
-	address := freePort(t)
-	g := startGateway(t, gatewayConfig{
-		Engine: "pace {\nrate off\n}",
-		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\n%s %s\n}\nrobots_console {\norders on\n}\n}\n",
-			address[strings.LastIndexByte(address, ':')+1:], s.User, hash),
-	})
-	s.Console, s.Proxy = "http://"+address, "http://"+g.addr
-	return g, s
+// hostileRules are 10 MB of what a site may try on who reads its rules.
+func hostileRules() string {
+	head := "User-agent: *\nDisallow: " + hostileRule + "\n# </code></li></ol><script>window.pwned=1</script>\nSitemap: http://x.example/\"><script>window.pwned=1</script>\n"
+	return head + strings.Repeat("# <script>window.pwned=1</script> \u202e\n", 10<<20/40)
 }
 
-// browserResult is what came of a check.
-type browserResult struct {
-	Check   string         `json:"check"`
-	Fault   string         `json:"fault"`
-	Figures map[string]any `json:"figures"`
+// browserPlan is what console.mjs is told.
+type browserPlan struct {
+	Chromium    string            `json:"chromium"`
+	Console     string            `json:"console"`
+	Proxy       string            `json:"proxy"`
+	User        map[string]string `json:"user"`
+	Site        string            `json:"site"`
+	Allowed     string            `json:"allowed"`
+	Refused     string            `json:"refused"`
+	Rule        string            `json:"rule"`
+	Hostile     string            `json:"hostile"`
+	HostilePage string            `json:"hostilePage"`
+	Resting     string            `json:"resting"`
+	Gone        string            `json:"gone"`
+	Seconds     int               `json:"seconds"`
+	Screenshots string            `json:"screenshots,omitempty"`
 }
 
-// browse runs a suite of checks, each as a test of its own. sample is called for each of the samples that a check takes.
-func browse(t *testing.T, s browserSetup, suite string, sample func()) (checks int) {
-	t.Helper()
-	setup, err := json.Marshal(s)
+// browserChecks are those of console.mjs: none is left out unnoticed.
+var browserChecks = []string{
+	"explain", "order", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
+	"axe and widths", "size", "load",
+}
+
+// TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_BROWSER_SECONDS is how long
+// it is under load, and CRAWLGATE_SCREENSHOTS a folder for pictures of it.
+func TestConsoleInABrowser(t *testing.T) {
+	loadsMachine(t)
+	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 10, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
+	if text := os.Getenv("CRAWLGATE_BROWSER_SECONDS"); text != "" {
+		var err error
+		if plan.Seconds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, dir := need(t, "node"), nodePrograms(t, "browser")
+	startConsole(t, &plan)
+	told, err := json.Marshal(plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "node", "run.mjs", suite)
-	cmd.Dir = nodePrograms(t, "browser")
-	cmd.Env = append(os.Environ(), "BROWSER_SETUP="+string(setup), "HOME="+t.TempDir())
-	cmd.Stderr = new(tail)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Duration(plan.Seconds)*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, filepath.Join(dir, "console.mjs"), string(told))
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("console.mjs: %v: %s", err, stderr.Bytes())
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.AfterFunc(8*time.Minute, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var r browserResult
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatalf("%v: %s", err, lines.Bytes())
+	var made []string
+	for line := range bytes.Lines(stdout.Bytes()) {
+		var done struct {
+			Name    string
+			Error   string
+			Figures json.RawMessage
 		}
-		if r.Check == "sample" {
-			t.Logf("%v", r.Figures)
-			sample()
-			continue
+		if err := json.Unmarshal(line, &done); err != nil {
+			t.Fatalf("%v: %s", err, line)
 		}
-		checks++
-		t.Run(r.Check, func(t *testing.T) {
-			if t.Logf("%v", r.Figures); r.Fault != "" {
-				t.Error(r.Fault)
+		t.Run(done.Name, func(t *testing.T) {
+			if t.Logf("%s", done.Figures); done.Error != "" {
+				t.Error(done.Error)
 			}
 		})
+		made = append(made, done.Name)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v: %s", err, cmd.Stderr)
+	for _, name := range browserChecks {
+		if !slices.Contains(made, name) {
+			t.Errorf("the check %q was not made", name)
+		}
 	}
-	return checks
 }
 
-// TestPagesInChromium holds what the pages of the gateway are in a real browser: the operator's page, the gateway's own,
-// and refusals. With CRAWLGATE_SCREENSHOTS, a folder, it leaves pictures there.
-func TestPagesInChromium(t *testing.T) {
-	loadsMachine(t)
-	_, s := newDesk(t)
-	folder := os.Getenv("CRAWLGATE_SCREENSHOTS")
-	if folder != "" {
-		s.Pictures = t.TempDir()
-	}
-	if n := browse(t, s, "pages", nil); n < 9 {
-		t.Errorf("%d checks", n)
-	}
-	if folder == "" {
-		return
-	}
-	files, err := os.ReadDir(s.Pictures)
+// startConsole runs a gateway with the page in a site of its own, and the sites that it is to show.
+func startConsole(t *testing.T, plan *browserPlan) {
+	t.Helper()
+	origins := testorigin.Start(t, testorigin.Config{})
+	shop := origins.Site(t, testorigin.SiteConfig{Host: "shop.example"})
+	shop.SetRobots(testorigin.OK(shopRules))
+	hostile := origins.Site(t, testorigin.SiteConfig{Host: "hostile.example"})
+	hostile.SetRobots(testorigin.OK(hostileRules()))
+	resting := origins.Site(t, testorigin.SiteConfig{Host: "news.example"})
+	resting.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3000"}}}))
+	dns := startDNS(t, "", map[string][]string{
+		"shop.example": {"127.0.0.1"}, "hostile.example": {"127.0.0.2"}, "news.example": {"127.0.0.3"}, // as they were started
+	})
+
+	addr := freePort(t)
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if err := writePalette(filepath.Join(s.Pictures, f.Name()), filepath.Join(folder, f.Name())); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestConsoleUnderRefusals holds that a page which is open does not grow while a hundred requests a second are refused
-// for a minute, and that the gateway does not.
-func TestConsoleUnderRefusals(t *testing.T) {
-	loadsMachine(t)
-	g, s := newDesk(t)
-	if testing.Short() {
-		s.Seconds = 20
-	}
-	var rss []int64
-	if n := browse(t, s, "flood", func() { rss = append(rss, g.usage().peakRSS) }); n != 1 || len(rss) < 2 {
-		t.Fatalf("%d checks, %d samples", n, len(rss))
-	}
-	t.Logf("peak memory of the gateway: %d MB after 10 s, %d MB at the end", rss[0]>>20, rss[len(rss)-1]>>20)
-	if grown := rss[len(rss)-1] - rss[0]; grown > 48<<20 {
-		t.Errorf("the gateway has grown by %d MB", grown>>20)
-	}
-}
-
-// writePalette writes a picture with the 256 colours that it has most of: a page has few.
-func writePalette(from, to string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	picture, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	bounds, count := picture.Bounds(), map[color.RGBA]int{}
-	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA) }
-	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
-		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			count[at(x, y)]++
-		}
-	}
-	var colours []color.RGBA
-	for c := range count {
-		colours = append(colours, c)
-	}
-	slices.SortFunc(colours, func(a, b color.RGBA) int { return count[b] - count[a] })
-	var palette color.Palette
-	for _, c := range colours[:min(len(colours), 256)] {
-		palette = append(palette, c)
-	}
-	out, index := image.NewPaletted(bounds, palette), map[color.RGBA]uint8{}
-	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
-		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			c := at(x, y)
-			i, known := index[c]
-			if !known {
-				i = uint8(palette.Index(c))
-				index[c] = i
-			}
-			out.SetColorIndex(x, y, i)
-		}
-	}
-	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, out); err != nil {
-		return err
-	}
-	return os.WriteFile(to, b.Bytes(), 0o600)
+	g := startGateway(t, gatewayConfig{
+		Engine: unpaced, Wrap: dns.command,
+		Site: "agent AcmeBot\nagent AcmeNews\nagent PriceWatch",
+		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\nada %s\n}\nrobots_console {\norders on\n}\n}\n",
+			port, hashed(t, "bcrypt")),
+	})
+	plan.Console, plan.Proxy = "http://"+addr, "http://"+g.addr
+	plan.User = map[string]string{"username": "ada", "password": rightPassword}
+	plan.Site, plan.Allowed, plan.Refused = shop.Origin().String(), shop.URL("/news/today"), shop.URL("/private/accounts")
+	plan.Rule = "Disallow: /private/"
+	plan.Hostile, plan.HostilePage = hostile.Origin().String(), hostile.URL((&url.URL{Path: hostileRule}).EscapedPath())
+	plan.Resting, plan.Gone = resting.URL("/today"), "http://gone.example"
 }

@@ -82,7 +82,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestVersion: the command and each line of the log tell which build it is.
+// TestVersion: the command, each line of the log, the health of the gateway and its fetches of robots.txt tell which
+// build it is.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := built(t)
@@ -99,7 +100,14 @@ func TestVersion(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	for engine, name := range map[string]string{"": host, "gateway east-1": "east-1"} {
 		g := startGateway(t, gatewayConfig{Engine: engine})
+		if a := get(t, http.DefaultClient, "http://"+g.addr+"/health"); a.body != "ok\ncrawlgate "+want+"\n" {
+			t.Errorf("health %q", a.body)
+		}
 		g.mustFetch("Tester/1.0", site.URL("/"))
+		agent := "crawlgate/" + strings.TrimPrefix(want, "v") + " (+https://github.com/crawlgate/crawlgate)"
+		if got := site.RobotsExchanges()[0].Header.Get("User-Agent"); got != agent {
+			t.Errorf("User-Agent %q, want %q", got, agent)
+		}
 		// The line of a request with a password is written elsewhere.
 		g.mustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
 		g.stop()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -97,13 +98,14 @@ func (s *Site) landing(r *http.Request) landing {
 	return landing{http.StatusNotFound, plainText, []byte("This is Crawlgate, a forward proxy. There is nothing at this path.\n")}
 }
 
-// health says whether the gateway can do its work. A store that fails for a while is no reason to
-// take it out of service: it goes on from memory, and store_up in the metrics tells.
+// health says whether the gateway can do its work, in the first line, and which version it is. A
+// store that fails for a while is no reason to take it out of service: it goes on from memory, and
+// store_up in the metrics tells.
 func (s *Site) health() landing {
 	if err := s.Engine.Open(); err != nil {
 		return landing{http.StatusServiceUnavailable, plainText, []byte("the store cannot be opened\n")}
 	}
-	return landing{http.StatusOK, plainText, []byte("ok\n")}
+	return landing{http.StatusOK, plainText, []byte("ok\ncrawlgate " + version.Read() + "\n")}
 }
 
 // ownAddress is the address by which the client reaches the gateway: what it wrote into Host, if

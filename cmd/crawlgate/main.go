@@ -10,7 +10,6 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/crawlgate/crawlgate"
-	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // gcPercent lets the heap grow to 3.5 times what is in use before it is collected; Caddy's memory
@@ -22,6 +21,5 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	caddy.CustomBinaryName = "crawlgate"
-	caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	caddycmd.Main()
 }

@@ -1,0 +1,212 @@
+//go:build release
+
+package release
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxBinary is how long a binary may be: what the issue of the release names, in MiB.
+const maxBinary = 66 << 20
+
+// dist is the folder of the release under test.
+func dist(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(os.Getenv("CRAWLGATE_RELEASE"))
+	if err != nil || os.Getenv("CRAWLGATE_RELEASE") == "" {
+		t.Fatalf("CRAWLGATE_RELEASE has to name the folder that `make release` filled: %v", err)
+	}
+	return dir
+}
+
+// artefact is the one file of the release that a pattern fits.
+func artefact(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dist(t), pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q, %v", pattern, found, err)
+	}
+	return found[0]
+}
+
+// run is the output of a program that has to end well.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %q: %v\n%s%s", name, args, err, out.Bytes(), errors.Bytes())
+	}
+	return out.String()
+}
+
+// need is for the programs that a test drives, and for root. A laptop without them skips; CI fails.
+func need(t *testing.T, root bool, names ...string) {
+	t.Helper()
+	var missing []string
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if root && os.Geteuid() != 0 {
+		missing = append(missing, "root")
+	}
+	if len(missing) == 0 {
+		return
+	}
+	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+		t.Fatalf("required and missing: %q", missing)
+	}
+	t.Skipf("missing: %q", missing)
+}
+
+func sum(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// build is the build information of a binary.
+func build(t *testing.T, path string) *debug.BuildInfo {
+	t.Helper()
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// modules are path@version of all modules in a binary but the main one.
+func modules(t *testing.T, path string) (list []string) {
+	t.Helper()
+	for _, m := range build(t, path).Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		list = append(list, m.Path+"@"+m.Version)
+	}
+	return list
+}
+
+// TestBinaries: each is small, static and of the commit, without the modules that are left out, and
+// its SBOM has the modules that are in.
+func TestBinaries(t *testing.T) {
+	t.Parallel()
+	version := ""
+	for _, target := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"} {
+		path := artefact(t, "crawlgate_*_"+target)
+		stat, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %.1f MiB", target, float64(stat.Size())/(1<<20))
+		if stat.Size() > maxBinary || stat.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %d bytes, %s", target, stat.Size(), stat.Mode())
+		}
+		info := build(t, path)
+		if version == "" {
+			version = info.Main.Version
+		}
+		if v := info.Main.Version; v != version || !strings.HasPrefix(v, "v") {
+			t.Errorf("%s: version %q, and %q", target, v, version)
+		}
+		list := modules(t, path)
+		for _, m := range list {
+			if path, _, _ := strings.Cut(m, "@"); slices.Contains([]string{"github.com/dgraph-io/badger/v2", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}, path) {
+				t.Errorf("%s has %s", target, m)
+			}
+		}
+		if got := components(t, path+".cdx.json"); len(list) < 100 || !slices.Equal(got, list) {
+			t.Errorf("%s: SBOM %q, want %q", target, got, list)
+		}
+		if strings.HasPrefix(target, "linux") {
+			checkStatic(t, path)
+		}
+	}
+	out := run(t, artefact(t, "crawlgate_*_linux_amd64"), "version")
+	if !strings.HasPrefix(out, "Crawlgate "+version+", Caddy v2.") {
+		t.Errorf("version %q, want %s", out, version)
+	}
+}
+
+// checkStatic: neither a loader nor a library is asked for.
+func checkStatic(t *testing.T, path string) {
+	t.Helper()
+	file, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s: %s", path, p.Type)
+		}
+	}
+}
+
+// components are path@version of the components of an SBOM, in its order.
+func components(t *testing.T, path string) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		BOMFormat, SpecVersion, SerialNumber string
+		Components                           []struct{ Name, Version, Purl string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion == "" || bom.SerialNumber != "" {
+		t.Errorf("%s: %q %q %q", path, bom.BOMFormat, bom.SpecVersion, bom.SerialNumber)
+	}
+	for _, c := range bom.Components {
+		if c.Purl != "pkg:golang/"+c.Name+"@"+c.Version {
+			t.Errorf("%s: %q", path, c)
+		}
+		list = append(list, c.Name+"@"+c.Version)
+	}
+	return list
+}
+
+// TestSums: SHA256SUMS names each file of the release, once.
+func TestSums(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(artefact(t, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dist(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, e := range entries {
+		if e.Name() != "SHA256SUMS" {
+			fmt.Fprintf(&want, "%s  %s\n", sum(t, filepath.Join(dist(t), e.Name())), e.Name())
+		}
+	}
+	if string(text) != want.String() {
+		t.Errorf("%s\nwant\n%s", text, want.String())
+	}
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Builds the gateway as it is released: packaging/binary.sh OS ARCH FILE. The version is that of the
+# tag or commit, so it wants a git checkout. The same commit gives the same bytes in every folder.
+set -euo pipefail
+os=$1 arch=$2 out=$(realpath "$3")
+cd "$(dirname "$0")/.."
+# What is built in is named here alone: GOFLAGS of the environment may say -buildvcs=false.
+export GOFLAGS='' CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT=''
+# Caddy's stores of certificates in badger, MySQL and PostgreSQL are left out; step-ca brings them.
+exec "${GO:-go}" build -o "$out" -trimpath -buildvcs=true -tags nobadger,nomysql,nopgx \
+	-ldflags '-s -w -buildid=' ./cmd/crawlgate

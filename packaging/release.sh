@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm and buildah, no
+# daemon. The version is the tag of the commit, without one a pseudo-version that names it. Whoever
+# runs it on the same commit gets the same SHA256SUMS (see reproduce.sh).
+set -euo pipefail
+dist=$(mkdir -p "${1:-dist/release}" && cd "${1:-dist/release}" && pwd)
+cd "$(dirname "$0")/.."
+
+umask 022
+export LC_ALL=C TZ=UTC GOTOOLCHAIN=local
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS,THIRD-PARTY-LICENSES}
+
+say() { echo "release: $*"; }
+
+# Go's v0.1.1-0.20260101000000-0123456789ab, which precedes v0.1.1, is 0.1.1~0.2026… in packages.
+package_version() {
+	local v
+	v=$(go version -m "$1" | awk '$1 == "mod" { print $3 }')
+	v=${v#v}
+	case $v in
+	*-*) v="${v%%-*}~${v#*-}" ;;
+	esac
+	echo "${v//-/.}"
+}
+
+binaries() {
+	local os arch
+	for os in linux darwin; do
+		for arch in amd64 arm64; do
+			say "binary $os $arch"
+			packaging/binary.sh "$os" "$arch" "$work/$os-$arch"
+		done
+	done
+	version=$(package_version "$work/linux-amd64")
+	for os in linux darwin; do
+		for arch in amd64 arm64; do
+			cp "$work/$os-$arch" "$dist/crawlgate_${version}_${os}_$arch"
+		done
+	done
+}
+
+# One list of modules a binary, and the licences of those of all of them.
+lists() {
+	local os arch
+	say "SBOM and licences"
+	(cd packaging/sbom && GOFLAGS=-buildvcs=false go build -o "$work/sbom" .)
+	for os in linux darwin; do
+		for arch in amd64 arm64; do
+			"$work/sbom" modules "$work/$os-$arch" >"$dist/crawlgate_${version}_${os}_$arch.cdx.json"
+		done
+	done
+	"$work/sbom" licences "$work/linux-amd64" "$work/darwin-amd64" >"$dist/THIRD-PARTY-LICENSES"
+}
+
+# What dpkg wants to find beside the files of a package.
+debian_files() {
+	mkdir "$work/doc"
+	{
+		echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
+		echo "Upstream-Name: crawlgate"
+		echo "Source: https://github.com/crawlgate/crawlgate"
+		echo
+		echo "Files: *"
+		echo "Copyright: 2026 the authors of Crawlgate"
+		echo "License: Apache-2.0"
+		echo " See /usr/share/common-licenses/Apache-2.0. The binary holds modules of others:"
+		echo " their licences are in THIRD-PARTY-LICENSES.gz in this folder."
+	} >"$work/doc/copyright"
+	{
+		echo "crawlgate ($version) stable; urgency=medium"
+		echo
+		echo "  * See https://github.com/crawlgate/crawlgate/blob/main/CHANGELOG.md"
+		echo
+		echo " -- Crawlgate <crawlgate@users.noreply.github.com>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+	} | gzip -9n >"$work/doc/changelog.gz"
+	gzip -9nc "$dist/THIRD-PARTY-LICENSES" >"$work/doc/THIRD-PARTY-LICENSES.gz"
+}
+
+packages() {
+	local kind
+	debian_files
+	export VERSION=$version BINARY DOC=$work/doc ARCH
+	for ARCH in amd64 arm64; do
+		BINARY=$work/linux-$ARCH
+		for kind in deb rpm; do
+			say "$kind $ARCH"
+			nfpm package --config packaging/nfpm.yaml --packager "$kind" --target "$dist" >/dev/null
+		done
+	done
+}
+
+# The context that packaging/Containerfile takes: what is in the image, and nothing else.
+image_context() {
+	mkdir -p "$1/data"
+	cp "$work/linux-$2" "$1/crawlgate"
+	cp LICENSE "$dist/THIRD-PARTY-LICENSES" /etc/ssl/certs/ca-certificates.crt "$1"
+	cp examples/container/Caddyfile "$1/Caddyfile"
+	find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+}
+
+# Of buildah's own state nothing is kept.
+buildah_here() {
+	buildah --storage-driver vfs --root "$work/storage" --runroot "$work/runroot" "$@"
+}
+
+images() {
+	local arch name
+	for arch in amd64 arm64; do
+		say "image $arch"
+		image_context "$work/context-$arch" "$arch"
+		name=crawlgate:$arch
+		buildah_here build --isolation chroot --format oci --platform "linux/$arch" --identity-label=false \
+			--timestamp "$SOURCE_DATE_EPOCH" --build-arg "VERSION=$version" --build-arg "REVISION=$(git rev-parse HEAD)" \
+			--tag "$name" --file packaging/Containerfile "$work/context-$arch" >/dev/null
+		# A tag may have neither ~ nor +.
+		buildah_here push --quiet "$name" "oci-archive:$work/image-$arch.tar:crawlgate:${version//[~+]/_}"
+		normal_tar "$work/image-$arch.tar" "$dist/crawlgate_${version}_oci_$arch.tar"
+	done
+}
+
+# The archive that is pushed has the times of this run.
+normal_tar() {
+	local dir=$work/unpacked
+	rm -rf "$dir" && mkdir "$dir"
+	tar -xf "$1" -C "$dir"
+	tar -cf "$2" -C "$dir" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+		--mode=u=rwX,go=rX --format=ustar blobs index.json oci-layout
+}
+
+binaries
+lists
+packages
+images
+(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS")
+mv "$work/SHA256SUMS" "$dist"
+say "$version is in $dist"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Makes a release again, from a clone in another folder and with an empty build cache, and compares:
+# packaging/reproduce.sh DIST [OS-ARCH...]. With OS-ARCH, such as linux-amd64, those binaries alone.
+set -euo pipefail
+dist=$(cd "$1" && pwd)
+shift
+cd "$(dirname "$0")/.."
+[ -z "$(git status --porcelain)" ] || { echo "reproduce: commit first: $(git status --porcelain | head -n 5)" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+git clone --quiet . "$work/clone"
+git -C "$work/clone" checkout --quiet "$(git rev-parse HEAD)"
+export GOCACHE=$work/cache
+mkdir "$work/again"
+
+if [ $# -eq 0 ]; then
+	"$work/clone/packaging/release.sh" "$work/again"
+	diff "$dist/SHA256SUMS" "$work/again/SHA256SUMS"
+else
+	for target in "$@"; do
+		file=$(cd "$dist" && echo crawlgate_*_"${target/-/_}")
+		"$work/clone/packaging/binary.sh" "${target%-*}" "${target#*-}" "$work/again/$file"
+		(cd "$work/again" && grep " $file\$" "$dist/SHA256SUMS" | sha256sum --check)
+	done
+fi
+echo "reproduce: equal"
