@@ -5,7 +5,6 @@ set -euo pipefail
 dist=$(cd "$1" && pwd)
 shift
 cd "$(dirname "$0")/.."
-[ -z "$(git status --porcelain)" ] || { echo "reproduce: commit first: $(git status --porcelain | head -n 5)" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
