@@ -30,7 +30,7 @@ var importRules = map[string][]string{
 	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
 	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                 {"directives", "htmlhead", "preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/redact"},
+	"enforce":                 {"directives", "htmlhead", "preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/look", "internal/redact"},
 	"enforce/pace":            {"golang.org/x/"},
 	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "internal/redislink", "github.com/redis/rueidis"},
 	"evidence":                {"golang.org/x/mod/sumdb/"},
@@ -46,12 +46,12 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/version", "internal/sockets",
 		"preferences", "evidence/writer", "logwriter",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/opencount", "internal/redact", "internal/version",
+		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/look", "internal/opencount", "internal/redact", "internal/version",
 	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
@@ -73,6 +73,10 @@ var importRules = map[string][]string{
 	"adminapi": {
 		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
+	},
+	"console": {
+		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/version",
+		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {
 		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt",

@@ -16,6 +16,7 @@ import (
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
+	_ "github.com/crawlgate/crawlgate/console"  // its handler registers itself
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/proxy"

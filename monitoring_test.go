@@ -82,10 +82,12 @@ func TestAlerts(t *testing.T) {
 		}
 		t.Skip("promtool is not installed")
 	}
-	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", "rules_test.yml")
-	cmd.Dir = filepath.Join("examples", "monitoring")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool: %v\n%s", err, out)
+	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "rules_test.yml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = filepath.Join("examples", "monitoring")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", args, err, out)
+		}
 	}
 	tested := map[string]int{}
 	for _, m := range testedAlert.FindAllStringSubmatch(monitoring(t, "rules_test.yml"), -1) {

@@ -23,15 +23,15 @@ var clockFilters = map[string]func(pace.Status) bool{
 	"busy":    func(c pace.Status) bool { return c.InFlight > 0 },
 }
 
-// listClocks shows the clocks in the order of their keys, or one of them.
-func listClocks(_ context.Context, e *engine.Engine, q url.Values) (any, error) {
+// ListClocks shows the clocks in the order of their keys, or one of them.
+func ListClocks(_ context.Context, e *engine.Engine, q url.Values) (Clocks, error) {
 	limit, err := pageSize(q)
 	if err != nil {
-		return nil, err
+		return Clocks{}, err
 	}
 	filter, known := clockFilters[q.Get("state")]
 	if !known {
-		return nil, badRequest("state %.20q: want blocked, waiting or busy", q.Get("state"))
+		return Clocks{}, badRequest("state %.20q: want blocked, waiting or busy", q.Get("state"))
 	}
 	stats := e.Pacer().Stats()
 	info := Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []Clock{}}
@@ -66,13 +66,13 @@ func describeClock(c pace.Status, now time.Time) Clock {
 	}
 }
 
-// unblock ends the back-off of a host, by all clocks that stand for it, at all gateways.
-func unblock(ctx context.Context, e *engine.Engine, request UnblockRequest) (any, error) {
+// UnblockHost ends the back-off of a host, by all clocks that stand for it, at all gateways.
+func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) (Unblocked, error) {
 	answer := Unblocked{Ended: []EndedBlock{}}
 	for _, key := range clockKeys(e, request.Key) {
 		b, isBlocked, err := e.Unblock(key)
 		if err != nil {
-			return nil, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
+			return answer, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
 		}
 		report := e.Fleet().Tell(ctx, fleet.Unblock, key, found(isBlocked))
 		_, _, ended := report.Counts()
@@ -82,7 +82,7 @@ func unblock(ctx context.Context, e *engine.Engine, request UnblockRequest) (any
 		}
 	}
 	if len(answer.Ended) == 0 {
-		return nil, fault(http.StatusNotFound, "%.200q is not blocked", request.Key)
+		return answer, fault(http.StatusNotFound, "%.200q is not blocked", request.Key)
 	}
 	return answer, nil
 }

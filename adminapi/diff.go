@@ -17,7 +17,7 @@ import (
 )
 
 // showBody returns a text by its hash: the one that the access log's sha256 stands for.
-func showBody(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+func showBody(ctx context.Context, e *engine.Engine, q url.Values) (plainText, error) {
 	sha, err := parseHash("sha256", q.Get("sha256"))
 	if err != nil {
 		return nil, err
@@ -44,24 +44,24 @@ func parseHash(name, text string) (sha fetch.Sum, err error) {
 // diffContext is how many unchanged lines a hunk shows around its changes.
 const diffContext = 3
 
-// diff compares two versions of an origin's text, by default the last two.
-func diff(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+// CompareTexts compares two versions of an origin's text, by default the last two.
+func CompareTexts(ctx context.Context, e *engine.Engine, q url.Values) (TextDiff, error) {
 	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {
-		return nil, err
+		return TextDiff{}, err
 	}
 	versions, err := history(ctx, e, o)
 	if err != nil {
-		return nil, err
+		return TextDiff{}, err
 	}
 	pair, err := pick(o, versions, q.Get("from"), q.Get("to"))
 	if err != nil {
-		return nil, err
+		return TextDiff{}, err
 	}
 	var texts [2][]byte
 	for i, v := range pair {
 		if texts[i], err = textOf(ctx, e, v.SHA256); err != nil {
-			return nil, err
+			return TextDiff{}, err
 		}
 		texts[i] = texts[i][:min(len(texts[i]), robotstxt.MaxSize)] // no parser reads the rest
 	}

@@ -9,6 +9,6 @@ import (
 )
 
 // listEvidence tells how the access logs are sealed.
-func listEvidence(context.Context, *engine.Engine, url.Values) (any, error) {
+func listEvidence(context.Context, *engine.Engine, url.Values) (Evidence, error) {
 	return Evidence{append([]writer.Status{}, engine.SealedLogs()...)}, nil
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// explain decides a request as the site would, and sends none. The agent is the one that the
+// Explain decides a request as the site would, and sends none. The agent is the one that the
 // parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
-func explain(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+func Explain(ctx context.Context, e *engine.Engine, q url.Values) (x Explanation, err error) {
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {
-		return nil, err
+		return x, err
 	}
 	identity, err := identityOf(site.Identifier, q.Get("agent"))
 	if err != nil {
-		return nil, err
+		return x, err
 	}
 	target, err := origin.ParseTarget(q.Get("url"))
 	if err != nil {
-		return nil, badRequest("url: %w", err)
+		return x, badRequest("url: %w", err)
 	}
 	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
 	d := site.Enforcer.Decide(ctx, request)
-	x := Explanation{
+	x = Explanation{
 		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
 		BlockedUntil: blockedUntil(e, target.Origin),
 	}

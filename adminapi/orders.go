@@ -20,58 +20,58 @@ import (
 )
 
 // listOrders lists the orders that hold.
-func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (any, error) {
+func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (Orders, error) {
 	return Orders{append([]enforce.Kill{}, e.KillSwitch().List()...)}, nil
 }
 
-// deny gives an order. Before it answers, all that the order stops has been told to end.
-func deny(ctx context.Context, e *engine.Engine, request OrderRequest) (any, error) {
+// Deny gives an order. Before it answers, all that the order stops has been told to end.
+func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given OrderGiven, err error) {
 	order, err := enforce.Kill{
 		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
 		At: time.Now().UTC().Truncate(time.Second),
 	}.Canonical()
 	if err != nil {
-		return nil, badRequest(badOrder, err)
+		return given, badRequest(badOrder, err)
 	}
 	if order.Scope == enforce.KillAgent && !request.Force {
 		if err := checkAgent(e, order.Value); err != nil {
-			return nil, err
+			return given, err
 		}
 	}
 	ended, err := e.Deny(order)
 	if errors.Is(err, enforce.ErrTooManyKills) {
-		return nil, fault(http.StatusConflict, "%w", err)
+		return given, fault(http.StatusConflict, "%w", err)
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)
 	if err != nil {
-		return nil, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
+		return given, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
 	return OrderGiven{order, ended, report}, nil
 }
 
-// lift ends an order.
-func lift(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+// Undeny ends the order with a scope and a value.
+func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLifted, err error) {
 	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")}.Canonical()
 	if err != nil {
-		return nil, badRequest(badOrder, err)
+		return ended, badRequest(badOrder, err)
 	}
 	by := q.Get("by")
 	if _, err := (enforce.Kill{Scope: enforce.KillAll, By: by}).Canonical(); err != nil {
-		return nil, badRequest(badOrder, err)
+		return ended, badRequest(badOrder, err)
 	}
 	lifted, found, err := e.Lift(order.Scope, order.Value, enforce.Lift{By: by, At: time.Now().UTC().Truncate(time.Second)})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
+		return ended, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
 			"make room on the disk, and lift it again", err)
 	case !found:
-		return nil, fault(http.StatusNotFound, "there is no such order: %s", order)
+		return ended, fault(http.StatusNotFound, "there is no such order: %s", order)
 	}
 	return OrderLifted{lifted, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil
 }
 
-// listGateways lists the fleet; without one, this gateway.
-func listGateways(ctx context.Context, e *engine.Engine, _ url.Values) (any, error) {
+// ListGateways lists the fleet; without one, this gateway.
+func ListGateways(ctx context.Context, e *engine.Engine, _ url.Values) (Gateways, error) {
 	if f := e.Fleet(); f != nil {
 		gateways, state := f.Gateways(ctx)
 		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil

@@ -22,23 +22,23 @@ import (
 // maxScanned bounds the records that are read for one page, however few of them pass the filter.
 const maxScanned = 10_000
 
-// listOrigins lists origins in the order of their URLs.
-func listOrigins(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+// ListOrigins lists origins in the order of their URLs.
+func ListOrigins(ctx context.Context, e *engine.Engine, q url.Values) (OriginList, error) {
 	limit, err := pageSize(q)
 	if err != nil {
-		return nil, err
+		return OriginList{}, err
 	}
 	list := e.Cache().List
 	if q.Has("host") {
 		if list, err = listHost(e.Cache(), q.Get("host")); err != nil {
-			return nil, err
+			return OriginList{}, err
 		}
 	}
 	state := q.Get("state")
 	switch state {
 	case "", "rules", "absent", "unreachable":
 	default:
-		return nil, badRequest("state %q: want rules, absent, unreachable", state)
+		return OriginList{}, badRequest("state %q: want rules, absent, unreachable", state)
 	}
 	page, now := OriginList{Origins: []OriginInfo{}, Next: q.Get("after")}, time.Now()
 	for scanned := 0; scanned < maxScanned; {
@@ -48,7 +48,7 @@ func listOrigins(ctx context.Context, e *engine.Engine, q url.Values) (any, erro
 		}
 		records, err := list(ctx, page.Next, batch)
 		if err != nil {
-			return nil, fmt.Errorf("listing origins: %w", err)
+			return OriginList{}, fmt.Errorf("listing origins: %w", err)
 		}
 		for _, record := range records {
 			page.Next = record.Origin.String()
@@ -113,14 +113,15 @@ func ParseOrigin(text string) (origin.Origin, error) {
 	return o, nil
 }
 
-func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error) {
+// ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to it.
+func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDetail, error) {
 	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {
-		return nil, err
+		return OriginDetail{}, err
 	}
 	entry, ok := e.Cache().Peek(o)
 	if !ok {
-		return nil, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
+		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
 	}
 	d, err := detail(ctx, e, o, entry)
 	if err != nil || !q.Has("agent") {
@@ -128,11 +129,11 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 	}
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {
-		return nil, err
+		return OriginDetail{}, err
 	}
 	identity, err := identityOf(site.Identifier, q.Get("agent"))
 	if err != nil {
-		return nil, err
+		return OriginDetail{}, err
 	}
 	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, d.Record.Sitemaps)
 	if rules := rulesOf(entry, entry.View(time.Now())); rules != nil {
@@ -141,32 +142,33 @@ func showOrigin(ctx context.Context, e *engine.Engine, q url.Values) (any, error
 	return d, nil
 }
 
-func purge(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
+// Purge forgets the record of an origin, at all gateways.
+func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged, error) {
 	o, err := ParseOrigin(request.Origin)
 	if err != nil {
-		return nil, err
+		return Purged{}, err
 	}
 	_, known := e.Cache().Peek(o)
 	if err := e.Purge(ctx, o); err != nil {
-		return nil, err
+		return Purged{}, err
 	}
 	report := e.Fleet().Tell(ctx, fleet.Purge, o.String(), found(known))
 	_, _, all := report.Counts()
 	return Purged{o.String(), known || all > 0, report}, nil
 }
 
-// refresh fetches the robots.txt of an origin, and shows the record after that.
-func refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (any, error) {
+// Refresh fetches the robots.txt of an origin, and shows the record after that.
+func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refreshed, error) {
 	o, err := ParseOrigin(request.Origin)
 	if err != nil {
-		return nil, err
+		return Refreshed{}, err
 	}
 	if err := e.StopsFetch(o); err != nil {
-		return nil, fault(http.StatusConflict, "%s is not asked, %w", o, err)
+		return Refreshed{}, fault(http.StatusConflict, "%s is not asked, %w", o, err)
 	}
 	entry, err := e.Cache().Refresh(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
+		return Refreshed{}, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
 	d, err := detail(ctx, e, o, entry)
 	return Refreshed{d, e.Fleet().Tell(ctx, fleet.Refresh, o.String(), 1)}, err

@@ -48,21 +48,21 @@ type plainText []byte
 
 // routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
 var routes = map[string]map[string]method{
-	"origins": {http.MethodGet: question(listOrigins, "after", "host", "limit", "state")},
-	"origin":  {http.MethodGet: question(showOrigin, "agent", "origin", "site")},
+	"origins": {http.MethodGet: question(ListOrigins, "after", "host", "limit", "state")},
+	"origin":  {http.MethodGet: question(ShowOrigin, "agent", "origin", "site")},
 	"body":    {http.MethodGet: question(showBody, "sha256")},
-	"diff":    {http.MethodGet: question(diff, "origin", "from", "to")},
-	"explain": {http.MethodGet: question(explain, "agent", "url", "site")},
-	"purge":   {http.MethodPost: order(purge)},
-	"refresh": {http.MethodPost: order(refresh)},
+	"diff":    {http.MethodGet: question(CompareTexts, "origin", "from", "to")},
+	"explain": {http.MethodGet: question(Explain, "agent", "url", "site")},
+	"purge":   {http.MethodPost: order(Purge)},
+	"refresh": {http.MethodPost: order(Refresh)},
 	"deny": {
-		http.MethodGet: question(listOrders), http.MethodPost: order(deny),
-		http.MethodDelete: question(lift, "scope", "value", "by"),
+		http.MethodGet: question(listOrders), http.MethodPost: order(Deny),
+		http.MethodDelete: question(Undeny, "scope", "value", "by"),
 	},
-	"gateways": {http.MethodGet: question(listGateways)},
-	"clocks":   {http.MethodGet: question(listClocks, "after", "limit", "state", "key")},
+	"gateways": {http.MethodGet: question(ListGateways)},
+	"clocks":   {http.MethodGet: question(ListClocks, "after", "limit", "state", "key")},
 	"evidence": {http.MethodGet: question(listEvidence)},
-	"unblock":  {http.MethodPost: order(unblock)},
+	"unblock":  {http.MethodPost: order(UnblockHost)},
 }
 
 // Routes implements caddy.AdminRouter.
@@ -157,8 +157,8 @@ func withStatus(err error) error {
 
 // question is a method with parameters in the query: each of the known ones at most once, no
 // others.
-func question(
-	answer func(ctx context.Context, e *engine.Engine, q url.Values) (any, error), known ...string,
+func question[A any](
+	answer func(ctx context.Context, e *engine.Engine, q url.Values) (A, error), known ...string,
 ) method {
 	return func(e *engine.Engine, r *http.Request) (any, error) {
 		q, err := url.ParseQuery(r.URL.RawQuery)
@@ -181,7 +181,7 @@ func question(
 const maxBody = 64 << 10
 
 // order is a method with a body: one JSON object with the fields of T, and nothing else.
-func order[T any](answer func(ctx context.Context, e *engine.Engine, request T) (any, error)) method {
+func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request T) (A, error)) method {
 	return func(e *engine.Engine, r *http.Request) (any, error) {
 		var request T
 		decoder := json.NewDecoder(r.Body)

@@ -169,6 +169,7 @@ type Decision struct {
 	Conflict string
 
 	use      wanted
+	quoted   quotation
 	unpaced  bool          // it is for /robots.txt
 	interval time.Duration // the agent's own least pause at a host
 }

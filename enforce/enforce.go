@@ -96,6 +96,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 		d.allow(ReasonNoRule)
 	}
 	e.prefer(ctx, &d, bound, r.Target.Path)
+	d.quote(bound)
 	return d
 }
 
@@ -166,6 +167,7 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 	switch v.Access {
 	case fetch.AccessRules, fetch.AccessLastGood:
 		b := Bind(v.Rules, id.Robots, d.AlsoObey)
+		b.text = v.Text
 		d.CrawlDelay, _ = b.Own.CrawlDelay()
 		return b, true
 	case fetch.AccessAllow:

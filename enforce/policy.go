@@ -134,6 +134,23 @@ func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
 	return n, next
 }
 
+// Ending returns the exceptions that are in force at the time now and end before another, the next
+// one first.
+func (p *Policy) Ending(now, before time.Time) (list []Exception) {
+	seen := make(map[*exception]bool)
+	for _, same := range p.exceptions {
+		for _, x := range same {
+			if seen[x] || x.ended(now) || x.Until.IsZero() || !x.Until.Before(before) {
+				continue
+			}
+			seen[x] = true
+			list = append(list, x.Exception)
+		}
+	}
+	slices.SortFunc(list, func(a, b Exception) int { return a.Until.Compare(b.Until) })
+	return list
+}
+
 func (x *exception) ended(now time.Time) bool { return !x.Until.IsZero() && !now.Before(x.Until) }
 
 func (x *exception) covers(path, agent string, now time.Time) bool {

@@ -142,6 +142,7 @@ func (a *agent) checkUse() error {
 // Bound are the groups of a robots.txt that bind an agent. The zero Bound allows nothing.
 type Bound struct {
 	rules *robotstxt.Ruleset
+	text  []byte // that the rules are of, for those who are refused
 	// Own is the agent's group. Its Crawl-delay and its name count.
 	Own robotstxt.Group
 	// Also are the groups that name a token which the agent obeys as well. A token that no group names
@@ -290,6 +291,7 @@ func (d *Decision) conflict(s preferences.Statement, sent bool) {
 	}
 	d.Conflict = s.String()
 	if d.use.mode == PreferencesDeny && !sent {
+		d.quoted.line = s.Line
 		d.deny(ReasonPreferenceDenied, d.Conflict)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
@@ -77,8 +78,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 	case FormHTML:
 		r.Body = p.HTML()
 		// The body has text of the client and the site in it; it needs nothing but its style.
-		r.Header.Set("Content-Security-Policy",
-			"default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+		r.Header.Set("Content-Security-Policy", look.Policy)
 	default:
 		r.Body = p.Text()
 	}
@@ -125,6 +125,7 @@ type Problem struct {
 	Robots Record `json:"robots"`
 
 	phrase, proxyStatus, decision string
+	quoted                        quotation
 }
 
 // NewProblem states a refusal. It is pure; all foreign text in it is cut and escaped.
@@ -155,6 +156,9 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		Robots:     d.Record(),
 		phrase:     fit(maxPhrase),
 		decision:   d.Header(),
+	}
+	if d.Reason == ReasonDisallowed || d.Reason == ReasonPreferenceDenied {
+		p.quoted = d.quoted // another reason came behind the rules
 	}
 	p.proxyStatus = Name
 	if token := d.Reason.Info().ProxyError; token != "" {
@@ -208,22 +212,38 @@ const factColumn = 12
 //go:embed refusal.html
 var refusalPage string
 
-var refusalTemplate = template.Must(template.New("refusal").Parse(refusalPage))
+var refusalTemplate = template.Must(template.New("refusal").Parse(
+	`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + refusalPage))
 
-// HTML returns p as a page for browsers. Its empty icon keeps them from asking for another through
-// the proxy (clients.md 12).
+// HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
+// the proxy (clients.md 12). Where a line of a robots.txt refused, the page shows it among its
+// neighbours.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
+	b.Grow(len(look.CSS) + 8<<10)
 	// A buffer takes everything, and the page has no calls that fail.
 	_ = refusalTemplate.Execute(&b, struct {
 		Problem
-		Facts []fact
-	}{p, p.facts()})
+		Facts, Lines template.HTML
+	}{p, factsHTML(p.facts()), p.quoted.html()})
 	return b.Bytes()
 }
 
 // fact is one line of a refusal.
 type fact struct{ Name, Value string }
+
+// factsHTML is a list of facts as HTML. A template would take as long for it as for all else.
+func factsHTML(facts []fact) template.HTML {
+	var b strings.Builder
+	for _, f := range facts {
+		value := template.HTMLEscapeString(f.Value)
+		if (f.Name == "more" || f.Name == "robots.txt") && strings.HasPrefix(value, "http") {
+			value = `<a href="` + value + `" rel="noreferrer">` + value + `</a>`
+		}
+		b.WriteString("<dt>" + f.Name + "</dt><dd>" + value + "</dd>\n")
+	}
+	return template.HTML(b.String()) //nolint:gosec // all foreign text is escaped above
+}
 
 // facts lists what is known, in the order in which a person checks it.
 func (p Problem) facts() []fact {

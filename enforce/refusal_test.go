@@ -19,6 +19,8 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -26,6 +28,25 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // forms are the Accept fields by which each form is had.
 var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
+
+// sampleText is a robots.txt that refuses in line 12.
+const sampleText = `# robots.txt of example.com
+
+User-agent: *
+Disallow: /search?
+Crawl-delay: 1
+
+User-agent: OtherBot
+Disallow: /
+
+# news only
+User-agent: Acme
+Disallow: /private/
+Allow: /private/press/ # <b>not</b> a tag
+Disallow: /*?sort=
+
+Sitemap: https://example.com/sitemap.xml
+`
 
 // sample is a plausible refusal for the reason.
 func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
@@ -46,6 +67,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	case ReasonDisallowed:
 		known()
 		d.Group, d.Rule, d.Line = "Acme", "/private/", 12
+		d.quoted = quotation{[]byte(sampleText), 12}
 		d.Owner, d.Contact = "team news", "news@acme.example"
 	case ReasonTunnelRestricted:
 		known()
@@ -164,7 +186,7 @@ func TestRefusalGolden(t *testing.T) {
 	for file, r := range golden {
 		name := filepath.Join("testdata", "golden", file)
 		refusal, _ := sampleAs(t, r, strings.TrimPrefix(filepath.Ext(file), "."))
-		got := dump(refusal)
+		got := withoutSheet(dump(refusal))
 		if *update {
 			if err := os.WriteFile(name, got, 0o600); err != nil {
 				t.Fatal(err)
@@ -189,6 +211,12 @@ func TestRefusalGolden(t *testing.T) {
 	}
 }
 
+// withoutSheet leaves out of a page what package look tests.
+func withoutSheet(page []byte) []byte {
+	page = bytes.Replace(page, []byte(look.CSS), []byte("/* internal/look */"), 1)
+	return bytes.Replace(page, []byte(look.Source(look.CSS)), []byte("'sha256-...'"), 1)
+}
+
 // TestFormsSayTheSame holds that JSON and HTML tell of every reason what its text tells.
 func TestFormsSayTheSame(t *testing.T) {
 	t.Parallel()
@@ -210,7 +238,7 @@ func TestFormsSayTheSame(t *testing.T) {
 		page, _ := sampleAs(t, r, "html")
 		heading := html.EscapeString(fmt.Sprintf("%d %s", p.Status, p.Title))
 		for _, part := range []string{
-			"<title>" + heading + "</title>", "<h1>" + heading + "</h1>", "<p>" + html.EscapeString(first) + "</p>",
+			"<title>" + heading + "</title>", "<h1>" + heading + "</h1>", `<p class="lead">` + html.EscapeString(first) + "</p>",
 		} {
 			if !bytes.Contains(page.Body, []byte(part)) {
 				t.Errorf("%s: no %s in\n%s", r, part, page.Body)
@@ -218,7 +246,11 @@ func TestFormsSayTheSame(t *testing.T) {
 		}
 		var rows []fact
 		for _, m := range regexp.MustCompile(`(?m)^<dt>(.*)</dt><dd>(.*)</dd>$`).FindAllStringSubmatch(string(page.Body), -1) {
-			rows = append(rows, fact{html.UnescapeString(m[1]), html.UnescapeString(m[2])})
+			value := m[2]
+			if link := regexp.MustCompile(`^<a href="(.*)" rel="noreferrer">(.*)</a>$`).FindStringSubmatch(value); link != nil && link[1] == link[2] {
+				value = link[2]
+			}
+			rows = append(rows, fact{html.UnescapeString(m[1]), html.UnescapeString(value)})
 		}
 		same(r, "facts of the page", rows, facts)
 
@@ -229,11 +261,11 @@ func TestFormsSayTheSame(t *testing.T) {
 		}
 		same(r, "facts of the JSON", read.facts(), facts)
 		same(r, "detail of the JSON", read.Detail, first)
-		p.phrase, p.proxyStatus, p.decision = "", "", ""
+		p.phrase, p.proxyStatus, p.decision, p.quoted = "", "", "", quotation{}
 		same(r, "JSON", read, p)
 
 		csp := page.Header.Get("Content-Security-Policy")
-		same(r, "policy of the page", csp, "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+		same(r, "policy of the page", csp, look.Policy)
 		page.Header.Del("Content-Security-Policy")
 		for form, other := range map[string]Refusal{"text/html; charset=utf-8": page, "application/problem+json": details} {
 			same(r, "type", other.Header.Get("Content-Type"), form)
@@ -263,6 +295,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	d.Rule, d.Group, d.Agent, d.UserAgent, d.Detail, d.Exception = text, text, text, text, text, text
 	d.Owner, d.Contact = text, text
 	d.Line = 1
+	d.quoted = quotation{[]byte(strings.Repeat(text+"\n", 20)), 7}
 	return d, RequestInfo{Method: text, URL: text}
 }
 
@@ -309,12 +342,15 @@ func checkRefusal(t *testing.T, r Refusal) {
 			t.Errorf("no JSON: %s", r.Body)
 		}
 	case FormHTML:
-		if !strings.Contains(string(r.Body), `<link rel="icon" href="data:,">`) {
-			t.Errorf("no empty icon:\n%s", r.Body)
+		if !strings.Contains(string(r.Body), `<link rel="icon" href="data:image/svg+xml,`) {
+			t.Errorf("no icon of its own:\n%s", r.Body)
 		}
 		// Whatever a tag begins with is ours.
 		for _, tag := range regexp.MustCompile(`</?[^ >]*`).FindAllString(string(r.Body), -1) {
-			if !slices.Contains([]string{"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd"}, strings.Trim(tag, "</")) {
+			if !slices.Contains([]string{
+				"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd",
+				"header", "span", "svg", "path", "main", "section", "h2", "ol", "li", "mark", "a",
+			}, strings.Trim(tag, "</")) {
 				t.Errorf("tag %q", tag)
 			}
 		}
@@ -456,6 +492,81 @@ func TestDecisionHeaderOnAllowed(t *testing.T) {
 	} {
 		if got := d.Header(); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestQuotedLines holds what a refusal shows of a robots.txt: the line that refused among its
+// neighbours, whatever is in it, in 4 KB at most.
+func TestQuotedLines(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(`"`, 5000)
+	for name, tt := range map[string]struct {
+		text string
+		line int
+		want string // the numbers, the deciding one with its text
+	}{
+		"none":            {"Disallow: /", 0, ""},
+		"middle":          {strings.Repeat("\n", 19) + "Disallow: /", 20, "15 16 17 18 19 20=Disallow: /"},
+		"beginning":       {"Disallow: /a\r\rb\r\n", 1, "1=Disallow: /a 2 3"},
+		"not in the text": {"a\nb", 40, ""},
+		"hostile":         {"\tDisallow: /\x00\u202e<b>\xff", 1, `1= Disallow: /\x00\xe2\x80\xae<b>\xff`},
+		"long":            {strings.Repeat(long+"\n", 20), 9, "4 5 6 7 8 9=" + strings.Repeat(`"`, 117) + "... 10 11 12 13 14"},
+	} {
+		var got []string
+		d, asked := sample(t, ReasonDisallowed)
+		d.quoted, asked.Accept = quotation{}, "text/html"
+		without := len(Render(d, asked).Body)
+		d.quoted = quotation{[]byte(tt.text), tt.line}
+		for _, l := range d.quoted.lines() {
+			s := fmt.Sprint(l.Number)
+			if l.Decides {
+				s += "=" + l.Text
+			}
+			got = append(got, s)
+		}
+		if s := strings.Join(got, " "); s != tt.want {
+			t.Errorf("%s: %q, want %q", name, s, tt.want)
+		}
+		if r := Render(d, asked); len(r.Body)-without > 4<<10 {
+			t.Errorf("%s: %d bytes more", name, len(r.Body)-without)
+		}
+	}
+}
+
+// TestWhoIsQuoted holds that the text is that of the rules which refused, and stays with no request
+// that goes on.
+func TestWhoIsQuoted(t *testing.T) {
+	t.Parallel()
+	const text = "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /a\n"
+	identifier := mustIdentifier(t, IdentifierConfig{Agents: []Agent{
+		{Name: "Reader"}, {Name: "Trainer", Purposes: []string{"train-ai"}},
+	}})
+	for _, tt := range []struct {
+		path string
+		mode Mode
+		user string
+		line int
+	}{
+		{"/a", ModeEnforce, "Reader", 3},
+		{"/a", ModeReport, "Reader", 0},
+		{"/b", ModeEnforce, "Reader", 0},
+		{"/b", ModeEnforce, "Trainer", 2},
+	} {
+		e := newEnforcer(siteOf(rules(text), defaults), mustPolicy(t, PolicyConfig{Mode: tt.mode}), nil)
+		e.Reads.RobotsTxt = true
+		target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: tt.path}
+		d := e.Decide(t.Context(), Request{http.MethodGet, target, identifier.Identify(t.Context(), Sender{UserAgent: tt.user + "/1.0"})})
+		if d.quoted.line != tt.line || (string(d.quoted.text) == text) != (tt.line > 0) {
+			t.Errorf("%s: %s, quoted %d of %q, want line %d", tt.path, d.Reason, d.quoted.line, d.quoted.text, tt.line)
+		}
+		body := string(Render(d, RequestInfo{Accept: "text/html"}).Body)
+		if strings.Contains(body, "<mark>") != (tt.line > 0) {
+			t.Errorf("%s: %s", tt.path, body)
+		}
+		later := Render(d.Refuse(ReasonKillSwitch, "", 0), RequestInfo{Accept: "text/html"})
+		if bytes.Contains(later.Body, []byte("<mark>")) {
+			t.Errorf("%s: an order quotes the site", tt.path)
 		}
 	}
 }

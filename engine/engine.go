@@ -95,6 +95,7 @@ type Engine struct {
 	listens   atomic.Pointer[listens] // since its start
 	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
 	digest    func() string
+	loaded    time.Time
 
 	retired atomic.Bool // another configuration has replaced it; its last requests are under way
 
@@ -110,7 +111,7 @@ type Engine struct {
 // alone. The store is opened only for a configuration that will be started: `validate` must work
 // beside a running gateway, which holds the store. The caller must call [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
-	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger()}
+	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now()}
 	e.digest = sync.OnceValue(e.digestSources)
 	sockets.Process.Changed() // the admin endpoint may have moved
 	if err := e.provision(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,12 +38,12 @@ type metrics struct {
 	fetchQueue   prometheus.Histogram
 	dropped      *prometheus.CounterVec
 	storeErrors  *prometheus.CounterVec
-	storeUp      prometheus.Gauge
+	storeUp      *upGauge
 	texts        *prometheus.CounterVec
 	paceWait     prometheus.Histogram
 	paceRefused  *prometheus.CounterVec
 	blocks       *prometheus.CounterVec
-	sharedUp     prometheus.Gauge
+	sharedUp     *upGauge
 	tunnels      *prometheus.CounterVec
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
@@ -80,12 +81,12 @@ func newMetrics() *metrics {
 		fetchQueue:   histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20),
 		dropped:      counter("dropped_total", "Things given up because a bound was reached.", "what"),
 		storeErrors:  counter("store_errors_total", "Failed operations of the store.", "operation"),
-		storeUp:      gauge("store_up", "1 while the store works, 0 while it fails."),
+		storeUp:      &upGauge{Gauge: gauge("store_up", "1 while the store works, 0 while it fails.")},
 		texts:        counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early"),
 		paceWait:     histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30),
 		paceRefused:  counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason"),
 		blocks:       counter("host_blocks_total", "Hosts that asked by 429 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
-		sharedUp:     gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to."),
+		sharedUp:     &upGauge{Gauge: gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")},
 		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
@@ -98,6 +99,18 @@ func newMetrics() *metrics {
 	all.MustRegister(newEvidenceMetrics(), newStandingMetrics())
 	m.storeUp.Set(1)
 	return m
+}
+
+// upGauge is a gauge of 0 and 1 that can be read.
+type upGauge struct {
+	prometheus.Gauge
+	up atomic.Bool
+}
+
+// Set implements prometheus.Gauge.
+func (g *upGauge) Set(value float64) {
+	g.up.Store(value > 0)
+	g.Gauge.Set(value)
 }
 
 // RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no

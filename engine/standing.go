@@ -110,3 +110,36 @@ func caddyVersion() string {
 	}
 	return "unknown"
 }
+
+// Standing is how the current configuration stands.
+type Standing struct {
+	Started, Loaded time.Time // of the process, and of the configuration
+	// Store is the kind of the store: "file", "redis" or "none".
+	Store        string
+	StoreUp      bool
+	SharedWanted bool // clocks are meant to be shared with other gateways
+	SharedUp     bool
+	// AuthorityEnds is when the first certificate of the authority ends, zero where nothing is
+	// intercepted.
+	AuthorityEnds time.Time
+	// Exceptions are in force, NextEnd is when the next of them ends: zero if none does.
+	Exceptions int
+	NextEnd    time.Time
+}
+
+var started = time.Now()
+
+// Standing tells how the configuration stands. The caller has called [Engine.Open].
+func (e *Engine) Standing() Standing {
+	s := Standing{
+		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: instruments.storeUp.up.Load(),
+		SharedWanted: e.Config.SharedClocks != "", SharedUp: instruments.sharedUp.up.Load(),
+	}
+	for _, cert := range authorityOf(e.Sites()) {
+		if s.AuthorityEnds.IsZero() || cert.NotAfter.Before(s.AuthorityEnds) {
+			s.AuthorityEnds = cert.NotAfter
+		}
+	}
+	s.Exceptions, s.NextEnd = exceptionsOf(e.Sites(), time.Now())
+	return s
+}

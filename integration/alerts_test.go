@@ -153,7 +153,7 @@ func TestRecordedAlerts(t *testing.T) {
 
 	file := testdocs.Path("examples", "monitoring", "rules_test.yml")
 	if *testdocs.Update {
-		if err := os.WriteFile(file, []byte(r.ruleTests()), 0o644); err != nil { //nolint:gosec // for everyone
+		if err := os.WriteFile(file, []byte(r.ruleTests()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

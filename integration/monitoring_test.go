@@ -2,7 +2,9 @@ package integration
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -155,5 +157,41 @@ func (f *traffic) once() {
 	defer w.Close()
 	if resp := w.connect(f.t, hostOf(f.secure.URL("/")), "Tester/1.0"); resp.StatusCode == http.StatusOK {
 		_ = tls.Client(w, &tls.Config{RootCAs: f.g.authority(), ServerName: "localhost"}).Handshake() // a tunnel that is looked into
+	}
+}
+
+// TestStandingMetrics: what tells how the configuration stands follows a reload, and a certificate is the one that clients
+// get.
+func TestStandingMetrics(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, gatewayConfig{Site: "connect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
+	ends := time.Date(2099, 1, 2, 0, 0, 0, 0, time.UTC)
+	for name, want := range map[string]float64{
+		"crawlgate_build_info": 1, "crawlgate_exceptions": 1, "crawlgate_exception_ends_seconds": float64(ends.Unix()),
+	} {
+		if got := g.metric(name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	body := g.admin("/metrics").body
+	block, _ := pem.Decode([]byte(get(t, http.DefaultClient, "http://"+g.addr+"/ca.crt").body))
+	root, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := fmt.Sprintf(`crawlgate_ca_not_after_seconds{certificate="root"} %v`, float64(root.NotAfter.Unix()))
+	if !strings.Contains(body, line) || !strings.Contains(body, `certificate="intermediate"`) {
+		t.Errorf("no %s in %s", line, body)
+	}
+	if err := g.reload(gatewayConfig{Site: "connect deny"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, absent := range []string{"crawlgate_ca_not_after_seconds{", "crawlgate_exception_ends_seconds "} {
+		if strings.Contains(g.admin("/metrics").body, absent) {
+			t.Errorf("%s is there after the reload", absent)
+		}
+	}
+	if n := g.metric("crawlgate_exceptions"); n != 0 {
+		t.Errorf("%v exceptions after the reload", n)
 	}
 }

@@ -53,6 +53,7 @@ func (x *exchange) account() {
 	if rec.PaymentRequired {
 		engine.PaymentRequired()
 	}
+	engine.Happened(&rec, x.r.Method, func() string { return x.asked().URL })
 	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {
 		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -35,7 +36,8 @@ var (
 	landingHTML string
 
 	textPage = texttemplate.Must(texttemplate.New("text").Parse(clients + landingText))
-	htmlPage = template.Must(template.New("html").Parse(clients + landingHTML))
+	htmlPage = template.Must(template.New("html").Parse(
+		`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + clients + landingHTML))
 )
 
 // landing is what the gateway answers for itself.
@@ -55,7 +57,7 @@ func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
 	header := w.Header()
 	header.Set("Content-Type", a.contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+	header.Set("Content-Security-Policy", look.Policy)
 	header.Set("Cache-Control", "no-store")
 	answer(w, r, a.status, a.body)
 	return nil

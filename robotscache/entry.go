@@ -109,7 +109,9 @@ type View struct {
 	// Status and Detail explain Cause, as in [fetch.Outcome].
 	Status int
 	Detail string
-	// SHA256 is the hash of the text that decides, zero if none does.
+	// Text is the text that decides, nil if none does; it is shared and must not be changed. SHA256 is
+	// its hash, zero if none does.
+	Text   []byte
 	SHA256 [32]byte
 	// FetchedAt is when the text that decides was fetched or, where none does, when the origin gave
 	// the current answer.
@@ -156,7 +158,7 @@ func (e *Entry) View(now time.Time) View {
 		return v
 	case fetch.AccessRules, fetch.AccessLastGood:
 		if e.rules != nil {
-			v.Rules, v.SHA256, v.FetchedAt = e.rules(), e.text.SHA256, e.text.FetchedAt
+			v.Rules, v.Text, v.SHA256, v.FetchedAt = e.rules(), e.text.Body, e.text.SHA256, e.text.FetchedAt
 			return v
 		}
 	case fetch.AccessDeny:

@@ -26,7 +26,7 @@ type Hunk struct {
 // hundred suffice. Beyond that the search ends, whatever the texts, and the lines that it has not
 // matched are deleted and inserted.
 func Compare(a, b []byte, context int) []Hunk {
-	from, to := split(a), split(b)
+	from, to := Lines(a), Lines(b)
 	var list []Hunk
 	for diffs := lcs.DiffLines(from, to); len(diffs) > 0; {
 		n := 1
@@ -72,8 +72,8 @@ func (h *Hunk) add(op string, lines []string) {
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// split cuts a text into lines. The end of the last line begins no further one.
-func split(text []byte) []string {
+// Lines cuts a text into lines. The end of the last line begins no further one.
+func Lines(text []byte) []string {
 	if len(text) == 0 {
 		return nil
 	}

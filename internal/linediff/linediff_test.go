@@ -14,7 +14,7 @@ import (
 func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 	tb.Helper()
 	list = Compare(a, b, context)
-	old, changed := split(a), split(b)
+	old, changed := Lines(a), Lines(b)
 	from, to := 0, 0
 	for _, h := range list {
 		f, n := h.From, h.To
@@ -78,7 +78,7 @@ func TestSplit(t *testing.T) {
 		"a\r\nb\rc\n\nd": {"a", "b", "c", "", "d"},
 		"a\n\r\nb\r":     {"a", "", "b"},
 	} {
-		if got := split([]byte(text)); !slices.Equal(got, want) {
+		if got := Lines([]byte(text)); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
@@ -191,7 +191,7 @@ func FuzzCompare(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("a\nb\n"), 20), bytes.Repeat([]byte("b\na\nc\n"), 15), 2)
 	f.Fuzz(func(t *testing.T, old, changed []byte, context int) {
 		_, edits := compare(t, old, changed, max(0, min(context, 1000)))
-		if a, b := split(old), split(changed); len(a)+len(b) <= 50 {
+		if a, b := Lines(old), Lines(changed); len(a)+len(b) <= 50 {
 			if want := shortest(a, b); edits != want {
 				t.Errorf("%d edits, and %d suffice: %q, %q", edits, want, a, b)
 			}

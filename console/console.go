@@ -1,0 +1,210 @@
+// Package console is the operator's page: the handler http.handlers.robots_console, in a site of its
+// own, because Caddy's admin endpoint serves no pages. It shows how the gateway of the process
+// stands, what was refused and why, and explains decisions. Where the configuration permits it, it
+// takes orders from authenticated users. docs/console.md describes it.
+//
+// The page asks the same questions as the admin API and reads nothing but bounded state in memory,
+// except for the records of origins. Every text in it may be a site's or a crawler's.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+func init() {
+	caddy.RegisterModule(new(Handler))
+}
+
+// Handler serves the operator's page. It is safe for concurrent use.
+type Handler struct {
+	// Orders lets authenticated users give and lift orders. Default off: the page only shows.
+	Orders bool `json:"orders,omitempty"`
+	// Hosts are the names by which browsers reach the page, without ports. Requests for others are
+	// refused, lest another site's name leads to it (DNS rebinding). Default: the names of the site's
+	// address, localhost, 127.0.0.1 and ::1.
+	Hosts []string `json:"hosts,omitempty"`
+	// URLs is how much of refused requests is shown: "on" (default), "path" (no query) or "off"
+	// (scheme and host).
+	URLs string `json:"urls,omitempty"`
+
+	life    context.Context // ends with the configuration
+	logger  *zap.Logger
+	hosts   []string
+	stop    func() // recording
+	cross   *http.CrossOriginProtection
+	notes   notes
+	viewers chan struct{}
+
+	mu       sync.Mutex
+	shown    map[string]string // sections of the page by their ids
+	shownAt  time.Time
+	troubled troubled
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.robots_console", New: func() caddy.Module { return new(Handler) }}
+}
+
+// maxViewers bounds the pages that are kept up to date.
+const maxViewers = 20
+
+// Provision checks the configuration. It refuses a page that others than the users of this machine
+// can reach without authentication, and one that takes orders from nobody in particular.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	names, err := h.names()
+	if err != nil {
+		return err
+	}
+	h.hosts = append(names, "localhost", "127.0.0.1", "::1")
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return errHidden
+	}
+	guard, err := accessOf(server)
+	if err != nil {
+		return err
+	}
+	if outside := beyondLoopback(server); outside != "" && guard == open {
+		return fmt.Errorf("the operator's page can be reached at %s without authentication: bind it to 127.0.0.1, "+
+			"or let basic_auth, forward_auth or required client certificates come before it", outside)
+	}
+	if h.Orders && guard != known {
+		return errors.New("orders on: nobody could answer for an order; let basic_auth or required client certificates come before the page")
+	}
+	h.hosts = append(h.hosts, siteNames(server)...)
+	h.logger = ctx.Logger()
+	h.life, h.cross, h.viewers = ctx, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
+	h.stop = engine.Record()
+	return nil
+}
+
+// names checks the options, and gives the configured names of the page.
+func (h *Handler) names() (names []string, err error) {
+	if !slices.Contains([]string{"", "on", "path", "off"}, h.URLs) {
+		return nil, fmt.Errorf("urls %q: want on, path or off", h.URLs)
+	}
+	for _, host := range h.Hosts {
+		if host == "" || strings.ContainsAny(host, "*/ ") {
+			return nil, fmt.Errorf("hosts %q: want a name or an address", host)
+		}
+		names = append(names, hostname(host))
+	}
+	return names, nil
+}
+
+// Cleanup ends the recording, unless another page wants it.
+func (h *Handler) Cleanup() error {
+	if h.stop != nil {
+		h.stop()
+	}
+	return nil
+}
+
+// hostname is the host of a Host field, in lower case and without port and brackets.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+// policy is what the page may load: its own style and script, and nothing of other hosts.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP answers for the page. It hands nothing on.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	header := w.Header()
+	for name, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		header.Set(name, value)
+	}
+	if !slices.Contains(h.hosts, hostname(r.Host)) {
+		return fail(w, http.StatusMisdirectedRequest, "This page has another name: see the option hosts of robots_console.")
+	}
+	if err := h.cross.Check(r); err != nil {
+		return fail(w, http.StatusForbidden, "The request comes from another site.")
+	}
+	e := engine.Current()
+	if e == nil || e.Open() != nil {
+		return fail(w, http.StatusServiceUnavailable, "No gateway runs.")
+	}
+	return h.route(w, r, e)
+}
+
+// route answers by path and method.
+func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch path := r.URL.Path; {
+	case path == "/orders" && r.Method == http.MethodPost:
+		return h.takeOrder(w, r, e)
+	case path == "/orders":
+		w.Header().Set("Allow", http.MethodPost)
+		return fail(w, http.StatusMethodNotAllowed, "Orders are sent with POST.")
+	case !read:
+		w.Header().Set("Allow", "GET, HEAD")
+		return fail(w, http.StatusMethodNotAllowed, "There is only GET here.")
+	case path == "/":
+		return h.showPage(w, r, e)
+	case path == "/origin":
+		return h.showOrigin(w, r, e)
+	case path == "/events":
+		return h.serveEvents(w, r)
+	case path == "/console.css":
+		return send(w, "text/css; charset=utf-8", style)
+	case path == "/console.js":
+		return send(w, "text/javascript; charset=utf-8", script)
+	}
+	return fail(w, http.StatusNotFound, "There is nothing at this path.")
+}
+
+// fail answers with a line of text.
+func fail(w http.ResponseWriter, status int, text string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // a client that has left needs no answer
+	return nil
+}
+
+func send(w http.ResponseWriter, contentType string, body []byte) error {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write(body) // as above; the server sends none of it to HEAD
+	return nil
+}
+
+// userOf is the authenticated user of a request, empty for none.
+func userOf(r *http.Request) string {
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		if user, ok := repl.GetString("http.auth.user.id"); ok && user != "" {
+			return user
+		}
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return r.TLS.VerifiedChains[0][0].Subject.CommonName
+	}
+	return ""
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

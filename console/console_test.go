@@ -1,0 +1,254 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/console"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// rig is a gateway with a page.
+type rig struct {
+	*testgateway.Gateway
+	t      *testing.T
+	client *http.Client
+}
+
+// siteOf are the lines that end the gateway's site, and begin that of the page.
+func siteOf(before, options string) string {
+	return "}\n}\nhttp://console.test:80 http://localhost:80 http://other.test:80 {\nbind unix/%DIR%/console.sock\n" +
+		before + "robots_console {\nhosts desk.test\n" + options
+}
+
+func newRig(t *testing.T, before, options string) *rig {
+	t.Helper()
+	g := testgateway.New(t, siteOf(before, options), "")
+	transport := &http.Transport{DialContext: g.Dial("console.sock"), MaxIdleConns: 1}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &rig{g, t, &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// ask sends a request to the page. edit may change it.
+func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)) (*http.Response, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://localhost"+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read of it counts
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func ada(req *http.Request) { req.SetBasicAuth("ada", "open sesame") }
+
+// orders are those in force.
+func (r *rig) orders() []enforce.Kill {
+	r.t.Helper()
+	return engine.Current().KillSwitch().List()
+}
+
+// TestRequests holds what the page answers to whom.
+func TestRequests(t *testing.T) {
+	r := newRig(t, "", "")
+	header := func(name, value string) func(*http.Request) {
+		return func(req *http.Request) { req.Header.Set(name, value) }
+	}
+	host := func(name string) func(*http.Request) { return func(req *http.Request) { req.Host = name } }
+	stop := url.Values{"action": {"deny"}, "scope": {"all"}}
+	for _, tt := range []struct {
+		name, method, path string
+		form               url.Values
+		edit               func(*http.Request)
+		status             int
+		want               string
+	}{
+		{"page", "GET", "/", nil, nil, 200, "<title>Crawlgate"},
+		{"style", "GET", "/console.css", nil, nil, 200, "{"},
+		{"script", "GET", "/console.js", nil, nil, 200, "EventSource"},
+		{"nothing", "GET", "/nothing", nil, nil, 404, "nothing at this path"},
+		{"unknown origin", "GET", "/origin?origin=https://example.com", nil, nil, 404, "nothing is known"},
+		{"site's name", "GET", "/", nil, host("console.test"), 200, "<title>"},
+		{"site's name in capitals and with a port", "GET", "/", nil, host("CONSOLE.test:8443"), 200, "<title>"},
+		{"the option's name, which the site has not", "GET", "/", nil, host("desk.test"), 200, ""},
+		{"cross-site GET", "GET", "/", nil, header("Sec-Fetch-Site", "cross-site"), 200, "<title>"},
+		{"cross-site POST", "POST", "/orders", stop, header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		{"same-site POST", "POST", "/orders", stop, header("Sec-Fetch-Site", "same-site"), 403, "another site"},
+		{"foreign Origin", "POST", "/orders", stop, header("Origin", "http://evil.test"), 403, "another site"},
+		{"no Origin", "POST", "/orders", stop, header("Origin", "null"), 403, "another site"},
+		{"orders off", "POST", "/orders", stop, nil, 403, "takes no orders"},
+		{"GET orders", "GET", "/orders?action=deny&scope=all", nil, nil, 405, "POST"},
+		{"POST page", "POST", "/", stop, nil, 405, "GET"},
+		{"DELETE", "DELETE", "/", nil, nil, 405, "GET"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			resp, body := r.ask(tt.method, tt.path, tt.form, tt.edit)
+			if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {
+				t.Errorf("got %d %.200s, want %d with %q", resp.StatusCode, body, tt.status, tt.want)
+			}
+			if allow := resp.Header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
+				t.Errorf("Allow is %q", allow)
+			}
+		})
+	}
+	if list := r.orders(); len(list) != 0 {
+		t.Errorf("in force: %v", list)
+	}
+	resp, _ := r.ask("GET", "/", nil, nil)
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'", "X-Content-Type-Options": "nosniff",
+		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
+	} {
+		if got := resp.Header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestHosts holds that another name does not lead to the page, also where the site takes all.
+func TestHosts(t *testing.T) {
+	g := testgateway.New(t, "}\n}\nhttp://:80 {\nbind unix/%DIR%/console.sock\nrobots_console {\nhosts desk.test", "")
+	r := &rig{g, t, &http.Client{Transport: &http.Transport{DialContext: g.Dial("console.sock"), DisableKeepAlives: true}}}
+	for name, want := range map[string]int{
+		"desk.test": 200, "DESK.test:80": 200, "localhost:1": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "desk.test.evil.test": 421,
+		"192.0.2.1": 421,
+	} {
+		if resp, body := r.ask("GET", "/", nil, func(req *http.Request) { req.Host = name }); resp.StatusCode != want {
+			t.Errorf("%s: %d %.100s, want %d", name, resp.StatusCode, body, want)
+		}
+	}
+}
+
+// TestOrders holds that orders are the user's, and that the page says what came of them, once asked.
+func TestOrders(t *testing.T) {
+	r := newRig(t, auth(""), "orders on")
+	stop := url.Values{"action": {"deny"}, "scope": {"host"}, "value": {"shop.test"}, "reason": {"complaint 7"}, "by": {"mallory"}}
+	if resp, _ := r.ask("POST", "/orders", stop, nil); resp.StatusCode != http.StatusUnauthorized || len(r.orders()) != 0 {
+		t.Fatalf("without a password: %d, %v", resp.StatusCode, r.orders())
+	}
+	for _, tt := range []struct {
+		name string
+		form url.Values
+		want string // in the message
+		left int
+	}{
+		{"stop", stop, "Stopped: ", 1},
+		{"no scope", url.Values{"action": {"deny"}, "scope": {"planet"}}, "not one of all, host, agent", 1},
+		{"unknown action", url.Values{"action": {"explode"}}, "Unknown action.", 1},
+		{"lift another", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"other.test"}}, "no such order", 1},
+		{"unblock", url.Values{"action": {"unblock"}, "value": {"shop.test"}}, "is not blocked", 1},
+		{"purge", url.Values{"action": {"purge"}, "value": {"https://shop.test"}}, "", 1},
+		{"markup", url.Values{"action": {"purge"}, "value": {"<script>alert(1)</script>"}}, "url is not absolute", 1},
+		{"lift", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"shop.test"}}, "Lifted: ", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			resp, _ := r.ask("POST", "/orders", tt.form, ada)
+			to, err := url.Parse(resp.Header.Get("Location"))
+			if resp.StatusCode != http.StatusSeeOther || err != nil || to.Path != "/" || to.Host != "" {
+				t.Fatalf("%d to %v, %v", resp.StatusCode, to, err)
+			}
+			_, body := r.ask("GET", to.RequestURI(), nil, ada)
+			_, message, _ := strings.Cut(body, `<p id="message"`)
+			message, _, _ = strings.Cut(message, "</p>")
+			if message == "" || !strings.Contains(message, tt.want) || strings.Contains(message, "<script") {
+				t.Errorf("the page says %q, want %q", message, tt.want)
+			}
+			if list := r.orders(); len(list) != tt.left || tt.left == 1 && (list[0].By != "ada" || list[0].Reason != "complaint 7") {
+				t.Errorf("in force: %+v", list)
+			}
+		})
+	}
+	if _, body := r.ask("GET", "/?m=AAAA", nil, ada); strings.Contains(body, `id="message"`) {
+		t.Error("there is a message that nobody left")
+	}
+	large := url.Values{"action": {"deny"}, "scope": {"all"}, "reason": {strings.Repeat("x", 20<<10)}}
+	if resp, _ := r.ask("POST", "/orders", large, ada); resp.StatusCode != http.StatusBadRequest || len(r.orders()) != 0 {
+		t.Errorf("a large form: %d, %v", resp.StatusCode, r.orders())
+	}
+}
+
+// TestOrdersNeedAUser holds that a page to which no user comes takes no order, whatever let it pass.
+func TestOrdersNeedAUser(t *testing.T) {
+	newRig(t, "", "")
+	h := console.Following(t.Context())
+	h.Orders = true
+	w := newFrames()
+	r := request(context.Background(), http.MethodPost, "/orders")
+	if err := h.ServeHTTP(w, r, nil); err != nil || w.status != http.StatusForbidden || !strings.Contains(w.text(), "authenticated users") {
+		t.Errorf("%d %q, %v", w.status, w.text(), err)
+	}
+}
+
+// hostile has what markup, terminals and readers could trip over.
+const hostile = "\"'<script>alert(1)</script>&<img src=x onerror=alert(1)>\u202e\u2066\x1b[2J"
+
+// maxPage is how much a page may have, in bytes.
+const maxPage = 100_000
+
+// TestPagesAreBoundedAndEscaped fills everything that the page shows with texts of attackers.
+func TestPagesAreBoundedAndEscaped(t *testing.T) {
+	r := newRig(t, auth(""), "orders on")
+	server := testorigin.Start(t, testorigin.Config{})
+	site := server.Site(t, testorigin.SiteConfig{})
+	rules := "User-agent: *\nDisallow: /" + hostile + "\n" + strings.Repeat("Disallow: /"+strings.Repeat(hostile, 3)+"\n", 10<<20/300)
+	site.SetRobots(testorigin.OK(rules))
+	r.Visit(site.URL("/page"), "alpha")
+	for i := range 1100 {
+		engine.Happened(&enforce.Record{
+			Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: fmt.Sprint(i, strings.Repeat(`"`, 200)), Origin: site.Origin().String(),
+			Rule: strings.Repeat(hostile, 20), Line: i,
+		}, "GET", func() string { return site.URL("/") + strings.Repeat(`"<`, 400) })
+	}
+	for i := range 60 {
+		if _, err := adminapi.Deny(t.Context(), engine.Current(), adminapi.OrderRequest{
+			Scope: enforce.KillHost, Value: fmt.Sprintf("h%d.%s.test", i, strings.Repeat("a", 60)),
+			By: strings.Repeat(`"`, 60), Reason: strings.Repeat(`<"`, 90),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{
+		"/", "/origin?origin=" + url.QueryEscape(site.Origin().String()),
+		"/?agent=alpha&url=" + url.QueryEscape(site.URL("/"+strings.Repeat(`"<script>`, 800))),
+		"/?agent=" + url.QueryEscape(hostile) + "&url=" + url.QueryEscape(hostile),
+	} {
+		resp, body := r.ask("GET", path, nil, ada)
+		t.Logf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
+		if resp.StatusCode != http.StatusOK || len(body) > maxPage || len(body) < 2000 {
+			t.Errorf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
+		}
+		if n := strings.Count(body, "<script"); n > 1 || strings.Contains(body, "<img") {
+			t.Errorf("%.60s: markup of others is in it", path)
+		}
+		if i := strings.IndexAny(body, "\u202e\u2066\x1b"); i >= 0 {
+			t.Errorf("%.60s: a character that is not seen at %d: %q", path, i, body[max(i-60, 0):i])
+		}
+	}
+}

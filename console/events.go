@@ -1,0 +1,86 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+// eventPace is the least time between two events of a viewer, and keepAlive the most.
+const (
+	eventPace = time.Second
+	keepAlive = 15 * time.Second
+)
+
+// serveEvents sends the sections that have changed, as server-sent events, until the viewer leaves
+// or the configuration ends. Each event is a JSON object of sections by their ids.
+func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	select {
+	case h.viewers <- struct{}{}:
+		defer func() { <-h.viewers }()
+	default:
+		w.Header().Set("Retry-After", "60")
+		return fail(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
+	}
+	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]string), spoke: time.Now()}
+	tick := time.NewTicker(eventPace)
+	defer tick.Stop()
+	for {
+		if e := engine.Current(); e != nil {
+			if err := v.show(h.sections(r.Context(), e)); err != nil {
+				return nil //nolint:nilerr // the viewer has left
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return nil
+		case <-h.life.Done():
+			return nil
+		}
+	}
+}
+
+// viewer is a page that is kept up to date.
+type viewer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	seen    map[string]string // sections by their ids
+	spoke   time.Time         // when something was sent
+}
+
+// show sends the sections that have changed, or after a while of none that the connection is alive.
+func (v *viewer) show(sections map[string]string) error {
+	changed := make(map[string]string)
+	for id, text := range sections {
+		if v.seen[id] != text {
+			v.seen[id], changed[id] = text, text
+		}
+	}
+	now := time.Now()
+	frame := []byte(": still here\n\n")
+	switch {
+	case len(changed) > 0:
+		data, err := json.Marshal(changed)
+		if err != nil {
+			return fmt.Errorf("making an event: %w", err)
+		}
+		frame = fmt.Appendf(nil, "data: %s\n\n", data)
+	case now.Sub(v.spoke) < keepAlive:
+		return nil
+	}
+	v.spoke = now
+	_ = v.control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that reads nothing leaves its place
+	if _, err := v.w.Write(frame); err != nil {
+		return err
+	}
+	return v.control.Flush()
+}

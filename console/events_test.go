@@ -1,0 +1,193 @@
+package console_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/console"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+)
+
+func request(ctx context.Context, method, path string) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, http.NoBody)
+	if err != nil {
+		panic(err) // the path is the test's
+	}
+	return r
+}
+
+// frames is a client that notes when it got what.
+type frames struct {
+	mu     sync.Mutex
+	header http.Header
+	status int
+	got    bytes.Buffer
+	times  []time.Time
+}
+
+func newFrames() *frames { return &frames{header: http.Header{}} }
+
+func (f *frames) Header() http.Header              { return f.header }
+func (f *frames) WriteHeader(status int)           { f.status = status }
+func (f *frames) FlushError() error                { return nil }
+func (f *frames) SetWriteDeadline(time.Time) error { return nil }
+func (f *frames) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.times = append(f.times, time.Now())
+	return f.got.Write(p)
+}
+
+func (f *frames) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got.String()
+}
+
+// data is how many frames had something.
+func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
+
+// TestFrames holds that a viewer hears of what changed, at most once a second, and else only that the
+// page is there.
+func TestFrames(t *testing.T) {
+	testgateway.New(t, "", "")
+	synctest.Test(t, func(t *testing.T) {
+		defer engine.Record()()
+		ctx, leave := context.WithCancel(t.Context())
+		w, done := newFrames(), make(chan error, 1)
+		h := console.Following(t.Context())
+		go func() { done <- h.ServeHTTP(w, request(ctx, http.MethodGet, "/events"), nil) }()
+		synctest.Wait()
+		if w.data() != 1 || !strings.Contains(w.text(), `"status"`) {
+			t.Fatalf("at first %.100s", w.text())
+		}
+		time.Sleep(14*time.Second + time.Millisecond)
+		synctest.Wait()
+		if n := len(w.times); n != 1 {
+			t.Errorf("%d frames although nothing changed", n)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !strings.HasSuffix(w.text(), ": still here\n\n") || w.data() != 1 {
+			t.Errorf("the end is %.100s", w.text())
+		}
+		before := len(w.times)
+		for range 100 { // 10 s
+			engine.Happened(&enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "alpha"}, "GET",
+				func() string { return "https://example.com/" })
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := len(w.times) - before; n < 9 || n > 11 {
+			t.Errorf("%d frames in 10 s", n)
+		}
+		for i := 1; i < len(w.times); i++ {
+			if gap := w.times[i].Sub(w.times[i-1]); gap < time.Second {
+				t.Errorf("%s between two frames", gap)
+			}
+		}
+		leave()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFollowingEnds holds that a viewer lets the configuration go.
+func TestFollowingEnds(t *testing.T) {
+	testgateway.New(t, "", "")
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		h := console.Following(life)
+		go func() { done <- h.ServeHTTP(newFrames(), request(t.Context(), http.MethodGet, "/events"), nil) }()
+		synctest.Wait()
+		end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestViewers holds the bound of pages that follow, and that one that leaves frees its place.
+func TestViewers(t *testing.T) {
+	r := newRig(t, "", "")
+	follow := func(ctx context.Context) *http.Response {
+		t.Helper()
+		resp, err := r.client.Do(request(ctx, http.MethodGet, "/events"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() }) // nobody reads on
+		return resp
+	}
+	first, leave := context.WithCancel(t.Context())
+	defer leave()
+	for i := range console.MaxViewers {
+		ctx := t.Context()
+		if i == 0 {
+			ctx = first
+		}
+		resp := follow(ctx)
+		line, err := bufio.NewReader(resp.Body).ReadString('\n')
+		if resp.StatusCode != http.StatusOK || err != nil || !strings.HasPrefix(line, "data: {") {
+			t.Fatalf("viewer %d: %d %.100s, %v", i+1, resp.StatusCode, line, err)
+		}
+	}
+	if resp, body := r.ask("GET", "/events", nil, nil); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" ||
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		t.Errorf("one too many: %d %v %s", resp.StatusCode, resp.Header, body)
+	}
+	if resp, _ := r.ask("GET", "/", nil, nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("the page itself: %d", resp.StatusCode)
+	}
+	leave()
+	testgateway.Until(t, "a place", func() bool {
+		resp := follow(t.Context())
+		if resp.StatusCode != http.StatusOK {
+			_ = resp.Body.Close() // its connection is for the next try
+		}
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// TestSpan and TestSpark hold how times and curves are shown.
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 0: "0 s", 59 * time.Second: "59 s", time.Minute: "1 min", 59*time.Minute + 59*time.Second: "59 min",
+		time.Hour: "1 h", 47 * time.Hour: "47 h", 48 * time.Hour: "2 days", 1000 * time.Hour: "41 days",
+	} {
+		if got := console.Span(d); got != want {
+			t.Errorf("%s is shown as %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestSpark(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		values []float64
+		want   string // the points
+	}{
+		{nil, ""},
+		{[]float64{0}, "0.0,38.0"},
+		{[]float64{5}, "0.0,2.0"},
+		{[]float64{0, 0, 0}, "0.0,38.0 120.0,38.0 240.0,38.0"},
+		{[]float64{0, 10, 5}, "0.0,38.0 120.0,2.0 240.0,20.0"},
+	} {
+		got := string(console.Spark(`a "<label>`, tt.values))
+		if !strings.Contains(got, `points="`+tt.want+`"`) || !strings.Contains(got, `aria-label="a &#34;&lt;label&gt;"`) {
+			t.Errorf("%v: %s, want %s", tt.values, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// beyondLoopback gives an address of a server that others than this machine's programs may reach,
+// empty for none.
+func beyondLoopback(server *caddyhttp.Server) string {
+	for _, listen := range server.Listen {
+		address, err := caddy.ParseNetworkAddress(listen)
+		if err != nil {
+			return listen
+		}
+		if address.IsUnixNetwork() || address.Host == "localhost" {
+			continue
+		}
+		if ip, err := netip.ParseAddr(address.Host); err != nil || !ip.Unmap().IsLoopback() {
+			return listen
+		}
+	}
+	return ""
+}
+
+// access is what every request has passed that gets to a page.
+type access int
+
+const (
+	open     access = iota // nothing
+	admitted               // a forward_auth, which names no user
+	known                  // an authentication that names the user
+)
+
+// errHidden is the fault of a page that is not found in the routes of its server.
+var errHidden = errors.New("the operator's page has to stand in a route of its site: not in a named route or an error route")
+
+// accessOf tells what guards the pages of a server. It is called while the server is provisioned, when
+// routes have handlers as JSON.
+func accessOf(server *caddyhttp.Server) (access, error) {
+	routes := make([]route, len(server.Routes))
+	for i, r := range server.Routes {
+		routes[i].Match = make([]json.RawMessage, len(r.MatcherSets)+len(r.MatcherSetsRaw))
+		for _, raw := range r.HandlersRaw {
+			var h handler
+			if err := json.Unmarshal(raw, &h); err != nil {
+				return open, fmt.Errorf("reading the routes of the site: %w", err)
+			}
+			routes[i].Handle = append(routes[i].Handle, h)
+		}
+	}
+	least, found := leastOf(routes, open)
+	if !found {
+		return open, errHidden
+	}
+	if requiresCertificates(server) {
+		least = known
+	}
+	return least, nil
+}
+
+// requiresCertificates reports whether the server accepts no connection without a client
+// certificate that it has verified. The mode has to be spelled out.
+func requiresCertificates(server *caddyhttp.Server) bool {
+	for _, policy := range server.TLSConnPolicies {
+		if c := policy.ClientAuthentication; c == nil || c.Mode != "require_and_verify" {
+			return false
+		}
+	}
+	return len(server.TLSConnPolicies) > 0
+}
+
+// route and handler are what matters of them in a configuration.
+type route struct {
+	Match  []json.RawMessage `json:"match"`
+	Handle []handler         `json:"handle"`
+}
+
+type handler struct {
+	Handler        string  `json:"handler"`
+	Routes         []route `json:"routes"`
+	HandleResponse []struct {
+		Match struct {
+			StatusCode []int `json:"status_code"`
+		} `json:"match"`
+	} `json:"handle_response"`
+}
+
+// access is what a handler makes sure of for those after it. forward_auth is a reverse proxy that
+// goes on where the answer is a 2xx.
+func (h handler) access() access {
+	if h.Handler == "authentication" {
+		return known
+	}
+	if h.Handler == "reverse_proxy" {
+		for _, r := range h.HandleResponse {
+			if slices.Equal(r.Match.StatusCode, []int{2}) {
+				return admitted
+			}
+		}
+	}
+	return open
+}
+
+// leastOf gives the least that a request has passed which gets to a page in the routes. A guard
+// behind a matcher guards its own route only.
+func leastOf(routes []route, before access) (least access, found bool) {
+	least = known
+	for _, r := range routes {
+		here := before
+		for _, h := range r.Handle {
+			inner, inside := leastOf(h.Routes, here)
+			if inside {
+				least, found = min(least, inner), true
+			}
+			if h.Handler == "robots_console" {
+				least, found = min(least, here), true
+			}
+			here = max(here, h.access())
+		}
+		if len(r.Match) == 0 {
+			before = here
+		}
+	}
+	return least, found
+}
+
+// siteNames are the names in the addresses of the sites of a server.
+func siteNames(server *caddyhttp.Server) (names []string) {
+	for _, r := range server.Routes {
+		for _, set := range r.MatcherSets {
+			for _, matcher := range set {
+				if m, ok := matcher.(*caddyhttp.MatchHost); ok {
+					for _, name := range *m {
+						names = append(names, strings.ToLower(name))
+					}
+				}
+			}
+		}
+	}
+	return names
+}

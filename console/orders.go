@@ -1,0 +1,136 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fleet"
+)
+
+// maxForm bounds the body of an order, in bytes.
+const maxForm = 16 << 10
+
+// takeOrder carries out an order of the user, and leads back to the page, which says what came of it.
+func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
+	user := userOf(r)
+	switch {
+	case !h.Orders:
+		return fail(w, http.StatusForbidden, "This page takes no orders: see the option orders of robots_console.")
+	case user == "":
+		return fail(w, http.StatusForbidden, "Orders are for authenticated users.")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return fail(w, http.StatusBadRequest, "The form cannot be read.")
+	}
+	note := note{Text: "Unknown action."}
+	if carryOut, known := actions[r.PostForm.Get("action")]; known {
+		text, err := carryOut(r.Context(), e, r.PostForm, user)
+		note.Text, note.Done = text, err == nil
+		h.logger.Info("order on the operator's page", zap.String("action", r.PostForm.Get("action")), zap.String("scope", r.PostForm.Get("scope")),
+			zap.String("value", r.PostForm.Get("value")), zap.String("by", user), zap.Error(err))
+		if err != nil {
+			note.Text = plain(err)
+		}
+	}
+	h.refresh()
+	http.Redirect(w, r, "/?m="+h.notes.add(note)+"#message", http.StatusSeeOther)
+	return nil
+}
+
+// plain is the text of an error without its status.
+func plain(err error) string {
+	if known, ok := errors.AsType[caddy.APIError](err); ok && known.Err != nil {
+		return known.Err.Error()
+	}
+	return err.Error()
+}
+
+// action carries out an order by the fields of its form, and says what came of it.
+type action func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error)
+
+// actions are those of the admin API, by the same names.
+var actions = map[string]action{
+	"deny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
+		given, err := adminapi.Deny(ctx, e, adminapi.OrderRequest{
+			Scope: enforce.KillScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"),
+		})
+		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Report)), err
+	},
+	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
+		lifted, err := adminapi.Undeny(ctx, e, url.Values{
+			"scope": {form.Get("scope")}, "value": {form.Get("value")}, "by": {user},
+		})
+		return fmt.Sprintf("Lifted: %s.%s", lifted.Order, reach(lifted.Report)), err
+	},
+	"purge": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+		purged, err := adminapi.Purge(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
+		return "Forgotten: " + purged.Origin + "." + reach(purged.Report), err
+	},
+	"refresh": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+		fetched, err := adminapi.Refresh(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
+		return "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Report), err
+	},
+	"unblock": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+		ended, err := adminapi.UnblockHost(ctx, e, adminapi.UnblockRequest{Key: form.Get("value")})
+		return fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Report)), err
+	},
+}
+
+// reach says how much of a fleet an order has reached; empty without a fleet.
+func reach(report fleet.Report) string {
+	if len(report.Gateways) == 0 {
+		return ""
+	}
+	applied, all, _ := report.Counts()
+	return fmt.Sprintf(" %d of %d gateways.", applied, all)
+}
+
+// note is what came of an order.
+type note struct {
+	Text string
+	Done bool
+}
+
+// maxNotes bounds those that are kept.
+const maxNotes = 64
+
+// notes are kept until the page that they are for has been asked for. The text is not in its URL:
+// anybody could write it there.
+type notes struct {
+	mu    sync.Mutex
+	keys  []string
+	texts map[string]note
+}
+
+func (n *notes) add(text note) (key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.texts == nil {
+		n.texts = make(map[string]note)
+	}
+	if len(n.keys) == maxNotes {
+		delete(n.texts, n.keys[0])
+		n.keys = n.keys[1:]
+	}
+	key = rand.Text()
+	n.keys, n.texts[key] = append(n.keys, key), text
+	return key
+}
+
+func (n *notes) get(key string) note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.texts[key]
+}

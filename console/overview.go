@@ -1,0 +1,229 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/version"
+)
+
+// The bounds of the lists on the page.
+const (
+	maxRefusals = 100
+	maxListed   = 20
+
+	maxRefusalBytes = 24 << 10 // of HTML
+	rowBytes        = 150      // of a row without its texts
+)
+
+// escaped is how many bytes a text has in HTML.
+func escaped(s string) int { return len(template.HTMLEscapeString(s)) }
+
+// overview is how the gateway stands at a moment.
+type overview struct {
+	Now      time.Time
+	Gateway  string
+	Version  string
+	Digest   string
+	Standing engine.Standing
+	Badges   []badge
+	Orders   []enforce.Kill
+	More     int // orders that are not listed
+	MayLift  bool
+	Hour     engine.Recent
+	Kinds    []kind
+	Refusals []refusal
+	Clocks   adminapi.Clocks
+	Blocked  []adminapi.Clock
+	Troubled troubled
+	Ending   []enforce.Exception
+	Requests sparkline
+	Refused  sparkline
+	CPU      sparkline
+}
+
+// badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
+type badge struct{ Name, Level, Text string }
+
+type kind struct {
+	engine.RefusalKind
+	Count int
+}
+
+type refusal struct {
+	engine.Refusal
+	Shown string // of its URL
+}
+
+type sparkline struct {
+	Label  string
+	Values []float64
+}
+
+// look gathers what the page shows. It is called under the lock.
+func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *overview {
+	o := &overview{
+		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Standing(),
+		MayLift: h.Orders, Hour: engine.LastHour(),
+	}
+	orders := e.KillSwitch().List()
+	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
+	for _, k := range bounded(o.Hour.TopKinds(), maxListed) {
+		o.Kinds = append(o.Kinds, kind{k, o.Hour.Kinds[k]})
+	}
+	room := maxRefusalBytes
+	for _, r := range bounded(o.Hour.Refusals, maxRefusals) {
+		shown := refusal{r, h.shownURL(r)}
+		if room -= escaped(shown.Shown) + escaped(r.Agent) + escaped(r.Rule) + rowBytes; room < 0 {
+			break
+		}
+		o.Refusals = append(o.Refusals, shown)
+	}
+	o.Clocks, o.Blocked = clocksOf(ctx, e)
+	h.troubled.renew(ctx, e, now)
+	o.Troubled = h.troubled
+	for _, site := range e.Sites() {
+		o.Ending = append(o.Ending, site.Operator.Ending(now, now.AddDate(0, 0, 14))...)
+	}
+	o.Ending = bounded(o.Ending, maxListed)
+	o.Badges = badgesOf(ctx, e, o)
+	o.draw()
+	return o
+}
+
+// shownURL is what the configuration lets the page show of a refused request.
+func (h *Handler) shownURL(r engine.Refusal) string {
+	u, err := url.Parse(r.URL)
+	switch {
+	case h.URLs == "off" || err != nil && h.URLs == "path":
+		return r.Origin
+	case h.URLs == "path":
+		u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""
+		return u.String()
+	}
+	return r.URL
+}
+
+// clocksOf gives the counts of all clocks, those with requests that wait, and those that are
+// blocked.
+func clocksOf(ctx context.Context, e *engine.Engine) (waiting adminapi.Clocks, blocked []adminapi.Clock) {
+	limit := strconv.Itoa(maxListed)
+	waiting, _ = adminapi.ListClocks(ctx, e, url.Values{"state": {"waiting"}, "limit": {limit}}) // the query is right
+	list, _ := adminapi.ListClocks(ctx, e, url.Values{"state": {"blocked"}, "limit": {limit}})
+	return waiting, list.Clocks
+}
+
+// troubled are origins that have been unreachable for long. It is read from the records once a
+// minute.
+type troubled struct {
+	Origins []adminapi.OriginInfo
+	Partial bool // there are more records than were read
+	Fault   string
+	readAt  time.Time
+}
+
+const longUnreachable = 6 * time.Hour
+
+func (t *troubled) renew(ctx context.Context, e *engine.Engine, now time.Time) {
+	if now.Sub(t.readAt) < time.Minute && !now.Before(t.readAt) {
+		return
+	}
+	*t = troubled{readAt: now}
+	list, err := adminapi.ListOrigins(ctx, e, url.Values{"state": {"unreachable"}, "limit": {strconv.Itoa(adminapi.MaxPage)}})
+	if err != nil {
+		t.Fault = plain(err)
+		return
+	}
+	t.Partial = list.Next != ""
+	for _, o := range list.Origins {
+		if now.Sub(o.UnreachableSince) > longUnreachable && len(t.Origins) < maxListed {
+			t.Origins = append(t.Origins, o)
+		}
+	}
+}
+
+// badgesOf says of each part of the gateway whether it is well.
+func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
+	s := o.Standing
+	list := []badge{
+		{"Orders", level(len(o.Orders) == 0, "ok", "bad"), fmt.Sprintf("%d in force", len(o.Orders)+o.More)},
+		{"Store", level(s.StoreUp, "ok", "bad"), s.Store + map[bool]string{true: ", works", false: ", fails: rulesets are kept in memory only"}[s.StoreUp]},
+	}
+	clocks := badge{"Clocks", "off", "of this gateway alone"}
+	if s.SharedWanted {
+		clocks = badge{"Clocks", level(s.SharedUp, "ok", "warn"), map[bool]string{true: "shared", false: "not shared: Redis is away"}[s.SharedUp]}
+	}
+	list = append(list, clocks)
+	authority := badge{"Authority", "off", "nothing is intercepted"}
+	if end := s.AuthorityEnds; !end.IsZero() {
+		// Caddy renews the intermediate certificate days before its end.
+		authority = badge{"Authority", level(end.After(o.Now.Add(24*time.Hour)), "ok", "bad"), "ends " + left(o.Now, end)}
+	}
+	list = append(list, authority, evidenceBadge(o.Now))
+	gateways, err := adminapi.ListGateways(ctx, e, nil)
+	fleet := badge{"Fleet", "off", "this gateway alone"}
+	if err == nil && gateways.Fleet {
+		n, all := len(gateways.Gateways), max(len(gateways.Gateways), gateways.Expected)
+		fleet = badge{"Fleet", level(gateways.Up && n == all, "ok", "warn"), fmt.Sprintf("%d of %d gateways", n, all)}
+		if !gateways.Up {
+			fleet.Text += ", Redis is away"
+		}
+	}
+	return append(list, fleet)
+}
+
+func evidenceBadge(now time.Time) badge {
+	logs := engine.SealedLogs()
+	if len(logs) == 0 {
+		return badge{"Evidence", "off", "no log is sealed"}
+	}
+	oldest := now
+	for _, l := range logs {
+		if l.Error != "" {
+			return badge{"Evidence", "bad", "a log cannot be sealed"}
+		}
+		if !l.Time.IsZero() && l.Unsealed > 0 && l.Time.Before(oldest) {
+			oldest = l.Time
+		}
+	}
+	return badge{"Evidence", level(now.Sub(oldest) < time.Minute, "ok", "warn"), fmt.Sprintf("%d sealed", len(logs))}
+}
+
+func level(well bool, yes, no string) string {
+	if well {
+		return yes
+	}
+	return no
+}
+
+// Curves are those of the hour.
+func (o *overview) Curves() []sparkline { return []sparkline{o.Requests, o.Refused, o.CPU} }
+
+// draw makes the curves of the hour.
+func (o *overview) draw() {
+	for _, m := range o.Hour.Minutes {
+		o.Requests.Values = append(o.Requests.Values, float64(m.Requests))
+		o.Refused.Values = append(o.Refused.Values, float64(m.Refused))
+		o.CPU.Values = append(o.CPU.Values, 100*m.CPU.Seconds()/60)
+	}
+	for _, s := range []struct {
+		*sparkline
+		name, unit string
+	}{{&o.Requests, "Requests", " a minute"}, {&o.Refused, "Refused", " a minute"}, {&o.CPU, "CPU", " % of a core"}} {
+		last, most := 0.0, 0.0
+		if n := len(s.Values); n > 1 {
+			last = s.Values[n-2] // the newest minute is not over
+		}
+		for _, v := range s.Values {
+			most = max(most, v)
+		}
+		s.Label = fmt.Sprintf("%s: %.0f%s in the last full minute, %.0f at most", s.name, last, s.unit, most)
+	}
+}

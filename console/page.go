@@ -1,0 +1,259 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/linediff"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+var (
+	//go:embed console.css
+	style []byte
+	//go:embed console.js
+	script []byte
+	//go:embed console.html
+	pageHTML string
+
+	pages = template.Must(template.New("console").Funcs(template.FuncMap{
+		"clock": clock, "spark": spark, "cut": func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
+		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) },
+	}).Parse(pageHTML))
+)
+
+// sections are the parts of the page that are kept up to date, by their ids, which are the names of
+// their templates.
+var sections = []string{"status", "orders", "refusals", "hosts", "unreachable", "exceptions", "load"}
+
+// pageData is what the page shows.
+type pageData struct {
+	Sections    map[string]template.HTML
+	Orders      bool
+	User        string
+	Note        note
+	Sites       []string
+	Query       url.Values
+	Explanation *explanation
+	Fault       string // why there is no explanation
+}
+
+// showPage answers with the page and, where the query asks for one, an explanation.
+func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
+	q := r.URL.Query()
+	p := pageData{Orders: h.Orders, User: userOf(r), Note: h.notes.get(q.Get("m")), Query: q, Sections: map[string]template.HTML{}}
+	for id, text := range h.sections(r.Context(), e) {
+		p.Sections[id] = template.HTML(text) //nolint:gosec // our own templates made it
+	}
+	for _, site := range e.Sites() {
+		p.Sites = append(p.Sites, site.Name())
+	}
+	if n := len(q.Get("url")); n > maxURL {
+		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
+	} else if n > 0 {
+		var err error
+		if p.Explanation, err = explain(r.Context(), e, q); err != nil {
+			p.Fault = plain(err)
+		}
+	}
+	return render(w, "page", p)
+}
+
+func render(w http.ResponseWriter, name string, data any) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("rendering the operator's page: %w", err)
+	}
+	return send(w, "text/html; charset=utf-8", b.Bytes())
+}
+
+// sections renders what changes by itself, at most once a second for all viewers.
+func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if h.shown != nil && now.Sub(h.shownAt) < time.Second && !now.Before(h.shownAt) {
+		return h.shown
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // all viewers get it
+	defer cancel()
+	o := h.look(ctx, e, now)
+	shown := make(map[string]string, len(sections))
+	for _, id := range sections {
+		var b strings.Builder
+		if err := pages.ExecuteTemplate(&b, id, o); err != nil {
+			b.WriteString("This part cannot be shown.")
+		}
+		shown[id] = b.String()
+	}
+	h.shown, h.shownAt = shown, now
+	return shown
+}
+
+// refresh has the sections rendered anew the next time.
+func (h *Handler) refresh() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.shown = nil
+}
+
+// textLine is a line of a robots.txt.
+type textLine struct {
+	Number int
+	Text   string
+	Marked bool
+}
+
+// explanation is a decision, with the lines around its rule.
+type explanation struct {
+	adminapi.Explanation
+	Lines []textLine
+}
+
+func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation, error) {
+	x, err := adminapi.Explain(ctx, e, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &explanation{Explanation: x}
+	o, err := origin.ParseSite(x.Robots.Origin)
+	if err != nil {
+		return out, nil //nolint:nilerr // there is nothing more to show
+	}
+	if entry, ok := e.Cache().Peek(o); ok {
+		record := entry.Record()
+		if text, ok := record.Text(); ok && text.SHA256.Hex() == x.Robots.SHA256 {
+			out.Lines = excerpt(text.Body, x.Robots.Line)
+		}
+	}
+	return out, nil
+}
+
+const (
+	linesAround = 10
+	lineBytes   = 120
+	maxURL      = 2048 // bytes, of a question
+)
+
+// excerpt gives the lines around one, or the first ones. They are cut, and made visible.
+func excerpt(body []byte, line int) (list []textLine) {
+	first := max(1, line-linesAround)
+	for i, text := range linediff.Lines(body) {
+		if n := i + 1; n >= first && n <= max(line, 1)+linesAround {
+			list = append(list, textLine{n, escape.Cut(escape.Unprintable(text), lineBytes), n == line})
+		}
+	}
+	return list
+}
+
+// originPage is all that is shown of an origin.
+type originPage struct {
+	adminapi.OriginDetail
+	Now    time.Time
+	Lines  []textLine
+	Cut    bool // the text has more
+	Diff   *adminapi.TextDiff
+	Clocks []adminapi.Clock
+	Orders bool
+	User   string
+}
+
+const (
+	maxTextBytes = 40 << 10 // of HTML
+	maxDiffLines = 30
+	maxVersions  = 50
+	maxSitemaps  = 50
+)
+
+// showOrigin answers with what is known of an origin.
+func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
+	q := url.Values{"origin": {r.URL.Query().Get("origin")}}
+	detail, err := adminapi.ShowOrigin(r.Context(), e, q)
+	if err != nil {
+		return fail(w, http.StatusNotFound, plain(err))
+	}
+	p := originPage{OriginDetail: detail, Now: time.Now(), Orders: h.Orders, User: userOf(r)}
+	p.History, p.Record.Sitemaps = bounded(p.History, maxVersions), bounded(p.Record.Sitemaps, maxSitemaps)
+	if text, ok := detail.Record.Text(); ok {
+		p.Lines, p.Cut = beginning(text.Body)
+	}
+	if diff, err := adminapi.CompareTexts(r.Context(), e, q); err == nil {
+		left := maxDiffLines
+		for i, hunk := range diff.Hunks {
+			diff.Hunks[i].Lines = bounded(hunk.Lines, left)
+			left -= len(diff.Hunks[i].Lines)
+			for j, line := range diff.Hunks[i].Lines {
+				diff.Hunks[i].Lines[j] = escape.Cut(line, lineBytes)
+			}
+		}
+		p.Diff = &diff
+	}
+	if clocks, err := adminapi.ListClocks(r.Context(), e, url.Values{"key": {detail.Record.Origin.Host}}); err == nil {
+		p.Clocks = clocks.Clocks
+	}
+	return render(w, "origin", p)
+}
+
+// beginning gives the first lines of a text, as many as there is room for.
+func beginning(body []byte) (list []textLine, cut bool) {
+	room := maxTextBytes
+	for i, line := range linediff.Lines(body) {
+		shown := escape.Cut(escape.Unprintable(line), lineBytes)
+		if room -= escaped(shown) + len(`<li value="123456"><code></code></li>`); room < 0 {
+			return list, true
+		}
+		list = append(list, textLine{i + 1, shown, false})
+	}
+	return list, false
+}
+
+func bounded[T any](list []T, most int) []T { return list[:min(len(list), max(most, 0))] }
+
+// left is a time span after now in words, such as "in 3 min".
+func left(now, t time.Time) string {
+	if !t.After(now) {
+		return "now"
+	}
+	return "in " + span(t.Sub(now))
+}
+
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// clock is a time of day.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+// spark draws values as a line in a box of 240 by 40.
+func spark(label string, values []float64) template.HTML {
+	most := 0.0
+	for _, v := range values {
+		most = max(most, v)
+	}
+	var points strings.Builder
+	for i, v := range values {
+		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*240/float64(max(len(values)-1, 1)), 38-36*v/cmp.Or(most, 1))
+	}
+	return template.HTML(fmt.Sprintf( //nolint:gosec // of numbers and a constant
+		`<svg viewBox="0 0 240 40" preserveAspectRatio="none" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
+		template.HTMLEscapeString(label), strings.TrimSpace(points.String())))
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestRecorder holds what is kept of an hour, and its bounds.
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
+	r.add(now, nil)
+	for i := range recentRefusals + 5 {
+		r.add(now.Add(time.Minute), &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
+	}
+	h := r.lastHour(now.Add(3 * time.Minute))
+	if len(h.Refusals) != recentRefusals || h.Refusals[0].Line != recentRefusals+4 {
+		t.Errorf("%d refusals, the newest %+v", len(h.Refusals), h.Refusals[0])
+	}
+	if n := len(h.Minutes); n != 4 || h.Minutes[0].Requests != 1 || h.Minutes[1].Refused != recentRefusals+5 || h.Minutes[3].Requests != 0 {
+		t.Errorf("%d minutes: %+v", n, h.Minutes)
+	}
+	total := 0
+	for _, n := range h.Kinds {
+		total += n
+	}
+	if len(h.Kinds) != recentKinds+1 || total != recentRefusals+5 || h.TopKinds()[0] != (RefusalKind{"other", "other"}) {
+		t.Errorf("%d kinds of %d refusals, the first %v", len(h.Kinds), total, h.TopKinds()[0])
+	}
+	for _, later := range []time.Time{now.Add(2 * time.Hour), now.Add(-time.Hour)} { // the clock is set back
+		h := r.lastHour(later)
+		if len(h.Kinds) != 0 {
+			t.Errorf("at %v: %+v", later, h.Kinds)
+		}
+		for _, m := range h.Minutes {
+			if m.Requests != 0 || later.Sub(m.Start) > time.Hour {
+				t.Errorf("at %v: %+v", later, m)
+			}
+		}
+	}
+}
+
+// TestHappened: nothing is kept unless somebody wants it, and what is kept is cut and printable.
+func TestHappened(t *testing.T) {
+	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
+	d := &enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
+	Happened(d, "GET", target)
+	if h := LastHour(); len(h.Refusals) != 0 {
+		t.Errorf("unasked: %+v", h.Refusals)
+	}
+	stop := Record()
+	defer stop()
+	Happened(d, "GET", target)
+	h := LastHour()
+	if len(h.Refusals) != 1 {
+		t.Fatalf("%d refusals", len(h.Refusals))
+	}
+	got := h.Refusals[0]
+	if len(got.URL) > recentURL || strings.Contains(got.URL, "secret") || strings.ContainsAny(got.URL+got.Agent, "\u202e\x1b") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// BenchmarkHappened is the cost of an allowed request.
+func BenchmarkHappened(b *testing.B) {
+	d := &enforce.Record{Decision: enforce.OutcomeAllow}
+	for name, on := range map[string]bool{"off": false, "on": true} {
+		b.Run(name, func(b *testing.B) {
+			if on {
+				defer Record()()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				Happened(d, "GET", nil)
+			}
+		})
+	}
+}

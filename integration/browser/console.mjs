@@ -1,0 +1,328 @@
+// Looks at the operator's page with a real browser, as docs/console.md describes it. The test in Go starts the gateway,
+// hands over a JSON object as the argument, and reads one JSON object a line: a check's name, its figures, its error.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { chromium } from "playwright-core";
+
+const given = JSON.parse(process.argv[2]);
+const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+const { port } = new URL(given.console);
+const agents = new http.Agent({ keepAlive: true, maxSockets: 8 });
+
+const browser = await chromium.launch({
+  executablePath: given.chromium,
+  args: [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP evil.test 127.0.0.1",
+  ],
+});
+
+async function check(name, run) {
+  const line = { name };
+  try {
+    line.figures = await run();
+  } catch (error) {
+    line.error = error.stack;
+  }
+  console.log(JSON.stringify(line));
+}
+
+// open gives a page of a user, and what it must not do: ask another host, break its policy, run a stranger's script.
+async function open(path, options = {}) {
+  const context = await browser.newContext({ httpCredentials: given.user, viewport: { width: 1280, height: 900 }, ...options });
+  context.setDefaultTimeout(15_000);
+  const faults = [];
+  context.on("request", (r) => {
+    if (!r.url().startsWith("data:") && new URL(r.url()).origin !== given.console) faults.push(`asked ${r.url()}`);
+  });
+  const page = await context.newPage();
+  page.on("console", (m) => { if (m.type() === "error") faults.push(m.text()); });
+  page.on("pageerror", (e) => faults.push(e.message));
+  page.on("dialog", (d) => { faults.push(`dialog ${d.message()}`); d.dismiss(); });
+  await page.goto(given.console + path, { waitUntil: "domcontentloaded" });
+  const close = async () => {
+    const ran = await page.evaluate("window.pwned");
+    await context.close();
+    assert.deepEqual(faults, []);
+    assert.equal(ran, undefined);
+  };
+  return { page, context, close };
+}
+
+// crawl asks for a page by way of the gateway, and gives the decision.
+function crawl(url, agent = "AcmeBot/1.0") {
+  const proxy = new URL(given.proxy);
+  return new Promise((resolve, reject) => {
+    const request = http.request({
+      host: proxy.hostname, port: proxy.port, path: url, agent: agents, headers: { host: new URL(url).host, "user-agent": agent },
+    }, (response) => {
+      response.resume();
+      response.on("end", () => resolve({ status: response.statusCode, decision: response.headers["crawlgate-decision"] ?? "" }));
+    });
+    request.on("error", reject).end();
+  });
+}
+
+async function explain(page, url) {
+  await page.getByLabel("Agent", { exact: true }).fill("AcmeBot");
+  await page.getByLabel("URL", { exact: true }).fill(url);
+  await page.getByRole("button", { name: "Explain" }).click({ noWaitAfter: true });
+  await page.waitForURL((at) => at.searchParams.get("url") === url, { waitUntil: "domcontentloaded" });
+  return page.locator("#explanation").getAttribute("data-decision");
+}
+
+const stopped = (page) => page.locator("#orders tr.stopped");
+
+async function giveOrder(page, host) {
+  await page.getByText("Give an order").first().click();
+  await page.locator("#give-order input[name=value]").fill(host);
+  await page.locator("#give-order input[name=reason]").fill("asked by mail");
+  await page.getByRole("button", { name: "Give the order" }).click({ noWaitAfter: true });
+  await stopped(page).first().waitFor();
+}
+
+async function orderAndLift(page) {
+  const host = new URL(given.site).host.split(":")[0];
+  assert.equal((await crawl(given.allowed)).status, 200);
+  await giveOrder(page, host);
+  const row = await stopped(page).first().innerText();
+  assert.match(row, /\bada\b/);
+  assert.match(row, /asked by mail/);
+  assert.ok(row.includes(host), row);
+  assert.equal((await crawl(given.allowed)).decision, "deny; reason=kill_switch");
+  await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
+  await page.getByText("Nothing is stopped.").waitFor();
+  assert.equal((await crawl(given.allowed)).status, 200);
+}
+
+await check("explain", async () => {
+  const { page, close } = await open("/");
+  assert.equal(await explain(page, given.allowed), "allow");
+  assert.equal(await explain(page, given.refused), "deny");
+  assert.equal(await page.locator("#explanation mark").count(), 1);
+  assert.equal(await page.locator("#explanation mark").innerText(), given.rule);
+  await close();
+});
+
+await check("order", async () => {
+  const { page, close } = await open("/");
+  await orderAndLift(page);
+  await close();
+});
+
+await check("hostile texts", async () => {
+  const { page, close } = await open("/");
+  await crawl(given.hostilePage);
+  await page.reload({ waitUntil: "domcontentloaded" });
+  await page.locator("#refusals summary").click();
+  const figures = {};
+  const look = async (where, name) => {
+    const text = await page.locator(where).first().innerText();
+    assert.match(text, /<script>|%3Cscript%3E/i, name);
+    assert.doesNotMatch(text, /[\u202a-\u202e\u2066-\u2069]/, name);
+    assert.equal(await page.locator(`${where} script, ${where} img`).count(), 0, name);
+    figures[name] = (await page.content()).length;
+  };
+  await look("#refusals", "refusals");
+  assert.equal(await explain(page, given.hostilePage), "deny");
+  await look("#explanation", "explanation");
+  await page.goto(`${given.console}/origin?origin=${encodeURIComponent(given.hostile)}`, { waitUntil: "domcontentloaded" });
+  await look("main", "origin");
+  assert.ok(Object.values(figures).every((n) => n < 200_000), JSON.stringify(figures));
+  await close();
+  return figures;
+});
+
+await check("other sites", async () => {
+  const form = `<form method="post" action="${given.console}/orders"><input name="action" value="deny"><input name="scope" value="all"><button>Go</button></form>`;
+  const server = http.createServer((_, response) => response.setHeader("content-type", "text/html").end(form));
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const other = server.address().port;
+  const context = await browser.newContext({ httpCredentials: given.user });
+  for (const host of ["127.0.0.1", "localhost"]) { // another origin of the same site, and another site
+    const page = await context.newPage();
+    await page.goto(`http://${host}:${other}/`);
+    const answer = page.waitForResponse((r) => r.url() === `${given.console}/orders`);
+    await page.getByRole("button").click({ noWaitAfter: true });
+    assert.equal((await answer).status(), 403, host);
+  }
+  assert.equal((await crawl(given.allowed)).status, 200);
+  await context.close();
+  server.close();
+});
+
+await check("another name", async () => {
+  const context = await browser.newContext({ httpCredentials: given.user });
+  const page = await context.newPage();
+  for (const path of ["/", "/console.js", "/events"]) {
+    assert.equal((await page.goto(`http://evil.test:${port}${path}`)).status(), 421, path);
+  }
+  await context.close();
+});
+
+await check("no password", async () => {
+  const context = await browser.newContext();
+  for (const path of ["/", "/console.css", "/events", "/origin"]) {
+    assert.equal((await context.request.get(given.console + path)).status(), 401, path);
+  }
+  await context.close();
+});
+
+await check("no script", async () => {
+  const { page, close } = await open("/", { javaScriptEnabled: false });
+  assert.match(await page.locator("#status").innerText(), /Gateway/);
+  assert.equal(await explain(page, given.refused), "deny");
+  assert.equal(await page.locator("#explanation mark").innerText(), given.rule);
+  await page.goto(given.console, { waitUntil: "domcontentloaded" });
+  await orderAndLift(page);
+  await close();
+});
+
+await check("keyboard", async () => {
+  const { page, close } = await open("/");
+  const seen = [];
+  for (let i = 0; i < 30; i++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const e = document.activeElement, s = getComputedStyle(e);
+      return { name: e.name ?? e.tagName, explain: e.matches("#explain button"), ring: s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2 };
+    });
+    assert.ok(at.ring, `the focus on ${at.name} cannot be seen`);
+    seen.push(at.name);
+    if (at.explain) {
+      await close();
+      return { tabs: seen.length };
+    }
+  }
+  assert.fail(`Tab does not reach explain: ${seen}`);
+});
+
+// Something of everything for the pages that are judged and shown.
+async function fill() {
+  const paths = ["/private/", "/private/accounts?page=2", "/cart/checkout", "/search?q=shoes"];
+  for (const [i, agent] of ["AcmeBot/1.0", "AcmeNews/2.3", "PriceWatch/0.9"].entries()) {
+    for (const path of paths.slice(i)) await crawl(given.site + path, agent);
+    await crawl(given.allowed, agent);
+  }
+  await crawl(given.resting); // it asks for a pause
+  await crawl(given.resting);
+  await crawl(`${given.gone}/`); // its robots.txt is unreachable
+}
+
+await check("axe and widths", async () => {
+  await fill();
+  const figures = {};
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [1280, 360]) {
+      const { page, close } = await open("/", { colorScheme, viewport: { width, height: 900 } });
+      await giveOrder(page, "careful.example");
+      const judge = async (name) => {
+        const where = `${name} ${colorScheme} ${width}`;
+        await page.evaluate(axe);
+        const { violations, passes } = await page.evaluate(() => globalThis.axe.run());
+        const found = violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ")}`);
+        assert.deepEqual(found, [], where);
+        assert.ok(passes.length > 10, where);
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        assert.ok(over <= 0, `${where}: the page scrolls sideways by ${over}`);
+        figures[where] = passes.length;
+      };
+      await page.goto(given.console, { waitUntil: "domcontentloaded" });
+      await explain(page, given.refused);
+      await page.evaluate(() => { for (const d of document.querySelectorAll("details")) d.open = true; });
+      await judge("page");
+      await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
+      await page.getByText("Nothing is stopped.").waitFor();
+      for (const [name, of] of [["origin", given.site], ["hostile origin", given.hostile], ["unreachable origin", given.gone]]) {
+        await page.goto(`${given.console}/origin?origin=${encodeURIComponent(of)}`, { waitUntil: "domcontentloaded" });
+        await judge(name);
+      }
+      await close();
+    }
+  }
+  return figures;
+});
+
+await check("size", async () => {
+  const context = await browser.newContext({ httpCredentials: given.user });
+  const figures = {};
+  for (const path of ["/", "/console.css", "/console.js"]) {
+    figures[path] = (await (await context.request.get(given.console + path)).body()).length;
+  }
+  await context.close();
+  const sum = Object.values(figures).reduce((a, b) => a + b);
+  assert.ok(sum <= 100 << 10, `${sum} bytes`);
+  return figures;
+});
+
+if (given.screenshots) {
+  await check("screenshots", async () => {
+    for (const [name, colorScheme, width, height] of [["light", "light", 1280, 1100], ["dark", "dark", 1280, 1100], ["narrow", "light", 360, 1400]]) {
+      const { page, close } = await open("/", { colorScheme, viewport: { width, height } });
+      await giveOrder(page, "careful.example");
+      await explain(page, given.refused);
+      await page.locator("#refusals summary").click();
+      await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });
+      await pause(1500); // an event, which makes the page live
+      await page.screenshot({ path: join(given.screenshots, `console-${name}.png`), fullPage: true });
+      await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
+      await page.getByText("Nothing is stopped.").waitFor();
+      await close();
+    }
+  });
+}
+
+// Refusals at 100 a second, with the page open: it stays as large as it is, and is told once a second.
+await check("load", async () => {
+  const { page, context, close } = await open("/");
+  await page.locator("#refusals summary").click();
+  await page.evaluate(() => document.activeElement.blur()); // what is in use does not change
+  const session = await context.newCDPSession(page);
+  await session.send("Network.enable");
+  await session.send("Performance.enable");
+  let frames = 0, sent = 0, failed = 0, other = 0;
+  session.on("Network.eventSourceMessageReceived", () => frames++);
+  const measure = async () => {
+    await session.send("HeapProfiler.collectGarbage");
+    const { metrics } = await session.send("Performance.getMetrics");
+    const of = (name) => metrics.find((m) => m.name === name).value;
+    return { heap: of("JSHeapUsedSize"), nodes: of("Nodes"), elements: await page.evaluate(() => document.querySelectorAll("*").length) };
+  };
+  const load = async (seconds) => {
+    const start = performance.now();
+    const waiting = [];
+    for (let n = 0; n < 100 * seconds; n++) {
+      const early = start + 10 * n - performance.now();
+      if (early > 0) await pause(early);
+      sent++;
+      waiting.push(crawl(`${given.refused}?n=${n}`, ["AcmeBot/1.0", "AcmeNews/2.3", "PriceWatch/0.9"][n % 3])
+        .then((a) => { if (a.status !== 403) other++; }, () => { failed++; }));
+    }
+    await Promise.all(waiting);
+    return (performance.now() - start) / 1000;
+  };
+  await load(3); // until the lists are full
+  await pause(1500);
+  const before = await measure();
+  frames = 0;
+  const seconds = await load(given.seconds);
+  const told = frames;
+  await pause(1500);
+  const after = await measure();
+  const figures = { seconds, sent, failed, other, frames: told, before, after };
+  const line = JSON.stringify(figures);
+  assert.equal(failed + other, 0, line);
+  assert.ok(told >= seconds / 3 && told <= seconds * 1.2 + 2, `frames: ${line}`);
+  assert.ok(after.elements <= before.elements * 1.1 + 50, `elements: ${line}`);
+  assert.ok(after.nodes <= before.nodes * 1.5 + 500, `nodes: ${line}`);
+  assert.ok(after.heap <= before.heap * 1.5 + (2 << 20), `heap: ${line}`);
+  assert.equal(await page.locator("#live").innerText(), "live");
+  await close();
+  return figures;
+});
+
+await browser.close();
+agents.destroy();

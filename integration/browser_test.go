@@ -1,0 +1,152 @@
+//go:build browser
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+const (
+	shopRules = `# The shop's rules for crawlers.
+User-agent: *
+Disallow: /cart/
+Disallow: /private/
+Disallow: /search?
+Allow: /
+
+User-agent: OtherBot
+Disallow: /
+Sitemap: http://shop.example/sitemap.xml
+`
+	// hostileRule would run in a page that took it for HTML, and turns the text around.
+	hostileRule = "/\u202e<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+)
+
+// hostileRules are 10 MB of what a site may try on who reads its rules.
+func hostileRules() string {
+	head := "User-agent: *\nDisallow: " + hostileRule + "\n# </code></li></ol><script>window.pwned=1</script>\nSitemap: http://x.example/\"><script>window.pwned=1</script>\n"
+	return head + strings.Repeat("# <script>window.pwned=1</script> \u202e\n", 10<<20/40)
+}
+
+// browserPlan is what console.mjs is told.
+type browserPlan struct {
+	Chromium    string            `json:"chromium"`
+	Console     string            `json:"console"`
+	Proxy       string            `json:"proxy"`
+	User        map[string]string `json:"user"`
+	Site        string            `json:"site"`
+	Allowed     string            `json:"allowed"`
+	Refused     string            `json:"refused"`
+	Rule        string            `json:"rule"`
+	Hostile     string            `json:"hostile"`
+	HostilePage string            `json:"hostilePage"`
+	Resting     string            `json:"resting"`
+	Gone        string            `json:"gone"`
+	Seconds     int               `json:"seconds"`
+	Screenshots string            `json:"screenshots,omitempty"`
+}
+
+// browserChecks are those of console.mjs: none is left out unnoticed.
+var browserChecks = []string{
+	"explain", "order", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
+	"axe and widths", "size", "load",
+}
+
+// TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_BROWSER_SECONDS is how long
+// it is under load, and CRAWLGATE_SCREENSHOTS a folder for pictures of it.
+func TestConsoleInABrowser(t *testing.T) {
+	loadsMachine(t)
+	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 10, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
+	if text := os.Getenv("CRAWLGATE_BROWSER_SECONDS"); text != "" {
+		var err error
+		if plan.Seconds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, dir := need(t, "node"), nodePrograms(t, "browser")
+	startConsole(t, &plan)
+	told, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Duration(plan.Seconds)*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, filepath.Join(dir, "console.mjs"), string(told))
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("console.mjs: %v: %s", err, stderr.Bytes())
+	}
+	var made []string
+	for line := range bytes.Lines(stdout.Bytes()) {
+		var done struct {
+			Name    string
+			Error   string
+			Figures json.RawMessage
+		}
+		if err := json.Unmarshal(line, &done); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		t.Run(done.Name, func(t *testing.T) {
+			if t.Logf("%s", done.Figures); done.Error != "" {
+				t.Error(done.Error)
+			}
+		})
+		made = append(made, done.Name)
+	}
+	for _, name := range browserChecks {
+		if !slices.Contains(made, name) {
+			t.Errorf("the check %q was not made", name)
+		}
+	}
+}
+
+// startConsole runs a gateway with the page in a site of its own, and the sites that it is to show.
+func startConsole(t *testing.T, plan *browserPlan) {
+	t.Helper()
+	origins := testorigin.Start(t, testorigin.Config{})
+	shop := origins.Site(t, testorigin.SiteConfig{Host: "shop.example"})
+	shop.SetRobots(testorigin.OK(shopRules))
+	hostile := origins.Site(t, testorigin.SiteConfig{Host: "hostile.example"})
+	hostile.SetRobots(testorigin.OK(hostileRules()))
+	resting := origins.Site(t, testorigin.SiteConfig{Host: "news.example"})
+	resting.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3000"}}}))
+	dns := startDNS(t, "", map[string][]string{
+		"shop.example": {"127.0.0.1"}, "hostile.example": {"127.0.0.2"}, "news.example": {"127.0.0.3"}, // as they were started
+	})
+
+	addr := freePort(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, gatewayConfig{
+		Engine: unpaced, Wrap: dns.command,
+		Site: "agent AcmeBot\nagent AcmeNews\nagent PriceWatch",
+		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\nada %s\n}\nrobots_console {\norders on\n}\n}\n",
+			port, hashed(t, "bcrypt")),
+	})
+	plan.Console, plan.Proxy = "http://"+addr, "http://"+g.addr
+	plan.User = map[string]string{"username": "ada", "password": rightPassword}
+	plan.Site, plan.Allowed, plan.Refused = shop.Origin().String(), shop.URL("/news/today"), shop.URL("/private/accounts")
+	plan.Rule = "Disallow: /private/"
+	plan.Hostile, plan.HostilePage = hostile.Origin().String(), hostile.URL((&url.URL{Path: hostileRule}).EscapedPath())
+	plan.Resting, plan.Gone = resting.URL("/today"), "http://gone.example"
+}

@@ -1,0 +1,140 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// TestComposeScript runs examples/compose without containers: a page is refused, another one passes, Prometheus sees the
+// gateway, and nothing is left at the end.
+func TestComposeScript(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"bash", "redis-server", "prometheus"} {
+		need(t, program)
+	}
+	ports := map[string]string{}
+	cmd, out := exec.Command("bash", testdocs.Path("examples", "compose", "run.sh")), new(tail)
+	cmd.Env = append(os.Environ(), "CRAWLGATE="+binary, "TMPDIR="+tempDir(t))
+	for _, name := range []string{"GATEWAY_PORT", "METRICS_PORT", "DEMO_PORT", "REDIS_PORT", "PROMETHEUS_PORT"} {
+		ports[name] = freePort(t)
+		_, port, _ := strings.Cut(ports[name], ":")
+		cmd.Env = append(cmd.Env, name+"="+port)
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("run.sh: %v\n%s", err, out)
+			}
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			t.Errorf("run.sh does not end\n%s", out)
+		}
+	}
+	t.Cleanup(stop)
+	client := &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: ports["GATEWAY_PORT"]}), DisableKeepAlives: true,
+	}, Timeout: patience}
+	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
+		eventually(t, fmt.Sprintf("%s to be answered by %d", page, want), func() bool {
+			a, err := tryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page)
+			return err == nil && a.status == want
+		})
+	}
+	eventually(t, "Prometheus to see the gateway", func() bool {
+		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")
+		return err == nil && strings.Contains(a.body, `"job":"crawlgate"`)
+	})
+	stop()
+	for name, addr := range ports {
+		if _, err := tryGet(t.Context(), http.DefaultClient, "http://"+addr); err == nil {
+			t.Errorf("%s is still served", name)
+		}
+	}
+}
+
+// TestComposeFile holds compose.yaml against run.sh, as there is no container engine here: the files that it mounts exist,
+// its ports are those of the script, and so are the words of its commands.
+func TestComposeFile(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text, err := os.ReadFile(testdocs.Path("examples", "compose", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Command, Ports, Volumes []string
+			Environment             map[string]string
+		}
+		Volumes map[string]any
+	}
+	if err := yaml.Unmarshal([]byte(read("compose.yaml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	script := read("run.sh")
+	if len(compose.Services) != 4 {
+		t.Errorf("%d services", len(compose.Services))
+	}
+	for name, s := range compose.Services {
+		for key, value := range s.Environment {
+			if want := key + "=${" + key + ":-" + value + "}"; strings.HasSuffix(key, "_PORT") && !strings.Contains(script, want) {
+				t.Errorf("%s: run.sh lacks %s", name, want)
+			}
+			if !strings.HasSuffix(key, "_PORT") && !strings.Contains(script, key+"=") {
+				t.Errorf("%s: run.sh does not set %s", name, key)
+			}
+		}
+		for _, p := range s.Ports {
+			if inside := p[strings.LastIndexByte(p, ':')+1:]; !strings.Contains(script, ":-"+inside+"}") {
+				t.Errorf("%s: run.sh has no port %s", name, inside)
+			}
+		}
+		for _, word := range s.Command {
+			option, _, _ := strings.Cut(word[strings.LastIndexByte(word, '/')+1:], "=")
+			if flag, _, found := strings.Cut(word, "="); found {
+				option = flag
+			}
+			if !strings.Contains(script, option) {
+				t.Errorf("%s: run.sh lacks %s", name, option)
+			}
+		}
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if _, named := compose.Volumes[source]; named {
+				continue
+			}
+			if _, err := os.Stat(testdocs.Path("examples", "compose", source)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if targets := read("prometheus.yml"); !strings.Contains(targets, "gateway:"+compose.Services["gateway"].Environment["METRICS_PORT"]) {
+		t.Errorf("Prometheus does not ask the gateway: %s", targets)
+	}
+}

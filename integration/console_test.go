@@ -1,0 +1,56 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestConsole holds that the operator's page is no target of crawlers, and that its orders bind them.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	page := freePort(t)
+	// The password of ada is "open sesame".
+	g := startGateway(t, gatewayConfig{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\n"+
+		"ada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4zpEoiWySN6uRSEkKfXm\n}\nrobots_console {\norders on\n}\n}", page[strings.LastIndex(page, ":")+1:])})
+	a, err := g.fetch("AcmeBot/1.0", "http://"+page+"/")
+	refusedAsOwn(t, "the page by way of the gateway", a, err)
+
+	order := func(action string) {
+		t.Helper()
+		form := url.Values{"action": {action}, "scope": {"host"}, "value": {site.Origin().Host}}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+page+"/orders", strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.SetBasicAuth("ada", "open sesame")
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }() // what was read of it counts
+		if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusSeeOther {
+			t.Fatalf("%s: %d %s, %v", action, resp.StatusCode, body, err)
+		}
+	}
+	for _, step := range []struct {
+		action string
+		status int
+	}{{"", http.StatusOK}, {"deny", http.StatusForbidden}, {"undeny", http.StatusOK}} {
+		if step.action != "" {
+			order(step.action)
+		}
+		a := g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+		killed := a.header.Get("Crawlgate-Decision") == "deny; reason=kill_switch"
+		if a.status != step.status || killed != (step.action == "deny") {
+			t.Errorf("after %q: %d %v", step.action, a.status, a.header)
+		}
+	}
+}
