@@ -65,7 +65,7 @@ type browserPlan struct {
 // browserChecks are those of console.mjs: none is left out unnoticed.
 var browserChecks = []string{
 	"explain", "order", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
-	"axe and widths", "size", "load",
+	"axe and widths", "own pages", "size", "load",
 }
 
 // TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_BROWSER_SECONDS is how long

@@ -12,13 +12,13 @@ const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta
 const { port } = new URL(given.console);
 const agents = new http.Agent({ keepAlive: true, maxSockets: 8 });
 
-const browser = await chromium.launch({
-  executablePath: given.chromium,
-  args: [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP evil.test 127.0.0.1",
-  ],
-});
+// Chromium resolves no name but these: it asks for addresses of its own makers in spite of all switches.
+const flags = [
+  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+  "--host-resolver-rules=MAP evil.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+];
+const browser = await chromium.launch({ executablePath: given.chromium, args: flags });
 
 async function check(name, run) {
   const line = { name };
@@ -226,6 +226,8 @@ await check("axe and widths", async () => {
         const found = violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ")}`);
         assert.deepEqual(found, [], where);
         assert.ok(passes.length > 10, where);
+        // Buttons in tables are whole: what is too wide is scrolled to.
+        assert.equal(await page.evaluate(() => [...document.querySelectorAll("td button")].filter((e) => e.offsetHeight > 40).length), 0, `${where}: buttons are broken into lines`);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         assert.ok(over <= 0, `${where}: the page scrolls sideways by ${over}`);
         figures[where] = passes.length;
@@ -321,6 +323,43 @@ await check("load", async () => {
   assert.ok(after.heap <= before.heap * 1.5 + (2 << 20), `heap: ${line}`);
   assert.equal(await page.locator("#live").innerText(), "live");
   await close();
+  return figures;
+});
+
+// The gateway's own page and a refusal, as a person sees them who browses through it. Chromium's own questions are of no
+// agent: the gateway refuses them, and asks nobody.
+await check("own pages", async () => {
+  const behind = await chromium.launch({ executablePath: given.chromium, args: [...flags, `--proxy-server=${given.proxy}`, "--proxy-bypass-list=<-loopback>"] });
+  const figures = {};
+  try {
+    for (const colorScheme of ["light", "dark"]) {
+      for (const width of [1280, 360, 320]) {
+        for (const [name, url, status] of [["landing", given.proxy, 200], ["refusal", given.refused, 403]]) {
+          const where = `${name} ${colorScheme} ${width}`;
+          const context = await (status === 200 ? browser : behind).newContext({ userAgent: "AcmeBot/1.0", colorScheme, viewport: { width, height: 700 } });
+          const page = await context.newPage();
+          const faults = [];
+          page.on("console", (m) => { if (m.type() === "error" && !/status of 403/.test(m.text())) faults.push(m.text()); });
+          page.on("request", (r) => { if (!r.url().startsWith("data:") && !r.isNavigationRequest()) faults.push(`asked ${r.url()}`); });
+          const answer = await page.goto(url);
+          assert.equal(answer.status(), status, where);
+          assert.doesNotMatch(answer.headers()["content-security-policy"], /unsafe/, where);
+          if (status === 403) assert.equal(await page.locator("mark").innerText(), given.rule, where);
+          assert.notEqual(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), "rgba(0, 0, 0, 0)", `${where}: no style`);
+          await page.evaluate(axe);
+          const { violations, passes } = await page.evaluate(() => globalThis.axe.run());
+          assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" | ")}`), [], where);
+          assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), `${where} scrolls sideways`);
+          assert.deepEqual(faults, [], where);
+          figures[where] = passes.length;
+          if (given.screenshots && width === 1280) await page.screenshot({ path: join(given.screenshots, `${name}-${colorScheme}.png`), fullPage: true });
+          await context.close();
+        }
+      }
+    }
+  } finally {
+    await behind.close();
+  }
   return figures;
 });
 

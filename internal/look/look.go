@@ -26,7 +26,7 @@ const Mark = `<svg viewBox="0 0 20 20" aria-hidden="true" focusable="false"><pat
 const Icon = `data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'%3E` +
 	`%3Cpath fill='%231f8f8f' d='` + drawing + `'/%3E%3C/svg%3E`
 
-const drawing = "M2 3h4v14H2zM14 3h4v14h-4zM7 9h2v3H7zM10 9h3v3h-3z"
+const drawing = "M1 2h4v16H1zM15 2h4v16h-4zM6 8h3v4H6zM10 8h4v4h-4z"
 
 // Brand is the mark with the gateway's name.
 const Brand = `<span class="brand">` + Mark + `Crawlgate</span>`
