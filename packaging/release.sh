@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # The commit alone counts, not what else lies in this folder. Go leaves no version in binaries of a
 # linked worktree either.
-git clone --quiet . "$work/source"
+git -c advice.detachedHead=false clone --quiet . "$work/source"
 git -C "$work/source" checkout --quiet "$(git rev-parse HEAD)"
 cd "$work/source"
 rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS,THIRD-PARTY-LICENSES}

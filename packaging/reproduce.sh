@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git clone --quiet . "$work/clone"
+git -c advice.detachedHead=false clone --quiet . "$work/clone"
 git -C "$work/clone" checkout --quiet "$(git rev-parse HEAD)"
 export GOCACHE=$work/cache
 mkdir "$work/again"
