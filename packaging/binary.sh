@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the gateway as it is released: packaging/binary.sh OS ARCH FILE. The version is that of the
-# tag or commit, so it wants a git checkout. The same commit gives the same bytes in every folder.
+# tag or commit, so it wants a git clone (no linked worktree). The same commit gives the same bytes in every folder.
 set -euo pipefail
 os=$1 arch=$2 out=$(realpath "$3")
 cd "$(dirname "$0")/.."

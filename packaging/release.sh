@@ -12,6 +12,11 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# The commit alone counts, not what else lies in this folder. Go leaves no version in binaries of a
+# linked worktree either.
+git -c advice.detachedHead=false clone --quiet . "$work/source"
+git -C "$work/source" checkout --quiet "$(git rev-parse HEAD)"
+cd "$work/source"
 rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS,THIRD-PARTY-LICENSES}
 
 say() { echo "release: $*"; }
@@ -20,6 +25,7 @@ say() { echo "release: $*"; }
 package_version() {
 	local v
 	v=$(go version -m "$1" | awk '$1 == "mod" { print $3 }')
+	[ "$v" != "(devel)" ] || { echo "release: the binary has no version" >&2; return 1; }
 	v=${v#v}
 	case $v in
 	*-*) v="${v%%-*}~${v#*-}" ;;

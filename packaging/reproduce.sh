@@ -5,11 +5,10 @@ set -euo pipefail
 dist=$(cd "$1" && pwd)
 shift
 cd "$(dirname "$0")/.."
-[ -z "$(git status --porcelain)" ] || { echo "reproduce: commit first: $(git status --porcelain | head -n 5)" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git clone --quiet . "$work/clone"
+git -c advice.detachedHead=false clone --quiet . "$work/clone"
 git -C "$work/clone" checkout --quiet "$(git rev-parse HEAD)"
 export GOCACHE=$work/cache
 mkdir "$work/again"

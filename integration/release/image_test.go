@@ -99,7 +99,9 @@ func TestImageRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	const script = `root=$1 data=$2 config=$3; shift 3
+mkdir "$root/proc"
 mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
 mount --bind "$data" "$root/data"
 mount --bind "$config" "$root/etc/crawlgate/Caddyfile"
 mount -o remount,bind,ro "$root"
