@@ -217,7 +217,7 @@ var refusalTemplate = template.Must(template.New("refusal").Parse(
 
 // HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
 // the proxy (clients.md 12). Where a line of a robots.txt refused, the page shows it among its
-// neighbours.
+// neighbours. It has no links: crawlers would follow them.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
 	b.Grow(len(look.CSS) + 8<<10)
@@ -236,11 +236,7 @@ type fact struct{ Name, Value string }
 func factsHTML(facts []fact) template.HTML {
 	var b strings.Builder
 	for _, f := range facts {
-		value := template.HTMLEscapeString(f.Value)
-		if (f.Name == "more" || f.Name == "robots.txt") && strings.HasPrefix(value, "http") {
-			value = `<a href="` + value + `" rel="noreferrer">` + value + `</a>`
-		}
-		b.WriteString("<dt>" + f.Name + "</dt><dd>" + value + "</dd>\n")
+		b.WriteString("<dt>" + f.Name + "</dt><dd>" + template.HTMLEscapeString(f.Value) + "</dd>\n")
 	}
 	return template.HTML(b.String()) //nolint:gosec // all foreign text is escaped above
 }
