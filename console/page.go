@@ -9,15 +9,18 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 var (
@@ -54,12 +57,11 @@ type pageData struct {
 // showPage answers with the page and, where the query asks for one, an explanation.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	q := r.URL.Query()
-	p := pageData{Orders: h.Orders, User: userOf(r), Note: h.notes.get(q.Get("m")), Query: q, Sections: map[string]template.HTML{}}
+	p := pageData{
+		Orders: h.Orders, User: userOf(r), Note: h.notes.get(q.Get("m")), Sites: sitesOf(e), Query: q, Sections: map[string]template.HTML{},
+	}
 	for id, text := range h.sections(r.Context(), e) {
 		p.Sections[id] = template.HTML(text) //nolint:gosec // our own templates made it
-	}
-	for _, site := range e.Sites() {
-		p.Sites = append(p.Sites, site.Name())
 	}
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
@@ -162,13 +164,33 @@ func excerpt(body []byte, line int) (list []textLine) {
 // originPage is all that is shown of an origin.
 type originPage struct {
 	adminapi.OriginDetail
-	Now    time.Time
-	Lines  []textLine
-	Cut    bool // the text has more
-	Diff   *adminapi.TextDiff
-	Clocks []adminapi.Clock
-	Orders bool
-	User   string
+	Lines    []textLine
+	Cut      bool // the text has more
+	Versions []textVersion
+	Diff     *adminapi.TextDiff
+	Clocks   []adminapi.Clock
+	Orders   bool
+	User     string
+	Sites    []string
+	Query    url.Values
+	Fault    string // why there are no signals
+}
+
+// textVersion is a version of an origin's text. Changed says that there is an older text to compare it with.
+type textVersion struct {
+	robotscache.Version
+	Changed bool
+}
+
+// versionsOf gives the newest versions of a history.
+func versionsOf(history []robotscache.Version) (list []textVersion) {
+	for i, v := range bounded(history, maxVersions) {
+		changed := v.SHA256 != fetch.Sum{} && slices.ContainsFunc(history[i+1:], func(older robotscache.Version) bool {
+			return older.SHA256 != fetch.Sum{} && older.SHA256 != v.SHA256
+		})
+		list = append(list, textVersion{v, changed})
+	}
+	return list
 }
 
 const (
@@ -176,35 +198,64 @@ const (
 	maxDiffLines = 30
 	maxVersions  = 50
 	maxSitemaps  = 50
+	maxSignals   = 50
 )
 
 // showOrigin answers with what is known of an origin.
 func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
-	q := url.Values{"origin": {r.URL.Query().Get("origin")}}
-	detail, err := adminapi.ShowOrigin(r.Context(), e, q)
+	q := r.URL.Query()
+	detail, fault, err := originDetail(r.Context(), e, q)
 	if err != nil {
 		return fail(w, http.StatusNotFound, plain(err))
 	}
-	p := originPage{OriginDetail: detail, Now: time.Now(), Orders: h.Orders, User: userOf(r)}
-	p.History, p.Record.Sitemaps = bounded(p.History, maxVersions), bounded(p.Record.Sitemaps, maxSitemaps)
+	p := originPage{
+		OriginDetail: detail, Versions: versionsOf(detail.History), Orders: h.Orders, User: userOf(r), Sites: sitesOf(e), Query: q, Fault: fault,
+	}
+	p.Record.Sitemaps, p.Preferences = bounded(p.Record.Sitemaps, maxSitemaps), bounded(p.Preferences, maxSignals)
 	if text, ok := detail.Record.Text(); ok {
 		p.Lines, p.Cut = beginning(text.Body)
 	}
-	if diff, err := adminapi.CompareTexts(r.Context(), e, q); err == nil {
-		left := maxDiffLines
-		for i, hunk := range diff.Hunks {
-			diff.Hunks[i].Lines = bounded(hunk.Lines, left)
-			left -= len(diff.Hunks[i].Lines)
-			for j, line := range diff.Hunks[i].Lines {
-				diff.Hunks[i].Lines[j] = escape.Cut(line, lineBytes)
-			}
-		}
+	if diff, err := adminapi.CompareTexts(r.Context(), e, url.Values{"origin": q["origin"], "to": q["to"]}); err == nil {
+		shorten(diff.Hunks)
 		p.Diff = &diff
 	}
 	if clocks, err := adminapi.ListClocks(r.Context(), e, url.Values{"key": {detail.Record.Origin.Host}}); err == nil {
 		p.Clocks = clocks.Clocks
 	}
 	return render(w, "origin", p)
+}
+
+// originDetail is what is known of an origin, with the signals for the agent that the query names.
+// fault says why there are none.
+func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d adminapi.OriginDetail, fault string, err error) {
+	if q.Get("agent") != "" {
+		d, err = adminapi.ShowOrigin(ctx, e, q)
+		if err == nil {
+			return d, "", nil
+		}
+		fault = plain(err)
+	}
+	d, err = adminapi.ShowOrigin(ctx, e, url.Values{"origin": q["origin"]})
+	return d, fault, err //nolint:wrapcheck // it says all
+}
+
+func sitesOf(e *engine.Engine) (names []string) {
+	for _, site := range e.Sites() {
+		names = append(names, site.Name())
+	}
+	return names
+}
+
+// shorten leaves of a difference as much as a page has room for.
+func shorten(hunks []linediff.Hunk) {
+	room := maxDiffLines
+	for i, hunk := range hunks {
+		hunks[i].Lines = bounded(hunk.Lines, room)
+		room -= len(hunks[i].Lines)
+		for j, line := range hunks[i].Lines {
+			hunks[i].Lines[j] = escape.Cut(line, lineBytes)
+		}
+	}
 }
 
 // beginning gives the first lines of a text, as many as there is room for.

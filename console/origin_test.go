@@ -1,0 +1,79 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestOriginPage holds that the page of an origin shows each change of its text, and the signals for
+// an agent.
+func TestOriginPage(t *testing.T) {
+	r := newRig(t, "", "")
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	var texts []string
+	for _, rule := range []string{"Disallow: /first", "Disallow: /second", "Content-Usage: train-ai=n\nDisallow: /third"} {
+		texts = append(texts, "User-agent: *\n"+rule+"\n")
+		site.SetRobots(testorigin.OK(texts[len(texts)-1]))
+		if _, err := adminapi.Refresh(t.Context(), engine.Current(), adminapi.OriginRequest{Origin: site.Origin().String()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := "/origin?origin=" + url.QueryEscape(site.Origin().String())
+	for _, tt := range []struct {
+		name, query string
+		want, not   []string
+	}{
+		{"newest change", "", []string{"-Disallow: /second", "&#43;Disallow: /third", "<dd>rules</dd>", testgateway.Hash(texts[1]) + "#change"}, []string{
+			"/first\n", testgateway.Hash(texts[0]) + "#change", "train-ai</td>", "None for this agent",
+		}},
+		{"older change", "&to=" + testgateway.Hash(texts[1]), []string{"-Disallow: /first", "&#43;Disallow: /second"}, nil},
+		{"signals", "&agent=alpha", []string{"<td>train-ai</td><td>n</td>", `value="alpha"`}, nil},
+		{"unknown agent", "&agent=no+token", []string{"no token", `class="failed"`}, []string{"train-ai</td>"}},
+		{"unknown text", "&to=abc", []string{"History"}, []string{`id="change"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			resp, body := r.ask("GET", page+tt.query, nil, nil)
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("%d %s", resp.StatusCode, body)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(body, want) {
+					t.Errorf("no %q in\n%s", want, body)
+				}
+			}
+			for _, not := range tt.not {
+				if strings.Contains(body, not) {
+					t.Errorf("%q is in\n%s", not, body)
+				}
+			}
+		})
+	}
+}
+
+// TestShownURLs holds what each value of `urls` lets the page show of a refused request.
+func TestShownURLs(t *testing.T) {
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
+	for option, want := range map[string]string{
+		"": site.URL("/private/page?key=secret"), "urls on": site.URL("/private/page?key=secret"),
+		"urls path": site.URL("/private/page"), "urls off": site.Origin().String(),
+	} {
+		t.Run(option, func(t *testing.T) {
+			r := newRig(t, "", option)
+			if status := r.Visit(site.URL("/private/page?key=secret"), "alpha"); status != http.StatusForbidden {
+				t.Fatalf("status %d", status)
+			}
+			_, body := r.ask("GET", "/", nil, nil)
+			if !strings.Contains(body, `<td class="url">GET `+want+"</td>") {
+				t.Errorf("no %q in\n%s", want, body)
+			}
+		})
+	}
+}
