@@ -224,7 +224,7 @@ func (c *Cache) share(out fetch.Outcome) {
 // judged by the present policy; nil if none does.
 func (c *Cache) recall(o origin.Origin) *Entry {
 	c.mu.Lock()
-	best := c.pending.entries[o]
+	best := c.pending.newest(o)
 	c.mu.Unlock()
 	now := time.Now()
 	best = newer(best, c.hot.get(o), now)

@@ -3,6 +3,7 @@ package robotscache
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -24,23 +25,36 @@ const (
 	maxBatchBytes = 8 << 20
 )
 
-// pendingWrites holds the newest entry of each origin that the store has not taken yet. Not safe
-// for concurrent use: Cache.mu guards it.
+// pendingWrites holds the entries of each origin that the store has not taken yet, oldest first: the
+// newest, and those with another text or state before it, which belong to the origin's history. Not
+// safe for concurrent use: Cache.mu guards it.
 type pendingWrites struct {
 	limit, size int64 // bytes
 	failing     bool  // the last write failed
-	entries     map[origin.Origin]*Entry
+	entries     map[origin.Origin][]*Entry
 	added       chan struct{} // holds a value while the writer has something to do
 }
 
 func newPendingWrites(limit int64) *pendingWrites {
-	return &pendingWrites{limit: limit, entries: make(map[origin.Origin]*Entry), added: make(chan struct{}, 1)}
+	return &pendingWrites{limit: limit, entries: make(map[origin.Origin][]*Entry), added: make(chan struct{}, 1)}
 }
 
-// put adds e in place of an older entry of its origin, and has it written.
+// newest returns the newest entry of an origin, nil if there is none.
+func (p *pendingWrites) newest(o origin.Origin) *Entry {
+	list := p.entries[o]
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+// put adds e, in place of the entry before it where that has the same text or state, and has it
+// written.
 func (p *pendingWrites) put(e *Entry) {
-	p.drop(e.record.Origin)
-	p.entries[e.record.Origin] = e
+	if old := p.newest(e.record.Origin); old != nil && VersionOf(e.record).Continues(VersionOf(old.record)) {
+		p.remove([]*Entry{old})
+	}
+	p.entries[e.record.Origin] = append(p.entries[e.record.Origin], e)
 	p.size += e.cost()
 	select {
 	case p.added <- struct{}{}:
@@ -48,43 +62,48 @@ func (p *pendingWrites) put(e *Entry) {
 	}
 }
 
-func (p *pendingWrites) drop(o origin.Origin) {
-	if e := p.entries[o]; e != nil {
-		p.size -= e.cost()
-		delete(p.entries, o)
-	}
-}
+func (p *pendingWrites) drop(o origin.Origin) { p.remove(slices.Clone(p.entries[o])) }
 
 // batch returns entries for one call of Store.Save, at least one if there is any.
 func (p *pendingWrites) batch() (batch []*Entry) {
 	size := int64(0)
-	for _, e := range p.entries {
-		size += e.cost()
-		if len(batch) == maxBatch || size > maxBatchBytes && len(batch) > 0 {
-			break
+	for _, list := range p.entries {
+		for _, e := range list {
+			size += e.cost()
+			if len(batch) == maxBatch || size > maxBatchBytes && len(batch) > 0 {
+				return batch
+			}
+			batch = append(batch, e)
 		}
-		batch = append(batch, e)
 	}
 	return batch
 }
 
-// remove drops the entries of a batch that no newer ones have replaced.
-func (p *pendingWrites) remove(batch []*Entry) {
-	for _, e := range batch {
-		if p.entries[e.record.Origin] == e {
-			p.drop(e.record.Origin)
+// remove drops the entries of a list that are still there.
+func (p *pendingWrites) remove(entries []*Entry) {
+	for _, e := range entries {
+		list := p.entries[e.record.Origin]
+		i := slices.Index(list, e)
+		if i < 0 {
+			continue
+		}
+		p.size -= e.cost()
+		if list = slices.Delete(list, i, i+1); len(list) == 0 {
+			delete(p.entries, e.record.Origin)
+		} else {
+			p.entries[e.record.Origin] = list
 		}
 	}
 }
 
 // trim drops entries until the rest is within the limit, and returns their number.
 func (p *pendingWrites) trim() (dropped int) {
-	for o := range p.entries {
+	for o, list := range p.entries {
 		if p.size <= p.limit {
 			break
 		}
+		dropped += len(list)
 		p.drop(o)
-		dropped++
 	}
 	return dropped
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,47 @@ func TestWriteBehind_MissedWrite(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		wantStored(t, inner, example(2), true)
+	})
+}
+
+// Each text and state of an origin gets into its history, also those that the origin replaced while
+// a write was under way or had failed.
+func TestWriteBehind_EveryVersion(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		flaky := &flakyStore{Store: newMemory()}
+		s := &site{}
+		c := newCache(t, robotscache.Config{Fetcher: s, Store: &slowStore{Store: flaky, took: time.Second}}, hot)
+		defer c.Close()
+		answer := func(outs ...fetch.Outcome) {
+			for _, out := range outs {
+				time.Sleep(10 * time.Millisecond)
+				s.always(out)
+				if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		gone := fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404}
+		first, second := rulesOutcome("Disallow: /first"), rulesOutcome("Disallow: /second")
+		answer(first, second, second, gone, gone, first)
+		flaky.fail(errAway)
+		time.Sleep(5 * time.Second)
+		answer(gone, second)
+		flaky.fail(nil)
+		time.Sleep(5 * time.Second)
+		history, err := c.History(t.Context(), example(1))
+		var sizes []int // of the texts, newest first
+		for _, v := range history {
+			sizes = append(sizes, v.Size)
+		}
+		one, two, none := len(first.Body), len(second.Body), 0
+		if want := []int{two, none, one, none, two, one}; err != nil || !slices.Equal(sizes, want) {
+			t.Errorf("history %v, want %v; %v", sizes, want, err)
+		}
+		if n := c.Stats().Unsaved; n != 0 {
+			t.Errorf("%d records pending", n)
+		}
 	})
 }
 
