@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,17 +67,10 @@ var browserChecks = []string{
 	"axe and widths", "own pages", "size", "load",
 }
 
-// TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_BROWSER_SECONDS is how long
-// it is under load, and CRAWLGATE_SCREENSHOTS a folder for pictures of it.
+// TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_SCREENSHOTS is a folder for pictures of it.
 func TestConsoleInABrowser(t *testing.T) {
 	loadsMachine(t)
-	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 10, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
-	if text := os.Getenv("CRAWLGATE_BROWSER_SECONDS"); text != "" {
-		var err error
-		if plan.Seconds, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
 	node, dir := need(t, "node"), nodePrograms(t, "browser")
 	startConsole(t, &plan)
 	told, err := json.Marshal(plan)
