@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,13 @@ func (f *frames) text() string {
 	return f.got.String()
 }
 
+// sent is when something was written.
+func (f *frames) sent() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.times)
+}
+
 // data is how many frames had something.
 func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
 
@@ -72,7 +80,7 @@ func TestFrames(t *testing.T) {
 		}
 		time.Sleep(14*time.Second + time.Millisecond)
 		synctest.Wait()
-		if n := len(w.times); n != 1 {
+		if n := len(w.sent()); n != 1 {
 			t.Errorf("%d frames although nothing changed", n)
 		}
 		time.Sleep(2 * time.Second)
@@ -80,18 +88,19 @@ func TestFrames(t *testing.T) {
 		if !strings.HasSuffix(w.text(), ": still here\n\n") || w.data() != 1 {
 			t.Errorf("the end is %.100s", w.text())
 		}
-		before := len(w.times)
+		before := len(w.sent())
 		for range 100 { // 10 s
 			engine.Happened(&enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "alpha"}, "GET",
 				func() string { return "https://example.com/" })
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if n := len(w.times) - before; n < 9 || n > 11 {
+		times := w.sent()
+		if n := len(times) - before; n < 9 || n > 11 {
 			t.Errorf("%d frames in 10 s", n)
 		}
-		for i := 1; i < len(w.times); i++ {
-			if gap := w.times[i].Sub(w.times[i-1]); gap < time.Second {
+		for i := 1; i < len(times); i++ {
+			if gap := times[i].Sub(times[i-1]); gap < time.Second {
 				t.Errorf("%s between two frames", gap)
 			}
 		}
