@@ -140,7 +140,11 @@ func (l *Log) savePosition() error {
 // and the number of lines of others in it.
 func (l *Log) save() (tree evidence.Edge, others int64, err error) {
 	l.mu.Lock()
-	if err = l.fillGap(); err == nil {
+	err = l.look()
+	if err == nil {
+		err = l.fillGap()
+	}
+	if err == nil {
 		err = l.spill()
 	}
 	tree, others = l.leaves.tree.Clone(), l.others

@@ -105,10 +105,10 @@ func (l *Log) openLog() (err error) {
 	if l.dest, err = l.config.Open(); err != nil {
 		return err
 	}
-	if l.follow(); l.file == nil {
-		return errors.New("the writer has made no file of this name")
+	if !l.follow() {
+		return errNoFile
 	}
-	l.end, _ = l.measure()
+	l.seen = l.end
 	return nil
 }
 

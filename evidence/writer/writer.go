@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -99,7 +101,8 @@ type Log struct {
 	dest        io.WriteCloser
 	file        *os.File // which dest writes: its size tells what has got to the disk
 	info        os.FileInfo
-	end         int64  // of the file
+	end         int64  // of the file, by what was written
+	seen        int64  // of it, at the last look
 	tail        []byte // the last line of the file, where a failed write left it without its end
 	buf         []byte
 	size        int64 // leaves
@@ -107,7 +110,7 @@ type Log struct {
 	leaves      *leafFiles
 	others      int64 // lines that are not ours, since the start
 	signed      int64 // of them, in the newest checkpoint
-	shifted     int64 // writes after which the file was not what it had to be
+	shifted     int64 // looks at which the file was not what it had to be
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
 	failed      atomic.Bool // is one of these set
@@ -161,39 +164,47 @@ func (l *Log) append(p []byte) error {
 	return l.put(l.buf)
 }
 
-// put writes b, and seals the lines that are in the file thereafter.
+// put writes b, and seals the lines that are in the log thereafter.
 func (l *Log) put(b []byte) error {
-	_, err := l.dest.Write(b)
-	end, links := l.measure()
-	if end == l.end { // nothing was added to this file: there is another one
-		if l.follow(); l.file != nil {
-			end, links = l.measure()
-		}
+	n, err := l.dest.Write(b)
+	l.end += int64(n)
+	if err != nil || len(l.tail) > 0 { // it has to be known in which file a torn line is
+		err = errors.Join(err, l.look())
 	}
-	if err == nil && links == 0 { // the file was deleted, and this line with it
-		if err = l.reopen(); err == nil {
-			_, err = l.dest.Write(b)
-			end, _ = l.measure()
-		}
-	}
-	grown := end - l.end
-	l.end = max(end, 0)
+	l.seal(b[:n])
 	if err != nil {
-		l.seal(b[:min(max(grown, 0), int64(len(b)))])
 		return fmt.Errorf("writing to %s: %w", l.config.File, err)
 	}
-	if grown != int64(len(b)) {
+	return nil
+}
+
+// look compares the file with what was written to it since the last look: meanwhile it may have
+// been rotated, deleted, or changed by another program. A look at each line would cost as much as
+// its hash.
+func (l *Log) look() error {
+	end, links := l.measure()
+	switch old := l.file; {
+	case end < l.end && l.follow():
+		_ = old.Close() // it was only looked at
+		if len(l.tail) > 0 {
+			l.leaf(l.tail) // it stays as it is
+			l.tail = nil
+		}
+	case links == 0:
 		l.shifted++
+		if err := l.restore(); err != nil {
+			return fmt.Errorf("%s was deleted: %w", l.config.File, err)
+		}
+	case end != l.end:
+		l.shifted++
+		l.end = max(end, 0)
 	}
-	l.seal(b)
+	l.seen = l.end
 	return nil
 }
 
 // measure gives the size of the file and the number of its names; -1 where that cannot be told.
 func (l *Log) measure() (end int64, links uint64) {
-	if l.file == nil {
-		return l.end, 1
-	}
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(int(l.file.Fd()), &stat); err != nil {
 		return -1, 1
@@ -201,40 +212,45 @@ func (l *Log) measure() (end int64, links uint64) {
 	return stat.Size, uint64(stat.Nlink) //nolint:unconvert // its type is not the same on all systems
 }
 
-// follow looks whether the log has a new file, after a rotation, and goes on there from its
-// beginning. A torn line at the end of the old one stays as it is, and is a leaf.
-func (l *Log) follow() {
+// follow looks whether another file has the name of the log, and goes on at its end.
+func (l *Log) follow() bool {
 	f, err := os.Open(l.config.File)
 	if err != nil {
-		return
+		return false
 	}
 	info, err := f.Stat()
 	if err != nil || l.info != nil && os.SameFile(l.info, info) {
 		_ = f.Close() // it was only looked at
-		return
+		return false
 	}
-	if len(l.tail) > 0 {
-		l.leaf(l.tail)
-		l.tail = nil
-	}
-	if l.file != nil {
-		_ = l.file.Close() // it was only looked at
-	}
-	l.file, l.info, l.end = f, info, 0
+	l.file, l.info, l.end = f, info, info.Size()
+	return true
 }
 
-// reopen closes the writer of the log and opens it again.
-func (l *Log) reopen() error {
+// restore has a new file made in place of one that was deleted, and writes the lines since the last
+// look into it: what was deleted can be read while it is open.
+func (l *Log) restore() error {
+	old := l.file
 	err := l.dest.Close()
 	dest, openErr := l.config.Open()
-	if openErr != nil {
-		return errors.Join(err, openErr)
+	if err = errors.Join(err, openErr); openErr != nil {
+		return err
 	}
-	l.dest = dest
-	l.shifted++
-	l.follow()
-	return nil
+	if l.dest = dest; !l.follow() {
+		return errors.Join(err, errNoFile)
+	}
+	since := io.NewSectionReader(old, l.seen, math.MaxInt64-l.seen)
+	return errors.Join(err, eachLine(since, func(line []byte, ended bool) error {
+		if ended {
+			line = slices.Concat(line, []byte("\n"))
+		}
+		n, err := dest.Write(line)
+		l.end += int64(n)
+		return err
+	}), old.Close())
 }
+
+var errNoFile = errors.New("the writer has made no file of this name")
 
 // seal takes b, which is now at the end of the file, into the tree.
 func (l *Log) seal(b []byte) {
