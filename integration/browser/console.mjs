@@ -116,7 +116,7 @@ await check("order", async () => {
 await check("hostile texts", async () => {
   const { page, close } = await open("/");
   await crawl(given.hostilePage);
-  // The sections are rendered once a second, and the one with the focus is left alone: it is there before the click.
+  // Sections are rendered once a second, and one with the focus is left alone: the refusal has to be there before the click.
   await page.locator("#refusals td.url", { hasText: /script/i }).first().waitFor({ state: "attached" });
   await page.locator("#refusals summary").click();
   const figures = {};
