@@ -179,7 +179,7 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 func fail(w http.ResponseWriter, status int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // a client that has left needs no answer
+	_, _ = w.Write([]byte(text + "\n")) //nolint:gosec // plain text, as nosniff holds; a client that has left needs no answer
 	return nil
 }
 
