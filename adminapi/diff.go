@@ -89,13 +89,29 @@ func pick(o origin.Origin, history []robotscache.Version, from, to string) (pair
 		}
 		return pair, err
 	}
-	for _, v := range history[newer+1:] {
-		if v.SHA256 != [32]byte{} && v.SHA256 != pair[1].SHA256 {
-			pair[0] = v
-			return pair, nil
+	older, ok := olderText(history, newer)
+	if !ok {
+		return pair, fault(http.StatusNotFound, "no earlier text of %s is kept", o)
+	}
+	pair[0] = older
+	return pair, nil
+}
+
+// olderText returns the newest version before the one at an index that has another text.
+func olderText(history []robotscache.Version, i int) (older robotscache.Version, ok bool) {
+	for _, v := range history[i+1:] {
+		if v.SHA256 != [32]byte{} && v.SHA256 != history[i].SHA256 {
+			return v, true
 		}
 	}
-	return pair, fault(http.StatusNotFound, "no earlier text of %s is kept", o)
+	return older, false
+}
+
+// HasChange reports whether [CompareTexts] can compare the version at an index of the history with an
+// older one.
+func (d *OriginDetail) HasChange(i int) bool {
+	_, ok := olderText(d.History, i)
+	return ok && d.History[i].SHA256 != [32]byte{}
 }
 
 // find returns the index of the version with the given hash, or of the newest one that has a text.

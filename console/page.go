@@ -9,18 +9,15 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 var (
@@ -164,33 +161,16 @@ func excerpt(body []byte, line int) (list []textLine) {
 // originPage is all that is shown of an origin.
 type originPage struct {
 	adminapi.OriginDetail
-	Lines    []textLine
-	Cut      bool // the text has more
-	Versions []textVersion
-	Diff     *adminapi.TextDiff
-	Clocks   []adminapi.Clock
-	Orders   bool
-	User     string
-	Sites    []string
-	Query    url.Values
-	Fault    string // why there are no signals
-}
-
-// textVersion is a version of an origin's text. Changed says that there is an older text to compare it with.
-type textVersion struct {
-	robotscache.Version
-	Changed bool
-}
-
-// versionsOf gives the newest versions of a history.
-func versionsOf(history []robotscache.Version) (list []textVersion) {
-	for i, v := range bounded(history, maxVersions) {
-		changed := v.SHA256 != fetch.Sum{} && slices.ContainsFunc(history[i+1:], func(older robotscache.Version) bool {
-			return older.SHA256 != fetch.Sum{} && older.SHA256 != v.SHA256
-		})
-		list = append(list, textVersion{v, changed})
-	}
-	return list
+	Lines   []textLine
+	Cut     bool   // the text has more
+	Changed []bool // which versions can be compared with an older one
+	Diff    *adminapi.TextDiff
+	Clocks  []adminapi.Clock
+	Orders  bool
+	User    string
+	Sites   []string
+	Query   url.Values
+	Fault   string // why there are no signals
 }
 
 const (
@@ -209,7 +189,11 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 		return fail(w, http.StatusNotFound, plain(err))
 	}
 	p := originPage{
-		OriginDetail: detail, Versions: versionsOf(detail.History), Orders: h.Orders, User: userOf(r), Sites: sitesOf(e), Query: q, Fault: fault,
+		OriginDetail: detail, Orders: h.Orders, User: userOf(r), Sites: sitesOf(e), Query: q, Fault: fault,
+	}
+	p.History = bounded(p.History, maxVersions)
+	for i := range p.History {
+		p.Changed = append(p.Changed, detail.HasChange(i))
 	}
 	p.Record.Sitemaps, p.Preferences = bounded(p.Record.Sitemaps, maxSitemaps), bounded(p.Preferences, maxSignals)
 	if text, ok := detail.Record.Text(); ok {
