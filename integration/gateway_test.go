@@ -68,16 +68,16 @@ func buildCommand(out string) *exec.Cmd {
 	return cmd
 }
 
-// loading has a place for each test that may load the machine at the same time.
-var loading = make(chan struct{}, 2)
+// loading is held by the test that loads the machine.
+var loading sync.Mutex
 
-// loadsMachine marks a test that takes a good part of the CPUs: few of them run at a time, beside
-// tests that wait.
+// loadsMachine marks a test that takes a good part of the CPUs: one of them runs at a time, beside
+// tests that wait. Two took the time from each other by which their bounds are set.
 func loadsMachine(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	loading <- struct{}{}
-	t.Cleanup(func() { <-loading })
+	loading.Lock()
+	t.Cleanup(loading.Unlock)
 }
 
 // need finds a program that a test drives. A laptop without it skips the test; CI fails.
