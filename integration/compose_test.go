@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -58,11 +57,11 @@ func TestComposeScript(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: ports["GATEWAY_PORT"]}), DisableKeepAlives: true,
 	}, Timeout: patience}
+	eventually(t, "the script to say where its servers are", func() bool { return strings.Contains(out.String(), "demo site http") })
 	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
-		eventually(t, fmt.Sprintf("%s to be answered by %d", page, want), func() bool {
-			a, err := tryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page)
-			return err == nil && a.status == want
-		})
+		if a, err := tryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.status != want {
+			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, out)
+		}
 	}
 	eventually(t, "Prometheus to see the gateway", func() bool {
 		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")

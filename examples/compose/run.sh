@@ -22,11 +22,24 @@ mkdir "$state/redis"
 sed "s/gateway:9180/127.0.0.1:$METRICS_PORT/" prometheus.yml >"$state/prometheus.yml"
 cp ../monitoring/rules.yml "$state/"
 
+# listening PORT waits, at most a minute, until something on this machine listens there.
+listening() {
+	for _ in {1..600}; do
+		(: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+		sleep 0.1
+	done
+	echo "nothing listens on port $1" >&2
+	exit 1
+}
+
 redis-server --port "$redis_port" --appendonly yes --bind 127.0.0.1 --dir "$state/redis" >"$state/redis.log" & pids+=($!)
 "$bin" run --config demo.Caddyfile 2>"$state/demo.log" & pids+=($!)
+# A site that refuses the connection counts as unreachable: the gateway then refuses its pages for a while.
+listening "$redis_port" && listening "$DEMO_PORT"
 "$bin" run --config Caddyfile & pids+=($!)
 prometheus --config.file="$state/prometheus.yml" --storage.tsdb.path="$state/prometheus" --web.listen-address="127.0.0.1:$prometheus_port" \
 	--log.level=warn & pids+=($!)
+listening "$GATEWAY_PORT" && listening "$prometheus_port"
 echo "proxy http://127.0.0.1:$GATEWAY_PORT, demo site http://127.0.0.1:$DEMO_PORT, Prometheus http://127.0.0.1:$prometheus_port"
 wait -n "${pids[@]}" # until one of them ends
 exit 1
