@@ -23,8 +23,8 @@ type variant struct{ name, directive string }
 var variants = []variant{
 	{"bare", "bare"},
 	{"off", "robots {\n\t\tmode off\n\t}"},
-	{"sealed", "robots"}, // with -log: the log is sealed
 	{"enforce", "robots"},
+	{"sealed", "robots"}, // with -log: the log is sealed
 }
 
 // caddyfile leaves out what would slow the load down for politeness' sake: there is one origin.

@@ -8,13 +8,15 @@
 //
 // With -https it measures interception instead: one gateway, and the ways to it and from it take turns.
 //
-//	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-connections 64] [-log]
+//	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-connections 64] [-log] [-ways 'enforce|sealed']
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"regexp"
@@ -47,7 +49,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 6, "rounds")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
 	flag.BoolVar(&o.https, "https", false, "measure interception")
-	flag.Func("ways", "with -https: those of this regular expression, the first of which the others are compared with", func(text string) (err error) {
+	flag.Func("ways", "those of this regular expression, the first of which the others are compared with", func(text string) (err error) {
 		o.ways, err = regexp.Compile(text)
 		return err
 	})
@@ -74,13 +76,15 @@ func run(ctx context.Context, o options) error {
 	return measure(ctx, o, sites)
 }
 
-// measure prints a line a round, and the medians.
+// measure prints a line a round, the medians, and how much more each took than the first, with the standard error.
 func measure(ctx context.Context, o options, sites map[upstream]*site) error {
 	plain := way{site: sites[originHTTP], dial: absolute}
 	var err error
-	compared := variants
-	if !o.log {
-		compared = slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return v.name == "sealed" })
+	compared := slices.DeleteFunc(slices.Clone(variants), func(v variant) bool {
+		return v.name == "sealed" && !o.log || !o.ways.MatchString(v.name)
+	})
+	if len(compared) == 0 {
+		return errors.New("no gateway to measure: see -ways")
 	}
 	gateways := make([]*gateway, len(compared))
 	for i, v := range compared {
@@ -110,6 +114,8 @@ func measure(ctx context.Context, o options, sites map[upstream]*site) error {
 		printRow(fmt.Sprint(round+1), costs, func(c []float64) float64 { return c[round] })
 	}
 	printRow("median", costs, median)
+	printRow("more", costs, func(c []float64) float64 { return mean(difference(c, costs[0])) })
+	printRow("±", costs, func(c []float64) float64 { return standardError(difference(c, costs[0])) })
 	return nil
 }
 
@@ -119,6 +125,32 @@ func printRow(label string, costs [][]float64, pick func([]float64) float64) {
 		fmt.Printf("%10.1f", pick(c))
 	}
 	fmt.Println()
+}
+
+// difference is that of each round, so that what slows the machine down for some rounds counts for neither.
+func difference(a, b []float64) []float64 {
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = a[i] - b[i]
+	}
+	return d
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// standardError of the mean.
+func standardError(values []float64) float64 {
+	m, sum := mean(values), 0.0
+	for _, v := range values {
+		sum += (v - m) * (v - m)
+	}
+	return math.Sqrt(sum / float64(len(values)-1) / float64(len(values)))
 }
 
 func median(values []float64) float64 {
