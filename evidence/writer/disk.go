@@ -94,12 +94,20 @@ func readPosition(dir string) (p position, err error) {
 	return p, err
 }
 
+// writePosition writes over the position, which has one length and thus one block of the disk. It
+// does not wait for the disk: after a power cut an older position has more of the log read again.
 func writePosition(dir string, p position) error {
-	text, err := json.Marshal(p)
+	name := filepath.Join(dir, positionFile)
+	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d}\n", p.Size, p.Offset)
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return replaceFile(name, text)
+	}
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, positionFile), append(text, '\n'))
+	_, err = f.WriteAt(text, 0)
+	return errors.Join(err, f.Close())
 }
 
 // newestGeneration is the highest number of a generation in a state folder, 0 for none.
