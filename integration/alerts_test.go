@@ -1,15 +1,23 @@
 package integration
 
 import (
+	"encoding/base64"
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -18,152 +26,316 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines)(?:\{.*\})?) (\S+)$`)
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
 
-// recorded are the metrics of a gateway at one moment.
-func (g *gateway) recorded() map[string]float64 {
+// scrape has the metrics of a gateway at one moment; nil where it did not answer.
+type scrape map[string]float64
+
+// scraped asks a gateway. A time that it gives counts from now, as the clock of promtool begins at 0.
+func (g *gateway) scraped() scrape {
 	g.t.Helper()
-	found := map[string]float64{}
-	for _, m := range watched.FindAllStringSubmatch(g.admin("/metrics").body, -1) {
+	a, err := g.tryAdmin(g.t.Context(), "/metrics")
+	if err != nil {
+		return nil
+	}
+	found := scrape{"up": 1}
+	for _, m := range watched.FindAllStringSubmatch(a.body, -1) {
 		v, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
 			g.t.Fatal(err)
+		}
+		if strings.Contains(m[1], "_ends_seconds") || strings.Contains(m[1], "_not_after_seconds") {
+			v -= float64(time.Now().Unix())
 		}
 		found[m[1]] = v
 	}
 	return found
 }
 
-// recording has metrics before, in the middle of and after a time: a good one up to middle, then one of failures.
-type recording struct{ before, middle, after map[string]float64 }
+// phase is a time in which the same goes on. What came in it comes in each of its minutes.
+type phase struct {
+	comment string
+	minutes int
+	alerts  []string  // that fire at its end, and at which gateway: "CrawlgateDown gw2"
+	after   [2]scrape // of each gateway
+}
 
-// series writes the recording for promtool. What came in a phase comes in each minute of it. The good one lasts 90 minutes.
-func (r *recording) series(failures bool) string {
+// recording is what two gateways went through.
+type recording struct {
+	before [2]scrape
+	phases []phase
+}
+
+// record adds a phase that has ended.
+func (r *recording) record(gateways [2]*gateway, comment string, minutes int, alerts []string) {
+	p := phase{comment: comment, minutes: minutes, alerts: alerts}
+	for i, g := range gateways {
+		p.after[i] = g.scraped()
+	}
+	r.phases = append(r.phases, p)
+}
+
+// series writes the recording of one gateway for promtool.
+func (r *recording) series(gateway int) string {
+	names := map[string]bool{}
+	for _, p := range r.phases {
+		for name := range p.after[gateway] {
+			names[name] = true
+		}
+	}
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(r.after)) {
-		middle, known := r.middle[name]
-		label := strings.TrimSuffix(name, "}") + `,job="crawlgate",instance="gw1:2019"}`
-		if !strings.Contains(name, "{") {
-			label = name + `{job="crawlgate",instance="gw1:2019"}`
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		labels := "{"
+		if strings.Contains(name, "{") {
+			labels = ","
 		}
-		good, bad := middle-r.before[name], r.after[name]-middle
-		values := fmt.Sprintf("%g+%gx90", middle, good)
-		begin := middle + 91*good
-		switch {
-		case !strings.Contains(name, "_total") && !strings.Contains(name, "_bucket"): // a gauge
-			values, begin, bad = fmt.Sprintf("%gx90", middle), r.after[name], 0
-		case !known:
-			values, begin = "_x90", bad
-		}
-		if failures {
-			values += fmt.Sprintf(" %g+%gx30", begin, bad)
-		}
-		if known || failures {
-			fmt.Fprintf(&b, "      - {series: '%s', values: '%s'}\n", label, values)
-		}
+		fmt.Fprintf(&b, "      - {series: '%s%sjob=\"crawlgate\",instance=\"gw%d:2019\"}', values: '%s'}\n",
+			strings.TrimSuffix(name, "}"), labels, gateway+1, r.values(gateway, name))
 	}
 	return b.String()
 }
 
-// recordedAlerts are those that the failures of TestRecordedAlerts bring.
-var recordedAlerts = []string{
-	"CrawlgateErrors", "CrawlgateFleetDown", "CrawlgateSharedClockDown", "CrawlgateStoreDown", "CrawlgateUnreachable", "CrawlgateUntrusted",
-}
-
-// madeUp are the alerts that no gateway here was brought to, with series for them.
-var madeUp = map[string]string{
-	"CrawlgateDown":          `up{job="crawlgate"} 1x90 0x30`,
-	"CrawlgateFetchLocal":    `crawlgate_fetches_total{cause="local"} _x110 1x10`,
-	"CrawlgateDropped":       `crawlgate_dropped_total{what="queue"} 4x110 5x10`,
-	"CrawlgateFetchQueue":    `crawlgate_fetch_queue_seconds_bucket{le="5"} 0+10x120; crawlgate_fetch_queue_seconds_bucket{le="20"} 0+20x120; crawlgate_fetch_queue_seconds_bucket{le="+Inf"} 0+20x120`,
-	"CrawlgatePaceWait":      `crawlgate_pace_wait_seconds_bucket{le="10"} 0+10x120; crawlgate_pace_wait_seconds_bucket{le="30"} 0+20x120; crawlgate_pace_wait_seconds_bucket{le="+Inf"} 0+20x120`,
-	"CrawlgateCAEnds":        `crawlgate_ca_not_after_seconds{certificate="root"} 2000000x120; crawlgate_ca_not_after_seconds{certificate="intermediate"} 600000x120`,
-	"CrawlgateExceptionEnds": `crawlgate_exception_ends_seconds 200000x120`,
-	"CrawlgateEvidenceDown":  `crawlgate_evidence_up{log="access"} 1x90 0x30`,
-	"CrawlgateEvidenceOld":   `crawlgate_evidence_checkpoint_age_seconds{log="access"} 2x90 30+60x30; crawlgate_evidence_unsealed_lines{log="access"} 0x90 8x30`,
-	"CrawlgateFleetFewer":    `crawlgate_fleet_gateways 3x90 2x30; crawlgate_fleet_expected 3x120; crawlgate_fleet_up 1x120`,
-	"CrawlgateTextsDropped":  `crawlgate_texts_dropped_total{early="true"} _x110 7x10`,
+// values are those of a metric, a sample each minute.
+func (r *recording) values(gateway int, name string) string {
+	var b strings.Builder
+	counter := strings.Contains(name, "_total") || strings.Contains(name, "_bucket")
+	last := r.before[gateway]
+	v := last[name]
+	for _, p := range r.phases {
+		s := p.after[gateway]
+		now, there := s[name]
+		_, was := last[name]
+		slope := 0.0
+		switch {
+		case counter:
+			slope = now - last[name]
+			v += slope
+		case strings.Contains(name, "_age_seconds") && s["crawlgate_evidence_unsealed_lines{log=\"access\"}"] > 0:
+			v, slope = now, 60
+		default:
+			v = now
+		}
+		switch {
+		case there || name == "up":
+			fmt.Fprintf(&b, "%g+%gx%d ", v, slope, p.minutes-1)
+			v += slope * float64(p.minutes-1)
+		case was:
+			fmt.Fprintf(&b, "stale _x%d ", p.minutes-1)
+		default:
+			fmt.Fprintf(&b, "_x%d ", p.minutes)
+		}
+		last = s
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // ruleTests writes rules_test.yml.
 func (r *recording) ruleTests() string {
 	var b strings.Builder
-	b.WriteString("# Written by TestRecordedAlerts of integration/ with -update-docs.\nrule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n")
-	add := func(comment, series, at string, want ...string) {
-		fmt.Fprintf(&b, "  # %s\n  - interval: 1m\n    input_series:\n%s    promql_expr_test:\n"+
-			"      - expr: count by (alertname) (ALERTS{alertstate=\"firing\"})\n        eval_time: %s\n        exp_samples:", comment, series, at)
-		if len(want) == 0 {
+	b.WriteString("# Written by TestRecordedAlerts of integration/ with -update-docs: the metrics of two gateways. What came in a phase\n" +
+		"# comes in each minute of it here.\nrule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n" +
+		r.series(0) + r.series(1) + "    promql_expr_test:\n")
+	end := -1
+	for _, p := range r.phases {
+		end += p.minutes
+		fmt.Fprintf(&b, "      # %s\n      - expr: count by (alertname, instance) (ALERTS{alertstate=\"firing\"})\n        eval_time: %dm\n        exp_samples:", p.comment, end)
+		if len(p.alerts) == 0 {
 			b.WriteString(" []")
 		}
-		for _, name := range want {
-			fmt.Fprintf(&b, "\n          - {labels: '{alertname=\"%s\"}', value: 1}", name)
+		for _, alert := range p.alerts {
+			name, gateway, _ := strings.Cut(alert, " ")
+			fmt.Fprintf(&b, "\n          - {labels: '{alertname=\"%s\",instance=\"%s:2019\"}', value: 1}", name, gateway)
 		}
 		b.WriteString("\n")
-	}
-	add("A good day, recorded.", r.series(false), "90m")
-	add("Recorded: Redis killed, sites that break off or answer 503, a client without the CA.", r.series(true), "104m", recordedAlerts...)
-	for _, name := range slices.Sorted(maps.Keys(madeUp)) {
-		var series strings.Builder
-		for one := range strings.SplitSeq(madeUp[name], "; ") {
-			metric, values, _ := strings.Cut(one, " ")
-			fmt.Fprintf(&series, "      - {series: '%s', values: '%s'}\n", metric, values)
-		}
-		add("Made up, not recorded.", series.String(), "119m", name)
 	}
 	return b.String()
 }
 
-// TestRecordedAlerts takes a gateway through a good time and through failures, and holds that its metrics are the series
-// on which the alert rules are tested: with -update-docs it writes them.
+// TestRecordedAlerts takes two gateways through a good time and through failures, and has promtool try the alert rules on
+// their metrics: in a good time none fires, and in the failures each does. With -update-docs it writes them.
 func TestRecordedAlerts(t *testing.T) {
 	t.Parallel()
-	redis, server := startRedis(t), testorigin.Start(t, testorigin.Config{})
-	address := "redis://127.0.0.1:" + redis.port
-	config := newSealedLog(t).config("")
-	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nshared redis %s\n}\nfleet redis %s {\nexpect 1\n}", redis.store(), address, address)
-	config.Egress = "trust_ca " + caFile(t, server)
-	g := startGateway(t, config)
-	f := newTraffic(t, g, server)
-	good := func() {
-		for range 20 {
-			for _, page := range []string{openPage, privatePage} {
-				if a := get(t, g.client("Tester/1.0"), f.good.URL(page)); a.status != http.StatusOK && a.status != http.StatusForbidden {
-					t.Fatalf("%s: %d", page, a.status)
-				}
-			}
-		}
-		eventually(t, "the log to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
-	}
-	good()
-	eventually(t, "the fleet", func() bool { return g.metric("crawlgate_fleet_up") == 1 && g.metric("crawlgate_shared_clock_up") == 1 })
+	promtool := need(t, "promtool")
+	c := startChaosFleet(t)
 	var r recording
-	r.before = g.recorded()
-	good()
-	r.middle = g.recorded()
-	redis.stop()
-	for range 3 {
-		f.once()
-	}
-	eventually(t, "Redis to be missed", func() bool {
-		_, _ = tryGet(t.Context(), g.client("Tester/1.0"), server.Site(t, testorigin.SiteConfig{}).URL(openPage)) // asks the store
-		return g.metric("crawlgate_fleet_up")+g.metric("crawlgate_shared_clock_up")+g.metric("crawlgate_store_up") == 0
-	})
-	eventually(t, "the log to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
-	r.after = g.recorded()
+	r.before = [2]scrape{c.first.scraped(), c.second.scraped()}
+	c.good()
+	r.record(c.both, "A good day.", 90, nil)
+	c.trouble()
+	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1"}
+	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon. Long texts, and a crowd that gives up, at the second.", 60,
+		slices.Concat(standing, []string{
+			"CrawlgateErrors gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
+			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateTextsDropped gw2",
+		}))
+	c.second.kill()
+	eventually(t, "the second gateway to be missed", func() bool { return c.first.metric("crawlgate_fleet_gateways") == 1 })
+	standing = append(standing, "CrawlgateDown gw2")
+	r.record(c.both, "The second gateway is killed.", 30, slices.Concat(standing, []string{"CrawlgateFleetFewer gw1"}))
+	c.outage()
+	r.record(c.both, "Then descriptors run out at the first, its evidence cannot be kept, and Redis is killed.", 30,
+		slices.Concat(standing, []string{
+			"CrawlgateEvidenceDown gw1", "CrawlgateEvidenceOld gw1", "CrawlgateFetchLocal gw1", "CrawlgateFleetDown gw1",
+			"CrawlgateSharedClockDown gw1", "CrawlgateStoreDown gw1",
+		}))
 
-	file := testdocs.Path("examples", "monitoring", "rules_test.yml")
+	dir := t.TempDir()
 	if *testdocs.Update {
-		if err := os.WriteFile(file, []byte(r.ruleTests()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		dir = testdocs.Path("examples", "monitoring")
 	}
-	text, err := os.ReadFile(file)
+	rules, err := os.ReadFile(testdocs.Path("examples", "monitoring", "rules.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range r.after {
-		if metric, _, _ := strings.Cut(name, "{"); !strings.Contains(string(text), metric) {
-			t.Errorf("%s is not in rules_test.yml", metric)
+	for name, text := range map[string]string{"rules.yml": string(rules), "rules_test.yml": r.ruleTests()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
+	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", "rules_test.yml")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
+
+// chaosFleet is two gateways of a fleet: the first has Redis as its store and a sealed log, the second a file and little
+// room.
+type chaosFleet struct {
+	t             *testing.T
+	redis         *redisServer
+	server        *testorigin.Server
+	log           *sealedLog
+	first, second *gateway
+	both          [2]*gateway
+	traffic       *traffic
+}
+
+func startChaosFleet(t *testing.T) *chaosFleet {
+	t.Helper()
+	c := &chaosFleet{t: t, redis: startRedis(t), server: testorigin.Start(t, testorigin.Config{}), log: newSealedLog(t)}
+	address := "redis://127.0.0.1:" + c.redis.port
+	config := c.log.config("")
+	fleet := fmt.Sprintf("fleet redis %s {\nexpect 2\n}", address)
+	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", c.redis.store(), address, fleet)
+	config.Egress = "trust_ca " + caFile(t, c.server)
+	c.first = startGateway(t, config)
+	c.second = startGateway(t, gatewayConfig{
+		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file %s {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s",
+			filepath.Join(tempDir(t), "robots.db"), paceOff, fleet),
+	})
+	c.both = [2]*gateway{c.first, c.second}
+	c.traffic = newTraffic(t, c.first, c.server)
+	c.good()
+	eventually(t, "the fleet", func() bool {
+		return c.first.metric("crawlgate_fleet_gateways") == 2 && c.second.metric("crawlgate_fleet_gateways") == 2 && c.first.metric("crawlgate_shared_clock_up") == 1
+	})
+	return c
+}
+
+// good asks for pages that are allowed and refused.
+func (c *chaosFleet) good() {
+	for _, g := range c.both {
+		for range 20 {
+			for _, page := range []string{openPage, privatePage} {
+				if a := get(c.t, g.client("Tester/1.0"), c.traffic.good.URL(page)); a.status != http.StatusOK && a.status != http.StatusForbidden {
+					c.t.Fatalf("%s: %d", page, a.status)
+				}
+			}
+		}
+	}
+	eventually(c.t, "the log to be sealed", func() bool { return c.first.metric("crawlgate_evidence_unsealed_lines") == 0 })
+}
+
+// trouble is sites and clients that behave badly, and a configuration with what ends soon.
+func (c *chaosFleet) trouble() {
+	config := c.first.config
+	config.Site = fmt.Sprintf("except shop.example {\nuntil %s\nreason test\n}", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
+	config.Global += "\npki {\nca robots {\nintermediate_lifetime 12h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}"
+	if err := c.first.reload(config); err != nil {
+		c.t.Fatal(err)
+	}
+	slow := c.server.Site(c.t, testorigin.SiteConfig{})
+	slow.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 11\n"))
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { _, _ = tryGet(c.t.Context(), c.first.client("Tester/1.0"), slow.URL("/")) }) // the clock tells
+	}
+	wg.Go(c.fillTexts)
+	c.crowd()
+	for range 3 {
+		c.traffic.once()
+	}
+	wg.Wait()
+	eventually(c.t, "the new intermediate", func() bool {
+		return c.first.scraped()["crawlgate_ca_not_after_seconds{certificate=\"intermediate\"}"] < 86400
+	})
+	eventually(c.t, "the log to be sealed", func() bool { return c.first.metric("crawlgate_evidence_unsealed_lines") == 0 })
+}
+
+// fillTexts has the second gateway meet more and longer texts than it has room and turns for.
+func (c *chaosFleet) fillTexts() {
+	random := rand.New(rand.NewPCG(1, 2))
+	client := c.second.client("Tester/1.0")
+	var wg sync.WaitGroup
+	for range 60 {
+		text := make([]byte, 370<<10)
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		site := c.server.Site(c.t, testorigin.SiteConfig{})
+		site.SetRobots(testorigin.OK(fmt.Sprintf("User-agent: *\n# %s\n", base64.StdEncoding.EncodeToString(text))))
+		wg.Go(func() { _, _ = tryGet(c.t.Context(), client, site.URL("/")) }) // some come too late
+	}
+	wg.Wait()
+}
+
+// crowd has more clients of the second gateway wait for one robots.txt than may.
+func (c *chaosFleet) crowd() {
+	site := c.server.Site(c.t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.HangBeforeHead())
+	request := "GET " + site.URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	conns := make([]net.Conn, 4200)
+	for i := range conns {
+		w := c.second.dial()
+		defer w.Close()
+		if _, err := io.WriteString(w, request); err != nil {
+			c.t.Fatal(err)
+		}
+		conns[i] = w
+	}
+	eventually(c.t, "the crowd to be too large", func() bool { return c.second.metric("crawlgate_dropped_total") > 0 })
+}
+
+// outage takes descriptors, the state of the evidence and Redis from the first gateway.
+func (c *chaosFleet) outage() {
+	prlimit := need(c.t, "prlimit")
+	w := c.first.dial()
+	defer w.Close()
+	ask := func() (answer, error) {
+		page := c.server.Site(c.t, testorigin.SiteConfig{}).URL(openPage)
+		return w.ask(http.MethodGet, "GET "+page+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	}
+	if _, err := ask(); err != nil { // connects
+		c.t.Fatal(err)
+	}
+	limit := func(n int) {
+		if out, err := exec.Command(prlimit, "--pid", strconv.Itoa(c.first.cmd.Process.Pid), fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
+			c.t.Fatalf("prlimit: %v: %s", err, out)
+		}
+	}
+	limit(3)
+	if _, err := ask(); err != nil {
+		c.t.Fatal(err)
+	}
+	limit(4096)
+	if err := os.Rename(filepath.Join(c.log.state(), "1"), filepath.Join(c.log.state(), "1.away")); err != nil {
+		c.t.Fatal(err)
+	}
+	c.redis.stop()
+	eventually(c.t, "Redis and the evidence to be missed", func() bool {
+		_, _ = ask() // asks the store
+		g := c.first
+		return g.metric("crawlgate_fleet_up")+g.metric("crawlgate_shared_clock_up")+g.metric("crawlgate_store_up")+g.metric("crawlgate_evidence_up") == 0
+	})
 }
