@@ -84,6 +84,9 @@ debian_files() {
 		echo " -- Crawlgate <crawlgate@users.noreply.github.com>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 	} | gzip -9n >"$work/doc/changelog.gz"
 	gzip -9nc "$dist/THIRD-PARTY-LICENSES" >"$work/doc/THIRD-PARTY-LICENSES.gz"
+	"$work/linux-$(go env GOARCH)" manpage --directory "$work/doc/man" # the month in them is that of SOURCE_DATE_EPOCH
+	sed -i -e 's/^\.TH "Caddy"/.TH "Crawlgate"/' -e 's/^crawlgate -$/crawlgate - makes every crawler of a company obey robots.txt/' "$work"/doc/man/*
+	gzip -9n "$work"/doc/man/*
 }
 
 packages() {

@@ -201,6 +201,7 @@ func TestRPM(t *testing.T) {
 		for _, want := range []string{
 			"/etc/crawlgate/Caddyfile", "/usr/bin/crawlgate", "/usr/lib/systemd/system/crawlgate.service",
 			"/usr/lib/sysusers.d/crawlgate.conf", "/usr/lib/tmpfiles.d/crawlgate.conf", "/usr/share/licenses/crawlgate/LICENSE",
+			"/usr/share/man/man8/crawlgate.8.gz", "/usr/share/man/man8/crawlgate-robots-audit.8.gz",
 		} {
 			if !strings.Contains("\n"+strings.Join(list, "\n")+"\n", "\n"+want+"\n") {
 				t.Errorf("%s is not in %q", want, list)
@@ -215,5 +216,31 @@ func TestRPM(t *testing.T) {
 		if sum(t, dir+"/usr/bin/crawlgate") != sum(t, artefact(t, "crawlgate_*_linux_"+arch)) {
 			t.Error("the binary in the package is another one")
 		}
+	}
+}
+
+// TestRPMRuns installs the .rpm into a root, runs the gateway as the unit does, upgrades, and removes it. The root is
+// Debian's, so what the package asks of Fedora's is not looked at.
+func TestRPMRuns(t *testing.T) {
+	t.Parallel()
+	need(t, true, "mmdebstrap", "rpm", "unshare", "mount", "chroot", "setpriv")
+	root, rpm := cleanRoot(t), artefact(t, "crawlgate-*.x86_64.rpm")
+	run(t, "rpm", "--root="+root, "--nodeps", "--install", rpm)
+	config, port := filepath.Join(root, "etc/crawlgate/Caddyfile"), testorigin.ReservePort(t)
+	edited := caddyfile(port, "file /var/log/crawlgate/access.log")
+	overwrite(t, config, edited)
+	g, stop := start(t, port, unitCommand(t, root)...)
+	g.check(t, build(t, artefact(t, "crawlgate_*_linux_amd64")).Main.Version)
+	stop()
+	run(t, "rpm", "--root="+root, "--nodeps", "--upgrade", "--force", rpm)
+	if text, err := os.ReadFile(config); err != nil || string(text) != edited {
+		t.Errorf("after the upgrade the configuration is %s, %v", text, err)
+	}
+	run(t, "rpm", "--root="+root, "--nodeps", "--erase", "crawlgate")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/crawlgate")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the removal there is a binary: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "var/lib/crawlgate/caddy/crawlgate/robots.db")); err != nil {
+		t.Errorf("a removal takes the state: %v", err)
 	}
 }
