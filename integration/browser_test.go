@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -43,6 +46,40 @@ func hostileRules() string {
 	return head + strings.Repeat("# <script>window.pwned=1</script> \u202e\n", 10<<20/40)
 }
 
+// reportPage is the report of a made-up log of three days, as a file.
+func reportPage(t *testing.T) string {
+	t.Helper()
+	kinds := []enforce.Record{ // the first are the most
+		{Decision: "allow", Reason: enforce.ReasonNoRule, Origin: "https://shop.example", Agent: "AcmeBot", Owner: "search"},
+		{Decision: "allow", Reason: enforce.ReasonAllowedByRule, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news", CrawlDelay: 10, WaitMillis: 700},
+		{Decision: "deny", Reason: enforce.ReasonDisallowed, Origin: "https://shop.example", Agent: "PriceWatch", Owner: "search"},
+		{Decision: "allow", Reason: enforce.ReasonNoRule, Origin: "https://library.of-a-department.university.example", Agent: "AcmeBot", Owner: "search"},
+		{Decision: "error", Reason: enforce.ReasonReset, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news"},
+		{Decision: "deny", Reason: enforce.ReasonUnreachable, Origin: "https://gone.example", Agent: "PriceWatch", Cause: "timeout"},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var log bytes.Buffer
+	for at := 1_795_132_800.0; at < 1_795_132_800+3*86400; at += 11 + 25*random.ExpFloat64()*(1.2+math.Cos(at/86400*2*math.Pi)) { // more at noon
+		r := kinds[min(random.IntN(len(kinds)), random.IntN(len(kinds)))]
+		r.Schema, r.Mode, r.PathVisible, r.SentAt = 2, "enforce", true, at
+		if err := json.NewEncoder(&log).Encode(map[string]any{"ts": at, "robots": r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "access.log"), log.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page, err := runBinary(t, "robots", "report", "--format", "html", dir)
+	if err != nil {
+		t.Fatalf("%v: %s", err, page)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "report.html"), []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "report.html")
+}
+
 // browserPlan is what console.mjs is told.
 type browserPlan struct {
 	Chromium    string            `json:"chromium"`
@@ -57,6 +94,7 @@ type browserPlan struct {
 	HostilePage string            `json:"hostilePage"`
 	Resting     string            `json:"resting"`
 	Gone        string            `json:"gone"`
+	Report      string            `json:"report"`
 	Seconds     int               `json:"seconds"`
 	Screenshots string            `json:"screenshots,omitempty"`
 }
@@ -73,6 +111,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
 	node, dir := need(t, "node"), nodePrograms(t, "browser")
 	startConsole(t, &plan)
+	plan.Report = "file://" + reportPage(t)
 	told, err := json.Marshal(plan)
 	if err != nil {
 		t.Fatal(err)

@@ -11,13 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/look"
 )
 
 // Section is a table for people.
 type Section struct {
 	Title   string
 	Heading []string
-	Rows    [][]string
+	// Texts is how many columns are texts. Those behind them are numbers and times.
+	Texts int
+	Rows  [][]string
 	// More is how many further rows there are.
 	More int
 }
@@ -30,7 +34,7 @@ const shownRows = 50
 func (r *Report) Sections() []Section {
 	counts := []string{"asked", "allowed", "refused", "failed", "held", "waited"}
 	ofCounts := func(title, name string, rows []Row) Section {
-		return section(title, append([]string{name}, counts...), rows, func(row Row) []string {
+		return section(title, append([]string{name}, counts...), 1, rows, func(row Row) []string {
 			c := row.Counts
 			return []string{
 				cmp.Or(row.Name, "-"), number(c.Asked), number(c.Allowed), number(c.Refused), number(c.Failed), number(c.Held),
@@ -39,7 +43,7 @@ func (r *Report) Sections() []Section {
 		})
 	}
 	ofUses := func(title, what string, uses []Use) Section {
-		return section(title, []string{what, "agent", "requests"}, uses, func(u Use) []string {
+		return section(title, []string{what, "agent", "requests"}, 2, uses, func(u Use) []string {
 			return []string{u.What, cmp.Or(u.Agent, "-"), number(u.Count)}
 		})
 	}
@@ -47,18 +51,18 @@ func (r *Report) Sections() []Section {
 		ofCounts("Teams", "team", r.Owners), ofCounts("Crawlers", "agent", r.Agents), ofCounts("Reasons", "reason", r.Reasons),
 		ofCounts("Hosts", "host", r.Hosts), ofCounts("Against a preference of the site", "purpose", r.Conflicts), ofUses("Exceptions in use", "exception", r.Exceptions),
 		ofUses("Modes other than enforce in use", "mode", r.Modes),
-		section("Refused because robots.txt was unreachable", []string{"host", "cause", "refused", "first", "last"}, r.Unreachable, func(u Unreachable) []string {
+		section("Refused because robots.txt was unreachable", []string{"host", "cause", "refused", "first", "last"}, 2, r.Unreachable, func(u Unreachable) []string {
 			return []string{u.Host, u.Cause, number(u.Refused), moment(u.First), moment(u.Last)}
 		}),
-		section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, r.Gaps, func(g Gap) []string {
+		section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g Gap) []string {
 			return []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)}
 		}),
 	}
 	return slices.DeleteFunc(all, func(s Section) bool { return len(s.Rows) == 0 })
 }
 
-func section[T any](title string, heading []string, all []T, row func(T) []string) Section {
-	s := Section{Title: title, Heading: heading, More: max(len(all)-shownRows, 0)}
+func section[T any](title string, heading []string, texts int, all []T, row func(T) []string) Section {
+	s := Section{Title: title, Heading: heading, Texts: texts, More: max(len(all)-shownRows, 0)}
 	for _, x := range all[:len(all)-s.More] {
 		s.Rows = append(s.Rows, row(x))
 	}
@@ -146,16 +150,17 @@ func cell(text string) string {
 //go:embed report.html
 var page string
 
-var pageTemplate = template.Must(template.New("report").Parse(page))
+var pageTemplate = template.Must(template.New("report").Parse(
+	`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + page))
 
 // HTML writes the report as a page that stands by itself: no script, no request to anywhere.
 func (r *Report) HTML(w io.Writer, title string) error {
 	err := pageTemplate.Execute(w, struct {
-		Title    string
-		Summary  []string
-		Plots    []plot
-		Sections []Section
-	}{title, r.Summary(), r.plots(), r.Sections()})
+		Title, Policy string
+		Summary       []string
+		Plots         []plot
+		Sections      []Section
+	}{title, look.Policy, r.Summary(), r.plots(), r.Sections()})
 	if err != nil {
 		return fmt.Errorf("writing a report: %w", err)
 	}

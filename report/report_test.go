@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"reflect"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/internal/look"
 )
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -231,8 +233,11 @@ func TestHTML(t *testing.T) {
 	if err := r.HTML(&out, evil); err != nil {
 		t.Fatal(err)
 	}
-	page := out.String()
-	for _, s := range []string{"<script", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
+	if !strings.Contains(out.String(), look.Head) || !strings.Contains(html.UnescapeString(out.String()), look.Policy) {
+		t.Error("the page does not have the common look and its policy")
+	}
+	page := strings.Replace(out.String(), look.Head, "", 1) // its icon has the name of a format in it, a URL
+	for _, s := range []string{"<script", "<style", "style=", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
 		if strings.Contains(page, s) {
 			t.Errorf("the page has %q", s)
 		}
@@ -243,7 +248,7 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	var empty bytes.Buffer
-	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<svg") {
+	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<rect") {
 		t.Errorf("an empty report: %v", err)
 	}
 }

@@ -327,15 +327,15 @@ await check("load", async () => {
   return figures;
 });
 
-// The gateway's own page and a refusal, as a person sees them who browses through it. Chromium's own questions are of no
-// agent: the gateway refuses them, and asks nobody.
+// The gateway's own page and a refusal, as a person sees them who browses through it, and the file of a report. Chromium's
+// own questions are of no agent: the gateway refuses them, and asks nobody.
 await check("own pages", async () => {
   const behind = await chromium.launch({ executablePath: given.chromium, args: [...flags, `--proxy-server=${given.proxy}`, "--proxy-bypass-list=<-loopback>"] });
   const figures = {};
   try {
     for (const colorScheme of ["light", "dark"]) {
       for (const width of [1280, 360, 320]) {
-        for (const [name, url, status] of [["landing", given.proxy, 200], ["refusal", given.refused, 403]]) {
+        for (const [name, url, status] of [["landing", given.proxy, 200], ["refusal", given.refused, 403], ["report", given.report, 200]]) {
           const where = `${name} ${colorScheme} ${width}`;
           const context = await (status === 200 ? browser : behind).newContext({ userAgent: "AcmeBot/1.0", colorScheme, viewport: { width, height: 700 } });
           const page = await context.newPage();
@@ -344,13 +344,18 @@ await check("own pages", async () => {
           page.on("request", (r) => { if (!r.url().startsWith("data:") && !r.isNavigationRequest()) faults.push(`asked ${r.url()}`); });
           const answer = await page.goto(url);
           assert.equal(answer.status(), status, where);
-          assert.doesNotMatch(answer.headers()["content-security-policy"], /unsafe/, where);
+          const policy = answer.headers()["content-security-policy"] ?? await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
+          assert.match(policy, /^default-src 'none'/, where);
+          assert.doesNotMatch(policy, /unsafe/, where);
           if (status === 403) assert.equal(await page.locator("mark").innerText(), given.rule, where);
           assert.notEqual(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), "rgba(0, 0, 0, 0)", `${where}: no style`);
           await page.evaluate(axe);
           const { violations, passes } = await page.evaluate(() => globalThis.axe.run());
           assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" | ")}`), [], where);
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), `${where} scrolls sideways`);
+          await page.emulateMedia({ media: "print" });
+          assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), "rgb(255, 255, 255)", `${where}: its print is not white`);
+          await page.emulateMedia({ media: "screen" });
           assert.deepEqual(faults, [], where);
           figures[where] = passes.length;
           if (given.screenshots && width === 1280) await page.screenshot({ path: join(given.screenshots, `${name}-${colorScheme}.png`), fullPage: true });

@@ -1,6 +1,6 @@
-// Package look is what the gateway's pages share: one style sheet, one mark, no script. A page with
-// the sheet inline needs nothing from anywhere, see [Head] and [Policy]; one that serves the sheet
-// itself sends [CSS].
+// Package look is what the gateway's pages and its report share: one style sheet, one mark, no
+// script. A page with the sheet inline needs nothing from anywhere, see [Head] and [Policy]; one
+// that serves the sheet itself sends [CSS].
 package look
 
 import (
