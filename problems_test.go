@@ -43,6 +43,9 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 	if r != enforce.ReasonDisallowed {
 		return b.Bytes()
 	}
+	b.WriteString("\nA client whose Accept prefers `text/html`, such as a browser, gets a page. It shows the line that decides among its " +
+		"neighbours:\n\n![The page of a refusal: the lines of the site's robots.txt, the deciding one marked, and below them the facts]" +
+		"(../images/refusal.png)\n")
 	if example, err = os.ReadFile(filepath.Join("enforce", "testdata", "golden", "disallowed_resolved.txt")); err != nil {
 		t.Fatal(err)
 	}

@@ -261,23 +261,6 @@ await check("size", async () => {
   return figures;
 });
 
-if (given.screenshots) {
-  await check("screenshots", async () => {
-    for (const [name, colorScheme, width, height] of [["light", "light", 1280, 1100], ["dark", "dark", 1280, 1100], ["narrow", "light", 360, 1400]]) {
-      const { page, close } = await open("/", { colorScheme, viewport: { width, height } });
-      await giveOrder(page, "careful.example");
-      await explain(page, given.refused);
-      await page.locator("#refusals summary").click();
-      await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });
-      await pause(1500); // an event, which makes the page live
-      await page.screenshot({ path: join(given.screenshots, `console-${name}.png`), fullPage: true });
-      await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
-      await page.getByText("Nothing is stopped.").waitFor();
-      await close();
-    }
-  });
-}
-
 // Refusals at 100 a second, with the page open: it stays as large as it is, and is told once a second.
 await check("load", async () => {
   const { page, context, close } = await open("/");
@@ -326,6 +309,23 @@ await check("load", async () => {
   await close();
   return figures;
 });
+
+// Pictures come behind the load: there is something to see.
+if (given.screenshots) {
+  await check("screenshots", async () => {
+    for (const [name, colorScheme, width, height] of [["light", "light", 1280, 1100], ["dark", "dark", 1280, 1100], ["narrow", "light", 360, 1400]]) {
+      const { page, close } = await open("/", { colorScheme, viewport: { width, height } });
+      await giveOrder(page, "careful.example");
+      await explain(page, given.refused);
+      await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });
+      await pause(1500); // an event, which makes the page live
+      await page.screenshot({ path: join(given.screenshots, `console-${name}.png`) });
+      await page.getByRole("button", { name: /^Lift the order/ }).click({ noWaitAfter: true });
+      await page.getByText("Nothing is stopped.").waitFor();
+      await close();
+    }
+  });
+}
 
 // The gateway's own page and a refusal, as a person sees them who browses through it, and the file of a report. Chromium's
 // own questions are of no agent: the gateway refuses them, and asks nobody.
