@@ -58,13 +58,13 @@ func (l *Log) askAlways(ctx context.Context) {
 			return
 		case head := <-l.newest:
 			signatures, err := l.ask(ctx, head)
-			if ctx.Err() != nil {
-				return
-			}
-			if len(signatures) > 0 {
+			if len(signatures) > 0 { // also those that came before the end of the context
 				if err := l.keepCosigned(head, signatures); err != nil {
 					l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
 				}
+			}
+			if ctx.Err() != nil {
+				return
 			}
 			if now := len(signatures) >= l.config.Need; now != enough {
 				enough = now

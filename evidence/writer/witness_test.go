@@ -124,7 +124,7 @@ func (w *testWitness) sizes() []int64 {
 	return append([]int64(nil), w.seen...)
 }
 
-// cosigned waits until a witness has cosigned the newest checkpoint, and that is kept.
+// cosigned waits until a witness has cosigned the newest checkpoint. That is kept when the log is closed, at the latest.
 func cosigned(t *testing.T, l *Log, w *testWitness) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
