@@ -20,10 +20,12 @@ import (
 // variant is one of the gateways that are compared.
 type variant struct{ name, directive string }
 
+var enforcing = variant{"enforce", "robots"}
+
 var variants = []variant{
 	{"bare", "bare"},
 	{"off", "robots {\n\t\tmode off\n\t}"},
-	{"enforce", "robots"},
+	enforcing,
 	{"sealed", "robots"}, // with -log: the log is sealed
 }
 

@@ -43,7 +43,7 @@ const freshShare = 5
 // measureHTTPS prints a line a way: the median of its rounds, and that of their ratios to the first way's of the same round,
 // as the machine may be faster in one round than in the next by half; and the least, which other work has disturbed least.
 func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) error {
-	g, err := startGateway(ctx, variants[len(variants)-1], sites[originTLS], o.log)
+	g, err := startGateway(ctx, enforcing, sites[originTLS], o.log)
 	if err != nil {
 		return fmt.Errorf("starting the gateway: %w", err)
 	}
