@@ -57,7 +57,14 @@ func TestComposeScript(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: ports["GATEWAY_PORT"]}), DisableKeepAlives: true,
 	}, Timeout: patience}
-	eventually(t, "the script to say where its servers are", func() bool { return strings.Contains(out.String(), "demo site http") })
+	for !strings.Contains(out.String(), "demo site http") { // the script bounds its waits
+		select {
+		case err := <-ended:
+			stopped = true
+			t.Fatalf("run.sh: %v\n%s", err, out)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
 		if a, err := tryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.status != want {
 			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, out)
