@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -295,21 +294,18 @@ func (c *chaosFleet) crowd() {
 	site := c.server.Site(c.t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.HangBeforeHead())
 	request := "GET " + site.URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"
-	conns := make([]net.Conn, 4200)
-	for i := range conns {
+	for range 4200 {
 		w := c.second.dial()
 		defer w.Close()
 		if _, err := io.WriteString(w, request); err != nil {
 			c.t.Fatal(err)
 		}
-		conns[i] = w
 	}
 	eventually(c.t, "the crowd to be too large", func() bool { return c.second.metric("crawlgate_dropped_total") > 0 })
 }
 
 // outage takes descriptors, the state of the evidence and Redis from the first gateway.
 func (c *chaosFleet) outage() {
-	prlimit := need(c.t, "prlimit")
 	w := c.first.dial()
 	defer w.Close()
 	ask := func() (answer, error) {
@@ -319,16 +315,11 @@ func (c *chaosFleet) outage() {
 	if _, err := ask(); err != nil { // connects
 		c.t.Fatal(err)
 	}
-	limit := func(n int) {
-		if out, err := exec.Command(prlimit, "--pid", strconv.Itoa(c.first.cmd.Process.Pid), fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
-			c.t.Fatalf("prlimit: %v: %s", err, out)
-		}
-	}
-	limit(3)
+	c.first.limitDescriptors(3)
 	if _, err := ask(); err != nil {
 		c.t.Fatal(err)
 	}
-	limit(4096)
+	c.first.limitDescriptors(4096)
 	if err := os.Rename(filepath.Join(c.log.state(), "1"), filepath.Join(c.log.state(), "1.away")); err != nil {
 		c.t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 func TestChaosDescriptors(t *testing.T) {
 	loadsMachine(t)
 	const clients, rounds = 60, 6
-	prlimit := need(t, "prlimit")
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), clients*rounds, 100*time.Millisecond)
 	g := startGateway(t, gatewayConfig{Engine: paceOff})
 	callers := make([]*caller, clients)
@@ -30,18 +29,11 @@ func TestChaosDescriptors(t *testing.T) {
 		defer callers[i].close()
 		sites[0].check(t, callers[i]) // connects
 	}
-	limit := func(n int) {
-		t.Helper()
-		pid := strconv.Itoa(g.cmd.Process.Pid)
-		if out, err := exec.Command(prlimit, "--pid", pid, fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
-			t.Fatalf("prlimit: %v: %s", err, out)
-		}
-	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit(len(open) + clients/4)
+	g.limitDescriptors(len(open) + clients/4)
 	var wg sync.WaitGroup
 	for i, c := range callers {
 		wg.Go(func() {
@@ -51,7 +43,7 @@ func TestChaosDescriptors(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	limit(4096)
+	g.limitDescriptors(4096)
 	time.Sleep(6 * time.Second) // the Retry-After that was given
 	for i, c := range callers {
 		wg.Go(func() {
@@ -80,6 +72,15 @@ func TestChaosDescriptors(t *testing.T) {
 				t.Errorf("%s reached %s", e.Target, s.site.Origin())
 			}
 		}
+	}
+}
+
+// limitDescriptors sets how many files the gateway may have open from now on.
+func (g *gateway) limitDescriptors(n int) {
+	g.t.Helper()
+	pid := strconv.Itoa(g.cmd.Process.Pid)
+	if out, err := exec.Command(need(g.t, "prlimit"), "--pid", pid, fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
+		g.t.Fatalf("prlimit: %v: %s", err, out)
 	}
 }
 
