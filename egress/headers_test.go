@@ -83,7 +83,7 @@ func FuzzRequestHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head string) {
 		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
 		if err != nil {
-			t.Skip()
+			return
 		}
 		in := http.Header(mime)
 		before := in.Clone()
@@ -169,7 +169,7 @@ func FuzzResponseFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head string) {
 		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
 		if err != nil {
-			t.Skip()
+			return
 		}
 		in, out := http.Header(mime), make(http.Header)
 		before := in.Clone()

@@ -450,7 +450,7 @@ func FuzzConnect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("CONNECT " + bytes)))
 		if err != nil {
-			t.Skip()
+			return
 		}
 		authority, err := ConnectAuthority(r)
 		if err != nil {

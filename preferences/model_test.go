@@ -159,9 +159,7 @@ func FuzzSets(f *testing.F) {
 		f.Add([]byte{byte(b), byte(b * 7), byte(b*31 + 5)}, byte(b))
 	}
 	f.Fuzz(func(t *testing.T, statements []byte, many byte) {
-		if len(statements) > 256 {
-			t.Skip()
-		}
+		statements = statements[:min(len(statements), 256)]
 		m := model{values: make(map[string]preferences.Value)}
 		sets := []preferences.Set{m.sayMany(int(many))}
 		for _, b := range statements {

@@ -176,7 +176,7 @@ func FuzzWithhold(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(message)))
 		if err != nil {
-			t.Skip()
+			return
 		}
 		before, known := r.Header.Clone(), r.URL.User != nil && r.URL.User.String() != ""
 		target := r.RequestURI
