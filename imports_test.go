@@ -86,7 +86,7 @@ var importRules = map[string][]string{
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

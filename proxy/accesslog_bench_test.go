@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"net/http/httptest"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testcpu"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -56,7 +56,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
-			used := processorTime(b)
+			used := testcpu.Used(b)
 			for b.Loop() {
 				fields := make([]zap.Field, 0, 2)
 				fields = append(fields, zap.Int("status", http.StatusOK))
@@ -70,20 +70,9 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 				}
 				logger.Info("handled request", fields...)
 			}
-			// On a machine that is busy with other things the clock tells nothing.
-			b.ReportMetric(float64((processorTime(b)-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64((testcpu.Used(b)-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// processorTime is what the process has used.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // nowhere takes what is logged.

@@ -4,9 +4,10 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
 // BenchmarkMillionHostsInTenMinutes asks for a million hosts, one after the other, in ten minutes
@@ -22,7 +23,7 @@ func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 	for b.Loop() {
 		p := New(Config{})
 		p.sweeping.Store(true) // here, to be timed
-		before, used := heapInUse(), processorTime(b)
+		before, used := heapInUse(), testcpu.Used(b)
 		var swept time.Duration
 		most, heapAtMost := 0, int64(0)
 		start := time.Now()
@@ -47,17 +48,7 @@ func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 		b.ReportMetric(float64(most), "keys-at-most")
 		b.ReportMetric(float64(heapAtMost)/float64(most), "B/key")
 		b.ReportMetric(100*swept.Seconds()/took.Seconds(), "%cpu-sweep")
-		b.ReportMetric(100*(processorTime(b)-used).Seconds()/took.Seconds(), "%cpu-all")
+		b.ReportMetric(100*(testcpu.Used(b)-used).Seconds()/took.Seconds(), "%cpu-all")
 		runtime.KeepAlive(p)
 	}
-}
-
-// processorTime is what the process has used.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -343,18 +345,11 @@ func BenchmarkWrite(b *testing.B) {
 			}
 			defer w.Close()
 			b.ReportAllocs()
-			before := processTime()
+			before := testcpu.Used(b)
 			for b.Loop() {
 				w.Write(line)
 			}
-			b.ReportMetric(float64(processTime()-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(testcpu.Used(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// processTime is the CPU time that the process has taken, in the kernel too.
-func processTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // of itself it always can
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
