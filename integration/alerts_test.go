@@ -153,7 +153,7 @@ func (r *recording) ruleTests() string {
 // TestRecordedAlerts takes two gateways through a good time and through failures, and has promtool try the alert rules on
 // their metrics: in a good time none fires, and in the failures each does. With -update-docs it writes them.
 func TestRecordedAlerts(t *testing.T) {
-	t.Parallel()
+	loadsMachine(t)
 	promtool := need(t, "promtool")
 	c := startChaosFleet(t)
 	var r recording
