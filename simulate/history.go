@@ -87,7 +87,7 @@ func (k *lookup) ofAbsent(versions []robotscache.Version, w known, told bool) (a
 	case told && w.access == fetch.AccessDeny:
 		return []known{deny}
 	}
-	from, to := k.during(versions)
+	from, to := k.during(versions, w.state)
 	for _, v := range versions[from:to] {
 		forbidden := v.Status == http.StatusUnauthorized || v.Status == http.StatusForbidden
 		changed := v.LastSeen.After(k.at) && v.LastSeen.After(v.FirstSeen)
@@ -108,7 +108,7 @@ func (k *lookup) ofUnreachable(versions []robotscache.Version, w known, told boo
 	if policy.Mode >= fetch.ModeStrict {
 		return []known{{state: w.state, cause: w.cause}}
 	}
-	from, to := k.during(versions)
+	from, to := k.during(versions, w.state)
 	for i, v := range versions[from:to] {
 		earliest, latest := v.LastSeen, k.end
 		if earliest.After(k.at) {
@@ -142,8 +142,14 @@ func ofRun(p fetch.Policy, w known, sha fetch.Sum, since, at time.Time) known {
 	return w
 }
 
-// during gives the range of the versions that may have counted when the line was decided.
-func (k *lookup) during(versions []robotscache.Version) (from, to int) {
+// takenUp bounds the time from the answer of a site until the gateway decides by it: it is read, kept
+// and published meanwhile, which takes milliseconds where the machine is not starved.
+const takenUp = 10 * time.Second
+
+// during gives the range of the versions that may have counted when the line was decided, where the
+// line has a state. An answer that had just come may not have been taken up: if none in the range is
+// of that state, the one before counted still.
+func (k *lookup) during(versions []robotscache.Version, state fetch.State) (from, to int) {
 	since := func(t time.Time) int {
 		i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(t) })
 		if i < 0 {
@@ -151,5 +157,10 @@ func (k *lookup) during(versions []robotscache.Version) (from, to int) {
 		}
 		return i
 	}
-	return since(k.end), min(since(k.at)+1, len(versions))
+	from, to = since(k.end), min(since(k.at)+1, len(versions))
+	ofState := func(v robotscache.Version) bool { return v.State == state }
+	if to < len(versions) && !slices.ContainsFunc(versions[from:to], ofState) && k.at.Sub(versions[to-1].FirstSeen) < takenUp {
+		to++
+	}
+	return from, to
 }

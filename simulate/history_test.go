@@ -29,6 +29,7 @@ func TestByPolicy(t *testing.T) {
 		return version(fetch.StateUnreachable, 503, from, -time.Hour)
 	}
 	text := func(to time.Duration) robotscache.Version { return version(fetch.StateRules, 200, 90*day, to) }
+	back := func(from time.Duration) robotscache.Version { return version(fetch.StateRules, 200, from, -time.Hour) }
 	gone := func(to time.Duration) robotscache.Version { return version(fetch.StateAbsent, 404, 90*day, to) }
 	closed := func(to time.Duration) robotscache.Version { return version(fetch.StateAbsent, 403, 90*day, to) }
 	const (
@@ -63,6 +64,8 @@ func TestByPolicy(t *testing.T) {
 		{"a run that the store has no record of", denied, []robotscache.Version{text(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
 		{"it was the answer again later", denied, []robotscache.Version{text(-time.Hour)}, fetch.Policy{}, denied},
 		{"the file came back meanwhile", denied, []robotscache.Version{text(-time.Minute), down(time.Hour)}, fetch.Policy{}, denied},
+		{"the file has just come back", denied, []robotscache.Version{back(125 * time.Second), down(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},
+		{"it came back before that", denied, []robotscache.Version{back(3 * time.Minute), down(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
 		{"401 and 403 permit", shut, []robotscache.Version{closed(time.Minute)}, fetch.Policy{}, absent},
 		{"401 and 403 refuse", absent, []robotscache.Version{closed(time.Hour)}, fetch.Policy{ForbiddenDisallow: true}, shut},
 		{"they did already", shut, nil, fetch.Policy{ForbiddenDisallow: true}, shut},
