@@ -3,12 +3,13 @@
 // It runs gateways that differ in one thing, each a process of its own: one that enforces, one with
 // `mode off`, with -log one that seals its log, and one with a bare handler that forwards by the
 // same transport and decides nothing. They take turns under the same load, in another order each
-// round, and the CPU time that each used is read from /proc. The origin and the load run in this
-// process, so they are not counted.
+// round, and the CPU time that each used is read from /proc. They are started anew -starts times, in
+// another order each time: of two equal processes, one may be the faster as long as they run. The
+// origin and the load run in this process, so they are not counted.
 //
 // With -https it measures interception instead: one gateway, and the ways to it and from it take turns.
 //
-//	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-connections 64] [-log] [-ways 'enforce|sealed']
+//	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-starts 1] [-connections 64] [-log] [-ways 'enforce|sealed']
 package main
 
 import (
@@ -32,7 +33,8 @@ import (
 // options is what may be chosen on the command line.
 type options struct {
 	requests    int // per gateway and round
-	rounds      int
+	rounds      int // per start
+	starts      int
 	connections int
 	ways        *regexp.Regexp
 	log         bool
@@ -46,7 +48,8 @@ func main() {
 	}
 	o := options{ways: regexp.MustCompile("")}
 	flag.IntVar(&o.requests, "requests", 20_000, "requests per gateway and round")
-	flag.IntVar(&o.rounds, "rounds", 6, "rounds")
+	flag.IntVar(&o.rounds, "rounds", 6, "rounds per start")
+	flag.IntVar(&o.starts, "starts", 1, "how many times the gateways are started")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
 	flag.BoolVar(&o.https, "https", false, "measure interception")
 	flag.Func("ways", "those of this regular expression, the first of which the others are compared with", func(text string) (err error) {
@@ -78,44 +81,55 @@ func run(ctx context.Context, o options) error {
 
 // measure prints a line a round, the medians, and how much more each took than the first, with the standard error.
 func measure(ctx context.Context, o options, sites map[upstream]*site) error {
-	plain := way{site: sites[originHTTP], dial: absolute}
-	var err error
 	compared := slices.DeleteFunc(slices.Clone(variants), func(v variant) bool {
 		return v.name == "sealed" && !o.log || !o.ways.MatchString(v.name)
 	})
 	if len(compared) == 0 {
 		return errors.New("no gateway to measure: see -ways")
 	}
+	fmt.Printf("%d requests a round over %d connections; CPU µs a request\n%-7s", o.requests, o.connections, "round")
+	for _, v := range compared {
+		fmt.Printf("%10s", v.name)
+	}
+	fmt.Println()
+	costs := make([][]float64, len(compared))
+	for start := range o.starts {
+		if err := measureStart(ctx, o, sites, compared, start, costs); err != nil {
+			return err
+		}
+	}
+	printRow("median", costs, median)
+	printRow("more", costs, func(c []float64) float64 { return mean(difference(c, costs[0])) })
+	printRow("±", costs, func(c []float64) float64 { return standardError(difference(c, costs[0])) })
+	return nil
+}
+
+// measureStart starts the gateways, and adds their costs of each round.
+func measureStart(ctx context.Context, o options, sites map[upstream]*site, compared []variant, start int, costs [][]float64) error {
+	plain := way{site: sites[originHTTP], dial: absolute}
 	gateways := make([]*gateway, len(compared))
-	for i, v := range compared {
-		if gateways[i], err = startGateway(ctx, v, sites[originTLS], o.log); err != nil {
-			return fmt.Errorf("starting the gateway %q: %w", v.name, err)
+	for turn := range compared {
+		i := (start + turn) % len(compared)
+		var err error
+		if gateways[i], err = startGateway(ctx, compared[i], sites[originTLS], o.log); err != nil {
+			return fmt.Errorf("starting the gateway %q: %w", compared[i].name, err)
 		}
 		defer gateways[i].stop()
 		if _, err := gateways[i].load(ctx, plain, o.connections, o.requests/4); err != nil { // warm up
-			return fmt.Errorf("loading the gateway %q: %w", v.name, err)
+			return fmt.Errorf("loading the gateway %q: %w", compared[i].name, err)
 		}
 	}
-	fmt.Printf("%d requests a round over %d connections; CPU µs a request\n%-7s", o.requests, o.connections, "round")
-	for _, g := range gateways {
-		fmt.Printf("%10s", g.name)
-	}
-	fmt.Println()
-	costs := make([][]float64, len(gateways))
 	for round := range o.rounds {
 		for turn := range gateways {
-			i := (round + turn) % len(gateways)
+			i := (start + round + turn) % len(gateways)
 			used, err := gateways[i].load(ctx, plain, o.connections, o.requests)
 			if err != nil {
 				return fmt.Errorf("loading the gateway %q: %w", gateways[i].name, err)
 			}
 			costs[i] = append(costs[i], float64(used)/float64(time.Microsecond)/float64(o.requests))
 		}
-		printRow(fmt.Sprint(round+1), costs, func(c []float64) float64 { return c[round] })
+		printRow(fmt.Sprint(len(costs[0])), costs, func(c []float64) float64 { return c[len(costs[0])-1] })
 	}
-	printRow("median", costs, median)
-	printRow("more", costs, func(c []float64) float64 { return mean(difference(c, costs[0])) })
-	printRow("±", costs, func(c []float64) float64 { return standardError(difference(c, costs[0])) })
 	return nil
 }
 
