@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 )
 
 // A reload: Caddy provisions and starts the new configuration before it stops the old one, so for a
@@ -23,15 +23,8 @@ var pool = caddy.NewUsagePool()
 // has to be released.
 func acquire[T caddy.Destructor](key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
-	if err != nil {
-		var none T
-		return none, err
-	}
-	v, ok := value.(T)
-	if !ok {
-		return v, fmt.Errorf("usage pool holds a %T under %q", value, key)
-	}
-	return v, nil
+	v, _ := value.(T) // each kind has keys of its own
+	return v, err
 }
 
 // release gives back one use of a key.
@@ -76,10 +69,17 @@ func (a *activeConfigs) leave(e *Engine) {
 
 // follow makes e the current one, under the lock.
 func (a *activeConfigs) follow(e *Engine) {
-	if a.current.Swap(e) == e {
+	before := a.current.Swap(e)
+	if before == e {
 		return
+	}
+	if err := e.kills.follow(e.Config.Store.folder()); err != nil {
+		e.logger.Error("orders of the kill switch may be forgotten by a restart", zap.Error(err))
 	}
 	e.records.apply(e)
 	e.pacing.apply(e)
+	if before != nil {
+		e.pacing.take(before.pacing)
+	}
 	e.fleet.apply(e)
 }

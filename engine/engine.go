@@ -260,7 +260,7 @@ func (e *Engine) Start() error {
 	e.listens.Store(l)
 	sockets.Process.Changed()
 	e.enter()
-	e.fleet.digested(e)
+	e.fleet.apply(e)
 	e.warnOfLogs()
 	return nil
 }

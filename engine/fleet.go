@@ -37,6 +37,7 @@ type fleetState struct {
 	heard   atomic.Pointer[time.Time] // when Redis answered last; before that, when it was first asked
 
 	refreshes errgroup.Group
+	ctx       context.Context // of the refreshes and the exchange of checkpoints
 	stop      context.CancelFunc
 	heads     sync.WaitGroup // the exchange of checkpoints
 	mu        sync.Mutex
@@ -70,6 +71,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 		key: key, kills: e.kills, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger.Named("fleet"),
 		short: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.refreshes.SetLimit(maxRefreshes)
 	s.current.Store(e)
 	joined := time.Now()
@@ -85,9 +87,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.heads.Go(func() { s.exchangeHeads(ctx) })
+	s.heads.Go(func() { s.exchangeHeads(s.ctx) })
 	return s, nil
 }
 
@@ -103,25 +103,25 @@ func (s *fleetState) Destruct() error {
 	s.stop()
 	s.heads.Wait()
 	err := s.fleet.Close()
-	_ = s.refreshes.Wait() // they have no error, and end with the cache at the latest
+	_ = s.refreshes.Wait() // they have no error
 	counted(fleet.State{})
 	return err
 }
 
-// apply makes the configuration of e the one that is told to others and followed.
+// apply makes the configuration of e the one that is told to others and followed. Its digest is
+// known once all of its sites are there.
 func (s *fleetState) apply(e *Engine) {
-	if s != nil {
-		s.current.Store(e)
-		s.fleet.Describe(e.Config.Fleet.Self, e.Config.Fleet.Expect)
+	if s == nil {
+		return
 	}
-}
-
-// digested has the others told which configuration e is, once all of its sites are there.
-func (s *fleetState) digested(e *Engine) {
-	if s != nil {
-		self := e.Config.Fleet.Self
+	s.current.Store(e)
+	self := e.Config.Fleet.Self
+	if e.listens.Load() != nil {
 		self.Config = e.ConfigDigest()
-		s.fleet.Describe(self, e.Config.Fleet.Expect)
+	}
+	s.fleet.Describe(self, e.Config.Fleet.Expect)
+	if s.files.move(e.Config.Store.folder()) {
+		s.KeepAction(s.LastAction())
 	}
 }
 
@@ -202,7 +202,7 @@ func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 		return
 	}
 	if !s.refreshes.TryGo(func() error {
-		_, _ = e.Cache().Refresh(context.Background(), o) // its failure is in the record; the fetch has its own bounds
+		_, _ = e.Cache().Refresh(s.ctx, o) // its failure is in the record; the fetch has its own bounds
 		return nil
 	}) {
 		instruments.dropped.WithLabelValues("refresh").Inc()

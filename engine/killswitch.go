@@ -37,23 +37,38 @@ func (*killSwitchState) release() error { return release(killSwitchKey) }
 func (*killSwitchState) Destruct() error { return nil }
 
 // load restores the orders that were kept, once in the life of the process. An unreadable file is
-// fatal: starting without it would lift every order.
+// fatal: starting without it would lift every order. So it is where the store moves to, see follow.
 func (s *killSwitchState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.loaded {
-		return nil
-	}
-	s.files.path = folder
-	var kept enforce.Orders
-	if err := s.files.read(killsFile, &kept); err != nil {
+	kept, err := readKills(folder)
+	if err != nil || s.loaded {
 		return err
 	}
+	s.files.move(folder)
 	if err := s.switches.Update(func(enforce.Orders) (enforce.Orders, error) { return kept, nil }); err != nil {
 		return err
 	}
 	s.loaded = true
 	return nil
+}
+
+func readKills(folder string) (kept enforce.Orders, err error) {
+	err = (&stateFolder{path: folder}).read(killsFile, &kept)
+	return kept, err
+}
+
+// follow keeps the orders in another folder from now on, where the store has moved. Those that are
+// there from before hold too, unless they were lifted since.
+func (s *killSwitchState) follow(folder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.files.move(folder) {
+		return nil
+	}
+	kept, err := readKills(folder)
+	_, mergeErr := s.mergeLocked(kept)
+	return errors.Join(err, mergeErr)
 }
 
 // KillSwitch has the orders that hold, which no reload resets.
@@ -94,6 +109,10 @@ func (e *Engine) Lift(scope enforce.KillScope, value string, lift enforce.Lift) 
 func (s *killSwitchState) merge(other enforce.Orders) (ended map[string]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.mergeLocked(other)
+}
+
+func (s *killSwitchState) mergeLocked(other enforce.Orders) (ended map[string]int, err error) {
 	var full error
 	err = s.switches.Update(func(o enforce.Orders) (enforce.Orders, error) {
 		o, full = o.Merge(other, time.Now())

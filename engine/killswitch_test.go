@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
@@ -28,6 +32,66 @@ func sum(ended map[string]int) (all int) {
 		all += n
 	}
 	return all
+}
+
+// TestKillSwitchFollowsTheStore: orders are kept where the store is, and those that lie there hold.
+func TestKillSwitchFollowsTheStore(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	held := func(s *killSwitchState) (hosts []string) {
+		for _, order := range s.switches.Orders().Held {
+			hosts = append(hosts, order.Value)
+		}
+		slices.Sort(hosts)
+		return hosts
+	}
+	begin := func(folder string) *Engine {
+		t.Helper()
+		s := new(killSwitchState)
+		if err := s.load(folder); err != nil {
+			t.Fatal(err)
+		}
+		return &Engine{kills: s}
+	}
+	deny := func(e *Engine, host string) {
+		t.Helper()
+		if _, err := e.Deny(enforce.Kill{Scope: enforce.KillHost, Value: host, By: "dora", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny(begin(second), "earlier.example")
+	e := begin(first)
+	deny(e, "before.example")
+	for range 2 { // the same folder again is nothing new
+		if err := errors.Join(e.kills.load(second), e.kills.follow(second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny(e, "after.example")
+	want := []string{"after.example", "before.example", "earlier.example"}
+	if got := held(e.kills); !slices.Equal(got, want) {
+		t.Errorf("held %q, want %q", got, want)
+	}
+	if got := held(begin(second).kills); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %q, want %q", got, want)
+	}
+	if _, found, err := e.Lift(enforce.KillHost, "before.example", enforce.Lift{By: "dora", At: time.Now()}); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	if err := e.kills.follow(first); err != nil {
+		t.Fatal(err)
+	}
+	if got := held(begin(first).kills); !slices.Equal(got, []string{"after.example", "earlier.example"}) {
+		t.Errorf("back at the first store: %q", got)
+	}
+
+	third := t.TempDir()
+	if err := os.WriteFile(filepath.Join(third, killsFile.name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.kills.load(third); err == nil {
+		t.Error("a store beside orders that cannot be read is accepted")
+	}
 }
 
 func TestInFlightStop(t *testing.T) {

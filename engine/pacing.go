@@ -109,8 +109,22 @@ func (p *pacing) config(e *Engine) pace.Config {
 	return config
 }
 
-// apply makes the limits of e those of the clocks.
-func (p *pacing) apply(e *Engine) { p.pacer.Configure(p.config(e)) }
+// apply makes the limits of e those of the clocks, and keeps the blocks beside its store.
+func (p *pacing) apply(e *Engine) {
+	p.pacer.Configure(p.config(e))
+	if p.files.move(e.Config.Store.folder()) {
+		p.note()
+	}
+}
+
+// take adds the blocks of the clocks that were used before, or are still by requests of an earlier
+// configuration.
+func (p *pacing) take(before *pacing) {
+	if p != before {
+		p.pacer.Restore(before.pacer.Blocks(blocksKept))
+		p.note()
+	}
+}
 
 // note has the blocks and the number of gateways written down soon.
 func (p *pacing) note() {
@@ -140,14 +154,19 @@ func (p *pacing) write() error {
 	return err
 }
 
-// Destruct writes them down a last time.
+// Destruct writes them down a last time, or leaves that to the clocks that are used now.
 func (p *pacing) Destruct() error {
 	p.mu.Lock()
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
-	err := p.write()
+	var err error
+	if e := Current(); e != nil && e.pacing != p {
+		e.pacing.take(p)
+	} else {
+		err = p.write()
+	}
 	if p.shared != nil {
 		err = errors.Join(err, p.shared.Close())
 	}

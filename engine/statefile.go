@@ -54,6 +54,15 @@ func (d *stateFolder) read(f stateFile, v any) error {
 	return nil
 }
 
+// move makes another folder the one that is written to, and reports whether it is another.
+func (d *stateFolder) move(path string) (moved bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	moved = d.path != path
+	d.path = path
+	return moved
+}
+
 // write replaces the file. When it returns nil the file is on the disk, whole; a crash leaves the
 // old one or the new.
 func (d *stateFolder) write(f stateFile, v any) error {
