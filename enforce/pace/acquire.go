@@ -168,7 +168,7 @@ func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
 		return never, false
 	}
 	c := s.clock
-	if c.queue.first() != w {
+	if c.queue == nil || c.queue.first() != w { // a block may have refused w meanwhile
 		return never, false
 	}
 	until, ok = w.due(s, on, now)

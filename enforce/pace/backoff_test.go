@@ -107,6 +107,23 @@ func TestBlockedWhileRequestsWait(t *testing.T) {
 	})
 }
 
+// A block may refuse a request that has just been woken, and is about to look again.
+func TestBlockedWhileWokenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Random: noJitter})
+		limit := Limit{Key: "h", Delay: 2 * time.Second}
+		granted(t, p, Request{Limit: limit}).Done()
+		w := p.waiter(p.config.Load(), &Request{Limit: limit, MaxWait: 3 * time.Second})
+		defer w.withdraw()
+		w.advance(t.Context())
+		p.RecordFailure("h", 0)
+		if _, ok := w.pass(&w.steps[0], p.coordination()); ok || w.refusal.Load() == nil {
+			t.Error("it passes a clock that is blocked")
+		}
+	})
+}
+
 // A block may begin while a request is current at this clock already and stands at another one.
 func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 	t.Parallel()
