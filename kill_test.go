@@ -293,6 +293,25 @@ func TestKillSwitchCutsTunnel(t *testing.T) {
 	killed(t, g.Lines(1)[0])
 }
 
+// TestReportedRobotsTxt holds that robots.txt comes from the cache in mode report too, where the sender should have been refused.
+func TestReportedRobotsTxt(t *testing.T) {
+	var asked atomic.Int32
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, "User-agent: *\nDisallow: /x\n")
+	}))
+	t.Cleanup(origin.Close)
+	g := testgateway.New(t, "mode report\nagent acme {\ncredential ann $2a$04$nTPLGrAZOYSdrXDOKtUBVOuV4tHJ9FzS5Yc0oyKp6qkJ5eJc3y6Qu\n}", "")
+	for range 3 {
+		if status := g.Visit(origin.URL+"/robots.txt", "acme"); status != http.StatusOK {
+			t.Errorf("robots.txt: %d", status)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the site was asked %d times", n)
+	}
+}
+
 // TestKillSwitchOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
 func TestKillSwitchOutlives(t *testing.T) {
 	g, e := newKillRig(t, "", ""), newEndless(t)

@@ -74,7 +74,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 		return x.refuse()
 	}
 	x.show("")
-	if x.decision.Reason == enforce.ReasonRobotsTxt {
+	if enforce.FetchesRobotsTxt(x.r.Method, target.Path) {
 		return x.serveRobotsTxt(target)
 	}
 	if err := x.pace(target.Origin); err != nil {
