@@ -266,6 +266,7 @@ func orderEach[T told](
 		one, err := order(ctx, r, q(arg), show)
 		if err != nil {
 			r.complain("%s: %v", arg, err)
+			one = exitError
 		}
 		status = max(status, one)
 	}
