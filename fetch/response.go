@@ -103,8 +103,7 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 	if fail := resp.takeDecoder(); fail != nil {
 		return nil, false, fail
 	}
-	text, more, err = decode(data, codings, limit)
-	<-resp.decoders
+	text, more, err = resp.decode(data, codings, limit)
 	switch {
 	case more:
 		return text, true, nil
@@ -115,6 +114,12 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 	default:
 		return text, false, nil
 	}
+}
+
+// decode gives the place of [response.takeDecoder] back, also where a decoder panics.
+func (resp *response) decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
+	defer func() { <-resp.decoders }()
+	return decode(data, codings, limit)
 }
 
 // takeDecoder waits for one of the places in which bodies are decoded.
