@@ -47,6 +47,7 @@ var errHidden = errors.New("the operator's page has to stand in a route of its s
 func accessOf(server *caddyhttp.Server) (access, error) {
 	routes := make([]route, len(server.Routes))
 	for i, r := range server.Routes {
+		routes[i].Group = r.Group
 		routes[i].Match = make([]json.RawMessage, len(r.MatcherSets)+len(r.MatcherSetsRaw))
 		for _, raw := range r.HandlersRaw {
 			var h handler
@@ -79,6 +80,7 @@ func requiresCertificates(server *caddyhttp.Server) bool {
 
 // route and handler are what matters of them in a configuration.
 type route struct {
+	Group  string            `json:"group"`
 	Match  []json.RawMessage `json:"match"`
 	Handle []handler         `json:"handle"`
 }
@@ -110,7 +112,8 @@ func (h handler) access() access {
 }
 
 // leastOf gives the least that a request has passed which gets to a page in the routes. A guard
-// behind a matcher guards its own route only.
+// behind a matcher, or in a group, of which only the first route that matches is taken, guards its
+// own route only.
 func leastOf(routes []route, before access) (least access, found bool) {
 	least = known
 	for _, r := range routes {
@@ -125,7 +128,7 @@ func leastOf(routes []route, before access) (least access, found bool) {
 			}
 			here = max(here, h.access())
 		}
-		if len(r.Match) == 0 {
+		if len(r.Match) == 0 && r.Group == "" {
 			before = here
 		}
 	}

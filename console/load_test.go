@@ -92,6 +92,31 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestGuardInGroup holds that an authentication does not guard what comes after it where another route of its group is
+// taken in its place, as a configuration in JSON may have it.
+func TestGuardInGroup(t *testing.T) {
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\nauto_https off\n}\n:9180 {\nroute {\n"+auth("")+"robots_console\n}\n}\n"),
+		map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const guard, page = `{"handle":[{"handler":"authentication"`, `,{"handler":"robots_console"}`
+	apart := strings.Replace(string(config), page, `]},{"handle":[`+page[1:], 1)
+	grouped := strings.Replace(apart, guard, `{"group":"a",`+guard[1:], 1)
+	if apart == string(config) || grouped == apart {
+		t.Fatalf("no %s or %s in %s", guard, page, config)
+	}
+	for text, want := range map[string]string{apart: "", grouped: atLarge} {
+		var c caddy.Config
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		if err := caddy.Validate(&c); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s\ngot %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestBadOptions holds what an operator is told of a mistake, with the line.
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
