@@ -270,7 +270,6 @@ func (e *Engine) Start() error {
 func (e *Engine) Close() error {
 	e.opening.Do(func() { e.failure = errEnded }) // waits for an opening that is under way, and lets none begin
 	var errs []error
-	e.emitter.stop()
 	if e.failure == nil {
 		active.leave(e)
 		errs = append(errs, e.fleet.release(), release(e.pacing.key), release(e.records.key))

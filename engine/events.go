@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,9 +39,7 @@ type emitter struct {
 	ctx   caddy.Context
 	queue chan event
 
-	ready  atomic.Bool // all apps have started, so that the subscriptions do not change any more
-	closed chan struct{}
-	close  sync.Once
+	ready atomic.Bool // all apps have started, so that the subscriptions do not change any more
 }
 
 // event is one that waits. Its data is only made where somebody will see it.
@@ -60,7 +57,7 @@ func newEmitter(ctx caddy.Context) (*emitter, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &emitter{app: events, ctx: ctx, queue: make(chan event, eventQueue), closed: make(chan struct{})}
+	e := &emitter{app: events, ctx: ctx, queue: make(chan event, eventQueue)}
 	if err := whenStarted(events, e.start); err != nil {
 		return nil, err
 	}
@@ -90,21 +87,15 @@ func (e *emitter) start() {
 	}
 }
 
+// work hands events over until the configuration ends.
 func (e *emitter) work() {
 	for {
 		select {
-		case <-e.closed:
+		case <-e.ctx.Done():
 			return
 		case ev := <-e.queue:
 			e.app.Emit(e.ctx, ev.name, ev.data())
 		}
-	}
-}
-
-// stop ends the emitter. It does not wait for the handler that runs.
-func (e *emitter) stop() {
-	if e != nil {
-		e.close.Do(func() { close(e.closed) })
 	}
 }
 

@@ -65,7 +65,6 @@ func TestEventSitemapsAreBounded(t *testing.T) {
 func TestEmitterNil(t *testing.T) {
 	t.Parallel()
 	var e *emitter
-	e.stop()
 	if e.wanted(eventDenied) {
 		t.Error("a nil emitter wants something")
 	}
@@ -80,11 +79,12 @@ func TestEventsUnasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ctx, cancel := caddy.NewContext(ctx)
+		t.Cleanup(cancel)
 		e, err := newEmitter(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(e.stop)
 		if !e.wanted(eventDenied) {
 			t.Error("before the start nobody can tell, and an event is not wanted")
 		}

@@ -122,9 +122,7 @@ type Standing struct {
 	// AuthorityEnds is when the first certificate of the authority ends, zero where nothing is
 	// intercepted.
 	AuthorityEnds time.Time
-	// Exceptions are in force, NextEnd is when the next of them ends: zero if none does.
-	Exceptions int
-	NextEnd    time.Time
+	Exceptions    int // in force
 }
 
 var started = time.Now()
@@ -140,6 +138,6 @@ func (e *Engine) Standing() Standing {
 			s.AuthorityEnds = cert.NotAfter
 		}
 	}
-	s.Exceptions, s.NextEnd = exceptionsOf(e.Sites(), time.Now())
+	s.Exceptions, _ = exceptionsOf(e.Sites(), time.Now())
 	return s
 }

@@ -175,7 +175,8 @@ func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error
 // entry returns what is known as an entry for the day of the line.
 func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotscache.Entry, error) {
 	if e, ok := k.entries[w]; ok {
-		k.text = textOf(e)
+		text, _ := e.Record().Text()
+		k.text = text.Body
 		return e, nil
 	}
 	text := fetch.Copy{SHA256: w.sha}
@@ -195,12 +196,6 @@ func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotsca
 	k.entries[w] = e
 	k.text = text.Body
 	return e, nil
-}
-
-func textOf(e *robotscache.Entry) []byte {
-	record := e.Record()
-	text, _ := record.Text()
-	return text.Body
 }
 
 // make makes an entry that permits what is known, for a day.
