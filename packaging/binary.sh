@@ -6,6 +6,10 @@ os=$1 arch=$2 out=$(realpath "$3")
 cd "$(dirname "$0")/.."
 # What is built in is named here alone: GOFLAGS of the environment may say -buildvcs=false.
 export GOFLAGS='' CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT=''
+ldflags='-s -w -buildid='
+# Go starts functions at multiples of 32 bytes on amd64. 16 makes the file for
+# darwin a MiB shorter, below 66.
+[ "$os" != darwin ] || ldflags+=' -funcalign=16'
 # Caddy's stores of certificates in badger, MySQL and PostgreSQL are left out; step-ca brings them.
 exec "${GO:-go}" build -o "$out" -trimpath -buildvcs=true -tags nobadger,nomysql,nopgx \
-	-ldflags '-s -w -buildid=' ./cmd/crawlgate
+	-ldflags "$ldflags" ./cmd/crawlgate

@@ -19,8 +19,7 @@ import (
 	"testing"
 )
 
-// maxBinary is how long a binary may be. That of darwin on amd64 is a fifth of a MiB longer than the
-// others may be.
+// maxBinary is how long a binary may be.
 const maxBinary = 66 << 20
 
 // dist is the folder of the release under test.
@@ -120,11 +119,7 @@ func TestBinaries(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %.1f MiB", target, float64(stat.Size())/(1<<20))
-		most := int64(maxBinary)
-		if target == "darwin_amd64" {
-			most += 1 << 20
-		}
-		if stat.Size() > most || stat.Mode().Perm() != 0o755 {
+		if stat.Size() > maxBinary || stat.Mode().Perm() != 0o755 {
 			t.Errorf("%s: %d bytes, %s", target, stat.Size(), stat.Mode())
 		}
 		info := build(t, path)
