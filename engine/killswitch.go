@@ -41,6 +41,9 @@ func (*killSwitchState) Destruct() error { return nil }
 func (s *killSwitchState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.loaded && s.files.path == folder {
+		return nil
+	}
 	kept, err := readKills(folder)
 	if err != nil || s.loaded {
 		return err

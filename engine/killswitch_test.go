@@ -92,6 +92,12 @@ func TestKillSwitchFollowsTheStore(t *testing.T) {
 	if err := e.kills.load(third); err == nil {
 		t.Error("a store beside orders that cannot be read is accepted")
 	}
+	if err := os.WriteFile(filepath.Join(first, killsFile.name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.kills.load(first); err != nil {
+		t.Errorf("the orders that hold are read again: %v", err)
+	}
 }
 
 func TestInFlightStop(t *testing.T) {
