@@ -47,7 +47,7 @@ func left(e *entry) bool {
 // sendingOf reads the times of a request that left. It reports false where the log has none.
 func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 	r := e.Robots
-	s = sending{place: at, agent: nameOf(r), end: e.TS.Time, delay: delay}
+	s = sending{place: at, agent: Label(r.Agent), end: e.TS.Time, delay: delay}
 	if at := sentAt(r); !at.IsZero() {
 		s.turn, s.end, s.exact = at, at, true
 		return s, true

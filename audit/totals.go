@@ -173,7 +173,7 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 			c.NotProvable[v.cause]++
 		}
 	}
-	a := c.agent(nameOf(e.Robots))
+	a := c.agent(Label(e.Robots.Agent))
 	a.decided(e.Robots, c)
 	return a
 }
@@ -181,12 +181,12 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 // maxLabel is longer than any name or label in a log of ours.
 const maxLabel = 1 << 10
 
-// nameOf is the name of an agent, if it is one that a log can have.
-func nameOf(r *enforce.Record) string {
-	if len(r.Agent) > maxLabel {
+// Label is a name or label of a line, or [Others] where it is longer than any in a log of ours.
+func Label(name string) string {
+	if len(name) > maxLabel {
 		return Others
 	}
-	return r.Agent
+	return name
 }
 
 func (c *counts) agent(name string) *AgentTotals {

@@ -51,7 +51,7 @@ func newCollector() *collector {
 
 func (c *collector) add(l *audit.Line, host string) {
 	r := l.Robots
-	host = nameOf(host)
+	host = audit.Label(host)
 	c.Total.add(r)
 	if l.Sealed {
 		c.Sealed++
@@ -78,7 +78,7 @@ func (c *collector) add(l *audit.Line, host string) {
 		c.use(c.modes, r.Mode, r.Agent)
 	}
 	if r.Reason == enforce.ReasonUnreachable {
-		cause := nameOf(r.Cause)
+		cause := audit.Label(r.Cause)
 		first := Unreachable{Host: host, Cause: cause, First: l.Time().UTC()}
 		if x := at(c, c.unreachable, [2]string{host, cause}, first); x != nil {
 			x.Refused++
@@ -113,23 +113,13 @@ func atOr[K comparable, V any](c *collector, m map[K]*V, key K, beginning V, oth
 	return m[others]
 }
 
-// maxLabel is longer than any name or label in a log of ours.
-const maxLabel = 1 << 10
-
-func nameOf(name string) string {
-	if len(name) > maxLabel {
-		return audit.Others
-	}
-	return name
-}
-
 func (c *collector) row(m map[string]*Row, name string) *Row {
-	name = nameOf(name)
+	name = audit.Label(name)
 	return atOr(c, m, name, Row{Name: name}, audit.Others, Row{Name: audit.Others})
 }
 
 func (c *collector) use(m map[[2]string]*Use, what, agent string) {
-	what, agent = nameOf(what), nameOf(agent)
+	what, agent = audit.Label(what), audit.Label(agent)
 	atOr(c, m, [2]string{what, agent}, Use{What: what, Agent: agent}, [2]string{audit.Others}, Use{What: audit.Others}).Count++
 }
 
