@@ -152,7 +152,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		JudgedAs:   escape.ASCII(d.Judged, maxShown),
 		FetchedAt:  stamp(d.FetchedAt),
 		ExpiresAt:  stamp(d.FreshUntil),
-		RetryAfter: wholeSeconds(d.RetryAfter),
+		RetryAfter: RetrySeconds(d.RetryAfter),
 		Robots:     d.Record(),
 		phrase:     fit(maxPhrase),
 		decision:   d.Header(),

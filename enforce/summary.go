@@ -57,7 +57,7 @@ func (d Decision) summaryParts(url string) map[string]string {
 		parts["detail"] = " (" + escape.ASCII(d.Detail, maxWhy) + ")"
 	}
 	if d.RetryAfter > 0 {
-		parts["retry"] = ", retry after " + strconv.FormatInt(wholeSeconds(d.RetryAfter), 10) + " s"
+		parts["retry"] = ", retry after " + strconv.FormatInt(RetrySeconds(d.RetryAfter), 10) + " s"
 	}
 	return parts
 }
@@ -73,8 +73,8 @@ func (d Decision) host() string {
 // maxWhy bounds the bytes of a detail in a sentence.
 const maxWhy = 44
 
-// wholeSeconds is a Retry-After value: rounded up, as coming too early is refused again.
-func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+// RetrySeconds is a Retry-After value: rounded up, as coming too early is refused again.
+func RetrySeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
 // withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary
 // ends up in clients' logs.

@@ -190,7 +190,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + view.Why() + "\n")
-		header.Set("Retry-After", secondsUp(retryOf(view, now)))
+		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(retryOf(view, now)), 10))
 	}
 	answer(x.w, x.r, status, body)
 	return nil

@@ -119,7 +119,7 @@ func (x *exchange) listSitemaps(o origin.Origin, view robotscache.View) error {
 // sayOfSitemaps answers with a line, and when to come back where waiting can help.
 func (x *exchange) sayOfSitemaps(status int, line string, retry time.Duration) error {
 	if retry > 0 {
-		x.w.Header().Set("Retry-After", secondsUp(retry))
+		x.w.Header().Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(retry), 10))
 	}
 	return x.answerSitemaps(status, []byte(line+"\n"))
 }
@@ -155,7 +155,4 @@ func retryOf(view robotscache.View, now time.Time) time.Duration {
 }
 
 // wholeSeconds is a duration as header fields have it.
-// secondsUp is for Retry-After: a client that comes too early is refused again.
-func secondsUp(d time.Duration) string { return wholeSeconds(d + time.Second - 1) }
-
 func wholeSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
