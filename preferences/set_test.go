@@ -199,7 +199,7 @@ func FuzzRobots(f *testing.F) {
 	f.Add([]byte("content-usage:/%61 a=n\nuser-agent:*\ncontent-usage:/a b=n;c;d=\"e\"\ncontent-signal:/*a x=no,=,y\nlicense:http://h"), "/%61")
 	f.Fuzz(func(t *testing.T, data []byte, target string) {
 		if len(data) > 1<<14 {
-			t.Skip()
+			return
 		}
 		s := robots(string(data), target, "a", "b")
 		checkSet(t, s)

@@ -37,7 +37,7 @@ func FuzzMatch(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, data []byte, token, target string) {
 		if len(data) > 4096 || len(target) > 512 {
-			t.Skip() // the oracle would take its time
+			return // the oracle would take its time
 		}
 		q := question{tokens: []string{token, "foobot"}, target: target}
 		rs := robotstxt.Parse(data)
@@ -110,7 +110,7 @@ func FuzzPattern(f *testing.F) {
 	f.Add("a$b*$", "a%24bc$", true)
 	f.Fuzz(func(t *testing.T, path, target string, end bool) {
 		if len(path) > 60 || len(target) > 200 || strings.ContainsAny(path, "\r\n#\x00") {
-			t.Skip()
+			return
 		}
 		if end {
 			path += "$"

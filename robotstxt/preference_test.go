@@ -138,7 +138,7 @@ func FuzzParsePattern(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pattern, target string) {
 		if strings.ContainsAny(pattern, "\r\n#\x00 \t\v\f") || strings.Contains(target, "#") || len(target) > 1<<12 {
-			t.Skip()
+			return
 		}
 		p, ok := robotstxt.ParsePattern(pattern)
 		g := robotstxt.Parse([]byte("User-agent: *\nDisallow:" + pattern)).Select(robotstxt.Agent{})
