@@ -114,7 +114,7 @@ type PaceConfig struct {
 	// Per lists what shares a clock: "host" (default), "site" (registrable domain), "address". The
 	// strictest wins.
 	Per []string `json:"per,omitempty"`
-	// Backoff is what a 429 or 503 of the origin does.
+	// Backoff is what a 429, 430 or 503 of the origin does.
 	Backoff *BackoffConfig `json:"backoff,omitempty"`
 	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are
 	// replaced.
@@ -182,8 +182,8 @@ type CrawlDelayConfig struct {
 	Above string `json:"above,omitempty"`
 }
 
-// BackoffConfig is the pause after an origin's 429 or 503 without Retry-After, doubling from First
-// to Longest.
+// BackoffConfig is the pause after an origin's 429, 430 or 503 without Retry-After, doubling from
+// First to Longest.
 type BackoffConfig struct {
 	Off     bool           `json:"off,omitempty"`
 	First   caddy.Duration `json:"first,omitempty"`   // default 60 s

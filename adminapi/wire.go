@@ -106,8 +106,8 @@ type Explanation struct {
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
 	// Preferences are what the robots.txt says of the use of the URL, by purpose; see [PreferencesOf].
 	Preferences []Preference `json:"preferences,omitempty"`
-	// BlockedUntil is until when the host asked, by 429 or 503, to be left alone: an allowed request
-	// waits for its turn all the same.
+	// BlockedUntil is until when the host asked, by 429, 430 or 503, to be left alone: an allowed
+	// request waits for its turn all the same.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
 }
 

@@ -22,7 +22,7 @@ func clocksCommand() *cobra.Command {
 		Use:   "clocks [--key KEY | --state STATE] [--after KEY] [--limit N]",
 		Short: "Shows when hosts may be asked again, and how many requests wait for them",
 		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests are under way and wait, and
-which hosts asked, by 429 or 503, to be left alone.`,
+which hosts asked, by 429, 430 or 503, to be left alone.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
 			return exitError, errors.New("it takes no argument")
@@ -77,7 +77,7 @@ func unblockCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "unblock HOST...",
 		Short: "Ends the time for which hosts are left alone",
-		Long: `Ends the time for which each host is left alone, because it answered 429 or 503, and forgets how often in a row it did. Requests
+		Long: `Ends the time for which each host is left alone, because it answered 429, 430 or 503, and forgets how often in a row it did. Requests
 go at the operator's rate again. Gateways that share their clocks are told.
 
 A clock that is no host's is named as "clocks --state blocked" lists it.`,

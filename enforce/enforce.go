@@ -323,7 +323,7 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 // AsksForPause reports whether an answer asks to leave the host alone for a while, and for how
 // long; zero if it does not say.
 func AsksForPause(status int, header http.Header, now time.Time) (pause time.Duration, asked bool) {
-	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+	if !fetch.IsThrottle(status) && status != http.StatusServiceUnavailable {
 		return 0, false
 	}
 	return fetch.ParseRetryAfter(header.Get("Retry-After"), now), true

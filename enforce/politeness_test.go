@@ -151,6 +151,9 @@ func TestAsksForPause(t *testing.T) {
 		{503, "120", 2 * time.Minute, true},
 		{503, now.Add(time.Hour).Format(http.TimeFormat), time.Hour, true},
 		{429, "soon", 0, true},
+		{430, "", 0, true}, // shopify.dev/docs/api/usage/response-codes
+		{430, "120", 2 * time.Minute, true},
+		{431, "120", 0, false},
 		{200, "120", 0, false},
 		{500, "120", 0, false},
 		{502, "120", 0, false},

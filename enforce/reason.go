@@ -71,7 +71,7 @@ const (
 	ReasonConcurrency Reason = "concurrency"  // too many open requests to the host
 	ReasonQueueFull   Reason = "queue_full"   // too many requests wait for the host
 	ReasonOverloaded  Reason = "overloaded"   // too many requests wait, or too many clocks run
-	ReasonBackoff     Reason = "backoff"      // the host asked for a pause (429, 503)
+	ReasonBackoff     Reason = "backoff"      // the host asked for a pause (429, 430, 503)
 	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator keeps
 )
 

@@ -85,7 +85,7 @@ func newMetrics() *metrics {
 		texts:        counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early"),
 		paceWait:     histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30),
 		paceRefused:  counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason"),
-		blocks:       counter("host_blocks_total", "Hosts that asked by 429 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
+		blocks:       counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
 		sharedUp:     &upGauge{Gauge: gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")},
 		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),

@@ -14,7 +14,7 @@ import (
 
 // pacing is the politeness of the process. There is one for each Redis that it shares its clocks
 // by, and one where it shares none: a reload must not reset any host's clock. What hosts asked for
-// by 429 and 503 is kept over a restart too.
+// by 429, 430 and 503 is kept over a restart too.
 type pacing struct {
 	key    string
 	pacer  *pace.Pacer

@@ -257,6 +257,8 @@ const (
 //     may direct.
 //   - 305: its Location would be a proxy, which RFC 9110 section 15.4.6 forbids to
 //     use. It leads nowhere.
+//   - 429, and 430 of shops: the server would not answer this sender now, which says
+//     nothing about the file. Unreachable.
 //   - 1xx as final answer, and what lies outside 100 to 599: invalid.
 func classify(status int) answerClass {
 	switch {
@@ -264,7 +266,7 @@ func classify(status int) answerClass {
 		return classInvalid
 	case status == http.StatusUseProxy:
 		return classDeadEnd
-	case status == http.StatusTooManyRequests:
+	case IsThrottle(status):
 		return classUnreachable
 	case status >= 200 && status <= 299:
 		return classRules
@@ -277,4 +279,13 @@ func classify(status int) answerClass {
 	default:
 		return classInvalid
 	}
+}
+
+// statusThrottled is the 430 of Shopify's shops, which answer it to crawlers that they take for too
+// fast or for malicious, for a while. No standard has it; RFC 9110 section 15 reads it as a 400.
+const statusThrottled = 430
+
+// IsThrottle reports whether a status says that the sender asks too often, and nothing else.
+func IsThrottle(status int) bool {
+	return status == http.StatusTooManyRequests || status == statusThrottled
 }

@@ -13,8 +13,8 @@ import (
 type Kind uint8
 
 const (
-	// KindUnreachable means that nothing is known: server error, 429, network failure, invalid or
-	// incomplete answer (RFC 9309 section 2.3.1.4).
+	// KindUnreachable means that nothing is known: server error, 429 or 430, network failure, invalid
+	// or incomplete answer (RFC 9309 section 2.3.1.4).
 	KindUnreachable Kind = iota
 	// KindRules means that there is a robots.txt, possibly an empty one (section 2.3.1.1).
 	KindRules
@@ -40,7 +40,7 @@ func nameOf[T ~uint8](v T, names ...string) string {
 type Cause string
 
 const (
-	// CauseStatus is a status code: 4xx for absent, 429 and 5xx for unreachable.
+	// CauseStatus is a status code: 4xx for absent, 429, 430 and 5xx for unreachable.
 	CauseStatus Cause = "status"
 	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too many, a loop, no
 	// Location, or one with another scheme than http and https. Unreachable: a Location that is no

@@ -174,16 +174,16 @@ func TestRFC9309_2_3_1_2_Loops(t *testing.T) {
 }
 
 // guardError is what egress' dialer returns for a refused address.
-type guardError struct{}
+type guardError Cause
 
-func (guardError) Error() string     { return "address 10.0.0.1 is private" }
-func (guardError) Forbidden() string { return "forbidden_address" }
+func (guardError) Error() string       { return "address 10.0.0.1 is private" }
+func (g guardError) Forbidden() string { return string(g) }
 
 // TestExt_GuardedHop: a hop to an address of ours is no answer of the site. That the site itself is
 // at one says nothing about the site.
 func TestExt_GuardedHop(t *testing.T) {
 	t.Parallel()
-	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError{})}
+	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError(CauseForbiddenAddress))}
 	for name, answers := range map[string]map[string]string{
 		"first hop": {},
 		"later hop": {"http://a.example/robots.txt": to("http://metadata.example/robots.txt")},

@@ -19,13 +19,13 @@ const maxErrorPage = 64 << 10
 // words.
 //
 // 502, 503 and 504 are never taken for it: they speak of a server that the answering one could not
-// use, and what was "not found" then is that. Nor is 429, which is no 5xx.
+// use, and what was "not found" then is that. Nor are 429 and 430, which are no 5xx.
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one request that
 // Crawlgate makes so, and it asks for nothing that exists.
 func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, statusThrottled, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
 	page, _, fail := resp.text(maxErrorPage)

@@ -57,6 +57,7 @@ func TestSeed000_Soft404(t *testing.T) {
 		{"502 is a gateway", soft{502, 502, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"504 is a gateway", soft{504, 504, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"429 is no 5xx", soft{429, 429, pageNotFound, pageNotFound, "", nil}, false, 0},
+		{"430 is no 5xx", soft{430, 430, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"page without words", soft{500, 500, "", "", "", nil}, false, 0},
 		{"page about an error", soft{500, 500, "Internal Server Error", "Internal Server Error", "", nil}, false, 0},
 		{"page about an outage", soft{500, 500, outage, outage, "", nil}, false, 0},

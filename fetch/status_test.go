@@ -25,8 +25,8 @@ func statusWant(status int) want {
 		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.4.5: no condition was set
 	case status < 400:
 		return want{KindAbsent, CauseRedirects} // RFC 9309 2.3.1.2, no Location
-	case status == 429:
-		return want{KindUnreachable, CauseStatus} // seed 000
+	case status == 429, status == 430:
+		return want{KindUnreachable, CauseStatus} // seed 000; 430 is a 429 of shops
 	case status < 500:
 		return want{KindAbsent, CauseStatus} // RFC 9309 2.3.1.3
 	case status < 600:

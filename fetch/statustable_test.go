@@ -143,7 +143,10 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "| any other status %s\n", cells)
 	for _, c := range answerCases() {
-		var rt http.RoundTripper = &script{tb: tb, answers: c.answers, errs: map[string]error{"http://10.0.0.1/": guardError{}}}
+		var rt http.RoundTripper = &script{tb: tb, answers: c.answers, errs: map[string]error{
+			"http://10.0.0.1/": guardError(CauseForbiddenAddress), "http://10.0.0.1:25/": guardError(CauseForbiddenPort),
+			"http://127.0.0.1/": guardError(CauseOwnListener),
+		}}
 		if c.err != nil {
 			rt = roundTripper(func(*http.Request) (*http.Response, error) { return nil, c.err })
 		}
@@ -199,8 +202,12 @@ func answerCases() []answerCase {
 		{label: "redirect to `ftp:`, `file:`, `javascript:` or any other scheme", answers: only(to("file:///etc/passwd"))},
 		{label: "redirect to a Location that is no URL", answers: only(to("http://b.example/%zz"))},
 		{label: "redirect to a URL with credentials or a host that is not canonical", answers: only(to("http://u:p@0x7f.1/"))},
-		{label: "redirect to a forbidden address or port, or to the gateway itself", answers: only(to("http://10.0.0.1/"))},
-		{label: "the origin's own address is forbidden (likewise its port, cause `forbidden_port`, and the gateway's own listeners, `own_listener`)", err: guardError{}},
+		{label: "redirect to a forbidden address", answers: only(to("http://10.0.0.1/"))},
+		{label: "redirect to a forbidden port", answers: only(to("http://10.0.0.1:25/"))},
+		{label: "redirect to a listener of the gateway itself", answers: only(to("http://127.0.0.1/"))},
+		{label: "the origin's own address is forbidden", err: guardError(CauseForbiddenAddress)},
+		{label: "the origin's own port is forbidden", err: guardError(CauseForbiddenPort)},
+		{label: "the origin is a listener of the gateway itself", err: guardError(CauseOwnListener)},
 		{label: "200, empty", answers: only(answer(200, ""))},
 		{label: "200, an HTML page", answers: only(answer(200, "<html>", "Content-Type: text/html"))},
 		{label: "200, larger than 500 KiB (the first 500 KiB count)", answers: only(answer(200, strings.Repeat("#", MinSize+1)))},

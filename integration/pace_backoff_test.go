@@ -41,6 +41,7 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 		{"503 with a date", func() testorigin.Behaviour {
 			return overloaded(503, time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat))
 		}, 2 * time.Second, 5 * time.Second},
+		{"430 with seconds", func() testorigin.Behaviour { return overloaded(430, "3") }, 3 * time.Second, 3 * time.Second},
 		{"429 without", func() testorigin.Behaviour { return overloaded(429, "") }, 2 * time.Second, 2200 * time.Millisecond},
 		{"503 with nonsense", func() testorigin.Behaviour { return overloaded(503, "soon") }, 2 * time.Second, 2200 * time.Millisecond},
 		{"429 with more than the operator grants", func() testorigin.Behaviour { return overloaded(429, "86400") }, 6 * time.Second, 6 * time.Second},
@@ -61,7 +62,7 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 			refused := 0 // where in the record the refusal is
 			eventually(t, "the origin to refuse", func() bool {
 				for i, e := range site.PageExchanges() {
-					if e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable {
+					if e.Status == http.StatusTooManyRequests || e.Status == 430 || e.Status == http.StatusServiceUnavailable {
 						refused = i
 						return true
 					}

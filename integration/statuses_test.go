@@ -56,7 +56,7 @@ func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
 		return testorigin.MeansRules, ""
 	case status < 400:
 		return testorigin.MeansAbsent, fetch.CauseRedirects
-	case status == 429, status >= 500:
+	case status == 429, status == 430, status >= 500:
 		return testorigin.MeansUnreachable, fetch.CauseStatus
 	default:
 		return testorigin.MeansAbsent, fetch.CauseStatus

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Backoff is the policy for sites that answer 429 or 503: how long their keys are blocked.
+// Backoff is the policy for sites that answer 429, 430 or 503: how long their keys are blocked.
 type Backoff struct {
 	// Off ignores such answers altogether.
 	Off bool
@@ -48,8 +48,8 @@ type backoff struct {
 	fresh    bool // no request went since it was set
 }
 
-// afterFailure is the state after a 429 or 503 at the given instant. asked is the pause that the
-// site asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
+// afterFailure is the state after a 429, 430 or 503 at the given instant. asked is the pause that
+// the site asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
 //
 // Answers that come before the block has ended belong to requests that were already on their way
 // when it began: they may move its end by a Retry-After of their own, but do not double it, else
@@ -77,9 +77,9 @@ func (b backoff) forgotten(now instant) bool {
 	return now-b.until >= forgiveAfter || (b.failures == 0 && now >= b.until)
 }
 
-// RecordFailure tells that the site of the key answered 429 or 503. retryAfter is what it asked for
-// by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling up
-// to [Backoff.Max] with each block that follows before 30 minutes of quiet.
+// RecordFailure tells that the site of the key answered 429, 430 or 503. retryAfter is what it asked
+// for by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling
+// up to [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
 // No request of any agent goes to the key before the block ends. Requests that wait already and
 // could not be in time are refused at once. When it ends, requests go at the rate, without a burst.

@@ -11,7 +11,7 @@
 //   - a gap: the Crawl-delay, the least time between two requests (Limit.Delay);
 //   - a number of places for requests in flight (Limit.Concurrency), one of which is left for
 //     another agent;
-//   - a block: the time before which the site, by 429 or 503, asked not to be visited
+//   - a block: the time before which the site, by 429, 430 or 503, asked not to be visited
 //     ([Pacer.RecordFailure]).
 //
 // # Order
@@ -68,7 +68,7 @@ type Config struct {
 	// the Pacer keeps keys for the longest Delay that it was ever asked for; once the keys reach
 	// MaxKeys, for Idle only. Default: 2 min.
 	Idle time.Duration
-	// Backoff is the policy for 429 and 503.
+	// Backoff is the policy for 429, 430 and 503.
 	Backoff Backoff
 	// Random draws from [0,1) for the jitter; safe for concurrent use. Default: math/rand/v2.
 	Random func() float64

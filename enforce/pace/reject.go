@@ -11,7 +11,7 @@ type Reason string
 const (
 	// ReasonWait means that the slot lies further ahead than the request may be held.
 	ReasonWait Reason = "wait"
-	// ReasonBlocked means that the site asked, by 429 or 503, not to be visited yet.
+	// ReasonBlocked means that the site asked, by 429, 430 or 503, not to be visited yet.
 	ReasonBlocked Reason = "blocked"
 	// ReasonConcurrency means that all places for requests in flight stayed taken.
 	ReasonConcurrency Reason = "concurrency"

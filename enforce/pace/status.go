@@ -35,7 +35,7 @@ type Status struct {
 	// Next is when the next request may go. It is in the past where one may go now.
 	Next time.Time
 	// BlockedUntil is the end of the block; zero if there is none, or it is over and forgiven. Strikes
-	// counts the site's 429s and 503s in a row that did not say for how long.
+	// counts the site's 429s, 430s and 503s in a row that did not say for how long.
 	BlockedUntil time.Time
 	Strikes      int
 	// InFlight is the number of requests under way that are counted, Waiting the number of those in

@@ -105,7 +105,7 @@ type Response struct {
 }
 
 // Respond answers with r. What it means follows from the status as in RFC 9309
-// section 2.3.1; 429 counts with the server errors (seed 000).
+// section 2.3.1; 429 counts with the server errors (seed 000), and so does 430.
 func Respond(r Response) Behaviour {
 	r.Header, r.Body = r.Header.Clone(), slices.Clone(r.Body)
 	b := Behaviour{
@@ -153,7 +153,7 @@ func meaningOf(status int, hasLocation bool) Meaning {
 		return MeansRules
 	case 300 <= status && status < 400 && hasLocation:
 		return MeansRedirect
-	case 300 <= status && status < 500 && status != http.StatusTooManyRequests:
+	case 300 <= status && status < 500 && status != http.StatusTooManyRequests && status != 430:
 		return MeansAbsent
 	default:
 		return MeansUnreachable
@@ -250,7 +250,7 @@ func successes(rules string) []Behaviour {
 }
 
 func statuses() []Behaviour {
-	codes := []int{204, 300, 304, 400, 401, 403, 404, 410, 418, 429, 451, 500, 502, 503, 504, 599}
+	codes := []int{204, 300, 304, 400, 401, 403, 404, 410, 418, 429, 430, 451, 500, 502, 503, 504, 599}
 	all := make([]Behaviour, len(codes))
 	for i, code := range codes {
 		all[i] = Status(code)
