@@ -273,3 +273,41 @@ func checkRedacted(t *testing.T, name string, l logLine, hidden, hiddenBack []st
 		}
 	}
 }
+
+// TestLogCredentials has Caddy's option by which it logs the four fields that it keeps back by itself: that counts for proxied
+// requests too, and for them alone. redact keeps them back all the same if it names them.
+func TestLogCredentials(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Set-Cookie", secret)
+		w.Header().Set("X-Auth-Token", r.Header.Get("Authorization"))
+	}))
+	defer site.Close()
+	const logs = "servers {\nlog_credentials\n}"
+	four := []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"}
+	keys := []string{"X-Api-Key", "X-Auth-Token"}
+	for _, tt := range []struct {
+		name, engine, global string
+		hidden, shown        []string
+	}{
+		{"without it", "", "", append(keys, four...), nil},
+		{"with it", "", logs, keys, four},
+		{"with it and redact", "redact " + strings.Join(four, " "), logs, four, keys},
+	} {
+		g := startGateway(t, gatewayConfig{Engine: unpaced + "\n" + tt.engine, Global: tt.global})
+		a, err := g.dial().ask(http.MethodGet, "GET "+site.URL+"/page HTTP/1.1\r\nHost: "+strings.TrimPrefix(site.URL, "http://")+
+			"\r\nUser-Agent: Tester/1.0\r\nAuthorization: s3cr3t\r\nProxy-Authorization: s3cr3t\r\nCookie: s3cr3t\r\nX-Api-Key: s3cr3t\r\n\r\n")
+		if err != nil || a.status != http.StatusOK || a.header.Get("Set-Cookie") != secret || a.header.Get("X-Auth-Token") != secret {
+			t.Errorf("%s: %d, %v: %v", tt.name, a.status, err, a.header)
+		}
+		line := g.logs(1)[0].raw
+		g.stop()
+		for value, names := range map[string][]string{"REDACTED": tt.hidden, secret: tt.shown} {
+			for _, name := range names {
+				if want := fmt.Sprintf("%q:[%q]", name, value); !strings.Contains(line, want) {
+					t.Errorf("%s: the log has no %s: %s", tt.name, want, line)
+				}
+			}
+		}
+	}
+}

@@ -17,6 +17,8 @@ import (
 	texttemplate "text/template"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/internal/version"
@@ -87,7 +89,7 @@ func (s *Site) landing(r *http.Request) landing {
 	case path == "/":
 		return landingPage(r, root)
 	case path == "/health":
-		return s.health()
+		return s.health(r)
 	case path == "/proxy.pac":
 		return pacFile(r)
 	case path == "/ca.crt" && root != nil:
@@ -100,8 +102,13 @@ func (s *Site) landing(r *http.Request) landing {
 
 // health says whether the gateway can do its work, in the first line, and which version it is. A
 // store that fails for a while is no reason to take it out of service: it goes on from memory, and
-// store_up in the metrics tells.
-func (s *Site) health() landing {
+// store_up in the metrics tells. Caddy's shutdown_delay is time for a load balancer to turn away.
+func (s *Site) health(r *http.Request) landing {
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		if leaving, _ := repl.Get("http.shutting_down"); leaving == true {
+			return landing{http.StatusServiceUnavailable, plainText, []byte("the gateway is about to stop\n")}
+		}
+	}
 	if err := s.Engine.Open(); err != nil {
 		return landing{http.StatusServiceUnavailable, plainText, []byte("the store cannot be opened\n")}
 	}
