@@ -73,39 +73,44 @@ func connectionOptions(h http.Header) map[string]bool {
 
 // Pass says which fields that commit or identify a client may leave. The zero value lets none.
 type Pass struct {
-	// Price is for Crawler-Max-Price and Crawler-Exact-Price, by which a client says what it would
-	// pay, and for an Authorization of the scheme License (RSL 1.0).
+	// Price is for the fields by which a client says what it would pay, or pays, and for an
+	// Authorization of one of the paySchemes.
 	Price bool
 	// Signature is for a client's own signature (RFC 9421): Signature, Signature-Input and
 	// Signature-Agent.
 	Signature bool
 }
 
-// priceFields and signatureFields are those of a [Pass], but for the license.
+// priceFields and signatureFields are those of a [Pass], but for Authorization: pay per crawl, and
+// x402 in its versions 2 and 1.
 var (
-	priceFields     = set("Crawler-Max-Price", "Crawler-Exact-Price")
+	priceFields     = set("Crawler-Max-Price", "Crawler-Exact-Price", "Payment-Signature", "X-Payment")
 	signatureFields = set("Signature", "Signature-Input", "Signature-Agent")
 )
 
-// field returns the values of a request field that may leave: all, none, or those that are no
-// license.
+// paySchemes are the schemes of an Authorization that shows a paid licence (RSL 1.0), or pays:
+// draft-ryan-httpauth-payment-01, and L402 with its name of before.
+var paySchemes = [...]string{"License", "Payment", "L402", "LSAT"}
+
+// field returns the values of a request field that may leave: all, none, or those that pay
+// nothing.
 func (p Pass) field(name string, values []string) []string {
 	switch {
 	case !p.Signature && signatureFields[name], !p.Price && priceFields[name]:
 		return nil
-	case !p.Price && name == "Authorization" && slices.ContainsFunc(values, isLicense):
-		return slices.DeleteFunc(slices.Clone(values), isLicense)
+	case !p.Price && name == "Authorization" && slices.ContainsFunc(values, pays):
+		return slices.DeleteFunc(slices.Clone(values), pays)
 	}
 	return values
 }
 
-// isLicense reports whether the value of an Authorization field has the scheme License.
-func isLicense(value string) bool {
+// pays reports whether the value of an Authorization field has one of the paySchemes.
+func pays(value string) bool {
 	value = textproto.TrimString(value)
 	if end := strings.IndexAny(value, " \t"); end >= 0 {
 		value = value[:end]
 	}
-	return strings.EqualFold(value, "License")
+	return slices.ContainsFunc(paySchemes[:], func(scheme string) bool { return strings.EqualFold(scheme, value) })
 }
 
 // mayLeave reports whether a request field may leave towards the origin.

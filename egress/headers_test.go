@@ -37,10 +37,11 @@ func TestPass(t *testing.T) {
 	t.Parallel()
 	in := http.Header{
 		"Crawler-Max-Price": {"USD 0.01"}, "Crawler-Exact-Price": {"USD 0.01", "USD 0.02"}, "Crawler-Price": {"kept"},
+		"Payment-Signature": {"eyJ4"}, "X-Payment": {"eyJ4"}, "Payment-Required": {"kept"},
 		"Signature": {"s=:YQ==:"}, "Signature-Input": {"s=()"}, "Signature-Agent": {`"https://a.example"`}, "Signature-Key": {"kept"},
-		"Authorization": {"license token", "Basic eDp5", " LICENSE\tx", "License"}, "User-Agent": {"Bot/1"},
+		"Authorization": {"license token", "Basic eDp5", " LICENSE\tx", "License", "L402 a:b", `Payment id="x"`, "lsat c:d"}, "User-Agent": {"Bot/1"},
 	}
-	price := []string{"Crawler-Max-Price", "Crawler-Exact-Price"}
+	price := []string{"Crawler-Max-Price", "Crawler-Exact-Price", "Payment-Signature", "X-Payment"}
 	signature := []string{"Signature", "Signature-Input", "Signature-Agent"}
 	for _, tt := range []struct {
 		pass          Pass
@@ -48,9 +49,9 @@ func TestPass(t *testing.T) {
 		authorization []string
 		removed       int
 	}{
-		{Pass{}, slices.Concat(price, signature), []string{"Basic eDp5"}, 9},
+		{Pass{}, slices.Concat(price, signature), []string{"Basic eDp5"}, 14},
 		{Pass{Price: true}, signature, in["Authorization"], 3},
-		{Pass{Signature: true}, price, []string{"Basic eDp5"}, 6},
+		{Pass{Signature: true}, price, []string{"Basic eDp5"}, 11},
 		{Pass{Price: true, Signature: true}, nil, in["Authorization"], 0},
 	} {
 		out, removed := RequestHeader(in, "Crawlgate-", tt.pass)
@@ -79,6 +80,7 @@ func FuzzRequestHeader(f *testing.F) {
 	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
 	f.Add("connection: te\r\nTE: trailers;q=0.5, x\r\nVia: 1.1 x\r\nX-Forwarded-Anything: 1\r\n")
 	f.Add("Crawlgate-Agent: a\r\nProxy-Authorization: b\r\nConnection: \x00\r\n")
+	f.Add("PAYMENT-SIGNATURE: x\r\nX-Payment: y\r\nAuthorization: L402 a:b\r\n")
 	f.Add("Crawler-Max-Price: USD 1\r\nSignature: s=:YQ==:\r\nAuthorization: License x\r\nAuthorization: Basic y\r\n")
 	f.Fuzz(func(t *testing.T, head string) {
 		mime, err := textproto.NewReader(bufio.NewReader(strings.NewReader(head + "\r\n"))).ReadMIMEHeader()
@@ -98,7 +100,7 @@ func FuzzRequestHeader(f *testing.F) {
 			}
 			if hopByHop[name] || internalFields[name] || listed[name] ||
 				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") ||
-				signatureFields[name] || priceFields[name] || name == "Authorization" && slices.ContainsFunc(values, isLicense) {
+				signatureFields[name] || priceFields[name] || name == "Authorization" && slices.ContainsFunc(values, pays) {
 				t.Fatalf("%s leaves", name)
 			}
 		}

@@ -64,8 +64,8 @@ type Agent struct {
 
 // The kinds of fields in [Agent.Pass].
 const (
-	// PassPrice is for fields that offer money: Crawler-Max-Price, Crawler-Exact-Price, and
-	// Authorization with the scheme License.
+	// PassPrice is for fields that offer money or spend it, such as Crawler-Max-Price, and
+	// Payment-Signature of x402.
 	PassPrice = "price"
 	// PassSignature is for the crawler's own signature (RFC 9421).
 	PassSignature = "signature"

@@ -196,10 +196,10 @@ func TestPricesAndSignaturesStay(t *testing.T) {
 	site.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusPaymentRequired, Header: http.Header{"Crawler-Price": {"USD 1"}}}))
 	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent PayBot {\npass price\n}\nagent SignBot {\npass signature\n}\nagent BothBot {\npass price signature\n}\nagent PlainBot"})
 	fields := []string{
-		"Crawler-Max-Price: USD 2", "Crawler-Exact-Price: USD 1", "Authorization: License abc",
+		"Crawler-Max-Price: USD 2", "Crawler-Exact-Price: USD 1", "Authorization: License abc", "PAYMENT-SIGNATURE: eyJ4", "X-PAYMENT: eyJ4",
 		"Signature: sig1=:YQ==:", `Signature-Input: sig1=("@authority")`, `Signature-Agent: sig1="https://bot.example"`,
 	}
-	want := map[string]int{"PayBot": 3, "SignBot": 3, "BothBot": 0, "PlainBot": 6}
+	want := map[string]int{"PayBot": 3, "SignBot": 5, "BothBot": 0, "PlainBot": 8}
 	for agent, removed := range want {
 		a := g.send(http.MethodGet, site.URL(openPage), agent+"/1.0", fields...)
 		if a.status != http.StatusPaymentRequired || a.header.Get("Crawler-Price") != "USD 1" {
