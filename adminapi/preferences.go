@@ -33,9 +33,6 @@ func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	return list
 }
 
-// maxScoped bounds the preferences that one answer lists.
-const maxScoped = 1000
-
 // scopedOf are the preferences of a robots.txt for an agent, whatever the URL.
 func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference) {
 	var alsoObey []string
@@ -43,7 +40,8 @@ func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference)
 		alsoObey = id.Config.AlsoObey
 	}
 	groups := preferences.AppendGroups(nil, rules, id.Robots, alsoObey)
-	for _, scoped := range preferences.Scopes(rules, groups, maxScoped) {
+	all, _ := preferences.Scopes(rules, groups)
+	for _, scoped := range all {
 		p := preferenceOf(&scoped.Statement)
 		p.Path = escape.Printable(scoped.Path, maxPath)
 		list = append(list, p)

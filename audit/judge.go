@@ -214,7 +214,8 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 	delay, _ := bound.Own.CrawlDelay()
 	if !r.PathVisible {
 		reason := enforce.ReasonTunnelRestricted
-		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0 || !rules.HasPreferences()) {
+		// A refusal for a purpose of which nothing is known stands, as no line says whether it is one.
+		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0) {
 			reason = enforce.ReasonUnrestricted
 		}
 		return shown(r, Evidence{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()})

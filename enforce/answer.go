@@ -36,13 +36,18 @@ type Answer struct {
 
 // ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
 // all that the site says; empty where it says nothing. The decision may refuse then: the answer
-// must not reach the crawler.
-func (d *Decision) ReadAnswer(header http.Header) (dictionary string) {
-	if d.use.reads.Headers {
+// must not reach the crawler. The fields of a redirect or an error are not read: see [HasContent].
+func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string) {
+	if d.use.reads.Headers && HasContent(status) {
 		d.take(Answer{Header: header}, false)
 	}
 	return d.dictionary()
 }
+
+// HasContent reports whether an answer of a status sends what was asked for, or brings it up to date
+// (RFC 9110 section 15.4.5). A preference is about that content (draft-ietf-aipref-attach-05 section
+// 2): an error or a redirect has none, and the crawler needs its status and fields.
+func HasContent(status int) bool { return status/100 == 2 || status == http.StatusNotModified }
 
 // Page is the beginning of an answer that is a page, as it came.
 type Page struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -115,7 +116,7 @@ func TestReadAnswer(t *testing.T) {
 			t.Parallel()
 			d := answered(test.mode, test.preference)
 			d.Exception = test.exception
-			dictionary := d.ReadAnswer(test.header)
+			dictionary := d.ReadAnswer(http.StatusOK, test.header)
 			if test.page.Head != nil {
 				test.page.Type = "text/html"
 				dictionary = d.ReadPage(test.page)
@@ -141,6 +142,34 @@ func rereads(t *testing.T, r Record) {
 	if ok && (!slices.Equal(signals, r.Signals) || !slices.Equal(wishes, r.Preferences)) {
 		t.Errorf("computed again: %q and %q, logged: %q and %q", signals, wishes, r.Signals, r.Preferences)
 	}
+}
+
+// TestReadAnswerByStatus: a preference is about the content that is sent (draft-ietf-aipref-attach-05
+// section 2), which a 2xx has, and a 304 brings up to date (RFC 9110 section 15.4.5). A redirect, an
+// error or a price (402) passes with whatever fields it has, and says nothing.
+func TestReadAnswerByStatus(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"X-Robots-Tag": {"noai"}, "Content-Usage": {"train-ai=n"}, "Tdm-Reservation": {"1"}}
+	for status := 101; status < 600; status++ {
+		carries := status >= 200 && status < 300 || status == http.StatusNotModified
+		d := answered(ModeEnforce, PreferencesDeny)
+		shown := d.ReadAnswer(status, header)
+		if d.Allowed == carries || (shown != "") != carries || (d.Conflict != "") != carries || len(d.SignalFields) > 0 != carries {
+			t.Errorf("%d: allowed %t, shown %q, conflict %q, fields %q", status, d.Allowed, shown, d.Conflict, d.SignalFields)
+		}
+		rereads(t, d.Record())
+	}
+	d := answered(ModeEnforce, PreferencesLog)
+	d.Preferences = robotsSays(t, "User-agent: *\nContent-Usage: train-ai=n\n")
+	if got, want := d.ReadAnswer(http.StatusNotFound, header), "train-ai=n;from=robots;line=2"; got != want {
+		t.Errorf("what robots.txt says is shown as %q, want %q", got, want)
+	}
+}
+
+// robotsSays are the preferences of a robots.txt for everybody.
+func robotsSays(t *testing.T, text string) preferences.Set {
+	t.Helper()
+	return Bind(robotstxt.Parse([]byte(text)), robotstxt.Agent{}, nil).Preferences("/", PathsAsSent)
 }
 
 func TestParseHTMLMode(t *testing.T) {

@@ -203,7 +203,7 @@ func BenchmarkSignals(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d := e.Decide(b.Context(), Request{http.MethodGet, target, id})
-				d.ReadAnswer(bm.header)
+				d.ReadAnswer(http.StatusOK, bm.header)
 				if r := d.Record(); r.Decision != OutcomeAllow {
 					b.Fatal(r.Reason)
 				}

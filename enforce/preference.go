@@ -185,13 +185,22 @@ func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 	if !b.rules.HasPreferences() {
 		return preferences.Set{}
 	}
-	var own [4]robotstxt.Group
-	groups := append(append(own[:0], b.Own), b.Also...)
 	var s preferences.Set
 	for _, form := range formsOf(path, paths) {
-		s = preferences.Join(s, preferences.Robots(b.rules, groups, form))
+		s = preferences.Join(s, preferences.Robots(b.rules, b.groups(), form))
 	}
 	return s
+}
+
+func (b Bound) groups() []robotstxt.Group { return append([]robotstxt.Group{b.Own}, b.Also...) }
+
+// SaysNo reports whether a line that binds the agent says no to one of some purposes, on whatever
+// path, or may say so: there are more lines than are read.
+func (b Bound) SaysNo(purposes []string) bool {
+	all, cut := preferences.Scopes(b.rules, b.groups())
+	return cut || slices.ContainsFunc(all, func(s preferences.Scoped) bool {
+		return s.Value == preferences.No && slices.Contains(purposes, s.Purpose)
+	})
 }
 
 // formsOf are a path as sent and, where paths are strict, the forms that servers resolve it to.
@@ -267,7 +276,7 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 // tunnel none is seen.
 func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
 	return d.use.mode == PreferencesDeny && len(d.Purposes) > 0 &&
-		(d.use.denyUnknown || e.Reads.RobotsTxt && b.rules.HasPreferences())
+		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
 }
 
 // judge holds what is known of the site's preferences against the agent's purposes. Nothing is

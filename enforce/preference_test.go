@@ -38,7 +38,7 @@ func TestModeReportOfPreferences(t *testing.T) {
 			d := ask(t, e, id, "http://example.com"+tt.path)
 			shown := ""
 			if d.Allowed && tt.header != nil {
-				shown = d.ReadAnswer(tt.header)
+				shown = d.ReadAnswer(http.StatusOK, tt.header)
 			}
 			if d.Allowed && tt.page != nil {
 				shown = d.ReadPage(Page{Head: tt.page, Whole: true, Type: "text/html", Sent: tt.sent})

@@ -107,7 +107,7 @@ func TestTDMFileAndAnswer(t *testing.T) {
 	d := e.Decide(t.Context(), Request{
 		Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/a"}, Identity: trainer(t, PreferencesLog, false, "train-ai"),
 	})
-	shown := d.ReadAnswer(map[string][]string{"Tdm-Reservation": {"0"}})
+	shown := d.ReadAnswer(200, map[string][]string{"Tdm-Reservation": {"0"}})
 	r := d.Record()
 	if want := []string{somePath, "Tdm-Reservation: 0"}; !slices.Equal(r.SignalFields, want) {
 		t.Errorf("fields %q", r.SignalFields)
@@ -131,6 +131,45 @@ func TestTDMFileAndAnswer(t *testing.T) {
 	}
 }
 
+// TestPreferencesOfTunnel: a tunnel that is not looked into is refused for a line that binds the agent and says no to one of
+// its purposes, on whatever path, and for no other line.
+func TestPreferencesOfTunnel(t *testing.T) {
+	t.Parallel()
+	const everybody = "User-agent: *\nAllow: /\n"
+	for _, tt := range []struct {
+		name, robots string
+		alsoObey     []string
+		unknown      bool
+		restricted   bool
+	}{
+		{"nothing", everybody, nil, false, false},
+		{"a licence", everybody + "License: https://a.example/l.xml\n", nil, false, false},
+		{"another crawler's group", everybody + "\nUser-agent: OtherBot\nContent-Usage: train-ai=n\n", nil, false, false},
+		{"a group that it obeys as well", everybody + "\nUser-agent: OtherBot\nContent-Usage: train-ai=n\n", []string{"OtherBot"}, false, true},
+		{"the agent's own group", everybody + "Content-Usage: train-ai=n\n\nUser-agent: trainer\nAllow: /\n", nil, false, false},
+		{"yes", everybody + "Content-Signal: ai-train=yes, search=yes\n", nil, false, false},
+		{"yes, where the unknown is refused", everybody + "Content-Signal: ai-train=yes\n", nil, true, true},
+		{"another purpose", everybody + "Content-Usage: search=n\n", nil, false, false},
+		{"a value that is none", everybody + "Content-Usage: train-ai=\"n\"\n", nil, false, false},
+		{"a line outside of groups", "Content-Usage: train-ai=n\n" + everybody, nil, false, false},
+		{"no", everybody + "Content-Usage: train-ai=n\n", nil, false, true},
+		{"no to a signal", everybody + "Content-Signal: search=yes, ai-train=no\n", nil, false, true},
+		{"no to a signal for all", "Content-Signal: ai-train=no\n" + everybody, nil, false, true},
+		{"no to one path", everybody + "Content-Usage: train-ai=y\nContent-Usage: /a train-ai=n\n", nil, false, true},
+		{"more lines than are read", everybody + strings.Repeat("Content-Usage: search=n\n", 1001), nil, false, true},
+		{"no behind many lines", everybody + strings.Repeat("Content-Usage: search=n\n", 900) + "Content-Usage: /b train-ai=n\n", nil, false, true},
+	} {
+		e := newEnforcer(siteOf(rules(tt.robots), defaults), mustPolicy(t, PolicyConfig{ConnectDefault: ConnectTunnel}), nil)
+		e.Reads = Signals{RobotsTxt: true}
+		agent := Agent{Name: "trainer", Purposes: []string{"train-ai"}, DenyUnknown: tt.unknown, AlsoObey: tt.alsoObey}
+		id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{agent}}).Identify(t.Context(), Sender{UserAgent: "trainer/1.0"})
+		d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://example.com"))
+		if restricted := d.Reason == ReasonTunnelRestricted; restricted != tt.restricted || d.Allowed == tt.restricted {
+			t.Errorf("%s: %s, allowed %t", tt.name, d.Reason, d.Allowed)
+		}
+	}
+}
+
 // TestTDMFileTooLong: a rule that does not fit in a line still decides, and the line says that it is not whole.
 func TestTDMFileTooLong(t *testing.T) {
 	t.Parallel()
@@ -139,7 +178,7 @@ func TestTDMFileTooLong(t *testing.T) {
 	d := e.Decide(t.Context(), Request{
 		Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/a"}, Identity: trainer(t, PreferencesLog, false, "tdm"),
 	})
-	d.ReadAnswer(nil)
+	d.ReadAnswer(200, nil)
 	if r := d.Record(); r.Conflict != "tdm=n;from=tdmrep" || !r.SignalsCut {
 		t.Errorf("%+v", r)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -98,6 +99,43 @@ func TestPreferences(t *testing.T) {
 	}
 	if found < 3 {
 		t.Errorf("audit of a forged log: %+v", r)
+	}
+}
+
+// TestPreferencesOfErrors: a preference is about the content that is sent (draft-ietf-aipref-attach-05
+// section 2). Redirects, errors and prices reach the crawler as the site gave them, whatever their fields
+// and tags say, and audit and simulation agree. A 304 has no body, and speaks of content.
+func TestPreferencesOfErrors(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: `
+		agent finder {
+			purpose search
+			preferences deny
+		}`})
+	for _, status := range []int{200, 203, 301, 304, 401, 402, 404, 410, 429, 500, 503} {
+		s := server.Site(t, testorigin.SiteConfig{})
+		header := http.Header{
+			"X-Robots-Tag": {"noindex"}, "Content-Type": {"text/html"}, "Retry-After": {"7"}, "Location": {"/moved"}, "Www-Authenticate": {"Basic"},
+		}
+		s.SetPages(testorigin.Respond(testorigin.Response{Status: status, Header: header, Body: []byte("<head><meta name=robots content=noindex></head><body>")}))
+		a := g.mustFetch("finder/1.0", s.URL("/page"))
+		want := status
+		if status < 300 || status == 304 {
+			want = http.StatusForbidden
+		}
+		if a.status != want || want == status && (a.header.Get("Retry-After") != "7" || a.header.Get("Location") != "/moved" || a.header.Get("X-Robots-Tag") != "noindex") {
+			t.Errorf("%d: the crawler gets %d, %v", status, a.status, a.header)
+		}
+	}
+	for _, l := range g.logs(11) {
+		if denied := l.Robots.Reason == enforce.ReasonPreferenceDenied; denied != (l.Status == http.StatusForbidden) || denied == (len(l.Robots.SignalFields) == 0) {
+			t.Errorf("the log: %s", l.raw)
+		}
+	}
+	g.stop()
+	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+		t.Errorf("audit: %+v", r)
 	}
 }
 

@@ -68,26 +68,29 @@ type Scoped struct {
 	Statement
 }
 
+// maxScopes bounds the lines that [Scopes] reads, and the statements that it returns.
+const maxScopes = 1000
+
 // Scopes returns what the lines of a robots.txt say to the crawlers of the groups, whatever the
-// target, in the order of the file: at most so many statements.
-func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group, most int) (all []Scoped) {
+// target, in the order of the file. Cut says that they may say more than the first thousand do.
+func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group) (all []Scoped, cut bool) {
 	isForOthers := func(p robotstxt.Preference) bool { return !p.Loose || p.Kind != robotstxt.ContentSignal }
 	lines := slices.DeleteFunc(rs.Preferences(), isForOthers) // those of no group are for all
 	for _, g := range groups {
 		lines = append(lines, g.Preferences()...)
 	}
 	slices.SortFunc(lines, func(a, b robotstxt.Preference) int { return cmp.Compare(a.Line, b.Line) })
-	for _, p := range slices.Compact(lines) {
+	for i, p := range slices.Compact(lines) {
+		if i == maxScopes || len(all) > maxScopes {
+			return all[:min(len(all), maxScopes)], true
+		}
 		var s Set
 		s.line(&p)
 		for _, statement := range s.settled().statements {
-			if len(all) == most {
-				return all
-			}
 			all = append(all, Scoped{p.Path, statement})
 		}
 	}
-	return all
+	return all, false
 }
 
 // licence adds a link to terms of use. The first count.

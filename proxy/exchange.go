@@ -188,7 +188,7 @@ func (x *exchange) Answered(status int, header http.Header) bool {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
 	}
-	x.show(x.decision.ReadAnswer(header))
+	x.show(x.decision.ReadAnswer(status, header))
 	if x.decision.Allowed {
 		x.findPage(status, header)
 	}

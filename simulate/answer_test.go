@@ -107,6 +107,16 @@ func TestAnswers(t *testing.T) {
 			t.Error(got, totals)
 		}
 	})
+	t.Run("an error has no content", func(t *testing.T) {
+		t.Parallel()
+		r := disallowed()
+		r.URI, r.Robots, r.Status = "https://example.com/open", passed(both, field), 404
+		p := policy(t, []enforce.Agent{trainer}, enforce.PolicyConfig{})
+		p.Signals = headers
+		if got, totals := run(t, Config{Policy: p, Texts: newStored()}, r); got != same || totals.AsRecorded != 0 {
+			t.Error(got, totals)
+		}
+	})
 	t.Run("mode report", func(t *testing.T) {
 		t.Parallel()
 		r := disallowed()

@@ -273,7 +273,7 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 	case d.Allowed && !judged(r):
 		return asRecorded(r)
 	}
-	d, known := recalled(r, d)
+	d, known := recalled(l, d)
 	if !known && r.RefusedByAnswer() {
 		return asRecorded(r)
 	}
@@ -284,11 +284,11 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 
 // recalled takes the step that follows on the answer, where there was one: what its fields and tags
 // said, the line has, as far as they were read.
-func recalled(r *enforce.Record, d enforce.Decision) (again enforce.Decision, known bool) {
-	if r.Decision != enforce.OutcomeAllow && !r.RefusedByAnswer() {
-		return d, true
+func recalled(l *audit.Line, d enforce.Decision) (again enforce.Decision, known bool) {
+	if r := l.Robots; r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(l.Status) {
+		return d.Recall(r)
 	}
-	return d.Recall(r)
+	return d, true
 }
 
 // senderReasons refuse a sender.

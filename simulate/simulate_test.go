@@ -91,6 +91,7 @@ func policy(t *testing.T, agents []enforce.Agent, operator enforce.PolicyConfig)
 // request is a line of a log, whose fields a test changes.
 type request struct {
 	Method, URI, Client, Headers, TLS string
+	Status                            int
 	Duration                          string
 	Robots                            enforce.Record
 }
@@ -114,8 +115,14 @@ func (r request) line(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(`{"ts":%d,%s"request":{"client_ip":%q,"method":%q,"uri":%q,"headers":%s,"tls":%s},"robots":%s}`+"\n",
-		noon.Unix(), r.Duration, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
+	if r.Status == 0 {
+		r.Status = 403
+		if r.Robots.Decision == enforce.OutcomeAllow {
+			r.Status = 200
+		}
+	}
+	return fmt.Sprintf(`{"ts":%d,"status":%d,%s"request":{"client_ip":%q,"method":%q,"uri":%q,"headers":%s,"tls":%s},"robots":%s}`+"\n",
+		noon.Unix(), r.Status, r.Duration, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
 }
 
 // run simulates one line. The result is the cause, or the new decision.
