@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // field is what the key of a line asks for.
@@ -24,8 +26,8 @@ const (
 	fieldLicense
 )
 
-// spellings are the keys that are read. Keys of rules, names and sitemaps may have anything behind
-// them and may be misspelt in the ways that Google's parser forgives; the others must be exact.
+// spellings are the keys that are read: the names of the fields, and the misspellings that Google's
+// parser forgives. Keys of rules, names and sitemaps may end in s or ed as well.
 var spellings = []struct {
 	key   string
 	exact bool
@@ -52,18 +54,26 @@ var spellings = []struct {
 	{"disallaw", false, fieldDisallow},
 }
 
-// fieldOf recognises a key.
+// fieldOf recognises a key. Any other name that begins with one of these is another field: Google's
+// parser takes DisallowAITraining for Disallow, but RFC 9309 section 2.2 has exact names, and by
+// section 2.2.4 other records must not interfere.
 func fieldOf(key []byte) field {
+	key = bytes.TrimRightFunc(key, isInvisible)
 	for i := range spellings {
 		s := &spellings[i]
-		if n := len(s.key); len(key) == n || len(key) > n && !s.exact {
-			if equalFold(key[:n], s.key) {
-				return s.field
-			}
+		n := len(s.key)
+		if len(key) < n || !equalFold(key[:n], s.key) {
+			continue
+		}
+		if end := key[n:]; len(end) == 0 || !s.exact && (equalFold(end, "s") || equalFold(end, "ed")) {
+			return s.field
 		}
 	}
 	return fieldOther
 }
+
+// isInvisible reports whether nobody sees r, such as a no-break space, at the end of a name.
+func isInvisible(r rune) bool { return r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r) }
 
 // parseCrawlDelay reads seconds as decimal digits with at most one point. Signs, exponents, units
 // and decimal commas are no numbers here, as peers read them in ways too different to guess what a

@@ -140,14 +140,13 @@ func (l *linter) line(line []byte) {
 	if !utf8.Valid(content) {
 		l.warn(LintInvalidUTF8, "the line is not UTF-8: its bytes are taken as they are")
 	}
-	key, value := split(content)
+	f, key, value := split(content)
 	if len(key) == 0 {
 		if !l.html {
 			l.warn(LintNoDirective, "%s is no directive: it has no field name and colon", quote(content))
 		}
 		return
 	}
-	f := fieldOf(key)
 	if f == fieldOther {
 		l.otherField(key)
 		return
@@ -159,7 +158,8 @@ func (l *linter) line(line []byte) {
 // fieldNames are the right spellings.
 var fieldNames = map[field]string{
 	fieldUserAgent: "user-agent", fieldAllow: "allow", fieldDisallow: "disallow", fieldSitemap: "sitemap",
-	fieldCrawlDelay: "crawl-delay", fieldRequestRate: "request-rate",
+	fieldCrawlDelay: "crawl-delay", fieldRequestRate: "request-rate", fieldContentSignal: "content-signal",
+	fieldContentUsage: "content-usage", fieldLicense: "license",
 }
 
 // unsupported are fields that others read or once read.
@@ -173,15 +173,48 @@ func (l *linter) otherField(key []byte) {
 	case slices.ContainsFunc(unsupported, func(name string) bool { return equalFold(key, name) }):
 		l.warn(LintUnsupportedField, "%s is not part of RFC 9309 and not read here", quote(key))
 	default:
-		l.warn(LintUnknownField, "nobody knows a field %s", quote(key))
+		l.warn(LintUnknownField, "nobody knows a field %s: the line says nothing", quote(key))
+		if name := nearestField(key); name != "" {
+			l.warnings[len(l.warnings)-1].Message += ", though " + name + " may be meant"
+		}
 	}
 }
 
+// nearestField returns the name of a field that a key holds or that is at most two letters away; ""
+// if there is none. Only the ASCII letters count.
+func nearestField(key []byte) string {
+	asked := lettersOf(string(key))
+	for i := range spellings {
+		name := lettersOf(spellings[i].key)
+		a, b := asked, name
+		for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+			a, b = a[1:], b[1:]
+		}
+		for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+			a, b = a[:len(a)-1], b[:len(b)-1]
+		}
+		if strings.Contains(asked, name) || max(len(a), len(b)) <= min(2, len(name)/3) {
+			return fieldNames[spellings[i].field]
+		}
+	}
+	return ""
+}
+
+// lettersOf returns the ASCII letters of s in lower case.
+func lettersOf(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r |= 0x20; r < 'a' || r > 'z' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
 func (l *linter) spelling(f field, key, content []byte) {
-	if bytes.IndexByte(content, ':') < 0 {
+	if !bytes.HasPrefix(trimLeft(content[len(key):]), []byte{':'}) {
 		l.warn(LintMissingColon, "there is no colon: %s is taken for the field", quote(key))
 	}
-	if name := fieldNames[f]; name != "" && !equalFold(key, name) {
+	if name := fieldNames[f]; !equalFold(key, name) {
 		l.warn(LintMisspeltField, "%s is taken for %s", quote(key), name)
 	}
 }

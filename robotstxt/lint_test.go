@@ -36,6 +36,8 @@ func TestLint(t *testing.T) {
 		{head + "# \xff\nDisallow: /x", ""},
 		{head + "Disallow /x", "missing-colon 2"},
 		{head + "Dissallow: /x\nDisallowed: /y\nUseragent: a\nAllow: /\nSite-map: http://x/y", "misspelt-field 2, misspelt-field 3, misspelt-field 4, misspelt-field 6"},
+		{head + "Disallow\u00a0: /x\nDisallow /a:b", "misspelt-field 2, missing-colon 3"},
+		{head + "DisallowAITraining: /x\nAllow-all: /y\nDisallow: /z", "unknown-field 2, unknown-field 3"},
 		{head + "CRAWLDELAY: 1\nDisallow: /x", "misspelt-field 2"},
 		{head + "Disallow: /x\n<p>hello\nDisallow / x", "no-directive 3, no-directive 4"},
 		{head + "Alow: /x\nDisallow: /y", "unknown-field 2"},
@@ -78,6 +80,28 @@ func TestLint(t *testing.T) {
 		}
 		if got := strings.Join(got, ", "); got != c.want {
 			t.Errorf("%.200q:\n got %s\nwant %s", c.robots, got, c.want)
+		}
+	}
+}
+
+// TestLintNamesTheField: of a name that nobody knows, the warning says which field may be meant.
+func TestLintNamesTheField(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"DisallowAITraining": "disallow", "AllowAITraining": "allow", "DISALLOW-ALL": "disallow", "Disallop": "disallow",
+		"Dis\u2011allow": "disallow", "Di\u0455allow": "disallow", "\ufeffDisallow": "disallow", "Alow": "allow", "Aloow": "allow",
+		"User_agent": "user-agent", "Usr-agent": "user-agent", "User\u2010agent": "user-agent", "Crawl-delays": "crawl-delay",
+		"Sitemap\uff1ahttps": "sitemap", "Licence": "license", "Content-Signals": "content-signal",
+		"Host-name": "", "Below": "", "http": "", "a": "", "404 Not Found": "", "\u0451": "",
+	} {
+		warnings := robotstxt.Lint([]byte("User-agent: *\n" + key + ": /x\nDisallow: /y"))
+		if len(warnings) != 1 || warnings[0].Code != robotstxt.LintUnknownField {
+			t.Errorf("%q: got %v", key, warnings)
+			continue
+		}
+		_, meant, _ := strings.Cut(warnings[0].Message, ", though ")
+		if got := strings.TrimSuffix(meant, " may be meant"); got != want {
+			t.Errorf("%q: got %q, want %q", key, got, want)
 		}
 	}
 }

@@ -61,8 +61,8 @@ type sitemapLine struct {
 
 func (p *parser) scan(s *scanner) {
 	for line, ok := s.next(); ok; line, ok = s.next() {
-		key, value := split(contentOf(line))
-		switch fieldOf(key) {
+		f, key, value := split(contentOf(line))
+		switch f {
 		case fieldUserAgent:
 			p.addName(value)
 		case fieldAllow:
@@ -264,22 +264,27 @@ func contentOf(line []byte) []byte {
 	return trimRight(line[:indexOrEnd(line, '#')])
 }
 
-// split divides the content of a line into key and value: at the first colon or, without any, at
-// the blanks between exactly two words, as Google does. The key is empty when the line is no
-// directive.
-func split(content []byte) (key, value []byte) {
-	if key, value, ok := bytes.Cut(content, []byte{':'}); ok {
-		return trimRight(key), trimLeft(value)
+// split divides the content of a line into key and value, and recognises the key. It is what stands
+// before the first colon or, if that is no field that is read, the first of exactly two words, as
+// Google does without a colon. The key is empty when the line is no directive.
+func split(content []byte) (f field, key, value []byte) {
+	before, behind, colon := bytes.Cut(content, []byte{':'})
+	if colon {
+		key, value = trimRight(before), trimLeft(behind)
+		f = fieldOf(key)
 	}
 	i := bytes.IndexAny(content, " \t")
-	if i < 0 {
-		return nil, nil
+	if f != fieldOther || i < 0 {
+		return f, key, value
 	}
-	value = bytes.TrimLeft(content[i:], " \t")
-	if bytes.ContainsAny(value, " \t") {
-		return nil, nil
+	word, rest := trimRight(content[:i]), bytes.TrimLeft(content[i:], " \t")
+	if bytes.ContainsAny(rest, " \t") {
+		return f, key, value
 	}
-	return trimRight(content[:i]), trimLeft(value)
+	if f = fieldOf(word); f != fieldOther || !colon { // such as Disallow /a:b
+		key, value = word, trimLeft(rest)
+	}
+	return f, key, value
 }
 
 // blanks are what stands for white space, as in Google's parser.

@@ -9,6 +9,8 @@ import (
 	"math/big"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // limits of RFC 9309 section 2.5 and of Google's parser.
@@ -262,40 +264,47 @@ func lines(data []byte) []string {
 	return all
 }
 
-// directive splits a line at its colon, or, without any colon, at the blanks between exactly two
-// words.
+// directive splits a line at its colon, or, if no known field stands before one, at the blanks
+// between exactly two words.
 func directive(line string) (key, value string, ok bool) {
+	const blank = " \t\v\f"
 	key, value, ok = strings.Cut(line, ":")
-	if !ok {
-		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-		if len(words) != 2 {
-			return "", "", false
-		}
-		key, value = words[0], words[1]
+	key, value = strings.Trim(key, blank), strings.Trim(value, blank)
+	words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+	if len(words) == 2 && (!ok || kind(key) == "" && kind(strings.Trim(words[0], blank)) != "") {
+		return strings.Trim(words[0], blank), strings.Trim(words[1], blank), true
 	}
-	key = strings.Trim(key, " \t\v\f")
-	return key, strings.Trim(value, " \t\v\f"), key != ""
+	return key, value, ok && key != ""
 }
 
+// endings may stand behind the keys of names, rules and sitemaps.
+var endings = []string{"", "s", "ed"}
+
 func kind(key string) string {
-	key = asciiLower(key)
-	for _, prefixes := range [][]string{
+	runes := []rune(asciiLower(key))
+	for len(runes) > 0 && (runes[len(runes)-1] == ' ' || runes[len(runes)-1] == utf8.RuneError || !unicode.IsPrint(runes[len(runes)-1])) {
+		runes = runes[:len(runes)-1]
+	}
+	key = string(runes)
+	for _, stems := range [][]string{
 		{"user-agent", "useragent", "user agent"},
 		{"allow"},
 		{"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"},
 		{"sitemap", "site-map"},
 	} {
-		for _, p := range prefixes {
-			if strings.HasPrefix(key, p) {
-				return prefixes[0]
+		for _, stem := range stems {
+			for _, ending := range endings {
+				if key == stem+ending {
+					return stems[0]
+				}
 			}
 		}
 	}
 	switch key {
 	case "crawl-delay", "crawl delay", "crawldelay":
 		return "crawl-delay"
-	case "request-rate":
-		return "request-rate"
+	case "request-rate", "content-signal", "content-usage", "license":
+		return key
 	}
 	return ""
 }
