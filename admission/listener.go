@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/netip"
@@ -30,10 +31,13 @@ import (
 func init() { caddy.RegisterModule(new(Listener)) }
 
 const (
-	// coldRate is how many connections that are new, or were idle for coldAfter, each CPU takes in a
-	// second. Their first request costs it some 100 µs, and the fetch of robots.txt as much again. So
-	// half of its time is left for connections in use when ten thousand others wake up in one moment.
+	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each
+	// CPU takes in a second. Their first request costs it some 100 µs, and the fetch of robots.txt as
+	// much again. So half of its time is left for connections in use when ten thousand others wake up
+	// in one moment.
 	coldRate = 2000
+	// coldRateOfAll leaves a quarter of itself to other sources than the one that takes most.
+	coldRateOfAll = coldRate * 4 / 3
 	// coldBurst is how many of them may come at once.
 	coldBurst = 16
 	// coldAfter is longer than the pauses of a crawler that keeps its connections.
@@ -41,8 +45,31 @@ const (
 )
 
 // coldReads bounds the rate of the process, whichever configuration a listener belongs to: what
-// they share is the CPUs.
-var coldReads = rate.NewLimiter(rate.Limit(coldRate*runtime.GOMAXPROCS(0)), coldBurst)
+// they share is the CPUs. sourceReads bounds that of each source, so that none alone makes others
+// wait. A source has its limiter by a hash, which bounds their number: one in a thousand shares that
+// of a given other.
+var (
+	coldReads   = newColdReads(coldRateOfAll)
+	sourceReads [1024]*rate.Limiter
+	sourceSeed  = maphash.MakeSeed()
+)
+
+func init() {
+	for i := range sourceReads {
+		sourceReads[i] = newColdReads(coldRate)
+	}
+}
+
+func newColdReads(each int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(each*runtime.GOMAXPROCS(0)), coldBurst)
+}
+
+// waitCold waits for the turn of a cold read of a source. A wait fails only for more than the burst.
+func waitCold(source netip.Prefix) {
+	i := maphash.Comparable(sourceSeed, source) % uint64(len(sourceReads))
+	_ = sourceReads[i].Wait(context.Background())
+	_ = coldReads.Wait(context.Background())
+}
 
 // clients counts the open connections of the process, whichever configuration took them: of each
 // source, and of all together by the zero prefix.
@@ -114,12 +141,13 @@ func (l boundedListener) Accept() (net.Conn, error) {
 }
 
 // boundedConn is a client's connection. It is counted from its first read on, which net/http begins
-// as soon as it has the connection, until it is closed. That read, and each after a pause, waits
-// for coldReads.
+// as soon as it has the connection, until it is closed. That read, and the first after an answer and
+// a pause, waits for its turn. The rest of a request that arrives slowly costs no turns.
 type boundedConn struct {
 	net.Conn
 	bounds  *Listener
 	last    atomic.Int64 // when something was read last, in nanoseconds since the epoch; 0: nothing yet
+	begun   atomic.Bool  // it has waited, and nothing was answered since
 	begin   sync.Once
 	counted atomic.Bool
 	source  netip.Prefix // invalid for a client without an address
@@ -130,11 +158,16 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		now := time.Now().UnixNano()
-		if now-c.last.Swap(now) > int64(coldAfter) {
-			_ = coldReads.Wait(context.Background()) // fails only for more than the burst
+		if now-c.last.Swap(now) > int64(coldAfter) && !c.begun.Swap(true) {
+			waitCold(c.source)
 		}
 	}
 	return n, err
+}
+
+func (c *boundedConn) Write(p []byte) (int, error) {
+	c.begun.Store(false)
+	return c.Conn.Write(p)
 }
 
 // enter counts the connection, or closes it. Behind the wrapper `proxy_protocol` the address of the

@@ -4,8 +4,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -104,4 +108,67 @@ func TestFullAnswer(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503 ") || !strings.HasSuffix(string(text), "\r\n\r\n"+fullBody) {
 		t.Errorf("%v: %s", err, text)
 	}
+}
+
+// octets is a connection of a source at which every read has an octet, and every write goes through.
+type octets struct{ peer }
+
+func (octets) Read(p []byte) (int, error)  { return 1, nil }
+func (octets) Write(p []byte) (int, error) { return len(p), nil }
+
+// wake has many connections of a source read once, and tells for how long the last one waited.
+func wake(conns []*boundedConn) (longest time.Duration) {
+	var group sync.WaitGroup
+	began := time.Now()
+	for _, c := range conns {
+		group.Go(func() { _, _ = c.Read(make([]byte, 1)) })
+	}
+	group.Wait()
+	return time.Since(began)
+}
+
+// One source, with as many connections as it may have, makes no other wait, and slow requests of
+// its own cost it one turn each, however slowly their octets arrive.
+func TestTurnsOfSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Listener{limits: engine.Limits{Connections: 1 << 20, ConnectionsPerSource: 1 << 20}, logger: zap.NewNop()}
+		open := func(n int, addr string) (conns []*boundedConn) {
+			for range n {
+				c := &boundedConn{Conn: octets{peer{addr: addr}}, bounds: l}
+				c.source = sourceNetwork(netip.MustParseAddrPort(addr).Addr())
+				c.begin.Do(func() {})
+				conns = append(conns, c)
+			}
+			return conns
+		}
+		const many = 20_000
+		least := many * time.Second / time.Duration(coldRateOfAll*runtime.GOMAXPROCS(0))
+		time.Sleep(time.Minute)
+		crowd, others := open(many, "192.0.2.1:1"), open(coldBurst, "192.0.2.2:1")
+		done := make(chan time.Duration)
+		go func() { done <- wake(crowd) }()
+		time.Sleep(50 * time.Millisecond)
+		if took := wake(others); took > 20*time.Millisecond {
+			t.Errorf("another source waits %s", took)
+		}
+		if took := <-done; took < least {
+			t.Errorf("%d connections begin within %s", many, took)
+		}
+		for range 3 {
+			time.Sleep(2 * coldAfter)
+			if took := wake(crowd); took > 0 {
+				t.Errorf("the rest of requests waits %s", took)
+			}
+		}
+		for _, c := range crowd {
+			_, _ = c.Write([]byte("an answer"))
+		}
+		if took := wake(crowd); took > 0 {
+			t.Errorf("connections in use wait %s", took)
+		}
+		time.Sleep(2 * coldAfter)
+		if took := wake(crowd); took < least {
+			t.Errorf("%d connections go on within %s", many, took)
+		}
+	})
 }
