@@ -46,7 +46,9 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 		Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
 		MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 	})
-	get := func(ctx context.Context, o origin.Origin) fetch.Outcome { return fetcher.Fetch(ctx, o, nil) }
+	get := func(ctx context.Context, o origin.Origin) fetch.Outcome {
+		return fetch.Try(false, func() fetch.Outcome { return fetcher.Fetch(ctx, o, nil) })
+	}
 	return newRules(get, false, indexHTML), nil
 }
 

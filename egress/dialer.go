@@ -36,7 +36,7 @@ type Resolver interface {
 type Dialer struct {
 	Guard    *guard.Guard
 	Resolver Resolver      // nil: the system's, by its hosts file and DNS
-	Timeout  time.Duration // of resolution and connecting together; 0: DefaultDialTimeout
+	Timeout  time.Duration // of resolution and connecting together, and of TLS; 0: DefaultDialTimeout
 }
 
 // Dialed describes how a connection was made.

@@ -23,7 +23,6 @@ import (
 // Defaults and limits of [Transport].
 const (
 	DefaultResponseHeaderTimeout = 60 * time.Second
-	tlsTimeout                   = 10 * time.Second
 	// maxResponseHeader bounds the header of a response; a larger one fails the request.
 	maxResponseHeader = 256 << 10
 	// maxIdle is the memory for idle connections to all hosts together, in KiB: 2,048 of http or 1,024
@@ -122,7 +121,7 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 		MaxIdleConns:           maxOther,
 		MaxIdleConnsPerHost:    maxOther,
 		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    tlsTimeout,
+		TLSHandshakeTimeout:    c.Dialer.timeout(),
 		ResponseHeaderTimeout:  cmp.Or(max(c.ResponseHeaderTimeout, 0), DefaultResponseHeaderTimeout),
 		ExpectContinueTimeout:  expectTimeout,
 		MaxResponseHeaderBytes: maxResponseHeader,

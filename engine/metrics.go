@@ -198,6 +198,7 @@ func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued ti
 			zap.Stringer("origin", site), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),
 			zap.String("detail", out.Detail), zap.Int("status", out.Status), zap.Strings("hops", out.Hops),
 			zap.Duration("duration", out.Duration), zap.Duration("queued", queued), zap.Bool("background", background),
+			zap.Bool("retried", out.Retried),
 		)
 	}
 }

@@ -35,13 +35,6 @@ func forbiddenBy(err error) *failure {
 	return failf(cause, "%s", guard)
 }
 
-// The limits of a retrieval, as causes of canceled contexts.
-var (
-	errTotalTimeout  = errors.New("total time limit exceeded")
-	errHeaderTimeout = errors.New("no response header within the limit")
-	errStalled       = errors.New("transfer stalled")
-)
-
 // failure is why an exchange gave no answer.
 type failure struct {
 	cause  Cause
@@ -60,7 +53,7 @@ func failf(cause Cause, format string, args ...any) *failure {
 // failed classifies an error that ended an exchange under ctx before there was a response header.
 // What our own side did comes first: a refusal by the guard, a limit, a caller that left.
 func failed(ctx context.Context, err error) *failure {
-	if f := ownDoing(ctx, err); f != nil {
+	if f := ownDoing(ctx, err, "no response header within the limit"); f != nil {
 		return f
 	}
 	if shortage := shortageOf(err); shortage != nil {
@@ -77,7 +70,7 @@ func failed(ctx context.Context, err error) *failure {
 		return failf(CauseTLS, "%s", tlsReason(err))
 	case isTimeout(err):
 		return failf(CauseTimeout, "%s", reason(err))
-	case isConnect(err):
+	case isConnect(err) && !errors.Is(err, syscall.ECONNRESET):
 		return failf(CauseConnect, "%s", reason(err))
 	case isReset(err):
 		return failf(CauseReset, "connection closed before the header ended")
@@ -88,7 +81,7 @@ func failed(ctx context.Context, err error) *failure {
 
 // brokenBody classifies an error that ended a body.
 func brokenBody(ctx context.Context, err error) *failure {
-	if f := ownDoing(ctx, err); f != nil {
+	if f := ownDoing(ctx, err, "body not complete within the limit"); f != nil {
 		return f
 	}
 	if isTimeout(err) {
@@ -97,18 +90,17 @@ func brokenBody(ctx context.Context, err error) *failure {
 	return failf(CauseTruncated, "body broke off: %s", reason(err))
 }
 
-// ownDoing returns the failure that our side caused, nil if it did not.
-func ownDoing(ctx context.Context, err error) *failure {
+// ownDoing returns the failure that our side caused, nil if it did not; late is what had not come
+// when the time of the retrieval was up.
+func ownDoing(ctx context.Context, err error, late string) *failure {
 	if f := forbiddenBy(err); f != nil {
 		return f
 	}
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
+	switch {
+	case ctx.Err() == nil:
 		return nil
-	case errors.Is(cause, errTotalTimeout), errors.Is(cause, errHeaderTimeout), errors.Is(cause, errStalled):
-		return failf(CauseTimeout, "%s", cause)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failf(CauseTimeout, "%s", errTotalTimeout)
+		return failf(CauseTimeout, "%s", late)
 	default:
 		return failf(CauseCanceled, "given up by the caller")
 	}

@@ -27,10 +27,8 @@ const MinSize = 500 << 10
 
 // Defaults of Config.
 const (
-	defaultTimeout       = 20 * time.Second
-	defaultHeaderTimeout = 10 * time.Second
-	defaultStallTimeout  = 5 * time.Second
-	defaultMaxRedirects  = 5
+	defaultTimeout      = 20 * time.Second
+	defaultMaxRedirects = 5
 )
 
 // maxDecoders is how many coded bodies are decoded at a time. A decoder needs some milliseconds
@@ -50,12 +48,9 @@ type Config struct {
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. It is one
 	// for all retrievals, because an answer holds for every crawler.
 	UserAgent string
-	// Timeout bounds a retrieval as a whole, redirects included; default 20 s.
+	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other limit:
+	// a server may use it up before its header, in a body that stalls, or drop by drop.
 	Timeout time.Duration
-	// HeaderTimeout bounds each hop from dialing to the end of the response header; default 10 s.
-	HeaderTimeout time.Duration
-	// StallTimeout bounds each wait for more of a body; default 5 s.
-	StallTimeout time.Duration
 	// MaxRedirects is how many redirects are followed; default 5, negative none. RFC 9309 section
 	// 2.3.1.2 asks for at least 5.
 	MaxRedirects int
@@ -84,8 +79,6 @@ func New(cfg Config) *Fetcher {
 	}
 	cfg.Path = cmp.Or(cfg.Path, "/robots.txt")
 	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
-	cfg.HeaderTimeout = cmp.Or(max(cfg.HeaderTimeout, 0), defaultHeaderTimeout)
-	cfg.StallTimeout = cmp.Or(max(cfg.StallTimeout, 0), defaultStallTimeout)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, defaultMaxRedirects)
 	cfg.MaxSize = max(cfg.MaxSize, MinSize)
 	if cfg.Now == nil {
@@ -99,7 +92,7 @@ func New(cfg Config) *Fetcher {
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
 // come, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
-// been read. The limit of the whole retrieval runs meanwhile, the others do not.
+// been read. The limit of the retrieval runs meanwhile.
 type Gate func(ctx context.Context)
 
 // Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
@@ -109,7 +102,7 @@ type Gate func(ctx context.Context)
 // lets all through.
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	started := f.cfg.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, errTotalTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 
 	out := f.follow(ctx, o, gate)

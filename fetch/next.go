@@ -84,11 +84,11 @@ func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
-	r.Attempts = max(r.Attempts, 0)
-	if r.Attempts < math.MaxInt32 {
+	r.Attempts = min(max(r.Attempts, 0), math.MaxInt32-2) + 1
+	r.NextAttempt = now.Add(max(p.pause(r.Origin, r.UnreachableSince, r.Attempts), min(out.RetryAfter, maxRetryAfter)))
+	if out.Retried {
 		r.Attempts++
 	}
-	r.NextAttempt = now.Add(max(p.pause(r.Origin, r.UnreachableSince, r.Attempts), min(out.RetryAfter, maxRetryAfter)))
 	r.LastFailure = Failure{At: now, Cause: out.Cause, Detail: out.Detail, Status: out.Status, Hops: out.Hops}
 	if p.usable(&r, now) {
 		return r

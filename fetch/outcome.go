@@ -54,7 +54,7 @@ const (
 	CauseConnect Cause = "connect"
 	// CauseTLS is a failed handshake or certificate.
 	CauseTLS Cause = "tls"
-	// CauseTimeout is any of the time limits: connect, header, stalled body, total.
+	// CauseTimeout is the time limit of the retrieval, or one of its transport's.
 	CauseTimeout Cause = "timeout"
 	// CauseReset is a connection that ended before the response header did.
 	CauseReset Cause = "reset"
@@ -130,6 +130,26 @@ type Outcome struct {
 	// Started and Duration are by the fetcher's clock.
 	Started  time.Time
 	Duration time.Duration
+	// Retried says that it is the outcome of a second try: see [Try].
+	Retried bool
+}
+
+// Try makes a retrieval, and another one at once if the exchange broke and the site is not known to
+// be failing: one connection that a server or a balancer dropped must not close a site. What breaks
+// is a connection or an answer; after an answer that was read, a refused connection, a timeout, or
+// a failure of DNS or TLS, a second try would meet the same.
+func Try(failing bool, get func() Outcome) Outcome {
+	first := get()
+	broken := first.Cause == CauseReset || first.Cause == CauseTruncated || first.Cause == CauseProtocol && first.Status == 0
+	if failing || !broken {
+		return first
+	}
+	out := get()
+	out.Retried, out.Started, out.Duration = true, first.Started, first.Duration+out.Duration
+	if out.Kind != KindUnreachable {
+		out.Detail = detailf("at the second try, after: %s", first.Detail)
+	}
+	return out
 }
 
 // Refused reports whether our own guard does not let us reach the origin itself, which says nothing

@@ -61,7 +61,7 @@ type Record struct {
 	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
 	// may be set while an older good answer still holds.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
-	// Attempts counts the failures of that run.
+	// Attempts counts the failures of that run, both tries of a retrieval that was made twice.
 	Attempts int `json:"attempts,omitzero"`
 	// NextAttempt is the earliest time for another attempt after a failure.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`

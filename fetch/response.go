@@ -12,42 +12,33 @@ import (
 	"time"
 )
 
-// response is an answer whose header has come, and whose body may be read. Each of its phases has
-// its own limit, and close ends it whatever state it is in.
+// response is an answer whose header has come, and whose body may be read. close ends it whatever
+// state it is in.
 type response struct {
 	*http.Response
 
 	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	stall    time.Duration
+	cancel   context.CancelFunc
 	decoders chan struct{}
 }
 
 // get sends a non-conditional GET (seed 000) and waits for the header of the answer. The caller
 // must close it.
 func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	headerTimeout := r.cfg.HeaderTimeout
-	if u.Scheme == "ftp" {
-		headerTimeout = r.cfg.Timeout // some servers look us up before they greet, and six replies follow
-	}
-	deadline := time.Now().Add(headerTimeout)
-	limit := time.AfterFunc(headerTimeout, func() { cancel(errHeaderTimeout) })
-	defer limit.Stop()
+	ctx, cancel := context.WithCancel(ctx)
 	var answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// The connection is not read from before the hook returns: that is no time of the server's.
+		// The connection is not read from before the hook returns.
 		GotFirstResponseByte: func() {
 			answered.Store(true)
-			if left := time.Until(deadline); r.gate != nil && limit.Stop() {
+			if r.gate != nil {
 				r.gate(ctx)
-				limit.Reset(left)
 			}
 		},
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		cancel(nil)
+		cancel()
 		return nil, failf(CauseProtocol, "making the request: %s", reason(err))
 	}
 	// An empty value keeps net/http from naming itself.
@@ -63,19 +54,19 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	}
 	if err != nil {
 		fail := failed(ctx, err)
-		cancel(nil)
+		cancel()
 		if fail.cause.forbidden() && answered.Load() {
 			// An FTP server that was reached names a data connection that the guard refuses.
 			fail = failf(CauseFTP, "data connection: %s", fail.detail)
 		}
 		return nil, fail
 	}
-	return &response{Response: got, ctx: ctx, cancel: cancel, stall: r.cfg.StallTimeout, decoders: r.decoders}, nil
+	return &response{Response: got, ctx: ctx, cancel: cancel, decoders: r.decoders}, nil
 }
 
 // close drops what is left of the answer. A connection with an unread body is closed with it.
 func (resp *response) close() {
-	resp.cancel(nil)
+	resp.cancel()
 	resp.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
 }
 
@@ -128,7 +119,7 @@ func (resp *response) takeDecoder() *failure {
 	case resp.decoders <- struct{}{}:
 		return nil
 	case <-resp.ctx.Done():
-		return failed(resp.ctx, resp.ctx.Err())
+		return brokenBody(resp.ctx, resp.ctx.Err())
 	}
 }
 
@@ -141,26 +132,11 @@ func (resp *response) framed() bool {
 // read reads at most limit bytes of the body as sent; more says that there were more. What came
 // before an error is returned with it.
 func (resp *response) read(limit int) (data []byte, more bool, err error) {
-	body := &stallReader{r: resp.Body, limit: resp.stall}
-	body.timer = time.AfterFunc(resp.stall, func() { resp.cancel(errStalled) })
-	defer body.timer.Stop()
-	data, err = io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	data, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
 	if len(data) > limit {
 		return data[:limit:limit], true, nil
 	}
 	return data, false, err
-}
-
-// stallReader restarts its timer with every read.
-type stallReader struct {
-	r     io.Reader
-	timer *time.Timer
-	limit time.Duration
-}
-
-func (s *stallReader) Read(p []byte) (int, error) {
-	s.timer.Reset(s.limit)
-	return s.r.Read(p)
 }
 
 // freshness is what an answer says about its own reuse (RFC 9111 section 5.2.2).

@@ -95,6 +95,10 @@ After the first failure of a run, the second and so on, by origin and run somewh
 `)
 	writePauses(&b)
 	b.WriteString(`
+A connection that is reset or closed, a body that breaks off and bytes that are no HTTP may be the fault of one connection.
+Unless a run of failures is under way, they are followed by a second try at once, on a new connection and within the same
+` + "`timeout`" + `; what comes of that counts. ` + "`attempts`" + ` of the record counts both tries, the pauses count the two as one.
+
 Retry-After can make a pause longer, to a day at most. After a first failure:
 
 | answer | next attempt after |
@@ -219,7 +223,7 @@ func answerCases() []answerCase {
 		{label: "name does not resolve", err: dial(&net.DNSError{Err: "no such host"})},
 		{label: "connection refused, host unreachable", err: dial(syscall.ECONNREFUSED)},
 		{label: "TLS handshake or certificate", err: errors.New("tls: handshake failure")},
-		{label: "time limit: connect, header, stalled body, total", err: os.ErrDeadlineExceeded},
+		{label: "time limit of the whole fetch, in whatever phase; `dial_timeout` and `response_header_timeout`", err: os.ErrDeadlineExceeded},
 		{label: "connection reset or closed", err: syscall.ECONNRESET},
 		{label: "no HTTP", err: errors.New(`malformed HTTP response "SSH-2.0"`)},
 		{label: "fault of the gateway's machine: no descriptors, memory, ports or network", err: dial(syscall.EMFILE)},

@@ -28,7 +28,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 		c.complete(f, known, SourceStore, nil)
 		return
 	}
-	out := c.fetch(f.origin, reading, budget)
+	out := c.fetch(f.origin, known, reading, budget)
 	c.cfg.Observer.Fetched(f.origin, out, queued, background)
 	// If the record could not be saved, the lease runs out by itself: meanwhile the other gateways
 	// wait for the record and do not fetch.
@@ -57,17 +57,19 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 
 // fetch asks the fetcher, within the budget. It is bound to the life of the cache and to no
 // request. Each answer takes one of the reading slots until it has been read.
-func (c *Cache) fetch(o origin.Origin, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
+func (c *Cache) fetch(o origin.Origin, known *Entry, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
 	var waited atomic.Int64 // for slots, in ns; while it waits, less the time at which that began
-	out := c.cfg.Fetcher.Fetch(ctx, o, func(ctx context.Context) {
+	gate := func(ctx context.Context) {
 		waited.Add(-time.Now().UnixNano())
 		if reading.Acquire(ctx, 1) == nil {
 			context.AfterFunc(ctx, func() { reading.Release(1) })
 		}
 		waited.Add(time.Now().UnixNano())
-	})
+	}
+	failing := known != nil && known.record.Failing()
+	out := fetch.Try(failing, func() fetch.Outcome { return c.cfg.Fetcher.Fetch(ctx, o, gate) })
 	ns := waited.Load()
 	if ns < 0 {
 		ns += time.Now().UnixNano()
