@@ -10,6 +10,7 @@
 package fetch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"net/http"
@@ -173,6 +174,9 @@ func (resp *response) rules(limit int) Outcome {
 	text, more, fail := resp.text(limit)
 	if fail != nil {
 		return fail.outcome(resp.StatusCode)
+	}
+	if end := bytes.LastIndexAny(text, "\r\n"); more && end >= 0 {
+		text = text[:end+1] // half a path is a wider rule than the site wrote
 	}
 	out := resp.good(KindRules)
 	out.Body, out.Truncated = text, more

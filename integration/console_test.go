@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -52,5 +53,56 @@ func TestConsole(t *testing.T) {
 		if a.status != step.status || killed != (step.action == "deny") {
 			t.Errorf("after %q: %d %v", step.action, a.status, a.header)
 		}
+	}
+}
+
+// TestConsoleLetsTheProcessStop holds that pages that follow keep neither a stop nor a reload waiting, where no grace
+// period ends them.
+func TestConsoleLetsTheProcessStop(t *testing.T) {
+	t.Parallel()
+	page := freePort(t)
+	config := gatewayConfig{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nrobots_console\n}", page[strings.LastIndex(page, ":")+1:])}
+	g := startGateway(t, config)
+	follow := func() (ended <-chan struct{}) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+page+"/events", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("following: %v, %v", resp, err)
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body) // until it ends, as it may
+		}()
+		return done
+	}
+	// ends fails the test unless the page that follows ends soon after what was done.
+	ends := func(what string, ended <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the page still follows after %s", what)
+		}
+	}
+	ended := follow()
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	ends("a reload", ended)
+	ended = follow()
+	began := time.Now()
+	g.stop() // fails the test after 20 s
+	ends("the stop", ended)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the stop took %s", took)
 	}
 }
