@@ -66,7 +66,7 @@ var importRules = map[string][]string{
 	"internal/sockets":     {},
 	"internal/testgateway": {"internal/sockets", "github.com/caddyserver/"},
 	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2"},
+	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/cobra"},
 	"integration":          {},
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.

@@ -41,7 +41,7 @@ type Handler struct {
 	// (scheme and host).
 	URLs string `json:"urls,omitempty"`
 
-	life    context.Context // ends with the configuration
+	life    context.Context // ends when the server begins to stop
 	logger  *zap.Logger
 	hosts   []string
 	stop    func() // recording
@@ -88,7 +88,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.hosts = append(h.hosts, siteNames(server)...)
 	h.logger = ctx.Logger()
-	h.life, h.cross, h.viewers = ctx, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
+	// Caddy ends ctx only after the requests under way, of which a page that follows would be one.
+	life, end := context.WithCancel(ctx)
+	server.RegisterOnShutdown(end)
+	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
 	h.stop = engine.Record()
 	return nil
 }

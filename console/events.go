@@ -16,7 +16,7 @@ const (
 )
 
 // serveEvents sends the sections that have changed, as server-sent events, until the viewer leaves
-// or the configuration ends. Each event is a JSON object of sections by their ids.
+// or the server stops. Each event is a JSON object of sections by their ids.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {

@@ -21,5 +21,6 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	caddy.CustomBinaryName = "crawlgate"
+	withoutUpgrades()
 	caddycmd.Main()
 }
