@@ -86,7 +86,7 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	return func(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
 		for _, o := range origins {
 			name := o.String()
-			if entry, ok := cache.Peek(o); ok && name > after {
+			if entry, ok := cache.Peek(o, ""); ok && name > after {
 				records = append(records, entry.Record())
 			}
 			if !anyPort || len(records) >= limit {
@@ -119,7 +119,7 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDeta
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	entry, ok := e.Cache().Peek(o)
+	entry, ok := e.Cache().Peek(o, "")
 	if !ok {
 		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
 	}
@@ -148,7 +148,7 @@ func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged
 	if err != nil {
 		return Purged{}, err
 	}
-	_, known := e.Cache().Peek(o)
+	_, known := e.Cache().Peek(o, "")
 	if err := e.Purge(ctx, o); err != nil {
 		return Purged{}, err
 	}
@@ -198,7 +198,7 @@ func rulesOf(entry *robotscache.Entry, v robotscache.View) *robotstxt.Ruleset {
 
 // history reads the history of an origin from the store. It is empty if nothing is saved yet.
 func history(ctx context.Context, e *engine.Engine, o origin.Origin) ([]robotscache.Version, error) {
-	versions, err := e.Cache().History(ctx, o)
+	versions, err := e.Cache().History(ctx, fetch.Key{Origin: o})
 	if errors.Is(err, robotscache.ErrNotFound) {
 		return nil, nil
 	}

@@ -50,8 +50,8 @@ func (m memory) keep(text string) string {
 // sites fetch: the robots.txt of each host by its name.
 type sites map[string]fetch.Outcome
 
-func (s sites) Fetch(_ context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
-	return s[o.Host]
+func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
+	return s[k.Origin.Host]
 }
 
 // rulesOf is a cache over sites.

@@ -14,7 +14,7 @@ import (
 // Histories tells which answers an origin has given, as [robotscache.Store] does. [Texts] that
 // implement it let the audit hold the text of a line against those of its origin at that time.
 type Histories interface {
-	History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error)
+	History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error)
 }
 
 // histories keeps what was asked for, up to a number of versions.
@@ -28,18 +28,18 @@ type histories struct {
 // mostVersions is about 20 MiB.
 const mostVersions = 100_000
 
-// get gives the versions of an origin, the newest first; none where they are not known. The error
+// get gives the versions of a record, the newest first; none where they are not known. The error
 // is given once.
-func (h *histories) get(o origin.Origin) ([]robotscache.Version, error) {
-	name := o.String()
+func (h *histories) get(k fetch.Key) ([]robotscache.Version, error) {
+	name := k.String()
 	if versions, ok := h.known[name]; ok {
 		return versions, nil
 	}
-	versions, err := h.from.History(h.ctx, o)
+	versions, err := h.from.History(h.ctx, k)
 	if errors.Is(err, robotscache.ErrNotFound) {
 		err = nil
 	} else if err != nil {
-		versions, err = nil, fmt.Errorf("reading the history of %s: %w", o, err)
+		versions, err = nil, fmt.Errorf("reading the history of %s: %w", k, err)
 	}
 	if h.used += len(versions) + 1; h.used > mostVersions {
 		clear(h.known)
@@ -58,7 +58,7 @@ func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
 	if j.histories.from == nil || e.TS.IsZero() || !e.Duration.given {
 		return
 	}
-	versions, err := j.histories.get(o)
+	versions, err := j.histories.get(fetch.Key{Origin: o})
 	from, to := retrieved(e)
 	then := -1 // the version at that time, where the line's is none
 	for i, x := range versions {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -20,7 +19,7 @@ type archive struct {
 	asked    int
 }
 
-func (a *archive) History(context.Context, origin.Origin) ([]robotscache.Version, error) {
+func (a *archive) History(context.Context, fetch.Key) ([]robotscache.Version, error) {
 	a.asked++
 	return a.versions, a.err
 }

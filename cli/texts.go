@@ -14,7 +14,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 	"github.com/crawlgate/crawlgate/simulate"
@@ -59,8 +58,8 @@ func (c *textFlags) open(ctx context.Context) (source simulate.Texts, closeTexts
 // gatewayTexts asks a running gateway.
 type gatewayTexts struct{ client *adminClient }
 
-func (g gatewayTexts) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
-	d, err := g.detail(ctx, o)
+func (g gatewayTexts) Load(ctx context.Context, k fetch.Key) (fetch.Record, error) {
+	d, err := g.detail(ctx, k)
 	if err != nil {
 		return fetch.Record{}, err
 	}
@@ -76,13 +75,13 @@ func (g gatewayTexts) Load(ctx context.Context, o origin.Origin) (fetch.Record, 
 	return r, err
 }
 
-func (g gatewayTexts) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	d, err := g.detail(ctx, o)
+func (g gatewayTexts) History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error) {
+	d, err := g.detail(ctx, k)
 	return d.History, err
 }
 
-func (g gatewayTexts) detail(ctx context.Context, o origin.Origin) (adminapi.OriginDetail, error) {
-	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {o.String()}}))
+func (g gatewayTexts) detail(ctx context.Context, k fetch.Key) (adminapi.OriginDetail, error) {
+	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {k.Origin.String()}}))
 	return d, orNotFound(err)
 }
 

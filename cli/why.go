@@ -232,7 +232,7 @@ func printSince(ctx context.Context, w io.Writer, source simulate.Texts, l *audi
 	if err != nil {
 		return err
 	}
-	record, err := source.Load(ctx, o)
+	record, err := source.Load(ctx, fetch.Key{Origin: o})
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
 		return printLine(w, "Of the text of today nothing is known.")

@@ -132,7 +132,7 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation,
 	if err != nil {
 		return out, nil //nolint:nilerr // there is nothing more to show
 	}
-	if entry, ok := e.Cache().Peek(o); ok {
+	if entry, ok := e.Cache().Peek(o, ""); ok {
 		record := entry.Record()
 		if text, ok := record.Text(); ok && text.SHA256.Hex() == x.Robots.SHA256 {
 			out.Lines = excerpt(text.Body, x.Robots.Line)

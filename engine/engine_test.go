@@ -135,7 +135,7 @@ func TestRejectedReload(t *testing.T) {
 				if _, _, err := e.Lookup(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
-				history, err := e.Cache().History(t.Context(), o)
+				history, err := e.Cache().History(t.Context(), fetch.Key{Origin: o})
 				if err != nil || len(history) != 1 {
 					t.Fatalf("history %+v, %v", history, err)
 				}

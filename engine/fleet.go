@@ -178,7 +178,7 @@ func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err er
 	if err != nil {
 		return 0, fmt.Errorf("%s for another gateway: %w", a.Kind, err)
 	}
-	_, known := e.Cache().Peek(o)
+	_, known := e.Cache().Peek(o, "")
 	if a.Kind == fleet.Purge {
 		e.forgetFile(ctx, o)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -180,22 +179,22 @@ func (o *cacheObserver) Looked(s robotscache.Source, err error) {
 }
 
 // Fetched implements robotscache.Observer.
-func (o *cacheObserver) Fetched(site origin.Origin, out fetch.Outcome, queued time.Duration, background bool) {
+func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration, background bool) {
 	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
 	o.fetchSeconds.Observe(out.Duration.Seconds())
 	o.fetchQueue.Observe(queued.Seconds())
 	if out.Kind == fetch.KindRules && robotstxt.IsUTF16(out.Body) {
-		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", site))
+		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", k.Origin))
 	}
 	if out.Cause == fetch.CauseLocal {
 		o.short.Do(func() {
 			o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
-				zap.Stringer("origin", site), zap.String("detail", out.Detail))
+				zap.Stringer("origin", k.Origin), zap.String("detail", out.Detail))
 		})
 	}
 	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {
 		c.Write(
-			zap.Stringer("origin", site), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),
+			zap.Stringer("origin", k.Origin), zap.String("fetched_as", k.Agent), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),
 			zap.String("detail", out.Detail), zap.Int("status", out.Status), zap.Strings("hops", out.Hops),
 			zap.Duration("duration", out.Duration), zap.Duration("queued", queued), zap.Bool("background", background),
 			zap.Bool("retried", out.Retried),
@@ -240,7 +239,7 @@ func (o *cacheObserver) textsDropped(n int, early bool) {
 }
 
 // Panicked implements robotscache.Observer.
-func (o *cacheObserver) Panicked(site origin.Origin, value any, stack []byte) {
+func (o *cacheObserver) Panicked(k fetch.Key, value any, stack []byte) {
 	o.logger.Error("reading robots.txt panicked; the origin counts as unreachable",
-		zap.Stringer("origin", site), zap.Any("panic", value), zap.ByteString("stack", stack))
+		zap.Stringer("origin", k.Origin), zap.Any("panic", value), zap.ByteString("stack", stack))
 }

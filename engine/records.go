@@ -135,23 +135,23 @@ func (s Store) open(dropped func(texts int, early bool)) (robotscache.Store, err
 type currentFetcher struct{ atomic.Pointer[Engine] }
 
 // Fetch implements robotscache.Fetcher.
-func (f *currentFetcher) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
+func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.Load()
-	return e.fetch(ctx, e.fetcher, o, gate)
+	return e.fetch(ctx, e.fetcher, k, gate)
 }
 
-// fetch asks an origin for a file. A fetch that the operator stops counts as given up, which says
+// fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the operator stops counts as given up, which says
 // nothing about the site.
-func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, o origin.Origin, gate fetch.Gate) fetch.Outcome {
-	ctx, entry := e.Enter(ctx, o, "")
+func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
+	ctx, entry := e.Enter(ctx, k.Origin, "")
 	defer entry.Leave()
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
-	if err := e.StopsFetch(o); err != nil {
+	if err := e.StopsFetch(k.Origin); err != nil {
 		out.Detail = err.Error()
 		return out
 	}
 	if ctx.Err() == nil {
-		out = by.Fetch(ctx, o, gate)
+		out = by.As(k.Agent).Fetch(ctx, k.Origin, gate)
 	}
 	if stop := StoppedBy(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}

@@ -88,7 +88,7 @@ type knownRules struct {
 func (k *knownRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
 	entry, asked := k.entries[o]
 	if !asked && len(k.entries) < maxKnown {
-		entry, _ = k.cache.Peek(o)
+		entry, _ = k.cache.Peek(o, "")
 		k.entries[o] = entry
 	}
 	if !entry.Fresh(time.Now()) {

@@ -86,14 +86,14 @@ type tdmFetcher struct{ *records }
 // Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
 // allow it to the product token by which the gateway asks. One that may not be had, or cannot be
 // read, is absent.
-func (f *tdmFetcher) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
+func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
 	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now()}
-	entry, _, err := f.cache.Lookup(ctx, o)
+	entry, _, err := f.cache.Lookup(ctx, k.Origin)
 	if err != nil || !mayFetch(entry.View(time.Now()), e.Config.Fetch.UserAgent) {
 		return absent
 	}
-	out := e.fetch(ctx, e.files, o, gate)
+	out := e.fetch(ctx, e.files, k, gate)
 	if out.Kind != fetch.KindRules {
 		return out
 	}
@@ -118,7 +118,7 @@ type tdmObserver struct {
 }
 
 // Panicked implements robotscache.Observer.
-func (o *tdmObserver) Panicked(site origin.Origin, value any, stack []byte) {
+func (o *tdmObserver) Panicked(k fetch.Key, value any, stack []byte) {
 	o.logger.Error("reading a TDM file panicked; it says nothing",
-		zap.Stringer("origin", site), zap.Any("panic", value), zap.ByteString("stack", stack))
+		zap.Stringer("origin", k.Origin), zap.Any("panic", value), zap.ByteString("stack", stack))
 }

@@ -46,8 +46,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Path is where the file is; default /robots.txt.
 	Path string
-	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. It is one
-	// for all retrievals, because an answer holds for every crawler.
+	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. See also
+	// [Fetcher.As].
 	UserAgent string
 	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other limit:
 	// a server may use it up before its header, in a body that stalls, or drop by drop.
@@ -89,6 +89,14 @@ func New(cfg Config) *Fetcher {
 		cfg.UserAgent = ""
 	}
 	return &Fetcher{cfg: cfg, decoders: make(chan struct{}, maxDecoders)}
+}
+
+// As returns a fetcher that names an agent as its User-Agent, f itself if that is empty. What is
+// answered to one agent is no answer to another.
+func (f *Fetcher) As(agent string) *Fetcher {
+	as := *f
+	as.cfg.UserAgent = cmp.Or(agent, f.cfg.UserAgent)
+	return &as
 }
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has

@@ -27,7 +27,7 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC() // without its monotonic reading: see wall
 	switch out.Kind {
 	case KindRules, KindAbsent:
-		return p.afterAnswer(r.Origin, out, now)
+		return p.afterAnswer(r.Key(), out, now)
 	default:
 		if out.Cause == CauseCanceled || out.Cause == CauseLocal || out.Refused() {
 			return r
@@ -47,9 +47,10 @@ func (p Policy) Meanwhile(r Record, out Outcome, now time.Time) Record {
 	return r
 }
 
-func (p Policy) afterAnswer(o origin.Origin, out Outcome, now time.Time) Record {
+func (p Policy) afterAnswer(k Key, out Outcome, now time.Time) Record {
 	n := Record{
-		Origin:     o,
+		Origin:     k.Origin,
+		Agent:      k.Agent,
 		State:      StateAbsent,
 		Cause:      out.Cause,
 		Detail:     out.Detail,

@@ -235,6 +235,7 @@ func (p Policy) Settle(r Record, now time.Time) Record {
 func unreachable(r Record, f Failure) Record {
 	n := Record{
 		Origin:           r.Origin,
+		Agent:            r.Agent,
 		State:            StateUnreachable,
 		Cause:            f.Cause,
 		Detail:           f.Detail,

@@ -42,7 +42,9 @@ func (s State) String() string { return nameOf(s, "unknown", "rules", "absent", 
 // shared between records and must not be changed. The zero Record permits nothing.
 type Record struct {
 	Origin origin.Origin `json:"origin"`
-	State  State         `json:"state"`
+	// Agent is as in [Key].
+	Agent string `json:"fetched_as,omitzero"`
+	State State  `json:"state"`
 	// Cause, Detail, Status and Hops describe the answer that led to State, as in [Outcome]. Cause is
 	// empty in StateRules.
 	Cause  Cause    `json:"cause,omitzero"`
@@ -71,6 +73,26 @@ type Record struct {
 	// or if the site's last good answer was that it has no file.
 	LastGood *Copy `json:"last_good,omitzero"`
 }
+
+// Key names a record: an origin, and as whom its robots.txt was asked for.
+type Key struct {
+	Origin origin.Origin
+	// Agent is the product token that was sent as User-Agent; empty for the gateway's own. It is
+	// one of robotstxt.IsProductName.
+	Agent string
+}
+
+// String returns the origin and, behind a blank, the agent if there is one. So the records of an
+// origin stand behind one another in the order of their keys, its own first.
+func (k Key) String() string {
+	if k.Agent == "" {
+		return k.Origin.String()
+	}
+	return k.Origin.String() + " " + k.Agent
+}
+
+// Key returns the name of the record.
+func (r *Record) Key() Key { return Key{r.Origin, r.Agent} }
 
 // Copy is the text of a robots.txt with its date.
 type Copy struct {

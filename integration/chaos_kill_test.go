@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
@@ -81,7 +82,7 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 	defer store.Close()
 	disk := make(map[string]time.Time)
 	for _, site := range f.sites {
-		r, err := store.Load(t.Context(), site.Origin())
+		r, err := store.Load(t.Context(), fetch.Key{Origin: site.Origin()})
 		switch {
 		case errors.Is(err, robotscache.ErrNotFound):
 		case err != nil:

@@ -81,7 +81,7 @@ func record(i int, texts [][]byte) fetch.Record {
 // noFetch is a fetcher for benchmarks that must not fetch.
 type noFetch struct{ testing.TB }
 
-func (f noFetch) Fetch(_ context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+func (f noFetch) Fetch(_ context.Context, o fetch.Key, _ fetch.Gate) fetch.Outcome {
 	f.Errorf("%s was fetched", o)
 	return fetch.Outcome{}
 }
@@ -236,7 +236,7 @@ func BenchmarkHot_Memory(b *testing.B) {
 			}
 			e, _ := lookup(b, c, r.Origin)
 			cost += e.Cost()
-			if err := st.Delete(b.Context(), r.Origin); err != nil {
+			if err := st.Delete(b.Context(), r.Key()); err != nil {
 				b.Fatal(err)
 			}
 			if i%1000 == 0 {
@@ -247,7 +247,7 @@ func BenchmarkHot_Memory(b *testing.B) {
 		held := heap() - empty
 		hot := 0
 		for i := range n {
-			if _, ok := c.Peek(example(i)); ok {
+			if _, ok := c.Peek(example(i), ""); ok {
 				hot++
 			}
 		}

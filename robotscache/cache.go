@@ -63,7 +63,7 @@ type Cache struct {
 
 	mu      sync.Mutex // never held over I/O
 	closed  bool
-	flights map[origin.Origin]*flight
+	flights map[fetch.Key]*flight
 	waiters int
 	slots   [classes]*slots
 	pending *pendingWrites
@@ -91,7 +91,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 	c := &Cache{
 		cfg:     cfg,
 		hot:     hot,
-		flights: make(map[origin.Origin]*flight),
+		flights: make(map[fetch.Key]*flight),
 		writer:  semaphore.NewWeighted(1),
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
@@ -136,16 +136,27 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 // Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
 // refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
-	now := time.Now()
-	as := c.interpretation()
-	if e := c.hot.get(o); e != nil && e.interpretation == *as && e.Fresh(now) {
-		c.note(e, now)
-		c.cfg.Observer.Looked(SourceHot, nil)
-		return e, SourceHot, nil
-	}
-	e, s, err := c.lookupSlow(ctx, o, false)
+	e, s, err := c.lookup(ctx, fetch.Key{Origin: o})
 	c.cfg.Observer.Looked(s, err)
 	return e, s, err
+}
+
+func (c *Cache) lookup(ctx context.Context, k fetch.Key) (*Entry, Source, error) {
+	if e := c.atHand(k); e != nil {
+		return e, SourceHot, nil
+	}
+	return c.lookupSlow(ctx, k, false)
+}
+
+// atHand returns the entry of k that is in memory and may be acted on, nil if there is none.
+func (c *Cache) atHand(k fetch.Key) *Entry {
+	now := time.Now()
+	e := c.hot.get(k)
+	if e == nil || e.interpretation != *c.interpretation() || !e.Fresh(now) {
+		return nil
+	}
+	c.note(e, now)
+	return e
 }
 
 // notePause is the least time between two notes of one entry.
@@ -161,8 +172,8 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	if last == 0 {
 		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
 	}
-	c.hot.touch(e.record.Origin)
-	if e.interpretation.Policy.RefreshDue(e.record, now) && !c.refresh(e.record.Origin, e.record.Failing()) {
+	c.hot.touch(e.record.Key())
+	if e.interpretation.Policy.RefreshDue(e.record, now) && !c.refresh(e.record.Key(), e.record.Failing()) {
 		c.cfg.Observer.Dropped(DropRefresh)
 	}
 }
@@ -170,17 +181,17 @@ func (c *Cache) note(e *Entry, now time.Time) {
 // Refresh fetches o even if what is known is fresh, and returns the result. It may share a
 // retrieval that is under way. Errors are as of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
-	e, _, err := c.lookupSlow(ctx, o, true)
+	e, _, err := c.lookupSlow(ctx, fetch.Key{Origin: o}, true)
 	return e, err
 }
 
 var errNoOrigin = errors.New("looking up robots.txt: no origin")
 
-func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*Entry, Source, error) {
-	if o.IsZero() {
+func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entry, Source, error) {
+	if k.Origin.IsZero() {
 		return nil, SourceNone, errNoOrigin
 	}
-	f, leads, err := c.join(o, forced)
+	f, leads, err := c.join(k, forced)
 	if err != nil {
 		return nil, SourceNone, err
 	}
@@ -209,12 +220,13 @@ func (c *Cache) lookupSlow(ctx context.Context, o origin.Origin, forced bool) (*
 	return e, f.source, nil
 }
 
-// Peek returns what is known of o, fresh or not, and whether anything is. It never fetches, and
-// waits for the store only.
-func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
-	e := c.hot.get(o)
-	if e == nil && !o.IsZero() {
-		e = c.recall(o)
+// Peek returns what is known of o by a fetch in the name of an agent (empty: of the gateway), fresh
+// or not, and whether anything is. It never fetches, and waits for the store only.
+func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
+	k := fetch.Key{Origin: o, Agent: agent}
+	e := c.hot.get(k)
+	if e == nil && !k.Origin.IsZero() {
+		e = c.recall(k)
 	}
 	return e, e != nil
 }
@@ -222,7 +234,8 @@ func (c *Cache) Peek(o origin.Origin) (*Entry, bool) {
 // Purge forgets o: its record, its last good copy and its history. The next Lookup fetches. A
 // retrieval that is under way still answers the requests that wait for it, and nobody else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
-	if err := c.Forget(o); err != nil {
+	k := fetch.Key{Origin: o}
+	if err := c.forget(k); err != nil {
 		return err
 	}
 	// The write under way may still bring it. The time is for that write, and for the deletion.
@@ -230,32 +243,34 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	defer cancel()
 	err := c.writer.Acquire(ctx, 1)
 	if err == nil {
-		err = c.cfg.Store.Delete(ctx, o)
+		err = c.cfg.Store.Delete(ctx, k)
 		c.reportStore("delete", err)
 		c.writer.Release(1)
 	}
 	if err != nil {
-		return fmt.Errorf("purging %s: %w", o, err)
+		return fmt.Errorf("purging %s: %w", k, err)
 	}
 	return nil
 }
 
 // Forget drops o from memory. What the store has of it stays: another gateway may have saved it. A
 // retrieval that is under way still answers the requests that wait for it, and nobody else.
-func (c *Cache) Forget(o origin.Origin) error {
+func (c *Cache) Forget(o origin.Origin) error { return c.forget(fetch.Key{Origin: o}) }
+
+func (c *Cache) forget(k fetch.Key) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return ErrClosed
 	}
-	if f := c.flights[o]; f != nil {
+	if f := c.flights[k]; f != nil {
 		f.discarded = true
-		delete(c.flights, o)
+		delete(c.flights, k)
 	}
-	c.pending.drop(o)
-	c.hot.drop(o)
+	c.pending.drop(k)
+	c.hot.drop(k)
 	c.mu.Unlock()
-	c.due.remove(o)
+	c.due.remove(k)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after ctx does. It is
@@ -14,7 +13,7 @@ import (
 // meanwhile), must be bounded in the bytes that it reads, and should ask the gate before it reads
 // an answer.
 type Fetcher interface {
-	Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome
+	Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome
 }
 
 // Observer is told what a [Cache] does, for metrics and logs. Its methods are called on the path of
@@ -25,7 +24,7 @@ type Observer interface {
 	Looked(s Source, err error)
 	// Fetched is called after each retrieval. queued is how long it had waited for its turn;
 	// background says that no request waited for it when it began.
-	Fetched(o origin.Origin, out fetch.Outcome, queued time.Duration, background bool)
+	Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration, background bool)
 	// Recorded is called when an outcome has become part of the record of an origin, be it by a
 	// retrieval of its own or by redirects that led another to its robots.txt. before is what was
 	// known of it, zero but for the origin if that was nothing.
@@ -38,8 +37,8 @@ type Observer interface {
 	// StoreAvailable is called when the store begins to fail (false, with the error), and when it
 	// works again (true, nil). Each change is reported once.
 	StoreAvailable(ok bool, err error)
-	// Panicked is called when reading what o sent ran into a defect of ours.
-	Panicked(o origin.Origin, value any, stack []byte)
+	// Panicked is called when reading what an origin sent ran into a defect of ours.
+	Panicked(k fetch.Key, value any, stack []byte)
 }
 
 // Drop names a bound that was reached.
@@ -63,13 +62,13 @@ func NopObserver() Observer { return nopObserver{} }
 
 type nopObserver struct{}
 
-func (nopObserver) Looked(Source, error)                                      {}
-func (nopObserver) Fetched(origin.Origin, fetch.Outcome, time.Duration, bool) {}
-func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                      {}
-func (nopObserver) Dropped(Drop)                                              {}
-func (nopObserver) StoreFailed(string, error)                                 {}
-func (nopObserver) StoreAvailable(bool, error)                                {}
-func (nopObserver) Panicked(origin.Origin, any, []byte)                       {}
+func (nopObserver) Looked(Source, error)                                  {}
+func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration, bool) {}
+func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                  {}
+func (nopObserver) Dropped(Drop)                                          {}
+func (nopObserver) StoreFailed(string, error)                             {}
+func (nopObserver) StoreAvailable(bool, error)                            {}
+func (nopObserver) Panicked(fetch.Key, any, []byte)                       {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.

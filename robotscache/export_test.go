@@ -3,7 +3,7 @@ package robotscache
 import (
 	"sync"
 
-	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // Hot tiers for tests: nothing may depend on which one a cache has.
@@ -15,7 +15,7 @@ type (
 	// MapTier keeps every entry, at once.
 	MapTier struct {
 		mu      sync.Mutex
-		entries map[origin.Origin]*Entry
+		entries map[fetch.Key]*Entry
 	}
 )
 
@@ -24,35 +24,35 @@ func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
 	return newCache(cfg.filled(), hot), nil
 }
 
-func (DroppingTier) get(origin.Origin) *Entry { return nil }
-func (DroppingTier) touch(origin.Origin)      {}
-func (DroppingTier) put(*Entry)               {}
-func (DroppingTier) drop(origin.Origin)       {}
-func (DroppingTier) dropAll()                 {}
-func (DroppingTier) resize(int64)             {}
-func (DroppingTier) close()                   {}
+func (DroppingTier) get(fetch.Key) *Entry { return nil }
+func (DroppingTier) touch(fetch.Key)      {}
+func (DroppingTier) put(*Entry)           {}
+func (DroppingTier) drop(fetch.Key)       {}
+func (DroppingTier) dropAll()             {}
+func (DroppingTier) resize(int64)         {}
+func (DroppingTier) close()               {}
 
-func (m *MapTier) get(o origin.Origin) *Entry {
+func (m *MapTier) get(k fetch.Key) *Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.entries[o]
+	return m.entries[k]
 }
 
-func (m *MapTier) touch(origin.Origin) {}
+func (m *MapTier) touch(fetch.Key) {}
 
 func (m *MapTier) put(e *Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.entries == nil {
-		m.entries = make(map[origin.Origin]*Entry)
+		m.entries = make(map[fetch.Key]*Entry)
 	}
-	m.entries[e.record.Origin] = e
+	m.entries[e.record.Key()] = e
 }
 
-func (m *MapTier) drop(o origin.Origin) {
+func (m *MapTier) drop(k fetch.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, o)
+	delete(m.entries, k)
 }
 
 func (m *MapTier) dropAll() {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // flight is the work under way for one origin: first a look into the store, then perhaps a
@@ -16,7 +16,7 @@ import (
 // most one flight for an origin; it belongs to none of its waiters, and none of them can end it by
 // leaving.
 type flight struct {
-	origin     origin.Origin
+	key        fetch.Key
 	born       time.Time
 	background bool          // begun by no request, to replace what is known
 	known      func() *Entry // what was known at the first call, nil if nothing was
@@ -36,34 +36,34 @@ type flight struct {
 	err    error
 }
 
-// addFlight registers a flight for o. c.mu is held.
-func (c *Cache) addFlight(o origin.Origin) *flight {
+// addFlight registers a flight for k. c.mu is held.
+func (c *Cache) addFlight(k fetch.Key) *flight {
 	f := &flight{
-		origin: o,
-		born:   time.Now(),
-		known:  sync.OnceValue(func() *Entry { return c.recall(o) }),
-		done:   make(chan struct{}),
+		key:   k,
+		born:  time.Now(),
+		known: sync.OnceValue(func() *Entry { return c.recall(k) }),
+		done:  make(chan struct{}),
 	}
-	c.flights[o] = f
+	c.flights[k] = f
 	return f
 }
 
-// join makes the caller a waiter of the flight of o. If leads is true the flight is new, and the
+// join makes the caller a waiter of the flight of k. If leads is true the flight is new, and the
 // caller must call lead.
-func (c *Cache) join(o origin.Origin, forced bool) (f *flight, leads bool, err error) {
+func (c *Cache) join(k fetch.Key, forced bool) (f *flight, leads bool, err error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return nil, false, ErrClosed
 	}
-	f = c.flights[o]
+	f = c.flights[k]
 	if c.waiters >= c.cfg.Waiters || f != nil && f.waiters >= c.cfg.WaitersPerOrigin {
 		c.mu.Unlock()
 		c.cfg.Observer.Dropped(DropWaiter)
 		return nil, false, ErrPending
 	}
 	if f == nil {
-		f, leads = c.addFlight(o), true
+		f, leads = c.addFlight(k), true
 		c.work.Add(1)
 	}
 	f.waiters++
@@ -209,8 +209,8 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 		return f.discarded
 	}
 	f.completed = true
-	if c.flights[f.origin] == f {
-		delete(c.flights, f.origin)
+	if c.flights[f.key] == f {
+		delete(c.flights, f.key)
 	}
 	// Under the lock, so that no purge or later flight comes in between.
 	if e != nil && !f.discarded {
@@ -228,7 +228,7 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 // can cause a panic; it ends the flight without an answer, and not the gateway of all crawlers.
 func (c *Cache) completeIfPanicking(f *flight) {
 	if v := recover(); v != nil {
-		c.cfg.Observer.Panicked(f.origin, v, debug.Stack())
+		c.cfg.Observer.Panicked(f.key, v, debug.Stack())
 		c.complete(f, nil, SourceNone, ErrPending)
 	}
 }

@@ -294,7 +294,7 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 		if s.count() != n {
 			t.Error("it was looked at again although nobody asked")
 		}
-		if _, known := c.Peek(example(1)); known || st.saves != 0 {
+		if _, known := c.Peek(example(1), ""); known || st.saves != 0 {
 			t.Errorf("something is known of the origin; %d saves", st.saves)
 		}
 

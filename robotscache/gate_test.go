@@ -23,8 +23,8 @@ type asking struct {
 	most    int // reading at once
 }
 
-func (a *asking) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
-	if !sleepUntil(ctx, a.silent(o)) {
+func (a *asking) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
+	if !sleepUntil(ctx, a.silent(k.Origin)) {
 		return fetch.Outcome{Cause: fetch.CauseTimeout}
 	}
 	ctx, done := context.WithCancel(ctx)
@@ -35,7 +35,7 @@ func (a *asking) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fe
 	}
 	a.read(1)
 	defer a.read(-1)
-	if !sleepUntil(ctx, a.slow(o)) {
+	if !sleepUntil(ctx, a.slow(k.Origin)) {
 		return fetch.Outcome{Cause: fetch.CauseTimeout}
 	}
 	return rulesOutcome(someRules)
@@ -123,7 +123,7 @@ func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 		time.Sleep(time.Second) // when the next may begin
 		ask(1, fetch.CauseTimeout)
 		wg.Wait()
-		if e, ok := c.Peek(example(9)); ok {
+		if e, ok := c.Peek(example(9), ""); ok {
 			t.Errorf("recorded: %+v", e.Record())
 		}
 		wantAccess(t, first(lookup(t, c, example(9))), fetch.AccessRules)
@@ -157,7 +157,7 @@ func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
-		e, _ := c.Peek(example(1))
+		e, _ := c.Peek(example(1), "")
 		if r := e.Record(); !r.FetchedAt.Equal(known.FetchedAt) || !r.UnreachableSince.IsZero() {
 			t.Errorf("the known record became %+v", r)
 		}

@@ -50,7 +50,8 @@ func failure() fetch.Outcome {
 	return fetch.Outcome{Cause: fetch.CauseStatus, Status: 503}
 }
 
-func (s *site) Fetch(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+func (s *site) Fetch(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
+	o := k.Origin
 	took, hang, answer := s.begin(o)
 	defer s.end(o)
 	if hang != nil && hang(o) {
@@ -139,11 +140,11 @@ func (s *flakyStore) failing() error {
 	return s.err
 }
 
-func (s *flakyStore) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
+func (s *flakyStore) Load(ctx context.Context, k fetch.Key) (fetch.Record, error) {
 	if err := s.failing(); err != nil {
 		return fetch.Record{}, err
 	}
-	return s.Store.Load(ctx, o)
+	return s.Store.Load(ctx, k)
 }
 
 func (s *flakyStore) Save(ctx context.Context, records ...fetch.Record) error {
@@ -182,7 +183,7 @@ func (e *events) Looked(s robotscache.Source, _ error) {
 	e.looked[s]++
 }
 
-func (e *events) Fetched(_ origin.Origin, _ fetch.Outcome, queued time.Duration, _ bool) {
+func (e *events) Fetched(_ fetch.Key, _ fetch.Outcome, queued time.Duration, _ bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.longest = max(e.longest, queued)
@@ -215,7 +216,7 @@ func (e *events) StoreAvailable(ok bool, _ error) {
 	e.available = append(e.available, ok)
 }
 
-func (e *events) Panicked(origin.Origin, any, []byte) {
+func (e *events) Panicked(fetch.Key, any, []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.panics++

@@ -9,19 +9,19 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 	"github.com/puzpuzpuz/xsync/v4"
 
-	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // hotTier holds entries in memory, or not, as it pleases: it may drop each one at any time. It must
 // not return one that was put before the last put or drop of its origin. All methods are safe for
 // concurrent use, except that put and drop must not be called during close or after it.
 type hotTier interface {
-	get(o origin.Origin) *Entry // nil if there is none
-	// touch says that o was asked for, which makes it worth keeping. Once a second for one in use will
+	get(k fetch.Key) *Entry // nil if there is none
+	// touch says that k was asked for, which makes it worth keeping. Once a second for one in use will
 	// do.
-	touch(o origin.Origin)
+	touch(k fetch.Key)
 	put(e *Entry)
-	drop(o origin.Origin)
+	drop(k fetch.Key)
 	dropAll()
 	resize(maxSize int64)
 	close()
@@ -39,7 +39,7 @@ type hotTier interface {
 // ristretto knows origins by 64 bits with a random seed. Two that collide only push each other out.
 type ristrettoTier struct {
 	seed    maphash.Seed
-	entries *xsync.Map[origin.Origin, *Entry]
+	entries *xsync.Map[fetch.Key, *Entry]
 
 	cache *ristretto.Cache[uint64, *Entry]
 	// mu keeps touch out of ristretto once it is closed: its Get sends on a channel that its Close
@@ -54,7 +54,7 @@ type ristrettoTier struct {
 const meanEntry = 4 << 10
 
 func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
-	t := &ristrettoTier{seed: maphash.MakeSeed(), entries: xsync.NewMap[origin.Origin, *Entry]()}
+	t := &ristrettoTier{seed: maphash.MakeSeed(), entries: xsync.NewMap[fetch.Key, *Entry]()}
 	var err error
 	t.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
 		NumCounters:        max(10*maxSize/meanEntry, 1000),
@@ -72,40 +72,40 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 	return t, nil
 }
 
-func (t *ristrettoTier) get(o origin.Origin) *Entry {
-	e, _ := t.entries.Load(o)
+func (t *ristrettoTier) get(k fetch.Key) *Entry {
+	e, _ := t.entries.Load(k)
 	return e
 }
 
-func (t *ristrettoTier) touch(o origin.Origin) {
+func (t *ristrettoTier) touch(k fetch.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !t.closed {
-		t.cache.Get(t.hash(o))
+		t.cache.Get(t.hash(k))
 	}
 }
 
 // put deletes before it sets: of two Sets of a key that is new, ristretto keeps the first. An entry
 // that is there stays: to delete it would make it leave the map.
 func (t *ristrettoTier) put(e *Entry) {
-	if old, there := t.entries.LoadAndStore(e.record.Origin, e); there && old == e {
+	if old, there := t.entries.LoadAndStore(e.record.Key(), e); there && old == e {
 		return
 	}
-	h := t.hash(e.record.Origin)
+	h := t.hash(e.record.Key())
 	t.cache.Del(h)
 	if !t.cache.Set(h, e, e.cost()) {
 		t.exited(e)
 	}
 }
 
-func (t *ristrettoTier) drop(o origin.Origin) {
-	t.entries.Delete(o)
-	t.cache.Del(t.hash(o))
+func (t *ristrettoTier) drop(k fetch.Key) {
+	t.entries.Delete(k)
+	t.cache.Del(t.hash(k))
 }
 
 func (t *ristrettoTier) dropAll() {
-	for o := range t.entries.All() {
-		t.drop(o)
+	for k := range t.entries.All() {
+		t.drop(k)
 	}
 }
 
@@ -114,7 +114,7 @@ func (t *ristrettoTier) exited(e *Entry) {
 	if e == nil {
 		return
 	}
-	t.entries.Compute(e.record.Origin, func(old *Entry, _ bool) (*Entry, xsync.ComputeOp) {
+	t.entries.Compute(e.record.Key(), func(old *Entry, _ bool) (*Entry, xsync.ComputeOp) {
 		if old == e {
 			return nil, xsync.DeleteOp
 		}
@@ -133,7 +133,7 @@ func (t *ristrettoTier) close() {
 	t.cache.Close() // which lets go of every entry
 }
 
-func (t *ristrettoTier) hash(o origin.Origin) uint64 { return maphash.Comparable(t.seed, o) }
+func (t *ristrettoTier) hash(k fetch.Key) uint64 { return maphash.Comparable(t.seed, k) }
 
 // entryOverhead is what an entry takes besides the memory that its slices and strings refer to:
 // itself, the closure and state for its ruleset, what ristretto keeps of each item (131 bytes,

@@ -45,7 +45,7 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 						default:
 						}
 						before := least.Load()
-						if e := tier.get(o); e != nil && int64(e.record.Attempts) < before {
+						if e := tier.get(fetch.Key{Origin: o}); e != nil && int64(e.record.Attempts) < before {
 							t.Errorf("number %d after number %d was put", e.record.Attempts, before)
 							return
 						}
@@ -56,8 +56,8 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 				tier.put(numbered(o, n))
 				least.Store(int64(n))
 				if n%100 == 0 {
-					tier.drop(o)
-					if e := tier.get(o); e != nil {
+					tier.drop(fetch.Key{Origin: o})
+					if e := tier.get(fetch.Key{Origin: o}); e != nil {
 						t.Errorf("number %d after it was dropped", e.record.Attempts)
 					}
 				}
@@ -65,7 +65,7 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 			close(done)
 			readers.Wait()
 			tier.cache.Wait()
-			if e := tier.get(o); e == nil || e.record.Attempts != 19999 {
+			if e := tier.get(fetch.Key{Origin: o}); e == nil || e.record.Attempts != 19999 {
 				t.Errorf("number %d is left", e.record.Attempts)
 			}
 		})
@@ -81,7 +81,7 @@ func TestRistrettoTier_KeepsWhatIsPutAgain(t *testing.T) {
 	for range 3 {
 		tier.put(e)
 		tier.cache.Wait()
-		if got := tier.get(e.record.Origin); got != e {
+		if got := tier.get(fetch.Key{Origin: e.record.Origin}); got != e {
 			t.Fatalf("got %p, want the entry that was put, %p", got, e)
 		}
 	}
@@ -100,7 +100,7 @@ func TestRistrettoTier_FollowsRistretto(t *testing.T) {
 					o.Scheme = "https"
 				}
 				tier.put(numbered(o, i))
-				tier.touch(o)
+				tier.touch(fetch.Key{Origin: o})
 			}
 		})
 	}
@@ -159,8 +159,8 @@ func TestRistrettoTier_AfterClose(t *testing.T) {
 	o := origin.Origin{Scheme: "http", Host: "closed.example", Port: 80}
 	tier.put(numbered(o, 1))
 	tier.close()
-	tier.touch(o)
-	if e := tier.get(o); e != nil {
+	tier.touch(fetch.Key{Origin: o})
+	if e := tier.get(fetch.Key{Origin: o}); e != nil {
 		t.Errorf("got %+v", e.record)
 	}
 }

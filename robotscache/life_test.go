@@ -209,7 +209,7 @@ func TestStore_AwayAndBack(t *testing.T) {
 			t.Errorf("%d unsaved records after its return", n)
 		}
 		for i := range 5 {
-			if _, err := inner.Load(t.Context(), example(i)); err != nil {
+			if _, err := inner.Load(t.Context(), fetch.Key{Origin: example(i)}); err != nil {
 				t.Errorf("loading %d: %v", i, err)
 			}
 		}
@@ -259,7 +259,7 @@ func TestClose_SavesTheRest(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := inner.Load(t.Context(), example(1)); err != nil {
+		if _, err := inner.Load(t.Context(), fetch.Key{Origin: example(1)}); err != nil {
 			t.Error(err)
 		}
 
@@ -313,10 +313,10 @@ func TestPurge_DuringFlight(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if r, err := st.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+		if r, err := st.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
 			t.Errorf("stored after the purge: %+v, %v", r, err)
 		}
-		if _, ok := c.Peek(example(1)); ok {
+		if _, ok := c.Peek(example(1), ""); ok {
 			t.Error("known after the purge")
 		}
 		lookup(t, c, example(1))
@@ -356,7 +356,7 @@ func TestPurge_ForgetsOneOrigin(t *testing.T) {
 
 type undeletable struct{ robotscache.Store }
 
-func (*undeletable) Delete(context.Context, origin.Origin) error { return errAway }
+func (*undeletable) Delete(context.Context, fetch.Key) error { return errAway }
 
 // Refresh fetches what is fresh; many at once share it.
 func TestRefresh(t *testing.T) {
@@ -392,15 +392,15 @@ func TestPeek(t *testing.T) {
 		st := &flakyStore{Store: newMemory()}
 		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
 		defer c.Close()
-		if _, ok := c.Peek(example(1)); ok || s.count() != 0 {
+		if _, ok := c.Peek(example(1), ""); ok || s.count() != 0 {
 			t.Error("something is known of an unknown origin")
 		}
-		if _, ok := c.Peek(origin.Origin{}); ok {
+		if _, ok := c.Peek(origin.Origin{}, ""); ok {
 			t.Error("something is known of no origin")
 		}
 		lookup(t, c, example(1))
 		time.Sleep(48 * time.Hour) // long past its time
-		e, ok := c.Peek(example(1))
+		e, ok := c.Peek(example(1), "")
 		if !ok || e.Record().State != fetch.StateRules || s.count() != 1 {
 			t.Errorf("peeked %+v", e.Record())
 		}
@@ -444,7 +444,7 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 		s.always(fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, Final: example(6)})
 		lookup(t, c, example(5))
 		synctest.Wait()
-		if _, ok := c.Peek(example(6)); ok {
+		if _, ok := c.Peek(example(6), ""); ok {
 			t.Error("a failure was shared")
 		}
 

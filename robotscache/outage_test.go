@@ -133,7 +133,8 @@ type shadow struct {
 	fetches int
 }
 
-func (s *shadow) Fetch(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+func (s *shadow) Fetch(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
+	o := k.Origin
 	select {
 	case <-time.After(s.took):
 	case <-ctx.Done():

@@ -5,24 +5,23 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
-// refresh queues a retrieval that nobody waits for, unless there is a flight. It reports whether o
+// refresh queues a retrieval that nobody waits for, unless there is a flight. It reports whether k
 // is taken care of: not if the queue is full.
-func (c *Cache) refresh(o origin.Origin, retry bool) bool {
+func (c *Cache) refresh(k fetch.Key, retry bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.flights[o] != nil {
+	if c.closed || c.flights[k] != nil {
 		return true
 	}
-	f, cl := c.addFlight(o), classRefresh
+	f, cl := c.addFlight(k), classRefresh
 	f.background = true
 	if retry {
 		cl = classRetry
 	}
 	if c.enqueue(f, cl) != nil {
-		delete(c.flights, o)
+		delete(c.flights, k)
 		return false
 	}
 	return true
@@ -39,62 +38,62 @@ func (c *Cache) refresh(o origin.Origin, retry bool) bool {
 type dueList struct {
 	limit int
 	// fire begins a refresh, or a retry; it reports whether it could be queued.
-	fire func(o origin.Origin, retry bool) bool
+	fire func(k fetch.Key, retry bool) bool
 
 	mu    sync.Mutex
-	items map[origin.Origin]*dueItem // nil once stopped
+	items map[fetch.Key]*dueItem // nil once stopped
 }
 
 type dueItem struct {
-	origin origin.Origin
-	retry  bool // the last attempt failed
-	timer  *time.Timer
+	key   fetch.Key
+	retry bool // the last attempt failed
+	timer *time.Timer
 }
 
 // fullPause is how long an origin waits for room in the queues.
 const fullPause = 10 * time.Second
 
-func newDueList(limit int, fire func(origin.Origin, bool) bool) *dueList {
-	return &dueList{limit: limit, fire: fire, items: make(map[origin.Origin]*dueItem)}
+func newDueList(limit int, fire func(fetch.Key, bool) bool) *dueList {
+	return &dueList{limit: limit, fire: fire, items: make(map[fetch.Key]*dueItem)}
 }
 
 // add puts the origin of r on the list, or moves it to a new time.
 func (l *dueList) add(r fetch.Record, at time.Time) {
-	l.remove(r.Origin)
-	l.set(&dueItem{origin: r.Origin, retry: r.Failing()}, time.Until(at))
+	l.remove(r.Key())
+	l.set(&dueItem{key: r.Key(), retry: r.Failing()}, time.Until(at))
 }
 
 // set puts an item on the list, unless its origin is there or there is no room.
 func (l *dueList) set(it *dueItem, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.items == nil || l.items[it.origin] != nil || len(l.items) >= l.limit {
+	if l.items == nil || l.items[it.key] != nil || len(l.items) >= l.limit {
 		return
 	}
-	l.items[it.origin] = it
+	l.items[it.key] = it
 	it.timer = time.AfterFunc(wait, func() { l.run(it) })
 }
 
 // run is what the timer of an item calls.
 func (l *dueList) run(it *dueItem) {
 	l.mu.Lock()
-	listed := l.items[it.origin] == it // it may have been removed just now
+	listed := l.items[it.key] == it // it may have been removed just now
 	if listed {
-		delete(l.items, it.origin)
+		delete(l.items, it.key)
 	}
 	l.mu.Unlock()
-	if listed && !l.fire(it.origin, it.retry) {
+	if listed && !l.fire(it.key, it.retry) {
 		l.set(it, fullPause)
 	}
 }
 
-// remove takes o off the list.
-func (l *dueList) remove(o origin.Origin) {
+// remove takes k off the list.
+func (l *dueList) remove(k fetch.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if it := l.items[o]; it != nil {
+	if it := l.items[k]; it != nil {
 		it.timer.Stop()
-		delete(l.items, o)
+		delete(l.items, k)
 	}
 }
 

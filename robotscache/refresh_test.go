@@ -30,8 +30,8 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
 		var fired []int
-		l := newDueList(100, func(o origin.Origin, _ bool) bool {
-			n := int(o.Port)
+		l := newDueList(100, func(k fetch.Key, _ bool) bool {
+			n := int(k.Origin.Port)
 			if want := time.Duration(n) * time.Minute; time.Since(began) != want {
 				t.Errorf("%d fired after %v", n, time.Since(began))
 			}
@@ -46,8 +46,8 @@ func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
 		}
 		addDue(l, dueIn(9, time.Hour))
 		addDue(l, dueIn(9, 9*time.Minute)) // it moves, there and back
-		l.remove(portOrigin(7))
-		l.remove(portOrigin(7))
+		l.remove(fetch.Key{Origin: portOrigin(7)})
+		l.remove(fetch.Key{Origin: portOrigin(7)})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		mu.Lock()
@@ -63,7 +63,7 @@ func TestDueList_Bounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var room, fired atomic.Int64
-		l := newDueList(10, func(origin.Origin, bool) bool {
+		l := newDueList(10, func(fetch.Key, bool) bool {
 			if room.Load() == 0 {
 				return false
 			}

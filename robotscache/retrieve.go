@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
@@ -28,19 +27,21 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 		c.complete(f, known, SourceStore, nil)
 		return
 	}
-	out := c.fetch(f.origin, known, reading, budget)
-	c.cfg.Observer.Fetched(f.origin, out, queued, background)
+	out := c.fetch(f.key, known, reading, budget)
+	c.cfg.Observer.Fetched(f.key, out, queued, background)
 	// If the record could not be saved, the lease runs out by itself: meanwhile the other gateways
 	// wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
-	c.share(out)
+	if f.key.Agent == "" { // what one agent was told binds no other
+		c.share(out)
+	}
 }
 
 // finish turns an outcome into the entry that follows known and completes the flight. An entry that
 // is not to be kept is for the flight's waiters alone. It reports false if there is something to
 // save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
-	e, kept, err := c.follow(f.origin, known, out)
+	e, kept, err := c.follow(f.key, known, out)
 	if !kept {
 		c.mu.Lock()
 		f.discarded = true
@@ -50,14 +51,14 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 		return true
 	}
 	before := known.Record()
-	before.Origin = f.origin
+	before.Origin, before.Agent = f.key.Origin, f.key.Agent
 	c.cfg.Observer.Recorded(before, out)
 	return c.persist()
 }
 
 // fetch asks the fetcher, within the budget. It is bound to the life of the cache and to no
 // request. Each answer takes one of the reading slots until it has been read.
-func (c *Cache) fetch(o origin.Origin, known *Entry, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
+func (c *Cache) fetch(k fetch.Key, known *Entry, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
 	var waited atomic.Int64 // for slots, in ns; while it waits, less the time at which that began
@@ -69,7 +70,7 @@ func (c *Cache) fetch(o origin.Origin, known *Entry, reading *semaphore.Weighted
 		waited.Add(time.Now().UnixNano())
 	}
 	failing := known != nil && known.record.Failing()
-	out := fetch.Try(failing, func() fetch.Outcome { return c.cfg.Fetcher.Fetch(ctx, o, gate) })
+	out := fetch.Try(failing, func() fetch.Outcome { return c.cfg.Fetcher.Fetch(ctx, k, gate) })
 	ns := waited.Load()
 	if ns < 0 {
 		ns += time.Now().UnixNano()
@@ -87,8 +88,8 @@ var outcomeStarved = fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many ro
 // follow makes the entry that follows known, nil for none, by an outcome; kept says that it is one
 // to be kept. A failure because the cache was closed says nothing about the origin; nor does one of
 // our own machine, or a refusal by our own guard.
-func (c *Cache) follow(o origin.Origin, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
-	before := fetch.Record{Origin: o}
+func (c *Cache) follow(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
+	before := fetch.Record{Origin: k.Origin, Agent: k.Agent}
 	if known != nil {
 		before = known.record
 	}
@@ -146,11 +147,11 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end fu
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		bounded, cancel := context.WithTimeout(ctx, 2*storeTimeout) // it is worth a second try
-		l, acquired, err := c.leaser.Lease(bounded, f.origin, leaseTTL)
+		l, acquired, err := c.leaser.Lease(bounded, f.key, leaseTTL)
 		cancel()
 		c.reportStore("lease", err)
 		// Only now: the gateway that held the lease saved its record before it released it.
-		known = c.recall(f.origin)
+		known = c.recall(f.key)
 		switch {
 		case acquired:
 			return known, c.hold(l)
@@ -199,22 +200,23 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // share uses an outcome that redirects brought from another origin's own robots.txt for the other
-// origin too, unless more is known there.
+// origin too, unless more is known there. It is one of the gateway's own, not of an agent.
 func (c *Cache) share(out fetch.Outcome) {
 	o, out, ok := out.Shared()
 	if !ok {
 		return
 	}
+	k := fetch.Key{Origin: o}
 	c.mu.Lock()
-	if c.closed || c.flights[o] != nil {
+	if c.closed || c.flights[k] != nil {
 		c.mu.Unlock()
 		return
 	}
-	f := c.addFlight(o)
+	f := c.addFlight(k)
 	c.mu.Unlock()
 
 	defer c.completeIfPanicking(f)
-	known := c.recall(o)
+	known := c.recall(k)
 	if c.settled(f, known) {
 		c.complete(f, known, SourceStore, nil)
 		return
@@ -222,15 +224,15 @@ func (c *Cache) share(out fetch.Outcome) {
 	c.finish(f, known, out)
 }
 
-// recall returns the newest entry of o that the hot tier, the pending writes or the store holds,
+// recall returns the newest entry of k that the hot tier, the pending writes or the store holds,
 // judged by the present policy; nil if none does.
-func (c *Cache) recall(o origin.Origin) *Entry {
+func (c *Cache) recall(k fetch.Key) *Entry {
 	c.mu.Lock()
-	best := c.pending.newest(o)
+	best := c.pending.newest(k)
 	c.mu.Unlock()
 	now := time.Now()
-	best = newer(best, c.hot.get(o), now)
-	r, err := c.load(o)
+	best = newer(best, c.hot.get(k), now)
+	r, err := c.load(k)
 	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
 		return c.judged(best)
 	}
@@ -272,18 +274,18 @@ func attempted(r fetch.Record, now time.Time) time.Time {
 
 // load asks the store for a record. It does so for a flight and not for the request that began it:
 // see lead.
-func (c *Cache) load(o origin.Origin) (fetch.Record, error) {
+func (c *Cache) load(k fetch.Key) (fetch.Record, error) {
 	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
 	defer cancel()
-	r, err := c.cfg.Store.Load(ctx, o)
-	if err == nil && r.Origin != o {
-		err = errWrongOrigin
+	r, err := c.cfg.Store.Load(ctx, k)
+	if err == nil && r.Key() != k {
+		err = errWrongRecord
 	}
 	c.reportStore("load", err)
 	return r, err
 }
 
-var errWrongOrigin = errors.Join(ErrCorrupt, errors.New("record of another origin"))
+var errWrongRecord = errors.Join(ErrCorrupt, errors.New("record of another origin or agent"))
 
 // reportStore tells the observer how a call of the store went. A store that goes away, or fills its
 // disk, is reported once and not at each call. Reading and writing are apart: what can still be

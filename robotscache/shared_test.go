@@ -21,35 +21,35 @@ type sharedStore struct {
 	leaseErr error
 
 	leaseMu sync.Mutex
-	leases  map[origin.Origin]*time.Time
+	leases  map[fetch.Key]*time.Time
 }
 
 func newSharedStore() *sharedStore {
 	return &sharedStore{
 		flakyStore: flakyStore{Store: lasting{newMemory()}},
-		leases:     make(map[origin.Origin]*time.Time),
+		leases:     make(map[fetch.Key]*time.Time),
 	}
 }
 
-func (s *sharedStore) Lease(_ context.Context, o origin.Origin, ttl time.Duration) (robotscache.Lease, bool, error) {
+func (s *sharedStore) Lease(_ context.Context, k fetch.Key, ttl time.Duration) (robotscache.Lease, bool, error) {
 	if err := errors.Join(s.leaseErr, s.failing()); err != nil {
 		return nil, false, err
 	}
 	s.leaseMu.Lock()
 	defer s.leaseMu.Unlock()
-	if until := s.leases[o]; until != nil && time.Now().Before(*until) {
+	if until := s.leases[k]; until != nil && time.Now().Before(*until) {
 		return nil, false, nil
 	}
 	mine := time.Now().Add(ttl)
-	s.leases[o] = &mine
-	return &sharedLease{s, o, ttl, &mine}, true, nil
+	s.leases[k] = &mine
+	return &sharedLease{s, k, ttl, &mine}, true, nil
 }
 
 type sharedLease struct {
-	store  *sharedStore
-	origin origin.Origin
-	ttl    time.Duration
-	until  *time.Time
+	store *sharedStore
+	key   fetch.Key
+	ttl   time.Duration
+	until *time.Time
 }
 
 func (l *sharedLease) Renew(context.Context) (bool, error) {
@@ -58,7 +58,7 @@ func (l *sharedLease) Renew(context.Context) (bool, error) {
 	}
 	l.store.leaseMu.Lock()
 	defer l.store.leaseMu.Unlock()
-	if l.store.leases[l.origin] != l.until || !time.Now().Before(*l.until) {
+	if l.store.leases[l.key] != l.until || !time.Now().Before(*l.until) {
 		return false, nil
 	}
 	*l.until = time.Now().Add(l.ttl)
@@ -68,8 +68,8 @@ func (l *sharedLease) Renew(context.Context) (bool, error) {
 func (l *sharedLease) Release() {
 	l.store.leaseMu.Lock()
 	defer l.store.leaseMu.Unlock()
-	if l.store.leases[l.origin] == l.until {
-		delete(l.store.leases, l.origin)
+	if l.store.leases[l.key] == l.until {
+		delete(l.store.leases, l.key)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestShared_TakesOverFromTheDead(t *testing.T) {
 		st := newSharedStore()
 		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
 		defer c.Close()
-		if _, ok, err := st.Lease(t.Context(), example(1), robotscache.LeaseTTL); !ok || err != nil {
+		if _, ok, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, robotscache.LeaseTTL); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		began := time.Now()
@@ -166,7 +166,7 @@ func TestShared_LeaseOfASlowFetch(t *testing.T) {
 		}
 		time.Sleep(9500 * time.Millisecond)
 		st.leaseMu.Lock()
-		left := time.Until(*st.leases[example(1)])
+		left := time.Until(*st.leases[fetch.Key{Origin: example(1)}])
 		st.leaseMu.Unlock()
 		if left > robotscache.LeaseTTL {
 			t.Errorf("in the middle of the fetch the lease has %v left", left)
@@ -189,7 +189,7 @@ func TestShared_LeaseWithoutEnd(t *testing.T) {
 		st := newSharedStore()
 		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
 		defer c.Close()
-		if _, ok, err := st.Lease(t.Context(), example(1), time.Hour); !ok || err != nil {
+		if _, ok, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Hour); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
@@ -329,7 +329,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for i := range 10 {
-			if _, ok := c.Peek(example(i)); !ok {
+			if _, ok := c.Peek(example(i), ""); !ok {
 				t.Errorf("abandoned origin %d was not fetched", i)
 			}
 		}

@@ -23,9 +23,9 @@ func TestSlots_OrderAndRate(t *testing.T) {
 		var mu sync.Mutex
 		c := newCache(Config{
 			Store: noStore{}, InFlight: 200, Parallel: 40, // 120 a second, of which 30 at once
-			Fetcher: fetcherFunc(func(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+			Fetcher: fetcherFunc(func(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
 				mu.Lock()
-				starts[o.Host] = time.Since(began)
+				starts[k.Origin.Host] = time.Since(began)
 				mu.Unlock()
 				<-ctx.Done() // after 20 s
 				return fetch.Outcome{Cause: fetch.CauseTimeout}
@@ -55,16 +55,16 @@ func TestSlots_OrderAndRate(t *testing.T) {
 }
 
 // fetcherFunc is a Fetcher.
-type fetcherFunc func(context.Context, origin.Origin, fetch.Gate) fetch.Outcome
+type fetcherFunc func(context.Context, fetch.Key, fetch.Gate) fetch.Outcome
 
-func (f fetcherFunc) Fetch(ctx context.Context, o origin.Origin, gate fetch.Gate) fetch.Outcome {
-	return f(ctx, o, gate)
+func (f fetcherFunc) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
+	return f(ctx, k, gate)
 }
 
 // noStore keeps nothing.
 type noStore struct{ Store }
 
-func (noStore) Load(context.Context, origin.Origin) (fetch.Record, error) {
+func (noStore) Load(context.Context, fetch.Key) (fetch.Record, error) {
 	return fetch.Record{}, ErrNotFound
 }
 

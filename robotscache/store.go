@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // MaxList is the most records that one call of [Store.List] returns.
@@ -38,27 +37,27 @@ const MaxList = 1000
 // of ctx is passed on. Every error is written for the operator, with the path or address of the
 // store.
 type Store interface {
-	// Load returns the record of o with its text. It sees each Save that has returned.
-	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
+	// Load returns the record of k with its text. It sees each Save that has returned.
+	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
 
 	// Save replaces the records of the origins given, in their order, and notes their versions in the
 	// histories. After an error some may be saved: to save them again does no harm. ErrInvalid says
 	// that one of the records cannot be kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
-	// Delete forgets o: its record and its history. Its texts may stay until their time is over.
+	// Delete forgets k: its record and its history. Its texts may stay until their time is over.
 	// Deleting an unknown origin is no error.
-	Delete(ctx context.Context, o origin.Origin) error
+	Delete(ctx context.Context, k fetch.Key) error
 
-	// List returns up to limit records (at most MaxList; 0 means MaxList) whose origin.String() sorts
+	// List returns up to limit records (at most MaxList; 0 means MaxList) whose Key().String() sorts
 	// after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil, the
 	// hashes are set. Fewer than limit records mean that there are no more.
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
-	// History returns the versions that the robots.txt of o has had, newest first, the present one
+	// History returns the versions that the robots.txt of k has had, newest first, the present one
 	// included, each with the time until which its text is kept. How many are kept is the store's
 	// setting.
-	History(ctx context.Context, o origin.Origin) ([]Version, error)
+	History(ctx context.Context, k fetch.Key) ([]Version, error)
 
 	// Body returns the text with the given SHA-256 until its time is over: see [Retention]. A store
 	// in memory has it for as long as it has an origin whose record or history refers to it.
@@ -85,10 +84,10 @@ var (
 // Leaser is implemented by stores that several gateways share: it lets one of them fetch an origin
 // while the others wait for its record.
 type Leaser interface {
-	// Lease asks for the right to fetch o. If acquired is false another gateway has it. Otherwise the
+	// Lease asks for the right to fetch k. If acquired is false another gateway has it. Otherwise the
 	// caller has it, and l is set: for ttl, and for as long again from each renewal. With an error
 	// nothing is known and no lease is held.
-	Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (l Lease, acquired bool, err error)
+	Lease(ctx context.Context, k fetch.Key, ttl time.Duration) (l Lease, acquired bool, err error)
 }
 
 // Lease is the right to fetch one origin. Its methods may be called at once.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // Records are written behind the answers: a flight puts its entry among the pending writes and
@@ -31,17 +30,17 @@ const (
 type pendingWrites struct {
 	limit, size int64 // bytes
 	failing     bool  // the last write failed
-	entries     map[origin.Origin][]*Entry
+	entries     map[fetch.Key][]*Entry
 	added       chan struct{} // holds a value while the writer has something to do
 }
 
 func newPendingWrites(limit int64) *pendingWrites {
-	return &pendingWrites{limit: limit, entries: make(map[origin.Origin][]*Entry), added: make(chan struct{}, 1)}
+	return &pendingWrites{limit: limit, entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)}
 }
 
 // newest returns the newest entry of an origin, nil if there is none.
-func (p *pendingWrites) newest(o origin.Origin) *Entry {
-	list := p.entries[o]
+func (p *pendingWrites) newest(k fetch.Key) *Entry {
+	list := p.entries[k]
 	if len(list) == 0 {
 		return nil
 	}
@@ -51,10 +50,10 @@ func (p *pendingWrites) newest(o origin.Origin) *Entry {
 // put adds e, in place of the entry before it where that has the same text or state, and has it
 // written.
 func (p *pendingWrites) put(e *Entry) {
-	if old := p.newest(e.record.Origin); old != nil && VersionOf(e.record).Continues(VersionOf(old.record)) {
+	if old := p.newest(e.record.Key()); old != nil && VersionOf(e.record).Continues(VersionOf(old.record)) {
 		p.remove([]*Entry{old})
 	}
-	p.entries[e.record.Origin] = append(p.entries[e.record.Origin], e)
+	p.entries[e.record.Key()] = append(p.entries[e.record.Key()], e)
 	p.size += e.cost()
 	select {
 	case p.added <- struct{}{}:
@@ -62,7 +61,7 @@ func (p *pendingWrites) put(e *Entry) {
 	}
 }
 
-func (p *pendingWrites) drop(o origin.Origin) { p.remove(slices.Clone(p.entries[o])) }
+func (p *pendingWrites) drop(k fetch.Key) { p.remove(slices.Clone(p.entries[k])) }
 
 // batch returns entries for one call of Store.Save, at least one if there is any.
 func (p *pendingWrites) batch() (batch []*Entry) {
@@ -82,28 +81,28 @@ func (p *pendingWrites) batch() (batch []*Entry) {
 // remove drops the entries of a list that are still there.
 func (p *pendingWrites) remove(entries []*Entry) {
 	for _, e := range entries {
-		list := p.entries[e.record.Origin]
+		list := p.entries[e.record.Key()]
 		i := slices.Index(list, e)
 		if i < 0 {
 			continue
 		}
 		p.size -= e.cost()
 		if list = slices.Delete(list, i, i+1); len(list) == 0 {
-			delete(p.entries, e.record.Origin)
+			delete(p.entries, e.record.Key())
 		} else {
-			p.entries[e.record.Origin] = list
+			p.entries[e.record.Key()] = list
 		}
 	}
 }
 
 // trim drops entries until the rest is within the limit, and returns their number.
 func (p *pendingWrites) trim() (dropped int) {
-	for o, list := range p.entries {
+	for k, list := range p.entries {
 		if p.size <= p.limit {
 			break
 		}
 		dropped += len(list)
-		p.drop(o)
+		p.drop(k)
 	}
 	return dropped
 }
@@ -218,9 +217,9 @@ func (c *Cache) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 }
 
 // History is [Store.History], like [Cache.List].
-func (c *Cache) History(ctx context.Context, o origin.Origin) ([]Version, error) {
+func (c *Cache) History(ctx context.Context, k fetch.Key) ([]Version, error) {
 	c.flush(ctx)
-	return c.cfg.Store.History(ctx, o) //nolint:wrapcheck // it says all
+	return c.cfg.Store.History(ctx, k) //nolint:wrapcheck // it says all
 }
 
 // Body is [Store.Body], like [Cache.List].

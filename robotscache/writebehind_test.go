@@ -43,7 +43,7 @@ func (s *slowStore) Save(ctx context.Context, records ...fetch.Record) error {
 
 func wantStored(t *testing.T, st robotscache.Store, o origin.Origin, want bool) {
 	t.Helper()
-	_, err := st.Load(t.Context(), o)
+	_, err := st.Load(t.Context(), fetch.Key{Origin: o})
 	if want && err != nil || !want && !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("%s is in the store: %v, want %v", o, err, want)
 	}
@@ -88,7 +88,7 @@ func TestWriteBehind_Coalesces(t *testing.T) {
 		if body, err := c.Body(t.Context(), e.View(time.Now()).SHA256); err != nil || string(body) != someRules {
 			t.Errorf("body %q, %v", body, err)
 		}
-		if history, err := c.History(t.Context(), example(4)); err != nil || len(history) != 1 {
+		if history, err := c.History(t.Context(), fetch.Key{Origin: example(4)}); err != nil || len(history) != 1 {
 			t.Errorf("history %+v, %v", history, err)
 		}
 
@@ -147,7 +147,7 @@ func TestWriteBehind_EveryVersion(t *testing.T) {
 		answer(gone, second)
 		flaky.fail(nil)
 		time.Sleep(5 * time.Second)
-		history, err := c.History(t.Context(), example(1))
+		history, err := c.History(t.Context(), fetch.Key{Origin: example(1)})
 		var sizes []int // of the texts, newest first
 		for _, v := range history {
 			sizes = append(sizes, v.Size)
@@ -179,7 +179,7 @@ func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 		}
 		wantStored(t, inner, example(1), false)
 		wantStored(t, inner, example(2), true)
-		if _, ok := c.Peek(example(1)); ok {
+		if _, ok := c.Peek(example(1), ""); ok {
 			t.Error("known after the purge")
 		}
 

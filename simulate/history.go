@@ -18,7 +18,7 @@ func (k *lookup) history(ctx context.Context, o origin.Origin) ([]robotscache.Ve
 	if versions, ok := k.histories[o]; ok {
 		return versions, nil
 	}
-	versions, err := k.cfg.Texts.History(ctx, o)
+	versions, err := k.cfg.Texts.History(ctx, fetch.Key{Origin: o})
 	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
 		return nil, fmt.Errorf("reading the history of %s: %w", o, err)
 	}

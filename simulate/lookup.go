@@ -18,8 +18,8 @@ import (
 
 // Texts is the part of a [robotscache.Store] that reads what is known of origins.
 type Texts interface {
-	Load(ctx context.Context, o origin.Origin) (fetch.Record, error)
-	History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error)
+	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
+	History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error)
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
@@ -152,7 +152,7 @@ func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error
 	if _, ok := k.entries[known{origin: o}]; ok {
 		return known{origin: o}, nil
 	}
-	record, err := k.cfg.Texts.Load(ctx, o)
+	record, err := k.cfg.Texts.Load(ctx, fetch.Key{Origin: o})
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
 		k.cause = CauseText

@@ -36,15 +36,15 @@ type stored struct {
 	err     error
 }
 
-func (s stored) Load(_ context.Context, o origin.Origin) (fetch.Record, error) {
-	if o != s.record.Origin {
+func (s stored) Load(_ context.Context, k fetch.Key) (fetch.Record, error) {
+	if k != s.record.Key() {
 		return fetch.Record{}, robotscache.ErrNotFound
 	}
 	return s.record, s.err
 }
 
-func (s stored) History(_ context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	if o != s.record.Origin {
+func (s stored) History(_ context.Context, k fetch.Key) ([]robotscache.Version, error) {
+	if k != s.record.Key() {
 		return nil, robotscache.ErrNotFound
 	}
 	return s.history, s.err

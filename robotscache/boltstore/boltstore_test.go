@@ -95,7 +95,7 @@ func TestStore_TextsGo(t *testing.T) {
 		wantCounts(t, s, 2, 1)
 		save(t, s, storetest.Rules(a, "two", time.Now()), storetest.Rules(a, "three", time.Now()))
 		wantCounts(t, s, 2, 3) // "one" has left the history of a
-		if err := s.Delete(t.Context(), b); err != nil {
+		if err := s.Delete(t.Context(), fetch.Key{Origin: b}); err != nil {
 			t.Fatal(err)
 		}
 		wantCounts(t, s, 1, 3)
@@ -113,7 +113,7 @@ func TestStore_TextsGo(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.Sweep()
 		wantCounts(t, s, 1, 1)
-		history, err := s.History(t.Context(), a)
+		history, err := s.History(t.Context(), fetch.Key{Origin: a})
 		if err != nil || len(history) != 2 || history[1].KeptUntil.Before(time.Now().Add(89*day)) {
 			t.Errorf("history %+v, %v", history, err)
 		}
@@ -160,16 +160,16 @@ func TestStore_TextsAreBounded(t *testing.T) {
 			t.Errorf("%d texts, %d went early, %v", texts, early.Load(), err)
 		}
 		for i := range 150 {
-			_, err := s.Load(t.Context(), example(i))
+			_, err := s.Load(t.Context(), fetch.Key{Origin: example(i)})
 			if kept := i == 0 || i > 150-texts; kept != (err == nil) || !kept && !errors.Is(err, robotscache.ErrNotFound) {
 				t.Errorf("record %d: %v", i, err)
 			}
 		}
-		if h, err := s.History(t.Context(), example(1)); err != nil || len(h) != 1 || !h[0].KeptUntil.IsZero() {
+		if h, err := s.History(t.Context(), fetch.Key{Origin: example(1)}); err != nil || len(h) != 1 || !h[0].KeptUntil.IsZero() {
 			t.Errorf("history of an origin whose text went: %+v, %v", h, err)
 		}
 		save(t, s, noise(1)) // fetched again
-		if h, err := s.History(t.Context(), example(1)); err != nil || len(h) != 1 || h[0].KeptUntil.IsZero() {
+		if h, err := s.History(t.Context(), fetch.Key{Origin: example(1)}); err != nil || len(h) != 1 || h[0].KeptUntil.IsZero() {
 			t.Errorf("history of an origin whose text came back: %+v, %v", h, err)
 		}
 		s.SetRetention(robotscache.Retention{Max: 10 << 10})
@@ -197,16 +197,16 @@ func TestStore_DiskFull(t *testing.T) {
 		if err := s.Save(t.Context(), last); !errors.Is(err, robotscache.ErrUnavailable) {
 			t.Errorf("saving with a full disk: %v", err)
 		}
-		if _, err := s.Load(t.Context(), last.Origin); !errors.Is(err, robotscache.ErrNotFound) {
+		if _, err := s.Load(t.Context(), last.Key()); !errors.Is(err, robotscache.ErrNotFound) {
 			t.Errorf("loading what was not saved: %v", err)
 		}
-		if got, err := s.Load(t.Context(), first.Origin); err != nil || !storetest.Equal(got, first) {
+		if got, err := s.Load(t.Context(), first.Key()); err != nil || !storetest.Equal(got, first) {
 			t.Errorf("loading %s: %v", first.Origin, err)
 		}
 	}
 	s.SetMaxFile(0)
 	save(t, s, last)
-	if got, err := s.Load(t.Context(), last.Origin); err != nil || !storetest.Equal(got, last) {
+	if got, err := s.Load(t.Context(), last.Key()); err != nil || !storetest.Equal(got, last) {
 		t.Errorf("loading with room again: %v", err)
 	}
 }
@@ -232,7 +232,7 @@ func TestStore_Retention(t *testing.T) {
 		}
 		wantCounts(t, s, kept, 1)
 		for i := range kept {
-			if _, err := s.Load(t.Context(), example(old+i)); err != nil {
+			if _, err := s.Load(t.Context(), fetch.Key{Origin: example(old + i)}); err != nil {
 				t.Error(err)
 			}
 		}

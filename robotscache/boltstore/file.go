@@ -20,7 +20,7 @@ import (
 // The buckets of the file.
 var (
 	metaBucket    = []byte("crawlgate")
-	originsBucket = []byte("origins") // origin.String() -> item
+	originsBucket = []byte("origins") // fetch.Key.String() -> item
 	textsBucket   = []byte("texts")   // SHA-256 -> text
 	usesBucket    = []byte("uses")    // last use and SHA-256 of a text -> its size
 )

@@ -178,7 +178,7 @@ func TestOpen_Locked(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another process has it open") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := s.Load(t.Context(), example(1)); err != nil {
+	if _, err := s.Load(t.Context(), fetch.Key{Origin: example(1)}); err != nil {
 		t.Errorf("the holder: %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestStore_Damage(t *testing.T) {
 		}
 		opened++
 		for _, r := range all {
-			got, err := s.Load(t.Context(), r.Origin)
+			got, err := s.Load(t.Context(), r.Key())
 			switch {
 			case err != nil:
 				lost++
@@ -271,7 +271,7 @@ func TestStore_CutWhileOpen(t *testing.T) {
 	cut(t, path, 0)
 	failed := 0
 	for _, r := range all {
-		if _, err := s.Load(t.Context(), r.Origin); err != nil {
+		if _, err := s.Load(t.Context(), r.Key()); err != nil {
 			failed++
 			if !errors.Is(err, robotscache.ErrCorrupt) || !strings.Contains(err.Error(), path) {
 				t.Fatalf("error %v", err)

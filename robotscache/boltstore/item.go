@@ -7,7 +7,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
@@ -39,8 +38,8 @@ func savedBefore(value []byte, t time.Time) bool {
 }
 
 // loadItem returns what the file has of an origin.
-func loadItem(tx *bolt.Tx, o origin.Origin) (item, error) {
-	value := tx.Bucket(originsBucket).Get([]byte(o.String()))
+func loadItem(tx *bolt.Tx, k fetch.Key) (item, error) {
+	value := tx.Bucket(originsBucket).Get([]byte(k.String()))
 	if value == nil {
 		return item{}, robotscache.ErrNotFound
 	}
@@ -53,7 +52,7 @@ func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	origins, key := tx.Bucket(originsBucket), []byte(r.Origin.String())
+	origins, key := tx.Bucket(originsBucket), []byte(r.Key().String())
 	if err := upgrade(tx, key); err != nil {
 		return err
 	}

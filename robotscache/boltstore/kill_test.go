@@ -158,11 +158,11 @@ func verify(t *testing.T, s *boltstore.Store, last int) {
 	t.Helper()
 	for n := max(last-99, 0); n <= last; n++ {
 		want := written(n)
-		got, err := s.Load(t.Context(), want.Origin)
+		got, err := s.Load(t.Context(), want.Key())
 		if err != nil || !storetest.Equal(got, want) {
 			t.Fatalf("record %d of %d: %+v, %v", n, last, got, err)
 		}
-		history, err := s.History(t.Context(), want.Origin)
+		history, err := s.History(t.Context(), want.Key())
 		if err != nil || len(history) == 0 || history[0].SHA256 != want.SHA256 {
 			t.Fatalf("history at %d: %+v, %v", n, history, err)
 		}

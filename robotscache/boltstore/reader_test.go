@@ -54,7 +54,7 @@ func TestReader(t *testing.T) {
 			t.Errorf("a text that is not there: %v", err)
 		}
 	}
-	if err := readers[0].Delete(t.Context(), example(1)); !errors.Is(err, robotscache.ErrUnavailable) {
+	if err := readers[0].Delete(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrUnavailable) {
 		t.Errorf("deleting from a file that is only read: %v", err)
 	}
 	for _, r := range readers {

@@ -34,7 +34,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
@@ -156,9 +155,9 @@ func (s *Store) update(change func(tx *bolt.Tx) error) (d dropped, err error) {
 
 // Load implements [robotscache.Store]. It takes some 10 µs for a file of median length, and longer
 // where the disk has to be read.
-func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err error) {
-	err = s.view(ctx, "loading "+o.String(), func(tx *bolt.Tx) error {
-		it, err := loadItem(tx, o)
+func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err error) {
+	err = s.view(ctx, "loading "+k.String(), func(tx *bolt.Tx) error {
+		it, err := loadItem(tx, k)
 		if err != nil {
 			return err
 		}
@@ -177,7 +176,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	return s.commit(ctx, "saving", func(tx *bolt.Tx) error {
 		for _, r := range records {
 			if err := s.put(tx, r, now); err != nil {
-				return fmt.Errorf("the record of %s: %w", r.Origin, err)
+				return fmt.Errorf("the record of %s: %w", r.Key(), err)
 			}
 		}
 		return nil
@@ -185,8 +184,8 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 }
 
 // Delete implements [robotscache.Store].
-func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
-	name := o.String()
+func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
+	name := k.String()
 	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return remove(tx, []byte(name)) })
 }
 
@@ -217,10 +216,10 @@ func (s *Store) List(ctx context.Context, after string, limit int) (records []fe
 }
 
 // History implements [robotscache.Store].
-func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
+func (s *Store) History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error) {
 	var it item
-	err := s.view(ctx, "history of "+o.String(), func(tx *bolt.Tx) (err error) {
-		it, err = loadItem(tx, o)
+	err := s.view(ctx, "history of "+k.String(), func(tx *bolt.Tx) (err error) {
+		it, err = loadItem(tx, k)
 		s.setKeptUntil(tx, it.History)
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
@@ -60,10 +61,10 @@ func wantFormat2(t *testing.T, s *boltstore.Store, keep time.Duration) {
 		3: {{"", 4, 4}, {"three", 2, 2}},
 		4: {{"", 5, 5}},
 	} {
-		if _, err := s.Load(t.Context(), example(i)); err != nil {
+		if _, err := s.Load(t.Context(), fetch.Key{Origin: example(i)}); err != nil {
 			t.Errorf("loading %d: %v", i, err)
 		}
-		history, err := s.History(t.Context(), example(i))
+		history, err := s.History(t.Context(), fetch.Key{Origin: example(i)})
 		if err != nil || len(history) != len(want) {
 			t.Errorf("history of %d: %+v, %v", i, history, err)
 			continue
@@ -118,11 +119,11 @@ func TestOpen_Format2TextsGo(t *testing.T) {
 		s := open(t, boltstore.Config{Path: format2(t), Retention: robotscache.Retention{For: 100 * day}})
 		defer s.Close()
 		// An origin that is deleted or saved before the sweeper comes to it leaves its texts too.
-		if err := s.Delete(t.Context(), example(2)); err != nil {
+		if err := s.Delete(t.Context(), fetch.Key{Origin: example(2)}); err != nil {
 			t.Fatal(err)
 		}
 		save(t, s, storetest.Rules(example(1), "four", time.Now()))
-		if h, err := s.History(t.Context(), example(1)); err != nil || len(h) != 4 {
+		if h, err := s.History(t.Context(), fetch.Key{Origin: example(1)}); err != nil || len(h) != 4 {
 			t.Errorf("history %+v, %v", h, err)
 		}
 		const time3 = 103 // days: the retention, the use of a record, and the notes of uses
@@ -183,10 +184,10 @@ func TestOpen_Format2Damaged(t *testing.T) {
 				}
 			}
 			for i := 1; i <= 4; i++ {
-				if r, err := s.Load(t.Context(), example(i)); err == nil && r.Origin != example(i) {
+				if r, err := s.Load(t.Context(), fetch.Key{Origin: example(i)}); err == nil && r.Origin != example(i) {
 					t.Fatalf("a wrong record: %+v", r)
 				}
-				_, _ = s.History(t.Context(), example(i))
+				_, _ = s.History(t.Context(), fetch.Key{Origin: example(i)})
 			}
 		}
 		_ = s.Close()

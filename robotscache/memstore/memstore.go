@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -39,11 +38,11 @@ const (
 type Store struct {
 	cfg Config
 
-	mu       sync.Mutex
-	closed   bool
-	size     int64
-	byOrigin map[origin.Origin]*item
-	order    list.List // of *item, least recently used first
+	mu     sync.Mutex
+	closed bool
+	size   int64
+	byKey  map[fetch.Key]*item
+	order  list.List // of *item, least recently used first
 }
 
 type item struct {
@@ -59,7 +58,7 @@ var errClosed = errors.New("memory store is closed")
 // New returns an empty store.
 func New(cfg Config) *Store {
 	cfg.MaxSize = cmp.Or(cfg.MaxSize, defaultMaxSize)
-	return &Store{cfg: cfg, byOrigin: make(map[origin.Origin]*item)}
+	return &Store{cfg: cfg, byKey: make(map[fetch.Key]*item)}
 }
 
 // enter locks the store if it may be used.
@@ -76,12 +75,12 @@ func (s *Store) enter(ctx context.Context) error {
 }
 
 // Load implements [robotscache.Store].
-func (s *Store) Load(ctx context.Context, o origin.Origin) (fetch.Record, error) {
+func (s *Store) Load(ctx context.Context, k fetch.Key) (fetch.Record, error) {
 	if err := s.enter(ctx); err != nil {
 		return fetch.Record{}, err
 	}
 	defer s.mu.Unlock()
-	it := s.byOrigin[o]
+	it := s.byKey[k]
 	if it == nil {
 		return fetch.Record{}, robotscache.ErrNotFound
 	}
@@ -97,7 +96,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	defer s.mu.Unlock()
 	for _, r := range records {
 		if err := s.save(r); err != nil {
-			return fmt.Errorf("saving the record of %s in memory: %w", r.Origin, err)
+			return fmt.Errorf("saving the record of %s in memory: %w", r.Key(), err)
 		}
 	}
 	return nil
@@ -106,7 +105,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 func (s *Store) save(r fetch.Record) error {
 	it := &item{record: r, texts: make(map[fetch.Sum][]byte)}
 	var old item
-	if had := s.byOrigin[r.Origin]; had != nil {
+	if had := s.byKey[r.Key()]; had != nil {
 		old = *had
 	}
 	it.history = robotscache.AddVersion(old.history, robotscache.VersionOf(r), versions)
@@ -125,32 +124,32 @@ func (s *Store) save(r fetch.Record) error {
 		it.texts[sha] = body
 		it.size += int64(len(body))
 	}
-	s.remove(r.Origin)
+	s.remove(r.Key())
 	it.place = s.order.PushBack(it)
-	s.byOrigin[r.Origin] = it
+	s.byKey[r.Key()] = it
 	s.size += it.size
 	for s.size > s.cfg.MaxSize && s.order.Len() > 0 {
 		oldest, _ := s.order.Front().Value.(*item)
-		s.remove(oldest.record.Origin)
+		s.remove(oldest.record.Key())
 	}
 	return nil
 }
 
-func (s *Store) remove(o origin.Origin) {
-	if it := s.byOrigin[o]; it != nil {
+func (s *Store) remove(k fetch.Key) {
+	if it := s.byKey[k]; it != nil {
 		s.order.Remove(it.place)
-		delete(s.byOrigin, o)
+		delete(s.byKey, k)
 		s.size -= it.size
 	}
 }
 
 // Delete implements [robotscache.Store].
-func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
+func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	s.remove(o)
+	s.remove(k)
 	return nil
 }
 
@@ -162,8 +161,8 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 	}
 	defer s.mu.Unlock()
 	byName := make(map[string]*item)
-	for o, it := range s.byOrigin {
-		if name := o.String(); name > after {
+	for k, it := range s.byKey {
+		if name := k.String(); name > after {
 			byName[name] = it
 		}
 	}
@@ -179,12 +178,12 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 }
 
 // History implements [robotscache.Store].
-func (s *Store) History(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
+func (s *Store) History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	it := s.byOrigin[o]
+	it := s.byKey[k]
 	if it == nil {
 		return nil, robotscache.ErrNotFound
 	}
@@ -197,7 +196,7 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	for _, it := range s.byOrigin {
+	for _, it := range s.byKey {
 		if text, ok := it.texts[sha]; ok {
 			return text, nil
 		}
@@ -210,7 +209,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.byOrigin = nil
+	s.byKey = nil
 	s.order.Init()
 	return nil
 }

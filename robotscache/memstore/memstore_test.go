@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
@@ -41,7 +42,7 @@ func TestStore_Bounded(t *testing.T) {
 		if err := s.Save(t.Context(), storetest.Rules(o, text, now)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Load(t.Context(), kept); err != nil {
+		if _, err := s.Load(t.Context(), fetch.Key{Origin: kept}); err != nil {
 			t.Fatalf("after %d others: %v", i, err)
 		}
 	}
@@ -52,7 +53,7 @@ func TestStore_Bounded(t *testing.T) {
 	if n := len(records); n < size/8000 || n > size/5000 {
 		t.Errorf("%d records of 5 kB in 1 MiB", n)
 	}
-	if _, err := s.Load(t.Context(), storetest.Origin(t, "https://n0.example")); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := s.Load(t.Context(), fetch.Key{Origin: storetest.Origin(t, "https://n0.example")}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("the oldest: %v", err)
 	}
 	first := storetest.Rules(kept, fmt.Sprintf("0 %s", strings.Repeat("x", 5000)), now)

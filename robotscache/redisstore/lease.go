@@ -8,21 +8,21 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Lease implements [robotscache.Leaser]: a key with a random token, set only where there is none,
 // that expires by itself. A server that is slow to answer is asked once more.
-func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (robotscache.Lease, bool, error) {
-	l := &lease{store: s, origin: o, token: rand.Text(), ttl: milliseconds(ttl)}
+func (s *Store) Lease(ctx context.Context, k fetch.Key, ttl time.Duration) (robotscache.Lease, bool, error) {
+	l := &lease{store: s, key: k, token: rand.Text(), ttl: milliseconds(ttl)}
 	acquired, err := l.ask(ctx, leaseScript, l.ttl)
 	if errors.Is(err, errSlow) {
 		acquired, err = l.ask(ctx, leaseScript, l.ttl)
 	}
 	switch {
 	case err != nil:
-		return nil, false, s.fault("leasing "+o.String(), err)
+		return nil, false, s.fault("leasing "+k.String(), err)
 	case !acquired:
 		return nil, false, nil
 	}
@@ -31,16 +31,16 @@ func (s *Store) Lease(ctx context.Context, o origin.Origin, ttl time.Duration) (
 
 // lease implements [robotscache.Lease].
 type lease struct {
-	store  *Store
-	origin origin.Origin
-	token  string
-	ttl    string
+	store *Store
+	key   fetch.Key
+	token string
+	ttl   string
 }
 
 // ask runs a script that answers whether the lease is the caller's.
 func (l *lease) ask(ctx context.Context, script *rueidis.Lua, ttl string) (held bool, err error) {
 	result, err := l.store.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return script.Exec(ctx, c, []string{l.store.leaseKey(l.origin)}, []string{l.token, ttl})
+		return script.Exec(ctx, c, []string{l.store.leaseKey(l.key)}, []string{l.token, ttl})
 	})
 	if err != nil {
 		return false, err
@@ -51,7 +51,7 @@ func (l *lease) ask(ctx context.Context, script *rueidis.Lua, ttl string) (held 
 // Renew implements [robotscache.Lease].
 func (l *lease) Renew(ctx context.Context) (held bool, err error) {
 	held, err = l.ask(ctx, renewScript, l.ttl)
-	return held, l.store.fault("renewing the lease of "+l.origin.String(), err)
+	return held, l.store.fault("renewing the lease of "+l.key.String(), err)
 }
 
 // Release implements [robotscache.Lease]. It works after the end of the context for which the lease

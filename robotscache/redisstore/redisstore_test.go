@@ -176,7 +176,7 @@ func TestSave_LaterAttemptWins(t *testing.T) {
 	want := func(r fetch.Record) {
 		t.Helper()
 		for _, st := range []*redisstore.Store{a, b} {
-			if got, err := st.Load(t.Context(), r.Origin); err != nil || !storetest.Equal(got, r) {
+			if got, err := st.Load(t.Context(), r.Key()); err != nil || !storetest.Equal(got, r) {
 				t.Errorf("got %+v, %v; want %+v", got, err, r)
 			}
 		}
@@ -252,7 +252,7 @@ func TestStore_Retention(t *testing.T) {
 		m, err2 := do(c.B().Zcard().Key(prefix + "2:seen").Build()).AsInt64()
 		return err == nil && err2 == nil && n == 1 && m == 1
 	})
-	if _, err := short.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := short.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("an expired record: %v", err)
 	}
 	if records, err := short.List(t.Context(), "", 0); err != nil || len(records) != 1 {
@@ -283,7 +283,7 @@ func TestLoad_TextIsMissing(t *testing.T) {
 		if err := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), damage.do)[1].Error(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := st.Load(t.Context(), r.Origin); !errors.Is(err, damage.want) {
+		if got, err := st.Load(t.Context(), r.Key()); !errors.Is(err, damage.want) {
 			t.Errorf("loaded %+v, %v; want %v", got, err, damage.want)
 		}
 	}
@@ -328,26 +328,26 @@ func TestLease_SlowServer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	st := srv.open(t, redisstore.Config{Timeout: 10 * time.Second})
-	if _, err := st.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := st.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Fatal(err) // there is a connection now
 	}
 	impatient := srv.open(t, redisstore.Config{Timeout: 5 * time.Second})
-	if _, err := impatient.Load(t.Context(), example(1)); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := impatient.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Fatal(err)
 	}
 	if err := srv.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(6*time.Second, func() { _ = srv.cmd.Process.Signal(syscall.SIGCONT) })
-	lease, acquired, err := impatient.Lease(t.Context(), example(1), time.Minute)
+	lease, acquired, err := impatient.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute)
 	if err != nil || !acquired {
 		t.Fatalf("lease: %v, %v", acquired, err)
 	}
-	if _, other, err := st.Lease(t.Context(), example(1), time.Minute); other || err != nil {
+	if _, other, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute); other || err != nil {
 		t.Errorf("another gateway's lease: %v, %v", other, err)
 	}
 	lease.Release()
-	if _, other, err := st.Lease(t.Context(), example(1), time.Minute); !other || err != nil {
+	if _, other, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute); !other || err != nil {
 		t.Errorf("another gateway's lease after the release: %v, %v", other, err)
 	}
 }
@@ -367,7 +367,7 @@ func TestStore_ServerComesLater(t *testing.T) {
 func wantAway(t *testing.T, st *redisstore.Store, r fetch.Record) {
 	t.Helper()
 	eventually(t, "the server is taken for gone", func() bool {
-		_, err := st.Load(t.Context(), r.Origin)
+		_, err := st.Load(t.Context(), r.Key())
 		if err == nil {
 			t.Error("Load while the server is away: no error")
 		}
@@ -378,7 +378,7 @@ func wantAway(t *testing.T, st *redisstore.Store, r fetch.Record) {
 		if err := st.Save(t.Context(), r); !errors.Is(err, robotscache.ErrUnavailable) {
 			t.Errorf("Save while the server is away: %v", err)
 		}
-		if _, acquired, err := st.Lease(t.Context(), r.Origin, time.Minute); acquired || !errors.Is(err, robotscache.ErrUnavailable) {
+		if _, acquired, err := st.Lease(t.Context(), r.Key(), time.Minute); acquired || !errors.Is(err, robotscache.ErrUnavailable) {
 			t.Errorf("Lease while the server is away: %v, %v", acquired, err)
 		}
 	}
@@ -395,7 +395,7 @@ func wantBack(t *testing.T, st *redisstore.Store, r fetch.Record) {
 		if st.Save(t.Context(), r) != nil {
 			return false
 		}
-		got, err := st.Load(t.Context(), r.Origin)
+		got, err := st.Load(t.Context(), r.Key())
 		if err == nil && !storetest.Equal(got, r) {
 			t.Errorf("loaded %+v", got)
 		}
@@ -422,7 +422,7 @@ func TestNew_BadURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	_, err = st.Load(t.Context(), example(1))
+	_, err = st.Load(t.Context(), fetch.Key{Origin: example(1)})
 	if !errors.Is(err, robotscache.ErrUnavailable) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("error %v", err)
 	}
@@ -435,12 +435,12 @@ type slowSite struct {
 	took    time.Duration
 }
 
-func (s *slowSite) Fetch(ctx context.Context, o origin.Origin, _ fetch.Gate) fetch.Outcome {
+func (s *slowSite) Fetch(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
 	s.mu.Lock()
 	if s.fetches == nil {
 		s.fetches = make(map[origin.Origin]int)
 	}
-	s.fetches[o]++
+	s.fetches[k.Origin]++
 	s.mu.Unlock()
 	select {
 	case <-time.After(s.took):

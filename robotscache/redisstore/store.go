@@ -6,12 +6,12 @@
 // All keys begin with Config.Prefix and the number of the format. The prefix has a hash tag, so
 // that in a cluster all keys are in one slot, as the scripts need.
 //
-//	r:<origin>  string  the record, after the time of its last attempt
-//	h:<origin>  list    its history, newest first
+//	r:<key>     string  the record, after the time of its last attempt
+//	h:<key>     list    its history, newest first
 //	t:<sha256>  string  a text, once for all origins
-//	l:<origin>  string  a lease, while a gateway fetches the origin
-//	index       zset    the origins by name
-//	seen        zset    the origins by the time of their last save
+//	l:<key>     string  a lease, while a gateway fetches it
+//	index       zset    the keys by name
+//	seen        zset    the keys by the time of their last save
 //
 // Every key expires after the time of Config.Retention unless it is saved again, in use at least
 // once a day; each save removes a few expired origins from the two sets. No command looks at all
@@ -43,7 +43,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
@@ -110,10 +109,10 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 
 func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
 
-func (s *Store) recordKey(o origin.Origin) string  { return s.key("r:", o.String()) }
-func (s *Store) historyKey(o origin.Origin) string { return s.key("h:", o.String()) }
-func (s *Store) leaseKey(o origin.Origin) string   { return s.key("l:", o.String()) }
-func (s *Store) textKey(sha fetch.Sum) string      { return s.key("t:", hex.EncodeToString(sha[:])) }
+func (s *Store) recordKey(k fetch.Key) string  { return s.key("r:", k.String()) }
+func (s *Store) historyKey(k fetch.Key) string { return s.key("h:", k.String()) }
+func (s *Store) leaseKey(k fetch.Key) string   { return s.key("l:", k.String()) }
+func (s *Store) textKey(sha fetch.Sum) string  { return s.key("t:", hex.EncodeToString(sha[:])) }
 
 // fault wraps an error of a call with what it was and the server's address.
 func (s *Store) fault(doing string, err error) error {
@@ -124,15 +123,15 @@ func (s *Store) fault(doing string, err error) error {
 }
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
-func (s *Store) Load(ctx context.Context, o origin.Origin) (r fetch.Record, err error) {
-	value, err := s.get(ctx, s.recordKey(o))
+func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err error) {
+	value, err := s.get(ctx, s.recordKey(k))
 	if err == nil {
 		r, err = decodeRecord(value)
 	}
 	if err == nil {
 		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
 	}
-	return r, s.fault("loading "+o.String(), err)
+	return r, s.fault("loading "+k.String(), err)
 }
 
 func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
@@ -155,7 +154,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	for i, r := range records {
 		var err error
 		if calls[i], err = s.saving(r); err != nil {
-			return s.fault("saving the record of "+r.Origin.String(), err)
+			return s.fault("saving the record of "+r.Key().String(), err)
 		}
 	}
 	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
@@ -178,15 +177,15 @@ func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
 	if err != nil {
 		return rueidis.LuaExec{}, err
 	}
-	textKey, encoded := s.recordKey(r.Origin), "" // the script wants some key of the slot
+	textKey, encoded := s.recordKey(r.Key()), "" // the script wants some key of the slot
 	if hasText {
 		textKey, encoded = s.textKey(text.SHA256), string(s.texts.Encode(text.Body))
 	}
 	live := s.times.Load()
 	return rueidis.LuaExec{
-		Keys: []string{s.recordKey(r.Origin), s.historyKey(r.Origin), s.key("index", ""), s.key("seen", ""), textKey},
+		Keys: []string{s.recordKey(r.Key()), s.historyKey(r.Key()), s.key("index", ""), s.key("seen", ""), textKey},
 		Args: []string{
-			string(record), string(version), r.Origin.String(), encoded,
+			string(record), string(version), r.Key().String(), encoded,
 			live.records, strconv.Itoa(s.cfg.Versions), live.texts,
 		},
 	}, nil
@@ -205,11 +204,11 @@ func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
 // Delete implements [robotscache.Store].
-func (s *Store) Delete(ctx context.Context, o origin.Origin) error {
-	name := o.String()
+func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
+	name := k.String()
 	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return firstFailure(c.DoMulti(ctx,
-			c.B().Del().Key(s.recordKey(o), s.historyKey(o)).Build(),
+			c.B().Del().Key(s.recordKey(k), s.historyKey(k)).Build(),
 			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
 			c.B().Zrem().Key(s.key("seen", "")).Member(name).Build(),
 		))
@@ -277,9 +276,9 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 }
 
 // History implements [robotscache.Store].
-func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotscache.Version, err error) {
+func (s *Store) History(ctx context.Context, k fetch.Key) (history []robotscache.Version, err error) {
 	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return c.Do(ctx, c.B().Lrange().Key(s.historyKey(o)).Start(0).Stop(-1).Build())
+		return c.Do(ctx, c.B().Lrange().Key(s.historyKey(k)).Start(0).Stop(-1).Build())
 	})
 	if err == nil {
 		if err = rueidis.DecodeSliceOfJSON(result, &history); err != nil {
@@ -290,7 +289,7 @@ func (s *Store) History(ctx context.Context, o origin.Origin) (history []robotsc
 			err = s.setKeptUntil(ctx, history)
 		}
 	}
-	return history, s.fault("history of "+o.String(), err)
+	return history, s.fault("history of "+k.String(), err)
 }
 
 // setKeptUntil asks how long the server will keep the texts of a history that is not empty.

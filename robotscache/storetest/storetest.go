@@ -45,6 +45,7 @@ func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 		{"Replace", testReplace},
 		{"EmptyTextIsNotNoText", testEmptyText},
 		{"LargeTexts", testLargeTexts},
+		{"Agents", testAgents},
 		{"Delete", testDelete},
 		{"SharedTexts", testSharedTexts},
 		{"History", testHistory},
@@ -103,7 +104,7 @@ func save(tb testing.TB, s robotscache.Store, records ...fetch.Record) {
 
 func wantRecord(tb testing.TB, s robotscache.Store, want fetch.Record) {
 	tb.Helper()
-	got, err := s.Load(tb.Context(), want.Origin)
+	got, err := s.Load(tb.Context(), want.Key())
 	if err != nil {
 		tb.Errorf("loading %s: %v", want.Origin, err)
 		return
@@ -115,7 +116,7 @@ func wantRecord(tb testing.TB, s robotscache.Store, want fetch.Record) {
 
 func wantUnknown(tb testing.TB, s robotscache.Store, o origin.Origin) {
 	tb.Helper()
-	if r, err := s.Load(tb.Context(), o); !errors.Is(err, robotscache.ErrNotFound) {
+	if r, err := s.Load(tb.Context(), fetch.Key{Origin: o}); !errors.Is(err, robotscache.ErrNotFound) {
 		tb.Errorf("loading %s: %+v, %v; want ErrNotFound", o, r, err)
 	}
 }
@@ -172,7 +173,7 @@ func testUnknown(t *testing.T, m Medium) {
 	for _, other := range []string{"http://a.example", "https://a.example:8080", "http://a.example:80", "http://a.example:808"} {
 		wantUnknown(t, s, Origin(t, other))
 	}
-	if _, err := s.History(t.Context(), Origin(t, "http://b.example")); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := s.History(t.Context(), fetch.Key{Origin: Origin(t, "http://b.example")}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("history of an unknown origin: %v; want ErrNotFound", err)
 	}
 	if _, err := s.Body(t.Context(), sha256.Sum256([]byte("b"))); !errors.Is(err, robotscache.ErrNotFound) {
@@ -196,7 +197,7 @@ func testReplace(t *testing.T, m Medium) {
 	last := Rules(o, "five", now.Add(29*time.Hour))
 	save(t, s, Rules(o, "four", now.Add(28*time.Hour)), last) // the later of one call stays
 	wantRecord(t, s, last)
-	if h, err := s.History(t.Context(), o); err != nil || len(h) < 2 || h[0].Size != 4 || h[1].Size != 4 {
+	if h, err := s.History(t.Context(), fetch.Key{Origin: o}); err != nil || len(h) < 2 || h[0].Size != 4 || h[1].Size != 4 {
 		t.Errorf("history after two saves in one call: %+v, %v", h, err)
 	}
 }
@@ -210,7 +211,7 @@ func testEmptyText(t *testing.T, m Medium) {
 		t.Errorf("empty body: %q, %v", body, err)
 	}
 	// It permits everything; a lost text would permit nothing.
-	got, err := s.Load(t.Context(), r.Origin)
+	got, err := s.Load(t.Context(), r.Key())
 	if access := (fetch.Policy{}).Access(got, r.FetchedAt); access != fetch.AccessRules {
 		t.Errorf("access by an empty text: %v, %v", access, err)
 	}
@@ -230,18 +231,57 @@ func testLargeTexts(t *testing.T, m Medium) {
 	}
 }
 
+// testAgents: what one agent was told is under its own key, for each method.
+func testAgents(t *testing.T, m Medium) {
+	s := open(t, m)
+	o, now := Origin(t, "http://a.example"), start()
+	told := func(agent, text string) fetch.Record {
+		r := fetch.Record{Origin: o, Agent: agent}
+		out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(text)}
+		if text == "" {
+			out = fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 403}
+		}
+		return fetch.Policy{}.Next(r, out, now)
+	}
+	own, acme, bob := told("", ""), told("AcmeBot", "acme"), Fail(told("BobBot", "bob"), now.Add(25*time.Hour))
+	save(t, s, bob, acme, own, Rules(Origin(t, "http://a.example:81"), "81", now), Rules(Origin(t, "http://a.example-b.example"), "b", now))
+	for _, r := range []fetch.Record{own, acme, bob} {
+		wantRecord(t, s, r)
+		if h, err := s.History(t.Context(), r.Key()); err != nil || len(h) != 1 || h[0].SHA256 != robotscache.VersionOf(r).SHA256 {
+			t.Errorf("history of %s: %+v, %v", r.Key(), h, err)
+		}
+	}
+	for _, agent := range []string{"acmebot", "AcmeBo", "AcmeBot2"} {
+		if _, err := s.Load(t.Context(), fetch.Key{Origin: o, Agent: agent}); !errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("%s has a record of its own: %v", agent, err)
+		}
+	}
+	list, err := s.List(t.Context(), "", 0)
+	if err != nil || len(list) != 5 || list[0].Key() != own.Key() || list[1].Key() != acme.Key() || list[2].Key() != bob.Key() {
+		t.Errorf("they do not stand behind one another: %+v, %v", list, err)
+	}
+	if list, err := s.List(t.Context(), acme.Key().String(), 1); err != nil || len(list) != 1 || list[0].Key() != bob.Key() {
+		t.Errorf("after %s: %+v, %v", acme.Key(), list, err)
+	}
+	if err := s.Delete(t.Context(), acme.Key()); err != nil {
+		t.Fatal(err)
+	}
+	wantRecord(t, s, own)
+	wantRecord(t, s, bob)
+}
+
 func testDelete(t *testing.T, m Medium) {
 	s := open(t, m)
 	all := samples(t)
 	save(t, s, all...)
 	gone := all[0].Origin
 	for range 2 { // the second time there is nothing
-		if err := s.Delete(t.Context(), gone); err != nil {
+		if err := s.Delete(t.Context(), fetch.Key{Origin: gone}); err != nil {
 			t.Fatal(err)
 		}
 		wantUnknown(t, s, gone)
 	}
-	if _, err := s.History(t.Context(), gone); !errors.Is(err, robotscache.ErrNotFound) {
+	if _, err := s.History(t.Context(), fetch.Key{Origin: gone}); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("history of a deleted origin: %v; want ErrNotFound", err)
 	}
 	for _, r := range all[1:] {
@@ -251,7 +291,7 @@ func testDelete(t *testing.T, m Medium) {
 	again := Rules(gone, "again", start())
 	save(t, s, again)
 	wantRecord(t, s, again)
-	if h, err := s.History(t.Context(), gone); err != nil || len(h) != 1 {
+	if h, err := s.History(t.Context(), fetch.Key{Origin: gone}); err != nil || len(h) != 1 {
 		t.Errorf("history of an origin that came back: %+v, %v", h, err)
 	}
 }
@@ -263,7 +303,7 @@ func testSharedTexts(t *testing.T, m Medium) {
 	now := start()
 	ra, rb := Rules(a, text, now), Rules(b, text, now)
 	save(t, s, ra, rb)
-	if err := s.Delete(t.Context(), a); err != nil {
+	if err := s.Delete(t.Context(), fetch.Key{Origin: a}); err != nil {
 		t.Fatal(err)
 	}
 	wantRecord(t, s, rb)
@@ -295,7 +335,7 @@ func testHistory(t *testing.T, m Medium) {
 	} {
 		save(t, s, r)
 	}
-	got, err := s.History(t.Context(), o)
+	got, err := s.History(t.Context(), fetch.Key{Origin: o})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +370,7 @@ func testHistoryBounded(t *testing.T, m Medium) {
 		last = Rules(o, fmt.Sprintf("version %d", i), now.Add(time.Duration(i)*time.Hour))
 		save(t, s, last)
 	}
-	got, err := s.History(t.Context(), o)
+	got, err := s.History(t.Context(), fetch.Key{Origin: o})
 	if err != nil || len(got) != m.Versions {
 		t.Fatalf("%d versions, %v; want %d", len(got), err, m.Versions)
 	}
@@ -376,7 +416,7 @@ func testTextsRetained(t *testing.T, m Medium) {
 	}
 	r := Rules(b, "gone", now)
 	save(t, s, r)
-	if err := s.Delete(t.Context(), b); err != nil {
+	if err := s.Delete(t.Context(), fetch.Key{Origin: b}); err != nil {
 		t.Fatal(err)
 	}
 	for i, sum := range append(sums, r.SHA256) {
@@ -398,13 +438,13 @@ func testList(t *testing.T, m Medium) {
 		want = append(want, robotscache.WithoutText(r))
 		save(t, s, r)
 	}
-	if err := s.Delete(t.Context(), want[7].Origin); err != nil {
+	if err := s.Delete(t.Context(), want[7].Key()); err != nil {
 		t.Fatal(err)
 	}
 	want = slices.Delete(want, 7, 8)
 
 	var got []fetch.Record
-	for after := ""; ; after = got[len(got)-1].Origin.String() {
+	for after := ""; ; after = got[len(got)-1].Key().String() {
 		page, err := s.List(t.Context(), after, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -448,7 +488,7 @@ func testEndedContext(t *testing.T, m Medium) {
 	r := Rules(Origin(t, "https://ended.example"), "text", start())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Load(ctx, r.Origin); !errors.Is(err, context.Canceled) {
+	if _, err := s.Load(ctx, r.Key()); !errors.Is(err, context.Canceled) {
 		t.Errorf("Load: %v", err)
 	}
 	if err := s.Save(ctx, r); !errors.Is(err, context.Canceled) {
@@ -471,7 +511,7 @@ func testConcurrency(t *testing.T, m Medium) {
 				save(t, s, r)
 				wantRecord(t, s, r)
 				if rnd.IntN(10) == 0 {
-					if err := s.Delete(t.Context(), o); err != nil {
+					if err := s.Delete(t.Context(), fetch.Key{Origin: o}); err != nil {
 						t.Error(err)
 					}
 					wantUnknown(t, s, o)
@@ -500,7 +540,7 @@ func testDurability(t *testing.T, m Medium) {
 	s = open(t, m)
 	for _, r := range all {
 		wantRecord(t, s, r)
-		if h, err := s.History(t.Context(), r.Origin); err != nil || len(h) != 1 {
+		if h, err := s.History(t.Context(), r.Key()); err != nil || len(h) != 1 {
 			t.Errorf("history of %s: %+v, %v", r.Origin, h, err)
 		}
 	}
@@ -516,7 +556,7 @@ func testClosed(t *testing.T, m Medium) {
 	if err := s.Save(t.Context(), r); err == nil {
 		t.Error("Save after Close: no error")
 	}
-	if _, err := s.Load(t.Context(), r.Origin); err == nil {
+	if _, err := s.Load(t.Context(), r.Key()); err == nil {
 		t.Error("Load after Close: no error")
 	}
 	_ = s.Close() // must not panic or hang
@@ -531,7 +571,7 @@ func testLease(t *testing.T, m Medium) {
 	o, other := Origin(t, "https://lease.example"), Origin(t, "https://lease2.example")
 	lease := func(o origin.Origin, ttl time.Duration) (robotscache.Lease, bool) {
 		t.Helper()
-		held, acquired, err := l.Lease(t.Context(), o, ttl)
+		held, acquired, err := l.Lease(t.Context(), fetch.Key{Origin: o}, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
