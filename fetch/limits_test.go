@@ -191,6 +191,31 @@ func TestExt_CallerLeaves(t *testing.T) {
 	}
 }
 
+// TestRFC9309_2_5_WholeLines: what is kept of a longer file ends with a line, as half a path is a
+// wider rule than the site wrote: the text that is kept, judged, shown and served is one. A file of
+// one line has no such half: no rule can be made of it.
+func TestRFC9309_2_5_WholeLines(t *testing.T) {
+	t.Parallel()
+	fill := func(head, tail string) string { return head + strings.Repeat("#", MinSize-len(head)-len(tail)) + tail }
+	for _, c := range []struct{ name, file, want string }{
+		{"in a path", fill("User-agent: *\n", "\nDisallow: /") + "private/\n", fill("User-agent: *\n", "\nDisallow: /")[:MinSize-len("Disallow: /")]},
+		{"CR", fill("User-agent: *\r", "\rDisallow: /") + "x\r", fill("User-agent: *\r", "\rDisallow: /")[:MinSize-len("Disallow: /")]},
+		{"behind a line", fill("User-agent: *\n", "\n") + "Disallow: /\n", fill("User-agent: *\n", "\n")},
+		{"inside of CRLF", fill("User-agent: *\n", "\r") + "\nDisallow: /\n", fill("User-agent: *\n", "\r")},
+		{"a whole file", fill("User-agent: *\n", "\nDisallow: /"), fill("User-agent: *\n", "\nDisallow: /")},
+		{"one line", fill("", "") + "x", fill("", "")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, c.file)})
+			want{KindRules, ""}.check(t, out)
+			if string(out.Body) != c.want || out.Truncated != (len(c.file) > MinSize) {
+				t.Errorf("%d bytes that end in %q, truncated is %v", len(out.Body), out.Body[len(out.Body)-20:], out.Truncated)
+			}
+		})
+	}
+}
+
 // TestRFC9309_2_5_SizeLimit: the first 500 KiB are the file, and no more is read
 // than it takes to know that there is more.
 func TestRFC9309_2_5_SizeLimit(t *testing.T) {

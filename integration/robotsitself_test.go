@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // send makes a request with a method and a User-Agent on a connection of its own; fields are further lines of its head.
@@ -180,4 +182,38 @@ func TestRobotsTxtForPython(t *testing.T) {
 	if want := fmt.Sprintf("%s True\n%s False\n", site.URL(openPage), site.URL(privatePage)); err != nil || string(out) != want {
 		t.Errorf("robotparser says %q, %v, want %q", out, err, want)
 	}
+}
+
+// TestRobotsTxtIsServedAsJudged: of a file above 500 KiB (RFC 9309 section 2.5), crawlers read the lines that the gateway
+// judges by, not a half one that closes the whole site. The log points to that text.
+func TestRobotsTxtIsServedAsJudged(t *testing.T) {
+	t.Parallel()
+	const head, tail = "User-agent: *\nDisallow: /private\n", "\nDisallow: /"
+	whole := head + strings.Repeat("#", robotstxt.MaxSize-len(head)-len(tail))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(whole + tail + "never-mind\nDisallow: /x\n"))
+	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	want := whole + "\n"
+	if a := g.mustFetch("Tester/1.0", site.URL("/robots.txt")); a.status != http.StatusOK || a.body != want {
+		t.Errorf("status %d, %d bytes that end in %q, want %d", a.status, len(a.body), a.body[max(len(a.body)-20, 0):], len(want))
+	}
+	for path, status := range map[string]int{"/x": http.StatusOK, privatePage: http.StatusForbidden} {
+		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != status {
+			t.Errorf("%s: status %d, want %d", path, a.status, status)
+		}
+	}
+	sha := fmt.Sprintf("%x", sha256.Sum256([]byte(want)))
+	if a := g.admin("/robots/body?sha256=" + sha); a.status != http.StatusOK || a.body != want {
+		t.Errorf("the text by its hash: status %d, %d bytes", a.status, len(a.body))
+	}
+	if out, err := g.robots("show", site.Origin().String()); err != nil || !strings.Contains(out, sha) {
+		t.Errorf("show: %v: %s; want %s", err, out, sha)
+	}
+	for _, l := range g.readLogs() {
+		if fmt.Sprintf("%x", l.Robots.SHA256) != sha && fmt.Sprint(l.Robots.SHA256) != sha {
+			t.Errorf("%s rests on %v, want %s", l.Request.URI, l.Robots.SHA256, sha)
+		}
+	}
+	g.stop()
+	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a file above 500 KiB")
 }
