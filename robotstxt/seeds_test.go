@@ -106,8 +106,10 @@ func TestSeed2_GoogleGroups(t *testing.T) {
 		{"Otherbot (News)", "Otherbot-News", 2},
 		{"Googlebot Video", "googlebot-video", 3},
 		{"Googlebot Mobile", "Googlebot-Mobile", 3},
-		{"Google AdSense follows its own group or *", "Mediapartners-Google", 2},
+		{"Google AdSense", "Mediapartners-Google", 3},
 		{"AdsBot follows its own group only", "AdsBot-Google", 0},
+		{"AdsBot Mobile is bound as AdsBot", "AdsBot-Google-Mobile", 0},
+		{"AdsBot of mobile apps is bound as AdsBot", "AdsBot-Google-Mobile-Apps", 0},
 	} {
 		g := rs.Select(robotstxt.Family(c.token))
 		for i := 1; i <= 3; i++ {
@@ -117,11 +119,20 @@ func TestSeed2_GoogleGroups(t *testing.T) {
 		}
 	}
 	rs = robotstxt.Parse([]byte("User-agent: AdsBot-Google\nDisallow: /1\nUser-agent: Mediapartners\nDisallow: /2\n"))
-	if rs.Select(robotstxt.Family("adsbot-google")).Match("/1").Allowed {
-		t.Error("AdsBot does not follow its own group")
+	for _, token := range []string{"adsbot-google", "AdsBot-Google-Mobile", "AdsBot-Google-Mobile-Apps"} {
+		if rs.Select(robotstxt.Family(token)).Match("/1").Allowed {
+			t.Errorf("%s does not follow the group of AdsBot-Google", token)
+		}
 	}
 	if rs.Select(robotstxt.Family("Mediapartners-Google")).Match("/2").Allowed {
 		t.Error("AdSense does not follow the group of its other name")
+	}
+	rs = robotstxt.Parse([]byte("User-agent: *\nDisallow: /1\nUser-agent: AdsBot-Google\nDisallow: /2\nUser-agent: AdsBot-Google-Mobile\nDisallow: /3\n"))
+	if g := rs.Select(robotstxt.Family("AdsBot-Google-Mobile")); g.Match("/3").Allowed || !g.Match("/2").Allowed {
+		t.Error("AdsBot-Google-Mobile does not follow its own group")
+	}
+	if rs.Select(robotstxt.Family("Mediapartners-Google")).Match("/1").Allowed {
+		t.Error("without a group of its own or Googlebot's, AdSense does not follow *")
 	}
 }
 

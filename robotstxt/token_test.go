@@ -280,16 +280,18 @@ func TestProductTokenCost(t *testing.T) {
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]robotstxt.Agent{
-		"Googlebot":            {Tokens: []string{"Googlebot"}},
-		"Googlebot-News":       {Tokens: []string{"Googlebot-News", "Googlebot"}},
-		"GOOGLEBOT-image":      {Tokens: []string{"Googlebot-Image", "Googlebot"}},
-		"Googlebot-Video/1.0":  {Tokens: []string{"Googlebot-Video", "Googlebot"}},
-		"Googlebot-Mobile":     {Tokens: []string{"Googlebot-Mobile", "Googlebot"}},
-		"Mediapartners-Google": {Tokens: []string{"Mediapartners-Google", "Mediapartners"}},
-		"AdsBot-Google":        {Tokens: []string{"AdsBot-Google"}, IgnoreWildcard: true},
-		"ExampleBot":           {Tokens: []string{"ExampleBot"}},
-		"ExampleBot/2.0":       {Tokens: []string{"ExampleBot"}},
-		"":                     {Tokens: []string{""}},
+		"Googlebot":                   {Tokens: []string{"Googlebot"}},
+		"Googlebot-News":              {Tokens: []string{"Googlebot-News", "Googlebot"}},
+		"GOOGLEBOT-image":             {Tokens: []string{"Googlebot-Image", "Googlebot"}},
+		"Googlebot-Video/1.0":         {Tokens: []string{"Googlebot-Video", "Googlebot"}},
+		"Googlebot-Mobile":            {Tokens: []string{"Googlebot-Mobile", "Googlebot"}},
+		"Mediapartners-Google":        {Tokens: []string{"Mediapartners-Google", "Mediapartners", "Googlebot"}},
+		"AdsBot-Google":               {Tokens: []string{"AdsBot-Google"}, IgnoreWildcard: true},
+		"AdsBot-Google-Mobile":        {Tokens: []string{"AdsBot-Google-Mobile", "AdsBot-Google"}, IgnoreWildcard: true},
+		"adsbot-google-mobile-apps/1": {Tokens: []string{"AdsBot-Google-Mobile-Apps", "AdsBot-Google"}, IgnoreWildcard: true},
+		"ExampleBot":                  {Tokens: []string{"ExampleBot"}},
+		"ExampleBot/2.0":              {Tokens: []string{"ExampleBot"}},
+		"":                            {Tokens: []string{""}},
 	} {
 		got := robotstxt.Family(token)
 		if !slices.Equal(got.Tokens, want.Tokens) || got.IgnoreWildcard != want.IgnoreWildcard {
