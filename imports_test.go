@@ -68,6 +68,7 @@ var importRules = map[string][]string{
 	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/cobra"},
 	"integration":          {},
+	"integration/rig":      {"enforce", "internal/testdocs", "internal/testorigin"},
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
@@ -86,7 +87,7 @@ var importRules = map[string][]string{
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -202,7 +203,7 @@ func TestRecordedAlerts(t *testing.T) {
 // room.
 type chaosFleet struct {
 	t             *testing.T
-	redis         *redisServer
+	redis         *redistest.Server
 	server        *testorigin.Server
 	log           *sealedLog
 	first, second *gateway
@@ -212,11 +213,11 @@ type chaosFleet struct {
 
 func startChaosFleet(t *testing.T) *chaosFleet {
 	t.Helper()
-	c := &chaosFleet{t: t, redis: startRedis(t), server: testorigin.Start(t, testorigin.Config{}), log: newSealedLog(t)}
-	address := "redis://127.0.0.1:" + c.redis.port
+	c := &chaosFleet{t: t, redis: redistest.Start(t), server: testorigin.Start(t, testorigin.Config{}), log: newSealedLog(t)}
+	address := c.redis.URL()
 	config := c.log.config("")
 	fleet := fmt.Sprintf("fleet redis %s {\nexpect 2\n}", address)
-	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", c.redis.store(), address, fleet)
+	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", "store redis "+address, address, fleet)
 	config.Egress = "trust_ca " + caFile(t, c.server)
 	c.first = startGateway(t, config)
 	c.second = startGateway(t, gatewayConfig{
@@ -328,7 +329,7 @@ func (c *chaosFleet) outage() {
 	if err := os.Rename(filepath.Join(c.log.state(), "1"), filepath.Join(c.log.state(), "1.away")); err != nil {
 		c.t.Fatal(err)
 	}
-	c.redis.stop()
+	c.redis.Kill()
 	eventually(c.t, "Redis and the evidence to be missed", func() bool {
 		_, _ = ask() // asks the store
 		g := c.first

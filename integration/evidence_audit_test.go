@@ -23,14 +23,14 @@ func TestAuditOfASealedLog(t *testing.T) {
 	g := startGateway(t, s.config("every 200ms 100"))
 	ctx, cancel := context.WithCancel(t.Context())
 	_, wait := g.crawl(ctx, site, 4)
-	sleepFor(ctx, 1500*time.Millisecond)
+	pause(ctx, 1500*time.Millisecond)
 	g.kill()
 	if err := g.start(s.config("every 200ms 100")); err != nil {
 		t.Fatal(err)
 	}
-	sleepFor(ctx, 1500*time.Millisecond)
+	pause(ctx, 1500*time.Millisecond)
 	for end := time.Now().Add(time.Minute); len(s.files()) < 3 && time.Now().Before(end); { // a busy machine writes fewer lines
-		sleepFor(ctx, 100*time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 	}
 	cancel()
 	wait()

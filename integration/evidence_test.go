@@ -93,7 +93,7 @@ func (g *gateway) crawl(ctx context.Context, site *testorigin.Site, clients int)
 				if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/%d/%d?%s", i, j, long))); err == nil && a.status == http.StatusOK {
 					answered.Add(1)
 				} else {
-					sleepFor(ctx, 20*time.Millisecond) // the gateway is away
+					pause(ctx, 20*time.Millisecond) // the gateway is away
 				}
 			}
 		})
@@ -114,17 +114,17 @@ func TestEvidence(t *testing.T) {
 	moments := rand.New(rand.NewPCG(7, 1))
 	const kills = 5
 	for range kills {
-		sleepFor(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
+		pause(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
 		g.kill()
 		if err := g.start(s.config("")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sleepFor(ctx, time.Second)
+	pause(ctx, time.Second)
 	if err := g.reload(s.config("every 200ms 100")); err != nil { // other settings of the same log
 		t.Fatal(err)
 	}
-	sleepFor(ctx, time.Second)
+	pause(ctx, time.Second)
 	cancel()
 	wait()
 	g.stop()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -88,12 +89,12 @@ func dashboardExprs(t *testing.T) (list []string) {
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	need(t, "prometheus")
-	redis, server := startRedis(t), testorigin.Start(t, testorigin.Config{})
+	redis, server := redistest.Start(t), testorigin.Start(t, testorigin.Config{})
 	config := newSealedLog(t).config("")
-	address := "redis://127.0.0.1:" + redis.port
+	address := redis.URL()
 	config.Admin = freePort(t)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate 1/s\nqueue 4\nwait 300ms\nshared redis %s\n}\nfleet redis %s {\nexpect 1\n}",
-		redis.store(), address, address)
+		"store redis "+address, address, address)
 	config.Egress = "trust_ca " + caFile(t, server)
 	config.Site = "except shop.example {\nuntil 2099-01-01\nreason test\n}"
 	g := startGateway(t, config)

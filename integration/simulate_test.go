@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -301,54 +302,18 @@ func numbered(t *testing.T, file string) (lines map[int]enforce.Record, numbers 
 type simulated struct {
 	status int
 	lines  map[int]simulatedLine // by their lines in the log
-	totals struct {
-		Lines, Same, Different, Errors int64
-		AsRecorded                     int64            `json:"as_recorded"`
-		NotComputed                    map[string]int64 `json:"not_computed"`
-	}
+	totals rig.SimulatedTotals
 }
 
-type simulatedLine struct {
-	Type, Cause, Method, URL, Error string
-	Line                            int
-	Old, New                        enforce.Record
-}
+type simulatedLine = rig.SimulatedLine
 
-func simulate(t *testing.T, args ...string) (r simulated) {
+func simulate(t *testing.T, args ...string) simulated {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "simulate", "--json"}, args...)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		r.status = exit.ExitCode()
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	if r.status == 2 {
-		t.Fatalf("simulate %q: %s", args, &stderr)
-	}
-	r.lines = make(map[int]simulatedLine)
-	for line := range bytes.Lines(out) {
-		var l simulatedLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
-		if l.Type == "totals" {
-			err = json.Unmarshal(line, &r.totals)
-		}
-		r.lines[l.Line] = l
-	}
-	if err != nil && r.status == 0 {
-		t.Fatal(err)
-	}
-	return r
+	r := rig.Simulate(t, args...)
+	return simulated{r.Status, r.Lines, r.Totals}
 }
 
-// decided is what is compared of a decision.
-func decided(r enforce.Record) string {
-	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
-}
+var decided = rig.Decided
 
 // TestSimulate sends the same requests through two gateways with different policies, and holds that each log, simulated
 // under the policy of the other gateway, comes to what that one decided, and under its own to what it says.

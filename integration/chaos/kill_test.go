@@ -1,4 +1,4 @@
-package integration
+package chaos
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
@@ -33,30 +34,30 @@ func chaosKills(t *testing.T) int {
 // had been written for longer than a fifth of a second must be there: those origins are not asked again before
 // their time, by the same rule as if nothing had happened.
 func TestChaosKill(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	c := timing{ttl: 30 * time.Second, retry: [2]time.Duration{2 * time.Second, 8 * time.Second}, timeout: 2 * time.Second, unreachableFor: 20 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
 	script := rand.New(rand.NewPCG(seed, 1))
 	f := newFleet(t, chaosSites)
 	f.begin(script)
-	config := gatewayConfig{Engine: c.engine(""), Egress: "trust_ca " + caFile(t, f.server)}
-	g := startGateway(t, config)
+	config := rig.Config{Engine: c.engine(""), Egress: "trust_ca " + rig.CAFile(t, f.server)}
+	g := rig.New(t, config)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var visits []visit
 	var side sync.WaitGroup
 	side.Go(func() { f.change(ctx, script, 5*time.Second) })
-	side.Go(func() { visits = f.crawl(ctx, g.addr, chaosClients, seed, 30*time.Millisecond) })
+	side.Go(func() { visits = f.crawl(ctx, g.Addr, chaosClients, seed, 30*time.Millisecond) })
 	moments := rand.New(rand.NewPCG(seed, 2))
 	var deaths []death
 	for range chaosKills(t) {
 		sleepFor(ctx, 200*time.Millisecond+time.Duration(moments.Int64N(int64(1500*time.Millisecond))))
 		died := time.Now()
-		g.kill()
-		ended, disk := time.Now(), f.onDisk(t, g.store())
+		g.Kill()
+		ended, disk := time.Now(), f.onDisk(t, g.Store())
 		f.forking.Lock()
-		err := g.start(config)
+		err := g.Start(config)
 		f.forking.Unlock()
 		if err != nil {
 			t.Fatalf("after death %d: %v", len(deaths)+1, err)
@@ -66,9 +67,9 @@ func TestChaosKill(t *testing.T) {
 	sleepFor(ctx, 2*time.Second)
 	cancel()
 	side.Wait()
-	g.stop()
+	g.Stop()
 
-	judge(t, f, c, visits, g.linesByVisit(), deaths, nil)
+	judge(t, f, c, visits, linesByVisit(g), deaths, nil)
 	checkRestarts(t, f, c, deaths)
 }
 

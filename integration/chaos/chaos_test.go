@@ -1,4 +1,4 @@
-package integration
+package chaos
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // chaosTime is how long a chaos test lasts. CRAWLGATE_CHAOS makes it longer.
@@ -56,25 +57,25 @@ func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
 
 func testChaos(t *testing.T, mode string, usual time.Duration) {
 	t.Helper()
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	c := timing{mode: mode, ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second}
 	seed := chaosSeed(t)
 	script := rand.New(rand.NewPCG(seed, 0))
 	f := newFleet(t, chaosSites)
 	f.begin(script)
-	g := startGateway(t, gatewayConfig{Engine: c.engine(""), Egress: "trust_ca " + caFile(t, f.server)})
+	g := rig.New(t, rig.Config{Engine: c.engine(""), Egress: "trust_ca " + rig.CAFile(t, f.server)})
 
 	ctx, cancel := context.WithTimeout(t.Context(), chaosTime(t, usual))
 	defer cancel()
 	var taken footprint
 	var side sync.WaitGroup
 	side.Go(func() { f.change(ctx, script, 3*time.Second) })
-	side.Go(func() { taken = g.watchFootprint(ctx, 500*time.Millisecond) })
-	visits := f.crawl(ctx, g.addr, chaosClients, seed, 30*time.Millisecond)
+	side.Go(func() { taken = watchFootprint(ctx, g, 500*time.Millisecond) })
+	visits := f.crawl(ctx, g.Addr, chaosClients, seed, 30*time.Millisecond)
 	side.Wait()
-	g.stop()
+	g.Stop()
 
-	judge(t, f, c, visits, g.linesByVisit(), nil, nil)
+	judge(t, f, c, visits, linesByVisit(g), nil, nil)
 	taken.check(t)
 	f.checkSimulation(g, c, visits)
 }
@@ -172,19 +173,34 @@ func (v *visit) within(times []span) bool {
 	return slices.ContainsFunc(times, func(s span) bool { return !v.from.After(s.to) && !v.to.Before(s.from) })
 }
 
-// linesByVisit reads the access log by URL. A line that the end of the process cut is left out.
-func (g *gateway) linesByVisit() map[string]*enforce.Record {
-	g.t.Helper()
-	content, err := os.ReadFile(g.accessLog())
+// logLine is the part of an access-log line that these tests look at.
+type logLine struct {
+	Request struct{ URI string }
+	Robots  enforce.Record
+}
+
+// linesOf reads the access log. A line that the end of the process cut is left out.
+func linesOf(g *rig.Gateway) (lines []logLine) {
+	g.T.Helper()
+	content, err := os.ReadFile(g.AccessLog())
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
-	lines := make(map[string]*enforce.Record)
 	for text := range bytes.Lines(content) {
 		var l logLine
 		if json.Unmarshal(text, &l) == nil {
-			lines[l.Request.URI] = &l.Robots
+			lines = append(lines, l)
 		}
+	}
+	return lines
+}
+
+// linesByVisit has the lines of the access log by URL.
+func linesByVisit(g *rig.Gateway) map[string]*enforce.Record {
+	g.T.Helper()
+	lines := make(map[string]*enforce.Record)
+	for _, l := range linesOf(g) {
+		lines[l.Request.URI] = &l.Robots
 	}
 	return lines
 }

@@ -1,4 +1,4 @@
-package integration
+package chaos
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestChaosSoak is TestChaos over Redis, with a new configuration every 20 s and a Redis that is
@@ -16,7 +18,7 @@ import (
 // gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
 // a soak.
 func TestChaosSoak(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	c := timing{
 		ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second},
 		timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second,
@@ -29,13 +31,13 @@ func TestChaosSoak(t *testing.T) {
 	f.retry = true
 	f.begin(script)
 	redis := startRedis(t)
-	config := func(version int) gatewayConfig {
-		return gatewayConfig{
+	config := func(version int) rig.Config {
+		return rig.Config{
 			Engine: fmt.Sprintf("user_agent Soak/%d\n", version) + c.engine(redis.store()),
-			Egress: "trust_ca " + caFile(t, f.server),
+			Egress: "trust_ca " + rig.CAFile(t, f.server),
 		}
 	}
-	g := startGateway(t, config(0))
+	g := rig.New(t, config(0))
 
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
@@ -43,21 +45,21 @@ func TestChaosSoak(t *testing.T) {
 	var reloads, outages []span
 	var side sync.WaitGroup
 	side.Go(func() { f.change(ctx, script, 3*time.Second) })
-	side.Go(func() { taken = g.watchFootprint(ctx, 500*time.Millisecond) })
+	side.Go(func() { taken = watchFootprint(ctx, g, 500*time.Millisecond) })
 	side.Go(func() { reloads = f.reloadEvery(ctx, t, g, period, config) })
 	side.Go(func() { outages = redis.killEvery(ctx, f, period*3/2, period/4) })
-	visits := f.crawl(ctx, g.addr, chaosClients, seed, 200*time.Millisecond)
+	visits := f.crawl(ctx, g.Addr, chaosClients, seed, 200*time.Millisecond)
 	side.Wait()
-	g.stop()
+	g.Stop()
 
 	t.Logf("%d reloads, %d kills of Redis, the longest without it %v", len(reloads), len(outages), longest(outages))
-	judge(t, f, c, visits, g.linesByVisit(), nil, reloads)
+	judge(t, f, c, visits, linesByVisit(g), nil, reloads)
 	taken.check(t)
 }
 
 // reloadEvery gives the gateway one configuration after the other until ctx ends, and returns the
 // times in which a connection may break off because its listener closes.
-func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *gateway, period time.Duration, config func(int) gatewayConfig) []span {
+func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *rig.Gateway, period time.Duration, config func(int) rig.Config) []span {
 	t.Helper()
 	var all []span
 	for version := 1; ; version++ {
@@ -67,7 +69,7 @@ func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *gateway, perio
 		}
 		began := time.Now()
 		f.forking.Lock()
-		err := g.reload(config(version))
+		err := g.Reload(config(version))
 		f.forking.Unlock()
 		if err != nil {
 			t.Error(err)
@@ -106,15 +108,15 @@ func longest(all []span) (most time.Duration) {
 type footprint struct{ memory, descriptors, goroutines []int64 }
 
 // watchFootprint samples the process until ctx ends.
-func (g *gateway) watchFootprint(ctx context.Context, every time.Duration) (u footprint) {
-	pid := g.cmd.Process.Pid
+func watchFootprint(ctx context.Context, g *rig.Gateway, every time.Duration) (u footprint) {
+	pid := g.Cmd.Process.Pid
 	for ctx.Err() == nil {
 		rss, err := residentSet(pid)
 		open, dirErr := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err == nil && dirErr == nil {
 			u.memory = append(u.memory, rss>>20)
 			u.descriptors = append(u.descriptors, int64(len(open)))
-			u.goroutines = append(u.goroutines, int64(g.metric("go_goroutines")))
+			u.goroutines = append(u.goroutines, int64(g.Metric("go_goroutines")))
 		}
 		sleepFor(ctx, every)
 	}

@@ -1,4 +1,4 @@
-package integration
+package chaos
 
 import (
 	"maps"
@@ -8,33 +8,34 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // checkSimulation holds that the log of a gateway under chaos, simulated by the Caddyfile that was in force, comes to what
 // was enforced, line for line; and that by other Caddyfiles it comes to what the oracle calls right under them.
-func (f *fleet) checkSimulation(g *gateway, c timing, visits []visit) {
-	t := g.t
+func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
+	t := g.T
 	t.Helper()
-	lines := g.linesByVisit()
+	lines := linesByVisit(g)
 	maps.DeleteFunc(lines, func(_ string, r *enforce.Record) bool { return r.Schema == 0 }) // of the gateway's own pages
-	r := simulate(t, "--store", g.store(), "--config", filepath.Join(g.dir, "Caddyfile"), g.accessLog())
-	t.Logf("simulated: %+v", r.totals)
+	r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog())
+	t.Logf("simulated: %+v", r.Totals)
 	shown := 0
-	for n, l := range r.lines {
+	for n, l := range r.Lines {
 		if l.Type != "totals" && shown < 20 {
 			shown++
-			t.Errorf("line %d, %s: %s %s: %s -> %s; logged as %+v", n, l.URL, l.Type, l.Cause, decided(l.Old), decided(l.New), lines[l.URL])
+			t.Errorf("line %d, %s: %s %s: %s -> %s; logged as %+v", n, l.URL, l.Type, l.Cause, rig.Decided(l.Old), rig.Decided(l.New), lines[l.URL])
 		}
 	}
-	if s := r.totals; r.status != 0 || s.Lines != int64(len(lines)) || s.Same != s.Lines || len(lines) != len(visits) ||
+	if s := r.Totals; r.Status != 0 || s.Lines != int64(len(lines)) || s.Same != s.Lines || len(lines) != len(visits) ||
 		s.AsRecorded > s.Lines/5 {
-		t.Errorf("status %d, %+v of %d lines about %d visits", r.status, s, len(lines), len(visits))
+		t.Errorf("status %d, %+v of %d lines about %d visits", r.Status, s, len(lines), len(visits))
 	}
 
 	strict, short, other := c, c, c
 	strict.mode, short.unreachableFor, other.mode = "strict", 3*time.Second, map[string]string{"spec": "stale", "stale": "spec"}[c.mode]
 	for name, as := range map[string]timing{"strict": strict, "another mode": other, "unreachable_for 3s": short} {
-		config := g.config
+		config := g.Config
 		config.Engine = as.engine("")
 		f.simulateAs(t, name, g, config, as, visits, lines)
 	}
@@ -42,16 +43,16 @@ func (f *fleet) checkSimulation(g *gateway, c timing, visits []visit) {
 
 // simulateAs simulates a log by another configuration, and takes what it comes to before the oracle.
 func (f *fleet) simulateAs(
-	t *testing.T, name string, g *gateway, config gatewayConfig, as timing, visits []visit, lines map[string]*enforce.Record,
+	t *testing.T, name string, g *rig.Gateway, config rig.Config, as timing, visits []visit, lines map[string]*enforce.Record,
 ) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Caddyfile")
-	if err := os.WriteFile(file, []byte(g.caddyfile(config)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(g.Caddyfile(config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := simulate(t, "--store", g.store(), "--config", file, g.accessLog())
-	byURL := make(map[string]simulatedLine)
-	for _, l := range r.lines {
+	r := rig.Simulate(t, "--store", g.Store(), "--config", file, g.AccessLog())
+	byURL := make(map[string]rig.SimulatedLine)
+	for _, l := range r.Lines {
 		byURL[l.URL] = l
 	}
 	starved := f.starvedIn(visits, lines)
@@ -82,13 +83,13 @@ func (f *fleet) simulateAs(
 		}
 		if fault != "" {
 			if wrong++; wrong <= 10 {
-				t.Logf("%s: %s: it comes to %s from %s by %s %s: %s", name, f.url(&v), decided(got), decided(*line), line.State, line.Cause, fault)
+				t.Logf("%s: %s: it comes to %s from %s by %s %s: %s", name, f.url(&v), rig.Decided(got), rig.Decided(*line), line.State, line.Cause, fault)
 			}
 		}
 	}
-	t.Logf("%s: %d wrong, %d had but one right verdict; %+v", name, wrong, exactly, r.totals)
+	t.Logf("%s: %d wrong, %d had but one right verdict; %+v", name, wrong, exactly, r.Totals)
 	// Where an age leaves two answers, the line's may be the wrong one under another configuration.
-	if int64(wrong) > r.totals.AsRecorded || len(visits) < 100*wrong || r.totals.Different == 0 || r.totals.Same == 0 || r.totals.Errors != 0 {
-		t.Errorf("%s: %d of %d visits come to a wrong verdict; %+v", name, wrong, len(visits), r.totals)
+	if int64(wrong) > r.Totals.AsRecorded || len(visits) < 100*wrong || r.Totals.Different == 0 || r.Totals.Same == 0 || r.Totals.Errors != 0 {
+		t.Errorf("%s: %d of %d visits come to a wrong verdict; %+v", name, wrong, len(visits), r.Totals)
 	}
 }

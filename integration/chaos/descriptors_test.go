@@ -1,17 +1,16 @@
-package integration
+package chaos
 
 import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -19,21 +18,21 @@ import (
 // refused with a reason that says so, nothing is let through that rules forbid, and no site is blamed: when there are
 // descriptors again, every site is judged rightly at once.
 func TestChaosDescriptors(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	const clients, rounds = 60, 6
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), clients*rounds, 100*time.Millisecond)
-	g := startGateway(t, gatewayConfig{Engine: paceOff})
+	g := rig.New(t, rig.Config{Engine: rig.PaceOff})
 	callers := make([]*caller, clients)
 	for i := range callers {
-		callers[i] = &caller{addr: g.addr}
+		callers[i] = &caller{addr: g.Addr}
 		defer callers[i].close()
 		sites[0].check(t, callers[i]) // connects
 	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.cmd.Process.Pid))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.limitDescriptors(len(open) + clients/4)
+	g.LimitDescriptors(len(open) + clients/4)
 	var wg sync.WaitGroup
 	for i, c := range callers {
 		wg.Go(func() {
@@ -43,7 +42,7 @@ func TestChaosDescriptors(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	g.limitDescriptors(4096)
+	g.LimitDescriptors(4096)
 	time.Sleep(6 * time.Second) // the Retry-After that was given
 	for i, c := range callers {
 		wg.Go(func() {
@@ -53,10 +52,10 @@ func TestChaosDescriptors(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	g.stop()
+	g.Stop()
 
 	count := make(map[string]int)
-	for _, l := range g.readLogs() {
+	for _, l := range linesOf(g) {
 		count[string(l.Robots.Reason)]++
 		if l.Robots.Cause == "local" {
 			count["for a cause of the machine"]++
@@ -72,15 +71,6 @@ func TestChaosDescriptors(t *testing.T) {
 				t.Errorf("%s reached %s", e.Target, s.site.Origin())
 			}
 		}
-	}
-}
-
-// limitDescriptors sets how many files the gateway may have open from now on.
-func (g *gateway) limitDescriptors(n int) {
-	g.t.Helper()
-	pid := strconv.Itoa(g.cmd.Process.Pid)
-	if out, err := exec.Command(need(g.t, "prlimit"), "--pid", pid, fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
-		g.t.Fatalf("prlimit: %v: %s", err, out)
 	}
 }
 

@@ -1,4 +1,4 @@
-package integration
+package chaos
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -26,11 +27,11 @@ type redisServer struct {
 
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
-	_, port, err := net.SplitHostPort(freePort(t))
+	_, port, err := net.SplitHostPort(rig.FreePort(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &redisServer{t: t, path: need(t, "redis-server"), port: port, dir: tempDir(t)}
+	s := &redisServer{t: t, path: rig.Need(t, "redis-server"), port: port, dir: rig.TempDir(t)}
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -42,7 +43,7 @@ func (s *redisServer) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, "redis-server answers", func() bool {
+	rig.Eventually(s.t, "redis-server answers", func() bool {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", s.port), time.Second)
 		if err != nil {
 			return false
@@ -66,9 +67,9 @@ func (s *redisServer) stop() {
 func (s *redisServer) store() string { return "store redis redis://127.0.0.1:" + s.port }
 
 // cluster is two gateways that share a Redis.
-func cluster(t *testing.T, config gatewayConfig) [2]*gateway {
+func cluster(t *testing.T, config rig.Config) [2]*rig.Gateway {
 	t.Helper()
-	return [2]*gateway{startGateway(t, config), startGateway(t, config)}
+	return [2]*rig.Gateway{rig.New(t, config), rig.New(t, config)}
 }
 
 // fixed are sites that never change, each with the answer that has to be given for its open and its private page.
@@ -121,21 +122,19 @@ func onceEach(t *testing.T, sites []fixed) {
 	t.Logf("%d of %d origins were fetched exactly once", len(sites)-wrong, len(sites))
 }
 
-const paceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"
-
 // TestChaosRedisOneFetch lets 2,000 clients of two gateways meet 1,000 new origins at once: each is fetched once.
 func TestChaosRedisOneFetch(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	const origins, clients = 1000, 2000
 	redis := startRedis(t)
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), origins, 100*time.Millisecond)
-	gateways := cluster(t, gatewayConfig{Engine: redis.store() + "\n" + paceOff})
+	gateways := cluster(t, rig.Config{Engine: redis.store() + "\n" + rig.PaceOff})
 	began := time.Now()
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
-			c := &caller{addr: gateways[i/origins].addr}
+			c := &caller{addr: gateways[i/origins].Addr}
 			defer c.close()
 			<-start
 			sites[i%origins].check(t, c)
@@ -146,9 +145,9 @@ func TestChaosRedisOneFetch(t *testing.T) {
 	t.Logf("%d clients were served in %v", clients, time.Since(began).Round(time.Millisecond))
 	onceEach(t, sites)
 	for _, g := range gateways {
-		g.stop()
+		g.Stop()
 		if t.Failed() {
-			t.Logf("log of the gateway at %s: %s", g.addr, g.stderr)
+			t.Logf("log of the gateway at %s: %s", g.Addr, g.Stderr)
 		}
 	}
 }
@@ -157,7 +156,7 @@ func TestChaosRedisOneFetch(t *testing.T) {
 // origins at the other gateway is answered within about 5 s: a lease lasts for 4 s when nobody
 // renews it.
 func TestChaosRedisDeathMidLease(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	const origins, lease, limit = 40, 4 * time.Second, 6 * time.Second
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})
@@ -166,11 +165,11 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 		sites[i] = fixed{server.Site(t, testorigin.SiteConfig{}), http.StatusOK, http.StatusForbidden}
 		sites[i].site.SetRobots(testorigin.HangBeforeHead())
 	}
-	gateways := cluster(t, gatewayConfig{Engine: redis.store() + "\n" + paceOff})
+	gateways := cluster(t, rig.Config{Engine: redis.store() + "\n" + rig.PaceOff})
 	var dying sync.WaitGroup
 	for _, s := range sites {
 		dying.Go(func() {
-			c := &caller{addr: gateways[0].addr}
+			c := &caller{addr: gateways[0].Addr}
 			defer c.close()
 			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies over it
 		})
@@ -178,12 +177,12 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 	fetched := func() bool {
 		return !slices.ContainsFunc(sites, func(s fixed) bool { return len(s.site.RobotsExchanges()) == 0 })
 	}
-	eventually(t, "all leases to be taken", fetched)
+	rig.Eventually(t, "all leases to be taken", fetched)
 	// Longer than a lease lasts by itself: only their renewal keeps the other gateway waiting.
 	sleepFor(t.Context(), lease+time.Second)
 	var other sync.WaitGroup
 	other.Go(func() {
-		c := &caller{addr: gateways[1].addr}
+		c := &caller{addr: gateways[1].Addr}
 		defer c.close()
 		status, _, err := c.get(sites[0].site.URL(openPage))
 		if err != nil || status != http.StatusOK {
@@ -195,7 +194,7 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 		t.Errorf("%d fetches while the lease is renewed, want one", n)
 	}
 
-	gateways[0].kill()
+	gateways[0].Kill()
 	died := time.Now()
 	dying.Wait()
 	took := make([]time.Duration, origins)
@@ -203,7 +202,7 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 	for i, s := range sites {
 		s.site.SetRobots(testorigin.OK(rules))
 		wg.Go(func() {
-			c := &caller{addr: gateways[1].addr}
+			c := &caller{addr: gateways[1].Addr}
 			defer c.close()
 			s.check(t, c)
 			took[i] = time.Since(died)
@@ -240,14 +239,14 @@ func outageTime(t *testing.T) time.Duration {
 // TestChaosRedisOutage takes Redis away under the load of both gateways and brings it back: known and new origins are
 // judged rightly all the time, and afterwards the gateways share again.
 func TestChaosRedisOutage(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})
 	known := fixedSites(t, server, 100, 10*time.Millisecond)
 	during := fixedSites(t, server, 100, 10*time.Millisecond)
 	after := fixedSites(t, server, 100, 10*time.Millisecond)
 	c := timing{ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second}, timeout: 2 * time.Second, unreachableFor: time.Hour}
-	gateways := cluster(t, gatewayConfig{Engine: c.engine(redis.store())})
+	gateways := cluster(t, rig.Config{Engine: c.engine(redis.store())})
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -256,7 +255,7 @@ func TestChaosRedisOutage(t *testing.T) {
 	for i := range checks {
 		load.Go(func() {
 			random := rand.New(rand.NewPCG(4, uint64(i)))
-			client := &caller{addr: gateways[i%2].addr}
+			client := &caller{addr: gateways[i%2].Addr}
 			defer client.close()
 			for ctx.Err() == nil {
 				known[random.IntN(len(known))].check(t, client)
@@ -295,13 +294,13 @@ func TestChaosRedisOutage(t *testing.T) {
 }
 
 // visitAll asks both gateways for all sites at once.
-func visitAll(t *testing.T, gateways [2]*gateway, sites []fixed) {
+func visitAll(t *testing.T, gateways [2]*rig.Gateway, sites []fixed) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, g := range gateways {
 		for _, s := range sites {
 			wg.Go(func() {
-				c := &caller{addr: g.addr}
+				c := &caller{addr: g.Addr}
 				defer c.close()
 				s.check(t, c)
 			})

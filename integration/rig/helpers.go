@@ -1,0 +1,79 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TempDir is short, because the path of a unix socket may have only some 100 octets.
+func TempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // t.TempDir is long
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// FreePort is an address at a port that is free on all addresses, and stays so: the gateway takes its own port for its
+// own at each of them, a site of the test's there included.
+func FreePort(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", testorigin.ReservePort(t))
+}
+
+// CAFile is a file with the CA of the origins, for trust_ca.
+func CAFile(t *testing.T, server *testorigin.Server) string {
+	t.Helper()
+	file := filepath.Join(TempDir(t), "ca.pem")
+	if err := os.WriteFile(file, server.CAPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Eventually polls, bounded, until done. It is for what another process does in its own time.
+func Eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// Tail keeps the last octets of the process's own log.
+type Tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// tailSize holds the goroutine dump of a panic.
+const tailSize = 256 << 10
+
+// Write implements [io.Writer].
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if extra := len(t.buf) - tailSize; extra > 0 {
+		t.buf = append(t.buf[:0], t.buf[extra:]...)
+	}
+	return len(p), nil
+}
+
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}
+
+// PaceOff is a configuration under which nothing waits for its turn.
+const PaceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"

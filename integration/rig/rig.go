@@ -1,0 +1,112 @@
+// Package rig runs the real binary for the packages of tests under integration/.
+package rig
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// Binary is the crawlgate under test, built once for all tests of a package.
+var Binary string
+
+// Main runs the tests of a package with [Binary], and ends its process.
+func Main(tests func() int) {
+	flag.Parse()
+	// Parallel tests wait for clocks, limits and LoadsMachine most of their time.
+	if err := flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	os.Exit(run(tests))
+}
+
+func run(tests func() int) int {
+	if Binary = os.Getenv("CRAWLGATE_BIN"); Binary != "" {
+		return tests()
+	}
+	dir, err := os.MkdirTemp("", "crawlgate-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	Binary = filepath.Join(dir, "crawlgate")
+	if err := build(Binary); err != nil {
+		fmt.Fprintf(os.Stderr, "building crawlgate: %v\n", err)
+		return 1
+	}
+	return tests()
+}
+
+// build builds the gateway, with cgo where the tests have it: a third of what they would compile is then compiled already.
+// CRAWLGATE_BIN names another, such as one that is to be released. Under the race detector it is watched by it too. Of two
+// packages that need it at once, one waits for what the other one compiles.
+func build(out string) error {
+	done, err := turn("build")
+	if err != nil {
+		return err
+	}
+	defer done()
+	args := []string{"build", "-o", out}
+	if RaceEnabled {
+		args = append(args, "-race")
+	}
+	if text, err := exec.Command("go", append(args, "github.com/crawlgate/crawlgate/cmd/crawlgate")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	return nil
+}
+
+// turn waits for the only one of a kind among the processes that test this checkout. The system ends it with its process.
+func turn(kind string) (done func(), err error) {
+	checkout := fnv.New64a()
+	_, _ = checkout.Write([]byte(testdocs.Path()))
+	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("crawlgate-%s-%d-%x.lock", kind, os.Getuid(), checkout.Sum64())))
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// LoadsMachine marks a test that takes a good part of the CPUs: one of them runs at a time, of whatever package, beside
+// tests that wait. Two took the time from each other by which their bounds are set.
+func LoadsMachine(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	done, err := turn("load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
+}
+
+// Need finds a program that a test drives. A laptop without it skips the test; CI fails.
+func Need(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+		t.Fatalf("%s is required and missing: %v", name, err)
+	}
+	t.Skipf("%s is not installed", name)
+	return ""
+}

@@ -1,0 +1,70 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// Simulated is what `crawlgate robots simulate --json` printed.
+type Simulated struct {
+	Status int
+	Lines  map[int]SimulatedLine // by their lines in the log
+	Totals SimulatedTotals
+}
+
+// SimulatedTotals are counts of lines.
+type SimulatedTotals struct {
+	Lines, Same, Different, Errors int64
+	AsRecorded                     int64            `json:"as_recorded"`
+	NotComputed                    map[string]int64 `json:"not_computed"`
+}
+
+// SimulatedLine is what it said of a line.
+type SimulatedLine struct {
+	Type, Cause, Method, URL, Error string
+	Line                            int
+	Old, New                        enforce.Record
+}
+
+// Simulate runs the command to its end.
+func Simulate(t *testing.T, args ...string) (r Simulated) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), Binary, append([]string{"robots", "simulate", "--json"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		r.Status = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if r.Status == 2 {
+		t.Fatalf("simulate %q: %s", args, &stderr)
+	}
+	r.Lines = make(map[int]SimulatedLine)
+	for line := range bytes.Lines(out) {
+		var l SimulatedLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if l.Type == "totals" {
+			err = json.Unmarshal(line, &r.Totals)
+		}
+		r.Lines[l.Line] = l
+	}
+	if err != nil && r.Status == 0 {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Decided is what is compared of a decision.
+func Decided(r enforce.Record) string {
+	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
+}
