@@ -50,9 +50,11 @@ func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference)
 }
 
 func preferenceOf(s *preferences.Statement) Preference {
-	return Preference{
-		Purpose: escape.Printable(s.Purpose, maxPurpose), Value: s.Value.String(), Source: s.From.String(), Line: s.Line,
+	value := s.Value.String()
+	if s.Text != "" {
+		value = escape.Printable(s.Text, maxPath)
 	}
+	return Preference{Purpose: escape.Printable(s.Purpose, maxPurpose), Value: value, Source: s.From.String(), Line: s.Line}
 }
 
 // The bounds of texts as they are shown, in bytes. No purpose is longer.

@@ -114,7 +114,7 @@ type Explanation struct {
 // Preference is what a robots.txt says of one purpose.
 type Preference struct {
 	Purpose string `json:"purpose"`
-	Value   string `json:"value"` // "y", "n" or "unknown"
+	Value   string `json:"value"` // "y", "n" or "unknown"; of "use" the level, of "license" the address
 	// Source is the kind of the line and Line its number; empty where no line speaks of the purpose.
 	Source string `json:"source,omitempty"`
 	Line   int    `json:"line,omitempty"`

@@ -87,7 +87,7 @@ func (j *judge) look(e *entry) (v verdict) {
 	case on != onSelf && r.SHA256 != "":
 		j.replay(e, target.Path, &v)
 	}
-	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" {
+	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" && r.Vocabulary == enforce.Vocabulary {
 		j.wishes(e, target.Path, &v)
 	}
 	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {

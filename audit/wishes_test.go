@@ -18,7 +18,7 @@ func TestTDMFileLines(t *testing.T) {
 	line := lineOf(t, enforce.Record{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonAbsent, Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"},
 		Origin: "http://plain.example", RobotsURL: "http://plain.example/robots.txt", State: "absent", Source: "hot", PathVisible: true,
-		SignalsRead: "robots_txt+headers+tdm_file", SignalFields: []string{rule}, Purposes: []string{"tdm"},
+		SignalsRead: "robots_txt+headers+tdm_file", Vocabulary: enforce.Vocabulary, SignalFields: []string{rule}, Purposes: []string{"tdm"},
 		Preferences: []string{"train-ai=n;from=tdmrep", "tdm=n;from=tdmrep"}, Conflict: "tdm=n;from=tdmrep",
 	}, "GET", url, noon)
 	for _, tt := range []struct {
@@ -31,6 +31,7 @@ func TestTDMFileLines(t *testing.T) {
 		{"another rule", line.with("signal_fields", []string{free}), "a:1 preference\n"},
 		{"no rule", line.with("signal_fields", nil), "a:1 preference\n"},
 		{"a rule for another path", line.asked("http://plain.example/b"), "a:1 preference\n"},
+		{"a line of another vocabulary", line.with("signal_fields", nil).with("vocabulary", "aipref-07"), ""},
 		{"the rule was cut", line.with("signal_fields", nil).with("signals_cut", true), ""},
 		{"a query that is not shown", line.asked("http://plain.example/b?REDACTED"), ""},
 		{"a path that JSON does not hold", line.asked("http://plain.example/\uFFFD"), ""},

@@ -29,24 +29,24 @@ var layouts = [...]string{
 	"2 Jan 06 15:04:05", "2 Jan 06 15:04", // RFC 822 section 5.1
 	"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02", // ISO 8601
 	"2006-01-02 15:04:05", "2006-01-02 15:04", // RFC 3339 section 5.6 allows the space
+	"20060102T150405Z0700", "20060102T150405", "20060102", // ISO 8601, the basic form
 	"Jan 2 15:04:05 2006", // asctime, of which RFC 9110 section 5.6.7 speaks
 }
 
 // cutDate reads the date at the beginning of s, which may have a comma in it, and returns it in
-// UTC, how it was written, and what is behind its comma. The zero time is a date that cannot be
-// read; its text ends at the first comma that is not behind a day of the week.
-func cutDate(s string) (date time.Time, text, rest string) {
+// UTC and what is behind its comma. The zero time is a date that cannot be read: it ends at the first
+// comma that is not behind a day of the week.
+func cutDate(s string) (date time.Time, rest string) {
 	first, behind, _ := strings.Cut(s, ",")
 	second, last, _ := strings.Cut(behind, ",")
 	if !isWeekday(strings.ToUpper(trim(first[:min(len(first), maxDate)]))) {
-		return parseDate(first), first, behind
+		return parseDate(first), behind
 	}
 	name, _, _ := strings.Cut(second, ":")
 	if _, known := lookup(trim(name)); known || len(first) == len(s) {
-		return time.Time{}, first, behind
+		return time.Time{}, behind
 	}
-	both := s[:len(first)+1+len(second)]
-	return parseDate(both), both, last
+	return parseDate(s[:len(first)+1+len(second)]), last
 }
 
 // parseDate reads a date in one of the forms of layouts. Without a zone it is in UTC, as the dates
@@ -79,7 +79,7 @@ func parseDate(s string) time.Time {
 		if y := t.Year(); y < 1900 || y > 9998 {
 			return time.Time{}
 		}
-		return t.Add(-offset)
+		return t.Add(-offset).UTC()
 	}
 	return time.Time{}
 }

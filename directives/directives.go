@@ -11,17 +11,8 @@
 package directives
 
 import (
-	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
-)
-
-const (
-	// maxUnknown is how many unknown directives a Set keeps.
-	maxUnknown = 16
-	// maxUnknownLen is how many octets of one unknown directive are kept.
-	maxUnknownLen = 64
 )
 
 // Flags are directives that have no value, one bit each.
@@ -43,12 +34,15 @@ const (
 	// NoAI and NoImageAI are DeviantArt's convention against training.
 	NoAI
 	NoImageAI
+	// NoCache is Bing's: no cached copy, and of the page only its address, title and snippet for
+	// answers and training.
+	NoCache
 )
 
 // flagNames are the directives without a value in the order of Names.
 var flagNames = [...]string{
 	"noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate", "noodp",
-	"indexifembedded", "noai", "noimageai",
+	"indexifembedded", "noai", "noimageai", "nocache",
 }
 
 // Limit is the value of max-snippet (characters) or max-video-preview (seconds). The zero value
@@ -58,23 +52,16 @@ type Limit struct {
 	N    int // -1 is no limit, 0 is nothing at all
 }
 
-// Set is what a page says to one crawler. The zero value says nothing. Sets of Header, Meta and
-// Join are in a normal form, which the laws of Join need. A Set is a value: it must not be changed
-// while others read it, and Unknown may be shared.
+// Set is what a page says to one crawler. The zero value says nothing. Sets of Header, Meta and Join
+// are in a normal form, which the laws of Join need.
 type Set struct {
 	Flags Flags
 	// UnavailableAfter is the date of unavailable_after, in UTC; the zero time is none.
 	UnavailableAfter time.Time
-	// UnreadableDate says that there was an unavailable_after with a date that could not be read.
-	// It is among Unknown then.
-	UnreadableDate bool
-	MaxSnippet     Limit
-	MaxVideo       Limit
+	MaxSnippet       Limit
+	MaxVideo         Limit
 	// MaxImage is the value of max-image-preview: "none", "standard", "large", or "" without it.
 	MaxImage string
-	// Unknown are directives that the package does not know, as they were written, cut at 64 octets,
-	// sorted, each once: the first 16.
-	Unknown []string
 	// Cut says that a bound was reached, so that more may have been said.
 	Cut bool
 }
@@ -83,16 +70,7 @@ type Set struct {
 func (s Set) Has(flags Flags) bool { return s.Flags&flags == flags }
 
 // Empty reports whether nothing was said that could have an effect, and nothing was left out.
-func (s Set) Empty() bool {
-	return s.Flags == 0 && s.UnavailableAfter.IsZero() && !s.UnreadableDate && !s.MaxSnippet.Said &&
-		!s.MaxVideo.Said && s.MaxImage == "" && len(s.Unknown) == 0 && !s.Cut
-}
-
-// Past reports whether the date of unavailable_after is over. A date that could not be read is
-// never over.
-func (s Set) Past(now time.Time) bool {
-	return !s.UnavailableAfter.IsZero() && now.After(s.UnavailableAfter)
-}
+func (s Set) Empty() bool { return s == Set{} }
 
 // Join returns what two places of one page say together: the sum of the negatives (seed 003), and
 // of each value the strictest. So the smaller limit counts, the earlier date, and "none" before
@@ -100,19 +78,10 @@ func (s Set) Past(now time.Time) bool {
 func (s Set) Join(o Set) Set {
 	s.Flags |= o.Flags
 	s.say(o.UnavailableAfter)
-	s.UnreadableDate = s.UnreadableDate || o.UnreadableDate
 	s.MaxSnippet = s.MaxSnippet.join(o.MaxSnippet)
 	s.MaxVideo = s.MaxVideo.join(o.MaxVideo)
 	s.MaxImage = smallerPreview(s.MaxImage, o.MaxImage)
 	s.Cut = s.Cut || o.Cut
-	if len(s.Unknown) == 0 {
-		s.Unknown = o.Unknown
-		return s
-	}
-	s.Unknown = slices.Clone(s.Unknown)
-	for _, text := range o.Unknown {
-		s.keep(text)
-	}
 	return s
 }
 
@@ -145,30 +114,6 @@ func (s *Set) say(date time.Time) {
 	if s.UnavailableAfter.IsZero() || !date.IsZero() && date.Before(s.UnavailableAfter) {
 		s.UnavailableAfter = date
 	}
-}
-
-// keep adds an unknown directive. Of more than maxUnknown the first by their octets stay, so that
-// the order in which they come does not matter.
-func (s *Set) keep(text string) {
-	if len(text) > maxUnknownLen {
-		n := maxUnknownLen
-		for n > maxUnknownLen-utf8.UTFMax && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		text = text[:n]
-	}
-	i, found := slices.BinarySearch(s.Unknown, text)
-	if found {
-		return
-	}
-	if len(s.Unknown) == maxUnknown {
-		s.Cut = true
-		if i == maxUnknown {
-			return
-		}
-		s.Unknown = s.Unknown[:maxUnknown-1]
-	}
-	s.Unknown = slices.Insert(s.Unknown, i, text)
 }
 
 func (l Limit) join(o Limit) Limit {

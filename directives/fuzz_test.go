@@ -2,7 +2,6 @@ package directives
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -58,14 +57,6 @@ func laws(t *testing.T, x, y, z Set) {
 
 func bounded(t *testing.T, s Set) {
 	t.Helper()
-	if len(s.Unknown) > maxUnknown || !slices.IsSorted(s.Unknown) {
-		t.Errorf("unknown directives %q", s.Unknown)
-	}
-	for _, u := range s.Unknown {
-		if len(u) > maxUnknownLen {
-			t.Errorf("an unknown directive of %d octets", len(u))
-		}
-	}
 	for _, l := range []Limit{s.MaxSnippet, s.MaxVideo} {
 		if l.N < -1 || !l.Said && l.N != 0 {
 			t.Errorf("limit %+v", l)

@@ -106,6 +106,7 @@ var words = map[string]word{
 	"indexifembedded":   {flags: IndexIfEmbedded},
 	"noai":              {flags: NoAI},
 	"noimageai":         {flags: NoImageAI},
+	"nocache":           {flags: NoCache},
 	"unavailable_after": {value: dateValue},
 	"max-snippet":       {value: snippetValue},
 	"max-image-preview": {value: imageValue},
@@ -152,31 +153,21 @@ func (r *reader) item(s string) string {
 	case known && w.value == dateValue:
 		return r.date(behind)
 	case known:
-		r.limit(w.value, trim(val), trim(text))
+		r.limit(w.value, trim(val))
 	case r.scopes && isToken(name):
 		r.bound = name == "*" || strings.EqualFold(name, "robots") || r.isOwn(product(name))
 		return behind
-	default:
-		r.keep(trim(text))
 	}
 	return rest
 }
 
 // words reads a text without a colon: a directive, or several that only have space between them,
-// which some pages write. A text with any other word in it is one unknown directive.
+// which some pages write. A text with any other word in it says nothing.
 func (r *reader) words(text string) {
-	if text == "" {
-		return
-	}
-	if w, known := lookup(text); known && w.value == noValue {
-		r.add(w.flags)
-		return
-	}
 	var sum Flags
 	for name := range strings.FieldsSeq(text) {
 		w, known := lookup(name)
 		if !known || w.value != noValue {
-			r.keep(text)
 			return
 		}
 		sum |= w.flags
@@ -185,24 +176,17 @@ func (r *reader) words(text string) {
 }
 
 // limit reads the value of a directive that bounds something. With a value that cannot be read the
-// directive is an unknown one: Google ignores it then.
-func (r *reader) limit(kind value, val, text string) {
+// directive says nothing: Google ignores it then.
+func (r *reader) limit(kind value, val string) {
 	if !r.bound {
 		return
 	}
 	if kind == imageValue {
-		for _, size := range [...]string{"none", "standard", "large"} {
-			if strings.EqualFold(val, size) {
-				r.set.MaxImage = smallerPreview(r.set.MaxImage, size)
-				return
-			}
-		}
-		r.keep(text)
+		r.set.MaxImage = smallerPreview(r.set.MaxImage, strings.ToLower(val))
 		return
 	}
 	n, err := strconv.ParseInt(val, 10, 32)
 	if err != nil || n < -1 {
-		r.keep(text)
 		return
 	}
 	said := Limit{Said: true, N: int(n)}
@@ -215,13 +199,8 @@ func (r *reader) limit(kind value, val, text string) {
 
 // date reads the value of unavailable_after at the beginning of s and returns what is behind it.
 func (r *reader) date(s string) string {
-	date, text, rest := cutDate(s)
-	switch {
-	case !r.bound:
-	case date.IsZero():
-		r.set.UnreadableDate = true
-		r.keep("unavailable_after:" + text)
-	default:
+	date, rest := cutDate(s)
+	if r.bound {
 		r.set.say(date)
 	}
 	return rest
@@ -230,12 +209,6 @@ func (r *reader) date(s string) string {
 func (r *reader) add(flags Flags) {
 	if r.bound {
 		r.set.Flags |= flags
-	}
-}
-
-func (r *reader) keep(text string) {
-	if r.bound && text != "" {
-		r.set.keep(text)
 	}
 }
 

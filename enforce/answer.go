@@ -3,6 +3,7 @@ package enforce
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/crawlgate/crawlgate/directives"
@@ -21,6 +22,9 @@ const (
 	licenceField = "link license"
 	tdmFileField = "tdm file"
 )
+
+// Vocabulary is the reading of preferences by which [Reread] computes a line again.
+const Vocabulary = preferences.Vocabulary
 
 // maxSignalFields bounds the bytes of fields and tags that a log line has.
 const maxSignalFields = 1 << 10
@@ -87,6 +91,7 @@ func (d *Decision) add(a Answer, sent bool) {
 	var said directives.Set
 	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
 	d.Signals = d.Signals.Join(said)
+	d.SignalsCut = d.SignalsCut || said.Cut || d.Preferences.Cut()
 	d.judge(sent)
 }
 
@@ -125,11 +130,13 @@ func (r *Record) RefusedByAnswer() bool {
 		!strings.HasSuffix(r.Conflict, "="+preferences.Unknown.String())
 }
 
-func (d *Decision) dictionary() string {
+func (d *Decision) dictionary() (dictionary string) {
 	if d.Preferences.Empty() && d.Signals.Empty() {
 		return ""
 	}
-	return preferences.Dictionary(d.Preferences, directivesOf(d.Signals))
+	dictionary, cut := preferences.Dictionary(d.Preferences, directivesOf(d.Signals))
+	d.SignalsCut = d.SignalsCut || cut
+	return dictionary
 }
 
 // Read returns what an answer says to an agent of some product tokens, and its preferences
@@ -141,7 +148,7 @@ func (a Answer) Read(tokens, alsoObey []string, before preferences.Set) (directi
 	}
 	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
 	page := preferences.Page{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
-	page.Reservation, page.Policy = reservation(a.Page.TDM)
+	page.Reservation = reservation(a.Page.TDM)
 	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, marksOf(header)), page.Of())
 }
 
@@ -152,16 +159,14 @@ func marksOf(s directives.Set) preferences.Marks {
 }
 
 // reservation is what the TDMRep tags of a page say. Of several, one that reserves rights counts.
-func reservation(tags []htmlhead.Named) (reserved, policy string) {
+func reservation(tags []htmlhead.Named) (reserved string) {
 	for _, tag := range tags {
-		switch content := strings.TrimSpace(tag.Content); {
-		case tag.Name == "tdm-policy" && policy == "":
-			policy = content
-		case tag.Name == "tdm-reservation" && (content == "1" || content == "0" && reserved == ""):
+		content := strings.TrimSpace(tag.Content)
+		if tag.Name == "tdm-reservation" && (content == "1" || content == "0" && reserved == "") {
 			reserved = content
 		}
 	}
-	return reserved, policy
+	return reserved
 }
 
 // appendTo appends the fields and tags that are read, as "Name: value", up to a number of bytes.
@@ -246,10 +251,11 @@ func directivesOf(s directives.Set) (all []preferences.Directive) {
 	for _, name := range names {
 		name, value, found := strings.Cut(name, "=")
 		d := preferences.Directive{Name: name}
-		switch {
-		case name == "unavailable_after" && !s.UnavailableAfter.IsZero():
+		if n, err := strconv.Atoi(value); err == nil {
+			d.Value = n
+		} else if name == "unavailable_after" {
 			d.Value = s.UnavailableAfter
-		case found:
+		} else if found {
 			d.Value = value
 		}
 		all = append(all, d)

@@ -103,7 +103,23 @@ func TestReadAnswer(t *testing.T) {
 		},
 		"license": {
 			page:       Page{Head: []byte(`<link rel="license" type="application/rsl+xml" href="https://a.example/l.xml"></head>`)},
-			preference: PreferencesDeny, fields: []string{"link license: https://a.example/l.xml"},
+			preference: PreferencesDeny, fields: []string{"link license: https://a.example/l.xml"}, dictionary: `license=("https://a.example/l.xml";from=meta)`,
+		},
+		"numbers are numbers": {
+			header:     http.Header{"X-Robots-Tag": {"max-snippet: 50, max-video-preview: -1, max-image-preview: large, unavailable_after: 20400625T150000Z, nocache"}},
+			dictionary: "nocache, unavailable-after=@2224249200, max-snippet=50, max-image-preview=large, max-video-preview=-1",
+			fields:     []string{"X-Robots-Tag: max-snippet: 50, max-video-preview: -1, max-image-preview: large, unavailable_after: 20400625T150000Z, nocache"},
+		},
+		"the 33rd line": {
+			header:     http.Header{"X-Robots-Tag": append(slices.Repeat([]string{"noindex"}, 32), "noai")},
+			dictionary: "search=n;from=x-robots-tag, noindex", cut: true, fields: append(slices.Repeat([]string{"X-Robots-Tag: noindex"}, 32), "X-Robots-Tag: noai"),
+		},
+		"a usage that is too long": {
+			header: http.Header{"Content-Usage": {"train-ai=n, x=\"" + strings.Repeat("y", 5000) + `"`}}, preference: PreferencesDeny, cut: true,
+		},
+		"use is shown": {
+			header: http.Header{"Content-Signal": {"ai-train=no, use=reference"}}, preference: PreferencesLog, conflict: "train-ai=n;from=content-signal",
+			dictionary: "train-ai=n;from=content-signal, use=reference;from=content-signal", fields: []string{"Content-Signal: ai-train=no, use=reference"},
 		},
 		"TDM tags": {
 			page:       Page{Head: []byte(`<meta name="tdm-reservation" content="1"></head>`)},

@@ -281,6 +281,7 @@ type Record struct {
 	// SignalsRead names where they were looked for. SignalFields are the rules of the TDM file and the
 	// fields of the answer that they are from, SignalsCut says that not all of these are there.
 	SignalsRead  string   `json:"signals_read,omitempty"`
+	Vocabulary   string   `json:"vocabulary,omitempty"` // by which they were read
 	SignalFields []string `json:"signal_fields,omitempty"`
 	SignalsCut   bool     `json:"signals_cut,omitempty"`
 	// Purposes are the agent's, AlsoObey the tokens that it obeys beside its own. Conflict is the
@@ -379,7 +380,9 @@ func (d Decision) Record() Record {
 		Conflict:     escape.Printable(d.Conflict, maxShown),
 	}
 	if d.PathVisible && d.Origin != (origin.Origin{}) {
-		r.SignalsRead = d.use.reads.String()
+		if r.SignalsRead = d.use.reads.String(); r.SignalsRead != "" {
+			r.Vocabulary = Vocabulary
+		}
 	}
 	if !d.Reason.Valid() {
 		r.Reason = ReasonInternal

@@ -123,13 +123,15 @@ func (a *agent) checkUse() error {
 	if len(a.Purposes) > maxPurposes || len(a.AlsoObey) > maxObeyed {
 		return fmt.Errorf("more than %d purposes, or more than %d tokens to obey as well", maxPurposes, maxObeyed)
 	}
+	a.Purposes = slices.Clone(a.Purposes)
 	for i, p := range a.Purposes {
-		if !preferences.IsPurpose(p) {
+		if p = preferences.Purpose(p); !preferences.IsPurpose(p) {
 			return fmt.Errorf("purpose %q: want a word such as train-ai, in lower case, of up to 64 bytes", escape.Cut(p, maxName))
 		}
 		if slices.Contains(a.Purposes[:i], p) {
 			return fmt.Errorf("purpose %q is given twice", p)
 		}
+		a.Purposes[i] = p
 	}
 	for _, token := range a.AlsoObey {
 		if !robotstxt.IsProductName(token) || len(token) > maxToken {
@@ -225,6 +227,7 @@ type wanted struct {
 func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)
+		d.SignalsCut = d.Preferences.Cut()
 	}
 	if d.Exception != "" || d.Mode == ModeOff || !d.Allowed {
 		return
@@ -307,13 +310,9 @@ func (d *Decision) conflict(s preferences.Statement, sent bool) {
 
 // statements are the deciding statements for the log.
 func statements(s preferences.Set) []string {
-	if s.Empty() {
-		return nil
-	}
-	decided := s.Decided()
-	list := make([]string, len(decided))
-	for i, st := range decided {
-		list[i] = st.String()
+	var list []string
+	for _, st := range s.Decided() {
+		list = append(list, st.String())
 	}
 	return list
 }

@@ -5,6 +5,38 @@ import (
 	"testing"
 )
 
+// TestPurposesOfVocabularies: an agent is bound by the label of its purpose in each vocabulary, by whatever
+// word its block names it. Search stands beside the others: what is for search is judged by search alone
+// (draft-ietf-aipref-vocab-08 section 4.3).
+func TestPurposesOfVocabularies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ purpose, says, conflict string }{
+		{"ai-input", "Content-Usage: ai-use=n", "ai-input=n;from=robots;line=3"},
+		{"ai-use", "Content-Usage: ai-use=n", "ai-input=n;from=robots;line=3"},
+		{"ai-use", "Content-Signal: ai-input=no", "ai-input=n;from=robots;line=3"},
+		{"ai-input", "Content-Usage: ai-use=y, train-ai=n, search=n", ""},
+		{"ai-train", "Content-Usage: train-ai=n", "train-ai=n;from=robots;line=3"},
+		{"train-ai", "Content-Usage: train-ai=n", "train-ai=n;from=robots;line=3"},
+		{"train-ai", "Content-Usage: ai-use=n", ""},
+		{"search", "Content-Usage: search=y, ai-use=n, train-ai=n", ""},
+		{"search", "Content-Usage: ai-use=n", ""},
+		{"search", "Content-Usage: search=n, ai-use=y", "search=n;from=robots;line=3"},
+		{"ai-input", "Content-Usage: search=y, ai-use=n", "ai-input=n;from=robots;line=3"},
+	} {
+		e := newEnforcer(siteOf(rules("User-agent: *\nAllow: /\n"+tt.says+"\n"), defaults), nil, nil)
+		e.Reads = Signals{RobotsTxt: true}
+		d := ask(t, e, trainer(t, PreferencesDeny, false, tt.purpose), "http://example.com/")
+		if d.Conflict != tt.conflict || d.Allowed != (tt.conflict == "") {
+			t.Errorf("%s, %s: allowed %t, conflict %q", tt.purpose, tt.says, d.Allowed, d.Conflict)
+		}
+	}
+	for _, twice := range [][]string{{"ai-use", "ai-input"}, {"search", "search"}} {
+		if _, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "a", Purposes: twice}}}); err == nil {
+			t.Errorf("%q are two purposes", twice)
+		}
+	}
+}
+
 // TestModeReportOfPreferences: what a preference would refuse passes in mode report, and is marked,
 // wherever it stands. A page that the crawler has is refused in no mode, and so is not marked.
 func TestModeReportOfPreferences(t *testing.T) {

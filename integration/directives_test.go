@@ -82,11 +82,11 @@ var voiceDifferences = []struct {
 		},
 	},
 	{
-		why:       "nocache is noarchive: Bing's word, which no source of ours has",
+		why:       "nocache is noarchive: Bing's word, which to us is another",
 		rewriting: func(text string, _ spokenTo) string { return strings.ReplaceAll(text, "nocache", "noarchive") },
 	},
 	{
-		why: "a date that is over, or that it cannot read, is noindex; to us it is Past, and noindex is what was said",
+		why: "a date that is over, or that it cannot read, is noindex; to us noindex is what was said",
 		adding: func(said map[string]bool, page spokenTo) {
 			if voiceUnavailable(page) {
 				said["noindex"] = true
@@ -127,7 +127,8 @@ func voiceUnavailable(page spokenTo) (over bool) {
 		date, ok := strings.CutPrefix(strings.ToLower(text), "unavailable_after: ")
 		if ok {
 			known := slices.Contains(voiceDates, date) && !strings.HasSuffix(date, "cet")
-			over = !known || directives.Header([]string{text}, nil).Past(directivesNow)
+			until := directives.Header([]string{text}, nil).UnavailableAfter
+			over = !known || !until.IsZero() && directivesNow.After(until)
 		}
 	}
 	return over

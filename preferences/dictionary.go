@@ -3,17 +3,14 @@ package preferences
 import (
 	"slices"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/dunglas/httpsfv"
 )
 
 // Directive is a robots directive for the crawler's field.
 type Directive struct {
-	Name string // such as "noindex" or "unavailable-after"
-	// Value is nil for a directive without one, or a bool, int, int64, string or time.Time. Others are
-	// left out.
+	Name string // such as "noindex" or "unavailable_after"
+	// Value is nil for a directive without one, or an int, a time.Time or a word.
 	Value any
 }
 
@@ -21,13 +18,17 @@ type Directive struct {
 const MaxDictionary = 1024
 
 // Dictionary writes the value of the crawler's field, a dictionary of RFC 9651: the deciding
-// statement of each purpose of which something is known, in the order of [Set.Statements], then the
-// directives in their own, with hyphens in their names. A member that would make it longer than 1
-// KiB, that cannot be written, or whose key was there is left out.
-func Dictionary(s Set, directives []Directive) string {
+// statement of each purpose of which something is known, then the directives, with hyphens in their
+// names, then licences, as an inner list, and the labels that no vocabulary has. A member that would
+// make it longer than 1 KiB is left out, and cut says so.
+func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 	text, keys := make([]byte, 0, 256), make([]string, 0, 16)
 	add := func(key string, member []byte) {
-		if slices.Contains(keys, key) || len(text)+len(", ")+len(member) > MaxDictionary {
+		if slices.Contains(keys, key) {
+			return // a label is spelled as a directive is
+		}
+		if len(text)+len(", ")+len(member) > MaxDictionary {
+			cut = true
 			return
 		}
 		keys = append(keys, key)
@@ -36,53 +37,38 @@ func Dictionary(s Set, directives []Directive) string {
 		}
 		text = append(text, member...)
 	}
+	decided := s.Decided()
 	var buffer [128]byte
-	for _, d := range s.Decided() {
-		add(d.Purpose, d.append(buffer[:0]))
+	for len(decided) > 0 && rankOf(decided[0].Purpose) < rankOf(License) {
+		add(decided[0].Purpose, decided[0].append(buffer[:0]))
+		decided = decided[1:]
 	}
 	for _, d := range directives {
-		key := strings.ReplaceAll(strings.ToLower(d.Name), "_", "-")
-		if member, ok := memberOf(key, d.Value); ok {
-			add(key, []byte(member))
-		}
+		add(d.member())
 	}
-	return string(text)
+	var licences []byte
+	for len(decided) > 0 && decided[0].Purpose == License {
+		licences = decided[0].appendItem(append(licences, ' '))
+		decided = decided[1:]
+	}
+	if len(licences) > 0 {
+		add(License, []byte(License+"=("+string(licences[1:])+")"))
+	}
+	for i := range decided {
+		add(decided[i].Purpose, decided[i].append(buffer[:0]))
+	}
+	return string(text), cut
 }
 
-// memberOf writes a directive as a member. Most have no value, and are their name.
-func memberOf(key string, value any) (string, bool) {
-	if !IsPurpose(key) {
-		return "", false
+// member writes a directive as a member, and returns its key. Most have no value, and are their key.
+func (d Directive) member() (key string, member []byte) {
+	key = strings.ReplaceAll(d.Name, "_", "-")
+	if d.Value == nil {
+		return key, []byte(key)
 	}
-	item := bareItem(value)
-	switch item {
-	case nil:
-		return "", false
-	case true:
-		return key, true
+	if word, ok := d.Value.(string); ok {
+		d.Value = httpsfv.Token(word)
 	}
-	text, err := httpsfv.Marshal(httpsfv.NewItem(item))
-	return key + "=" + text, err == nil
-}
-
-// bareItem returns a directive's value as RFC 9651 section 3.3 has it, nil where it has none for
-// its type. A word becomes a token.
-func bareItem(v any) any {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case bool, int, int64, time.Time:
-		return v
-	case string:
-		if _, err := httpsfv.Marshal(httpsfv.NewItem(httpsfv.Token(v))); err == nil {
-			return httpsfv.Token(v)
-		}
-		if _, err := httpsfv.Marshal(httpsfv.NewItem(v)); err == nil {
-			return v
-		}
-		if utf8.ValidString(v) {
-			return httpsfv.DisplayString(v)
-		}
-	}
-	return nil
+	text, _ := httpsfv.Marshal(httpsfv.NewItem(d.Value)) // of a small number, a date or a word
+	return key, []byte(key + "=" + text)
 }

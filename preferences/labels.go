@@ -1,14 +1,11 @@
 package preferences
 
-// Vocabulary names the texts that this package reads by. It belongs into the note on a log's
-// schema, as both drafts still move.
-const Vocabulary = "aipref-07"
+// Vocabulary names the text whose labels this package reads, as the log has it: a line of another
+// vocabulary is not read again by this one.
+const Vocabulary = "aipref-08"
 
-// The texts, in the versions that were read.
-const (
-	draftVocab  = "draft-ietf-aipref-vocab-07"
-	draftAttach = "draft-ietf-aipref-attach-05"
-)
+// draftVocab is the text itself.
+const draftVocab = "draft-ietf-aipref-vocab-08"
 
 // The purposes of the normal form. Other names are free: a label that nobody here knows is a
 // purpose of its own.
@@ -20,52 +17,69 @@ const (
 	TDM     = "tdm"
 )
 
-// labels are the purposes with the words for them: the label of Content-Usage
-// (draft-ietf-aipref-vocab-07 section 6.1) and that of Content-Signal
+// Use and License are what is said beside purposes: how far content may be used at most
+// (Content-Signal's "use"), and where the terms of use are (RSL 1.0).
+const (
+	Use     = "use"
+	License = "license"
+)
+
+// vocabulary has the purposes with the words for them: the label of Content-Usage
+// (draft-ietf-aipref-vocab-08 section 4) and that of Content-Signal
 // (draft-romm-aipref-contentsignals-00 section 4, contentsignals.org), "" where there is none.
 // Their order is that of a Set.
-var labels = []struct{ purpose, usage, signal string }{
+var vocabulary = []struct{ purpose, usage, signal string }{
 	{Search, "search", "search"},
-	{AIInput, "", "ai-input"},
+	{AIInput, "ai-use", "ai-input"},
 	{TrainAI, "train-ai", "ai-train"},
 	{Archive, "", ""},
 	{TDM, "", ""},
+	{Use, "", ""},
+	{License, "", ""},
 }
 
-// The key of Content-Signal whose value is a level.
-const useKey = "use"
+// Purpose returns the purpose that an operator's word means: a label of Content-Usage or
+// Content-Signal means its purpose, and every other word itself.
+func Purpose(word string) string {
+	for i := range vocabulary {
+		if word != "" && (vocabulary[i].usage == word || vocabulary[i].signal == word) {
+			return vocabulary[i].purpose
+		}
+	}
+	return word
+}
 
 // maxPurpose is the length of the longest purpose.
 const maxPurpose = 64
 
 // rankOf orders purposes: those of the table, then all others.
 func rankOf(purpose string) int {
-	for i := range labels {
-		if labels[i].purpose == purpose {
+	for i := range vocabulary {
+		if vocabulary[i].purpose == purpose {
 			return i
 		}
 	}
-	return len(labels)
+	return len(vocabulary)
 }
 
 // ofUsage returns the purpose of a label of Content-Usage. A label that is the name of one of our
 // purposes but not its label there is unknown to the vocabulary, which must be ignored: "".
 func ofUsage(label string) string {
-	return purposeOf(label, func(i int) string { return labels[i].usage })
+	return purposeOf(label, func(i int) string { return vocabulary[i].usage })
 }
 
 // ofSignal returns the purpose of a label of Content-Signal in lower case, "" as ofUsage.
 func ofSignal(label string) string {
-	return purposeOf(label, func(i int) string { return labels[i].signal })
+	return purposeOf(label, func(i int) string { return vocabulary[i].signal })
 }
 
 func purposeOf(label string, word func(i int) string) string {
-	for i := range labels {
+	for i := range vocabulary {
 		if word(i) == label && label != "" {
-			return labels[i].purpose
+			return vocabulary[i].purpose
 		}
 	}
-	if rankOf(label) < len(labels) || !IsPurpose(label) {
+	if rankOf(label) < len(vocabulary) || !IsPurpose(label) {
 		return ""
 	}
 	return label

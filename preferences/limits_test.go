@@ -64,14 +64,13 @@ func TestLimitsOfBytes(t *testing.T) {
 		{"bytes of a Content-Signal line", 4096, func(n int) bool { return isTrainNo(fileOf("Content-Signal: " + signal(n))) }},
 		{"bytes of a Link field", 4096, func(n int) bool {
 			head := linkTo("a") + ", <b>; x="
-			return len(fieldOf("Link", head+strings.Repeat("c", n-len(head))).Licences()) == 1
+			return len(fieldOf("Link", head+strings.Repeat("c", n-len(head))).Decided()) == 1
 		}},
-		{"bytes of a licence in a Link field", 2048, func(n int) bool { return len(fieldOf("Link", linkTo(address(n))).Licences()) == 1 }},
-		{"bytes of a licence in a page", 2048, func(n int) bool {
-			return len(preferences.Page{LicenceLinks: []string{address(n)}}.Of().Licences()) == 1
+		{"bytes of a licence in a Link field", 512, func(n int) bool { return len(fieldOf("Link", linkTo(address(n))).Decided()) == 1 }},
+		{"bytes of a licence in a page", 512, func(n int) bool {
+			return len(preferences.Page{LicenceLinks: []string{address(n)}}.Of().Decided()) == 1
 		}},
-		{"bytes of a licence in robots.txt", 2048, func(n int) bool { return len(fileOf("License: "+address(n)).Licences()) == 1 }},
-		{"bytes of a policy", 2048, func(n int) bool { return preferences.Page{Reservation: "1", Policy: address(n)}.Of().Policy() != "" }},
+		{"bytes of a licence in robots.txt", 512, func(n int) bool { return len(fileOf("License: "+address(n)).Decided()) == 1 }},
 		{"bytes of a purpose in Content-Usage", 64, func(n int) bool {
 			return isNo(fieldOf("Content-Usage", strings.Repeat("p", n)+"=n"), strings.Repeat("p", n))
 		}},
@@ -94,13 +93,8 @@ func TestLimitsOfCounts(t *testing.T) {
 		{"lines of Content-Usage", 32, func(n int) bool { return isTrainNo(fieldsOf(repeated("Content-Usage", "a=y", n, "train-ai=n"))) }},
 		{"lines of Content-Signal", 32, func(n int) bool { return isTrainNo(fieldsOf(repeated("Content-Signal", "a=yes", n, "ai-train=no"))) }},
 		{"lines of tdm-reservation", 32, func(n int) bool { return isTrainNo(fieldsOf(repeated("Tdm-Reservation", "0", n, "1"))) }},
-		{"lines of tdm-policy", 32, func(n int) bool {
-			h := repeated("Tdm-Policy", "", n, "p")
-			h.Set("Tdm-Reservation", "1")
-			return fieldsOf(h).Policy() == "p"
-		}},
 		{"lines of Link", 32, func(n int) bool {
-			return len(fieldsOf(repeated("Link", "<a>; rel=next", n, linkTo("b"))).Licences()) == 1
+			return len(fieldsOf(repeated("Link", "<a>; rel=next", n, linkTo("b"))).Decided()) == 1
 		}},
 		{"rules of a TDM file", 1000, func(n int) bool {
 			rules, err := preferences.ParseTDMFile([]byte("[" + strings.Repeat("{},", n-1) + `{"location":"/","tdm-reservation":1}]`))
@@ -108,16 +102,5 @@ func TestLimitsOfCounts(t *testing.T) {
 		}},
 	} {
 		l.check(t)
-	}
-}
-
-// Which of two policies of one place is taken does not depend on their order.
-func TestTwoPolicies(t *testing.T) {
-	t.Parallel()
-	of := func(policies ...string) string {
-		return preferences.Fields(http.Header{"Tdm-Reservation": {"1"}, "Tdm-Policy": policies}, preferences.Marks{}).Policy()
-	}
-	if a, b := of("p", "q"), of("q", "p"); a != "p" || b != "p" {
-		t.Errorf("got %q and %q", a, b)
 	}
 }

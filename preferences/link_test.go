@@ -36,11 +36,11 @@ func TestLicenceLinks(t *testing.T) {
 		t.Run(c.source, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, l := range preferences.Fields(http.Header{"Link": {c.line}}, preferences.Marks{}).Licences() {
-				if l.From != preferences.Link || l.Line != 0 {
+			for _, l := range preferences.Fields(http.Header{"Link": {c.line}}, preferences.Marks{}).Decided() {
+				if l.From != preferences.Link || l.Line != 0 || l.Purpose != preferences.License {
 					t.Errorf("got %+v", l)
 				}
-				got = append(got, l.URL)
+				got = append(got, l.Text)
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)

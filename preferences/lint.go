@@ -82,11 +82,14 @@ func (l *linter) usage(p robotstxt.Preference) {
 		}
 		if hint := usageHints[key]; hint != "" {
 			l.warn(LintUnknownLabel, "Content-Usage has no %s: %s", key, hint)
-		} else if ofUsage(key) == key && rankOf(key) == len(labels) {
+		} else if ofUsage(key) == key && rankOf(key) == len(vocabulary) {
 			l.warn(LintUnknownLabel, "%s has no label %q: it is kept as a purpose of that name", draftVocab, cut(key, maxPurpose))
 		}
 	}
 }
+
+// cut returns the beginning of a text, of at most so many bytes.
+func cut(s string, most int) string { return s[:min(len(s), most)] }
 
 // readable reports whether a line has a value, and one that is not too long.
 func (l *linter) readable(p robotstxt.Preference) bool {
@@ -104,9 +107,9 @@ func (l *linter) readable(p robotstxt.Preference) bool {
 // usageHints and signalHints are the labels of the other key.
 var (
 	usageHints = map[string]string{
-		"ai-train": "its label is train-ai", "ai-input": "only Content-Signal has it", useKey: "only Content-Signal has it",
+		"ai-train": "its label is train-ai", "ai-input": "its label is ai-use", Use: "only Content-Signal has it",
 	}
-	signalHints = map[string]string{"train-ai": "its label is ai-train"}
+	signalHints = map[string]string{"train-ai": "its label is ai-train", "ai-use": "its label is ai-input"}
 )
 
 // noDictionary says why a Content-Usage value cannot be read.
@@ -180,8 +183,8 @@ func (l *linter) signal(p robotstxt.Preference) {
 
 func (l *linter) signalItem(key, value string) {
 	lower := strings.ToLower(value)
-	if key == useKey {
-		if !slices.Contains(levels[1:], lower) {
+	if key == Use {
+		if !slices.Contains(levels, lower) {
 			l.warn(LintBadValue, "use=%s is none of immediate, reference and full", cut(value, 80))
 		}
 		return
@@ -198,7 +201,7 @@ func (l *linter) signalItem(key, value string) {
 		l.warn(LintUnknownLabel, "Content-Signal has no %s: %s", key, signalHints[key])
 	case purpose == "":
 		l.warn(LintUnknownLabel, "%q is no label of Content-Signal", cut(key, maxPurpose))
-	case rankOf(purpose) == len(labels):
+	case rankOf(purpose) == len(vocabulary):
 		l.warn(LintUnknownLabel, "Content-Signal has no label %q: it is kept as a purpose of that name", key)
 	}
 }

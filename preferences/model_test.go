@@ -38,7 +38,7 @@ func (m *model) say(purpose string, v preferences.Value) {
 	m.values[purpose] = stronger(m.values[purpose], v)
 }
 
-// settled keeps the first 32 purposes, then adds what TDMRep says by its own order ("Processing
+// settled keeps the first 32 labels that no vocabulary has, then adds what TDMRep says by its own order ("Processing
 // priority").
 func (m *model) settled() map[string]preferences.Value {
 	rank := func(purpose string) int {
@@ -53,7 +53,8 @@ func (m *model) settled() map[string]preferences.Value {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	kept := model{values: make(map[string]preferences.Value)}
-	for _, name := range names[:min(len(names), 32)] {
+	known := len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return rank(name) == len(ranked) }))
+	for _, name := range names[:min(len(names), known+32)] {
 		kept.values[name] = m.values[name]
 	}
 	for _, v := range []preferences.Value{m.tdm[2], m.tdm[1], m.tdm[0]} {
@@ -84,7 +85,7 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 	text := map[preferences.Value]string{preferences.Unknown: "2", preferences.No: "1", preferences.Yes: "0"}[v]
 	switch place {
 	case 0:
-		rules, err := preferences.ParseTDMFile([]byte(`[{"location":"/","tdm-policy":"https://a.example/p","tdm-reservation":` + text + `}]`))
+		rules, err := preferences.ParseTDMFile([]byte(`[{"location":"/","tdm-reservation":` + text + `}]`))
 		if err != nil {
 			panic(err)
 		}
@@ -202,21 +203,19 @@ func sameInAnyOrder(t *testing.T, all preferences.Set, sets []preferences.Set) {
 func withinBounds(t *testing.T, s preferences.Set) {
 	t.Helper()
 	count := make(map[string]int)
-	for _, d := range s.Statements() {
-		if d.From != preferences.TDMFile && d.From != preferences.TDMField && d.From != preferences.TDMMeta {
-			count[d.Purpose]++
-		}
-		if len(d.Purpose) > 64 || len(d.Raw) > 256 {
+	for _, d := range s.Decided() {
+		count[d.Purpose]++
+		if len(d.Purpose) > 64 || len(d.Text) > 512 {
 			t.Errorf("%+v", d)
 		}
 	}
 	for purpose, n := range count {
-		if n > 8 {
+		if n > 1 && (purpose != preferences.License || n > 4) {
 			t.Errorf("%d statements of %s", n, purpose)
 		}
 	}
-	if len(count) > 32 || len(s.Licences()) > 8 {
-		t.Errorf("%d purposes, %d licences", len(count), len(s.Licences()))
+	if len(count) > len(ranked)+2+32 {
+		t.Errorf("%d purposes", len(count))
 	}
 }
 
@@ -224,7 +223,7 @@ func withinBounds(t *testing.T, s preferences.Set) {
 // Set, up to 1 KiB.
 func sameInField(t *testing.T, s preferences.Set, want map[string]preferences.Value) {
 	t.Helper()
-	field := preferences.Dictionary(s, nil)
+	field, cut := preferences.Dictionary(s, nil)
 	d, err := httpsfv.UnmarshalDictionary([]string{field})
 	if err != nil || len(field) > 1<<10 {
 		t.Fatalf("%d bytes: %v", len(field), err)
@@ -235,10 +234,11 @@ func sameInField(t *testing.T, s preferences.Set, want map[string]preferences.Va
 			known++
 		}
 	}
-	if n := len(d.Names()); n > known || n < known && len(field) < 900 {
+	said := slices.DeleteFunc(d.Names(), func(key string) bool { return key == preferences.Use || key == preferences.License })
+	if n := len(said); n > known || n < known && (len(field) < 900 || !cut) {
 		t.Errorf("%d of %d purposes are in %s", n, known, field)
 	}
-	for _, key := range d.Names() {
+	for _, key := range said {
 		m, _ := d.Get(key)
 		item, ok := m.(httpsfv.Item)
 		if !ok || item.Value != httpsfv.Token(want[key].String()) {

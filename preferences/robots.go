@@ -30,35 +30,33 @@ func AppendGroups(dst []robotstxt.Group, rs *robotstxt.Ruleset, a robotstxt.Agen
 // It does not allocate where no preference line applies.
 func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set {
 	var buffer [4]robotstxt.Preference
-	found := buffer[:0]
+	found, cut := buffer[:0], false
 	for _, g := range groups {
-		found = g.AppendPreferences(found, target)
+		var more bool
+		found, more = g.AppendPreferences(found, target)
+		cut = cut || more
 	}
-	licences := rs.Licenses()
-	if len(found)+len(licences) == 0 {
+	if len(found) == 0 {
 		return Set{}
 	}
-	s := Set{statements: make([]Statement, 0, min(4*len(found), 16))}
+	s := Set{statements: make([]Statement, 0, min(4*len(found), 16)), cut: cut}
 	for i := range found {
 		s.line(&found[i])
-		if len(s.statements) > maxPurposes*maxStatements {
-			s = s.settled()
-		}
-	}
-	for _, l := range licences {
-		if isAbsolute(l.Value) {
-			s.licence(l.Value, RobotsLicense, l.Line)
-		}
 	}
 	return s.settled()
 }
 
-// line adds what a Content-Usage or Content-Signal line says.
+// line adds what a preference line says.
 func (s *Set) line(p *robotstxt.Preference) {
-	if p.Kind == robotstxt.ContentUsage {
+	switch p.Kind {
+	case robotstxt.ContentUsage:
 		s.usage([]string{p.Value}, RobotsContentUsage, p.Line)
-	} else {
+	case robotstxt.ContentSignal:
 		s.signal(p.Value, RobotsContentSignal, p.Line)
+	case robotstxt.License:
+		if isAbsolute(p.Value) {
+			s.licence(p.Value, RobotsLicense, p.Line)
+		}
 	}
 }
 
@@ -74,7 +72,9 @@ const maxScopes = 1000
 // Scopes returns what the lines of a robots.txt say to the crawlers of the groups, whatever the
 // target, in the order of the file. Cut says that they may say more than the first thousand do.
 func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group) (all []Scoped, cut bool) {
-	isForOthers := func(p robotstxt.Preference) bool { return !p.Loose || p.Kind != robotstxt.ContentSignal }
+	isForOthers := func(p robotstxt.Preference) bool {
+		return p.Kind != robotstxt.License && (!p.Loose || p.Kind != robotstxt.ContentSignal)
+	}
 	lines := slices.DeleteFunc(rs.Preferences(), isForOthers) // those of no group are for all
 	for _, g := range groups {
 		lines = append(lines, g.Preferences()...)
@@ -93,10 +93,12 @@ func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group) (all []Scoped, cut 
 	return all, false
 }
 
-// licence adds a link to terms of use. The first count.
+// licence adds the address of terms of use.
 func (s *Set) licence(address string, from Source, line int) {
-	if address != "" && len(address) <= maxURL && len(s.licences) < maxLicences {
-		s.licences = append(s.licences, Licence{URL: address, From: from, Line: line})
+	if len(address) > maxURL {
+		s.cut = true
+	} else if address != "" {
+		s.say(License, License, Statement{Text: address, From: from, Line: line})
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
 )
 
 // Value is what a site says of a purpose. The zero Value is Unknown.
@@ -72,13 +75,13 @@ func (s Source) From() string {
 	return sources[s].from
 }
 
-// Statement is one thing that a site says of one purpose.
+// Statement is one thing that a site says: of one purpose, or in the words [Use] and [License].
 type Statement struct {
 	Purpose string // at most 64 bytes
 	Value   Value
+	Text    string // of Use and License, which have no Value: a level, and an address of terms of use
 	From    Source
-	Line    int    // in the robots.txt, from 1; 0 elsewhere
-	Raw     string // the text that says it, at most 256 bytes
+	Line    int // in the robots.txt, from 1; 0 elsewhere
 }
 
 // String returns the statement as a member of the crawler's field: "train-ai=n;from=robots;line=4".
@@ -89,7 +92,23 @@ func (s Statement) String() string {
 
 // append appends what String returns.
 func (s *Statement) append(b []byte) []byte {
-	b = append(append(append(b, s.Purpose...), '='), s.Value.String()...)
+	return s.appendItem(append(append(b, s.Purpose...), '='))
+}
+
+// appendItem appends the statement's value as an item of RFC 9651, with its parameters.
+func (s *Statement) appendItem(b []byte) []byte {
+	switch s.Purpose {
+	case License:
+		text, err := httpsfv.Marshal(httpsfv.NewItem(s.Text))
+		if err != nil {
+			text, _ = httpsfv.Marshal(httpsfv.NewItem(httpsfv.DisplayString(strings.ToValidUTF8(s.Text, "\ufffd"))))
+		}
+		b = append(b, text...)
+	case Use:
+		b = append(b, s.Text...)
+	default:
+		b = append(b, s.Value.String()...)
+	}
 	if from := s.From.From(); from != "" {
 		b = append(append(b, ";from="...), from...)
 	}
@@ -104,72 +123,35 @@ func (s *Statement) compare(o *Statement) int {
 	if s.Purpose != o.Purpose {
 		return cmp.Or(cmp.Compare(rankOf(s.Purpose), rankOf(o.Purpose)), cmp.Compare(s.Purpose, o.Purpose))
 	}
-	return cmp.Or(cmp.Compare(s.Value.order(), o.Value.order()), cmp.Compare(s.From, o.From),
-		cmp.Compare(s.Line, o.Line), cmp.Compare(s.Raw, o.Raw))
+	return cmp.Or(cmp.Compare(s.Value.order(), o.Value.order()), cmp.Compare(levelOf(s.Text), levelOf(o.Text)),
+		cmp.Compare(s.From, o.From), cmp.Compare(s.Line, o.Line), cmp.Compare(s.Text, o.Text))
 }
 
-// Licence is a link to terms of use (RSL 1.0).
-type Licence struct {
-	URL  string // as written, at most 2,048 bytes
-	From Source
-	Line int // in the robots.txt, from 1; 0 elsewhere
-}
+// levels are how far content may be used at most, by Content-Signal's "use", from the strictest. They
+// are shown, and never acted upon.
+var levels = []string{"immediate", "reference", "full"}
 
-func (l *Licence) compare(o *Licence) int {
-	return cmp.Or(cmp.Compare(l.From, o.From), cmp.Compare(l.Line, o.Line), cmp.Compare(l.URL, o.URL))
-}
+// levelOf returns the place of a level, and the same for all that is none.
+func levelOf(text string) int { return slices.Index(levels, text) }
 
-// Level is how far content may be used at most, by Content-Signal's "use". It is recorded and never
-// acted upon.
-type Level uint8
-
-// The levels, from the strictest; the zero Level is unstated.
+// The bounds of a Set: so many labels that no vocabulary has, and licences. Of more, those that come
+// last in the order of the Set are dropped, so that it does not matter in which order Sets are joined.
 const (
-	Immediate Level = iota + 1
-	Reference
-	Full
+	maxLabels   = 32
+	maxLicences = 4
+	maxURL      = 512
 )
 
-var levels = [...]string{"", "immediate", "reference", "full"}
-
-// String returns "immediate", "reference" or "full"; "" where none is stated.
-func (l Level) String() string { return levels[min(l, Full)] }
-
-// Use is a stated Level, with where it stands.
-type Use struct {
-	Level Level
-	From  Source
-	Line  int
-}
-
-// stricter returns the stricter of two, the zero Use being none.
-func (u Use) stricter(o Use) Use {
-	if u.Level == 0 || o.Level != 0 && cmp.Or(cmp.Compare(o.Level, u.Level), cmp.Compare(o.From, u.From),
-		cmp.Compare(o.Line, u.Line)) < 0 {
-		return o
-	}
-	return u
-}
-
-// The bounds of a Set: so many purposes, statements of one purpose, and licences. Of more, those
-// that come last in the order of the Set are dropped, so that it does not matter in which order
-// Sets are joined, and no n is dropped for a y.
-const (
-	maxPurposes   = 32
-	maxStatements = 8
-	maxLicences   = 8
-	maxRaw        = 256
-	maxURL        = 2048
-)
-
-// Set is what a site says about one target. It does not change once made and is safe for concurrent
-// use. The zero Set says nothing.
+// Set is what a site says about one target: of each purpose, what decides. It does not change once
+// made and is safe for concurrent use. The zero Set says nothing.
 type Set struct {
-	statements []Statement // in the order of Statement.compare, without those of TDMRep
-	tdm        []reservation
-	licences   []Licence
-	use        Use
+	statements []Statement // in the order of Statement.compare, without that of TDMRep
+	tdm        Statement   // what TDMRep says; its Purpose is empty for nothing
+	cut        bool
 }
+
+// Cut reports that a bound kept something from being read, so that the site may say more.
+func (s Set) Cut() bool { return s.cut }
 
 // Value returns what holds for a purpose: n where any statement says so, else y where any does,
 // else unknown (draft-ietf-aipref-vocab-07 section 5.1).
@@ -177,108 +159,85 @@ func (s Set) Value(purpose string) Value { return s.Deciding(purpose).Value }
 
 // Deciding returns the statement that decides on a purpose; the zero Statement where none was made.
 // Of several that say the same it is the first in the order of the sources and lines.
-func (s Set) Deciding(purpose string) Statement {
-	var found Statement
-	for i := range s.statements {
-		if s.statements[i].Purpose == purpose {
-			found = s.statements[i]
-			break
-		}
-	}
-	for _, r := range s.reserved() {
-		if r.Purpose == purpose && (found.Purpose == "" || r.compare(&found) < 0) {
-			found = r
+func (s Set) Deciding(purpose string) (found Statement) {
+	for _, list := range [...][]Statement{s.statements, s.reserved()} {
+		for i := range list {
+			if d := &list[i]; d.Purpose == purpose && (found.Purpose == "" || d.compare(&found) < 0) {
+				found = *d
+			}
 		}
 	}
 	return found
 }
 
-// Statements returns what was said, by purpose: search, ai-input, train-ai, archive, tdm, then the
-// others in the order of their names; of one purpose from the strongest down.
-func (s Set) Statements() []Statement {
-	all := slices.Clone(s.statements)
-	if len(s.tdm) > 0 {
-		all = append(all, s.reserved()...)
-		slices.SortFunc(all, func(a, b Statement) int { return a.compare(&b) })
-	}
-	return all
-}
-
-// Decided returns the deciding statement of each purpose of which something is known.
+// Decided returns the deciding statement of each purpose of which something is known, by purpose:
+// search, ai-input, train-ai, archive, tdm, the words use and license, then the others in the order of
+// their names. Of licences it returns all.
 func (s Set) Decided() []Statement {
-	all := s.statements
-	if len(s.tdm) > 0 {
-		all = s.Statements()
+	all := slices.Clone(s.statements)
+	if s.tdm.Purpose != "" {
+		all = Set{statements: append(all, s.reserved()...)}.settled().statements
 	}
-	decided := make([]Statement, 0, len(all))
-	for i := range all {
-		if all[i].Value != Unknown && (i == 0 || all[i].Purpose != all[i-1].Purpose) {
-			decided = append(decided, all[i])
-		}
-	}
-	return decided
+	return slices.DeleteFunc(all, func(d Statement) bool { return d.Value == Unknown && d.Text == "" })
 }
 
-// Licences returns the links to terms of use, at most 8.
-func (s Set) Licences() []Licence { return slices.Clone(s.licences) }
-
-// Use returns the strictest level that was stated.
-func (s Set) Use() Use { return s.use }
-
-// Empty reports that the site says nothing at all.
-func (s Set) Empty() bool {
-	return len(s.statements) == 0 && len(s.tdm) == 0 && len(s.licences) == 0 && s.use.Level == 0
-}
+// Empty reports that the site says nothing at all, as far as it was read.
+func (s Set) Empty() bool { return len(s.statements) == 0 && s.tdm.Purpose == "" }
 
 // Join returns what all sets say together. The order of the sets, and whether one comes twice, does
 // not matter.
 func Join(sets ...Set) Set {
 	var all Set
 	for _, s := range sets {
+		cut := all.cut || s.cut
 		switch {
 		case s.Empty():
 		case all.Empty():
 			all = s
 		default:
-			all = Set{
-				statements: slices.Concat(all.statements, s.statements),
-				tdm:        slices.Concat(all.tdm, s.tdm),
-				licences:   slices.Concat(all.licences, s.licences),
-				use:        all.use.stricter(s.use),
-			}.settled()
+			all = Set{statements: slices.Concat(all.statements, s.statements), tdm: superseding(all.tdm, s.tdm)}.settled()
 		}
+		all.cut = all.cut || cut
 	}
 	return all
 }
 
-// settled puts what was collected in order and within the bounds. It takes the slices over.
+// settled keeps of what was collected the strongest statement of each purpose, in order and within
+// the bounds. It takes the slice over.
 func (s Set) settled() Set {
 	slices.SortFunc(s.statements, func(a, b Statement) int { return a.compare(&b) })
-	s.statements = bounded(slices.Compact(s.statements))
-	slices.SortFunc(s.tdm, func(a, b reservation) int { return a.compare(&b) })
-	s.tdm = slices.CompactFunc(s.tdm, func(a, b reservation) bool { return a.from == b.from && a.isPolicy == b.isPolicy })
-	slices.SortFunc(s.licences, func(a, b Licence) int { return a.compare(&b) })
-	s.licences = slices.Compact(s.licences)
-	s.licences = s.licences[:min(len(s.licences), maxLicences)]
+	kept, labels, licences := s.statements[:0], 0, 0
+	for _, d := range s.statements {
+		if len(kept) > 0 && d.repeats(&kept[len(kept)-1]) {
+			continue
+		}
+		if d.Purpose == License {
+			licences++
+		} else if rankOf(d.Purpose) == len(vocabulary) {
+			labels++
+		}
+		if labels > maxLabels || licences > maxLicences && d.Purpose == License {
+			s.cut = true
+			continue
+		}
+		kept = append(kept, d)
+	}
+	s.statements = kept
 	return s
 }
 
-// bounded drops what is beyond the bounds of sorted statements.
-func bounded(sorted []Statement) []Statement {
-	kept, purposes, ofPurpose := sorted[:0], 0, 0
-	for i := range sorted {
-		if i == 0 || sorted[i].Purpose != sorted[i-1].Purpose {
-			purposes, ofPurpose = purposes+1, 0
-		}
-		if purposes > maxPurposes {
-			break
-		}
-		if ofPurpose++; ofPurpose <= maxStatements {
-			kept = append(kept, sorted[i])
-		}
-	}
-	return kept
+// repeats reports whether a statement adds nothing to a stronger one.
+func (s *Statement) repeats(o *Statement) bool {
+	return s.Purpose == o.Purpose && (s.Purpose != License || *s == *o)
 }
 
-// cut returns the beginning of a text, of at most so many bytes.
-func cut(s string, most int) string { return s[:min(len(s), most)] }
+// say adds a statement of a purpose, which may be none.
+func (s *Set) say(label, purpose string, d Statement) {
+	if s.cut = s.cut || len(label) > maxPurpose; purpose == "" {
+		return
+	}
+	d.Purpose = purpose
+	if s.statements = append(s.statements, d); len(s.statements) > 4*maxLabels {
+		*s = s.settled()
+	}
+}

@@ -19,7 +19,7 @@ func TestZeroValues(t *testing.T) {
 	t.Parallel()
 	var s preferences.Set
 	if !s.Empty() || s.Value(preferences.Search) != preferences.Unknown || s.Deciding("tdm") != (preferences.Statement{}) ||
-		text(s) != "" || preferences.Dictionary(s, nil) != "" {
+		text(s) != "" || field(s) != "" {
 		t.Errorf("the zero Set: %+v", s)
 	}
 	if got := fmt.Sprint(preferences.Unknown, preferences.No, preferences.Yes, preferences.Value(9)); got != "unknown n y y" {
@@ -50,37 +50,55 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A Set has at most 32 purposes of at most 64 bytes, and no n is dropped for a y.
+// field is the crawler's field of a Set alone.
+func field(s preferences.Set) string {
+	text, _ := preferences.Dictionary(s, nil)
+	return text
+}
+
+// A Set has at most 32 labels that no vocabulary has, of at most 64 bytes, and 4 licences. A label that
+// nobody knows pushes none out that is known, no n is dropped for a y, and what was dropped shows.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
 	file.WriteString("User-agent: *\nAllow: /\n")
-	for i := range 40 {
-		fmt.Fprintf(&file, "Content-Usage: search=y, a%02d=n, b%d=n\nContent-Signal: search=yes, c%d=no\nLicense: https://a.example/%d\n", i, i, i, i)
+	for i := range 30 {
+		fmt.Fprintf(&file, "Content-Usage: a%02d=n, b%d=n\nContent-Signal: c%d=no\nLicense: https://a.example/%d\n", i, i, i, i)
 	}
-	fmt.Fprintf(&file, "Content-Signal: search=no, %s=no\n", strings.Repeat("x", 65))
+	file.WriteString("Content-Usage: search=y\nContent-Signal: use=full\nContent-Signal: search=no\n")
 	s := robots(file.String(), "/", "a")
-	if n := len(s.Decided()); n != 32 {
-		t.Errorf("%d purposes", n)
+	if n := len(s.Decided()); n != 32+4+1+1 || !s.Cut() {
+		t.Errorf("%d statements, cut %t", n, s.Cut())
 	}
-	if n := len(s.Statements()); n > 32*8 {
-		t.Errorf("%d statements", n)
-	}
-	if n := len(s.Licences()); n != 8 {
-		t.Errorf("%d licences", n)
-	}
-	// Of 41 signals 32 are read, so the line that says no is dropped; within the bound it wins.
-	few := robots("User-agent: *\nAllow: /\n"+strings.Repeat("Content-Signal: search=yes\n", 31)+"Content-Signal: search=no", "/", "a")
-	if got := few.Deciding(preferences.Search); got.Value != preferences.No || got.Line != 34 {
+	if got := s.Deciding(preferences.Search); got.Value != preferences.No || s.Deciding(preferences.Use).Text != "full" {
 		t.Errorf("got %+v", got)
 	}
-	h := http.Header{"Content-Usage": {"train-ai=n, x=\"" + strings.Repeat("y", 5000) + `"`}, "Content-Signal": {strings.Repeat("a=no,", 2000)}}
-	if s := preferences.Fields(h, preferences.Marks{}); !s.Empty() {
-		t.Errorf("long fields: %+v", s)
+	// Of 33 signals 32 are read, so the line that says no is dropped; within the bound it wins.
+	for n, want := range map[int]preferences.Value{31: preferences.No, 32: preferences.Yes} {
+		s := robots("User-agent: *\nAllow: /\n"+strings.Repeat("Content-Signal: search=yes\n", n)+"Content-Signal: search=no", "/", "a")
+		if s.Value(preferences.Search) != want || s.Cut() != (n == 32) {
+			t.Errorf("%d lines before: %s, cut %t", n, s.Value(preferences.Search), s.Cut())
+		}
 	}
-	h = http.Header{"Content-Usage": {"train-ai=n, x=\"" + strings.Repeat("y", 500) + `"`}}
-	if got := preferences.Fields(h, preferences.Marks{}).Deciding(preferences.TrainAI); len(got.Raw) != 256 {
-		t.Errorf("got %+v", got)
+	long := strings.Repeat("x", 65)
+	for name, s := range map[string]preferences.Set{
+		"a long usage":           fieldOf("Content-Usage", "train-ai=n, x=\""+strings.Repeat("y", 5000)+`"`),
+		"a long signal":          fieldOf("Content-Signal", strings.Repeat("a=no,", 2000)),
+		"a long Link":            fieldOf("Link", linkTo("a")+strings.Repeat(" ", 5000)),
+		"a long licence":         fieldOf("Link", linkTo(strings.Repeat("a", 513))),
+		"a long label":           fieldOf("Content-Usage", long+"=n"),
+		"a long label of signal": fieldOf("Content-Signal", long+"=no"),
+		"33 lines":               fieldsOf(repeated("Content-Usage", "search=n", 33, "search=n")),
+		"33 lines of TDMRep":     fieldsOf(repeated("Tdm-Reservation", "", 33, "1")),
+		"33 lines of usage":      fileOf(strings.Repeat("Content-Usage: /x search=n\n", 33)),
+		"33 licences":            fileOf(strings.Repeat("License: https://a.example/\n", 33)),
+	} {
+		if joined := preferences.Join(preferences.Set{}, s, preferences.Set{}); !s.Cut() && name != "33 lines of usage" || joined.Cut() != s.Cut() {
+			t.Errorf("%s: %+v, joined %+v", name, s, joined)
+		}
+	}
+	if s := fileOf(strings.Repeat("Content-Usage: /x search=n\n", 33)); s.Cut() {
+		t.Error("lines that do not apply cut what does")
 	}
 }
 
@@ -89,37 +107,32 @@ func TestDictionary(t *testing.T) {
 	s := preferences.Join(
 		robots("User-agent: *\nAllow: /\n\nContent-Usage: train-ai=n, genai=y, odd=x", "/", "a"),
 		preferences.Fields(http.Header{}, preferences.Marks{NoIndex: true}))
+	s = preferences.Join(s, fieldOf("Content-Signal", "use=reference"), fieldOf("Content-Usage", "noindex=y"),
+		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.Page{LicenceLinks: []string{"/caf\u00e9"}}.Of())
 	directives := []preferences.Directive{
 		{Name: "noindex"},
-		{Name: "nofollow", Value: true},
 		{Name: "unavailable_after", Value: time.Unix(1790000000, 999)},
 		{Name: "max-snippet", Value: -1},
 		{Name: "max-image-preview", Value: "large"},
-		{Name: "text", Value: "a b"},
-		{Name: "display", Value: "caf\u00e9"},
-		{Name: "noindex", Value: false},       // it is there
-		{Name: "float", Value: float32(1)},    // no type of a directive
-		{Name: "\u00e9", Value: nil},          // no key
-		{Name: "invalid", Value: "\xff"},      // no text
-		{Name: "huge", Value: int64(1) << 60}, // beyond RFC 9651 section 3.3.1
-		{Name: "long", Value: strings.Repeat("a", 2000)},
-		{Name: "last", Value: int64(7)},
 	}
-	const want = "search=n;from=x-robots-tag, train-ai=n;from=robots;line=4, genai=y;from=robots;line=4, noindex, nofollow, " +
-		`unavailable-after=@1790000000, max-snippet=-1, max-image-preview=large, text="a b", display=%"caf%c3%a9", last=7`
-	got := preferences.Dictionary(s, directives)
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	const want = "search=n;from=x-robots-tag, train-ai=n;from=robots;line=4, use=reference;from=content-signal, noindex, " +
+		`unavailable-after=@1790000000, max-snippet=-1, max-image-preview=large, ` +
+		`license=("https://a.example/l.xml";from=link %"/caf%c3%a9";from=meta), genai=y;from=robots;line=4`
+	got, cut := preferences.Dictionary(s, directives)
+	if got != want || cut {
+		t.Errorf("got  %s, cut %t\nwant %s", got, cut, want)
 	}
 	if _, err := httpsfv.UnmarshalDictionary([]string{got}); err != nil {
 		t.Error(err)
 	}
-	var many []preferences.Directive
-	for i := range 1000 {
-		many = append(many, preferences.Directive{Name: fmt.Sprintf("d%d", i)})
+	// Labels that nobody knows never push out what is known.
+	var labels []string
+	for i := range 32 {
+		labels = append(labels, fmt.Sprintf("a%02d%s=n", i, strings.Repeat("x", 60)))
 	}
-	if got := preferences.Dictionary(s, many); len(got) > preferences.MaxDictionary || len(got) < 1000 {
-		t.Errorf("%d bytes", len(got))
+	got, cut = preferences.Dictionary(preferences.Join(s, fieldOf("Content-Usage", strings.Join(labels, ", "))), directives)
+	if known, _, _ := strings.Cut(want, ", genai"); !strings.HasPrefix(got, known) || !cut || len(got) > preferences.MaxDictionary {
+		t.Errorf("got  %s, cut %t", got, cut)
 	}
 }
 
@@ -127,7 +140,7 @@ func TestDictionary(t *testing.T) {
 func TestStatementIsItsMember(t *testing.T) {
 	t.Parallel()
 	s := robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /", "/", "a")
-	if got, want := s.Deciding(preferences.TrainAI).String(), preferences.Dictionary(s, nil); got != want {
+	if got, want := s.Deciding(preferences.TrainAI).String(), field(s); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -141,7 +154,7 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lines, signal, reservation string) {
 		a := robots("User-agent: *\n"+lines, "/a", "x")
 		b := preferences.Fields(http.Header{"Content-Signal": {signal}, "Content-Usage": {lines}, "Tdm-Reservation": {reservation}}, preferences.Marks{})
-		c := preferences.Page{Reservation: signal, Policy: reservation, Marks: preferences.Marks{NoAI: len(lines)%2 == 0}}.Of()
+		c := preferences.Page{Reservation: signal, Marks: preferences.Marks{NoAI: len(lines)%2 == 0}}.Of()
 		sets := []preferences.Set{a, b, c}
 		all := preferences.Join(a, b, c)
 		for name, other := range map[string]preferences.Set{
@@ -170,21 +183,24 @@ func FuzzJoin(f *testing.F) {
 // checkSet holds the bounds and the crawler's field of any Set.
 func checkSet(t *testing.T, s preferences.Set) {
 	t.Helper()
-	if n := len(s.Statements()); n > 34*8+2 {
-		t.Errorf("%d statements", n)
-	}
 	for _, d := range s.Decided() {
-		if len(d.Purpose) > 64 || len(d.Raw) > 256 || d.Value == preferences.Unknown || s.Deciding(d.Purpose) != d {
+		if len(d.Purpose) > 64 || len(d.Text) > 512 || d.Value == preferences.Unknown && d.Text == "" {
 			t.Errorf("%+v", d)
 		}
+		if d.Purpose != preferences.License && s.Deciding(d.Purpose) != d {
+			t.Errorf("%+v does not decide", d)
+		}
 	}
-	field := preferences.Dictionary(s, nil)
+	field := field(s)
 	d, err := httpsfv.UnmarshalDictionary([]string{field})
 	if err != nil || len(field) > preferences.MaxDictionary {
 		t.Errorf("%d bytes: %v", len(field), err)
 		return
 	}
 	for _, key := range d.Names() {
+		if key == preferences.Use || key == preferences.License {
+			continue
+		}
 		if m, _ := d.Get(key); m.(httpsfv.Item).Value != httpsfv.Token(s.Value(key).String()) {
 			t.Errorf("%s is not %s", key, s.Value(key))
 		}
@@ -242,8 +258,8 @@ func FuzzFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, usage, signal, link string) {
 		s := preferences.Fields(http.Header{"Content-Usage": {usage, usage}, "Content-Signal": {signal}, "Link": {link, link}}, preferences.Marks{})
 		checkSet(t, s)
-		for _, l := range s.Licences() {
-			if l.URL == "" || !strings.Contains(link, l.URL) || len(l.URL) > 2048 {
+		for _, l := range s.Decided() {
+			if l.Purpose == preferences.License && (l.Text == "" || !strings.Contains(link, l.Text)) {
 				t.Errorf("%+v", l)
 			}
 		}

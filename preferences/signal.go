@@ -1,9 +1,6 @@
 package preferences
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // blanks are what may stand around the parts of a Content-Signal.
 const blanks = " \t"
@@ -13,25 +10,19 @@ const blanks = " \t"
 // no are preferences. What has no = says nothing. The value of "use" is a level.
 func (s *Set) signal(text string, from Source, line int) {
 	if len(text) > maxText {
+		s.cut = true
 		return
 	}
-	raw := cut(text, maxRaw)
 	for item := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(item, "=")
 		if !ok {
 			continue
 		}
 		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.ToLower(strings.Trim(value, blanks))
-		if key == useKey {
-			if i := slices.Index(levels[1:], value); i >= 0 {
-				s.use = s.use.stricter(Use{Level: Level(i + 1), From: from, Line: line})
-			}
-			continue
-		}
-		if purpose := ofSignal(key); purpose != "" {
-			s.statements = append(s.statements, Statement{
-				Purpose: purpose, Value: signalValue(value), From: from, Line: line, Raw: raw,
-			})
+		if key != Use {
+			s.say(key, ofSignal(key), Statement{Value: signalValue(value), From: from, Line: line})
+		} else if levelOf(value) >= 0 {
+			s.say(key, Use, Statement{Text: value, From: from, Line: line})
 		}
 	}
 }

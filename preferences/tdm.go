@@ -7,81 +7,38 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// reservation is what one place says by TDMRep: whether rights are reserved, or, with isPolicy, the
-// address of a policy. A later place supersedes an earlier one: the file, the field, the meta
-// element (TDMRep, final report of 2024-05-10, "Processing priority").
-type reservation struct {
-	from     Source // TDMFile, TDMField or TDMMeta
-	isPolicy bool
-	value    Value  // of tdm: No where rights are reserved
-	policy   string // a URL
-	raw      string
-}
-
-// compare orders by what supersedes; of one place, the strictest comes first.
-func (r *reservation) compare(o *reservation) int {
-	return cmp.Or(cmp.Compare(o.from, r.from), compareBool(r.isPolicy, o.isPolicy),
-		cmp.Compare(r.value.order(), o.value.order()), cmp.Compare(r.policy, o.policy), cmp.Compare(r.raw, o.raw))
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// superseding returns which of two statements of TDMRep counts, where the zero Statement is none: a
+// later place supersedes an earlier one (the file, the field, the meta element; TDMRep, final report
+// of 2024-05-10, "Processing priority"). Of one place it is the strictest.
+func superseding(a, b Statement) Statement {
+	if b.Purpose == "" || a.Purpose != "" && cmp.Or(cmp.Compare(b.From, a.From), cmp.Compare(a.Value.order(), b.Value.order())) <= 0 {
+		return a
 	}
-	return 1
+	return b
 }
 
-// reserve adds what a place says of tdm-reservation and tdm-policy. Values other than 0 and 1 are
-// as none.
-func (s *Set) reserve(from Source, value, policy string) {
-	switch value {
-	case "0":
-		s.tdm = append(s.tdm, reservation{from: from, value: Yes, raw: value})
-	case "1":
-		s.tdm = append(s.tdm, reservation{from: from, value: No, raw: value})
-	}
-	if policy != "" && len(policy) <= maxURL {
-		s.tdm = append(s.tdm, reservation{from: from, isPolicy: true, policy: policy})
+// reserve adds what a place says of tdm-reservation. Values other than 0 and 1 are as none.
+func (s *Set) reserve(from Source, value string) {
+	if i := slices.Index([]string{"1", "0"}, value); i >= 0 {
+		s.tdm = superseding(s.tdm, Statement{Purpose: TDM, Value: [...]Value{No, Yes}[i], From: from})
 	}
 }
 
 // reserved returns the statements of TDMRep, after its own order is done: tdm, and train-ai where
 // rights are reserved.
 func (s Set) reserved() []Statement {
-	for _, r := range s.tdm {
-		if r.isPolicy {
-			continue
-		}
-		tdm := Statement{Purpose: TDM, Value: r.value, From: r.from, Raw: r.raw}
-		if r.value != No {
-			return []Statement{tdm}
-		}
-		train := tdm
-		train.Purpose = TrainAI
-		return []Statement{train, tdm}
+	if s.tdm.Value != No {
+		return []Statement{s.tdm}
 	}
-	return nil
-}
-
-// Policy returns the address of the TDM policy; "" where there is none or rights are not reserved.
-func (s Set) Policy() string {
-	if s.Value(TDM) != No {
-		return ""
-	}
-	for _, r := range s.tdm {
-		if r.isPolicy {
-			return r.policy
-		}
-	}
-	return ""
+	train := s.tdm
+	train.Purpose = TrainAI
+	return []Statement{train, s.tdm}
 }
 
 // The bounds of a TDM file.
@@ -154,7 +111,7 @@ func (t TDMRules) Apply(targets ...string) (applied TDMRules) {
 
 // Reserving returns the first rule that reserves rights, if there is one.
 func (t TDMRules) Reserving() (first TDMRules) {
-	if i := slices.IndexFunc(t.rules, func(r tdmRule) bool { return string(r.Reservation) == "1" }); i >= 0 {
+	if i := slices.IndexFunc(t.rules, func(r tdmRule) bool { return r.reservation() == "1" }); i >= 0 {
 		first.rules = t.rules[i : i+1]
 	}
 	return first
@@ -163,13 +120,19 @@ func (t TDMRules) Reserving() (first TDMRules) {
 // Set returns what all the rules say together, whatever their locations.
 func (t TDMRules) Set() (s Set) {
 	for i := range t.rules {
-		policy := ""
-		if json.Unmarshal(t.rules[i].Policy, &policy) != nil {
-			policy = ""
-		}
-		s.reserve(TDMFile, string(t.rules[i].Reservation), policy)
+		s.reserve(TDMFile, t.rules[i].reservation())
 	}
-	return s.settled()
+	return s
+}
+
+// reservation is the number that the rule has, however it is written (RFC 8259 section 6); empty for
+// all else.
+func (e *tdmEntry) reservation() string {
+	n, err := strconv.ParseFloat(string(e.Reservation), 64)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatFloat(n, 'g', -1, 64)
 }
 
 // Texts returns each rule as an object of JSON. An array of them is a file of these rules.

@@ -29,7 +29,7 @@ func TestTDMApply(t *testing.T) {
 		{
 			[]string{"/b&c"},
 			`{"location":"/b&c*","tdm-reservation":1,"tdm-policy":"https://example.com/?a=1&b=2"}`,
-			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep, policy=https://example.com/?a=1&b=2",
+			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep",
 		},
 		{
 			[]string{"/a/../x", "/x"},
@@ -59,6 +59,7 @@ func TestTDMReserving(t *testing.T) {
 	for file, want := range map[string]string{
 		`[]`: "",
 		`[{"location":"/","tdm-reservation":0},{"location":"/a","tdm-reservation":"1"}]`:                                     "",
+		`[{"location":"/","tdm-reservation":1.0}]`:                                                                           `{"location":"/","tdm-reservation":1.0}`,
 		`[{"location":"/","tdm-reservation":0},{"location":"/a","tdm-reservation":1},{"location":"/b","tdm-reservation":1}]`: `{"location":"/a","tdm-reservation":1}`,
 	} {
 		rules, err := preferences.ParseTDMFile([]byte(file))

@@ -1,10 +1,6 @@
 package preferences
 
-import (
-	"strings"
-
-	"github.com/dunglas/httpsfv"
-)
+import "github.com/dunglas/httpsfv"
 
 // maxText is the longest value that is read, in bytes. Of longer ones nothing is known, as of any
 // that cannot be read.
@@ -19,22 +15,16 @@ func (s *Set) usage(lines []string, from Source, line int) {
 		size += len(l)
 	}
 	if size > maxText {
+		s.cut = true
 		return
 	}
 	d, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil {
 		return
 	}
-	raw := cut(strings.Join(lines, ", "), maxRaw)
 	for _, key := range d.Names() {
-		purpose := ofUsage(key)
-		if purpose == "" {
-			continue
-		}
 		m, _ := d.Get(key)
-		s.statements = append(s.statements, Statement{
-			Purpose: purpose, Value: tokenValue(m), From: from, Line: line, Raw: raw,
-		})
+		s.say(key, ofUsage(key), Statement{Value: tokenValue(m), From: from, Line: line})
 	}
 }
 

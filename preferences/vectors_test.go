@@ -16,15 +16,6 @@ func text(s preferences.Set) string {
 	for _, d := range s.Decided() {
 		parts = append(parts, d.String())
 	}
-	if use := s.Use(); use.Level != 0 {
-		parts = append(parts, "use="+use.Level.String())
-	}
-	for _, l := range s.Licences() {
-		parts = append(parts, "licence="+l.URL)
-	}
-	if policy := s.Policy(); policy != "" {
-		parts = append(parts, "policy="+policy)
-	}
 	return strings.Join(parts, ", ")
 }
 
@@ -68,6 +59,12 @@ func TestRobotsVectors(t *testing.T) {
 		{"aipref-attach-05 3.2: blanks around the key", group + " content-usage\t:\t/a\ttrain-ai=n # why", "a", "/a", "train-ai=n;from=robots;line=3"},
 		{"aipref-attach-05 3: not before a group", "Content-Usage: train-ai=n\n" + group, "a", "/", ""},
 		{"aipref-vocab-07 6", group + "Content-Usage: train-ai=y, search=n", "a", "/", "search=n;from=robots;line=3, train-ai=y;from=robots;line=3"},
+		{"aipref-vocab-08 4.2: ai-use is the use as input", group + "Content-Usage: ai-use=n", "a", "/", "ai-input=n;from=robots;line=3"},
+		{
+			"aipref-vocab-08 4.3: search stands beside the others", group + "Content-Usage: train-ai=n, ai-use=n, search=y", "a", "/",
+			"search=y;from=robots;line=3, ai-input=n;from=robots;line=3, train-ai=n;from=robots;line=3",
+		},
+		{"aipref-vocab-08 4.2, and the signal: any n wins", group + "Content-Usage: ai-use=y\nContent-Signal: ai-input=no", "a", "/", "ai-input=n;from=robots;line=4"},
 		{"aipref-vocab-07 6.1: case", group + "Content-Usage: Train-AI=n", "a", "/", ""},
 		{"aipref-vocab-07 6.2: tokens of more letters", group + "Content-Usage: train-ai=no, search=yes", "a", "/", ""},
 		{"aipref-vocab-07 6.2: case", group + "Content-Usage: train-ai=N", "a", "/", ""},
@@ -76,7 +73,7 @@ func TestRobotsVectors(t *testing.T) {
 		{"aipref-vocab-07 6.5.2: parameters of another value", group + "Content-Usage: train-ai;allow=n, train-ai=y", "a", "/", "train-ai=y;from=robots;line=3"},
 		{"aipref-vocab-07 6.5.2: parameters alone", group + `Content-Usage: train-ai;has;parameters="?";`, "a", "/", ""},
 		{"aipref-vocab-07 6.5: other types", group + "Content-Usage: a=(n), b=1, c=?0, d=:bg==:, e=@1, f=1.5, search=n", "a", "/", "search=n;from=robots;line=3"},
-		{"aipref-vocab-07 6.4: ai-input is no label, free names stay", group + "Content-Usage: ai-input=n, tdm=n, genai=n", "a", "/", "genai=n;from=robots;line=3"},
+		{"aipref-vocab-07 6.4: ai-input is no label, free names stay", group + "Content-Usage: ai-input=n, tdm=n, use=n, license=n, genai=n", "a", "/", "genai=n;from=robots;line=3"},
 		{"Cloudflare, managed robots.txt", cloudflareManaged, "ExampleBot", "/", "search=y;from=robots;line=29, train-ai=n;from=robots;line=29"},
 		{"Cloudflare, managed robots.txt: a group without signals", cloudflareManaged, "GPTBot", "/", ""},
 		{"Cloudflare, managed robots.txt: a control token that no group names", cloudflareManaged, "GPTBot,other", "/", ""},
@@ -87,9 +84,9 @@ func TestRobotsVectors(t *testing.T) {
 		},
 		{
 			"Cloudflare, use", group + "Content-Signal: search=yes,ai-train=no,use=reference", "a", "/",
-			"search=y;from=robots;line=3, train-ai=n;from=robots;line=3, use=reference",
+			"search=y;from=robots;line=3, train-ai=n;from=robots;line=3, use=reference;from=robots;line=3",
 		},
-		{"Content-Signal: the strictest use", group + "Content-Signal: use=full\nContent-Signal: use=immediate\nContent-Signal: use=none", "a", "/", "use=immediate"},
+		{"Content-Signal: the strictest use", group + "Content-Signal: use=full\nContent-Signal: use=immediate\nContent-Signal: use=none", "a", "/", "use=immediate;from=robots;line=4"},
 		{"Content-Signal: case", group + "Content-Signal: AI-Train = No", "a", "/", "train-ai=n;from=robots;line=3"},
 		{"Content-Signal: a known mistake", group + "Content-Signal: ai-train=disallow, search", "a", "/", ""},
 		{"Content-Signal: a label of Content-Usage, and free names", group + "Content-Signal: train-ai=no, cite=no", "a", "/", "cite=n;from=robots;line=3"},
@@ -103,7 +100,7 @@ func TestRobotsVectors(t *testing.T) {
 		},
 		{
 			"RSL 1.0: a License line is everybody's", "License: https://a.example/1.xml\nUser-agent: b\nAllow: /\nLicense: /relative.xml\nLicense: https://a.example/2.xml", "a", "/",
-			"licence=https://a.example/1.xml, licence=https://a.example/2.xml",
+			`license="https://a.example/1.xml";from=robots;line=1, license="https://a.example/2.xml";from=robots;line=5`,
 		},
 	} {
 		t.Run(c.source, func(t *testing.T) {
@@ -143,7 +140,7 @@ func TestFieldVectors(t *testing.T) {
 		{source: "RFC 9651 4.2: one bad line spoils all", lines: "Content-Usage: train-ai=n\nContent-Usage: A=y"},
 		{
 			source: "Content-Signal", lines: "Content-Signal: ai-train=yes, search=yes, ai-input=yes\nContent-Signal: search=no,use=full",
-			want: "search=n;from=content-signal, ai-input=y;from=content-signal, train-ai=y;from=content-signal, use=full",
+			want: "search=n;from=content-signal, ai-input=y;from=content-signal, train-ai=y;from=content-signal, use=full;from=content-signal",
 		},
 		{
 			source: "TDMRep, header field, first example", lines: "Content-type: image/jpg\ntdm-reservation: 1",
@@ -151,18 +148,18 @@ func TestFieldVectors(t *testing.T) {
 		},
 		{
 			source: "TDMRep, header field, second example", lines: "tdm-reservation: 1\ntdm-policy: https://provider.com/policies/policy.json",
-			want: "train-ai=n;from=tdm-reservation, tdm=n;from=tdm-reservation, policy=https://provider.com/policies/policy.json",
+			want: "train-ai=n;from=tdm-reservation, tdm=n;from=tdm-reservation",
 		},
 		{
 			source: "TDMRep: 0 reserves nothing, and its policy is not read", lines: "tdm-reservation: 0\ntdm-policy: https://provider.com/p.json",
 			want: "tdm=y;from=tdm-reservation",
 		},
 		{source: "TDMRep: other values are as none", lines: "tdm-reservation: true\ntdm-reservation: 01"},
-		{source: "RSL 1.0", lines: `Link: <https://a.example/l.xml>; rel="license"; type="application/rsl+xml"`, want: "licence=https://a.example/l.xml"},
+		{source: "RSL 1.0", lines: `Link: <https://a.example/l.xml>; rel="license"; type="application/rsl+xml"`, want: `license="https://a.example/l.xml";from=link`},
 		{
 			source: "RFC 8288: several links, other relations and types", lines: `Link: </style.css>; rel=preload; as=style, <a,b>; title="x, \"<y>; rel=license"; rel=license;` +
 				` type=text/html, <https://a.example/1>;TYPE=application/rsl+xml ; rel="next LICENSE"` + "\nLink: <x>; rel=license, nonsense <y>; rel=license; type=application/rsl+xml",
-			want: "licence=https://a.example/1",
+			want: `license="https://a.example/1";from=link, license="y";from=link`,
 		},
 		{
 			source: "X-Robots-Tag, read elsewhere", marks: preferences.Marks{NoIndex: true, NoArchive: true, NoAI: true},
@@ -195,13 +192,15 @@ func TestTDMFileVectors(t *testing.T) {
 	for _, c := range []struct{ source, file, target, want string }{
 		{"TDMRep, file, first example", tdmAll, "/any", reserved},
 		{"TDMRep, file, second example: reserved", tdmGroups, "/directory-a/x.pdf", reserved},
-		{"TDMRep, file, second example: with a policy", tdmGroups, "/directory-b/html/x", reserved + ", policy=https://provider.com/policies/policy.json"},
+		{"TDMRep, file, second example: with a policy", tdmGroups, "/directory-b/html/x", reserved + ""},
 		{"TDMRep, file, second example: not reserved", tdmGroups, "/directory-b/images/x.jpg", "tdm=y;from=tdmrep"},
 		{"TDMRep, file, second example: no rule", tdmGroups, "/directory-b/images/x.png", ""},
 		{"TDMRep: $ and escapes", `[{"location":"/this/path/exactly$","tdm-reservation":1},{"location":"/path/foo-%24","tdm-reservation":1}]`, "/path/foo-$", reserved},
 		{"TDMRep: $ at the end", `[{"location":"/this/path/exactly$","tdm-reservation":1}]`, "/this/path/exactly/not", ""},
 		{"TDMRep: the first in sequence wins", `[{"location":"/a","tdm-reservation":0},{"location":"/a/b","tdm-reservation":1}]`, "/a/b", "tdm=y;from=tdmrep"},
 		{"TDMRep: other values are unset, and still the first", `[{"location":"/","tdm-reservation":"1"},{"location":"/","tdm-reservation":1}]`, "/", ""},
+		{"RFC 8259 6: 1.0 is the number 1", `[{"location":"/a","tdm-reservation":1.0},{"location":"/","tdm-reservation":0e3}]`, "/a", reserved},
+		{"RFC 8259 6: 0e3 is the number 0", `[{"location":"/a","tdm-reservation":1.0},{"location":"/","tdm-reservation":0e3}]`, "/", "tdm=y;from=tdmrep"},
 		{"a byte order mark, strange rules", "\xEF\xBB\xBF" + `[1,null,{"location":1},{"location":"a"},{"tdm-reservation":1},{"location":"/","tdm-reservation":1,"tdm-policy":[]}]`, "/", reserved},
 	} {
 		t.Run(c.source, func(t *testing.T) {
@@ -234,9 +233,7 @@ func TestTDMOrder(t *testing.T) {
 	}
 	file := rules.Apply("/").Set()
 	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), preferences.Marks{}) }
-	meta := func(value, policy string) preferences.Set {
-		return preferences.Page{Reservation: value, Policy: policy}.Of()
-	}
+	meta := func(value string) preferences.Set { return preferences.Page{Reservation: value}.Of() }
 	for _, c := range []struct {
 		name string
 		sets []preferences.Set
@@ -244,19 +241,19 @@ func TestTDMOrder(t *testing.T) {
 	}{
 		{
 			"TDMRep, HTML, the example",
-			[]preferences.Set{meta("1", "https://provider.com/policies/policy.json")},
-			"train-ai=n;from=meta, tdm=n;from=meta, policy=https://provider.com/policies/policy.json",
+			[]preferences.Set{meta("1")},
+			"train-ai=n;from=meta, tdm=n;from=meta",
 		},
 		{"the field supersedes the file", []preferences.Set{file, field("tdm-reservation: 0")}, "tdm=y;from=tdm-reservation"},
 		{
 			"the meta element supersedes both",
-			[]preferences.Set{file, field("tdm-reservation: 0"), meta("1", "q")},
-			"train-ai=n;from=meta, tdm=n;from=meta, policy=q",
+			[]preferences.Set{file, field("tdm-reservation: 0"), meta("1")},
+			"train-ai=n;from=meta, tdm=n;from=meta",
 		},
 		{
 			"what is unset resets nothing",
-			[]preferences.Set{file, field("tdm-policy: f"), meta("yes", "")},
-			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep, policy=f",
+			[]preferences.Set{file, field("tdm-policy: f"), meta("yes")},
+			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep",
 		},
 		{
 			"two fields: the strictest",
@@ -271,7 +268,7 @@ func TestTDMOrder(t *testing.T) {
 		{
 			"a reservation against a y",
 			[]preferences.Set{file, field("Content-Usage: train-ai=y")},
-			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep, policy=p",
+			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep",
 		},
 	} {
 		if got := text(preferences.Join(c.sets...)); got != c.want {
@@ -283,7 +280,7 @@ func TestTDMOrder(t *testing.T) {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	p := preferences.Page{Marks: preferences.Marks{NoAI: true, NoIndex: true}, LicenceLinks: []string{"/l.xml", ""}}
-	if got, want := text(p.Of()), "search=n;from=meta, train-ai=n;from=meta, licence=/l.xml"; got != want {
+	if got, want := text(p.Of()), `search=n;from=meta, train-ai=n;from=meta, license="/l.xml";from=meta`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

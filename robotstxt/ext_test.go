@@ -405,7 +405,7 @@ func TestExt_Preferences(t *testing.T) {
 		{Line: 13, Kind: robotstxt.License, Key: "License", Value: "m"},
 		{Line: 17, Kind: robotstxt.License, Key: "License", Value: "nobody's"},
 	}
-	if got := rs.Licenses(); !slices.Equal(got, licenses) {
+	if got := licensesOf(rs); !slices.Equal(got, licenses) {
 		t.Errorf("licenses: got %+v, want %+v", got, licenses)
 	}
 	all := []robotstxt.Preference{licenses[0], signal, usage, z, licenses[1], licenses[2], licenses[3]}
@@ -503,4 +503,10 @@ func TestParseKeepsNoReference(t *testing.T) {
 	if got := rs.Sitemaps(); len(got) != 1 || got[0].URL != "http://x/y" {
 		t.Errorf("got %v", got)
 	}
+}
+
+// licensesOf are the License lines that apply, which are all crawlers'.
+func licensesOf(rs *robotstxt.Ruleset) []robotstxt.Preference {
+	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{"nobody"}, IgnoreWildcard: true}).AppendPreferences(nil, "/")
+	return slices.DeleteFunc(all, func(p robotstxt.Preference) bool { return p.Kind != robotstxt.License })
 }

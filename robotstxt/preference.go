@@ -30,8 +30,7 @@ type Preference struct {
 	Loose bool
 }
 
-// maxApplying bounds how many Content-Usage lines, and how many Content-Signal lines, apply to one
-// target.
+// maxApplying bounds how many lines of each kind apply to one target.
 const maxApplying = 32
 
 // Preferences returns all preference lines of the file in its order, also those of no group.
@@ -54,18 +53,6 @@ func (rs *Ruleset) HasPreferences() bool {
 	return rs != nil && len(rs.prefs)+len(rs.licenses) > 0
 }
 
-// Licenses returns the License lines in the order of the file. They belong to no group (RSL 1.0).
-func (rs *Ruleset) Licenses() []Preference {
-	if rs == nil || len(rs.licenses) == 0 {
-		return nil
-	}
-	found := make([]Preference, len(rs.licenses))
-	for i := range rs.licenses {
-		found[i] = rs.licenses[i].in(rs.text)
-	}
-	return found
-}
-
 // Preferences returns the group's Content-Usage and Content-Signal lines in the order of the file.
 func (g Group) Preferences() []Preference {
 	var found []Preference
@@ -79,70 +66,82 @@ func (g Group) Preferences() []Preference {
 	return found
 }
 
-// AppendPreferences appends the Content-Usage and Content-Signal lines that apply to a target, at
-// most 32 of each kind. It does not allocate where none does and the target is spelled as most are.
+// AppendPreferences appends the preference lines that apply to a target, at most 32 of each kind; cut
+// says that there are more. It does not allocate where none does and the target is spelled as most are.
 //
 // Of Content-Usage lines, which belong to a group, those apply whose path is the longest that
 // matches, as for Allow and Disallow; a line without a path matches all targets with a length of 0.
 // Where several are of that length, all apply (draft-ietf-aipref-attach-05 section 3.1). Of
 // Content-Signal lines, all apply that match: contentsignals.org knows no paths, so none of them
-// takes precedence. Those that stand before the first user-agent line are for all crawlers.
+// takes precedence. Those that stand before the first user-agent line are for all crawlers, and so are
+// all License lines, which belong to no group (RSL 1.0).
 //
 // It does not ask whether the target may be fetched: what is disallowed has no preferences.
-func (g Group) AppendPreferences(dst []Preference, target string) []Preference {
-	if g.rs == nil || g.rs.usage == nil && g.rs.signals == nil {
-		return dst
+func (g Group) AppendPreferences(dst []Preference, target string) (all []Preference, cut bool) {
+	if !g.rs.HasPreferences() {
+		return dst, false
 	}
 	if !isCanonical(target) {
 		target = string(appendTarget(nil, target))
 	}
-	return g.appendSignals(g.appendUsage(dst, target), target)
+	for i := range g.rs.licenses[:min(len(g.rs.licenses), maxApplying)] {
+		dst = append(dst, g.rs.licenses[i].in(g.rs.text))
+	}
+	dst, usage := g.appendUsage(dst, target)
+	dst, signals := g.appendSignals(dst, target)
+	return dst, usage < 0 || signals < 0 || len(g.rs.licenses) > maxApplying
 }
 
-// appendUsage appends the Content-Usage lines that apply to a canonical target.
-func (g Group) appendUsage(dst []Preference, target string) []Preference {
+// appendUsage appends the Content-Usage lines that apply to a canonical target, and returns the room
+// left: below 0 there are more.
+func (g Group) appendUsage(dst []Preference, target string) ([]Preference, int) {
 	usage := g.rs.usage
 	if usage == nil {
-		return dst
+		return dst, 0
 	}
 	decider := Group{rs: usage, name: g.name}.decider(target)
 	if decider == nil {
-		return dst
+		return dst, 0
 	}
 	t, length, room := targets{target}, decider.rank>>rankLength, maxApplying
 	for _, b := range g.blocks() {
 		rules := usage.rulesOf(b)
 		from := sort.Search(len(rules), func(i int) bool { return rules[i].rank>>rankLength <= length })
-		for i := from; i < len(rules) && rules[i].rank>>rankLength == length && room > 0; i++ {
-			if rules[i].matches(usage.text, &t) {
+		for i := from; i < len(rules) && rules[i].rank>>rankLength == length && room >= 0; i++ {
+			if !rules[i].matches(usage.text, &t) {
+				continue
+			}
+			if room--; room >= 0 {
 				dst = append(dst, g.rs.preferenceAt(b, rules[i].rank.line()))
-				room--
 			}
 		}
 	}
-	return dst
+	return dst, room
 }
 
-// appendSignals appends the Content-Signal lines that apply to a canonical target.
-func (g Group) appendSignals(dst []Preference, target string) []Preference {
+// appendSignals appends the Content-Signal lines that apply to a canonical target, and returns the
+// room left, as appendUsage does.
+func (g Group) appendSignals(dst []Preference, target string) ([]Preference, int) {
 	if g.rs.signals == nil {
-		return dst
+		return dst, 0
 	}
 	t, room := targets{target}, maxApplying
 	dst, room = g.rs.appendSignals(dst, 0, &t, room)
 	for _, b := range g.blocks() {
 		dst, room = g.rs.appendSignals(dst, b, &t, room)
 	}
-	return dst
+	return dst, room
 }
 
 // appendSignals appends the Content-Signal lines of a block that match, and returns the room left.
 func (rs *Ruleset) appendSignals(dst []Preference, b uint32, t *targets, room int) ([]Preference, int) {
 	rules := rs.signals.rulesOf(b)
-	for i := range rules {
-		if room > 0 && rules[i].matches(rs.text, t) {
+	for i := 0; i < len(rules) && room >= 0; i++ {
+		if !rules[i].matches(rs.text, t) {
+			continue
+		}
+		if room--; room >= 0 {
 			dst = append(dst, rs.preferenceAt(b, rules[i].rank.line()))
-			room--
 		}
 	}
 	return dst, room

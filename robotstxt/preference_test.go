@@ -12,7 +12,8 @@ import (
 // applying are the lines that apply to a target, in order.
 func applying(rs *robotstxt.Ruleset, token, target string) []int {
 	var lines []int
-	for _, p := range rs.Select(robotstxt.Agent{Tokens: []string{token}}).AppendPreferences(nil, target) {
+	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{token}}).AppendPreferences(nil, target)
+	for _, p := range all {
 		lines = append(lines, p.Line)
 	}
 	slices.Sort(lines)
@@ -74,7 +75,11 @@ func TestPreferencesOfManyLines(t *testing.T) {
 	}
 	rs := robotstxt.Parse([]byte(text.String()))
 	usageOf := func(target string) (lines []int) {
-		for _, p := range rs.Select(robotstxt.Agent{}).AppendPreferences(nil, target) {
+		all, cut := rs.Select(robotstxt.Agent{}).AppendPreferences(nil, target)
+		if !cut {
+			t.Errorf("%s: nobody is told that there are more than 32 signals", target)
+		}
+		for _, p := range all {
 			if p.Kind == robotstxt.ContentUsage {
 				lines = append(lines, p.Line)
 			}
@@ -147,8 +152,8 @@ func FuzzParsePattern(f *testing.F) {
 			t.Errorf("%q %q: got %v, the rule says %v", pattern, target, got, want)
 		}
 		usage := robotstxt.Parse([]byte("User-agent: *\nContent-Usage:" + pattern + " a=n")).Select(robotstxt.Agent{})
-		if got := len(usage.AppendPreferences(nil, target)) == 1; strings.HasPrefix(pattern, "/") && got != want {
-			t.Errorf("%q %q: the Content-Usage line applies: %v, the rule matches: %v", pattern, target, got, want)
+		if all, _ := usage.AppendPreferences(nil, target); strings.HasPrefix(pattern, "/") && (len(all) == 1) != want {
+			t.Errorf("%q %q: the Content-Usage lines that apply: %v, the rule matches: %v", pattern, target, all, want)
 		}
 	})
 }
