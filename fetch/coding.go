@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
@@ -31,23 +32,59 @@ const (
 var errBloated = errors.New("coded data is out of proportion")
 
 // parseCodings returns the content codings of an answer in the order in which they were applied
-// (RFC 9110 section 8.4), without identity.
-func parseCodings(h http.Header) ([]string, error) {
-	var codings []string
+// (RFC 9110 section 8.4), without identity. It fails for those that are registered with IANA and
+// are not decoded here, and for codings of mail, whose data is text that would pass for a file
+// without rules. Any other name is that of no coding: a charset, a media type, "none". Stray
+// reports such a one; the data must then turn out to be text.
+func parseCodings(h http.Header) (codings []string, stray bool, err error) {
 	for coding := range headerList(h, "Content-Encoding") {
 		switch coding = strings.ToLower(coding); coding {
 		case "identity":
-			continue
 		case "gzip", "x-gzip", "br", "zstd", "deflate":
 			codings = append(codings, coding)
+		case "aes128gcm", "compress", "x-compress", "dcb", "dcz", "exi", "pack200-gzip",
+			"base64", "quoted-printable", "uuencode", "x-uuencode", "x-uue", "hex":
+			return nil, false, fmt.Errorf("content coding %q is not known here", coding)
 		default:
-			return nil, fmt.Errorf("unknown content coding %q", coding)
-		}
-		if len(codings) > maxCodings {
-			return nil, errors.New("too many content codings")
+			stray = true
 		}
 	}
-	return codings, nil
+	if len(codings) > maxCodings {
+		return nil, false, errors.New("too many content codings")
+	}
+	return codings, stray, nil
+}
+
+// Magic numbers, with which no text begins (RFC 1952 section 2.3.1, RFC 8878 section 3.1.1).
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// undeclared returns the coding of data that names none, by its beginning. Such data would pass for
+// a file without rules.
+func undeclared(head []byte) []string {
+	switch {
+	case bytes.HasPrefix(head, gzipMagic):
+		return []string{"gzip"}
+	case bytes.HasPrefix(head, zstdMagic):
+		return []string{"zstd"}
+	}
+	return nil
+}
+
+// isText reports whether data is plain text: no control characters, and UTF-8 or nearly all ASCII.
+func isText(data []byte) bool {
+	high := 0
+	for _, c := range data {
+		if c < ' ' && !strings.ContainsRune("\t\n\f\r", rune(c)) || c == 0x7f {
+			return false
+		}
+		if c >= utf8.RuneSelf {
+			high++
+		}
+	}
+	return high <= len(data)/8 || utf8.Valid(data)
 }
 
 // codedLimit is how much coded data may stand for limit bytes of text. All codings can store what
@@ -56,7 +93,8 @@ func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
 
 // decode undoes codings on data and returns at most limit bytes; more says that there were more. It
 // reads no further than it must to know that, so a bomb costs no more than an honest file. Data
-// that ends early or goes on after its end is an error unless limit bytes came before.
+// that ends early or goes on after its end (but see [members]) is an error unless limit bytes came
+// before.
 func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	var inputs []*bufio.Reader
 	var r io.Reader = bytes.NewReader(data)
@@ -106,8 +144,41 @@ func newDecoder(coding string, in *bufio.Reader) (io.ReadCloser, error) {
 		// RFC 9110 section 8.4.1.2: some senders leave out the zlib wrapper.
 		return flate.NewReader(in), nil
 	default:
-		return gzip.NewReader(in)
+		if isZlib(in) {
+			return zlib.NewReader(in) // curl and wget take it so, too
+		}
+		m := &members{in: in}
+		return m, m.next()
 	}
+}
+
+// members reads the members of a gzip file (RFC 1952 section 2.2). What follows the last of them
+// and is not the beginning of another is left out, as gzip, wget and browsers do: their checksums
+// say that the text is complete.
+type members struct {
+	gzip.Reader
+
+	in *bufio.Reader
+}
+
+func (m *members) next() error {
+	err := m.Reset(m.in)
+	m.Multistream(false)
+	return err
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if head, _ := m.in.Peek(len(gzipMagic)); len(head) > 0 && bytes.HasPrefix(gzipMagic, head) {
+		return n, m.next()
+	}
+	if _, err := io.Copy(io.Discard, m.in); err != nil {
+		return n, err
+	}
+	return n, io.EOF
 }
 
 // isZlib reports whether the data begins with a zlib header (RFC 1950 section 2.2).

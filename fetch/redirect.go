@@ -1,8 +1,11 @@
 package fetch
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
@@ -21,21 +24,27 @@ type retrieval struct {
 // redirect moves on to the URL that a Location field names (RFC 9110 section 10.2.2), in its
 // canonical spelling. It returns why that is not possible, and the kind of outcome.
 //
-// A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2): no Location,
-// another scheme than http and https, a loop, one more than Config.MaxRedirects. A Location that we
-// do not understand, or refuse for its authority (see [origin.FromURL]: credentials, an address in
-// an odd spelling), may well lead somewhere: it says nothing, so the file is unreachable.
+// A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2): no Location, a
+// scheme for other things than HTTP, a loop, one more than Config.MaxRedirects. A Location that we
+// do not understand (a mistyped or missing scheme included), or refuse for its authority (see
+// [origin.FromURL]: credentials, an address in an odd spelling), may well lead somewhere: it says
+// nothing, so the file is unreachable.
 func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if location == "" {
 		return KindAbsent, failf(CauseRedirects, "redirect without Location")
 	}
-	next, err := r.at.Parse(location)
-	if err != nil {
-		// The error would repeat the Location, credentials included.
+	next, err := r.at.Parse(escapeURL(location))
+	path, _, _ := strings.Cut(location, "?")
+	if err != nil || strings.Contains(path, `\`) || r.lacksScheme(path) {
+		// The error would repeat the Location, credentials included. A backslash is a slash to some.
 		return KindUnreachable, failf(CauseRedirects, "Location that is not a URL")
 	}
-	if next.Scheme != "http" && next.Scheme != "https" {
+	switch next.Scheme {
+	case "http", "https":
+	case "about", "blob", "data", "file", "ftp", "ftps", "gopher", "javascript", "mailto", "sftp", "tel", "urn", "ws", "wss":
 		return KindAbsent, failf(CauseRedirects, "redirect to scheme %q", next.Scheme)
+	default:
+		return KindUnreachable, failf(CauseRedirects, "Location of unknown scheme %q", next.Scheme)
 	}
 	o, err := origin.FromURL(next)
 	if err != nil {
@@ -54,6 +63,33 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 	}
 	r.seen, r.at = append(r.seen, s), next
 	return KindUnreachable, nil
+}
+
+// escapeURL escapes what a URL may not hold (RFC 3986 section 2), as browsers do: strict servers
+// answer 400 to a request line with a blank in it. A percent sign that escapes nothing means
+// itself. Control characters stay, for which no parser takes it.
+func escapeURL(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		fits := c != '%' || i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2])
+		if fits && c < utf8.RuneSelf && strings.IndexByte(" \"<>\\^`{|}", c) < 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
+
+// lacksScheme reports a relative reference that was meant to be absolute, as it begins with
+// "https//" or a name of the web: "www.example.com/robots.txt".
+func (r *retrieval) lacksScheme(path string) bool {
+	first, _, _ := strings.Cut(strings.ToLower(path), "/")
+	host := strings.TrimPrefix(r.at.Hostname(), "www.")
+	return first == "http" || first == "https" || strings.HasPrefix(first, "www.") || first == host || strings.HasSuffix(first, "."+host)
 }
 
 // hops returns the URLs that redirects led to, in the form of [Outcome].

@@ -3,7 +3,9 @@ package fetch
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,15 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 		{"raw UTF-8 in the path", "/é", "http://a.example/%C3%A9"},
 		{"space in the path", "/a b", "http://a.example/a%20b"},
 		{"encoded slash stays", "/a%2Fb", "http://a.example/a%2Fb"},
+		{"space in the query", "/login?msg=sign in", "http://a.example/login?msg=sign%20in"},
+		{"what no URL holds", `/"<>^{|}` + "`?\"<>\\^{|}`", "http://a.example/%22%3C%3E%5E%7B%7C%7D%60?%22%3C%3E%5C%5E%7B%7C%7D%60"},
+		{"raw UTF-8 in the query", "/?q=é", "http://a.example/?q=%C3%A9"},
+		{"raw Latin-1 in the query", "/?q=\xe9", "http://a.example/?q=%E9"},
+		{"lone percent sign", "/sale-50%-off?by=50%&%4=%zz%", "http://a.example/sale-50%25-off?by=50%25&%254=%25zz%25"},
+		{"escapes stay", "/%7e%e9?%7e%20", "http://a.example/%7e%e9?%7e%20"},
+		{"sub-delims stay", "/a;b=(c)!$&'*+,@:?d=[e]&f=g/h?i", "http://a.example/a;b=(c)!$&'*+,@:?d=[e]&f=g/h?i"},
+		{"colon in the path", "./a:b", "http://a.example/a:b"},
+		{"name of another host in the path", "/www.b.example/r", "http://a.example/www.b.example/r"},
 
 		{"none", "", "absent"},
 		{"blank", "   ", "absent"},
@@ -49,6 +60,25 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 		{"javascript", "javascript:alert(1)", "absent"},
 		{"data", "data:text/plain,User-agent:*", "absent"},
 		{"gopher", "gopher://b.example/", "absent"},
+		{"mail", "mailto:bots@b.example", "absent"},
+		{"telephone", "tel:+1-555", "absent"},
+		{"web socket", "wss://b.example/robots.txt", "absent"},
+		{"scheme in upper case, too", "FILE:///etc/passwd", "absent"},
+		{"mistyped scheme", "htps://b.example/robots.txt", "unreachable"},
+		{"doubled scheme", "hhttps://b.example/robots.txt", "unreachable"},
+		{"scheme without its colon", "https//b.example/robots.txt", "unreachable"},
+		{"scheme and one slash", "http/b.example/robots.txt", "unreachable"},
+		{"scheme that is missing", "www.b.example/robots.txt", "unreachable"},
+		{"scheme that is missing, of itself", "A.example/robots.txt", "unreachable"},
+		{"scheme that is missing, of a subdomain", "www2.a.example", "unreachable"},
+		{"host and port", "www.b.example:443/robots.txt", "unreachable"},
+		{"local host and port", "localhost:80/robots.txt", "unreachable"},
+		{"address and port", "10.0.0.1:80/robots.txt", "unreachable"},
+		{"app", "intent://b.example/#Intent;end", "unreachable"},
+		{"backslash for a slash", `\robots\en.txt`, "unreachable"},
+		{"backslashes before a host", `\\b.example\robots.txt`, "unreachable"},
+		{"backslash in the authority", `http://b.example\@c.example/`, "unreachable"},
+		{"blank in the host", "http://b example/", "unreachable"},
 		{"unix socket", "http+unix://%2Fvar%2Frun%2Fdocker.sock/x", "unreachable"},
 		{"opaque", "http:b.example", "unreachable"},
 		{"no host", "http:///robots.txt", "unreachable"},
@@ -62,7 +92,8 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 		{"address as one number", "http://2130706433/", "unreachable"},
 		{"control byte", "http://b.\texample/", "unreachable"},
 		{"zone", "http://[fe80::1%25eth0]/", "unreachable"},
-		{"broken escape", "http://b.example/%zz", "unreachable"},
+		{"broken escape", "http://b.example/%zz", "http://b.example/%25zz"},
+		{"broken escape in the host", "http://b%zz.example/", "unreachable"},
 		{"broken brackets", "http://[::1/", "unreachable"},
 		{"empty label", "http://b..example/", "unreachable"},
 		{"itself", "/robots.txt", "absent"},
@@ -289,4 +320,33 @@ func TestExt_OtherPath(t *testing.T) {
 			t.Errorf("%s: %+v", path, out)
 		}
 	}
+}
+
+// FuzzLocation: what a Location makes us ask for is a legal request (RFC 9112 section 3.2), and one
+// that was legal is asked for as it is.
+func FuzzLocation(f *testing.F) {
+	for _, s := range []string{"/login?msg=sign in", "https://b.example/%zz?%", "//b.example:80/é", "?a=b\\c", "htps://b", "/a/../%2e%2e/b#c"} {
+		f.Add(s)
+	}
+	legal := regexp.MustCompile(`^/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]-]|%[0-9A-Fa-f]{2})*$`)
+	f.Fuzz(func(t *testing.T, location string) {
+		at, err := url.Parse("http://a.example/dir/robots.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &retrieval{Fetcher: New(Config{Transport: &script{tb: t}}), at: at}
+		kind, fail := r.redirect(location)
+		if fail != nil {
+			if kind == KindRules || fail.cause != CauseRedirects {
+				t.Errorf("%q: %s/%s", location, kind, fail.cause)
+			}
+			return
+		}
+		if uri := r.at.RequestURI(); !legal.MatchString(uri) || r.at.User != nil {
+			t.Errorf("%q: GET %q", location, uri)
+		}
+		if path, ok := strings.CutPrefix(location, "http://b.example"); ok && legal.MatchString(path) && r.at.RequestURI() != path {
+			t.Errorf("%q: GET %q", location, r.at.RequestURI())
+		}
+	})
 }

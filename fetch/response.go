@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -73,18 +74,30 @@ func (resp *response) close() {
 // text reads and decodes the body, to at most limit bytes; more says that there were more. An
 // incomplete body is a failure unless limit bytes of it came.
 func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
-	codings, err := parseCodings(resp.Header)
+	codings, stray, err := parseCodings(resp.Header)
 	if err != nil {
 		return nil, false, failf(CauseEncoding, "%s", err)
+	}
+	if len(codings) == 0 {
+		codings = undeclared(resp.peek(len(zstdMagic)))
 	}
 	if len(codings) == 0 {
 		text, more, err = resp.read(limit)
 		if err != nil && len(text) < limit {
 			return nil, false, brokenBody(resp.ctx, err)
 		}
-		return text, more || err != nil, nil
+		more = more || err != nil
+	} else if text, more, fail = resp.coded(codings, limit); fail != nil {
+		return nil, false, fail
 	}
+	if stray && !isText(text) {
+		return nil, false, failf(CauseEncoding, "Content-Encoding is of no coding, and the body no text")
+	}
+	return text, more, nil
+}
 
+// coded is text for a body with codings.
+func (resp *response) coded(codings []string, limit int) (text []byte, more bool, fail *failure) {
 	// Coded data is taken in first and decoded then: decoders hold megabytes, and so no slow server
 	// can hold a decoder.
 	data, _, readErr := resp.read(codedLimit(limit))
@@ -94,7 +107,7 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 	if fail := resp.takeDecoder(); fail != nil {
 		return nil, false, fail
 	}
-	text, more, err = resp.decode(data, codings, limit)
+	text, more, err := resp.decode(data, codings, limit)
 	switch {
 	case more:
 		return text, true, nil
@@ -121,6 +134,18 @@ func (resp *response) takeDecoder() *failure {
 	case <-resp.ctx.Done():
 		return brokenBody(resp.ctx, resp.ctx.Err())
 	}
+}
+
+// peek returns the first n bytes of the body, or what there is of them, without reading them. An
+// error comes again when they are read.
+func (resp *response) peek(n int) []byte {
+	head := make([]byte, n)
+	n, _ = io.ReadFull(resp.Body, head)
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head[:n]), resp.Body), resp.Body}
+	return head[:n]
 }
 
 // framed reports whether the end of the body is told by the protocol and not just by the end of the
