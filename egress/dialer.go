@@ -103,6 +103,19 @@ func (e *DialError) Error() string {
 
 func (e *DialError) Unwrap() error { return e.Err }
 
+// Upstream implements what package fetch looks for, without a cause if no upstream proxy failed. A
+// SOCKS proxy that refuses a connection mostly speaks of the site.
+func (e *DialError) Upstream() (cause, text string) {
+	op, isOp := errors.AsType[*net.OpError](e.Err)
+	switch {
+	case e.Phase != PhaseProxy:
+		return "", ""
+	case isOp && op.Op == "socks connect":
+		return "connect", "opened no connection"
+	}
+	return "upstream", "cannot be used"
+}
+
 // DialContext has the form that [net/http.Transport] wants. The network is always TCP, over IPv4 or
 // IPv6; addr is a host or literal address with a numeric port. The connection is a [*Conn].
 func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {

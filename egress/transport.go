@@ -260,6 +260,13 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// Proxied reports whether an upstream proxy that speaks HTTP, and so may answer itself, is between
+// this gateway and a host.
+func (t *Transport) Proxied(host string) bool {
+	u := t.upstream(host)
+	return u != nil && !u.isSOCKS()
+}
+
 func (t *Transport) upstream(host string) *upstream {
 	for _, u := range t.upstreams {
 		if u.match == nil || u.match(host) {

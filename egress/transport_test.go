@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -403,5 +404,56 @@ func TestIdleHTTP2IsBounded(t *testing.T) {
 	// The server notices the end of some a moment later.
 	if n := most.Load(); n > sites/2 {
 		t.Errorf("%d connections were open at a time, %d are the bound", n, bound)
+	}
+}
+
+// TestUpstreamFailures: what became of an upstream proxy is told without its name, and apart from
+// what became of a site behind it.
+func TestUpstreamFailures(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]string{407: "upstream", 403: "upstream", 502: "connect", 503: "connect"} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer proxy.Close()
+		tr := newTestTransport(t, TransportConfig{Dialer: strictDialer(), Upstreams: []Upstream{{URL: mustURL(t, proxy.URL)}}})
+		checkUpstream(t, tr, "https://8.8.8.8/robots.txt", want, fmt.Sprintf("answered %d", status))
+		if !tr.Proxied("8.8.8.8") {
+			t.Error("not proxied")
+		}
+	}
+	for _, scheme := range []string{"http", "https", "socks5"} {
+		dead := mustURL(t, fmt.Sprintf("%s://127.0.0.1:%d", scheme, deadPort(t)))
+		tr := newTestTransport(t, TransportConfig{Dialer: strictDialer(), Upstreams: []Upstream{{URL: dead}}})
+		checkUpstream(t, tr, "http://8.8.8.8/robots.txt", "upstream", "cannot be used")
+		if tr.Proxied("8.8.8.8") != (scheme != "socks5") {
+			t.Errorf("%s: proxied is %v", scheme, tr.Proxied("8.8.8.8"))
+		}
+	}
+	direct := newTestTransport(t, TransportConfig{Dialer: strictDialer()})
+	checkUpstream(t, direct, "http://10.0.0.1/", "", "")
+	if direct.Proxied("8.8.8.8") {
+		t.Error("proxied without an upstream proxy")
+	}
+}
+
+func strictDialer() *Dialer { return &Dialer{Guard: &guard.Guard{}} }
+
+func checkUpstream(t *testing.T, tr *Transport, url, cause, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Fatalf("%s: status %d", url, resp.StatusCode)
+	}
+	var up interface{ Upstream() (cause, text string) }
+	gotCause, gotText := "", ""
+	if errors.As(err, &up) {
+		gotCause, gotText = up.Upstream()
+	}
+	if gotCause != cause || gotText != text {
+		t.Errorf("%s: %q, %q (%v), want %q, %q", url, gotCause, gotText, err, cause, text)
 	}
 }

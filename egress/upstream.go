@@ -111,7 +111,20 @@ func (u *upstream) granted(resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	return newError(KindUpstream, fmt.Sprintf("upstream proxy %s answered %d", u.name(), resp.StatusCode))
+	return &Error{Kind: KindUpstream, Err: fmt.Errorf("upstream proxy %s %w", u.name(), tunnelRefused(resp.StatusCode))}
+}
+
+// tunnelRefused is an upstream proxy's answer to CONNECT, by its status.
+type tunnelRefused int
+
+func (s tunnelRefused) Error() string { return fmt.Sprintf("answered %d", int(s)) }
+
+// Upstream implements what package fetch looks for: a 5xx speaks of the site, all else of the proxy.
+func (s tunnelRefused) Upstream() (cause, text string) {
+	if s >= http.StatusInternalServerError {
+		return "connect", s.Error()
+	}
+	return "upstream", s.Error()
 }
 
 func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {

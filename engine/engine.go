@@ -132,7 +132,7 @@ func (e *Engine) provision() (err error) {
 	}
 	config := e.Config.Fetch
 	if config.Transport == nil {
-		config.Transport = e.robots
+		config.Transport, config.Proxied = e.robots, e.robots.Proxied
 	}
 	config.Transport = robotsTransport{config.Transport, e.StopsFetch}
 	e.fetcher = fetch.New(config)

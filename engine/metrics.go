@@ -186,10 +186,10 @@ func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Dura
 	if out.Kind == fetch.KindRules && robotstxt.IsUTF16(out.Body) {
 		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", k.Origin))
 	}
-	if out.Cause == fetch.CauseLocal {
+	if out.Ours() {
 		o.short.Do(func() {
-			o.logger.Error("robots.txt cannot be fetched for a fault of this machine; said once a minute",
-				zap.Stringer("origin", k.Origin), zap.String("detail", out.Detail))
+			o.logger.Error("robots.txt cannot be fetched for a fault of this machine or of the upstream proxy; said once a minute",
+				zap.Stringer("origin", k.Origin), zap.String("cause", string(out.Cause)), zap.String("detail", out.Detail))
 		})
 	}
 	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {

@@ -35,6 +35,20 @@ func forbiddenBy(err error) *failure {
 	return failf(cause, "%s", guard)
 }
 
+// upstreamBy returns the failure of an upstream proxy that is behind an error, nil if there is none.
+// The errors of the transport name its cause, and say what happened without the proxy's name.
+func upstreamBy(err error) *failure {
+	if up, ok := errors.AsType[interface {
+		error
+		Upstream() (cause, text string)
+	}](err); ok {
+		if cause, text := up.Upstream(); cause != "" {
+			return failf(Cause(cause), "upstream proxy %s", text)
+		}
+	}
+	return nil
+}
+
 // failure is why an exchange gave no answer.
 type failure struct {
 	cause  Cause
@@ -58,6 +72,9 @@ func failed(ctx context.Context, err error) *failure {
 	}
 	if shortage := shortageOf(err); shortage != nil {
 		return failf(CauseLocal, "%s", shortage)
+	}
+	if f := upstreamBy(err); f != nil {
+		return f
 	}
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	switch {

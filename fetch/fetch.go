@@ -44,6 +44,9 @@ type Config struct {
 	// of a request in all its phases, bound the size of response headers, and leave bodies coded
 	// (DisableCompression).
 	Transport http.RoundTripper
+	// Proxied reports whether requests to a host pass an upstream proxy, which may answer them itself:
+	// such an answer says nothing about the site. Nil: none do.
+	Proxied func(host string) bool
 	// Path is where the file is; default /robots.txt.
 	Path string
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. See also
@@ -260,6 +263,7 @@ const (
 //     hold a copy, so there is a file and "absent" would be wrong. Invalid.
 //   - 300, 306 and unassigned 3xx: as 300 (RFC 9110 section 15), which a Location
 //     may direct.
+//   - 407: only a proxy may ask for this (RFC 9110 section 15.5.8). Invalid.
 //   - 305: its Location would be a proxy, which RFC 9110 section 15.4.6 forbids to
 //     use. It leads nowhere.
 //   - 429, and 430 of shops: the server would not answer this sender now, which says
@@ -267,7 +271,7 @@ const (
 //   - 1xx as final answer, and what lies outside 100 to 599: invalid.
 func classify(status int) answerClass {
 	switch {
-	case status == http.StatusPartialContent, status == http.StatusNotModified:
+	case status == http.StatusPartialContent, status == http.StatusNotModified, status == http.StatusProxyAuthRequired:
 		return classInvalid
 	case status == http.StatusUseProxy:
 		return classDeadEnd

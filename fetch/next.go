@@ -29,14 +29,14 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Key(), out, now)
 	default:
-		if out.Cause == CauseCanceled || out.Cause == CauseLocal || out.Refused() {
+		if out.Cause == CauseCanceled || out.Ours() || out.Refused() {
 			return r
 		}
 		return p.afterFailure(r, out, now)
 	}
 }
 
-// Meanwhile returns a record to answer from when an attempt failed on our own side (CauseLocal):
+// Meanwhile returns a record to answer from when an attempt failed on our side ([Outcome.Ours]):
 // what r comes to by one more failure at now, with another attempt soon, as no site is bothered by
 // those that do not leave the machine. It must not be kept: the run of failures in it is not the
 // site's.

@@ -213,7 +213,7 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if !p.Fresh(next, now) {
 			t.Fatal("a good answer is not fresh")
 		}
-	case out.Cause == CauseCanceled, out.Cause == CauseLocal, out.Refused():
+	case out.Cause == CauseCanceled, out.Ours(), out.Refused():
 		if !reflect.DeepEqual(next, r) {
 			t.Fatalf("an attempt with cause %q changed the record", out.Cause)
 		}

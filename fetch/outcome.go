@@ -79,6 +79,9 @@ const (
 	// memory, ports or network, or no slot to read the answer in time. It says nothing about the
 	// origin: [Policy.Next] ignores it, and [Policy.Meanwhile] has what holds until it has passed.
 	CauseLocal Cause = "local"
+	// CauseUpstream is an upstream proxy of the operator's that cannot be used, or that gave an answer
+	// of its own. It counts as CauseLocal does.
+	CauseUpstream Cause = "upstream"
 	// CauseCanceled is a retrieval that its caller gave up. It says nothing about the origin:
 	// [Policy.Next] ignores it.
 	CauseCanceled Cause = "canceled"
@@ -89,7 +92,7 @@ func Causes() []Cause {
 	return []Cause{
 		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
 		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
-		CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener, CauseFTP, CauseLocal, CauseCanceled,
+		CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener, CauseFTP, CauseLocal, CauseUpstream, CauseCanceled,
 	}
 }
 
@@ -157,6 +160,10 @@ func Try(failing bool, get func() Outcome) Outcome {
 // about the origin: [Policy.Next] ignores it. A redirect to where the guard forbids is the origin's
 // doing, and a failure like any other.
 func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops) == 0 }
+
+// Ours reports a failure on our side of the site, which says nothing about the site:
+// [Policy.Meanwhile] has what holds until it has passed.
+func (out Outcome) Ours() bool { return out.Cause == CauseLocal || out.Cause == CauseUpstream }
 
 // Shared returns the outcome as the one of the origin at which the redirects ended, for a record of
 // its own, and whether there is such a thing: only a good answer, and only from a path that is

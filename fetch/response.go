@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,7 +64,37 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 		}
 		return nil, fail
 	}
-	return &response{Response: got, ctx: ctx, cancel: cancel, decoders: r.decoders}, nil
+	resp := &response{Response: got, ctx: ctx, cancel: cancel, decoders: r.decoders}
+	if sign := proxySign(got); sign != "" && r.cfg.Proxied != nil && r.cfg.Proxied(u.Hostname()) {
+		resp.close()
+		return nil, failf(CauseUpstream, "upstream proxy answered %d itself (%s)", got.StatusCode, sign)
+	}
+	return resp, nil
+}
+
+// proxyFields are in answers that a proxy has made itself.
+var proxyFields = []string{
+	"Proxy-Authenticate", "X-Squid-Error", "X-Smokescreen-Error", "X-Crawlera-Error", "X-Luminati-Error", "X-Brd-Error", "X-Brd-Err-Code",
+}
+
+// proxyError is a Proxy-Status that names an error (RFC 9209 section 2.1.1).
+var proxyError = regexp.MustCompile(`;\s*error\s*=`)
+
+// proxySign returns by what an answer shows that a proxy is its author and not the site, "" if it
+// does not. Via does not show it. A CDN of the site signs so as well; hence only answers through an
+// upstream proxy are asked for it, of which nobody can tell which of the two it was.
+func proxySign(resp *http.Response) string {
+	switch {
+	case resp.StatusCode == http.StatusProxyAuthRequired, resp.StatusCode == http.StatusNetworkAuthenticationRequired:
+		return "its status"
+	case proxyError.MatchString(strings.Join(resp.Header["Proxy-Status"], ",")):
+		return "Proxy-Status"
+	}
+	i := slices.IndexFunc(proxyFields, func(name string) bool { return resp.Header[name] != nil })
+	if i < 0 {
+		return ""
+	}
+	return proxyFields[i]
 }
 
 // close drops what is left of the answer. A connection with an unread body is closed with it.

@@ -25,6 +25,8 @@ func statusWant(status int) want {
 		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.4.5: no condition was set
 	case status < 400:
 		return want{KindAbsent, CauseRedirects} // RFC 9309 2.3.1.2, no Location
+	case status == 407:
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.5.8: only a proxy may ask for it
 	case status == 429, status == 430:
 		return want{KindUnreachable, CauseStatus} // seed 000; 430 is a 429 of shops
 	case status < 500:

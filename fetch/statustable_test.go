@@ -62,7 +62,9 @@ With ` + "`forbidden disallow`" + `, 401 and 403 permit ` + forbidden(t) + `.
 
 A redirect is followed to its end, up to 5 times, across hosts, ports and between http and https; the outcome is that of
 the last answer and belongs to the origin that was asked first. 206 and 304 are invalid because neither a part nor a
-comparison was asked for; 304 in particular says that there is a file. 305 would lead to a proxy.
+comparison was asked for; 304 in particular says that there is a file. 305 would lead to a proxy. 407 is a proxy's (RFC 9110
+section 15.5.8). Through an upstream proxy nobody can tell an answer that the site's own CDN signed as a proxy from one of the
+upstream's; both say nothing. Without an upstream, it is the site's.
 
 ## While unreachable
 
@@ -106,8 +108,8 @@ Retry-After can make a pause longer, to a day at most. After a first failure:
 `)
 	writeRetryAfter(t, &b)
 	fmt.Fprintf(&b, `
-A fault of the gateway's own machine (cause `+"`local`"+`) says nothing about the site. It is not recorded: it neither begins a
-run of failures nor counts in one. Requests that need the file meanwhile are refused as for an unreachable origin, and the
+A fault of the gateway's own machine (cause `+"`local`"+`) or of its upstream proxy (`+"`upstream`"+`) says nothing about the site. It
+is not recorded: it neither begins a run of failures nor counts in one. Requests that need the file meanwhile are refused as for an unreachable origin, and the
 next one after %s, at the latest, tries again.
 
 The gateway's address guard says nothing about a site either. Where it refuses the site's own address nothing is recorded.
@@ -154,7 +156,8 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 		if c.err != nil {
 			rt = roundTripper(func(*http.Request) (*http.Response, error) { return nil, c.err })
 		}
-		out := New(Config{Transport: rt, Soft404: true}).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil)
+		cfg := Config{Transport: rt, Soft404: true, Proxied: func(string) bool { return c.proxied }}
+		out := New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil)
 		fmt.Fprintf(b, "| %s %s\n", c.label, answerCells(out))
 	}
 }
@@ -188,6 +191,7 @@ type answerCase struct {
 	label   string
 	answers map[string]string
 	err     error
+	proxied bool
 }
 
 func answerCases() []answerCase {
@@ -228,6 +232,9 @@ func answerCases() []answerCase {
 		{label: "connection reset or closed", err: syscall.ECONNRESET},
 		{label: "no HTTP", err: errors.New(`malformed HTTP response "SSH-2.0"`)},
 		{label: "fault of the gateway's machine: no descriptors, memory, ports or network", err: dial(syscall.EMFILE)},
+		{label: "through `upstream`: an answer of the proxy's own (407, 511, Proxy-Status with an error, X-Squid-Error and the like)", answers: only(answer(403, "", "X-Squid-Error: ERR_ACCESS_DENIED 0")), proxied: true},
+		{label: "through `upstream`: the proxy cannot be used, or refuses the tunnel with a status below 500", err: upstreamError{"upstream", "answered 407"}},
+		{label: "through `upstream`: the proxy answers CONNECT with 5xx", err: upstreamError{"connect", "answered 502"}},
 	}
 }
 

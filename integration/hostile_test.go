@@ -166,7 +166,7 @@ func hostileRedirects(t *testing.T, server *testorigin.Server) []robotsCase {
 		unreachable("http://[::1/", fetch.CauseRedirects),
 		unreachable("http://exa\tmple.com/", fetch.CauseRedirects),
 		unreachable("http:///robots.txt", fetch.CauseRedirects),
-		unreachable("http://127.0.0.1/%zz", fetch.CauseRedirects),
+		unreachable("htps://127.0.0.1/", fetch.CauseRedirects),
 		unreachable("http://crawlgate.onion/robots.txt", fetch.CauseDNS),
 		unreachable(canary.URL("/robots.txt"), fetch.CauseTLS),
 		absent("/robots.txt#again"),

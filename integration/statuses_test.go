@@ -50,7 +50,7 @@ func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
 	switch {
 	case status < 200 && status != http.StatusSwitchingProtocols: // interim, and no final answer follows
 		return testorigin.MeansUnreachable, fetch.CauseReset
-	case status < 200, status == 206, status == 304: // nobody asked for another protocol, a part, or a comparison
+	case status < 200, status == 206, status == 304, status == 407: // nobody asked for another protocol, a part, a comparison or a proxy
 		return testorigin.MeansUnreachable, fetch.CauseProtocol
 	case status < 300:
 		return testorigin.MeansRules, ""
@@ -89,7 +89,9 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 		to("an address as one number", "http://2130706433/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("an octal address", "http://0177.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("a control octet", "http://127.0.0.1/\trobots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
-		to("no URL", "http://127.0.0.1/%zz", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("no URL", "http://[::1/", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("a mistyped scheme", "htps://127.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("no scheme", "www.example.com:443/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("no host", "http:///robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		// 10.0.0.0/8 is not among the addresses that these gateways may reach.
 		to("a forbidden address", "http://10.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseForbiddenAddress),

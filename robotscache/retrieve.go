@@ -102,7 +102,7 @@ func (c *Cache) follow(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, 
 		return nil, false, ErrPending
 	case unreachable && out.Refused():
 		return nil, false, &ForbiddenError{out.Cause, out.Detail}
-	case unreachable && out.Cause == fetch.CauseLocal:
+	case unreachable && out.Ours():
 		return newEntry(as.Policy.Meanwhile(before, out, now), as, known), false, nil
 	default:
 		return newEntry(as.Policy.Next(before, out, now), as, known), true, nil

@@ -153,7 +153,7 @@ func meaningOf(status int, hasLocation bool) Meaning {
 		return MeansRules
 	case 300 <= status && status < 400 && hasLocation:
 		return MeansRedirect
-	case 300 <= status && status < 500 && status != http.StatusTooManyRequests && status != 430:
+	case 300 <= status && status < 500 && status != http.StatusProxyAuthRequired && status != http.StatusTooManyRequests && status != 430:
 		return MeansAbsent
 	default:
 		return MeansUnreachable

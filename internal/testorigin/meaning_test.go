@@ -129,7 +129,7 @@ func crawl(ctx context.Context, transport http.RoundTripper, robotsURL string) (
 			return testorigin.MeansUnreachable, nil, err
 		}
 		return testorigin.MeansRules, body, nil
-	case resp.StatusCode/100 == 4 && resp.StatusCode != 429 && resp.StatusCode != 430, resp.StatusCode/100 == 3:
+	case resp.StatusCode/100 == 4 && resp.StatusCode != 407 && resp.StatusCode != 429 && resp.StatusCode != 430, resp.StatusCode/100 == 3:
 		return testorigin.MeansAbsent, nil, nil
 	default:
 		return testorigin.MeansUnreachable, nil, fmt.Errorf("status %d", resp.StatusCode)
