@@ -72,7 +72,7 @@ func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) 
 	for _, key := range clockKeys(e, request.Key) {
 		b, isBlocked, err := e.Unblock(key)
 		if err != nil {
-			return answer, fmt.Errorf("the block is ended here, but the other gateways cannot be told: %w", err)
+			return answer, fmt.Errorf("the block is ended here, but not everywhere or not for good: %w", err)
 		}
 		report := e.Fleet().Tell(ctx, fleet.Unblock, key, found(isBlocked))
 		_, _, ended := report.Counts()

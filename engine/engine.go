@@ -215,11 +215,12 @@ func (e *Engine) acquire() error {
 	if err := e.kills.load(e.Config.Store.folder()); err != nil {
 		return err
 	}
+	isNew := e.Config.Store.isNew()
 	r, err := acquireRecords(e)
 	if err != nil {
 		return err
 	}
-	p, err := acquirePacing(e)
+	p, err := acquirePacing(e, isNew)
 	if err != nil {
 		return errors.Join(err, release(r.key))
 	}

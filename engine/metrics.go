@@ -150,7 +150,7 @@ func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(rea
 func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
 
 // Granted implements pace.Observer.
-func (m *metrics) Granted(wait time.Duration) { m.paceWait.Observe(wait.Seconds()) }
+func (m *metrics) Granted(wait time.Duration, _ bool) { m.paceWait.Observe(wait.Seconds()) }
 
 // Refused implements pace.Observer.
 func (m *metrics) Refused(reason pace.Reason) { m.paceRefused.WithLabelValues(string(reason)).Inc() }

@@ -14,13 +14,16 @@ import (
 
 // pacing is the politeness of the process. There is one for each Redis that it shares its clocks
 // by, and one where it shares none: a reload must not reset any host's clock. What hosts asked for
-// by 429, 430 and 503 is kept over a restart too.
+// by 429, 430 and 503 is kept over a restart too, and so are their Crawl-delays.
 type pacing struct {
 	key    string
 	pacer  *pace.Pacer
 	shared *redisclock.Clock // nil: this gateway keeps its clocks to itself
 	files  stateFolder
 	logger *zap.Logger
+
+	writing sync.Mutex
+	ended   bool // the last write was made; guarded by writing
 
 	mu    sync.Mutex
 	last  redisclock.LastMembership
@@ -30,7 +33,7 @@ type pacing struct {
 var (
 	blocksFile = stateFile{
 		"blocks.json", "the hosts that asked to be left alone",
-		"to begin without: they are asked again at once, and may ask for another pause",
+		"to begin without: they are asked again, Crawl-delays apart from this start, and may ask for another pause",
 	}
 	gatewaysFile = stateFile{
 		"gateways.json", "the number of gateways that share the clocks",
@@ -39,7 +42,7 @@ var (
 )
 
 const (
-	// blocksKept bounds the file of blocks. Those that last longest go first.
+	// blocksKept bounds the file of blocks and slots, see [pace.Pacer.States].
 	blocksKept = 100_000
 	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of
 	// as long.
@@ -47,15 +50,16 @@ const (
 )
 
 // acquirePacing makes the clocks that e shares with other gateways or with none, or finds them.
-func acquirePacing(e *Engine) (*pacing, error) {
+// isNew says that no gateway has run with the store: then no host can have been asked of late.
+func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
 	key := "pacing " + e.Config.SharedClocks
-	return acquire(key, func() (*pacing, error) { return openPacing(e, key) })
+	return acquire(key, func() (*pacing, error) { return openPacing(e, key, isNew) })
 }
 
-func openPacing(e *Engine, key string) (*pacing, error) {
+func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
 	p := &pacing{key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger}
-	var blocks []pace.Block
-	if err := p.files.read(blocksFile, &blocks); err != nil {
+	var states []pace.State
+	if err := p.files.read(blocksFile, &states); err != nil {
 		return nil, err
 	}
 	config := p.config(e)
@@ -63,10 +67,13 @@ func openPacing(e *Engine, key string) (*pacing, error) {
 		return nil, err
 	}
 	pacer := pace.New(config)
-	pacer.Restore(blocks)
+	if states != nil || !isNew {
+		pacer.Restore(states)
+	}
 	p.mu.Lock() // the shared clock may have something to write down already
 	p.pacer = pacer
 	p.mu.Unlock()
+	p.save() // the file must not tell of an orderly end any more, once a request has gone
 	return p, nil
 }
 
@@ -113,20 +120,20 @@ func (p *pacing) config(e *Engine) pace.Config {
 func (p *pacing) apply(e *Engine) {
 	p.pacer.Configure(p.config(e))
 	if p.files.move(e.Config.Store.folder()) {
-		p.note()
+		p.save()
 	}
 }
 
-// take adds the blocks of the clocks that were used before, or are still by requests of an earlier
-// configuration.
+// take adds what is known of the clocks that were used before, or are still by requests of an
+// earlier configuration.
 func (p *pacing) take(before *pacing) {
 	if p != before {
-		p.pacer.Restore(before.pacer.Blocks(blocksKept))
+		p.pacer.Merge(before.pacer.States(blocksKept, true))
 		p.note()
 	}
 }
 
-// note has the blocks and the number of gateways written down soon.
+// note has the blocks, the gaps and the number of gateways written down soon.
 func (p *pacing) note() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,14 +144,25 @@ func (p *pacing) note() {
 		p.mu.Lock()
 		p.timer = nil
 		p.mu.Unlock()
-		if err := p.write(); err != nil {
-			p.logger.Error("keeping the blocks of hosts and the number of gateways", zap.Error(err))
-		}
+		p.save()
 	})
 }
 
-func (p *pacing) write() error {
-	err := p.files.write(blocksFile, p.pacer.Blocks(blocksKept))
+func (p *pacing) save() {
+	if err := p.write(false); err != nil {
+		p.logger.Error("keeping the blocks of hosts and the number of gateways", zap.Error(err))
+	}
+}
+
+// write writes them down, at the end with the last slot of each host.
+func (p *pacing) write(end bool) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if p.ended {
+		return nil
+	}
+	p.ended = end
+	err := p.files.write(blocksFile, p.pacer.States(blocksKept, end))
 	p.mu.Lock()
 	last := p.last
 	p.mu.Unlock()
@@ -165,7 +183,7 @@ func (p *pacing) Destruct() error {
 	if e := Current(); e != nil && e.pacing != p {
 		e.pacing.take(p)
 	} else {
-		err = p.write()
+		err = p.write(true)
 	}
 	if p.shared != nil {
 		err = errors.Join(err, p.shared.Close())
@@ -189,18 +207,27 @@ type clockObserver struct {
 	pacing *pacing
 }
 
+// Granted implements pace.Observer.
+func (o clockObserver) Granted(wait time.Duration, kept bool) {
+	o.metrics.Granted(wait, kept)
+	if kept {
+		o.pacing.note()
+	}
+}
+
 // Blocked implements pace.Observer.
 func (o clockObserver) Blocked(explicit bool) {
 	o.metrics.Blocked(explicit)
 	o.pacing.note()
 }
 
-// Unblock ends the back-off of one clock, and reports which one it was if there was one. The error
-// says that the other gateways cannot be told.
-func (e *Engine) Unblock(key string) (block pace.Block, found bool, err error) {
+// Unblock ends the back-off of one clock, has that written down, and reports which one it was if
+// there was one. The error says that the other gateways cannot be told, or that a restart may bring
+// the block back.
+func (e *Engine) Unblock(key string) (block pace.State, found bool, err error) {
 	block, found, err = e.pacing.pacer.Unblock(key)
 	if found {
-		e.pacing.note()
+		err = errors.Join(err, e.pacing.write(false))
 		e.logger.Info("back-off lifted by the operator",
 			zap.String("clock", key), zap.Time("blocked_until", block.Until), zap.Int("strikes", block.Strikes))
 	}

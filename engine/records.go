@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -117,6 +119,12 @@ func (s Store) folder() string {
 		return filepath.Join(caddy.AppDataDir(), "crawlgate")
 	}
 	return filepath.Dir(s.Path)
+}
+
+// isNew reports whether the store is a file that is not there yet: no gateway has run with it.
+func (s Store) isNew() bool {
+	_, err := os.Stat(s.Path)
+	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
 // open opens the store. dropped is told of texts that the file drops.

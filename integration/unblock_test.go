@@ -2,6 +2,8 @@ package integration
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,5 +44,30 @@ func TestUnblock(t *testing.T) {
 	}
 	if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); a.status != http.StatusOK {
 		t.Errorf("after a restart: %d %s", a.status, a.body)
+	}
+}
+
+// TestUnblockIsWrittenDown: the end of a block that was acknowledged outlives a kill at that moment.
+func TestUnblockIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetPages(overloaded(http.StatusServiceUnavailable, "3000"))
+	g := startGateway(t, gatewayConfig{})
+	g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+	eventually(t, "the block to be on the disk", func() bool {
+		file, _ := os.ReadFile(filepath.Join(filepath.Dir(g.store()), "blocks.json"))
+		return strings.Contains(string(file), "until")
+	})
+	site.SetPages(testorigin.Status(http.StatusOK))
+	out, err := g.robots("unblock", site.Origin().Host)
+	g.kill()
+	if err != nil {
+		t.Fatalf("unblock: %v: %s", err, out)
+	}
+	if err := g.start(gatewayConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); a.status != http.StatusOK {
+		t.Errorf("after a kill: %d %s", a.status, a.body)
 	}
 }

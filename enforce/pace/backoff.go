@@ -2,7 +2,6 @@ package pace
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
@@ -129,10 +128,7 @@ func (t *table) clockToBlock(s *shard, key string, cfg *Config, now instant) *cl
 // time any more, and makes the first of the others look again.
 func (s *shard) block(c *clock, b backoff, now instant) {
 	c.backoff = &b
-	if s.blocked == nil {
-		s.blocked = make(map[*clock]struct{})
-	}
-	s.blocked[c] = struct{}{}
+	s.keep(c)
 	if c.queue == nil {
 		return
 	}
@@ -165,7 +161,7 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	if cfg.Backoff.Off {
 		return
 	}
-	if p.restore(Block{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
+	if p.restoreBlock(State{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
 		cfg.Observer.Blocked(strikes == 0)
 	}
 	p.keepSweeping()
@@ -177,7 +173,7 @@ const maxAnnounced = 10_000
 
 // announceBlocks tells the blocks to a shared clock that came back.
 func (p *Pacer) announceBlocks() {
-	for _, b := range p.Blocks(maxAnnounced) {
+	for _, b := range p.States(maxAnnounced, false) {
 		pause := time.Until(b.Until)
 		if pause <= 0 {
 			continue
@@ -192,7 +188,7 @@ func (p *Pacer) announceBlocks() {
 // the clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns
 // what it has ended and reports whether there was anything, here or elsewhere. With an error, the
 // other gateways could not be told.
-func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
+func (p *Pacer) Unblock(key string) (ended State, found bool, err error) {
 	elsewhere := false
 	if p.shared != nil {
 		elsewhere, err = p.shared.Unblock(key)
@@ -201,84 +197,17 @@ func (p *Pacer) Unblock(key string) (ended Block, found bool, err error) {
 	return ended, found || elsewhere, err
 }
 
-func (p *Pacer) endBlock(key string) (ended Block, found bool) {
+func (p *Pacer) endBlock(key string) (ended State, found bool) {
 	s := p.table.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := p.now()
 	c := s.clocks[key]
 	if c == nil || c.backoff == nil || c.backoff.forgotten(now) {
-		return Block{Key: key}, false
+		return State{Key: key}, false
 	}
-	ended = c.block(now)
+	ended = c.state(now, false)
 	c.backoff = &backoff{until: min(c.backoff.until, now), fresh: c.backoff.fresh}
 	c.wakeNext()
 	return ended, true
-}
-
-// Block is the block of a key, to be kept over a restart.
-type Block struct {
-	Key     string    `json:"key"`
-	Until   time.Time `json:"until"`
-	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
-}
-
-func (c *clock) block(now instant) Block {
-	until := time.Now().Add(c.backoff.until - now)
-	return Block{Key: c.key, Until: until, Strikes: c.backoff.failures}
-}
-
-// Blocks lists the blocks that have not ended and those not yet forgiven, at most limit of them:
-// the ones that last longest.
-func (p *Pacer) Blocks(limit int) []Block {
-	now := p.now()
-	var all []Block
-	p.table.each(func(s *shard) {
-		for c := range s.blocked {
-			if !c.backoff.forgotten(now) {
-				all = append(all, c.block(now))
-			}
-		}
-	})
-	slices.SortFunc(all, func(a, b Block) int {
-		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Key, b.Key))
-	})
-	return all[:min(limit, len(all))]
-}
-
-// Restore sets blocks that [Pacer.Blocks] listed, as far as they are still of use. A block that is
-// longer already stays.
-func (p *Pacer) Restore(blocks []Block) {
-	cfg, now := p.config.Load(), p.now()
-	if cfg.Backoff.Off {
-		return
-	}
-	for _, b := range blocks {
-		p.restore(b, cfg, now)
-	}
-	p.keepSweeping()
-}
-
-// restore reports whether the block is new.
-func (p *Pacer) restore(b Block, cfg *Config, now instant) bool {
-	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
-	saved := backoff{until: until, failures: max(b.Strikes, 0), fresh: true}
-	if saved.forgotten(now) {
-		return false
-	}
-	s := p.table.shard(b.Key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := p.table.clockToBlock(s, b.Key, cfg, now)
-	if c == nil {
-		return false
-	}
-	if c.backoff != nil {
-		if c.backoff.until >= until {
-			return false
-		}
-		saved.failures = max(saved.failures, c.backoff.failures)
-	}
-	s.block(c, saved, now)
-	return true
 }

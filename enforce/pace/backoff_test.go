@@ -158,7 +158,7 @@ func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
 			p.RecordFailure("h", 0)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if b := p.Blocks(1)[0]; b.Strikes != 1 || time.Until(b.Until) > time.Minute {
+		if b := p.States(1, false)[0]; b.Strikes != 1 || time.Until(b.Until) > time.Minute {
 			t.Errorf("block = %+v, want one strike, a minute", b)
 		}
 	})
@@ -189,8 +189,8 @@ func TestUnblock(t *testing.T) {
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("three that waited went within %s, want 3 s: at the rate from the end of the block", took)
 		}
-		if s := p.Stats(); s.Blocked != 0 || len(p.Blocks(10)) != 0 {
-			t.Errorf("left: %+v, %v", s, p.Blocks(10))
+		if s := p.Stats(); s.Blocked != 0 || len(p.States(10, false)) != 0 {
+			t.Errorf("left: %+v, %v", s, p.States(10, false))
 		}
 		for _, key := range []string{"h", "unknown"} {
 			if _, found, err := p.Unblock(key); found || err != nil {
@@ -198,7 +198,7 @@ func TestUnblock(t *testing.T) {
 			}
 		}
 		p.RecordFailure("h", 0)
-		if b := p.Blocks(1)[0]; b.Strikes != 1 {
+		if b := p.States(1, false)[0]; b.Strikes != 1 {
 			t.Errorf("after Unblock: %+v, want a first strike", b)
 		}
 	})
@@ -213,8 +213,8 @@ func TestUnblockForAllGateways(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		one.blockedElsewhere("h", time.Hour, 1)
 		other.blockedElsewhere("h", 0, 0)
-		if len(other.Blocks(1)) != 0 || len(one.Blocks(1)) != 1 {
-			t.Errorf("blocks %v and %v", other.Blocks(1), one.Blocks(1))
+		if len(other.States(1, false)) != 0 || len(one.States(1, false)) != 1 {
+			t.Errorf("blocks %v and %v", other.States(1, false), one.States(1, false))
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestBlockedOff(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Backoff: Backoff{Off: true}})
 	p.RecordFailure("h", time.Hour)
-	p.Restore([]Block{{Key: "h", Until: time.Now().Add(time.Hour)}})
+	p.Restore([]State{{Key: "h", Until: time.Now().Add(time.Hour)}})
 	granted(t, p, Request{Limit: Limit{Key: "h"}, MaxWait: -1}).Done()
 	if got := p.Stats(); got.Blocked != 0 {
 		t.Errorf("Stats = %+v", got)
@@ -239,15 +239,15 @@ func TestBlocksSurviveARestart(t *testing.T) {
 		old.RecordFailure("mid", 0)
 		time.Sleep(time.Minute)
 		old.RecordFailure("mid", 0)
-		saved := old.Blocks(2)
+		saved := old.States(2, false)
 		if len(saved) != 2 || saved[0].Key != "long" || saved[1].Key != "mid" || saved[1].Strikes != 2 {
-			t.Fatalf("Blocks(2) = %+v, want the two longest, long and mid", saved)
+			t.Fatalf("States(2) = %+v, want the two longest, long and mid", saved)
 		}
 		time.Sleep(30 * time.Second) // the restart
 
 		p := New(Config{Random: noJitter})
 		p.Restore(saved)
-		p.Restore([]Block{
+		p.Restore([]State{
 			{Key: "long", Until: time.Now().Add(time.Second)},    // shorter than what is known
 			{Key: "over", Until: time.Now().Add(-time.Hour)},     // forgiven
 			{Key: "ended", Until: time.Now(), Strikes: 3},        // remembered
@@ -256,7 +256,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 			{Key: "negative", Until: time.Now().Add(time.Minute), Strikes: -5},
 		})
 		got := map[string]time.Duration{}
-		for _, b := range p.Blocks(100) {
+		for _, b := range p.States(100, false) {
 			got[b.Key] = time.Until(b.Until)
 		}
 		want := map[string]time.Duration{
@@ -267,7 +267,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 			t.Errorf("restored %v, want %v", got, want)
 		}
 		p.RecordFailure("ended", 0)
-		for _, b := range p.Blocks(100) {
+		for _, b := range p.States(100, false) {
 			if b.Key == "ended" && b.Strikes != 4 {
 				t.Errorf("after the restart the doubling went on with %+v, want strike 4", b)
 			}

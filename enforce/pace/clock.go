@@ -79,10 +79,14 @@ func (c *clock) blockedUntil() instant {
 }
 
 // rested is the state for the next request: right after a block it has no burst, as requests that
-// piled up during the block must not burst upon the site.
+// piled up during the block must not burst upon the site. Nor has it one that may have been used
+// before this process began.
 func (c *clock) rested(t terms, at instant) gcra {
-	if c.backoff != nil && c.backoff.fresh {
+	switch {
+	case c.backoff != nil && c.backoff.fresh:
 		return c.gcra.spent(t, at)
+	case c.serial == 0:
+		return c.gcra.spent(t, c.gcra.last)
 	}
 	return c.gcra
 }
@@ -118,6 +122,9 @@ type inFlight struct {
 func (s *shard) charge(c *clock, t terms, agent string, now instant) charge {
 	if t.places > 0 {
 		c.inFlight++
+	}
+	if t.gap > 0 {
+		s.keep(c)
 	}
 	if t.shared {
 		if s.inFlight == nil {
@@ -204,7 +211,8 @@ type shard struct {
 	mu       sync.Mutex
 	clocks   map[string]*clock
 	swept    instant             // when it was full, and swept for that
-	blocked  map[*clock]struct{} // clocks that have a backoff
+	kept     map[*clock]struct{} // clocks that have a backoff, or had a gap
+	floor    instant             // when a key counts as asked of which nothing is known
 	inFlight map[inFlight]int32
 	_        [32]byte // keeps neighbouring locks on different cache lines
 }
@@ -238,7 +246,7 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant, limit int)
 	if s.clocks == nil {
 		s.clocks = make(map[string]*clock)
 	}
-	c := &clock{key: key}
+	c := &clock{key: key, gcra: gcra{last: s.floor}}
 	s.clocks[key] = c
 	t.keys.Add(1)
 	return c
@@ -307,7 +315,7 @@ func (t *table) sweep(s *shard, now instant, keep time.Duration) {
 	for key, c := range s.clocks {
 		c.expire(now)
 		if c.idle(now, keep) {
-			delete(s.blocked, c)
+			delete(s.kept, c)
 			t.keys.Add(-1)
 		} else {
 			kept[key] = c

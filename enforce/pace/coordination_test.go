@@ -443,7 +443,7 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 		f := newFakeShared(true)
 		all := f.gateways(2)
 		all[0].RecordFailure("h", 0)
-		if b := all[1].Blocks(1); len(b) != 1 || b[0].Strikes != 1 || time.Until(b[0].Until) != time.Minute {
+		if b := all[1].States(1, false); len(b) != 1 || b[0].Strikes != 1 || time.Until(b[0].Until) != time.Minute {
 			t.Fatalf("the other gateway has %+v, want the block", b)
 		}
 		time.Sleep(time.Minute)

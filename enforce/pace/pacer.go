@@ -44,6 +44,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -110,8 +111,9 @@ func (c *Config) wait(r *Request) time.Duration {
 // lock of the Pacer: they must be quick, safe for concurrent use, and must not label anything by
 // key or agent.
 type Observer interface {
-	// Granted is called for each slot, with the time the request was held.
-	Granted(wait time.Duration)
+	// Granted is called for each slot, with the time the request was held. kept says that it demands
+	// another gap than the slot before it: [Pacer.States] lists that.
+	Granted(wait time.Duration, kept bool)
 	// Refused is called for each refusal.
 	Refused(reason Reason)
 	// Blocked is called for each block that was set or prolonged: by the site's own Retry-After
@@ -121,9 +123,9 @@ type Observer interface {
 
 type nopObserver struct{}
 
-func (nopObserver) Granted(time.Duration) {}
-func (nopObserver) Refused(Reason)        {}
-func (nopObserver) Blocked(bool)          {}
+func (nopObserver) Granted(time.Duration, bool) {}
+func (nopObserver) Refused(Reason)              {}
+func (nopObserver) Blocked(bool)                {}
 
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
 // no closing: it runs a timer only while it has keys.
@@ -176,7 +178,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 			return Slot{}, err
 		}
 	}
-	cfg.Observer.Granted(s.Wait)
+	cfg.Observer.Granted(s.Wait, slices.ContainsFunc(s.grant.charges, func(c charge) bool { return c.before.gap != c.terms.gap }))
 	return s, nil
 }
 

@@ -19,7 +19,7 @@ func (p *Pacer) Stats() Stats {
 	stats := Stats{Keys: int(p.table.keys.Load()), Waiting: p.waiters.waiting()}
 	now := p.now()
 	p.table.each(func(s *shard) {
-		for c := range s.blocked {
+		for c := range s.kept {
 			if c.blockedUntil() > now {
 				stats.Blocked++
 			}

@@ -38,7 +38,7 @@ func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
 		keys(11*time.Minute, 1, "struck is forgiven")
 		keys(28*time.Minute, 0, "slow is")
 		for i := range p.table.shards {
-			if n := len(p.table.shards[i].blocked); n != 0 {
+			if n := len(p.table.shards[i].kept); n != 0 {
 				t.Errorf("shard %d remembers %d blocked keys", i, n)
 			}
 		}

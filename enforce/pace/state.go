@@ -1,0 +1,158 @@
+package pace
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// State is what is kept of a key over a restart: its block and its last slot.
+type State struct {
+	// Key is empty in one entry of a list, which stands for all keys that the list does not name.
+	Key     string    `json:"key"`
+	Until   time.Time `json:"until,omitzero"`
+	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
+	// Last is when the last request went, Gap the delay that it demands after itself, and Debt how far
+	// the timestamp of the rate lies behind it.
+	Last time.Time     `json:"last,omitzero"`
+	Gap  time.Duration `json:"gap,omitzero"`
+	Debt time.Duration `json:"debt,omitzero"`
+}
+
+// state is that of a clock. A slot that demands no gap matters to a list of all keys only.
+func (c *clock) state(now instant, all bool) State {
+	s, wall := State{Key: c.key}, time.Now()
+	if b := c.backoff; b != nil && !b.forgotten(now) {
+		s.Until, s.Strikes = wall.Add(b.until-now), b.failures
+	}
+	if g := c.gcra; g.last > 0 && (all || g.gap > 0) {
+		s.Last, s.Gap, s.Debt = wall.Add(g.last-now), g.gap, max(0, g.tat-g.last)
+	}
+	return s
+}
+
+// keep has the clock listed in States, under the shard's lock, for as long as it is in the table.
+func (s *shard) keep(c *clock) {
+	if s.kept == nil {
+		s.kept = make(map[*clock]struct{})
+	}
+	s.kept[c] = struct{}{}
+}
+
+// States lists what a crash must not forget: the blocks that have not ended, those not yet forgiven,
+// and the gaps that sites ask for. There are at most limit entries. The blocks that last longest go
+// first, then the longest gaps.
+//
+// With all, for the end of the Pacer, it lists the last slot of every key, and says so by an entry
+// without a key. That entry is missing where the list cannot be complete: there are too many keys,
+// or requests that may yet go.
+func (p *Pacer) States(limit int, all bool) []State {
+	var list []State
+	now := p.now()
+	all = all && int(p.table.keys.Load()) < limit
+	complete := all && p.waiters.waiting() == 0
+	add := func(c *clock) {
+		complete = complete && c.inFlight == 0
+		if s := c.state(now, all); !s.Until.IsZero() || !s.Last.IsZero() {
+			list = append(list, s)
+		}
+	}
+	var floor instant
+	p.table.each(func(s *shard) {
+		floor = s.floor
+		if !all {
+			for c := range s.kept {
+				add(c)
+			}
+			return
+		}
+		for _, c := range s.clocks {
+			add(c)
+		}
+	})
+	slices.SortFunc(list, func(a, b State) int {
+		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Key, b.Key))
+	})
+	list = list[:min(limit, len(list))]
+	if complete {
+		list = append(list, State{Last: time.Now().Add(floor - now)})
+	}
+	return list
+}
+
+// Restore begins with what [Pacer.States] listed when the process before this one ended. A key that
+// a list of all keys does not name was not asked of late. If the list is another one, or lost,
+// nobody knows: then every key counts as asked at this moment, so that no Crawl-delay is cut short.
+func (p *Pacer) Restore(states []State) {
+	p.Merge(states)
+	floor := p.now()
+	if i := slices.IndexFunc(states, func(s State) bool { return s.Key == "" }); i >= 0 {
+		floor = p.past(states[i].Last)
+	}
+	p.table.each(func(s *shard) {
+		s.floor = floor
+		for _, c := range s.clocks {
+			c.gcra.last = max(c.gcra.last, floor)
+		}
+	})
+}
+
+// past is the instant of a time. A clock of the machine that was set back must not move it ahead.
+func (p *Pacer) past(t time.Time) instant { return p.now() - clip(time.Since(t)) }
+
+// Merge adds what another Pacer listed, as far as it is still of use. What is later or longer
+// already stays.
+func (p *Pacer) Merge(states []State) {
+	cfg, now := p.config.Load(), p.now()
+	for _, s := range states {
+		if s.Key == "" {
+			continue
+		}
+		if !cfg.Backoff.Off {
+			p.restoreBlock(s, cfg, now)
+		}
+		if !s.Last.IsZero() {
+			p.restoreSlot(s, cfg, now)
+		}
+	}
+	p.keepSweeping()
+}
+
+func (p *Pacer) restoreSlot(saved State, cfg *Config, now instant) {
+	last := p.past(saved.Last)
+	s := p.table.shard(saved.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := p.table.clock(s, saved.Key, cfg, now, cfg.shardKeys())
+	if c == nil {
+		return // without a clock nothing goes to the key
+	}
+	g := &c.gcra
+	g.tat, g.last, g.gap = max(g.tat, last+clip(saved.Debt)), max(g.last, last), max(g.gap, clip(saved.Gap))
+	c.serial = max(c.serial, 1)
+	s.keep(c)
+}
+
+// restoreBlock reports whether the block is new.
+func (p *Pacer) restoreBlock(b State, cfg *Config, now instant) bool {
+	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
+	saved := backoff{until: until, failures: max(b.Strikes, 0), fresh: true}
+	if saved.forgotten(now) {
+		return false
+	}
+	s := p.table.shard(b.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := p.table.clockToBlock(s, b.Key, cfg, now)
+	if c == nil {
+		return false
+	}
+	if c.backoff != nil {
+		if c.backoff.until >= until {
+			return false
+		}
+		saved.failures = max(saved.failures, c.backoff.failures)
+	}
+	s.block(c, saved, now)
+	return true
+}
