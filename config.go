@@ -324,14 +324,3 @@ func oneOf(what, v string, allowed ...string) error {
 	}
 	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(allowed, ", "))
 }
-
-// named returns the one of some values that has a name.
-func named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
-	names := make([]string, len(values))
-	for i, v := range values {
-		if names[i] = v.String(); names[i] == name {
-			return v, nil
-		}
-	}
-	return value, fmt.Errorf("%s %q: want %s", what, name, strings.Join(names, ", "))
-}

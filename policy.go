@@ -165,7 +165,7 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 		}
 	}
 	for _, rule := range h.Connect {
-		choice, err := named("connect", rule.Mode, enforce.ConnectIntercept, enforce.ConnectTunnel, enforce.ConnectDeny)
+		choice, err := enforce.Named("connect", rule.Mode, enforce.ConnectIntercept, enforce.ConnectTunnel, enforce.ConnectDeny)
 		if err != nil {
 			return config, err
 		}
@@ -182,7 +182,7 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 }
 
 func parseMode(s string) (enforce.Mode, error) {
-	return named("mode", cmp.Or(s, "enforce"), enforce.ModeEnforce, enforce.ModeReport, enforce.ModeOff)
+	return enforce.Named("mode", cmp.Or(s, "enforce"), enforce.ModeEnforce, enforce.ModeReport, enforce.ModeOff)
 }
 
 func (c *ExceptionConfig) exception() (enforce.Exception, error) {

@@ -166,7 +166,7 @@ func (c *FetchConfig) check() error {
 }
 
 func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
-	mode, err := named("fetch: unreachable", cmp.Or(f.Unreachable, "spec"),
+	mode, err := enforce.Named("fetch: unreachable", cmp.Or(f.Unreachable, "spec"),
 		fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict)
 	if err != nil {
 		return fetch.Policy{}, err

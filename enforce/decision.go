@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"reflect"
@@ -43,6 +44,17 @@ func nameOf[T ~uint8](value T, names ...string) string {
 	return names[value]
 }
 
+// Named returns the one of some values that has a name.
+func Named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
+	names := make([]string, len(values))
+	for i, v := range values {
+		if names[i] = v.String(); names[i] == name {
+			return v, nil
+		}
+	}
+	return value, fmt.Errorf("%s %q: want %s", what, name, strings.Join(names, ", "))
+}
+
 // Paths says in which forms a path is held against the rules. The zero value is PathsStrict, and an
 // undeclared value is strict too.
 type Paths uint8
@@ -60,13 +72,7 @@ func (p Paths) String() string { return nameOf(p, "strict", "as_sent") }
 
 // ParsePaths reads what String returns; the empty text stands for the default, strict.
 func ParsePaths(s string) (Paths, error) {
-	switch s {
-	case "", PathsStrict.String():
-		return PathsStrict, nil
-	case PathsAsSent.String():
-		return PathsAsSent, nil
-	}
-	return 0, fmt.Errorf("paths %q: want strict, as_sent", s)
+	return Named("paths", cmp.Or(s, "strict"), PathsStrict, PathsAsSent)
 }
 
 // PathForm says by which form of a path the rules decided. It is empty where servers resolve the

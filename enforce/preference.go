@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,17 +73,12 @@ const (
 	HTMLHold
 )
 
-// ParseHTMLMode reads "off", "log" or "hold"; the empty text stands for off.
+// String returns "off", "log" or "hold".
+func (m HTMLMode) String() string { return nameOf(m, "off", "log", "hold") }
+
+// ParseHTMLMode reads what String returns; the empty text stands for off.
 func ParseHTMLMode(s string) (HTMLMode, error) {
-	switch s {
-	case "", "off":
-		return HTMLOff, nil
-	case "log":
-		return HTMLLog, nil
-	case "hold":
-		return HTMLHold, nil
-	}
-	return HTMLOff, fmt.Errorf("html %q: want off, log, hold", s)
+	return Named("html", cmp.Or(s, "off"), HTMLOff, HTMLLog, HTMLHold)
 }
 
 // PreferenceMode says what becomes of a request whose agent has a purpose that the site does not
@@ -98,18 +94,12 @@ const (
 	PreferencesAnnotate
 )
 
-// ParsePreferenceMode reads "annotate", "log" or "deny"; the empty text stands for the default,
-// log.
+// String returns "deny", "log" or "annotate".
+func (m PreferenceMode) String() string { return nameOf(m, "deny", "log", "annotate") }
+
+// ParsePreferenceMode reads what String returns; the empty text stands for the default, log.
 func ParsePreferenceMode(s string) (PreferenceMode, error) {
-	switch s {
-	case "", "log":
-		return PreferencesLog, nil
-	case "deny":
-		return PreferencesDeny, nil
-	case "annotate":
-		return PreferencesAnnotate, nil
-	}
-	return PreferencesDeny, fmt.Errorf("preferences %q: want annotate, log, deny", s)
+	return Named("preferences", cmp.Or(s, "log"), PreferencesAnnotate, PreferencesLog, PreferencesDeny)
 }
 
 // Bounds of what an agent is configured with.

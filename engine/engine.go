@@ -262,7 +262,6 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.apply(e)
-	e.warnOfLogs()
 	return nil
 }
 
