@@ -198,6 +198,29 @@ func TestPathSpellingsInATunnel(t *testing.T) {
 	}
 }
 
+// TestURLInAPath holds that a URL which is part of a path, with its slashes escaped, is no folders of the site: a rule about
+// some folder anywhere does not refuse it. What could reach such a folder stays refused.
+func TestURLInAPath(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: */search/*\nDisallow: /private\n"))
+	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	for path, want := range map[string]int{
+		"/share/https%3A%2F%2Fother.example%2Fsearch%2F": http.StatusOK, "/share?u=https%3A%2F%2Fother.example%2Fsearch%2F": http.StatusOK,
+		"/share/https:%2f%2Fother.example%2fsearch%2F": http.StatusOK, "/https%3A%2F%2Fprivate%2F": http.StatusOK,
+		"/share%2Fsearch%2Fhttps%3A%2F%2Fo": http.StatusForbidden, "/share/https%3A%2F%2Fo/search/": http.StatusForbidden,
+		"/x/../share/https%3A%2F%2Fo%2Fsearch%2F": http.StatusForbidden, "/share/https%3A%2F%2Fo%2Fsearch%2F;": http.StatusForbidden,
+		"/share/xhttps%3A%2F%2Fo%2Fsearch%2F": http.StatusForbidden, "/share/c%3A%2F%2Fo%2Fsearch%2F": http.StatusForbidden,
+		"/share/https%3A//o%2Fsearch%2F": http.StatusForbidden, "/share/https%3A%2F%2Fo%5Csearch%5C": http.StatusForbidden,
+	} {
+		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != want {
+			t.Errorf("%s: status %d, want %d: %s", path, a.status, want, a.body)
+		}
+	}
+	g.stop()
+	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a URL in a path")
+}
+
 // TestDollarInsideARule holds RFC 9309 section 2.2.2 for the octet $: raw and as %24 it is the same in a rule and in a
 // target, but for a $ that closes the rule (section 2.2.3).
 func TestDollarInsideARule(t *testing.T) {
@@ -220,7 +243,7 @@ func TestDollarInsideARule(t *testing.T) {
 // pieces, and of many longer ones.
 func TestPathsOfPieces(t *testing.T) {
 	t.Parallel()
-	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e"}
+	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e", "https%3A%2F%2F", "/y=http:%2f%2f"}
 	group := robotstxt.Parse([]byte("User-agent: *\nDisallow: /private\n")).Select(robotstxt.Agent{})
 	check := func(path string) {
 		m, _, _ := enforce.MatchPath(group, http.MethodGet, path, enforce.PathsStrict)

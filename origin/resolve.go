@@ -2,6 +2,7 @@ package origin
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -48,10 +49,17 @@ const (
 // not looked at. Every form begins with a slash, also where the path is empty. The first is the one
 // of a server that does all of it.
 //
+// A URL of http or https that is written into a path with its slashes escaped, as in
+// /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are none. A server
+// that decodes them has a folder named https: there, below which none keeps what a rule is about. They
+// are slashes if the path has a dot segment or a semicolon in any spelling, which could take that
+// folder away.
+//
 // ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
 // Such a path has no use but to evade rules or to make work.
 func Resolve(path string) (forms []string, ok bool) {
 	most := min(max(maxFormBytes/max(len(path), 1), longForms), maxForms)
+	path = maskURLs(path)
 	forms = appendForms(nil, path, path)
 	for i := 0; i < len(forms) && len(forms) <= most; i++ {
 		forms = appendForms(forms, forms[i], path)
@@ -59,7 +67,30 @@ func Resolve(path string) (forms []string, ok bool) {
 	if len(forms) > most {
 		return nil, false
 	}
+	for i := range forms {
+		forms[i] = strings.ReplaceAll(forms[i], "%\x00", "%")
+	}
 	return forms, true
+}
+
+// encodedURL is a URL in a path, up to the next slash. What is before it makes no other scheme of it
+// and is no %2f.
+var encodedURL = regexp.MustCompile(`(?i)(?:^|[^a-z0-9+.-]|%[013-9a-f][0-9a-f])https?(?::|%3a)%2f%2f[^/?]*`)
+
+// maskURLs returns a path with a NUL, which no path has, in each %2f that is data.
+func maskURLs(path string) string {
+	if !strings.Contains(path, "%") || strings.Contains(path, "\x00") || relevant(path)&(cutParameters|cutDecoded) != 0 {
+		return path
+	}
+	rest, _, _ := strings.Cut(path, "?")
+	for more := true; more; {
+		var segment string
+		segment, rest, more = (decodeSlashes | backslashes).cutSegment(rest)
+		if dots, others := countDots(segment); !others && (dots == 1 || dots == 2) {
+			return path
+		}
+	}
+	return encodedURL.ReplaceAllStringFunc(path, strings.NewReplacer("%2f", "%\x002f", "%2F", "%\x002F").Replace)
 }
 
 // Bounds on the work that one path can make: each form is matched against each rule.

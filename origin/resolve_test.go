@@ -75,6 +75,39 @@ var resolvedPaths = []struct{ path, want string }{
 	{"/x/..%3b/a", "/a"},
 	{"/a;..", "/a"},
 
+	// URLs that are data, up to the next slash.
+	{"/share/https%3A%2F%2Fother.example%2Fsearch%2F", ""},
+	{"/share/HTTP%3a%2f%2Fother.example%2Fsearch%2F?u=%2f", ""},
+	{"/share/https:%2F%2Fother.example%2Fsearch%2F", ""},
+	{"/share/url=https%3A%2F%2Fo%2Fs", ""},
+	{"/share/u%3Dhttps%3A%2F%2Fo%2Fs", ""},
+	{"/https%3A%2F%2Fprivate%2F", ""},
+	{"/share/https%3A%2F%2Fo%2Fhttps%3A%2F%2Fp%2Fq", ""},
+	{"/share/https%3A%2F%2Fo%2F%252e%252e%252fprivate", ""},
+	{"/share/https%3A%2F%2Fo%2Fs/a%2Fb", "/share/https%3A%2F%2Fo%2Fs/a/b"},
+	{"//share/https%3A%2F%2Fo%2Fs", "/share/https%3A%2F%2Fo%2Fs"},
+	{"/a%2Fb/https%3A%2F%2Fo%2Fs", "/a/b/https%3A%2F%2Fo%2Fs"},
+	{"/share/https%3A%2F%2Fo%5Cs", `/share/https%3A%2F%2Fo/s`},
+	{"/share/https%3A%2F%2Fo%c0%afs", `/share/https%3A%2F%2Fo/s`},
+	{"/share/https%3A%2F%2Fo%2F..%2Fs", "/share/https%3A/s"},
+	{"/share/https%3A%2F%2F%2e%2e%2f%2E%2Fs", "/share/s"},
+	{"/share/https%3A%2F%2Fo%2Fs/../p", "/share/https%3A/o/p"},
+	{"/x/../share/https%3A%2F%2Fo%2Fs", "/share/https%3A/o/s"},
+	{"/share/https%3A%2F%2Fo%2Fs;x", "/share/https%3A/o/s"},
+	{"/x;https%3A%2F%2Fprivate", "/x"},
+	{"/x%3bhttps%3A%2F%2Fprivate", "/x/private"},
+	{"/share/ahttps%3A%2F%2Fo%2Fs", "/share/ahttps%3A/o/s"},
+	{"/share/a-http%3A%2F%2Fo%2Fs", "/share/a-http%3A/o/s"},
+	{"/share%2Fhttps%3A%2F%2Fo%2Fs", "/share/https%3A/o/s"},
+	{"/share%2Fa/https%3A%2F%2Fo%2Fs", "/share/a/https%3A%2F%2Fo%2Fs"},
+	{"/share/ftp%3A%2F%2Fo%2Fs", "/share/ftp%3A/o/s"},
+	{"/share/c%3A%2F%2Fo%2Fs", "/share/c%3A/o/s"},
+	{"/share/https%253A%252F%252Fo%2Fs", "/share/https%253A%252F%252Fo/s"},
+	{"/share/https%3A//o%2Fs", "/share/https%3A/o/s"},
+	{"/share/https%3A/%2Fo%2Fs", "/share/https%3A/o/s"},
+	{"/share/https%3A%2Fo%2Fs", "/share/https%3A/o/s"},
+	{"/share/https%2F%2Fo", "/share/https/o"},
+
 	// What begins with no slash.
 	{"", "/"},
 	{"?q", "/?q"},
@@ -181,9 +214,39 @@ func (s server) resolve(path string) string {
 	return resolved
 }
 
+// hideData replaces what is data in a path: each %2f of a URL of http or https, up to the next
+// slash, if the path has neither a dot segment nor a semicolon in any spelling.
+func hideData(path string) string {
+	before, query, hasQuery := strings.Cut(path, "?")
+	plain := dotSpellings.ReplaceAllString(escapedSlash.ReplaceAllString(backslash.ReplaceAllString(before, "/"), "/"), ".")
+	if semicolon.MatchString(before) || slices.ContainsFunc(strings.Split(plain, "/"), func(s string) bool { return s == "." || s == ".." }) {
+		return path
+	}
+	segments := strings.Split(before, "/")
+	for i, s := range segments {
+		folded := strings.ToLower(s)
+		start := len(s)
+		for _, begin := range []string{"http%3a%2f%2f", "https%3a%2f%2f", "http:%2f%2f", "https:%2f%2f"} {
+			for at := range s {
+				escape := at >= 3 && regexp.MustCompile("%[013-9a-f][0-9a-f]$").MatchString(folded[:at])
+				if strings.HasPrefix(folded[at:], begin) && (at == 0 || escape || !strings.ContainsAny(folded[at-1:at], "abcdefghijklmnopqrstuvwxyz0123456789+-.")) {
+					start = min(start, at)
+				}
+			}
+		}
+		segments[i] = s[:start] + strings.NewReplacer("%2f", "\x01", "%2F", "\x02").Replace(s[start:])
+	}
+	if hasQuery {
+		return strings.Join(segments, "/") + "?" + query
+	}
+	return strings.Join(segments, "/")
+}
+
 // checkResolved holds Resolve against all servers that there are, behind any number of proxies.
 func checkResolved(t *testing.T, path string) {
 	t.Helper()
+	asked := path
+	path = hideData(path)
 	want, hops := make(map[string]bool), []string{path}
 	most := min(max(64<<10/max(len(path), 1), 8), 64)
 	for i := 0; i < len(hops) && len(want) <= most; i++ {
@@ -195,6 +258,11 @@ func checkResolved(t *testing.T, path string) {
 			}
 		}
 	}
+	shown := make(map[string]bool)
+	for form := range want {
+		shown[strings.NewReplacer("\x01", "%2f", "\x02", "%2F").Replace(form)] = true
+	}
+	path, want = asked, shown
 	got, ok := origin.Resolve(path)
 	if !ok || len(want) > most {
 		if ok || len(want) <= most {
@@ -244,5 +312,9 @@ func FuzzResolve(f *testing.F) {
 	for _, tt := range resolvedPaths {
 		f.Add(tt.path)
 	}
-	f.Fuzz(func(t *testing.T, path string) { checkResolved(t, path) })
+	f.Fuzz(func(t *testing.T, path string) {
+		if !strings.ContainsAny(path, "\x00\x01\x02") { // which the test marks with
+			checkResolved(t, path)
+		}
+	})
 }
