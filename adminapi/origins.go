@@ -180,7 +180,7 @@ func found(there bool) int { return map[bool]int{true: 1}[there] }
 func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robotscache.Entry) (OriginDetail, error) {
 	now := time.Now()
 	view := entry.View(now)
-	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view)}
+	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view), TDMFile: e.TDMFileState(o)}
 	d.Record.Sitemaps = engine.SitemapsOf(o, rulesOf(entry, view))
 	var err error
 	d.History, err = history(ctx, e, o)

@@ -60,6 +60,8 @@ type OriginList struct {
 type OriginDetail struct {
 	Record OriginInfo `json:"record"`
 	View   ViewInfo   `json:"view"`
+	// TDMFile says what is known of the TDM file: "read", "none", or "unread" and why.
+	TDMFile string `json:"tdm_file,omitempty"`
 	// Preferences are what the lines of its robots.txt say to the agent that was asked for, at most
 	// 1,000, in the order of the file.
 	Preferences []Preference          `json:"preferences,omitempty"`

@@ -155,6 +155,7 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t.fact("robots.txt", r.RobotsURL)
 	t.fact("state", withNote(r.State.String(), string(r.Cause)))
 	t.fact("access", d.View.Access)
+	t.fact("tdm file", d.TDMFile)
 	t.fact("status", number(r.Status))
 	t.fact("detail", r.Detail)
 	t.fact("by way of", strings.Join(r.Hops, ", "))

@@ -28,9 +28,9 @@ type Signals struct {
 }
 
 // TDMFiles finds the TDM file of an origin. It may wait for a fetch, no longer than ctx allows, and
-// reports false where there is none, or none can be had.
+// reports false if none was read: unread says why, and is empty if there is none.
 type TDMFiles interface {
-	TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool)
+	TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string)
 }
 
 // signalSources are the names of the sources that can be read.
@@ -225,10 +225,15 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 	if d.judge(false); d.Conflict != "" {
 		return
 	}
-	if file, ok := e.tdmFile(ctx, d); ok && d.PathVisible {
+	file, ok, unread := e.tdmFile(ctx, d)
+	switch {
+	case ok && d.PathVisible:
 		d.readTDMFile(file.Apply(formsOf(path, e.policy().paths)...))
-	} else if ok {
+	case ok:
 		d.readTDMFile(file.Reserving()) // no path is seen
+	case unread != "":
+		d.SignalFields, _ = appendField(d.SignalFields, tdmFileField+" unread", unread)
+		d.SignalsCut = true
 	}
 	d.judge(false)
 	if !d.use.denyUnknown || d.Conflict != "" {
@@ -244,12 +249,12 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 
 // tdmFile returns the TDM file of the site, where it could speak of a purpose of the agent. Of a
 // tunnel no line of the log is about a path, so it is asked for only where it can refuse one.
-func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool) {
+func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool, unread string) {
 	if e.Files == nil || !d.PathVisible && d.use.mode != PreferencesDeny {
-		return rules, false
+		return rules, false, ""
 	}
 	if !slices.Contains(d.Purposes, preferences.TDM) && !slices.Contains(d.Purposes, preferences.TrainAI) {
-		return rules, false
+		return rules, false, ""
 	}
 	return e.Files.TDMFile(ctx, d.Origin)
 }
@@ -259,7 +264,9 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 	d.use.reads.TDMFile = true
 	d.Preferences = preferences.Join(d.Preferences, applied.Set())
 	for _, text := range applied.Texts() {
-		if d.SignalFields, d.SignalsCut = appendField(d.SignalFields, tdmFileField, text); d.SignalsCut {
+		var cut bool
+		if d.SignalFields, cut = appendField(d.SignalFields, tdmFileField, text); cut {
+			d.SignalsCut = true
 			return
 		}
 	}

@@ -18,10 +18,13 @@ type tdmFile struct {
 	lookups int
 }
 
-func (f *tdmFile) TDMFile(context.Context, origin.Origin) (preferences.TDMRules, bool) {
+func (f *tdmFile) TDMFile(context.Context, origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
 	f.lookups++
 	rules, err := preferences.ParseTDMFile([]byte(f.text))
-	return rules, err == nil
+	if err != nil && f.text != "" {
+		unread = "no JSON"
+	}
+	return rules, err == nil, unread
 }
 
 const (
@@ -166,6 +169,30 @@ func TestPreferencesOfTunnel(t *testing.T) {
 		d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://example.com"))
 		if restricted := d.Reason == ReasonTunnelRestricted; restricted != tt.restricted || d.Allowed == tt.restricted {
 			t.Errorf("%s: %s, allowed %t", tt.name, d.Reason, d.Allowed)
+		}
+	}
+}
+
+// TestTDMFileUnread: a file that cannot be read lets the page out, and the line says so. No audit claims
+// to know what it said, and neither does a simulation.
+func TestTDMFileUnread(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []PreferenceMode{PreferencesDeny, PreferencesLog} {
+		e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
+		e.Reads, e.Files = Signals{Headers: true, TDMFile: true}, &tdmFile{text: `[{"location":"/","tdm-reservation":1},]`}
+		d := e.Decide(t.Context(), Request{
+			Method: "GET", Target: origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/a"}, Identity: trainer(t, mode, false, "train-ai"),
+		})
+		d.ReadAnswer(200, map[string][]string{"Tdm-Reservation": {"0"}})
+		r := d.Record()
+		if want := []string{"tdm file unread: no JSON", "Tdm-Reservation: 0"}; !d.Allowed || !r.SignalsCut || !slices.Equal(r.SignalFields, want) || r.SignalsRead != "headers" {
+			t.Errorf("allowed %t, cut %t, %q, read %q", d.Allowed, r.SignalsCut, r.SignalFields, r.SignalsRead)
+		}
+		if _, _, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); ok {
+			t.Error("the line is computed again")
+		}
+		if _, known := d.Recall(&r); known == (mode == PreferencesDeny) {
+			t.Error("a simulation knows what the file says")
 		}
 	}
 }

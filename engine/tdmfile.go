@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -23,6 +25,9 @@ const (
 	tdmHotSize   = 32 << 20
 	tdmStoreSize = 64 << 20
 )
+
+// maxUnread bounds the bytes of the reason why a TDM file cannot be read.
+const maxUnread = 256
 
 // openFiles makes the cache of the TDM files, once. They are kept and fetched as robots.txt is, but
 // in memory only.
@@ -50,22 +55,61 @@ func tdmConfig(c robotscache.Config) robotscache.Config {
 	return c
 }
 
-// TDMFile returns the rules of an origin's TDM file, and whether there is one. It may wait for a
-// fetch, as [Engine.Lookup] does.
-func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool) {
+// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why it is not
+// known what the file says; it is empty if there is none. It may wait for a fetch, as [Engine.Lookup]
+// does.
+func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
 	files := e.records.files.Load()
 	if files == nil || o.Scheme == "ftp" {
-		return rules, false
+		return rules, false, ""
 	}
 	entry, _, err := files.Lookup(ctx, o)
 	if err != nil {
-		return rules, false
+		return rules, false, "not fetched in time"
 	}
-	rules, ok = entry.Derive(time.Now(), func(text []byte) any {
-		rules, _ := preferences.ParseTDMFile(text) // the fetcher has read it
+	return readTDMFile(entry)
+}
+
+// readTDMFile is TDMFile for what is known.
+func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool, unread string) {
+	now := time.Now()
+	text := entry.Derive(now, func(text []byte) any {
+		rules, err := preferences.ParseTDMFile(text)
+		if err != nil {
+			return string(text) // the fetcher has put the reason there
+		}
 		return rules
-	}).(preferences.TDMRules)
-	return rules, ok
+	})
+	if rules, ok = text.(preferences.TDMRules); ok {
+		return rules, true, ""
+	}
+	unread, _ = text.(string)
+	view := entry.View(now)
+	if unread == "" && (view.State != fetch.StateAbsent || view.Cause != fetch.CauseStatus) {
+		unread = cmp.Or(string(view.Cause), entry.Record().Detail, "not fetched")
+	}
+	return rules, false, unread
+}
+
+// TDMFileState says what is known of an origin's TDM file: "read", "none", or "unread" and why; it is
+// empty if nothing is.
+func (e *Engine) TDMFileState(o origin.Origin) string {
+	files := e.records.files.Load()
+	if files == nil {
+		return ""
+	}
+	entry, known := files.Peek(o, "")
+	if !known {
+		return ""
+	}
+	switch _, ok, unread := readTDMFile(entry); {
+	case ok:
+		return "read"
+	case unread == "":
+		return "none"
+	default:
+		return "unread: " + unread
+	}
 }
 
 // Purge forgets what is known of an origin, its TDM file included.
@@ -84,11 +128,11 @@ func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
 type tdmFetcher struct{ *records }
 
 // Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
-// allow it to the product token by which the gateway asks. One that may not be had, or cannot be
-// read, is absent.
+// allow it to the product token by which the gateway asks. One that may not be had is absent. In the
+// place of a text that cannot be read stands the reason.
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
-	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now()}
+	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now(), Detail: "robots.txt does not allow it"}
 	entry, _, err := f.cache.Lookup(ctx, k.Origin)
 	if err != nil || !mayFetch(entry.View(time.Now()), e.Config.Fetch.UserAgent) {
 		return absent
@@ -98,7 +142,7 @@ func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fe
 		return out
 	}
 	if _, err := preferences.ParseTDMFile(out.Body); err != nil {
-		out.Kind, out.Body, out.Truncated = fetch.KindAbsent, nil, false
+		out.Body, out.Truncated = []byte(escape.Printable(err.Error(), maxUnread)), false
 	}
 	return out
 }

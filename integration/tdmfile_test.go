@@ -80,7 +80,8 @@ func TestTDMFile(t *testing.T) {
 		{"404", "trainer", tdmSite(t, server, open, testorigin.Status(404)), "/a", 200, 1},
 		{"500", "trainer", tdmSite(t, server, open, testorigin.Status(500)), "/a", 200, 1},
 		{"no answer", "trainer", tdmSite(t, server, open, testorigin.HangBeforeHead()), "/a", 200, 1},
-		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 1},
+		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 2}, // a broken first answer is asked for once more
+		{"a comma too many", "trainer", tdmSite(t, server, open, testorigin.OK(closed[:len(closed)-1]+",]")), "/a", 200, 1},
 		{"too large", "trainer", tdmSite(t, server, open, testorigin.OK(closed+strings.Repeat(" ", 100<<10))), "/a", 200, 1},
 		{"no JSON", "trainer", tdmSite(t, server, open, testorigin.HTML()), "/a", 200, 1},
 		{"redirect", "trainer", tdmSite(t, server, open, testorigin.Redirect(http.StatusFound, other.URL(tdmPath))), "/a", 200, 1},
@@ -97,6 +98,9 @@ func TestTDMFile(t *testing.T) {
 	if n := asked(other, tdmPath); n > 0 {
 		t.Errorf("the file behind the redirect was asked for %d times", n)
 	}
+	if out, err := g.robots("show", "--json", reserved.Origin().String()); err != nil || !strings.Contains(out, `"tdm_file":"read"`) {
+		t.Errorf("show: %s, %v", out, err)
+	}
 	g.stop()
 	checkTDMLog(t, g)
 }
@@ -104,14 +108,27 @@ func TestTDMFile(t *testing.T) {
 // checkTDMLog holds what the log has of TDM files, and the audit of the log as it is and of a forged one.
 func checkTDMLog(t *testing.T, g *gateway) {
 	t.Helper()
-	read := 0
+	read, unread := 0, map[string]int{}
 	for _, l := range g.readLogs() {
+		for _, field := range l.Robots.SignalFields {
+			if why, found := strings.CutPrefix(field, "tdm file unread: "); found && l.Robots.SignalsCut {
+				unread[why]++
+			}
+		}
 		if strings.HasSuffix(l.Robots.SignalsRead, "+tdm_file") {
 			read++
 		}
 	}
 	if read != 5 { // the three of the site that reserves rights, the one without a robots.txt, and the last one
 		t.Errorf("%d lines say that a TDM file was read", read)
+	}
+	for _, why := range []string{
+		"status", "timeout", "reset", "tdm file: more than 64 KiB", "redirects", "robots.txt does not allow it",
+		"reading a tdm file: invalid character '<' looking for beginning of value", "reading a tdm file: invalid character ']' looking for beginning of value",
+	} {
+		if unread[why] != 1 {
+			t.Errorf("%d lines say %q: %v", unread[why], why, unread)
+		}
 	}
 	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
 		t.Errorf("audit: %+v", r)

@@ -98,8 +98,9 @@ func (k *lookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entr
 }
 
 // TDMFile implements [enforce.TDMFiles]: the rules that applied then.
-func (k *lookup) TDMFile(context.Context, origin.Origin) (preferences.TDMRules, bool) {
-	return k.line.Robots.TDMFile()
+func (k *lookup) TDMFile(context.Context, origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
+	rules, ok = k.line.Robots.TDMFile()
+	return rules, ok, ""
 }
 
 // failedReasons are those of a lookup that found nothing, or was kept from being made by an order.
