@@ -32,8 +32,8 @@ var lookup = idna.New(
 	idna.VerifyDNSLength(false),
 )
 
-// canonicalHost returns the one spelling of a host: a name in lower-case punycode, an IPv4 address,
-// or an IPv6 address without its brackets.
+// canonicalHost returns the one spelling of a host: a name in lower-case punycode without the dot of
+// the root, an IPv4 address, or an IPv6 address without its brackets.
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":
@@ -55,6 +55,7 @@ func canonicalHost(host string) (string, error) {
 		}
 		name = mapped
 	}
+	name = strings.TrimSuffix(name, ".") // of the root, which every name has
 	if err := checkName(name); err != nil {
 		return "", err
 	}
@@ -111,7 +112,7 @@ func checkName(name string) error {
 		}
 	}
 	if label == 0 {
-		return refuse(PartHost, name, "ends in a dot")
+		return refuse(PartHost, name, "has an empty label")
 	}
 	return nil
 }

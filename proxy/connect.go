@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -268,7 +267,7 @@ func (c *connect) relay() {
 // named reports whether the server name of a handshake is the tunnel's host. An address has no
 // server name, but some clients send it as one (clients.md 9).
 func (c *connect) named(serverName string) bool {
-	o, err := origin.FromAuthority("https", strings.TrimSuffix(serverName, "."))
+	o, err := origin.FromAuthority("https", serverName)
 	return err == nil && o.Host == c.origin.Host
 }
 

@@ -142,7 +142,11 @@ func (x *exchange) forward(target origin.Target) error {
 	x.dial, x.sent.Steps = step{noop.Span{}}, x
 	agent := x.identity.Config
 	x.sent.Pass = egress.Pass{Price: agent.Passes(enforce.PassPrice), Signature: agent.Passes(enforce.PassSignature)}
-	failure := x.site.forwarder.Forward(x.ctx, x.entry.Cancel, x.w, x.r, target.URL(), &x.sent)
+	u := target.URL()
+	if x.r.Method == http.MethodOptions && x.r.URL.Path == "" && target.Path == "/" {
+		u.Opaque = "*" // RFC 9112 section 3.2.4
+	}
+	failure := x.site.forwarder.Forward(x.ctx, x.entry.Cancel, x.w, x.r, u, &x.sent)
 	if failure == nil {
 		return nil
 	}
