@@ -133,8 +133,6 @@ func connectKind(err error) Kind {
 	var header tls.RecordHeaderError
 	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
-	case isOp && op.Op == "proxyconnect":
-		return KindUpstream
 	case isOp && op.Op == "remote error": // how crypto/tls marks an alert that it received
 		return KindTLSAlert
 	case isOp && op.Op == "local error", errors.As(err, &header), strings.Contains(err.Error(), "tls: "):

@@ -82,8 +82,12 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 		return
 	}
 	h := x.w.Header()
-	late := make(http.Header)
-	for name, values := range resp.Trailer {
+	sent, late := make(http.Header, len(resp.Trailer)), make(http.Header)
+	for name, values := range resp.Trailer { // names keep the blanks before their colon (RFC 9112 section 5.1)
+		name = http.CanonicalHeaderKey(strings.TrimRight(name, " "))
+		sent[name] = append(sent[name], values...)
+	}
+	for name, values := range sent {
 		switch {
 		case !mayTrail(name):
 		case announced[name]:

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -92,8 +93,8 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 		},
 	}
 	direct := t.httpTransport(c)
-	direct.DialContext = bounded(c.Dialer, direct, maxOther)
-	t.direct = pairOf(direct)
+	dial := bounded(c.Dialer, direct, maxOther)
+	t.direct = pairOf(direct, dial, dial)
 	if c.FreshFor != nil {
 		t.simple = c.FreshFor.simple.Fresh()
 	} else {
@@ -106,15 +107,16 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 		if err != nil {
 			return nil, fmt.Errorf("building transport: %w", err)
 		}
-		up.pair = pairOf(up.http)
 		t.upstreams = append(t.upstreams, up)
 	}
 	return t, nil
 }
 
 func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
+	secure := t.tls.Clone()
+	secure.NextProtos = []string{"h2", "http/1.1"}
 	return &http.Transport{
-		TLSClientConfig:        t.tls.Clone(),
+		TLSClientConfig:        secure,
 		ForceAttemptHTTP2:      true, // a custom DialContext turns HTTP/2 off otherwise
 		DisableCompression:     true, // or bodies would be decoded on the way
 		DisableKeepAlives:      c.FreshFor != nil,
@@ -136,7 +138,7 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 
 // bounded returns the function by which a transport of net/http dials: every most-th time, idle
 // connections are closed. MaxIdleConns does not count those of HTTP/2.
-func bounded(d *Dialer, transport *http.Transport, most int64) func(context.Context, string, string) (net.Conn, error) {
+func bounded(d *Dialer, transport *http.Transport, most int64) dialFunc {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if dials.Add(1)%most == 0 {
@@ -153,18 +155,76 @@ type transportPair struct {
 	single *http.Transport // has a connection of HTTP/1.1 for each request
 }
 
-func pairOf(shared *http.Transport) transportPair {
+// pairOf makes a pair of a transport. It dials by the functions given: the one leads to an origin or
+// a proxy of plain HTTP, the other to an origin that speaks TLS.
+func pairOf(shared *http.Transport, plain, secure dialFunc) transportPair {
 	single := shared.Clone()
 	single.DisableKeepAlives = true
 	single.Protocols = new(http.Protocols)
 	single.Protocols.SetHTTP1(true)
 	single.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	for _, h := range []*http.Transport{shared, single} {
+		h.DialContext, h.DialTLSContext = plain.mended, secure.overTLS(h)
+	}
 	return transportPair{shared, single}
 }
 
-// of returns the transport for a request. NTLM and Negotiate authenticate the connection, not the
+// dialFunc has the form that [net/http.Transport] wants.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// mended dials for responses that are mended.
+func (dial dialFunc) mended(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return h1.Mend(conn), nil
+}
+
+// overTLS returns a function that dials and speaks TLS, by the settings of h: what is mended lies
+// above it. net/http finds HTTP/2 by the type of the connection.
+func (dial dialFunc) overTLS(h *http.Transport) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		config := h.TLSClientConfig.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http has made it
+		ctx, cancel := context.WithTimeout(ctx, h.TLSHandshakeTimeout)
+		defer cancel()
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		if secure.ConnectionState().NegotiatedProtocol == "h2" {
+			return secure, nil
+		}
+		return h1.Mend(secure), nil
+	}
+}
+
+// roundTrip sends a request by the transport that it needs, and has the head of its response
+// mended.
+func (w transportPair) roundTrip(r *http.Request) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{GotConn: awaitResponse} // a new one: WithClientTrace changes it
+	return w.of(r).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+// awaitResponse tells a connection of HTTP/1 that a response will come.
+func awaitResponse(info httptrace.GotConnInfo) {
+	if conn, ok := info.Conn.(*h1.Mended); ok {
+		conn.Await()
+	}
+}
+
+// of returns the transport for a request. HTTP/2 has no Upgrade. NTLM and Negotiate authenticate the connection, not the
 // request (RFC 4559 section 6): a later client on it would be taken for the first.
 func (w transportPair) of(r *http.Request) *http.Transport {
+	if r.Header["Upgrade"] != nil {
+		return w.single
+	}
 	for _, v := range r.Header["Authorization"] {
 		scheme, _, _ := strings.Cut(strings.ReplaceAll(strings.TrimLeft(v, " \t"), "\t", " "), " ")
 		if strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate") {
@@ -207,14 +267,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // directly sends a request without an upstream proxy.
 func (t *Transport) directly(r *http.Request) (*http.Response, error) {
-	way := t.direct.of(r)
-	if way == t.direct.shared && h1.Serves(r) {
+	if h1.Serves(r) && t.direct.of(r) == t.direct.shared {
 		resp, err := t.simple.RoundTrip(r)
 		if !errors.Is(err, h1.ErrProtocol) {
 			return resp, err
 		}
 	}
-	return way.RoundTrip(r)
+	return t.direct.roundTrip(r)
 }
 
 // dialFTP connects to an FTP server, through an upstream proxy where one is configured for the

@@ -354,7 +354,7 @@ func TestTrustedRoots(t *testing.T) {
 // direct and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()
-	w := pairOf(new(http.Transport))
+	w := pairOf(new(http.Transport), nil, nil)
 	for field, alone := range map[string]bool{
 		"": false, "Basic dTpw": false, "Bearer Negotiate": false, "NTLMv2 x": false, "Negotiated x": false,
 		"NTLM": true, "NTLM\tx": true, "ntlm x": true, "NEGOTIATE x": true, " Negotiate x": true,

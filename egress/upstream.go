@@ -85,7 +85,7 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 	}
 	switch u.URL.Scheme {
 	case "socks5", "socks5h":
-		up.http.DialContext = up.dialSOCKS
+		up.pair = pairOf(up.http, up.dialSOCKS, up.dialSOCKS)
 		return up, nil
 	case "https":
 		up.tls = t.tls.Clone()
@@ -93,12 +93,13 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 		up.tls.NextProtos = []string{"http/1.1"} // CONNECT and absolute form are spoken over HTTP/1.1 here
 	}
 	plain := &url.URL{Scheme: "http", Host: net.JoinHostPort(up.host, strconv.Itoa(int(port))), User: u.URL.User}
-	up.http.Proxy = http.ProxyURL(plain) // TLS towards the proxy is dialProxy's
-	up.http.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dialProxy(ctx) }
-	up.http.ProxyConnectHeader = http.Header{"Via": {up.via}, "User-Agent": nil}
-	up.http.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
-		return up.granted(resp)
+	up.http.Proxy = func(r *http.Request) (*url.URL, error) {
+		if r.URL.Scheme == "https" {
+			return nil, nil // it goes through a tunnel
+		}
+		return plain, nil // TLS towards the proxy is dialProxy's
 	}
+	up.pair = pairOf(up.http, up.dialProxy, up.dialThrough)
 	return up, nil
 }
 
@@ -106,9 +107,9 @@ func (u *upstream) name() string { return net.JoinHostPort(u.host, strconv.Itoa(
 
 func (u *upstream) isSOCKS() bool { return u.http.Proxy == nil }
 
-// granted returns an error for an answer that refuses a tunnel.
+// granted returns an error for an answer that refuses a tunnel: any but 2xx (RFC 9110 section 9.3.6).
 func (u *upstream) granted(resp *http.Response) error {
-	if resp.StatusCode == http.StatusOK {
+	if resp.StatusCode/100 == 2 {
 		return nil
 	}
 	return &Error{Kind: KindUpstream, Err: fmt.Errorf("upstream proxy %s %w", u.name(), tunnelRefused(resp.StatusCode))}
@@ -139,13 +140,16 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 		out := *r
 		out.Header = r.Header.Clone()
 		out.Header.Set("Via", u.via)
+		if r.URL.Opaque == "*" { // the absolute form without a path, RFC 9112 section 3.2.4
+			out.URL = &url.URL{Scheme: "http", Host: r.URL.Host, Opaque: "//" + r.URL.Host}
+		}
 		r = &out
 	}
-	return u.pair.of(r).RoundTrip(r)
+	return u.pair.roundTrip(r)
 }
 
 // dialProxy connects to the proxy itself, TLS included.
-func (u *upstream) dialProxy(ctx context.Context) (net.Conn, error) {
+func (u *upstream) dialProxy(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := u.dialer.dial(ctx, u.host, u.port, toProxy)
 	if err != nil {
 		return nil, u.failed(netip.AddrPort{}, err)
@@ -177,14 +181,19 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p p
 	if u.isSOCKS() {
 		return u.dialSOCKS(ctx, "tcp", target)
 	}
-	conn, err := u.dialProxy(ctx)
+	return u.dialThrough(ctx, "tcp", target)
+}
+
+// dialThrough opens a tunnel through a proxy of HTTP.
+func (u *upstream) dialThrough(ctx context.Context, _, target string) (net.Conn, error) {
+	conn, err := u.dialProxy(ctx, "", "")
 	if err != nil {
 		return nil, err
 	}
 	tunnel, err := u.connect(ctx, conn, target)
 	if err != nil {
 		_ = conn.Close()
-		return nil, u.failed(netip.AddrPort{}, err)
+		return nil, u.failed(netip.AddrPort{}, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err}) // as net/http says it
 	}
 	return tunnel, nil
 }
@@ -249,7 +258,7 @@ func (u *upstream) dialSOCKS(ctx context.Context, network, addr string) (net.Con
 	socks := d.(socksClient) //nolint:forcetypeassert // which go.mod's version has; the tests hold it
 	ctx, cancel := context.WithTimeout(ctx, u.dialer.timeout())
 	defer cancel()
-	conn, err := u.dialProxy(ctx)
+	conn, err := u.dialProxy(ctx, "", "")
 	if err != nil {
 		return nil, err
 	}

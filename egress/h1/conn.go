@@ -22,6 +22,7 @@ type conn struct {
 	net.Conn // with TLS for https
 
 	tcp    net.Conn
+	answer *Mended // is read from, once there is a request
 	key    key
 	reused bool
 	since  time.Time     // when it became idle
@@ -57,7 +58,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.header <= 0 {
 		return 0, ErrHeaderSize
 	}
-	n, err := c.Conn.Read(p[:min(int64(len(p)), c.header)])
+	n, err := c.answer.Read(p[:min(int64(len(p)), c.header)])
 	c.header -= int64(n)
 	return n, err
 }
@@ -75,6 +76,10 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 		return nil, fmt.Errorf("sending a request: %w: %w", errStale, err)
 	}
 	c.header = t.config.MaxResponseHeaderBytes
+	if c.answer == nil {
+		c.answer = Mend(c.Conn)
+	}
+	c.answer.Await()
 	c.br = readers.Get().(*bufio.Reader) //nolint:forcetypeassert // see New
 	c.br.Reset(c)
 	if _, err := c.br.Peek(1); err != nil {

@@ -1,0 +1,158 @@
+package h1
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync/atomic"
+)
+
+// maxHead bounds the head of a response that is mended. It is the largest that a [Transport] reads.
+const maxHead = 256 << 10
+
+// Mended is a connection to an origin, above TLS, that mends the heads of HTTP/1 responses in front
+// of net/http's parser. As RFC 9112 wants it of a proxy, the blanks before the colon of a field are
+// taken out (section 5.1), and a field that goes on in the next line becomes one line (section
+// 5.2). net/http loses the one, and refuses "Transfer-Encoding: identity", behind which a body ends
+// with the connection (section 6.3). A name with a blank within becomes one that it refuses too.
+type Mended struct {
+	net.Conn
+	awaited atomic.Bool // a response begins with the next byte
+	head    bool        // the bytes that come are of a head
+	held    []byte      // the beginning of one
+	ready   []byte      // mended, not read yet
+}
+
+// Mend returns a connection for the first response over c.
+func Mend(c net.Conn) *Mended {
+	m := &Mended{Conn: c}
+	m.Await()
+	return m
+}
+
+// Await says that a request will be sent: what comes next is its response.
+func (m *Mended) Await() { m.awaited.Store(true) }
+
+// NetConn returns the connection within, as [crypto/tls.Conn] does.
+func (m *Mended) NetConn() net.Conn { return m.Conn }
+
+// CloseWrite closes the sending half, for what becomes of the connection after 101.
+func (m *Mended) CloseWrite() error {
+	if c, ok := m.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Read reads a head whole, and all else as it comes.
+func (m *Mended) Read(p []byte) (int, error) {
+	for len(m.ready) == 0 {
+		n, err := m.Conn.Read(p)
+		if m.awaited.Swap(false) {
+			m.head, m.held = true, nil
+		}
+		if !m.head || n == 0 && (err == nil || m.held == nil) {
+			return n, err
+		}
+		m.take(p[:n], err != nil)
+		if len(m.ready) == 0 && err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.ready)
+	if m.ready = m.ready[n:]; len(m.ready) == 0 {
+		m.ready = nil
+	}
+	return n, nil
+}
+
+// take adds to the head that is held. What of it can be read goes to ready: all that there is at
+// the end, of what is no HTTP/1, and beyond the limit.
+func (m *Mended) take(p []byte, ended bool) {
+	if m.held != nil {
+		p = append(m.held, p...)
+	}
+	m.ready, m.held = p[:0], nil
+	for m.head && len(p) > 0 {
+		n, http := headEnd(p), bytes.HasPrefix(p, protocol[:min(len(p), len(protocol))])
+		if n < 0 && http && !ended && len(p) <= maxHead {
+			m.held = bytes.Clone(p)
+			return
+		}
+		if m.head = n >= 0 && http; m.head {
+			m.head = interim(p[:n])
+			m.ready = append(m.ready, mendHead(p[:n])...)
+			p = p[n:]
+		}
+	}
+	m.ready = append(m.ready, p...)
+}
+
+var protocol = []byte("HTTP/1.")
+
+// headEnd returns the length of the head at the beginning of p, -1 where it has not ended.
+func headEnd(p []byte) int {
+	for n := 0; ; {
+		i := bytes.IndexByte(p[n:], '\n')
+		if i < 0 {
+			return -1
+		}
+		if n += i + 1; i == 0 || i == 1 && p[n-2] == '\r' {
+			return n
+		}
+	}
+}
+
+// interim reports whether another response follows a head: behind a 1xx that does not change the
+// protocol.
+func interim(head []byte) bool {
+	_, status, _ := bytes.Cut(head, []byte{' '})
+	return bytes.HasPrefix(status, []byte{'1'}) && !bytes.HasPrefix(status, []byte("101"))
+}
+
+// mendHead mends a head in its place. The result is not longer.
+func mendHead(head []byte) []byte {
+	out, fields, coded := head[:0], 0, false
+	for line := range bytes.Lines(head) {
+		name, _, isField := bytes.Cut(line, []byte{':'})
+		switch {
+		case len(out) == 0: // the status line
+		case (line[0] == ' ' || line[0] == '\t') && fields > 0:
+			out, line = append(bytes.TrimRight(out, " \t\r\n"), ' '), bytes.TrimLeft(line, " \t")
+		case isField:
+			fields++
+			bare := bytes.TrimRight(name, " \t")
+			if blank := bytes.IndexAny(bare, " \t"); blank >= 0 {
+				bare[blank] = 0
+			}
+			coded = coded || isName(bare, "Transfer-Encoding")
+			out, line = append(out, bare...), line[len(name):]
+		}
+		out = append(out, line...)
+	}
+	if coded {
+		return untilClose(out)
+	}
+	return out
+}
+
+// untilClose leaves the fields of a length out of a head where the only transfer coding is identity.
+// Of others net/http knows chunked, and refuses the rest.
+func untilClose(head []byte) []byte {
+	for line := range bytes.Lines(head) {
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		if isName(name, "Transfer-Encoding") && !isName(bytes.TrimSpace(value), "identity") {
+			return head
+		}
+	}
+	out := head[:0]
+	for line := range bytes.Lines(head) {
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		if !isName(name, "Transfer-Encoding") && !isName(name, "Content-Length") {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
+func isName(b []byte, name string) bool { return bytes.EqualFold(b, []byte(name)) }
