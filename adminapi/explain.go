@@ -10,11 +10,36 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/preferences"
 )
 
 // Explain decides a request as the site would, and sends none. The agent is the one that the
 // parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
-func Explain(ctx context.Context, e *engine.Engine, q url.Values) (x Explanation, err error) {
+func Explain(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
+	return explain(ctx, e, q, nil)
+}
+
+// ExplainKnown is Explain without a fetch. Where the decision needs one, it is an error.
+func ExplainKnown(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
+	files := new(noFiles)
+	x, err := explain(ctx, e, q, files)
+	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
+		return x, fault(http.StatusNotFound, "too little is known of %s to decide: its files have to be fetched", x.Robots.Origin)
+	}
+	return x, err
+}
+
+// noFiles knows of no TDM file, and whether one was asked for.
+type noFiles struct{ asked bool }
+
+// TDMFile implements [enforce.TDMFiles].
+func (f *noFiles) TDMFile(context.Context, origin.Origin) (none preferences.TDMRules, ok bool, fault string) {
+	f.asked = true
+	return none, false, ""
+}
+
+// explain goes by what is known if it gets files to use instead of those of the site.
+func explain(ctx context.Context, e *engine.Engine, q url.Values, only *noFiles) (x Explanation, err error) {
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {
 		return x, err
@@ -28,7 +53,14 @@ func Explain(ctx context.Context, e *engine.Engine, q url.Values) (x Explanation
 		return x, badRequest("url: %w", err)
 	}
 	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
-	d := site.Enforcer.Decide(ctx, request)
+	enforcer := *site.Enforcer
+	if only != nil {
+		enforcer.Rules = e.KnownRules()
+		if enforcer.Files != nil {
+			enforcer.Files = only
+		}
+	}
+	d := enforcer.Decide(ctx, request)
 	x = Explanation{
 		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
 		BlockedUntil: blockedUntil(e, target.Origin),

@@ -92,7 +92,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	life, end := context.WithCancel(ctx)
 	server.RegisterOnShutdown(end)
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
-	h.stop = engine.Record()
+	h.stop = engine.Record(server)
 	return nil
 }
 
@@ -161,11 +161,11 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 	case path == "/orders":
 		w.Header().Set("Allow", http.MethodPost)
 		return fail(w, http.StatusMethodNotAllowed, "Orders are sent with POST.")
+	case path == "/" && (read || r.Method == http.MethodPost):
+		return h.showPage(w, r, e)
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
 		return fail(w, http.StatusMethodNotAllowed, "There is only GET here.")
-	case path == "/":
-		return h.showPage(w, r, e)
 	case path == "/origin":
 		return h.showOrigin(w, r, e)
 	case path == "/events":

@@ -105,7 +105,9 @@ func TestRequests(t *testing.T) {
 		{"no Origin", "POST", "/orders", stop, header("Origin", "null"), 403, "another site"},
 		{"orders off", "POST", "/orders", stop, nil, 403, "takes no orders"},
 		{"GET orders", "GET", "/orders?action=deny&scope=all", nil, nil, 405, "POST"},
-		{"POST page", "POST", "/", stop, nil, 405, "GET"},
+		{"POST page", "POST", "/", stop, nil, 200, "<title>"},
+		{"cross-site POST of the page", "POST", "/", stop, header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		{"POST an origin", "POST", "/origin", stop, nil, 405, "GET"},
 		{"DELETE", "DELETE", "/", nil, nil, 405, "GET"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -249,6 +251,42 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 		}
 		if i := strings.IndexAny(body, "\u202e\u2066\x1b"); i >= 0 {
 			t.Errorf("%.60s: a character that is not seen at %d: %q", path, i, body[max(i-60, 0):i])
+		}
+	}
+}
+
+// TestExplainFetchesOnPostOnly holds that only the page itself can have a robots.txt fetched: not a picture of another
+// site, which is a GET that a browser sends along with the password.
+func TestExplainFetchesOnPostOnly(t *testing.T) {
+	r := newRig(t, "", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	site := server.Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
+	question := url.Values{"agent": {"alpha"}, "url": {site.URL("/private/x")}}
+	from := func(where string) func(*http.Request) {
+		return func(req *http.Request) { req.Header.Set("Sec-Fetch-Site", where) }
+	}
+	for _, tt := range []struct {
+		name, method string
+		edit         func(*http.Request)
+		status       int
+		want         string
+		fetched      bool
+	}{
+		{"GET", "GET", nil, 200, "too little is known of " + site.Origin().String(), false},
+		{"picture of another site", "GET", from("cross-site"), 200, "too little is known of", false},
+		{"form of another site", "POST", from("cross-site"), 403, "another site", false},
+		{"form of the page", "POST", from("same-origin"), 200, "Disallow: /private", true},
+		{"GET of what is known", "GET", nil, 200, "Disallow: /private", true},
+	} {
+		path, form := "/", question
+		if tt.method == "GET" {
+			path, form = "/?"+question.Encode(), nil
+		}
+		resp, body := r.ask(tt.method, path, form, tt.edit)
+		_, known := engine.Current().Cache().Peek(site.Origin(), "")
+		if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) || known != tt.fetched {
+			t.Errorf("%s: %d, known: %t, without %q: %.300s", tt.name, resp.StatusCode, known, tt.want, body[strings.Index(body, "Explain a decision")+1:])
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/crawlgate/crawlgate/console"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -69,7 +71,7 @@ func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
 func TestFrames(t *testing.T) {
 	testgateway.New(t, "", "")
 	synctest.Test(t, func(t *testing.T) {
-		defer engine.Record()()
+		defer engine.Record(new(caddyhttp.Server))()
 		ctx, leave := context.WithCancel(t.Context())
 		w, done := newFrames(), make(chan error, 1)
 		h := console.Following(t.Context())

@@ -51,9 +51,17 @@ type pageData struct {
 	Fault       string // why there is no explanation
 }
 
-// showPage answers with the page and, where the query asks for one, an explanation.
+// showPage answers with the page and, where the question asks for one, an explanation. Only a POST,
+// which is of the page itself, may have a robots.txt fetched for it: anyone can have a browser GET.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
-	q := r.URL.Query()
+	q, ask := r.URL.Query(), adminapi.ExplainKnown
+	if r.Method == http.MethodPost {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		if err := r.ParseForm(); err != nil {
+			return fail(w, http.StatusBadRequest, "The form cannot be read.")
+		}
+		q, ask = r.PostForm, adminapi.Explain
+	}
 	p := pageData{
 		Orders: h.Orders, User: userOf(r), Note: h.notes.get(q.Get("m")), Sites: sitesOf(e), Query: q, Sections: map[string]template.HTML{},
 	}
@@ -63,9 +71,10 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
 	} else if n > 0 {
-		var err error
-		if p.Explanation, err = explain(r.Context(), e, q); err != nil {
+		if x, err := ask(r.Context(), e, q); err != nil {
 			p.Fault = plain(err)
+		} else {
+			p.Explanation = withLines(e, x)
 		}
 	}
 	return render(w, "page", p)
@@ -122,15 +131,11 @@ type explanation struct {
 	Lines []textLine
 }
 
-func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation, error) {
-	x, err := adminapi.Explain(ctx, e, q)
-	if err != nil {
-		return nil, err
-	}
+func withLines(e *engine.Engine, x adminapi.Explanation) *explanation {
 	out := &explanation{Explanation: x}
 	o, err := origin.ParseSite(x.Robots.Origin)
 	if err != nil {
-		return out, nil //nolint:nilerr // there is nothing more to show
+		return out // there is nothing more to show
 	}
 	if entry, ok := e.Cache().Peek(o, ""); ok {
 		record := entry.Record()
@@ -138,7 +143,7 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values) (*explanation,
 			out.Lines = excerpt(text.Body, x.Robots.Line)
 		}
 	}
-	return out, nil
+	return out
 }
 
 const (

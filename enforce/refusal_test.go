@@ -138,7 +138,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	case ReasonForbiddenAddress:
 		detail = "169.254.169.254 is a metadata address"
 	case ReasonOwnListener:
-		detail = "address 127.0.0.1:2019 belongs to the admin API or another listener of the gateway's process"
+		detail = "address 127.0.0.1:2019 belongs to the admin API, the operator's page or another listener of the gateway's process"
 	case ReasonInternal:
 		detail = "opening /var/lib/secret: no such file"
 	default:

@@ -90,6 +90,11 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	if e := Current(); e != nil && e.listens.Load() != nil {
 		known = e.listens.Load()
 	}
+	var closed []netip.AddrPort
+	pages.Range(func(server, _ any) bool {
+		closed = append(closed, listenAddrs(server.(*caddyhttp.Server))...)
+		return true
+	})
 	found := guard.ListenerSite
 	for _, l := range at {
 		is := func(other netip.AddrPort) bool {
@@ -98,7 +103,7 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 		if slices.ContainsFunc(known.gateways, is) {
 			return guard.ListenerGateway
 		}
-		if !slices.ContainsFunc(known.sites, is) {
+		if !slices.ContainsFunc(known.sites, is) || slices.ContainsFunc(closed, is) {
 			found = guard.ListenerOther
 		}
 	}

@@ -60,8 +60,11 @@ func TestListenerAt(t *testing.T) {
 		}
 		return list, unknown
 	}
+	for _, listen := range []string{":9180", "127.0.0.1:9181"} {
+		t.Cleanup(Record(&caddyhttp.Server{Listen: []string{listen}})) // an operator's page
+	}
 	e := new(Engine)
-	e.listens.Store(&listens{gateways: parse("[::]:3128"), sites: parse("[::]:80", "127.0.0.1:8080")})
+	e.listens.Store(&listens{gateways: parse("[::]:3128"), sites: parse("[::]:80", "127.0.0.1:8080", "[::]:9180", "127.0.0.1:9181")})
 	for _, tt := range []struct {
 		own     []string
 		unknown error
@@ -78,6 +81,9 @@ func TestListenerAt(t *testing.T) {
 		{[]string{"[::]:80"}, nil, "127.0.0.1:80", false, guard.ListenerOther},
 		{[]string{"[::]:3128"}, nil, "127.0.0.1:3128", true, guard.ListenerGateway},
 		{[]string{"127.0.0.1:2019"}, nil, "127.0.0.1:2019", true, guard.ListenerOther},
+		{[]string{"[::]:9180"}, nil, "127.0.0.1:9180", true, guard.ListenerOther},
+		{[]string{"0.0.0.0:9180"}, nil, "127.0.0.2:9180", true, guard.ListenerOther},
+		{[]string{"127.0.0.1:9181"}, nil, "127.0.0.1:9181", true, guard.ListenerOther},
 		{[]string{"127.0.0.1:8080", "10.0.0.5:8080"}, nil, "127.0.0.1:8080", true, guard.ListenerOther},
 		{nil, errors.ErrUnsupported, "127.0.0.1:80", true, guard.ListenerUnknown},
 		{nil, fmt.Errorf("looking: %w", errors.ErrUnsupported), "127.0.0.1:80", true, guard.ListenerUnknown},

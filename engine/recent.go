@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/redact"
@@ -73,11 +75,19 @@ type recorder struct {
 
 var recent recorder
 
-// Record has the last hour recorded until stop is called, once.
-func Record() (stop func()) {
+// Record has the last hour recorded for the page of a server, and keeps requests through the gateway
+// from that server, until stop is called, once.
+func Record(server *caddyhttp.Server) (stop func()) {
 	recent.wanted.Add(1)
-	return sync.OnceFunc(func() { recent.wanted.Add(-1) })
+	pages.Store(server, true)
+	return sync.OnceFunc(func() {
+		recent.wanted.Add(-1)
+		pages.Delete(server)
+	})
 }
+
+// pages are the servers with an operator's page, of all configurations that Caddy has not ended.
+var pages sync.Map // of *caddyhttp.Server
 
 // Happened notes a request for the operator's page, if there is one. target gives what was asked for.
 func Happened(d *enforce.Record, method string, target func() string) {

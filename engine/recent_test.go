@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
@@ -52,7 +54,7 @@ func TestHappened(t *testing.T) {
 	if h := LastHour(); len(h.Refusals) != 0 {
 		t.Errorf("unasked: %+v", h.Refusals)
 	}
-	stop := Record()
+	stop := Record(new(caddyhttp.Server))
 	defer stop()
 	Happened(d, "GET", target)
 	h := LastHour()
@@ -71,7 +73,7 @@ func BenchmarkHappened(b *testing.B) {
 	for name, on := range map[string]bool{"off": false, "on": true} {
 		b.Run(name, func(b *testing.B) {
 			if on {
-				defer Record()()
+				defer Record(new(caddyhttp.Server))()
 			}
 			b.ReportAllocs()
 			for b.Loop() {

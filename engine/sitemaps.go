@@ -55,7 +55,7 @@ func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 // Files it replaces. Nothing is fetched for it: the rules are those that are known.
 func (e *Engine) JudgeSitemaps(ctx context.Context, judge enforce.Enforcer, id enforce.Identity, list []Sitemap) {
 	judge.Files = nil
-	judge.Rules = &knownRules{cache: e.Cache(), entries: make(map[origin.Origin]*robotscache.Entry)}
+	judge.Rules = e.KnownRules()
 	for i := range list {
 		s := &list[i]
 		if s.target.Origin.IsZero() {
@@ -82,6 +82,11 @@ const maxKnown = 16
 type knownRules struct {
 	cache   *robotscache.Cache
 	entries map[origin.Origin]*robotscache.Entry
+}
+
+// KnownRules finds the entries that may be used as they are, for one answer. It never fetches.
+func (e *Engine) KnownRules() enforce.Lookup {
+	return &knownRules{e.Cache(), make(map[origin.Origin]*robotscache.Entry)}
 }
 
 // Lookup implements enforce.Lookup. What is not known, or does not hold any more, is pending.

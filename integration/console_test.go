@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -54,6 +55,47 @@ func TestConsole(t *testing.T) {
 			t.Errorf("after %q: %d %v", step.action, a.status, a.header)
 		}
 	}
+}
+
+// TestConsoleIsNoTarget tries to reach the operator's page through the gateway by every address of the machine, each of
+// which the operator has allowed alone, which opens other sites of the process; by the redirect of a robots.txt; and at
+// an address that was a plain site's before a reload.
+func TestConsoleIsNoTarget(t *testing.T) {
+	t.Parallel()
+	allowed := []string{everywhere}
+	for _, host := range spellingsOfThisMachine(t) {
+		if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+			allowed = append(allowed, netip.PrefixFrom(ip, ip.BitLen()).String())
+		}
+	}
+	first, second := portOf(t), portOf(t)
+	const page = "basic_auth {\nada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4zpEoiWySN6uRSEkKfXm\n}\nrobots_console"
+	site := func(port, lines string) string { return fmt.Sprintf("http://:%s {\n%s\n}\n", port, lines) }
+	config := gatewayConfig{
+		Engine: unpaced, Egress: strings.Join(allowed, " "), Sites: site(first, page) + site(second, "respond plain"),
+	}
+	g := startGateway(t, config)
+	refused := func(when, port string) {
+		t.Helper()
+		for _, host := range spellingsOfThisMachine(t) {
+			for way, ask := range g.through(http.MethodGet, host+":"+port, "/") {
+				a, err := ask()
+				refusedAsOwn(t, when+", "+way+", "+host, a, err)
+			}
+		}
+	}
+	refused("at first", first)
+	redirected := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	redirected.SetRobots(testorigin.Redirect(http.StatusFound, "http://127.0.0.1:"+first+"/"))
+	if a := g.mustFetch("AcmeBot/1.0", redirected.URL(openPage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "own_listener") {
+		t.Errorf("by a redirect: %d %s", a.status, a.body)
+	}
+	eventually(t, "the plain site to be reached", func() bool { return g.mustFetch("AcmeBot/1.0", "http://127.0.0.1:"+second+"/").body == "plain" })
+	config.Sites = site(second, page)
+	if err := g.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	refused("after a reload", second)
 }
 
 // TestConsoleLetsTheProcessStop holds that pages that follow keep neither a stop nor a reload waiting, where no grace

@@ -1,5 +1,6 @@
 // Package guard decides which addresses and ports a forward proxy may connect to: public addresses,
-// and what the operator opens besides, but never a gateway or the admin API of its own process.
+// and what the operator opens besides, but never a gateway, the admin API or the operator's page of its
+// own process.
 package guard
 
 import (
@@ -77,9 +78,9 @@ type Listener uint8
 const (
 	NoListener      Listener = iota
 	ListenerUnknown          // an address of this machine, on a system that does not list listeners
-	ListenerSite             // an HTTP server of this process that is no gateway
+	ListenerSite             // an HTTP server of this process that is no gateway and has no operator's page
 	ListenerGateway          // a gateway: dialing it would be a loop
-	ListenerOther            // the admin API, or another listener of the process
+	ListenerOther            // the admin API, the operator's page, or another listener
 )
 
 // openable reports whether AllowPrivate can open the listener.
@@ -122,7 +123,7 @@ func (g *Guard) AllowFTP(ap netip.AddrPort) error {
 	return err
 }
 
-// NotOwn refuses gateways and the admin API of this process only. It guards connections to upstream
+// NotOwn refuses gateways, the admin API and the operator's page of this process only. It guards connections to upstream
 // proxies, whose addresses the operator has named.
 func (g *Guard) NotOwn(ap netip.AddrPort) error {
 	if g == nil {
@@ -207,7 +208,7 @@ func (l Listener) text(addr netip.Addr) string {
 		return fmt.Sprintf("is one of the gateway's own machine; only allow_private %s opens it", canonical(addr))
 	case NoListener, ListenerOther:
 	}
-	return "belongs to the admin API or another listener of the gateway's process"
+	return "belongs to the admin API, the operator's page or another listener of the gateway's process"
 }
 
 // Forbidden marks the error for consumers that do not import this package: an error with this

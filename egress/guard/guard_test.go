@@ -161,7 +161,7 @@ func TestForbiddenErrorText(t *testing.T) {
 		},
 		{
 			at("[::1]:2019", ClassOwn, ListenerOther),
-			"address [::1]:2019 belongs to the admin API or another listener of the gateway's process",
+			"address [::1]:2019 belongs to the admin API, the operator's page or another listener of the gateway's process",
 		},
 		{
 			at("[::1]:80", ClassOwn, ListenerUnknown),
