@@ -87,6 +87,8 @@ func (f *fleet) add(text string) {
 			b.Meaning = testorigin.MeansUnreachable
 		case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
 			b.Meaning = testorigin.MeansRules
+		case b.Name == "unknown coding": // it is none, as the text is plain
+			b.Meaning, b.Rules = testorigin.MeansRules, []byte(text)
 		}
 		f.https = append(f.https, b)
 		if !b.NeedsTLS() {

@@ -402,12 +402,15 @@ func (h *chronicle) before(t time.Time) []string {
 func (h *chronicle) fetchFaults(c timing) []string {
 	const clock = 10 * time.Millisecond // wall clocks are not exact
 	var faults []string
-	failures := 0
+	failures, again := 0, false
 	for i, a := range h.attempts {
 		if i+1 == len(h.attempts) {
 			break
 		}
+		second := again
+		again = false
 		least := a.ttl / 10 * 8
+		gap := h.attempts[i+1].asked.Sub(a.asked)
 		switch {
 		case a.lost, a.starved:
 			failures = 0
@@ -415,14 +418,34 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		case a.class == classFailed:
 			failures++
 			least = max(c.leastPause(failures), promises[a.name].pause)
+			if second { // both tries count, and the pause is the one after the first failure
+				least = max(c.leastPause(1), promises[a.name].pause)
+			}
+			again = failures == 1 && breaks(a.name)
 		case a.unsure:
 			failures, least = 0, min(least, c.leastPause(1))
+			again = !second // the site may have broken it off
 		default:
 			failures = 0
 		}
-		if gap := h.attempts[i+1].asked.Sub(a.asked); gap < least-clock {
+		if again = again && gap < least-clock; again {
+			continue // of a retrieval that breaks before a run of failures there is one second try, at once
+		}
+		if gap < least-clock {
 			faults = append(faults, fmt.Sprintf("attempt %d (%s, %d failures) was followed after %v, want %v or more", i, a.name, failures, gap, least))
 		}
 	}
 	return faults
+}
+
+// breaks reports whether a behaviour breaks the connection or the answer, so that nothing of the site was read.
+func breaks(name string) bool {
+	for _, begins := range []string{
+		"reset ", "close ", "[1", "no last chunk", "broken chunk", "endless head", "invalid status line", "not HTTP", "conflicting lengths",
+	} {
+		if strings.HasPrefix(name, begins) {
+			return true
+		}
+	}
+	return false
 }
