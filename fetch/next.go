@@ -18,6 +18,8 @@ import (
 //     for TTL if it does not say.
 //   - A failure starts a run or continues it. A good answer inside its TTL still
 //     counts; once that has ended the record is unreachable.
+//   - A soft 404 is a failure if there is a text: no 5xx replaces rules that are known, of whatever
+//     age.
 //   - An attempt that was canceled, that failed on our own side or that our guard
 //     refused (see [Outcome.Refused]) changes nothing.
 //
@@ -25,6 +27,9 @@ import (
 // origin, the run and the attempt. Retry-After, up to a day, makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC() // without its monotonic reading: see wall
+	if _, known := r.Text(); known && out.Cause == CauseSoft404 {
+		out = Outcome{Cause: CauseStatus, Detail: "says not found, but had rules", Status: out.Status, Hops: out.Hops, Retried: out.Retried}
+	}
 	switch out.Kind {
 	case KindRules, KindAbsent:
 		return p.afterAnswer(r.Key(), out, now)

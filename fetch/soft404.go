@@ -1,13 +1,16 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"net/http"
 	"net/url"
-	"slices"
+	"regexp"
 	"strings"
 	"unicode"
+
+	"golang.org/x/net/html"
 )
 
 // maxErrorPage bounds how much of an error page is read for evidence.
@@ -15,26 +18,25 @@ const maxErrorPage = 64 << 10
 
 // isSoft404 reports whether a 5xx is a server's way to say that there is no such file (seed 000,
 // "Misconfigured 5xx Errors"). It takes two proofs, because a wrong yes permits everything: the
-// page says so in words, and a path that was made up this moment gets the same status with the same
-// words.
+// page says so of what was asked for, and a path that was made up this moment gets the same status
+// with the same words. It permits nothing where rules are known: see [Policy.Next].
 //
-// 502, 503 and 504 are never taken for it: they speak of a server that the answering one could not
-// use, and what was "not found" then is that. Nor are 429 and 430, which are no 5xx.
+// Only 500 and 501 are taken for it: the others speak of load, or of a server that the answering
+// one could not use, and what was "not found" then is that.
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one request that
 // Crawlgate makes so, and it asks for nothing that exists.
 func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, statusThrottled, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	if resp.StatusCode != http.StatusInternalServerError && resp.StatusCode != http.StatusNotImplemented {
 		return false
 	}
-	page, _, fail := resp.text(maxErrorPage)
+	body, _, fail := resp.text(maxErrorPage)
 	if fail != nil {
 		return false
 	}
 	resp.close() // so that the probe does not wait at the gate for it
-	words := pageWords(page, r.at.Path)
-	if !saysNotFound(words) {
+	page := readErrorPage(body, r.at)
+	if !page.saysNotFound() {
 		return false
 	}
 
@@ -47,123 +49,128 @@ func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	if probe.StatusCode != resp.StatusCode {
 		return false
 	}
-	page, _, fail = probe.text(maxErrorPage)
-	if fail != nil {
+	if body, _, fail = probe.text(maxErrorPage); fail != nil {
 		return false
 	}
-	others := pageWords(page, madeUp.Path)
-	return saysNotFound(others) && alike(words, others)
+	other := readErrorPage(body, madeUp)
+	return other.saysNotFound() && alike(words(page.text), words(other.text))
 }
 
-// pageWords returns the words of a page that people see, in order and in lower case: what stands
-// between tags, without scripts, styles and attributes, and without the path that was asked for.
-func pageWords(page []byte, path string) []string {
-	text := strings.ToLower(strings.ToValidUTF8(string(page), " "))
-	if path = strings.ToLower(strings.Trim(path, "/")); path != "" {
-		text = strings.ReplaceAll(text, path, " ")
-	}
-	var visible strings.Builder
-	for {
-		before, tag, found := strings.Cut(text, "<")
-		visible.WriteString(before)
-		visible.WriteByte(' ')
-		if !found {
-			break
-		}
-		text = afterTag(tag)
-	}
-	return strings.FieldsFunc(visible.String(), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
+// errorPage is the text of an error page. The URL that was asked for is the word "page" in it.
+type errorPage struct {
+	title, heading string // the first of each
+	text           string // what people see, title and heading included
+	comments       string
 }
 
-// afterTag returns what follows a tag, given from behind its "<"; of a script or style it skips the
-// content as well.
-func afterTag(tag string) string {
-	for _, element := range []string{"script", "style"} {
-		if strings.HasPrefix(tag, element) {
-			_, rest, _ := strings.Cut(tag, "</"+element)
-			tag = rest
-			break
-		}
+const (
+	inlineTags  = " a b code em font i kbd small span strong tt "
+	headingTags = " h1 h2 h3 h4 h5 h6 "
+	unseenTags  = " script style template noscript iframe textarea "
+)
+
+// readErrorPage reads HTML, or plain text, which is HTML without tags.
+func readErrorPage(body []byte, at *url.URL) errorPage {
+	named := []string{at.String(), " page ", at.Path, " page "}
+	if path := strings.Trim(at.Path, "/"); path != "" {
+		named = append(named, path, " page ")
 	}
-	_, rest, _ := strings.Cut(tag, ">")
-	return rest
-}
-
-// notFoundPhrases are the ways in which error pages say that their path names nothing: words that
-// follow one another with at most maxGap others between ("the page you asked for was not found").
-// Languages as far as they were met.
-var notFoundPhrases = [][]string{
-	{"page", "not", "found"},
-	{"file", "not", "found"},
-	{"document", "not", "found"},
-	{"resource", "not", "found"},
-	{"url", "not", "found"},
-	{"path", "not", "found"},
-	{"route", "not", "found"},
-	{"404", "not", "found"},
-	{"page", "does", "not", "exist"},
-	{"page", "doesn", "t", "exist"},
-	{"page", "cannot", "be", "found"},
-	{"page", "can", "t", "be", "found"},
-	{"page", "could", "not", "be", "found"},
-	{"page", "couldn", "t", "be", "found"},
-	{"no", "such", "file"},
-	{"no", "such", "page"},
-	{"seite", "nicht", "gefunden"},
-	{"page", "introuvable"},
-	{"página", "no", "encontrada"},
-	{"página", "não", "encontrada"},
-	{"pagina", "non", "trovata"},
-	{"pagina", "niet", "gevonden"},
-	{"страница", "не", "найдена"},
-}
-
-// maxGap is how many other words a phrase may have between two of its own.
-const maxGap = 6
-
-// outageWords are what a page talks about when the server is in trouble: beside them "not found"
-// means a host, a table, a template, a back end.
-var outageWords = wordSet(strings.Fields(`
-	backend class config configuration connect connection database dns domain down exception fatal gateway
-	host hostname maintenance module mysql overload overloaded php sql sqlstate stack temporarily template
-	tenant timeout trace traceback unavailable upstream warning`))
-
-// saysNotFound reports whether a page says that there is nothing under its path, and nothing that
-// speaks of an outage.
-func saysNotFound(words []string) bool {
-	if slices.ContainsFunc(words, func(word string) bool { return outageWords[word] }) {
-		return false
-	}
-	if slices.Equal(words, []string{"not", "found"}) {
-		return true
-	}
-	return slices.ContainsFunc(notFoundPhrases, func(phrase []string) bool { return hasPhrase(words, phrase) })
-}
-
-// hasPhrase reports whether the phrase occurs in words, each of its words being the nearest one
-// after its predecessor.
-func hasPhrase(words, phrase []string) bool {
-	for i, word := range words {
-		if word != phrase[0] {
-			continue
-		}
-		rest := words[i+1:]
-		found := true
-		for _, next := range phrase[1:] {
-			at := slices.Index(rest[:min(len(rest), maxGap+1)], next)
-			if at < 0 {
-				found = false
-				break
+	name := strings.NewReplacer(named...)
+	var title, heading, text, comments strings.Builder
+	before, open := "end", false // the tag before a text, and whether it is in the first heading
+	for z := html.NewTokenizer(bytes.NewReader(body)); ; {
+		kind := z.Next()
+		token := z.Token()
+		tag := " " + token.Data + " "
+		switch kind {
+		case html.ErrorToken:
+			return errorPage{title.String(), heading.String(), text.String(), comments.String()}
+		case html.CommentToken:
+			comments.WriteString(token.Data + "\n")
+		case html.TextToken:
+			if strings.Contains(unseenTags, before) {
+				continue
 			}
-			rest = rest[at+1:]
+			data := name.Replace(token.Data)
+			text.WriteString(data)
+			if before == " title " && title.Len() == 0 {
+				title.WriteString(data)
+			}
+			if open {
+				heading.WriteString(data)
+			}
+		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
+			text.WriteByte(' ')
+			if before = tag; kind != html.StartTagToken {
+				before = "end"
+			}
+			if !strings.Contains(inlineTags, tag) {
+				text.WriteByte('\n')
+				open = before != "end" && heading.Len() == 0 && strings.Contains(headingTags, tag)
+			}
+		case html.DoctypeToken:
 		}
-		if found {
+	}
+}
+
+// fewWords is how long a page may be that needs no headline.
+const fewWords = 24
+
+// saysNotFound reports whether a sentence of the title, the first heading or a text of a few words
+// says that there is no such page, and nothing shows a fault of the server's own.
+func (p errorPage) saysNotFound() bool {
+	headlines := p.title + "\n" + p.heading
+	if short := len(words(p.text)) <= fewWords; short {
+		headlines += "\n" + p.text
+	}
+	if outage.MatchString(p.text) || outage.MatchString(p.comments) || serverStatus.MatchString(headlines) {
+		return false
+	}
+	for sentence := range strings.FieldsFuncSeq(headlines, func(r rune) bool { return strings.ContainsRune("\n.:;,!?|/·•–—-()[]{}«»<>", r) }) {
+		sentence = strings.Join(words(apostrophes.Replace(sentence)), " ")
+		bare := sentence == "not found" && (strings.Contains(headlines, "404") || p.title+p.heading != "")
+		if bare || notFound.MatchString(sentence) {
 			return true
 		}
 	}
 	return false
+}
+
+var apostrophes = strings.NewReplacer("'", "", "’", "", "ʼ", "")
+
+// notFound matches a whole sentence which says that what was asked for is not there. Its subject
+// must be that: a file, a route or a template that is not found may be the server's own. Languages
+// as far as they were met.
+var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooops|whoops|sorry|but|uh|oh|no) )*(?:` + strings.Join([]string{
+	`404 not found`, `not found 404`, `no such page`,
+	`(?:(?:the|this|that|your|requested|web) )*(?:page|webpage|url|document|address|requested (?:file|resource|path))(?: (?:page|url|address|document|` +
+		`http|https|that|which|you|ve|have|are|were|re|youre|youve|asked|requested|looking|trying|tried|searching|entered|typed|wanted|for|to|at|of|access|reach|view|visit|open|see))*` +
+		` (?:(?:was|is|has|were)? ?(?:not|wasnt|isnt|never) (?:been )?(?:found|located)|(?:cannot|can not|cant|could not|couldnt) be (?:found|located)|` +
+		`(?:does not|doesnt|did not|do not) (?:seem to )?exist|no longer exists|(?:does not|doesnt) exist or [a-z ]+)`,
+	`(?:we )?(?:cannot|can not|cant|could not|couldnt) find (?:the|that|this|your) (?:requested )?(?:page|url|document)(?: (?:that|you|are|were|re|youre|looking|for|requested|asked))*`,
+	`(?:die |diese |gesuchte |angeforderte )*seite (?:wurde |konnte )?(?:leider )?nicht gefunden(?: werden)?`, `(?:la |cette )?page (?:demandée )?(?:est )?introuvable`,
+	`(?:la )?página (?:no|não) (?:fue |foi )?encontrada`, `(?:la )?pagina (?:non|niet) (?:è stata )?(?:trovata|gevonden)`, `страница не найдена`,
+}, `|`) + `)(?: (?:on|in|at|this|the|our|server|site|website|web|here|anymore|any|more|error|404|page|sorry))*$`)
+
+// serverStatus is a status that blames the server.
+var serverStatus = regexp.MustCompile(`\b5[0-5]\d\b`)
+
+// outage matches what a page talks about, or shows, when the server is in trouble: beside that "not
+// found" means a host, a table, a template, a back end.
+var outage = regexp.MustCompile(`(?i:\b(?:` + strings.Join(strings.Fields(`
+	aborted backend backtrace bucket cannot\sconnect class cluster config configuration connect connection container controller database
+	debug denied deployment directory dns domain down e(?:access?|conn[a-z]+|exist|mfile|noent|notfound|perm|timedout) exception failed
+	failure fatal gateway goroutine guru host hostname ingress instance invalid line\s\d+ maintenance meditation module mysql namespace
+	nil null object\sreference outage overload overloaded panic php pod postgres[a-z]* query redis runtime schema segmentation
+	server\serror sql sqlstate ssl stack stacktrace syntax table temporarily template tenant timed\sout timeout trace traceback
+	unavailable uncaught undefined unexpected unhandled upstream warning wrong`), `|`) + `)\b` +
+	`|\bat [\w.$<>]+ ?\(|:\d+:\d+|\b[a-z]:\\|(?:^|[\s'"(=:])/(?:app|var|usr|home|srv|opt|etc|mnt|data|www|code|root|tmp|workspace|src)/` +
+	`|\w\.(?:go|py|rb|php\d?|phtml|[cm]?[jt]sx?|java|cs|cs?html|aspx?|ejs|erb|haml|twig|pug|hbs|mustache|blade|vue|pl|lua|exs?|kt|scala|tmpl|tpl|jsp|dll|sql|ya?ml|toml|json)\b` +
+	`)|[a-z](?:Exception|Error)\b`)
+
+// words returns the words of a text, in lower case.
+func words(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(strings.ToValidUTF8(text, " ")), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // alike reports whether two pages are the same kind of page: at least four in five of the different

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -38,7 +41,7 @@ const (
 	pageNotFound = `<!DOCTYPE html><html><head><title>Page not found</title><style>.host{}</style>
 <script>var connection = "database";</script></head><body class="gateway"><h1>Page not found</h1>
 <p>We are sorry, but the page PATH could not be found.</p><a href="/">Home</a></body></html>`
-	outage = `<html><title>Error</title><body>Could not connect to database: host not found. Page not found.</body></html>`
+	outagePage = `<html><title>Error</title><body>Could not connect to database: host not found. Page not found.</body></html>`
 )
 
 func TestSeed000_Soft404(t *testing.T) {
@@ -50,9 +53,11 @@ func TestSeed000_Soft404(t *testing.T) {
 		probes int
 	}{
 		{"proven", soft{500, 500, pageNotFound, pageNotFound, "", nil}, true, 1},
-		{"other 5xx", soft{501, 501, pageNotFound, pageNotFound, "", nil}, true, 1},
+		{"501", soft{501, 501, pageNotFound, pageNotFound, "", nil}, true, 1},
 		{"plain text", soft{500, 500, "404 not found: PATH", "404 not found: PATH", "", nil}, true, 1},
 		{"two words", soft{500, 500, "<h1>Not Found</h1>", "<h1>Not Found</h1>", "", nil}, true, 1},
+		{"507 is want of room", soft{507, 507, pageNotFound, pageNotFound, "", nil}, false, 0},
+		{"520 is a gateway", soft{520, 520, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"503 is an outage", soft{503, 503, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"502 is a gateway", soft{502, 502, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"504 is a gateway", soft{504, 504, pageNotFound, pageNotFound, "", nil}, false, 0},
@@ -60,7 +65,7 @@ func TestSeed000_Soft404(t *testing.T) {
 		{"430 is no 5xx", soft{430, 430, pageNotFound, pageNotFound, "", nil}, false, 0},
 		{"page without words", soft{500, 500, "", "", "", nil}, false, 0},
 		{"page about an error", soft{500, 500, "Internal Server Error", "Internal Server Error", "", nil}, false, 0},
-		{"page about an outage", soft{500, 500, outage, outage, "", nil}, false, 0},
+		{"page about an outage", soft{500, 500, outagePage, outagePage, "", nil}, false, 0},
 		{"not found in a script", soft{500, 500, "<script>page not found</script>Oops", "", "", nil}, false, 0},
 		{"not found in an attribute", soft{500, 500, `<p title="page not found">Oops</p>`, "", "", nil}, false, 0},
 		{"probe finds a page", soft{500, 200, pageNotFound, "hello", "", nil}, false, 1},
@@ -131,43 +136,156 @@ func TestExt_Soft404Probe(t *testing.T) {
 	}
 }
 
+// errorPages reads a file of pages by their names.
+func errorPages(tb testing.TB, file string) map[string]string {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "errorpages", file))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pages := map[string]string{}
+	for _, part := range strings.Split(string(text), "\n== ")[1:] {
+		name, body, _ := strings.Cut(part, "\n")
+		if _, twice := pages[name]; twice {
+			tb.Errorf("two pages are called %q", name)
+		}
+		pages[name] = body
+	}
+	return pages
+}
+
+// TestSeed000_OutagePages: no page of a server in trouble counts as "no such file", with whatever
+// status it may be taken for one, also not beside rules that are unknown.
+func TestSeed000_OutagePages(t *testing.T) {
+	t.Parallel()
+	pages := errorPages(t, "outage.txt")
+	if len(pages) < 100 {
+		t.Errorf("%d pages: the table has lost some", len(pages))
+	}
+	for name, page := range pages {
+		for _, status := range []int{500, 501} {
+			server := &soft{status: status, probeStatus: status, page: page, probePage: page}
+			out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+			if out.Kind != KindUnreachable || out.Cause != CauseStatus || server.probes != nil {
+				t.Errorf("%s, with %d: %s/%s, probed %q", name, status, out.Kind, out.Cause, server.probes)
+			}
+		}
+	}
+}
+
+// TestSeed000_Soft404Pages: pages that say it of the page still do, but not where rules are known.
+func TestSeed000_Soft404Pages(t *testing.T) {
+	t.Parallel()
+	for name, page := range errorPages(t, "soft404.txt") {
+		server := &soft{status: 500, probeStatus: 500, page: page, probePage: page}
+		out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+		if out.Kind != KindAbsent || out.Cause != CauseSoft404 {
+			t.Errorf("%s: %s/%s", name, out.Kind, out.Cause)
+		}
+	}
+}
+
+// TestSeed000_Soft404KeepsRules: a 5xx is no reason to drop rules that are known, of whatever age.
+func TestSeed000_Soft404KeepsRules(t *testing.T) {
+	t.Parallel()
+	soft := Outcome{Kind: KindAbsent, Cause: CauseSoft404, Status: 500, Hops: []string{"http://b.example/"}, Retried: true}
+	for name, tt := range map[string]struct {
+		before Record
+		want   Access
+		state  State
+	}{
+		"never asked":                {Record{}, AccessAllow, StateAbsent},
+		"absent":                     {after(Policy{}, 0*hour, gone), AccessAllow, StateAbsent},
+		"failing without a copy":     {after(Policy{}, 0*hour, broken), AccessAllow, StateAbsent},
+		"rules in their TTL":         {after(Policy{}, 20*hour, good), AccessRules, StateRules},
+		"rules past it":              {after(Policy{}, 0*hour, good), AccessDeny, StateUnreachable},
+		"rules of a year ago":        {after(Policy{}, -365*day, good), AccessDeny, StateUnreachable},
+		"failing with a copy":        {after(Policy{}, 0*hour, good, 25*hour, broken), AccessDeny, StateUnreachable},
+		"failing with a lost copy":   {lost(after(Policy{}, 0*hour, good, 25*hour, broken)), AccessDeny, StateUnreachable},
+		"failing long with a copy":   {after(Policy{}, -40*day, good, -39*day, broken), AccessLastGood, StateUnreachable},
+		"an empty file is rules too": {after(Policy{}, 0*hour, Outcome{Kind: KindRules}), AccessDeny, StateUnreachable},
+	} {
+		now := t0.Add(30 * hour)
+		r := (Policy{}).Next(tt.before, soft, now)
+		if a := (Policy{}).Access(r, now); a != tt.want || r.State != tt.state {
+			t.Errorf("%s: %s, %s; want %s, %s", name, r.State, a, tt.state, tt.want)
+		}
+		if f := r.LastFailure; tt.state != StateAbsent && (f.Cause != CauseStatus || f.Status != 500 || f.Hops == nil || r.Attempts < 2) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// lost takes a record's body away, as a store may that has lost it.
+func lost(r Record) Record {
+	text := *r.LastGood
+	text.Body, r.LastGood = nil, &text
+	return r
+}
+
+func says(text string) bool {
+	at := &url.URL{Scheme: "http", Host: "a.example", Path: "/robots.txt"}
+	return readErrorPage([]byte(text), at).saysNotFound()
+}
+
 func TestExt_SaysNotFound(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"Not Found":             true,
-		"Page not found":        true,
-		"404 Not Found nginx":   true,
-		"Error 404. Not found!": true,
+		"Page not found":         true,
+		"<h1>Not Found</h1>":     true,
+		"404 Not Found":          true,
+		"Error 404. Not found!":  true,
+		"ERROR 404 - NOT FOUND!": true,
 		"The requested URL /robots.txt was not found on this server.": true,
-		"The page you are looking for does not exist.":                true,
-		"That page doesn&#39;t exist":                                 true,
-		"That page doesn't exist":                                     true,
-		"This page can’t be found":                                    true,
-		"No such file":                                                true,
-		"Seite nicht gefunden":                                        true,
-		"Page introuvable":                                            true,
-		"Página no encontrada":                                        true,
-		"Страница не найдена":                                         true,
+		"The requested URL http://a.example/robots.txt was not found": true,
+		"/robots.txt not found":                                                 true,
+		"robots.txt does not exist":                                             true,
+		"The page you are looking for does not exist.":                          true,
+		"That page doesn&#39;t exist":                                           true,
+		"That page doesn't exist":                                               true,
+		"This page can’t be found":                                              true,
+		"We couldn't find the page you were looking for":                        true,
+		"The requested file could not be found.":                                true,
+		"No such page":                                                          true,
+		"<title>Shop</title><p>Page not found. " + strings.Repeat("More. ", 10): true,
+		"<h1>Oops</h1><h2>Page not found</h2>":                                  true,
+		"<h1>Unclosed: page not found<p>" + strings.Repeat("word ", 50):         true,
+		"<title>Page not found</title>" + strings.Repeat("<p>word ", 5000):      true,
+		"<title>Page not found</title><script>" + strings.Repeat("word ", 50):   true,
+		"Seite nicht gefunden":                                                  true,
+		"Page introuvable":                                                      true,
+		"Página no encontrada":                                                  true,
+		"Страница не найдена":                                                   true,
 
-		"":                        false,
-		"Internal Server Error":   false,
-		"not":                     false,
-		"found not":               false,
-		"Key not found":           false,
-		"User not found":          false,
-		"Host not found":          false,
-		"Template file not found": false,
-		"Config file not found":   false,
-		"Class page not found":    false,
-		"Page not found: upstream connection refused":          false,
-		"Fatal error: page not found":                          false,
-		"The page is temporarily unavailable, not to be found": false,
-		"page " + strings.Repeat("x ", 7) + "not found":        false,
-		"page " + strings.Repeat("x ", 6) + "not found":        true,
-		"Service page. We found that you are not welcome":      false,
+		"":                             false,
+		"Not Found":                    false, // what?
+		"Internal Server Error":        false,
+		"not":                          false,
+		"found not":                    false,
+		"page found":                   false,
+		"Key not found":                false,
+		"User not found":               false,
+		"Host not found":               false,
+		"File not found":               false,
+		"No such file":                 false,
+		"Template file not found":      false,
+		"Config file not found":        false,
+		"Class page not found":         false,
+		"The file pages was not found": false,
+		"Database page not found":      false,
+		"Page not found: upstream connection refused":                                false,
+		"Fatal error: page not found":                                                false,
+		"The page is temporarily unavailable, not to be found":                       false,
+		"page x x x not found":                                                       false,
+		"Service page. We found that you are not welcome":                            false,
+		"<title>500</title><h1>Page not found</h1>":                                  false,
+		"<p title='page not found'>Oops":                                             false,
+		"<!-- page not found -->Oops":                                                false,
+		"<script>page not found":                                                     false,
+		"<h1>Oops</h1>" + strings.Repeat("<p>word ", 30) + "<h2>Page not found</h2>": false, // neither headline nor few words
 	} {
-		if got := saysNotFound(pageWords([]byte(text), "/robots.txt")); got != want {
-			t.Errorf("saysNotFound(%q) = %v", text, got)
+		if got := says(text); got != want {
+			t.Errorf("saysNotFound(%.80q) = %v", text, got)
 		}
 	}
 }
@@ -175,12 +293,12 @@ func TestExt_SaysNotFound(t *testing.T) {
 func TestExt_AlikePages(t *testing.T) {
 	t.Parallel()
 	page := func(id string) []string {
-		return pageWords(fmt.Appendf(nil, "Page not found. The page /%s does not exist here. Request %s at %s. Go to the home page or search our shop.", id, id, id), "/"+id)
+		return words(fmt.Sprintf("Page not found. This page does not exist here. Request %s at %s. Go to the home page or search our shop.", id, id))
 	}
 	if !alike(page("robots"), page("qwertz")) {
 		t.Error("pages that differ in an id are not alike")
 	}
-	if alike(page("robots"), pageWords([]byte("Page not found"), "/")) {
+	if alike(page("robots"), words("Page not found")) {
 		t.Error("a long and a short page are alike")
 	}
 	if alike(nil, nil) {
@@ -196,7 +314,7 @@ func BenchmarkErrorPage(b *testing.B) {
 		b.Run(fmt.Sprintf("%q", unit), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				saysNotFound(pageWords(page, "/robots.txt"))
+				says(string(page))
 			}
 		})
 	}
