@@ -34,25 +34,25 @@ var errBloated = errors.New("coded data is out of proportion")
 // parseCodings returns the content codings of an answer in the order in which they were applied
 // (RFC 9110 section 8.4), without identity. It fails for those that are registered with IANA and
 // are not decoded here, and for codings of mail, whose data is text that would pass for a file
-// without rules. Any other name is that of no coding: a charset, a media type, "none". Stray
-// reports such a one; the data must then turn out to be text.
-func parseCodings(h http.Header) (codings []string, stray bool, err error) {
+// without rules. Any other name is that of no coding: a charset, a media type, "none".
+// Named reports that there is a name besides identity: the data must then turn out to be text.
+func parseCodings(h http.Header) (codings []string, named bool, err error) {
 	for coding := range headerList(h, "Content-Encoding") {
 		switch coding = strings.ToLower(coding); coding {
 		case "identity":
+			continue
 		case "gzip", "x-gzip", "br", "zstd", "deflate":
 			codings = append(codings, coding)
 		case "aes128gcm", "compress", "x-compress", "dcb", "dcz", "exi", "pack200-gzip",
 			"base64", "quoted-printable", "uuencode", "x-uuencode", "x-uue", "hex":
 			return nil, false, fmt.Errorf("content coding %q is not known here", coding)
-		default:
-			stray = true
 		}
+		named = true
 	}
 	if len(codings) > maxCodings {
 		return nil, false, errors.New("too many content codings")
 	}
-	return codings, stray, nil
+	return codings, named, nil
 }
 
 // Magic numbers, with which no text begins (RFC 1952 section 2.3.1, RFC 8878 section 3.1.1).
@@ -73,18 +73,19 @@ func undeclared(head []byte) []string {
 	return nil
 }
 
-// isText reports whether data is plain text: no control characters, and UTF-8 or nearly all ASCII.
+// isText reports whether data is text, not what another coding has left: nearly no control
+// characters, and UTF-8 or mostly ASCII.
 func isText(data []byte) bool {
-	high := 0
+	control, high := 0, 0
 	for _, c := range data {
-		if c < ' ' && !strings.ContainsRune("\t\n\f\r", rune(c)) || c == 0x7f {
-			return false
-		}
-		if c >= utf8.RuneSelf {
+		switch {
+		case c >= utf8.RuneSelf:
 			high++
+		case c < ' ' && c != '\t' && c != '\n' && c != '\r':
+			control++
 		}
 	}
-	return high <= len(data)/8 || utf8.Valid(data)
+	return control <= len(data)/32 && (high <= len(data)/8 || utf8.Valid(data))
 }
 
 // codedLimit is how much coded data may stand for limit bytes of text. All codings can store what

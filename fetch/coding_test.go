@@ -64,7 +64,7 @@ func noise(n int) []byte {
 	state := uint32(1)
 	for i := range b {
 		state = state*1664525 + 1013904223
-		b[i] = byte(state >> 24)
+		b[i] = "\n !#$*./0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrs"[state>>26]
 	}
 	return b
 }
@@ -236,10 +236,10 @@ func TestExt_ConcatenatedMembers(t *testing.T) {
 	}
 }
 
-// bomb is n bytes of zeroes under a coding, possibly several times over.
+// bomb is n times one character under a coding, possibly several times over.
 func bomb(tb testing.TB, n int, codings ...string) []byte {
 	tb.Helper()
-	data := make([]byte, n)
+	data := bytes.Repeat([]byte("#"), n)
 	for _, coding := range codings {
 		data = encode(tb, coding, data)
 	}
@@ -429,6 +429,9 @@ func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 		{"utf-8", gz, "-", "bytes", "bytes", "text"},
 		{"", encode(t, "zstd", text), "bytes", "bytes", "bytes", "text"},
 		{"utf-8", zl, "-", "bytes", "bytes", ""},
+		{"", encode(t, "gzip", gz), "bytes", "bytes", "bytes", ""},
+		{"gzip", encode(t, "gzip", gz), "bytes", "bytes", "bytes", ""},
+		{"gzip", encode(t, "gzip", encode(t, "br", text)), "bytes", "bytes", "bytes", ""},
 		{"brotli", encode(t, "br", text), "-", "bytes", "bytes", ""},
 		{"utf-16", []byte("U\x00s\x00e\x00r\x00"), "-", "bytes", "bytes", ""},
 		{"base64", []byte("VXNlci1hZ2VudDogKg=="), "-", "bytes", "bytes", ""},

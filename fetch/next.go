@@ -27,7 +27,7 @@ import (
 // origin, the run and the attempt. Retry-After, up to a day, makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC() // without its monotonic reading: see wall
-	if _, known := r.Text(); known && out.Cause == CauseSoft404 {
+	if _, known := r.Text(); known && out.Kind == KindAbsent && out.Cause == CauseSoft404 {
 		out = Outcome{Cause: CauseStatus, Detail: "says not found, but had rules", Status: out.Status, Hops: out.Hops, Retried: out.Retried}
 	}
 	switch out.Kind {

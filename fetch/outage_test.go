@@ -200,6 +200,9 @@ type model struct {
 
 // step checks one transition.
 func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time.Time) {
+	if _, known := r.Text(); known && out.Kind == KindAbsent && out.Cause == CauseSoft404 {
+		out = Outcome{Cause: CauseStatus, Status: out.Status} // no 5xx replaces rules
+	}
 	switch {
 	case out.Kind != KindUnreachable:
 		*m = model{}

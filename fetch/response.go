@@ -106,7 +106,7 @@ func (resp *response) close() {
 // text reads and decodes the body, to at most limit bytes; more says that there were more. An
 // incomplete body is a failure unless limit bytes of it came.
 func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
-	codings, stray, err := parseCodings(resp.Header)
+	codings, named, err := parseCodings(resp.Header)
 	if err != nil {
 		return nil, false, failf(CauseEncoding, "%s", err)
 	}
@@ -122,8 +122,8 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 	} else if text, more, fail = resp.coded(codings, limit); fail != nil {
 		return nil, false, fail
 	}
-	if stray && !isText(text) {
-		return nil, false, failf(CauseEncoding, "Content-Encoding is of no coding, and the body no text")
+	if (named || len(codings) > 0) && !isText(text) {
+		return nil, false, failf(CauseEncoding, "no text, by its Content-Encoding")
 	}
 	return text, more, nil
 }

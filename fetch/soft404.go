@@ -72,7 +72,7 @@ const (
 // readErrorPage reads HTML, or plain text, which is HTML without tags.
 func readErrorPage(body []byte, at *url.URL) errorPage {
 	named := []string{at.String(), " page ", at.Path, " page "}
-	if path := strings.Trim(at.Path, "/"); path != "" {
+	if path := strings.Trim(at.Path, "/"); len(path) > 3 { // a shorter one is part of words
 		named = append(named, path, " page ")
 	}
 	name := strings.NewReplacer(named...)

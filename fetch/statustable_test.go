@@ -66,6 +66,14 @@ comparison was asked for; 304 in particular says that there is a file. 305 would
 section 15.5.8). Through an upstream proxy nobody can tell an answer that the site's own CDN signed as a proxy from one of the
 upstream's; both say nothing. Without an upstream, it is the site's.
 
+A 500 or 501 may be a mis-set 404. It is taken for one if the title, the first heading or a text of a few words has a sentence
+that says so of the page that was asked for ("Page not found"), if nothing on the page shows a fault of the server itself (an
+exception, a trace, a path, a table, a template, a host), and if a path that was made up is answered alike. A 5xx never
+replaces rules: where a text is known, of whatever age, it is a failure.
+
+A Content-Encoding that is no coding's name (` + "`none`, `utf-8`" + `) is ignored if the body is text. gzip and zstd are decoded also if
+they are not declared.
+
 ## While unreachable
 
 By the time since the first failure of the unbroken run, in each ` + "`unreachable`" + ` mode. Any good answer ends the run. An
@@ -222,9 +230,9 @@ func answerCases() []answerCase {
 		{label: "200, larger than 500 KiB (the first 500 KiB count)", answers: only(answer(200, strings.Repeat("#", MinSize+1)))},
 		{label: "200, body shorter than its Content-Length", answers: only(answer(200, rules)[:60])},
 		{label: "200, broken chunks", answers: only("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")},
-		{label: "200, content coding unknown, or its data broken", answers: only(answer(200, rules, "Content-Encoding: gzip"))},
-		{label: "500 (not 502, 503, 504) whose page says not found, as for a made-up path", answers: only(missing)},
-		{label: "502, 503, 504 whose page says not found", answers: only(strings.Replace(missing, "500", "503", 1))},
+		{label: "200, content coding not known here, or its data broken or no text", answers: only(answer(200, rules, "Content-Encoding: gzip"))},
+		{label: "500 and 501 whose page says that there is no such page, as for a made-up path", answers: only(missing)},
+		{label: "any other 5xx whose page says so", answers: only(strings.Replace(missing, "500", "503", 1))},
 		{label: "name does not resolve", err: dial(&net.DNSError{Err: "no such host"})},
 		{label: "connection refused, host unreachable", err: dial(syscall.ECONNREFUSED)},
 		{label: "TLS handshake or certificate", err: errors.New("tls: handshake failure")},
