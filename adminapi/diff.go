@@ -50,7 +50,7 @@ func CompareTexts(ctx context.Context, e *engine.Engine, q url.Values) (TextDiff
 	if err != nil {
 		return TextDiff{}, err
 	}
-	versions, err := history(ctx, e, o)
+	versions, err := history(ctx, e, fetch.Key{Origin: o, Agent: q.Get("as")})
 	if err != nil {
 		return TextDiff{}, err
 	}

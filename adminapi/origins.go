@@ -51,7 +51,7 @@ func ListOrigins(ctx context.Context, e *engine.Engine, q url.Values) (OriginLis
 			return OriginList{}, fmt.Errorf("listing origins: %w", err)
 		}
 		for _, record := range records {
-			page.Next = record.Origin.String()
+			page.Next = record.Key().String()
 			if info := infoOf(record, e.Config.Cache.Policy, now); state == "" || info.State.String() == state {
 				page.Origins = append(page.Origins, info)
 			}
@@ -119,11 +119,12 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDeta
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	entry, ok := e.Cache().Peek(o, "")
+	entry, ok := e.Cache().Peek(o, q.Get("as"))
 	if !ok {
-		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", o)
+		key := fetch.Key{Origin: o, Agent: q.Get("as")}
+		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", key)
 	}
-	d, err := detail(ctx, e, o, entry)
+	d, err := detail(ctx, e, entry)
 	if err != nil || !q.Has("agent") {
 		return d, err
 	}
@@ -136,6 +137,9 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDeta
 		return OriginDetail{}, err
 	}
 	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, d.Record.Sitemaps)
+	if !q.Has("as") {
+		entry, _ = e.Cache().PeekAs(o, identity.Asker())
+	}
 	if rules := rulesOf(entry, entry.View(time.Now())); rules != nil {
 		d.Preferences = scopedOf(rules, identity)
 	}
@@ -170,20 +174,31 @@ func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refr
 	if err != nil {
 		return Refreshed{}, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
-	d, err := detail(ctx, e, o, entry)
+	d, err := detail(ctx, e, entry)
 	return Refreshed{d, e.Fleet().Tell(ctx, fleet.Refresh, o.String(), 1)}, err
 }
 
 // found is how many records or blocks there were.
 func found(there bool) int { return map[bool]int{true: 1}[there] }
 
-func detail(ctx context.Context, e *engine.Engine, o origin.Origin, entry *robotscache.Entry) (OriginDetail, error) {
+func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (OriginDetail, error) {
 	now := time.Now()
-	view := entry.View(now)
-	d := OriginDetail{Record: infoOf(entry.Record(), e.Config.Cache.Policy, now), View: viewOf(view), TDMFile: e.TDMFileState(o)}
-	d.Record.Sitemaps = engine.SitemapsOf(o, rulesOf(entry, view))
+	view, record := entry.View(now), entry.Record()
+	d := OriginDetail{
+		Record: infoOf(record, e.Config.Cache.Policy, now), View: viewOf(view), TDMFile: e.TDMFileState(record.Origin),
+	}
+	d.Record.Sitemaps = engine.SitemapsOf(record.Origin, rulesOf(entry, view))
+	if record.Agent == "" {
+		kept, err := e.Cache().Variants(ctx, record.Origin)
+		if err != nil {
+			return d, fmt.Errorf("listing the variants of %s: %w", record.Origin, err)
+		}
+		for i := range kept {
+			d.Variants = append(d.Variants, kept[i].Agent)
+		}
+	}
 	var err error
-	d.History, err = history(ctx, e, o)
+	d.History, err = history(ctx, e, record.Key())
 	return d, err
 }
 
@@ -196,14 +211,14 @@ func rulesOf(entry *robotscache.Entry, v robotscache.View) *robotstxt.Ruleset {
 	return v.Rules
 }
 
-// history reads the history of an origin from the store. It is empty if nothing is saved yet.
-func history(ctx context.Context, e *engine.Engine, o origin.Origin) ([]robotscache.Version, error) {
-	versions, err := e.Cache().History(ctx, fetch.Key{Origin: o})
+// history reads the history of a record from the store. It is empty if nothing is saved yet.
+func history(ctx context.Context, e *engine.Engine, k fetch.Key) ([]robotscache.Version, error) {
+	versions, err := e.Cache().History(ctx, k)
 	if errors.Is(err, robotscache.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the history of %s: %w", o, err)
+		return nil, fmt.Errorf("reading the history of %s: %w", k, err)
 	}
 	return versions, nil
 }

@@ -49,9 +49,9 @@ type plainText []byte
 // routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
 var routes = map[string]map[string]method{
 	"origins": {http.MethodGet: question(ListOrigins, "after", "host", "limit", "state")},
-	"origin":  {http.MethodGet: question(ShowOrigin, "agent", "origin", "site")},
+	"origin":  {http.MethodGet: question(ShowOrigin, "agent", "as", "origin", "site")},
 	"body":    {http.MethodGet: question(showBody, "sha256")},
-	"diff":    {http.MethodGet: question(CompareTexts, "origin", "from", "to")},
+	"diff":    {http.MethodGet: question(CompareTexts, "as", "origin", "from", "to")},
 	"explain": {http.MethodGet: question(Explain, "agent", "url", "site")},
 	"purge":   {http.MethodPost: order(Purge)},
 	"refresh": {http.MethodPost: order(Refresh)},

@@ -64,8 +64,11 @@ type OriginDetail struct {
 	TDMFile string `json:"tdm_file,omitempty"`
 	// Preferences are what the lines of its robots.txt say to the agent that was asked for, at most
 	// 1,000, in the order of the file.
-	Preferences []Preference          `json:"preferences,omitempty"`
-	History     []robotscache.Version `json:"history"`
+	Preferences []Preference `json:"preferences,omitempty"`
+	// Variants are the agents to which the site answers otherwise than to the gateway, which it turned
+	// away. The parameter as asks for the record of one.
+	Variants []string              `json:"variants,omitempty"`
+	History  []robotscache.Version `json:"history"`
 }
 
 // TextDiff is the difference between two texts.

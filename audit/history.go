@@ -58,7 +58,7 @@ func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
 	if j.histories.from == nil || e.TS.IsZero() || !e.Duration.given {
 		return
 	}
-	versions, err := j.histories.get(fetch.Key{Origin: o})
+	versions, err := j.histories.get(fetch.Key{Origin: o, Agent: e.Robots.FetchedAs})
 	from, to := retrieved(e)
 	then := -1 // the version at that time, where the line's is none
 	for i, x := range versions {

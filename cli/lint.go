@@ -12,7 +12,9 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -105,11 +107,11 @@ func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	entry, _, err := l.Lookup(ctx, o)
+	entry, _, err := l.Lookup(ctx, o, robotscache.Asker{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
-	if came := l.came(o); came != "" {
+	if came := l.came(fetch.Key{Origin: o}); came != "" {
 		return nil, nil, errors.New(came)
 	}
 	var warnings []robotstxt.Warning

@@ -24,10 +24,10 @@ import (
 // rules finds the robots.txt of sites, and remembers them. It is not safe for concurrent
 // use.
 type rules struct {
-	fetch   func(ctx context.Context, o origin.Origin) fetch.Outcome
+	fetch   func(ctx context.Context, k fetch.Key) fetch.Outcome
 	isFile  bool // one file stands for the robots.txt of every site
 	reading robotscache.Interpretation
-	entries map[origin.Origin]*robotscache.Entry
+	entries map[fetch.Key]*robotscache.Entry
 }
 
 // liveRules fetches robots.txt as a gateway with its default settings does, past the same guard. It
@@ -46,8 +46,8 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 		Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
 		MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
 	})
-	get := func(ctx context.Context, o origin.Origin) fetch.Outcome {
-		return fetch.Try(false, func() fetch.Outcome { return fetcher.Fetch(ctx, o, nil) })
+	get := func(ctx context.Context, k fetch.Key) fetch.Outcome {
+		return fetch.Try(false, func() fetch.Outcome { return fetcher.As(k.Agent).Fetch(ctx, k.Origin, nil) })
 	}
 	return newRules(get, false, indexHTML), nil
 }
@@ -56,30 +56,38 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 func fileRules(text []byte, indexHTML bool) *rules {
 	out := fetch.Outcome{Kind: fetch.KindRules, Status: http.StatusOK, Started: time.Now()}
 	out.Body, out.Truncated = text[:min(len(text), robotstxt.MaxSize)], len(text) > robotstxt.MaxSize
-	return newRules(func(context.Context, origin.Origin) fetch.Outcome { return out }, true, indexHTML)
+	return newRules(func(context.Context, fetch.Key) fetch.Outcome { return out }, true, indexHTML)
 }
 
-func newRules(get func(context.Context, origin.Origin) fetch.Outcome, isFile, indexHTML bool) *rules {
+func newRules(get func(context.Context, fetch.Key) fetch.Outcome, isFile, indexHTML bool) *rules {
 	return &rules{
-		fetch: get, isFile: isFile, entries: make(map[origin.Origin]*robotscache.Entry),
+		fetch: get, isFile: isFile, entries: make(map[fetch.Key]*robotscache.Entry),
 		reading: robotscache.Interpretation{Policy: fetch.DefaultPolicy(), IndexHTML: indexHTML},
 	}
 }
 
 // Lookup implements enforce.Lookup.
-func (l *rules) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	e, source := l.entries[o], robotscache.SourceHot
+func (l *rules) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
+	e, source, err := l.get(ctx, fetch.Key{Origin: o})
+	if r := e.Record(); a.Token != "" && fetch.TurnedAway(r.State, r.Status) {
+		return l.get(ctx, fetch.Key{Origin: o, Agent: a.Token})
+	}
+	return e, source, err
+}
+
+func (l *rules) get(ctx context.Context, k fetch.Key) (*robotscache.Entry, robotscache.Source, error) {
+	e, source := l.entries[k], robotscache.SourceHot
 	if e == nil {
-		out := l.fetch(ctx, o)
+		out := l.fetch(ctx, k)
 		if err := ctx.Err(); err != nil {
 			return nil, robotscache.SourceNone, err
 		}
 		if out.Refused() {
 			return nil, robotscache.SourceNone, &robotscache.ForbiddenError{Cause: out.Cause, Detail: out.Detail}
 		}
-		record := l.reading.Policy.Next(fetch.Record{Origin: o}, out, time.Now())
+		record := l.reading.Policy.Next(fetch.Record{Origin: k.Origin, Agent: k.Agent}, out, time.Now())
 		e, source = robotscache.NewEntry(record, l.reading), robotscache.SourceFetch
-		l.entries[o] = e
+		l.entries[k] = e
 	}
 	if l.isFile {
 		source = robotscache.SourceNone
@@ -87,13 +95,13 @@ func (l *rules) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry
 	return e, source, nil
 }
 
-// came describes the fetch for an origin, if it brought no robots.txt.
-func (l *rules) came(o origin.Origin) string {
-	r := l.entries[o].Record()
+// came describes the fetch of a record, if it brought no robots.txt.
+func (l *rules) came(k fetch.Key) string {
+	r := l.entries[k].Record()
 	if r.State == fetch.StateUnknown || r.State == fetch.StateRules {
 		return ""
 	}
-	s := fmt.Sprintf("%s: %s", o.RobotsURL(), withNote(r.State.String(), string(r.Cause)))
+	s := fmt.Sprintf("%s: %s", k.Origin.RobotsURL(), withNote(r.State.String(), string(r.Cause)))
 	if r.Status != 0 {
 		s += fmt.Sprintf(", status %d", r.Status)
 	}
@@ -128,7 +136,7 @@ func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, e
 		if d.Reason.Hard() { // refused for the address, and so not fetched
 			return judgement{Record: d.Record(), fetched: rawURL + ": " + d.Detail}, nil
 		}
-		return judgement{d.Record(), r.came(target.Origin), adminapi.PreferencesOf(&d)}, nil
+		return judgement{d.Record(), r.came(fetch.Key{Origin: target.Origin, Agent: d.FetchedAs}), adminapi.PreferencesOf(&d)}, nil
 	}, nil
 }
 

@@ -68,7 +68,7 @@ func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 			}
 			continue
 		}
-		t.row(o.Origin, withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
+		t.row(o.Key(), withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
 	if r.json {
@@ -79,13 +79,14 @@ func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
 
 func showCommand() *cobra.Command {
 	var diff bool
-	var agent, site string
+	var agent, as, site string
 	cmd := remoteCommand(cobra.Command{
-		Use:   "show [--diff | --agent NAME] ORIGIN",
+		Use:   "show [--as TOKEN] [--diff | --agent NAME] ORIGIN",
 		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
 		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
 the newest version first. With --agent it says what the preference lines say to that agent, each with its line and path,
 and of each sitemap whether the agent may fetch it. With --diff it shows what changed from the version before the last one to the last.
+With --as it shows the record that was fetched in the name of an agent, because the site turned the gateway away.
 
 A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
@@ -101,13 +102,14 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 			return exitError, err
 		}
 		if diff {
-			return exitOK, ask(ctx, r, get("diff", url.Values{"origin": {o}}), printDiff)
+			return exitOK, ask(ctx, r, get("diff", url.Values{"origin": {o}, "as": {as}}), printDiff)
 		}
-		query := url.Values{"origin": {o}, "agent": {agent}, "site": {site}}
+		query := url.Values{"origin": {o}, "as": {as}, "agent": {agent}, "site": {site}}
 		return exitOK, ask(ctx, r, get("origin", query), printOrigin)
 	})
 	f := cmd.Flags()
 	f.BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
+	f.StringVar(&as, "as", "", "show the record that was fetched in the name of this agent")
 	f.StringVar(&agent, "agent", "", "say what this agent may use content for, and of each sitemap whether it may fetch it")
 	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
 	return cmd
@@ -122,16 +124,19 @@ func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
 	if strings.Contains(arg, "://") {
 		return arg, nil
 	}
-	query := url.Values{"host": {arg}, "limit": {strconv.Itoa(maxNamed)}}
+	query := url.Values{"host": {arg}, "limit": {strconv.Itoa(adminapi.MaxPage)}}
 	page, err := call[adminapi.OriginList](ctx, r.adminClient, get("origins", query))
 	if err != nil {
 		return "", err
 	}
 	names := make([]string, 0, len(page.Origins))
 	for _, o := range page.Origins {
-		names = append(names, o.Origin.String())
+		if o.Agent == "" {
+			names = append(names, o.Origin.String())
+		}
 	}
-	if page.Next != "" {
+	if page.Next != "" || len(names) > maxNamed {
+		names = names[:min(len(names), maxNamed)]
 		names = append(names, "…")
 	}
 	switch len(names) {
@@ -153,6 +158,8 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	t, r := newTable(), d.Record
 	t.fact("origin", r.Origin.String())
 	t.fact("robots.txt", r.RobotsURL)
+	t.fact("fetched as", r.Agent)
+	t.fact("differs for", strings.Join(d.Variants, ", "))
 	t.fact("state", withNote(r.State.String(), string(r.Cause)))
 	t.fact("access", d.View.Access)
 	t.fact("tdm file", d.TDMFile)

@@ -81,7 +81,7 @@ func (g gatewayTexts) History(ctx context.Context, k fetch.Key) ([]robotscache.V
 }
 
 func (g gatewayTexts) detail(ctx context.Context, k fetch.Key) (adminapi.OriginDetail, error) {
-	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {k.Origin.String()}}))
+	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {k.Origin.String()}, "as": {k.Agent}}))
 	return d, orNotFound(err)
 }
 

@@ -157,6 +157,7 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
 	t.fact("identified by", r.IdentifiedBy)
 	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
+	t.fact("fetched as", r.FetchedAs)
 	if r.Line > 0 {
 		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
 	}
@@ -232,7 +233,7 @@ func printSince(ctx context.Context, w io.Writer, source simulate.Texts, l *audi
 	if err != nil {
 		return err
 	}
-	record, err := source.Load(ctx, fetch.Key{Origin: o})
+	record, err := source.Load(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
 		return printLine(w, "Of the text of today nothing is known.")

@@ -137,7 +137,7 @@ func withLines(e *engine.Engine, x adminapi.Explanation) *explanation {
 	if err != nil {
 		return out // there is nothing more to show
 	}
-	if entry, ok := e.Cache().Peek(o, ""); ok {
+	if entry, ok := e.Cache().Peek(o, x.Robots.FetchedAs); ok {
 		record := entry.Record()
 		if text, ok := record.Text(); ok && text.SHA256.Hex() == x.Robots.SHA256 {
 			out.Lines = excerpt(text.Body, x.Robots.Line)

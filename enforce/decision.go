@@ -142,6 +142,8 @@ type Decision struct {
 	State  fetch.State
 	Cause  fetch.Cause
 	SHA256 [32]byte
+	// FetchedAs is the agent in whose name the record was fetched; empty for the gateway's own.
+	FetchedAs string
 	// Source tells where the record came from; SourceNone if it was not asked for.
 	Source robotscache.Source
 	// FetchedAt is when the answer that holds was fetched, Age how old it was at the decision,
@@ -253,6 +255,7 @@ type Record struct {
 	RobotsURL    string   `json:"robots_url"`
 	State        string   `json:"state"`
 	Cause        string   `json:"cause,omitempty"`
+	FetchedAs    string   `json:"fetched_as,omitempty"`
 	Group        string   `json:"group,omitempty"`
 	Rule         string   `json:"rule,omitempty"`
 	Line         int      `json:"line,omitempty"`
@@ -366,6 +369,7 @@ func (d Decision) Record() Record {
 		UserAgent:    escape.Printable(d.UserAgent, maxShown),
 		State:        d.State.String(),
 		Cause:        string(d.Cause),
+		FetchedAs:    d.FetchedAs, // as Tokens
 		Group:        escape.Printable(d.Group, maxToken),
 		Rule:         escape.Printable(d.Rule, maxShown),
 		Line:         d.Line,

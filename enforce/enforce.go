@@ -14,11 +14,30 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lookup finds the entry of an origin's robots.txt. It may wait for a fetch, no longer than ctx
+// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no longer than ctx
 // allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError], the error of
 // ctx, and faults of the gateway. A site that does not answer is no error but an entry.
 type Lookup interface {
-	Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error)
+	Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error)
+}
+
+// Asker is in whose name a site is asked for its robots.txt where it turns the gateway away: that of
+// the sender, unless it was refused or has no product token. Of an agent that the operator names, it
+// is the token that the requests have, as far as its patterns tell it.
+func (i Identity) Asker() robotscache.Asker {
+	if !i.accepted || len(i.Robots.Tokens) == 0 {
+		return robotscache.Asker{}
+	}
+	a := robotscache.Asker{Token: i.Robots.Tokens[0], Configured: i.Config != nil}
+	if a.Configured {
+		for _, pattern := range i.Config.UserAgents {
+			if token := robotstxt.ProductToken(pattern); token != "" {
+				a.Token = token
+				break
+			}
+		}
+	}
+	return a
 }
 
 // Enforcer decides. Its fields are not to be changed once it is in use; it is then safe for
@@ -160,7 +179,7 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 // bound finds the groups that bind the sender and its Crawl-delay. It reports false if the decision
 // does not depend on rules; then d is decided.
 func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, bool) {
-	v, now, ok := e.view(ctx, d)
+	v, now, ok := e.view(ctx, d, id)
 	if !ok {
 		return Bound{}, false
 	}
@@ -184,14 +203,14 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 	return Bound{}, false
 }
 
-// view asks for the origin's entry and notes its facts as of the time now. It reports false if
+// view asks for the origin's entry for a sender and notes its facts as of the time now. It reports false if
 // there is none; then d is decided.
-func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, now time.Time, ok bool) {
+func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robotscache.View, now time.Time, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
 		return v, now, false
 	}
-	entry, source, now, err := e.Lookup(ctx, d.Origin)
+	entry, source, now, err := e.Lookup(ctx, d.Origin, id)
 	d.Source = source
 	if err != nil {
 		reason, detail, retryAfter := LookupFailure(ctx, err)
@@ -201,21 +220,21 @@ func (e *Enforcer) view(ctx context.Context, d *Decision) (v robotscache.View, n
 	}
 	v = entry.View(now)
 	d.State, d.Cause, d.SHA256 = v.State, v.Cause, v.SHA256
-	d.FetchedAt, d.FreshUntil = v.FetchedAt, v.FreshUntil
+	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.FetchedAs, v.FetchedAt, v.FreshUntil
 	if !v.FetchedAt.IsZero() {
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
 	return v, now, true
 }
 
-// Lookup asks for the origin's entry. An entry that expired on the way here is asked for once more,
+// Lookup asks for the origin's entry for a sender. An entry that expired on the way here is asked for once more,
 // as it would refuse what the site allows; so it is judged as of the time now, at which it held.
 // Errors are those of [Enforcer.Rules], which must not be nil.
 func (e *Enforcer) Lookup(
-	ctx context.Context, o origin.Origin,
+	ctx context.Context, o origin.Origin, id Identity,
 ) (entry *robotscache.Entry, source robotscache.Source, now time.Time, err error) {
 	for range 2 {
-		entry, source, err = e.Rules.Lookup(ctx, o)
+		entry, source, err = e.Rules.Lookup(ctx, o, id.Asker())
 		if now = e.clock(); err != nil || entry.Fresh(now) {
 			break
 		}

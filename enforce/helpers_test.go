@@ -103,7 +103,7 @@ type site struct {
 	origin  origin.Origin
 }
 
-func (s *site) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (s *site) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	s.lookups++
 	s.origin = o
 	return s.entry, s.source, s.err

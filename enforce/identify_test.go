@@ -573,3 +573,32 @@ func TestIdentifierKnows(t *testing.T) {
 		t.Error("the zero Identifier knows a name")
 	}
 }
+
+// TestIdentityAsker: a site is asked in the name that the agent's requests have; one that is refused
+// has no name to ask in.
+func TestIdentityAsker(t *testing.T) {
+	t.Parallel()
+	agents := []Agent{
+		{Name: "plain"}, {Name: "acme", UserAgents: []string{"AcmeBot"}}, {Name: "n", Tokens: []string{"News", "Acme"}},
+		{Name: "versions", UserAgents: []string{"VerBot/2.*"}},
+	}
+	id, _, err := NewIdentifier(IdentifierConfig{Agents: agents, AllowUnidentified: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"plain": "plain", "acme": "AcmeBot", "n": "News", "versions": "VerBot"} {
+		i, _ := id.Named(name)
+		if a := i.Asker(); a.Token != want || !a.Configured {
+			t.Errorf("%s: %+v, want %s", name, a, want)
+		}
+	}
+	for userAgent, want := range map[string]string{"": "", "Bob/1.0 <script>": "Bob", "AcmeBot/9": "AcmeBot", "Mozilla/5.0": ""} {
+		i := id.Identify(t.Context(), Sender{UserAgent: userAgent})
+		if a := i.Asker(); a.Token != want || a.Configured != (want == "AcmeBot") {
+			t.Errorf("%q: %+v, want %s", userAgent, a, want)
+		}
+	}
+	if a := (Identity{}).Asker(); a.Token != "" {
+		t.Errorf("a refused sender: %+v", a)
+	}
+}

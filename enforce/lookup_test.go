@@ -17,7 +17,7 @@ type aging struct {
 	lookups int
 }
 
-func (a *aging) Lookup(context.Context, origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (a *aging) Lookup(context.Context, origin.Origin, robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	a.lookups++
 	return a.entries[min(a.lookups, len(a.entries))-1], robotscache.SourceHot, nil
 }

@@ -290,10 +290,10 @@ func (e *Engine) CloseIdle() {
 	}
 }
 
-// Lookup gives the record of an origin, fetching it if it must: what package enforce needs. It
+// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce needs. It
 // takes no lock where the record is at hand. The caller has called [Engine.Open].
-func (e *Engine) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
-	return e.records.cache.Lookup(ctx, o)
+func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
+	return e.records.cache.LookupAs(ctx, o, a)
 }
 
 // Cache is the cache of the records. The caller has called [Engine.Open].

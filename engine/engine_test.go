@@ -105,7 +105,7 @@ func TestRejectedReload(t *testing.T) {
 	lookup := func(e *Engine) *robotscache.Entry {
 		t.Helper()
 		asked++
-		entry, _, err := e.Lookup(t.Context(), origin.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", asked), Port: 80})
+		entry, _, err := e.Lookup(t.Context(), origin.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", asked), Port: 80}, robotscache.Asker{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestRejectedReload(t *testing.T) {
 			"retention", func(c *Config) { c.Store.Retention.For = 1000 * 24 * time.Hour },
 			func(e *Engine) bool {
 				o := origin.Origin{Scheme: "http", Host: "rules.example", Port: 80}
-				if _, _, err := e.Lookup(t.Context(), o); err != nil {
+				if _, _, err := e.Lookup(t.Context(), o, robotscache.Asker{}); err != nil {
 					t.Fatal(err)
 				}
 				history, err := e.Cache().History(t.Context(), fetch.Key{Origin: o})
@@ -185,7 +185,7 @@ func BenchmarkServe(b *testing.B) {
 	defer func() { _ = e.Close() }()
 	o := origin.Origin{Scheme: "http", Host: "www.example", Port: 80}
 	for source := robotscache.SourceNone; source != robotscache.SourceHot; { // the hot tier takes it in the background
-		_, s, err := e.Lookup(b.Context(), o)
+		_, s, err := e.Lookup(b.Context(), o, robotscache.Asker{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func BenchmarkServe(b *testing.B) {
 			if e.Open() != nil || Current() != e {
 				b.Error("not the current engine")
 			}
-			if _, source, err := e.Lookup(b.Context(), o); err != nil || source != robotscache.SourceHot {
+			if _, source, err := e.Lookup(b.Context(), o, robotscache.Asker{}); err != nil || source != robotscache.SourceHot {
 				b.Error(source, err)
 			}
 		}

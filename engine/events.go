@@ -143,6 +143,9 @@ func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, 
 	for _, c := range changes(p, before, out, now) {
 		e.emit(c.name, func() map[string]any {
 			c.data["origin"], c.data["robots_url"] = o.String(), o.RobotsURL()
+			if before.Agent != "" {
+				c.data["fetched_as"] = before.Agent
+			}
 			return c.data
 		})
 	}

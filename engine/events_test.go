@@ -131,7 +131,7 @@ func TestEventDocs(t *testing.T) {
 		hours  int
 	}{{known, other, 1}, {known, fetch.Outcome{}, 30}, {gone, fetch.Outcome{}, 40}} {
 		for _, c := range changes(policy, step.before, step.out, start.Add(time.Duration(step.hours)*time.Hour)) {
-			data[c.name] = testdocs.SetOf(append(slices.Collect(maps.Keys(c.data)), "origin", "robots_url")...)
+			data[c.name] = testdocs.SetOf(append(slices.Collect(maps.Keys(c.data)), "origin", "robots_url", "fetched_as")...)
 		}
 	}
 	events, headings := map[string]bool{}, map[string]bool{}

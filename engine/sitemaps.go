@@ -77,7 +77,7 @@ func (e *Engine) JudgeSitemaps(ctx context.Context, judge enforce.Enforcer, id e
 // maxKnown bounds the origins that one answer asks the store about: sitemaps can name a thousand.
 const maxKnown = 16
 
-// knownRules is an enforce.Lookup that never fetches. It serves one answer, and is not safe for
+// knownRules is an enforce.Lookup that never fetches. It serves one answer to one sender, and is not safe for
 // concurrent use.
 type knownRules struct {
 	cache   *robotscache.Cache
@@ -90,10 +90,10 @@ func (e *Engine) KnownRules() enforce.Lookup {
 }
 
 // Lookup implements enforce.Lookup. What is not known, or does not hold any more, is pending.
-func (k *knownRules) Lookup(_ context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (k *knownRules) Lookup(_ context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, asked := k.entries[o]
 	if !asked && len(k.entries) < maxKnown {
-		entry, _ = k.cache.Peek(o, "")
+		entry, _ = k.cache.PeekAs(o, a)
 		k.entries[o] = entry
 	}
 	if !entry.Fresh(time.Now()) {

@@ -144,6 +144,16 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	}
 }
 
+// TurnedAway reports whether an answer refuses whoever asked: with 401, 403, 406 or 451, which
+// firewalls send to names that they do not know. To another crawler the site may answer otherwise.
+func TurnedAway(state State, status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotAcceptable, http.StatusUnavailableForLegalReasons:
+		return state == StateAbsent
+	}
+	return false
+}
+
 func (p *Policy) goodAccess(r *Record) Access {
 	if r.State == StateRules {
 		if whole(r.Body, &r.SHA256) {

@@ -24,7 +24,7 @@ import (
 type atHand struct{ entry *robotscache.Entry }
 
 // Lookup implements enforce.Lookup.
-func (a atHand) Lookup(context.Context, origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (a atHand) Lookup(context.Context, origin.Origin, robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	return a.entry, robotscache.SourceHot, nil
 }
 

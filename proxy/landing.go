@@ -172,13 +172,14 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 // may be crawled", as the gateway does.
 func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
-	entry, source, now, err := x.site.Enforcer.Lookup(ctx, target.Origin)
+	entry, source, now, err := x.site.Enforcer.Lookup(ctx, target.Origin, x.identity)
 	if err != nil {
 		return x.fail(enforce.LookupFailure(ctx, err))
 	}
 	record, view := entry.Record(), entry.View(now)
 	x.decision.Source, x.decision.State, x.decision.Cause = source, view.State, view.Cause
 	x.decision.SHA256, x.decision.FetchedAt, x.decision.FreshUntil = view.SHA256, view.FetchedAt, view.FreshUntil
+	x.decision.FetchedAs = view.FetchedAs
 	x.decision.Age = max(now.Sub(view.FetchedAt), 0)
 
 	header := x.w.Header()

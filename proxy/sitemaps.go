@@ -51,7 +51,7 @@ func (x *exchange) serveSitemaps() error {
 	if d := x.decideSitemaps(o); !d.Allowed {
 		return x.refuseSitemaps(d)
 	}
-	entry, _, now, err := s.Enforcer.Lookup(x.ctx, o)
+	entry, _, now, err := s.Enforcer.Lookup(x.ctx, o, x.identity)
 	if err != nil {
 		return x.refuseSitemaps(x.decision.Refuse(enforce.LookupFailure(x.ctx, err)))
 	}

@@ -85,9 +85,9 @@ func (s step) decided(d *enforce.Decision) {
 type tracedLookup struct{ *engine.Engine }
 
 // Lookup implements enforce.Rules.
-func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	began := time.Now()
-	entry, source, err := l.Engine.Lookup(ctx, o)
+	entry, source, err := l.Engine.Lookup(ctx, o, a)
 	looked(ctx, began, o, source, err)
 	return entry, source, err
 }

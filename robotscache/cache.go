@@ -12,6 +12,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,11 +179,24 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	}
 }
 
-// Refresh fetches o even if what is known is fresh, and returns the result. It may share a
-// retrieval that is under way. Errors are as of Lookup.
+// Refresh fetches o, and then its variants, even if what is known is fresh, and returns its own
+// result. It may share a retrieval that is under way. Errors are as of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
 	e, _, err := c.lookupSlow(ctx, fetch.Key{Origin: o}, true)
-	return e, err
+	if err != nil || !e.turnedAway() {
+		return e, err
+	}
+	keys := c.keys(o)[1:]
+	kept, _ := c.Variants(ctx, o) // where the store is away, those in memory have to do
+	for i := range kept {
+		keys = append(keys, kept[i].Key())
+	}
+	var all sync.WaitGroup
+	for _, k := range keys {
+		all.Go(func() { _, _, _ = c.lookupSlow(ctx, k, true) }) // its failure is in its record
+	}
+	all.Wait()
+	return e, nil
 }
 
 var errNoOrigin = errors.New("looking up robots.txt: no origin")
@@ -231,16 +245,28 @@ func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
 	return e, e != nil
 }
 
-// Purge forgets o: its record, its last good copy and its history. The next Lookup fetches. A
-// retrieval that is under way still answers the requests that wait for it, and nobody else.
+// Purge forgets o and its variants: their records, last good copies and histories. The next Lookup
+// fetches. A retrieval that is under way still answers the requests that wait for it, and nobody
+// else.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
-	k := fetch.Key{Origin: o}
-	if err := c.forget(k); err != nil {
+	if err := c.Forget(o); err != nil {
 		return err
 	}
 	// The write under way may still bring it. The time is for that write, and for the deletion.
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout)
 	defer cancel()
+	err := c.purge(ctx, fetch.Key{Origin: o})
+	kept, listErr := c.Variants(ctx, o)
+	for i := range kept {
+		err = errors.Join(err, c.purge(ctx, kept[i].Key()))
+	}
+	return cmp.Or(err, listErr)
+}
+
+func (c *Cache) purge(ctx context.Context, k fetch.Key) error {
+	if err := c.forget(k); err != nil {
+		return err
+	}
 	err := c.writer.Acquire(ctx, 1)
 	if err == nil {
 		err = c.cfg.Store.Delete(ctx, k)
@@ -253,9 +279,17 @@ func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	return nil
 }
 
-// Forget drops o from memory. What the store has of it stays: another gateway may have saved it. A
-// retrieval that is under way still answers the requests that wait for it, and nobody else.
-func (c *Cache) Forget(o origin.Origin) error { return c.forget(fetch.Key{Origin: o}) }
+// Forget drops o and its variants from memory. What the store has of them stays: another gateway may
+// have saved it. A retrieval that is under way still answers the requests that wait for it, and
+// nobody else.
+func (c *Cache) Forget(o origin.Origin) error {
+	for _, k := range c.keys(o) {
+		if err := c.forget(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (c *Cache) forget(k fetch.Key) error {
 	c.mu.Lock()
@@ -279,7 +313,9 @@ func (c *Cache) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.hot.dropAll()
+		for k := range c.hot.keys() {
+			c.hot.drop(k)
+		}
 	}
 }
 

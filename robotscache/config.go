@@ -50,6 +50,8 @@ const (
 	DropWaiter Drop = "waiter"
 	// DropQueue is a request refused with ErrPending by the bound on the queue.
 	DropQueue Drop = "queue"
+	// DropAgent is a request of an agent for which an origin was not asked: see [Cache.LookupAs].
+	DropAgent Drop = "agent"
 	// DropRefresh is an early refresh or a retry that found its queue full. It is asked for again.
 	DropRefresh Drop = "refresh"
 	// DropUnsaved is a record that the store could not take and for which there was no more room

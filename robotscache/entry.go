@@ -19,6 +19,7 @@ type Entry struct {
 	text           fetch.Copy                // the record's one body, zero if it has none
 	rules          func() *robotstxt.Ruleset // of text; nil if there is none
 	size           int                       // bytes of the compiled ruleset
+	askers         *askers                   // since this answer
 
 	derive  sync.Once
 	derived any // what Derive keeps
@@ -47,7 +48,10 @@ func NewEntry(r fetch.Record, as Interpretation) *Entry {
 // newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one and it has the
 // same text and means the same by it.
 func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
-	e := &Entry{record: r, interpretation: as}
+	e := &Entry{record: r, interpretation: as, askers: new(askers)}
+	if old != nil && old.record.FetchedAt.Equal(r.FetchedAt) {
+		e.askers = old.askers
+	}
 	text, ok := r.Text()
 	if !ok {
 		return e
@@ -106,6 +110,8 @@ type View struct {
 	// run of failures is unreachable); Cause is why it is not rules.
 	State fetch.State
 	Cause fetch.Cause
+	// FetchedAs is the agent in whose name it was fetched; empty for the gateway's own.
+	FetchedAs string
 	// Status and Detail explain Cause, as in [fetch.Outcome].
 	Status int
 	Detail string
@@ -147,6 +153,7 @@ func (e *Entry) View(now time.Time) View {
 		Access:     e.interpretation.Policy.Access(r, now),
 		State:      r.State,
 		Cause:      r.Cause,
+		FetchedAs:  r.Agent,
 		Status:     r.Status,
 		Detail:     r.Detail,
 		FetchedAt:  r.FetchedAt,

@@ -1,6 +1,8 @@
 package robotscache
 
 import (
+	"iter"
+	"maps"
 	"sync"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -24,13 +26,13 @@ func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
 	return newCache(cfg.filled(), hot), nil
 }
 
-func (DroppingTier) get(fetch.Key) *Entry { return nil }
-func (DroppingTier) touch(fetch.Key)      {}
-func (DroppingTier) put(*Entry)           {}
-func (DroppingTier) drop(fetch.Key)       {}
-func (DroppingTier) dropAll()             {}
-func (DroppingTier) resize(int64)         {}
-func (DroppingTier) close()               {}
+func (DroppingTier) get(fetch.Key) *Entry      { return nil }
+func (DroppingTier) touch(fetch.Key)           {}
+func (DroppingTier) put(*Entry)                {}
+func (DroppingTier) drop(fetch.Key)            {}
+func (DroppingTier) keys() iter.Seq[fetch.Key] { return func(func(fetch.Key) bool) {} }
+func (DroppingTier) resize(int64)              {}
+func (DroppingTier) close()                    {}
 
 func (m *MapTier) get(k fetch.Key) *Entry {
 	m.mu.Lock()
@@ -55,10 +57,10 @@ func (m *MapTier) drop(k fetch.Key) {
 	delete(m.entries, k)
 }
 
-func (m *MapTier) dropAll() {
+func (m *MapTier) keys() iter.Seq[fetch.Key] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.entries)
+	return maps.Keys(maps.Clone(m.entries))
 }
 
 func (m *MapTier) resize(int64) {}

@@ -26,6 +26,7 @@ type flight struct {
 	class     class
 	queued    *list.Element // its place in the queue of its class, nil if it has none
 	forced    bool          // an answer older than the flight does not do
+	unsaved   bool          // it says nothing that the store should have
 	discarded bool          // purged, or not to be kept: the result is for its waiters alone
 	completed bool
 
@@ -215,7 +216,7 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	// Under the lock, so that no purge or later flight comes in between.
 	if e != nil && !f.discarded {
 		c.hot.put(e)
-		if s == SourceFetch {
+		if s == SourceFetch && !f.unsaved {
 			c.pending.put(e)
 		}
 	}

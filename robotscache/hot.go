@@ -3,6 +3,7 @@ package robotscache
 import (
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"sync"
 	"unsafe"
 
@@ -22,7 +23,7 @@ type hotTier interface {
 	touch(k fetch.Key)
 	put(e *Entry)
 	drop(k fetch.Key)
-	dropAll()
+	keys() iter.Seq[fetch.Key]
 	resize(maxSize int64)
 	close()
 }
@@ -103,9 +104,9 @@ func (t *ristrettoTier) drop(k fetch.Key) {
 	t.cache.Del(t.hash(k))
 }
 
-func (t *ristrettoTier) dropAll() {
-	for k := range t.entries.All() {
-		t.drop(k)
+func (t *ristrettoTier) keys() iter.Seq[fetch.Key] {
+	return func(yield func(fetch.Key) bool) {
+		t.entries.Range(func(k fetch.Key, _ *Entry) bool { return yield(k) })
 	}
 }
 
@@ -144,7 +145,7 @@ const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131 + 40
 // counted as if it were.
 func (e *Entry) cost() int64 {
 	r := &e.record
-	n := entryOverhead + int64(cap(e.text.Body))
+	n := entryOverhead + int64(unsafe.Sizeof(*e.askers)) + int64(cap(e.text.Body)) + int64(len(e.record.Agent))
 	n += int64(len(r.Origin.Host) + len(r.Detail) + len(r.LastFailure.Detail))
 	for _, hops := range [][]string{r.Hops, r.LastFailure.Hops} {
 		for _, h := range hops {

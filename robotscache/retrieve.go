@@ -42,11 +42,10 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 // save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.follow(f.key, known, out)
-	if !kept {
-		c.mu.Lock()
-		f.discarded = true
-		c.mu.Unlock()
-	}
+	unsaved := kept && c.isRepeated(f, known, e)
+	c.mu.Lock()
+	f.discarded, f.unsaved = f.discarded || !kept, unsaved
+	c.mu.Unlock()
 	if discarded := c.complete(f, e, SourceFetch, err); discarded {
 		return true
 	}

@@ -13,49 +13,65 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// history gives the versions of an origin, the newest first.
-func (k *lookup) history(ctx context.Context, o origin.Origin) ([]robotscache.Version, error) {
-	if versions, ok := k.histories[o]; ok {
+// history gives the versions of a record, the newest first.
+func (k *lookup) history(ctx context.Context, key fetch.Key) ([]robotscache.Version, error) {
+	if versions, ok := k.histories[key]; ok {
 		return versions, nil
 	}
-	versions, err := k.cfg.Texts.History(ctx, fetch.Key{Origin: o})
+	versions, err := k.cfg.Texts.History(ctx, key)
 	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
-		return nil, fmt.Errorf("reading the history of %s: %w", o, err)
+		return nil, fmt.Errorf("reading the history of %s: %w", key, err)
 	}
 	if len(k.histories) >= maxHistories {
 		clear(k.histories)
 	}
-	k.histories[o] = versions
+	k.histories[key] = versions
 	return versions, nil
 }
 
 // fromHistory is what the store says of the time of the line. A version counts for as long as a
 // gateway uses a text without asking for it again.
-func (k *lookup) fromHistory(ctx context.Context, o origin.Origin) (w known, err error) {
-	versions, err := k.history(ctx, o)
+func (k *lookup) fromHistory(ctx context.Context, o origin.Origin, a robotscache.Asker) (w known, err error) {
+	key := fetch.Key{Origin: o}
+	v, ok, err := k.versionThen(ctx, key)
+	if ok && a.Token != "" && fetch.TurnedAway(v.State, v.Status) {
+		var own robotscache.Version
+		if own, ok, err = k.versionThen(ctx, fetch.Key{Origin: o, Agent: a.Token}); ok {
+			v, key.Agent = own, a.Token
+		}
+		ok = true // without one its answer is the same, or nobody asked
+	}
 	if err != nil {
 		return w, err
 	}
-	i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(k.at) })
-	if i < 0 || k.at.After(versions[i].LastSeen.Add(dayLength)) {
+	if !ok {
 		k.cause = CauseText
 		return w, nil
 	}
-	v := versions[i]
 	w = known{state: v.State, cause: v.Cause, sha: v.SHA256}
 	if v.State == fetch.StateRules {
 		w.access = fetch.AccessRules
 		return w, nil
 	}
-	return k.byPolicy(ctx, o, w, false)
+	return k.byPolicy(ctx, key, w, false)
+}
+
+// versionThen is the version of a record at the time of the line.
+func (k *lookup) versionThen(ctx context.Context, key fetch.Key) (v robotscache.Version, ok bool, err error) {
+	versions, err := k.history(ctx, key)
+	i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(k.at) })
+	if err != nil || i < 0 || k.at.After(versions[i].LastSeen.Add(dayLength)) {
+		return v, false, err
+	}
+	return versions[i], true, nil
 }
 
 // byPolicy is what a robots.txt that was not to be had permits by the policy of [Config]. The line
 // has the state, and what that permitted then, if told; the history of the store has the run of
 // failures and the status. Where they leave several answers, the one of the line counts, and where
 // it is none of these, nothing is known.
-func (k *lookup) byPolicy(ctx context.Context, o origin.Origin, w known, told bool) (known, error) {
-	versions, err := k.history(ctx, o)
+func (k *lookup) byPolicy(ctx context.Context, key fetch.Key, w known, told bool) (known, error) {
+	versions, err := k.history(ctx, key)
 	if err != nil {
 		return w, err
 	}

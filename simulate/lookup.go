@@ -41,7 +41,7 @@ type lookup struct {
 	day       time.Time // of the entries
 	size      int
 	entries   map[known]*robotscache.Entry
-	histories map[origin.Origin][]robotscache.Version
+	histories map[fetch.Key][]robotscache.Version
 }
 
 // known is what is known of a robots.txt. It is the key of entries.
@@ -50,7 +50,7 @@ type known struct {
 	access fetch.Access
 	cause  fetch.Cause
 	sha    fetch.Sum
-	origin origin.Origin // today's alone
+	key    fetch.Key // today's alone
 }
 
 // Bounds of what is kept, in bytes of texts and in origins.
@@ -64,7 +64,7 @@ const (
 const dayLength = 24 * time.Hour
 
 func newLookup(cfg Config) *lookup {
-	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry), histories: make(map[origin.Origin][]robotscache.Version)}
+	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry), histories: make(map[fetch.Key][]robotscache.Version)}
 }
 
 // begin prepares for a line.
@@ -81,12 +81,12 @@ func (k *lookup) begin(l *audit.Line) {
 var errUnknown = errors.New("not known")
 
 // Lookup implements [enforce.Lookup].
-func (k *lookup) Lookup(ctx context.Context, o origin.Origin) (*robotscache.Entry, robotscache.Source, error) {
+func (k *lookup) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	find := k.then
 	if k.cfg.Now {
 		find = k.today
 	}
-	what, err := find(ctx, o)
+	what, err := find(ctx, o, a)
 	if err == nil && k.cause == "" && !k.failedThen {
 		var e *robotscache.Entry
 		if e, err = k.entry(ctx, o, what); err == nil && k.cause == "" {
@@ -112,7 +112,7 @@ var failedReasons = []enforce.Reason{
 
 // then is what the line says of the robots.txt of its time or, where nobody asked for it, what the
 // history of the store says.
-func (k *lookup) then(ctx context.Context, o origin.Origin) (w known, err error) {
+func (k *lookup) then(ctx context.Context, o origin.Origin, a robotscache.Asker) (w known, err error) {
 	r := k.line.Robots
 	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
 	if err := w.state.UnmarshalText([]byte(r.State)); err != nil {
@@ -134,7 +134,7 @@ func (k *lookup) then(ctx context.Context, o origin.Origin) (w known, err error)
 		k.failedThen = true
 		return w, nil
 	case w.state == fetch.StateUnknown:
-		return k.fromHistory(ctx, o)
+		return k.fromHistory(ctx, o, a)
 	case w.state == fetch.StateRules:
 		w.access = fetch.AccessRules
 		return w, nil
@@ -145,13 +145,14 @@ func (k *lookup) then(ctx context.Context, o origin.Origin) (w known, err error)
 	default:
 		w.access = fetch.AccessAllow
 	}
-	return k.byPolicy(ctx, o, w, !hidden)
+	return k.byPolicy(ctx, fetch.Key{Origin: o, Agent: r.FetchedAs}, w, !hidden)
 }
 
-// today is what the record of the origin permits now.
-func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error) {
-	if _, ok := k.entries[known{origin: o}]; ok {
-		return known{origin: o}, nil
+// today is what the record of the origin, or that of the crawler there, permits now.
+func (k *lookup) today(ctx context.Context, o origin.Origin, a robotscache.Asker) (w known, err error) {
+	key := fetch.Key{Origin: o, Agent: a.Token}
+	if _, ok := k.entries[known{key: key}]; ok {
+		return known{key: key}, nil
 	}
 	record, err := k.cfg.Texts.Load(ctx, fetch.Key{Origin: o})
 	switch {
@@ -161,6 +162,14 @@ func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error
 	case err != nil:
 		return w, fmt.Errorf("reading the record of %s: %w", o, err)
 	}
+	if a.Token != "" && fetch.TurnedAway(record.State, record.Status) {
+		own, err := k.cfg.Texts.Load(ctx, key)
+		if err == nil {
+			record = own
+		} else if !errors.Is(err, robotscache.ErrNotFound) { // its answer is the same, or nobody asked
+			return w, fmt.Errorf("reading the record of %s: %w", key, err)
+		}
+	}
 	now := time.Now()
 	policy := k.cfg.Policy.Reading.Policy
 	if !record.Failing() { // however long nobody has asked for it
@@ -169,8 +178,8 @@ func (k *lookup) today(ctx context.Context, o origin.Origin) (w known, err error
 	record = policy.Settle(record, now)
 	w = known{state: record.State, cause: record.Cause, access: policy.Access(record, now)}
 	text, _ := record.Text()
-	k.entries[known{origin: o}] = k.make(o, w, text)
-	return known{origin: o}, nil
+	k.entries[known{key: key}] = k.make(o, w, text)
+	return known{key: key}, nil
 }
 
 // entry returns what is known as an entry for the day of the line.

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// bouncer answers 403 for its robots.txt to strangers, and to the crawlers that it knows what it has
+// for them: a text, or a status.
+type bouncer struct {
+	mu    sync.Mutex
+	known map[string]string
+	asked []string
+}
+
+func (s *bouncer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/robots.txt" {
+		_, _ = io.WriteString(w, "page\n")
+		return
+	}
+	agent := r.Header.Get("User-Agent")
+	s.mu.Lock()
+	s.asked = append(s.asked, agent)
+	text, known := s.known[agent]
+	s.mu.Unlock()
+	switch {
+	case text == "503":
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case known:
+		_, _ = io.WriteString(w, text)
+	default:
+		w.WriteHeader(http.StatusForbidden)
+	}
+}
+
+// times is how often a name that begins so asked for robots.txt.
+func (s *bouncer) times(name string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asked {
+		if strings.HasPrefix(a, name) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWhose4xx: RFC 9309 section 2.3.1.3 speaks of what the crawler was answered. A site that turns
+// the gateway away is asked in the name of the crawler, whose answer binds it, and no other.
+func TestWhose4xx(t *testing.T) {
+	t.Parallel()
+	site := &bouncer{known: map[string]string{"AcmeBot": "User-agent: AcmeBot\nDisallow: /private\n", "DownBot": "503"}}
+	server := httptest.NewServer(site)
+	defer server.Close()
+	for name, c := range map[string]gatewayConfig{
+		"tokens": {},
+		"agents": {Site: "agent acmebot {\nuser_agent AcmeBot\n}\nagent bob {\nuser_agent BobBot\n}\nagent down {\nuser_agent DownBot\n}\nunidentified allow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site.mu.Lock()
+			site.asked = nil
+			site.mu.Unlock()
+			g := startGateway(t, c)
+			crawl := func() {
+				for _, step := range []struct {
+					agent, page string
+					status      int
+				}{
+					{"AcmeBot/1.0", privatePage, 403}, {"AcmeBot/2.0 (+https://acme.example)", openPage, 200},
+					{"BobBot/1.0", privatePage, 200}, {"DownBot/1.0", openPage, 403}, {"", privatePage, 200},
+				} {
+					if a := g.mustFetch(step.agent, server.URL+step.page); a.status != step.status {
+						t.Errorf("%s, %s: %d %s, want %d", step.agent, step.page, a.status, a.body, step.status)
+					}
+				}
+			}
+			crawl()
+			if a := g.mustFetch("AcmeBot/1.0", server.URL+"/robots.txt"); a.body != site.known["AcmeBot"] {
+				t.Errorf("robots.txt for AcmeBot: %d %q", a.status, a.body)
+			}
+			if a := g.mustFetch("BobBot/1.0", server.URL+"/robots.txt"); a.status != http.StatusNotFound {
+				t.Errorf("robots.txt for BobBot: %d %q", a.status, a.body)
+			}
+			site.wantAsked(t, 1, 1, 1)
+			g.stop()
+			if err := g.start(c); err != nil {
+				t.Fatal(err)
+			}
+			crawl()
+			site.wantAsked(t, 1, 1, 2) // what repeats the gateway's answer is not kept
+			agent := map[string]string{"tokens": "AcmeBot", "agents": "acmebot"}[name]
+			if out, err := g.robots("show", server.URL); err != nil || !strings.Contains(out, "AcmeBot, DownBot") {
+				t.Errorf("show: %v: %s", err, out)
+			}
+			if out, err := g.robots("show", "--as", "AcmeBot", server.URL); err != nil || !regexp.MustCompile(`(?m)^fetched as +AcmeBot$`).MatchString(out) {
+				t.Errorf("show --as: %v: %s", err, out)
+			}
+			out, err := runBinary(t, "robots", "check", "--json", "--gateway", "unix/"+g.adminSocket(), "--agent", agent, server.URL+privatePage)
+			if err == nil || !strings.Contains(out, `"fetched_as":"AcmeBot"`) || !strings.Contains(out, `"decision":"deny"`) {
+				t.Errorf("check: %v: %s", err, out)
+			}
+			g.stop()
+			for _, l := range g.readLogs() {
+				want := map[string]string{"AcmeBot": "AcmeBot", "DownBot": "DownBot"}[strings.Split(l.Robots.UserAgent, "/")[0]]
+				if l.Robots.FetchedAs != want {
+					t.Errorf("%s is decided by what %q was answered: %s", l.Robots.UserAgent, l.Robots.FetchedAs, l.raw)
+				}
+			}
+			why, err := runBinary(t, "robots", "why", "--store", g.store(), "--url", server.URL+privatePage, "--limit", "9", g.accessLog())
+			if err != nil || !strings.Contains(why, `line 2, "/private" of group "AcmeBot"`) || !strings.Contains(why, "The text of today is the same") {
+				t.Errorf("why: %v: %s", err, why)
+			}
+			r := audit(t, "--store", g.store(), g.accessLog())
+			if r.status != 0 || len(r.findings) > 0 {
+				t.Errorf("the audit: %d %+v %s", r.status, r.findings, r.stderr)
+			}
+		})
+	}
+}
+
+func (s *bouncer) wantAsked(t *testing.T, own, acme, bob int) {
+	t.Helper()
+	got := []int{s.times("crawlgate/"), s.times("AcmeBot"), s.times("BobBot")}
+	if !slices.Equal(got, []int{own, acme, bob}) {
+		t.Errorf("robots.txt was asked for by the gateway, AcmeBot and BobBot %d times, want %d: %q", got, []int{own, acme, bob}, s.asked)
+	}
+}
+
+// TestWhose4xxIsBounded: a client that invents names has no more than so many asked for, and the
+// others are refused, not allowed.
+func TestWhose4xxIsBounded(t *testing.T) {
+	t.Parallel()
+	site := &bouncer{}
+	server := httptest.NewServer(site)
+	defer server.Close()
+	g := startGateway(t, gatewayConfig{Site: "mode enforce"})
+	for i := range 70 {
+		a := g.mustFetch(fmt.Sprintf("Bot%d/1.0", i), server.URL+openPage)
+		if want := i < 64; (a.status == http.StatusOK) != want {
+			t.Fatalf("name %d: %d %s", i, a.status, a.body)
+		}
+	}
+	if n := site.times("Bot"); n != 64 {
+		t.Errorf("asked in %d names", n)
+	}
+	g.stop()
+	lines := g.readLogs()
+	if last := lines[len(lines)-1].Robots; last.Reason != enforce.ReasonUnreachable || !strings.Contains(last.Detail, "64 other agents") {
+		t.Errorf("the last line: %+v", last)
+	}
+}

@@ -1,0 +1,286 @@
+package robotscache_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// moody answers by the name of who asks.
+type moody struct {
+	mu     sync.Mutex
+	answer map[string]fetch.Outcome // by agent; others get 403
+	asked  []string
+}
+
+func (m *moody) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, k.Agent)
+	if out, ok := m.answer[k.Agent]; ok {
+		return out
+	}
+	return refused(403)
+}
+
+func (m *moody) set(agent string, out fetch.Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.answer == nil {
+		m.answer = make(map[string]fetch.Outcome)
+	}
+	m.answer[agent] = out
+}
+
+// times returns how often an origin was asked in the name of an agent.
+func (m *moody) times(agent string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range m.asked {
+		if a == agent {
+			n++
+		}
+	}
+	return n
+}
+
+func refused(status int) fetch.Outcome {
+	return fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: status}
+}
+
+func as(token string) robotscache.Asker { return robotscache.Asker{Token: token} }
+
+func lookupAs(tb testing.TB, c *robotscache.Cache, o origin.Origin, a robotscache.Asker) robotscache.View {
+	tb.Helper()
+	e, _, err := c.LookupAs(tb.Context(), o, a)
+	if err != nil {
+		tb.Fatalf("looking up %s as %s: %v", o, a.Token, err)
+	}
+	return e.View(time.Now())
+}
+
+// RFC 9309 section 2.3.1.3: a crawler that is turned away by 4xx may take that for "no rules", and
+// means its own answer. One agent's answer binds no other, whatever it is.
+func TestVariant_BindsItsAgentAlone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		base, acme fetch.Outcome
+		want       fetch.Access
+		own        bool // it is another answer than the gateway's
+	}{
+		"rules":       {refused(403), rulesOutcome(someRules), fetch.AccessRules, true},
+		"401":         {refused(401), rulesOutcome(someRules), fetch.AccessRules, true},
+		"406":         {refused(406), rulesOutcome(someRules), fetch.AccessRules, true},
+		"451":         {refused(451), rulesOutcome(someRules), fetch.AccessRules, true},
+		"none for it": {refused(403), refused(404), fetch.AccessAllow, true},
+		"the same":    {refused(403), refused(403), fetch.AccessAllow, false},
+		"503":         {refused(403), failure(), fetch.AccessDeny, true},
+		"timeout":     {refused(403), fetch.Outcome{Cause: fetch.CauseTimeout}, fetch.AccessDeny, true},
+		"429":         {refused(403), fetch.Outcome{Cause: fetch.CauseStatus, Status: 429}, fetch.AccessDeny, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+				m := &moody{}
+				m.set("", test.base)
+				m.set("AcmeBot", test.acme)
+				m.set("BobBot", test.base)
+				c := newCache(t, robotscache.Config{Fetcher: m}, hot)
+				defer c.Close()
+				acme := lookupAs(t, c, example(1), as("AcmeBot"))
+				if acme.Access != test.want || (acme.FetchedAs == "AcmeBot") != test.own {
+					t.Errorf("AcmeBot: %+v", acme)
+				}
+				for _, a := range []robotscache.Asker{as("BobBot"), {}} {
+					if v := lookupAs(t, c, example(1), a); v.Access != fetch.AccessAllow || v.FetchedAs != "" {
+						t.Errorf("%q: %+v", a.Token, v)
+					}
+				}
+				if e, ok := c.PeekAs(example(1), as("AcmeBot")); !ok || e.View(time.Now()).Access != test.want {
+					t.Errorf("peeked: %+v, %v", e.Record(), ok)
+				}
+			})
+		})
+	}
+}
+
+// Nobody is asked for where the site answers the gateway, or says that it has no file.
+func TestVariant_OnlyWhereTurnedAway(t *testing.T) {
+	t.Parallel()
+	for _, out := range []fetch.Outcome{rulesOutcome(someRules), refused(404), refused(410), refused(400), failure()} {
+		m := &moody{}
+		m.set("", out)
+		c := newCache(t, robotscache.Config{Fetcher: m}, nil)
+		_ = lookupAs(t, c, example(1), as("AcmeBot"))
+		if n := m.times("AcmeBot"); n != 0 {
+			t.Errorf("after %d: AcmeBot was asked for %d times", out.Status, n)
+		}
+		_ = c.Close()
+	}
+}
+
+// Each agent costs one fetch at a refresh. What repeats the answer to the gateway is not saved; what
+// differs is, and outlives the process.
+func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, st := &moody{}, lasting{newMemory()}
+		m.set("AcmeBot", rulesOutcome(someRules))
+		c := newCache(t, robotscache.Config{Fetcher: m, Store: st}, nil)
+		for range 5 {
+			for _, agent := range []string{"AcmeBot", "BobBot"} {
+				_ = lookupAs(t, c, example(1), as(agent))
+			}
+		}
+		if kept, err := c.Variants(t.Context(), example(1)); err != nil || len(kept) != 1 || kept[0].Agent != "AcmeBot" {
+			t.Errorf("kept: %+v, %v", kept, err)
+		}
+		if !slices.Equal(m.asked, []string{"", "AcmeBot", "BobBot"}) {
+			t.Errorf("asked for %q", m.asked)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		c = newCache(t, robotscache.Config{Fetcher: m, Store: st}, nil)
+		defer c.Close()
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessRules || len(m.asked) != 3 {
+			t.Errorf("after a restart: %v, asked for %q", v.Access, m.asked)
+		}
+		// Once it repeats the answer, the rules that were saved are gone from the store as well.
+		m.set("AcmeBot", refused(403))
+		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessAllow || v.FetchedAs != "" {
+			t.Errorf("turned away later: %+v", v)
+		}
+		if kept, err := c.Variants(t.Context(), example(1)); err != nil || len(kept) != 1 || kept[0].State != fetch.StateAbsent {
+			t.Errorf("kept: %+v, %v", kept, err)
+		}
+	})
+}
+
+// A variant has a run of failures and a last good copy of its own.
+func TestVariant_HasALifeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{}
+		m.set("AcmeBot", rulesOutcome(someRules))
+		c := newCache(t, robotscache.Config{Fetcher: m}, nil)
+		defer c.Close()
+		_ = lookupAs(t, c, example(1), as("AcmeBot"))
+		m.set("AcmeBot", failure())
+		for _, step := range []struct {
+			after time.Duration
+			want  fetch.Access
+		}{{25 * time.Hour, fetch.AccessDeny}, {29 * 24 * time.Hour, fetch.AccessDeny}, {3 * 24 * time.Hour, fetch.AccessLastGood}} {
+			time.Sleep(step.after)
+			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want {
+				t.Errorf("%v later: %+v", step.after, v)
+			}
+			if v := lookupAs(t, c, example(1), as("BobBot")); v.Access != fetch.AccessAllow {
+				t.Errorf("BobBot, %v later: %+v", step.after, v)
+			}
+		}
+		m.set("", rulesOutcome("User-agent: *\nDisallow: /\n"))
+		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.FetchedAs != "" || v.Access != fetch.AccessRules {
+			t.Errorf("once the gateway is answered: %+v", v)
+		}
+	})
+}
+
+// Names are free to choose: no more than MaxVariants cost a fetch or a place, the others are
+// refused, and the agents that the operator names always find room.
+func TestVariant_Bound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, seen := &moody{}, &events{}
+		c := newCache(t, robotscache.Config{Fetcher: m, Observer: seen}, nil)
+		defer c.Close()
+		for i := range 3 * robotscache.MaxVariants {
+			name := fmt.Sprintf("Bot%d", i)
+			m.set(name, rulesOutcome(name))
+			v := lookupAs(t, c, example(1), as(name))
+			if over := i >= robotscache.MaxVariants; over != (v.Access == fetch.AccessDeny) || over != (v.Cause == fetch.CauseLocal) {
+				t.Fatalf("%d: %+v", i, v)
+			}
+		}
+		if len(m.asked) != 1+robotscache.MaxVariants || seen.drops(robotscache.DropAgent) != 2*robotscache.MaxVariants {
+			t.Errorf("%d fetches, %d dropped", len(m.asked), seen.drops(robotscache.DropAgent))
+		}
+		for i := range 3 {
+			name := fmt.Sprintf("Named%d", i)
+			m.set(name, rulesOutcome(name))
+			if v := lookupAs(t, c, example(1), robotscache.Asker{Token: name, Configured: true}); string(v.Text) != name {
+				t.Errorf("%s: %+v", name, v)
+			}
+		}
+		kept, err := c.Variants(t.Context(), example(1))
+		named := slices.DeleteFunc(slices.Clone(kept), func(r fetch.Record) bool { return r.Agent[0] != 'N' })
+		if err != nil || len(kept) != robotscache.MaxVariants || len(named) != 3 {
+			t.Errorf("%d kept, %d of them named, %v", len(kept), len(named), err)
+		}
+		if v := lookupAs(t, c, example(2), as("Bot0")); string(v.Text) != "Bot0" {
+			t.Errorf("another origin: %+v", v)
+		}
+	})
+}
+
+// A purge and a refresh of an origin are for its variants too; neither is for its neighbours.
+func TestVariant_PurgeAndRefresh(t *testing.T) {
+	t.Parallel()
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		m := &moody{}
+		m.set("AcmeBot", rulesOutcome("one"))
+		c := newCache(t, robotscache.Config{Fetcher: m}, hot)
+		defer c.Close()
+		for _, agent := range []string{"AcmeBot", "BobBot"} {
+			_ = lookupAs(t, c, example(1), as(agent))
+		}
+		_ = lookupAs(t, c, example(2), as("AcmeBot"))
+		m.set("AcmeBot", rulesOutcome("two"))
+		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); string(v.Text) != "two" {
+			t.Errorf("after a refresh: %q", v.Text)
+		}
+		if err := c.Purge(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		for _, agent := range []string{"", "AcmeBot", "BobBot"} {
+			if e, ok := c.Peek(example(1), agent); ok {
+				t.Errorf("after a purge: %+v", e.Record())
+			}
+		}
+		if e, ok := c.Peek(example(2), "AcmeBot"); !ok || string(e.View(time.Now()).Text) != "one" {
+			t.Errorf("the other origin: %+v", e.Record())
+		}
+	})
+}
+
+// What redirects bring to an agent is not shared with the origin at which they end.
+func TestVariant_IsNotShared(t *testing.T) {
+	t.Parallel()
+	m := &moody{}
+	out := rulesOutcome(someRules)
+	out.Hops, out.Final = []string{example(2).RobotsURL()}, example(2)
+	m.set("AcmeBot", out)
+	c := newCache(t, robotscache.Config{Fetcher: m}, nil)
+	defer c.Close()
+	_ = lookupAs(t, c, example(1), as("AcmeBot"))
+	if e, ok := c.Peek(example(2), ""); ok {
+		t.Errorf("shared: %+v", e.Record())
+	}
+}
