@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +12,24 @@ import (
 	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
+
+// TestLintDocs holds that each code of a warning is documented.
+func TestLintDocs(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../robotstxt/lint.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, codes := testdocs.Sections(t, "cli.md")["lint"], regexp.MustCompile(`\tLint\w+ += "(.+)"`).FindAllSubmatch(source, -1)
+	for _, code := range codes {
+		if !strings.Contains(section, "`"+string(code[1])+"`") {
+			t.Errorf("%s is not documented", code[1])
+		}
+	}
+	if len(codes) < 25 {
+		t.Errorf("%d codes", len(codes))
+	}
+}
 
 // TestCommandDocs holds that each command with all of its flags is documented, and nothing else.
 func TestCommandDocs(t *testing.T) {

@@ -78,9 +78,9 @@ func (q quotation) html() template.HTML {
 // shownLine is a line of a site that is safe to show, of at most limit bytes as HTML.
 func shownLine(line []byte, limit int) string {
 	raw := strings.ReplaceAll(string(line[:min(len(line), limit+1)]), "\t", " ")
-	shown := escape.Printable(raw, limit)
+	shown := escape.Visible(raw, limit)
 	if len(template.HTMLEscapeString(shown)) > limit {
-		shown = escape.Printable(raw, limit/len("&#34;")) // nothing takes more
+		shown = escape.Visible(raw, limit/len("&#34;")) // nothing takes more
 	}
 	return shown
 }

@@ -45,6 +45,9 @@ const (
 	LintMissingColon  = "missing-colon"  // supplied
 	LintMisspeltField = "misspelt-field" // forgiven
 	LintOddName       = "odd-name"       // only a part of it is a product token
+	LintSeveralNames  = "several-names"  // only the first of them counts
+	LintSharedGroup   = "shared-group"   // no rule stands between this name and the one before
+	LintCommentInPath = "comment-inside" // a # in a value, which ends there
 	LintTwoDirectives = "two-directives" // the second is part of the first one's value
 	LintDollarInside  = "dollar-inside"  // stands for itself
 	LintEncodedPath   = "encoded-path"   // has bytes that a URL can only have escaped
@@ -62,7 +65,7 @@ func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
 	}
-	l := linter{s: newScanner(data, false)}
+	l := linter{s: newScanner(data, false), bound: make(map[string]bool)}
 	l.html = IsHTML(l.s.data)
 	if l.s.hasBOM {
 		l.warnAt(1, LintBOM, "the file begins with a byte order mark, which is skipped")
@@ -115,9 +118,12 @@ type linter struct {
 	html     bool
 	warnings []Warning
 
-	names  int  // in the current list
-	first  int  // the line of its first name
-	closed bool // a rule has ended the list
+	list        []string // the names of the current list, in lower case
+	first, last int      // the lines of its first and its latest name
+	closed      bool     // a rule has ended the list
+	shared      bool     // it was said that the list is one
+
+	bound map[string]bool // names of the lists that have ended
 }
 
 func (l *linter) warn(code, format string, args ...any) { l.warnAt(l.s.number, code, format, args...) }
@@ -152,6 +158,9 @@ func (l *linter) line(line []byte) {
 		return
 	}
 	l.spelling(f, key, content)
+	if i := bytes.IndexByte(line, '#'); i > 0 && len(value) > 0 && !isBlank(line[i-1]) {
+		l.warn(LintCommentInPath, "a # begins a comment: the value is %s", quote(value))
+	}
 	l.directive(f, value)
 }
 
@@ -221,7 +230,7 @@ func (l *linter) spelling(f field, key, content []byte) {
 
 func (l *linter) directive(f field, value []byte) {
 	if second := secondDirective(value); second != "" {
-		l.warn(LintTwoDirectives, "a line has one directive: here %q is part of the value", second)
+		l.warn(LintTwoDirectives, "a line has one directive: here %+q is part of the value", second)
 	}
 	switch f {
 	case fieldUserAgent:
@@ -246,7 +255,7 @@ func (l *linter) delay(value []byte, ok bool, wanted string) {
 	switch {
 	case !ok:
 		l.warn(LintBadDelay, "%s is not %s", quote(value), wanted)
-	case l.names == 0:
+	case len(l.list) == 0:
 		l.warn(LintDelayOutside, "there is no user-agent line before this line")
 	}
 }
@@ -263,11 +272,14 @@ func secondDirective(value []byte) string {
 }
 
 func (l *linter) name(value []byte) {
-	if l.closed || l.names == 0 {
+	if l.closed || len(l.list) == 0 {
 		l.endGroup()
-		l.names, l.closed, l.first = 0, false, l.s.number
+		l.list, l.closed, l.shared, l.first = l.list[:0], false, false, l.s.number
+	} else if l.s.number > l.last+1 && !l.shared {
+		l.shared = true
+		l.warn(LintSharedGroup, "no rule stands between this name and that of line %d: all rules of one are for the other", l.last)
 	}
-	l.names++
+	l.list, l.last = append(l.list, strings.ToLower(string(trimToken(value)))), l.s.number
 	letters := trimLetters(value)
 	switch {
 	case len(value) == 0:
@@ -277,6 +289,8 @@ func (l *linter) name(value []byte) {
 		l.warn(LintOddName, "only the * of %s counts", quote(value))
 	case value[0] == '*' || len(trimToken(value)) == 0:
 		l.warn(LintBadName, "%s is no product token, and * must stand alone: the line names nobody", quote(value))
+	case value[max(bytes.IndexAny(value, ",;|("), 0)] != '(' && bytes.ContainsAny(value, ",;|"):
+		l.warn(LintSeveralNames, "a line names one crawler: of %s only %s counts", quote(value), quote(letters))
 	case len(letters) == 0:
 		l.warn(LintOddName, "%s is no product token (letters, - and _): only crawlers that are called exactly so are meant",
 			quote(trimToken(value)))
@@ -290,13 +304,17 @@ func (l *linter) name(value []byte) {
 
 // endGroup is called when a list of names is over, and at the end.
 func (l *linter) endGroup() {
-	if l.names > 0 && !l.closed {
+	unbound := func(name string) bool { return !l.bound[name] }
+	if !l.closed && slices.ContainsFunc(l.list, unbound) {
 		l.warnAt(l.first, LintNoRules, "no rule follows: the crawlers named here may fetch everything")
+	}
+	for _, name := range l.list {
+		l.bound[name] = true
 	}
 }
 
 func (l *linter) rule(path []byte) {
-	if l.names == 0 {
+	if len(l.list) == 0 {
 		l.warn(LintRuleOutsideGroup, "there is no user-agent line before this rule")
 		return
 	}
@@ -360,11 +378,12 @@ func (l *linter) shadowed(loser, winner draft) {
 		quote(winner.path), winner.rank.line(), reason)
 }
 
-// quote shows bytes of a file, cut where they are many.
+// quote shows bytes of a file in ASCII, so that nothing looks like what it is not, cut where they are
+// many.
 func quote(b []byte) string {
 	const most = 80
 	if len(b) > most {
-		return fmt.Sprintf("%.*q…", most, b)
+		return fmt.Sprintf("%+.*q…", most, b)
 	}
-	return fmt.Sprintf("%q", b)
+	return fmt.Sprintf("%+q", b)
 }

@@ -26,39 +26,71 @@ func Cut(s string, limit int) string {
 }
 
 // Unprintable returns all of s fit for a terminal: what a robots.txt says must not move the cursor,
-// colour the screen or turn the direction of the line. A tab becomes a blank.
+// colour the screen, turn the direction of the line or pass for what it is not. A tab becomes a
+// blank.
 func Unprintable(s string) string {
-	return Printable(strings.ReplaceAll(s, "\t", " "), 4*len(s)) // an escape has four bytes
+	return Visible(strings.ReplaceAll(s, "\t", " "), 4*len(s)) // an escape has four bytes
+}
+
+// Visible is Printable for the text of a site, in which a reader looks for what counts. It escapes
+// also what may be taken for ASCII: beside ASCII all signs, such as the hyphen U+2011, and beside
+// its letters those that look like them. A whole word of such letters stays: it may be meant.
+func Visible(s string, limit int) string {
+	return escape(s, limit, func(before, r, after rune) bool {
+		isLetter := func(r rune) bool { return r <= unicode.MaxASCII && unicode.IsLetter(r) }
+		switch {
+		case !isPrintable(0, r, 0):
+			return false
+		case r <= unicode.MaxASCII:
+			return true
+		case !unicode.In(r, unicode.L, unicode.M):
+			return !isGraphic(before) && !isGraphic(after)
+		case 'À' <= r && r <= 'ž' && r != 'ı', !unicode.In(r, lookAlike...):
+			return true
+		}
+		return !isLetter(before) && !isLetter(after)
+	})
+}
+
+// lookAlike are the scripts with letters that look like ASCII.
+var lookAlike = []*unicode.RangeTable{
+	unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian, unicode.Cherokee, unicode.Coptic, unicode.Lisu,
+	unicode.Common, unicode.Inherited,
 }
 
 // Printable returns at most limit bytes of s that are safe to show. It escapes what is not
 // printable: control characters, invalid UTF-8, marks that change the direction of text or show
 // nothing.
-func Printable(s string, limit int) string {
-	return escape(s, limit, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
-}
+func Printable(s string, limit int) string { return escape(s, limit, isPrintable) }
 
 // ASCII is Printable for places that hold ASCII only, such as header fields.
 func ASCII(s string, limit int) string {
-	return escape(s, limit, func(r rune) bool { return ' ' <= r && r < 0x7f })
+	return escape(s, limit, func(_, r, _ rune) bool { return r == ' ' || isGraphic(r) })
 }
 
-// escape keeps the runes that pass and writes the bytes of all others as \xNN. It cuts between
-// runes. A clean, short s is returned as it is.
-func escape(s string, limit int, pass func(rune) bool) string {
-	if len(s) <= limit && (isPlain(s) || !strings.ContainsFunc(s, func(r rune) bool { return !pass(r) })) {
+func isPrintable(_, r, _ rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
+
+func isGraphic(r rune) bool { return ' ' < r && r < 0x7f }
+
+// escape keeps the runes that pass, between their neighbours, and writes the bytes of all others as
+// \xNN. It cuts between runes. A clean, short s is returned as it is.
+func escape(s string, limit int, pass func(before, r, after rune) bool) string {
+	if len(s) <= limit && isPlain(s) {
 		return s
 	}
 	b := make([]byte, 0, min(len(s), limit))
 	fits := 0 // how much of b leaves room for an ellipsis
+	before := ' '
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
-		if pass(r) {
+		after, _ := utf8.DecodeRuneInString(s[i+size:])
+		if pass(before, r, after) {
 			b = append(b, s[i:i+size]...)
 		} else {
 			for _, c := range []byte(s[i : i+size]) {
 				b = fmt.Appendf(b, `\x%02x`, c)
 			}
+			r = 'x' // is what now stands before the next one
 		}
 		if len(b) > limit {
 			return string(append(b[:fits], Ellipsis...))
@@ -66,6 +98,7 @@ func escape(s string, limit int, pass func(rune) bool) string {
 		if len(b) <= limit-len(Ellipsis) {
 			fits = len(b)
 		}
+		before = r
 		i += size
 	}
 	return string(b)

@@ -35,6 +35,34 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// TestVisible: in what is shown of a site's text, nothing looks like ASCII that is not.
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"Disallow: /":                           "Disallow: /",
+		"Dis\u2011allow: /":                     `Dis\xe2\x80\x91allow: /`,
+		"Disallow\uff1a /":                      `Disallow\xef\xbc\x9a /`,
+		"Disallow\uff1a\uff0f":                  `Disallow\xef\xbc\x9a\xef\xbc\x8f`,
+		"D\u0456sallow: /":                      `D\xd1\x96sallow: /`,
+		"\u0391llow: /":                         `\xce\x91llow: /`,
+		"\uff21llow: /":                         `\xef\xbc\xa1llow: /`,
+		"D\u0131sallow: /":                      `D\xc4\xb1sallow: /`,
+		"Disa\u0307llow: /":                     `Disa\xcc\x87llow: /`,
+		"Disallow:\u00a0/":                      `Disallow:\xc2\xa0/`,
+		"\ufeffAllow: /\u202e":                  `\xef\xbb\xbfAllow: /\xe2\x80\xae`,
+		"# caf\u00e9 Gr\u00f6\u00dfe \u017eena": "# caf\u00e9 Gr\u00f6\u00dfe \u017eena",
+		"# \u0437\u0430\u043f\u0440\u0435\u0442, \u0432\u0441\u0435\u043c": "# \u0437\u0430\u043f\u0440\u0435\u0442, \u0432\u0441\u0435\u043c",
+		"# \u767e\u5ea6Baiduspider\u8718\u86db \u2013 \u3002":              "# \u767e\u5ea6Baiduspider\u8718\u86db \u2013 \u3002",
+	} {
+		if got := Unprintable(s); got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+		if got := Unprintable(want); got != want {
+			t.Errorf("%q becomes %q at a second pass", want, got)
+		}
+	}
+}
+
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
