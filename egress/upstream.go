@@ -193,7 +193,7 @@ func (u *upstream) dialThrough(ctx context.Context, _, target string) (net.Conn,
 	tunnel, err := u.connect(ctx, conn, target)
 	if err != nil {
 		_ = conn.Close()
-		return nil, u.failed(netip.AddrPort{}, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err}) // as net/http says it
+		return nil, u.failed(netip.AddrPort{}, err)
 	}
 	return tunnel, nil
 }
