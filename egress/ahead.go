@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// aheadTime bounds how long the header of an answer waits for the beginning of its body.
-const aheadTime = 100 * time.Millisecond
+// AheadTime bounds how long the header of an answer waits for the beginning of its body.
+const AheadTime = 100 * time.Millisecond
 
 // readAhead reads up to n bytes of the answer's body before its header goes out. It ends early
-// where the body does, after [aheadTime] and with ctx. The body still has all its bytes. Whole
+// where the body does, after [AheadTime] and with ctx. The body still has all its bytes. Whole
 // reports that there are no more than those.
 func readAhead(ctx context.Context, resp *http.Response, n int) (head []byte, whole bool) {
 	a := &ahead{ReadCloser: resp.Body, pending: make(chan pieceRead, 1)}
 	resp.Body = a
-	timer := time.NewTimer(aheadTime)
+	timer := time.NewTimer(AheadTime)
 	defer timer.Stop()
 	piece := make([]byte, n)
 	for len(a.head) < n && a.err == nil {

@@ -63,7 +63,7 @@ func TestReadAheadGivesUp(t *testing.T) {
 		resp := &http.Response{Body: body}
 		began := time.Now()
 		head, whole := readAhead(t.Context(), resp, 4)
-		if took := time.Since(began); string(head) != "ab" || whole || took != aheadTime {
+		if took := time.Since(began); string(head) != "ab" || whole || took != AheadTime {
 			t.Errorf("head %q after %s", head, took)
 		}
 		if all, err := io.ReadAll(resp.Body); string(all) != "abcdef" || err != nil {

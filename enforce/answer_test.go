@@ -43,42 +43,42 @@ func TestReadAnswer(t *testing.T) {
 		fields               []string
 		denied, would, cut   bool
 	}{
-		"nothing": {page: Page{Head: []byte("<head></head>")}, preference: PreferencesDeny},
+		"nothing": {page: Page{Head: []byte("<head></head><body>")}, preference: PreferencesDeny},
 		"field": {
 			header: http.Header{"X-Robots-Tag": {"noai"}}, preference: PreferencesDeny, denied: true,
 			dictionary: "train-ai=n;from=x-robots-tag, noai", conflict: "train-ai=n;from=x-robots-tag",
 			fields: []string{"X-Robots-Tag: noai"},
 		},
 		"tag": {
-			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesDeny, denied: true,
+			page: Page{Head: []byte(noAI + "</head><body>")}, preference: PreferencesDeny, denied: true,
 			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
 		},
 		"tag for the agent": {
-			page: Page{Head: []byte(`<meta name=SEEKER content=noindex><meta name=other content=noai></head>`)}, preference: PreferencesDeny,
+			page: Page{Head: []byte(`<meta name=SEEKER content=noindex><meta name=other content=noai></head><body>`)}, preference: PreferencesDeny,
 			dictionary: "search=n;from=meta, noindex", fields: []string{"meta seeker: noindex"},
 		},
 		"annotate": {
-			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesAnnotate,
+			page: Page{Head: []byte(noAI + "</head><body>")}, preference: PreferencesAnnotate,
 			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
 		},
 		"log": {
-			page: Page{Head: []byte(noAI + "</head>")}, conflict: "train-ai=n;from=meta", preference: PreferencesLog,
+			page: Page{Head: []byte(noAI + "</head><body>")}, conflict: "train-ai=n;from=meta", preference: PreferencesLog,
 			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
 		},
 		"shadow mode": {
-			page: Page{Head: []byte(noAI + "</head>")}, mode: ModeReport, preference: PreferencesDeny, would: true,
+			page: Page{Head: []byte(noAI + "</head><body>")}, mode: ModeReport, preference: PreferencesDeny, would: true,
 			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
 		},
 		"an exception lifts it": {
-			page: Page{Head: []byte(noAI + "</head>")}, preference: PreferencesDeny, exception: "x-1",
+			page: Page{Head: []byte(noAI + "</head><body>")}, preference: PreferencesDeny, exception: "x-1",
 			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
 		},
 		"a page that has passed": {
-			page: Page{Head: []byte(noAI + "</head>"), Sent: true}, preference: PreferencesDeny, conflict: "train-ai=n;from=meta",
+			page: Page{Head: []byte(noAI + "</head><body>"), Sent: true}, preference: PreferencesDeny, conflict: "train-ai=n;from=meta",
 			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
 		},
 		"gzip": {
-			page: Page{Head: zipped(noAI + "</head>"), Coding: []string{"gzip"}}, preference: PreferencesDeny, denied: true,
+			page: Page{Head: zipped(noAI + "</head><body>"), Coding: []string{"gzip"}}, preference: PreferencesDeny, denied: true,
 			dictionary: "train-ai=n;from=meta, noai", conflict: "train-ai=n;from=meta", fields: []string{"meta robots: noai"},
 		},
 		"a head without end": {
@@ -94,7 +94,7 @@ func TestReadAnswer(t *testing.T) {
 			page: Page{Head: []byte(noAI), Coding: []string{"compress"}, Whole: true}, preference: PreferencesDeny, cut: true,
 		},
 		"decoded beyond the bound": {
-			page:       Page{Head: zipped(strings.Repeat(" ", 4<<10) + noAI + "</head>"), Coding: []string{"gzip"}, Whole: true},
+			page:       Page{Head: zipped(strings.Repeat(" ", 4<<10) + noAI + "</head><body>"), Coding: []string{"gzip"}, Whole: true},
 			preference: PreferencesDeny, cut: true,
 		},
 		"a field that is too long for the log": {
@@ -102,7 +102,7 @@ func TestReadAnswer(t *testing.T) {
 			denied: true, cut: true, dictionary: "train-ai=n;from=x-robots-tag, noai", conflict: "train-ai=n;from=x-robots-tag",
 		},
 		"license": {
-			page:       Page{Head: []byte(`<link rel="license" type="application/rsl+xml" href="https://a.example/l.xml"></head>`)},
+			page:       Page{Head: []byte(`<link rel="license" type="application/rsl+xml" href="https://a.example/l.xml"></head><body>`)},
 			preference: PreferencesDeny, fields: []string{"link license: https://a.example/l.xml"}, dictionary: `license=("https://a.example/l.xml";from=meta)`,
 		},
 		"numbers are numbers": {
@@ -122,7 +122,7 @@ func TestReadAnswer(t *testing.T) {
 			dictionary: "train-ai=n;from=content-signal, use=reference;from=content-signal", fields: []string{"Content-Signal: ai-train=no, use=reference"},
 		},
 		"TDM tags": {
-			page:       Page{Head: []byte(`<meta name="tdm-reservation" content="1"></head>`)},
+			page:       Page{Head: []byte(`<meta name="tdm-reservation" content="1"></head><body>`)},
 			preference: PreferencesDeny, denied: true, fields: []string{"meta tdm-reservation: 1"},
 			dictionary: "train-ai=n;from=meta, tdm=n;from=meta", conflict: "train-ai=n;from=meta",
 		},

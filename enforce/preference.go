@@ -131,6 +131,17 @@ func (a *agent) checkUse() error {
 	return nil
 }
 
+// DeniesByPages names the first agent whose requests a tag in a page could refuse; empty for none.
+func (id *Identifier) DeniesByPages() string {
+	byTag := []string{preferences.Search, preferences.TrainAI, preferences.Archive, preferences.TDM}
+	for _, a := range id.agents {
+		if a.Preferences == PreferencesDeny && slices.ContainsFunc(a.Purposes, func(p string) bool { return slices.Contains(byTag, p) }) {
+			return a.Name
+		}
+	}
+	return ""
+}
+
 // Bound are the groups of a robots.txt that bind an agent. The zero Bound allows nothing.
 type Bound struct {
 	rules *robotstxt.Ruleset

@@ -37,6 +37,27 @@ func TestPurposesOfVocabularies(t *testing.T) {
 	}
 }
 
+// TestDeniesByPages: where tags of pages are not read, the agents are named that they could refuse.
+func TestDeniesByPages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode     PreferenceMode
+		purposes []string
+		want     string
+	}{
+		{PreferencesDeny, []string{"train-ai"}, "a"},
+		{PreferencesDeny, []string{"genai", "tdm"}, "a"},
+		{PreferencesDeny, []string{"ai-input"}, ""}, // no tag speaks of it
+		{PreferencesDeny, nil, ""},
+		{PreferencesLog, []string{"train-ai"}, ""},
+	} {
+		id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Preferences: tt.mode, Purposes: tt.purposes}}})
+		if got := id.DeniesByPages(); got != tt.want {
+			t.Errorf("%d %q: %q", tt.mode, tt.purposes, got)
+		}
+	}
+}
+
 // TestModeReportOfPreferences: what a preference would refuse passes in mode report, and is marked,
 // wherever it stands. A page that the crawler has is refused in no mode, and so is not marked.
 func TestModeReportOfPreferences(t *testing.T) {

@@ -64,14 +64,14 @@ func (c *Collector) Release() {
 }
 
 // Wanted reports whether a response is the beginning of an HTML page: to a GET, of text/html or
-// application/xhtml+xml, and with 200, or 206 and a Content-Range that begins at 0 (RFC 9110
+// application/xhtml+xml, and with 200, 203, or 206 and a Content-Range that begins at 0 (RFC 9110
 // section 14.4). Its content coding is for [Decode].
 func Wanted(contentType string, status int, method, contentRange string) bool {
-	if method != http.MethodGet || !isMediaType(contentType, "text/html") && !IsXHTML(contentType) {
+	if method != http.MethodGet || !IsPage(contentType) {
 		return false
 	}
 	switch status {
-	case http.StatusOK:
+	case http.StatusOK, http.StatusNonAuthoritativeInfo:
 		return true
 	case http.StatusPartialContent:
 		const begin = "bytes 0-"
@@ -83,3 +83,8 @@ func Wanted(contentType string, status int, method, contentRange string) bool {
 
 // IsXHTML reports whether the value of a Content-Type field is application/xhtml+xml.
 func IsXHTML(contentType string) bool { return isMediaType(contentType, "application/xhtml+xml") }
+
+// IsPage reports whether the value of a Content-Type field is that of an HTML page.
+func IsPage(contentType string) bool {
+	return isMediaType(contentType, "text/html") || IsXHTML(contentType)
+}

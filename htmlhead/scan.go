@@ -8,6 +8,8 @@ package htmlhead
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -50,15 +52,16 @@ const (
 	robotsName = "robots"
 	tdmPrefix  = "tdm-"
 	rslType    = "application/rsl+xml"
+	reference  = "&#" // a name can be written so
 )
 
-// Scan looks at the beginning of a decoded page up to </head>, <body or its end. Cut reports that
-// the page may say more: the copy ended before the head did, there was too much of something, or
-// the page is in UTF-16 or UTF-32.
+// Scan looks at the beginning of a decoded page up to <body, its end or, behind </head>, a tag that
+// cannot be in a head: a browser puts what stands between the two into the head (HTML section
+// 13.2.6.4.6). Cut reports that the page may say more: the copy ended before, there was too much of
+// something, or the page is in UTF-16 or UTF-32.
 //
-// A page whose head does not seem to end within 8 KiB is tokenized only if one of the names stands
-// in or shortly behind a meta or link tag. So a name that is written with character references is
-// never found. Without a name in such a page, an end of the head inside a comment or a script is
+// A page whose head does not seem to end within 8 KiB is tokenized only if one of the names, or a
+// character reference, stands in or shortly behind a meta or link tag. Without a name in such a page, an end of the head inside a comment or a script is
 // taken for its end, which may leave out cut.
 //
 // Tags inside of comments, script, style, title and the like are none, and those inside of a
@@ -103,7 +106,7 @@ func (o Options) mayHold(page []byte) bool {
 
 // names reports whether s has one of the names in it that are looked for.
 func (o Options) names(s []byte) bool {
-	if containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) {
+	if containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) || containsFold(s, reference) {
 		return true
 	}
 	for _, name := range o.Names {
@@ -122,7 +125,8 @@ func headEnds(page []byte) bool {
 // tokenize is Scan without the search before it.
 func (o Options) tokenize(page []byte) (m Metas, cut bool) {
 	z := html.NewTokenizer(bytes.NewReader(page))
-	templates := 0
+	z.AllowCDATA(o.XHTML)
+	templates, ended := 0, false
 	for {
 		kind := z.Next()
 		switch kind {
@@ -134,7 +138,7 @@ func (o Options) tokenize(page []byte) (m Metas, cut bool) {
 			case templates > 0 && isTag(z.Raw(), "/template"):
 				templates--
 			case templates == 0 && isTag(z.Raw(), "/head"):
-				return m, cut
+				ended = true
 			}
 			continue
 		default:
@@ -147,22 +151,28 @@ func (o Options) tokenize(page []byte) (m Metas, cut bool) {
 			z.NextIsNotRawText()
 		case isTag(raw, "template"):
 			templates++
-		case templates == 0 && isTag(raw, "body"):
+		case templates == 0 && (isTag(raw, "body") || ended && !inHead(raw)):
 			return m, cut
 		}
-		if templates == 0 && len(raw) <= maxTag {
+		if templates == 0 {
 			cut = o.tag(z, raw, &m) || cut
 		}
 	}
 }
 
-// tag adds what a tag says to m, and reports whether there is no room for it.
+// inHead reports whether a start tag can be in a head.
+func inHead(raw []byte) bool {
+	return slices.ContainsFunc([]string{"meta", "link", "script", "style", "title", "base", "noscript", "noframes", "template", "head", "html"},
+		func(name string) bool { return isTag(raw, name) })
+}
+
+// tag adds what a tag says to m, and reports whether it is too long, or there is no room for it.
 func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 	isMeta := isTag(raw, "meta")
-	if !isMeta && !isTag(raw, "link") || !o.names(raw) {
-		return false
+	if !isMeta && !isTag(raw, "link") || len(raw) > maxTag {
+		return isMeta || isTag(raw, "link")
 	}
-	var name, content, rel, mediaType, href string
+	var name, content, value, rel, mediaType, href string
 	for more := true; more; {
 		var key, val []byte
 		key, val, more = z.TagAttr()
@@ -171,6 +181,8 @@ func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 			name = trim(string(val))
 		case "content":
 			content = string(val)
+		case "value":
+			value = string(val)
 		case "rel":
 			rel = string(val)
 		case "type":
@@ -185,6 +197,7 @@ func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 		}
 		return false
 	}
+	content = cmp.Or(content, value) // seed 003 has an example with value
 	switch name = strings.ToLower(name); {
 	case name == "tdm-reservation" || name == "tdm-policy":
 		return add(&m.TDM, Named{name, content})

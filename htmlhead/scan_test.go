@@ -22,7 +22,7 @@ func TestScan(t *testing.T) {
 		{
 			"seed 003, Using the Robots Meta Tag",
 			`<!DOCTYPE html><html><head><meta name="robots" value="noindex" /></head>`,
-			robots(Named{"robots", ""}),
+			robots(Named{"robots", "noindex"}),
 		},
 		{
 			"seed 003, Handling combined",
@@ -39,7 +39,8 @@ func TestScan(t *testing.T) {
 		{"space in a name", "<head><meta\nname=' robots\t' content=noindex></head>", noindex},
 		{"quotes and angles", `<head><meta content="a > b, noindex" name='robots'></head>`, robots(Named{"robots", "a > b, noindex"})},
 		{"references in a content", `<head><meta name=robots content="no&#105;ndex"></head>`, noindex},
-		{"references in a name", `<head><meta name="&#114;obots" content="noindex"></head>`, Metas{}},
+		{"references in a name", `<head><meta name="&#114;obots" content="noindex"></head>`, noindex},
+		{"references in a name of a long head", `<head>` + strings.Repeat("<style></style>", 1000) + `<meta name="&#x72;obots" content="noindex"></head>`, noindex},
 		{"the first of equal attributes", `<head><meta name=robots name=x content=noindex content=all></head>`, noindex},
 		{"of XHTML", `<head><meta name="robots" content="noindex"/></head>`, noindex},
 		{
@@ -73,7 +74,8 @@ func TestScan(t *testing.T) {
 		{"a template", `<head><template></head><body><template></template><meta name=robots content=none></template>` +
 			`<meta name=robots content=noindex></head>`, noindex},
 		{"a template without an end", `<head><template><meta name=robots content=none></head>`, Metas{}},
-		{"behind the head", `<head></head><meta name=robots content=none>`, Metas{}},
+		{"HTML 13.2.6.4.6: behind the head", `<head></head> <!-- x --><script></script><meta name=robots content=noindex><body>`, noindex},
+		{"behind a tag of the body", `<head></head><p><meta name=robots content=none>`, Metas{}},
 		{"in the body", `<body><meta name=robots content=none>`, Metas{}},
 		{"behind a header", `<head><header></header><meta name=robots content=noindex></head>`, noindex},
 		{"no head at all", `<meta name=robots content=noindex><p>`, noindex},
@@ -81,13 +83,30 @@ func TestScan(t *testing.T) {
 		{"a mark of UTF-8", "\xef\xbb\xbf<head><meta name=robots content=noindex></head>", noindex},
 		{"another element", `<head><metadata name=robots content=none><linker></head>`, Metas{}},
 		{"a tag of 4 KiB", `<head><meta name=robots content=noindex ` + strings.Repeat("x", maxTag-35) + `></head>`, noindex},
-		{"a longer tag", `<head><meta name=robots content=noindex ` + strings.Repeat("x", maxTag-34) + `></head>`, Metas{}},
 		{"nothing", "", Metas{}},
 	} {
 		o := Options{Names: []string{"", "ExampleBot", "Googlebot"}, Whole: true}
 		if got, cut := Scan([]byte(c.page), o); cut || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, cut %t, want %+v", c.name, got, cut, c.want)
 		}
+	}
+}
+
+// TestScanLongTag: a tag that is too long to be looked at is reported as cut.
+func TestScanLongTag(t *testing.T) {
+	t.Parallel()
+	page := `<head><meta name=robots content=noindex ` + strings.Repeat("x", maxTag-34) + `></head><body>`
+	if got, cut := Scan([]byte(page), Options{}); !cut || len(got.Robots) > 0 {
+		t.Errorf("%+v, cut %t", got, cut)
+	}
+}
+
+// TestScanCDATA: what stands in a CDATA section of XHTML is text (XML 1.0 section 2.7).
+func TestScanCDATA(t *testing.T) {
+	t.Parallel()
+	page := `<head><title/></head><p><![CDATA[ > <meta name="robots" content="noindex"/> ]]></p>`
+	if got, _ := Scan([]byte(strings.ReplaceAll(page, "</head><p>", "<p>")), Options{XHTML: true, Whole: true}); len(got.Robots) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -28,26 +28,27 @@ import (
 // exchange is one request on its way through the gateway: the one record of what was asked, decided
 // and sent, which the access log, metrics, events, placeholders and spans read.
 type exchange struct {
-	site     *Site
-	w        http.ResponseWriter
-	r        *http.Request
-	ctx      context.Context // the request's, which an order of the kill switch can end
-	entry    *engine.Entry   // its place with the kill switch
-	began    time.Time
-	tunnel   *tunnel // it came through, nil for none
-	own      bool    // for the gateway itself: no decision was made
-	identity enforce.Identity
-	decision enforce.Decision
-	message  string    // the refusal in a line, where there is one
-	clock    string    // of the host, once it was asked for a slot
-	slot     pace.Slot // the host's
-	dial     step      // of a connection; records nothing until it has begun
-	reached  bool      // a connection was made, and the request may go
-	missed   error     // why it may not go over the connection
-	sentAt   time.Time // when it began to go over the connection; zero if it did not
-	sent     egress.Result
-	page     *enforce.Page       // the answer's, of which the tags are read; nil for none
-	copied   *htmlhead.Collector // of the page as it passes; nil where it is held
+	site      *Site
+	w         http.ResponseWriter
+	r         *http.Request
+	ctx       context.Context // the request's, which an order of the kill switch can end
+	entry     *engine.Entry   // its place with the kill switch
+	began     time.Time
+	tunnel    *tunnel // it came through, nil for none
+	own       bool    // for the gateway itself: no decision was made
+	identity  enforce.Identity
+	decision  enforce.Decision
+	message   string    // the refusal in a line, where there is one
+	clock     string    // of the host, once it was asked for a slot
+	slot      pace.Slot // the host's
+	dial      step      // of a connection; records nothing until it has begun
+	reached   bool      // a connection was made, and the request may go
+	missed    error     // why it may not go over the connection
+	sentAt    time.Time // when it began to go over the connection; zero if it did not
+	sent      egress.Result
+	page      *enforce.Page       // the answer's, of which the tags are read; nil for none
+	pageUntil time.Time           // until when its tags may wait to be read
+	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
 }
 
 // requests and tunnels count what each agent has under way in the process, over reloads. An agent

@@ -3,7 +3,9 @@ package proxy
 import (
 	"net/http"
 	"runtime"
+	"time"
 
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/htmlhead"
 )
@@ -16,9 +18,12 @@ func (x *exchange) findPage(status int, header http.Header) {
 	reads := x.site.Enforcer.Reads
 	kind := header.Get("Content-Type")
 	if reads.HTML == enforce.HTMLOff || !htmlhead.Wanted(kind, status, x.r.Method, header.Get("Content-Range")) {
+		// The middle of a page says nothing of its head.
+		x.decision.SignalsCut = x.decision.SignalsCut || reads.HTML != enforce.HTMLOff && status == http.StatusPartialContent && htmlhead.IsPage(kind)
 		return
 	}
 	x.page = &enforce.Page{Type: kind, Coding: header["Content-Encoding"]}
+	x.pageUntil = time.Now().Add(egress.AheadTime)
 	if reads.HTML == enforce.HTMLHold {
 		x.sent.Ahead = reads.HTMLMax
 		return
@@ -40,12 +45,24 @@ func (x *exchange) readPassed(whole bool) {
 		return
 	}
 	defer x.copied.Release()
+	x.pageUntil = time.Now().Add(egress.AheadTime)
 	x.page.Head, x.page.Whole, x.page.Sent = x.copied.Bytes(), whole && !x.copied.Cut(), true
 	x.readPage()
 }
 
+// readPage waits for a place to decode in until the time of the page is up. Without one the page
+// passes unread, and the log says so.
 func (x *exchange) readPage() (dictionary string) {
-	decoding <- struct{}{}
+	select {
+	case decoding <- struct{}{}:
+	default:
+		select {
+		case decoding <- struct{}{}:
+		case <-time.After(time.Until(x.pageUntil)):
+			x.decision.SignalsCut = true
+			return ""
+		}
+	}
 	defer func() { <-decoding }()
 	return x.decision.ReadPage(*x.page)
 }

@@ -1,0 +1,36 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestPageWaitsForAPlace: where all places to decode pages in are taken, a page waits until its time is up,
+// passes, and the log says that it was not read. A place that is free is taken, however late it is.
+func TestPageWaitsForAPlace(t *testing.T) {
+	places := decoding
+	defer func() { decoding = places }()
+	synctest.Test(t, func(t *testing.T) {
+		decoding = make(chan struct{}, 1)
+		read := func(wait time.Duration) (took time.Duration, cut bool) {
+			began := time.Now()
+			x := exchange{page: &enforce.Page{Whole: true}, pageUntil: began.Add(wait)}
+			x.readPage()
+			return time.Since(began), x.decision.SignalsCut
+		}
+		if took, cut := read(-time.Second); took != 0 || cut {
+			t.Errorf("a free place: %s, cut %t", took, cut)
+		}
+		decoding <- struct{}{}
+		if took, cut := read(70 * time.Millisecond); took != 70*time.Millisecond || !cut {
+			t.Errorf("no place: %s, cut %t", took, cut)
+		}
+		time.AfterFunc(30*time.Millisecond, func() { <-decoding })
+		if took, cut := read(70 * time.Millisecond); took != 30*time.Millisecond || cut {
+			t.Errorf("a place in time: %s, cut %t", took, cut)
+		}
+	})
+}
