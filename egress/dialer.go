@@ -107,9 +107,12 @@ func (e *DialError) Unwrap() error { return e.Err }
 // SOCKS proxy that refuses a connection mostly speaks of the site.
 func (e *DialError) Upstream() (cause, text string) {
 	op, isOp := errors.AsType[*net.OpError](e.Err)
+	refused, isAnswer := errors.AsType[tunnelRefused](e.Err)
 	switch {
 	case e.Phase != PhaseProxy:
 		return "", ""
+	case isAnswer:
+		return refused.Upstream()
 	case isOp && op.Op == "socks connect":
 		return "connect", "opened no connection"
 	}

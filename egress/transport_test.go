@@ -419,6 +419,14 @@ func TestUpstreamFailures(t *testing.T) {
 		if !tr.Proxied("8.8.8.8") {
 			t.Error("not proxied")
 		}
+		_, err := tr.DialTunnel(t.Context(), "8.8.8.8", 443)
+		var up interface{ Upstream() (cause, text string) }
+		if !errors.As(err, &up) {
+			t.Fatal(err)
+		}
+		if cause, text := up.Upstream(); cause != want || text != fmt.Sprintf("answered %d", status) {
+			t.Errorf("tunnel: %q, %q, want %q", cause, text, want)
+		}
 	}
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		dead := mustURL(t, fmt.Sprintf("%s://127.0.0.1:%d", scheme, deadPort(t)))
