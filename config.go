@@ -127,7 +127,8 @@ type PaceConfig struct {
 
 // FleetConfig says where the gateways of a fleet meet, so that orders reach all of them.
 type FleetConfig struct {
-	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or of the store.
+	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or else of the store,
+	// even if no fleet is configured.
 	URL string `json:"url,omitempty"`
 	// Prefix tells several fleets in one Redis apart. Default "crawlgate".
 	Prefix string `json:"prefix,omitempty"`
@@ -150,11 +151,15 @@ func (a *App) readFleet(r *block.Reader, args []string) error {
 	}.Read(r, "fleet")
 }
 
-// setFleet runs after the settings of store and pace.
+// setFleet runs after the settings of store and pace. Gateways that share records or clocks by a
+// Redis share orders by it too: a stop must not end one of them only.
 func (a *App) setFleet(c *engine.Config) error {
 	f := a.Fleet
 	if f == nil {
-		return nil
+		if c.SharedClocks == "" && c.Store.URL == "" {
+			return nil
+		}
+		f = new(FleetConfig)
 	}
 	c.Fleet = engine.Fleet{URL: cmp.Or(f.URL, c.SharedClocks, c.Store.URL), Prefix: cmp.Or(f.Prefix, "crawlgate"), Expect: f.Expect}
 	c.Fleet.Self.Name, c.Fleet.Self.Version = c.Name, version.Read()

@@ -348,9 +348,10 @@ func (a *App) resolve(c *engine.Config) (err error) {
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks, &c.Fleet.URL} {
 		*s = replacer.ReplaceKnown(*s, "")
 	}
-	for part, redisURL := range map[string]string{"store": c.Store.URL, "pace: shared": c.SharedClocks, "fleet": c.Fleet.URL} {
-		if err := redislink.CheckURL(redisURL); redisURL != "" && err != nil {
-			return fmt.Errorf("%s: %w", part, err)
+	// The fleet's comes last: it may be one of the others.
+	for _, part := range [][2]string{{"store", c.Store.URL}, {"pace: shared", c.SharedClocks}, {"fleet", c.Fleet.URL}} {
+		if err := redislink.CheckURL(part[1]); part[1] != "" && err != nil {
+			return fmt.Errorf("%s: %w", part[0], err)
 		}
 	}
 	if c.Store.Kind == "file" { // two spellings of one path are one store

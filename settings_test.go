@@ -39,7 +39,10 @@ func TestFleetSettings(t *testing.T) {
 		{App{Store: store, Fleet: new(FleetConfig)}, "redis://store.example", ""},
 		{App{Store: store, Pace: shared, Fleet: new(FleetConfig)}, "redis://pace.example", ""},
 		{App{Store: store, Fleet: &FleetConfig{URL: "{env.FLEET_URL}", Prefix: "p", Expect: 3}}, "redis://fleet.example", ""},
-		{App{Store: store}, "", ""},
+		{App{Store: store}, "redis://store.example", ""},
+		{App{Store: store, Pace: shared}, "redis://pace.example", ""},
+		{App{Pace: &PaceConfig{Shared: "{env.FLEET_URL}"}}, "redis://fleet.example", ""},
+		{App{}, "", ""},
 		{App{Fleet: new(FleetConfig)}, "", "needs a url"},
 		{App{Store: store, Fleet: &FleetConfig{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
 	} {

@@ -229,7 +229,7 @@ func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io
 		err = printLine(r.out, line)
 		complainOf(r, report, all)
 	}
-	if answered < all || report.Untold {
+	if answered < all || report.Pending || report.Untold {
 		return exitNo, err
 	}
 	return exitOK, err

@@ -241,6 +241,10 @@ func (e *Engine) enter() {
 			e.logger.Warn("sites are not told whom to contact about the fetches of robots.txt: set user_agent",
 				zap.String("user_agent", e.Config.Fetch.UserAgent))
 		}
+		c := &e.Config
+		if c.Fleet.URL == c.SharedClocks && c.Store.URL != "" && c.Store.URL != c.SharedClocks {
+			e.logger.Warn("orders reach the gateways that share the clocks, and none that shares the store only: set fleet")
+		}
 		active.enter(e)
 	})
 }

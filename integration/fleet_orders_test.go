@@ -436,3 +436,37 @@ func TestFleetActions(t *testing.T) {
 	f.run(0, 1, "1 of the gateways that the configuration expects are not known", "deny", "all")
 	f.run(2, 0, "3 gateways are expected, 2 are known", "gateways")
 }
+
+// TestOrdersFollowWhatIsShared: gateways that share records or clocks share orders, with no word of a
+// fleet. Without Redis the command says that the others do not have the order yet, and ends with 1.
+func TestOrdersFollowWhatIsShared(t *testing.T) {
+	t.Parallel()
+	for name, shared := range map[string]string{"store": "store redis %s\n" + paceOff, "clocks": "pace {\nrate off\nshared redis %s\n}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+			f := &orderFleet{t: t, redis: redistest.Start(t)}
+			for i := range 2 {
+				f.gateways = append(f.gateways, startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\n"+shared, i, f.redis.URL())}))
+			}
+			for _, g := range f.gateways {
+				eventually(t, "each knows the other", func() bool {
+					list := decodeAnswer[adminapi.Gateways](t, g.admin("/robots/gateways").body)
+					return list.Up && len(list.Gateways) == 2
+				})
+				if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
+					t.Fatalf("%d: %s", a.status, a.body)
+				}
+			}
+			f.run(0, 0, "2 of 2 gateways", "deny", "host", site.Origin().Host)
+			for _, g := range f.gateways {
+				if a := g.mustFetch("Tester/1.0", site.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+					t.Errorf("%d %q", a.status, a.header.Get("Crawlgate-Decision"))
+				}
+			}
+			f.redis.Kill()
+			eventually(t, "redis is missed", func() bool { return f.gateways[0].metric("crawlgate_fleet_up") == 0 })
+			f.run(0, 1, "the other gateways get the order when it is back", "deny", "all")
+		})
+	}
+}
