@@ -26,7 +26,7 @@ type sending struct {
 // sent are the failures that come after a request has left.
 var sent = []enforce.Reason{
 	enforce.ReasonTimeout, enforce.ReasonStalled, enforce.ReasonIncomplete, enforce.ReasonTransferCoding,
-	enforce.ReasonHeaderSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
+	enforce.ReasonHeaderSize, enforce.ReasonListingSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
 }
 
 // left reports whether the log says that a request left for its host, in a turn of the host's

@@ -100,8 +100,10 @@ func ownKind(err error) (Kind, bool) {
 	switch {
 	case exhausted(err):
 		return KindExhausted, true
-	case errors.Is(err, ftphttp.ErrReplies), errors.Is(err, ftphttp.ErrListing):
+	case errors.Is(err, ftphttp.ErrReplies):
 		return KindHeaderSize, true
+	case errors.Is(err, ftphttp.ErrListing):
+		return KindListingSize, true
 	case errors.Is(err, ftphttp.ErrSize):
 		return KindProtocol, true
 	}

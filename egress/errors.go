@@ -33,6 +33,7 @@ const (
 	KindIncomplete     Kind = "incomplete"         // the response ended in the middle of its body
 	KindCoding         Kind = "transfer_coding"    // the response's chunked coding is broken
 	KindHeaderSize     Kind = "header_size"        // the response's header is too large
+	KindListingSize    Kind = "listing_size"       // the FTP server's listing is too long
 	KindProtocol       Kind = "protocol"           // the response is not HTTP, or breaks its rules
 	KindUpgrade        Kind = "upgrade"            // the origin answered an upgrade with another protocol
 	KindUpstream       Kind = "upstream_proxy"     // the upstream proxy refused or failed

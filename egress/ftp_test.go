@@ -204,7 +204,7 @@ func TestFTPFails(t *testing.T) {
 		{"line without end", "/big", with(ftpSite(), "USER", "331 "+strings.Repeat("x", 1<<20)), KindHeaderSize},
 		{"NUL", "/big", with(ftpSite(), "", "22\x000 ready"), KindProtocol},
 		{"replies in the wrong order", "/big", with(ftpSite(), "", "230 hello"), KindProtocol},
-		{"listing without end", "/pub/", listing(endless), KindHeaderSize},
+		{"listing without end", "/pub/", listing(endless), KindListingSize},
 		{"line of a listing without end", "/pub/", listing(longLine), KindProtocol},
 	}
 	for _, tt := range tests {

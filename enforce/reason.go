@@ -97,6 +97,7 @@ const (
 	ReasonIncomplete        Reason = "incomplete"         // the answer ended early
 	ReasonTransferCoding    Reason = "transfer_coding"    // the chunked coding is broken
 	ReasonHeaderSize        Reason = "header_size"        // the header of the answer is too large
+	ReasonListingSize       Reason = "listing_size"       // the listing of an FTP server is too long
 	ReasonProtocol          Reason = "protocol"           // the answer is not HTTP
 	ReasonUpgrade           Reason = "upgrade"            // answered with another protocol
 	ReasonUpstreamProxy     Reason = "upstream_proxy"     // the upstream proxy refused or failed

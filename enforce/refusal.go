@@ -133,8 +133,12 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Allowed || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
 	}
-	if d.Reason == ReasonInternal || d.Reason == ReasonNotReady {
+	switch d.Reason {
+	case ReasonInternal, ReasonNotReady, ReasonUpstreamProxy:
 		d.Detail = "" // for the log only: it tells of the gateway's inside
+	case ReasonClientNotAllowed: // the address is the client's
+	default:
+		d.Detail = HideInside(d.Detail, asked.URL)
 	}
 	url := escape.ASCII(redact.Target(asked.Method, asked.URL), maxShown)
 	if url == "" {

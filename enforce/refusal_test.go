@@ -569,3 +569,47 @@ func TestWhoIsQuoted(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalHidesTheInside: a client is told no address and no port that it has not asked for.
+func TestRefusalHidesTheInside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		reason       Reason
+		asked        string
+		detail, want string
+	}{
+		{ReasonConnectionRefused, "http://wiki.corp/", "connect wiki.corp: dial tcp 10.0.0.5:8080: connect: connection refused", "connect wiki.corp: dial tcp ...: connect: connection refused"},
+		{ReasonReset, "http://a.example/", "read tcp 10.1.2.3:41234->203.0.113.9:80: read: connection reset by peer", "read tcp ...->...: read: connection reset by peer"},
+		{ReasonDNS, "http://a.example/", "lookup a.example on 10.0.0.2:53: no such host", "lookup a.example on ...: no such host"},
+		{ReasonDNSTimeout, "http://a.example/", "lookup a.example on [fd00::53]:53: read udp [fd00::7]:40000->[fd00::53]:53: i/o timeout", "lookup a.example on ...: read udp ...->...: i/o timeout"},
+		{ReasonUnroutable, "http://a.example/", "dial tcp [fe80::1%eth0]:80: connect: no route to host", "dial tcp ...: connect: no route to host"},
+		{ReasonForbiddenAddress, "http://wiki.corp/", "address 10.0.0.5:80 is not public (private)", "address ... is not public (private)"},
+		{ReasonForbiddenAddress, "http://wiki.corp/", "name wiki.corp has a public and a non-public address (10.0.0.5, 2001:db8::7), as for DNS rebinding", "name wiki.corp has a public and a non-public address (..., ...), as for DNS rebinding"},
+		{ReasonForbiddenAddress, "http://10.0.0.5/", "address 10.0.0.5:80 is not public (private)", "address 10.0.0.5:80 is not public (private)"},
+		{ReasonOwnListener, "http://gw.corp/", "address 127.0.0.1:2019 belongs to another site of the gateway's process; only allow_private 127.0.0.1 opens it", "address ... belongs to another site of the gateway's process; only allow_private ... opens it"},
+		{ReasonUnreachable, "http://a.example/", "proxy squid:3128: EOF; cafe.corp:3128 answered 502 at 2026-11-21T11:55:00Z", "proxy ...: EOF; ... answered 502 at 2026-11-21T11:55:00Z"},
+		{ReasonUnreachable, "http://a.example:8080/", "connect a.example:8080: refused", "connect a.example:8080: refused"},
+		{ReasonUpstreamProxy, "http://a.example/", "upstream proxy squid.corp:3128 answered 403", ""},
+		{ReasonTLSCertificate, "https://a.example/", "x509: certificate is valid for b.example, not a.example", "x509: certificate is valid for b.example, not a.example"},
+		{ReasonClientNotAllowed, "http://a.example/", "203.0.113.9 is in no range of clients", "203.0.113.9 is in no range of clients"},
+	} {
+		d := Decision{}.Refuse(tt.reason, tt.detail, 0)
+		r := Render(d, RequestInfo{Method: http.MethodGet, URL: tt.asked, Accept: "application/json"})
+		var p Problem
+		if err := json.Unmarshal(r.Body, &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Robots.Detail != tt.want {
+			t.Errorf("%s: %q, want %q", tt.detail, p.Robots.Detail, tt.want)
+		}
+		if d.Record().Detail != tt.detail {
+			t.Errorf("%s: the log has %q", tt.detail, d.Record().Detail)
+		}
+		for _, hidden := range []string{"10.0.0.", "10.1.2.3", "fd00", "fe80", "2001:db8", "squid", "2019"} {
+			whole := string(r.Body) + r.Reason + r.Header.Get("Proxy-Status") + string(Render(d, RequestInfo{URL: tt.asked}).Body)
+			if !strings.Contains(tt.want+tt.asked, hidden) && strings.Contains(whole, hidden) {
+				t.Errorf("%s: the refusal tells %q: %s", tt.detail, hidden, whole)
+			}
+		}
+	}
+}

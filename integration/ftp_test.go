@@ -284,7 +284,7 @@ func TestFTPHostile(t *testing.T) {
 		{"endless banner", "/pub/a.txt", map[string]string{"": strings.Repeat("220-hello\r\n", 1<<16)}, nil, 502, enforce.ReasonHeaderSize},
 		{"NUL", "/pub/a.txt", map[string]string{"PASS": "23\x000 hello"}, nil, 502, enforce.ReasonProtocol},
 		{"replies in the wrong order", "/pub/a.txt", map[string]string{"": "226 done"}, nil, 502, enforce.ReasonProtocol},
-		{"endless listing", "/pub/", map[string]string{"FEAT": "211-has\r\n MLST type;\r\n211 end"}, endless, 502, enforce.ReasonHeaderSize},
+		{"endless listing", "/pub/", map[string]string{"FEAT": "211-has\r\n MLST type;\r\n211 end"}, endless, 502, enforce.ReasonListingSize},
 		{"mute listing", "/pub/", nil, mute, 504, enforce.ReasonTimeout},
 		{"half a listing", "/pub/", map[string]string{"226": "426 aborted"}, half, 502, enforce.ReasonRobotsOff},
 		{"half a file", "/pub/a.txt", nil, half, 0, enforce.ReasonIncomplete},

@@ -98,7 +98,7 @@ func (x *exchange) decideSitemaps(o origin.Origin) enforce.Decision {
 func (x *exchange) listSitemaps(o origin.Origin, view robotscache.View) error {
 	switch status := view.Access.RobotsStatus(); {
 	case status == http.StatusServiceUnavailable:
-		return x.sayOfSitemaps(status, "The site's robots.txt is unreachable: "+view.Why(), retryOf(view, time.Now()))
+		return x.sayOfSitemaps(status, "The site's robots.txt is unreachable: "+enforce.HideInside(view.Why(), o.String()), retryOf(view, time.Now()))
 	case status != http.StatusOK:
 		return x.sayOfSitemaps(status, "The site has no robots.txt.", 0)
 	}
