@@ -204,12 +204,13 @@ func hostileCodings() []robotsCase {
 		_ = w.Close()
 	}
 	return []robotsCase{
-		says("coding that nobody has", coded("x-unheard-of", rules), unreachable, fetch.CauseEncoding),
+		says("coding that is none", coded("x-unheard-of", rules), known, ""),
+		says("coding that is not decoded", coded("compress", rules), unreachable, fetch.CauseEncoding),
 		says("gzip that is none", coded("gzip", rules), unreachable, fetch.CauseEncoding),
 		says("br that is none", coded("br", rules+rules), unreachable, fetch.CauseEncoding),
 		says("gzip cut short", coded("gzip", packed(0)[:20]), unreachable, fetch.CauseEncoding),
-		says("gzip with more behind it", coded("gzip", packed(0)+"more"), unreachable, fetch.CauseEncoding),
-		says("gzip bomb of 256 MiB", coded("gzip", packed(256<<20)), known, ""),
+		says("gzip with more behind it", coded("gzip", packed(0)+"more"), known, ""),
+		says("gzip bomb of 256 MiB", coded("gzip", packed(256<<20)), unreachable, fetch.CauseEncoding),
 		says("gzip over gzip that is none", coded("gzip, gzip", packed(0)), unreachable, fetch.CauseEncoding),
 		says("ten codings", coded(strings.Repeat("gzip, ", 9)+"gzip", packed(0)), unreachable, fetch.CauseEncoding),
 		says("zstd window of 64 MiB", coded("zstd", window.String()), unreachable, fetch.CauseEncoding),

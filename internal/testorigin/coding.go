@@ -62,9 +62,9 @@ func CutCoding(coding, rules string) Behaviour {
 	return b
 }
 
-// UnknownCoding answers 200 with a coding that nobody has.
+// UnknownCoding answers 200 with a registered coding that nobody decodes.
 func UnknownCoding(rules string) Behaviour {
-	b := codedBody("x-unheard-of", func() []byte { return []byte(rules) })
+	b := codedBody("compress", func() []byte { return []byte(rules) })
 	b.Name = "unknown coding"
 	return b
 }
