@@ -116,9 +116,6 @@ func (e *DialError) Upstream() (cause, text string) {
 	case isOp && op.Op == "socks connect":
 		return "connect", "opened no connection"
 	}
-	if refused, ok := errors.AsType[tunnelRefused](e.Err); ok {
-		return refused.Upstream()
-	}
 	return "upstream", "cannot be used"
 }
 
