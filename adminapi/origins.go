@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/fleet"
@@ -136,7 +135,7 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDeta
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	e.JudgeSitemaps(ctx, enforce.Enforcer{}, identity, d.Record.Sitemaps)
+	e.JudgeSitemaps(ctx, identity, d.Record.Sitemaps)
 	if !q.Has("as") {
 		entry, _ = e.Cache().PeekAs(o, identity.Asker())
 	}

@@ -35,10 +35,6 @@ const (
 	AccessUnknown = "unknown" // no robots.txt that holds now is known of its origin
 )
 
-// Target is what a request for the sitemap would ask for. It is zero where none could be sent, and
-// in a Sitemap that [SitemapsOf] did not make.
-func (s *Sitemap) Target() origin.Target { return s.target }
-
 // SitemapsOf are the sitemaps that a ruleset of o names, nil for none.
 func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	for _, line := range rules.Sitemaps() {
@@ -51,11 +47,10 @@ func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	return list
 }
 
-// JudgeSitemaps fills in whether the sender may fetch each sitemap, by judge, whose Rules and
-// Files it replaces. Nothing is fetched for it: the rules are those that are known.
-func (e *Engine) JudgeSitemaps(ctx context.Context, judge enforce.Enforcer, id enforce.Identity, list []Sitemap) {
-	judge.Files = nil
-	judge.Rules = e.KnownRules()
+// JudgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone. Nothing is
+// fetched for it: the rules are those that are known.
+func (e *Engine) JudgeSitemaps(ctx context.Context, id enforce.Identity, list []Sitemap) {
+	judge := enforce.Enforcer{Rules: e.KnownRules()}
 	for i := range list {
 		s := &list[i]
 		if s.target.Origin.IsZero() {

@@ -34,7 +34,7 @@ func TestSitemapsOf(t *testing.T) {
 	}
 	for i, w := range want {
 		s := got[i]
-		if s.URL != w.shown || s.Target().String() != w.target || s.Line != w.line || s.InScope != w.inScope || s.Access != "" {
+		if s.URL != w.shown || s.target.String() != w.target || s.Line != w.line || s.InScope != w.inScope || s.Access != "" {
 			t.Errorf("got %+v, want %+v", s, w)
 		}
 	}

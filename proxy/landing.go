@@ -23,6 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
@@ -53,7 +54,7 @@ const plainText = "text/plain; charset=utf-8"
 
 // serveLanding answers a request that is not proxied but for the gateway itself: a page that says
 // what it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is
-// secret, so no client is asked for credentials. The sitemaps are apart: see serveSitemaps.
+// secret, so no client is asked for credentials.
 func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
 	a := s.landing(r)
 	header := w.Header()
@@ -206,3 +207,11 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 
 // pendingRetry is when to ask again for what is still being fetched.
 const pendingRetry = 5 * time.Second
+
+// retryOf is when to ask again for a robots.txt that is unreachable.
+func retryOf(view robotscache.View, now time.Time) time.Duration {
+	return max(view.RetryAt.Sub(now), pendingRetry)
+}
+
+// wholeSeconds is a duration as header fields have it.
+func wholeSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

@@ -205,9 +205,6 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	connect := r.Method == http.MethodConnect
 	if !connect && !r.URL.IsAbs() {
 		x.own = true
-		if asksSitemaps(r) {
-			return x.serveSitemaps()
-		}
 		return s.serveLanding(w, r)
 	}
 	if err := s.Engine.Open(); err != nil {
