@@ -76,7 +76,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"console": {
-		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/look", "internal/version",
+		"adminapi", "engine", "enforce", "fleet", "origin", "proxy", "internal/block", "internal/escape", "internal/linediff", "internal/look", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/proxy"
 )
 
 func init() {
@@ -93,7 +94,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	server.RegisterOnShutdown(end)
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
 	h.stop = engine.Record(server)
-	return nil
+	checkInTurns(server)
+	return proxy.WithoutHTTP3(server, h.logger) // it would get past the turns
 }
 
 // names checks the options, and gives the configured names of the page.

@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/crypto/bcrypt"
 
 	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -288,5 +292,50 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 		if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) || known != tt.fetched {
 			t.Errorf("%s: %d, known: %t, without %q: %.300s", tt.name, resp.StatusCode, known, tt.want, body[strings.Index(body, "Explain a decision")+1:])
 		}
+	}
+}
+
+// TestPasswordsWaitForTheirTurn holds that the hashes of passwords are not computed all at once: of a source that sends
+// hundreds of wrong ones, some are not looked at. A right one is remembered, and another user's is wrong.
+func TestPasswordsWaitForTheirTurn(t *testing.T) {
+	// The hash takes some 20 ms, and is that of "open sesame".
+	hash, err := bcrypt.GenerateFromPassword([]byte("open sesame"), 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, fmt.Sprintf("basic_auth {\nada %s\n}\n", hash), "orders on")
+	guess := func(user, password string) (status int, asks, busy string) {
+		resp, _ := r.ask("GET", "/console.css", nil, func(req *http.Request) { req.SetBasicAuth(user, password) })
+		return resp.StatusCode, resp.Header.Get("WWW-Authenticate"), resp.Header.Get("Retry-After")
+	}
+	for _, tt := range []struct {
+		user, password string
+		want           int
+	}{
+		{"ada", "open sesame", 200}, {"ada", "open sesame", 200}, {"ada", "close sesame", 401}, {"ada", "", 401}, {"bob", "open sesame", 401}, {"", "", 401},
+	} {
+		if status, asks, _ := guess(tt.user, tt.password); status != tt.want || (asks != "") != (tt.want == 401) {
+			t.Errorf("%s with %q: %d %s", tt.user, tt.password, status, asks)
+		}
+	}
+	if resp, _ := r.ask("GET", "/", nil, nil); resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
+		t.Errorf("without a password: %d", resp.StatusCode)
+	}
+	var passed, unchecked atomic.Int64
+	var group sync.WaitGroup
+	for i := range 400 {
+		group.Go(func() {
+			status, _, busy := guess("ada", fmt.Sprint("guess ", i))
+			if status != 401 {
+				passed.Add(1)
+			}
+			if busy != "" {
+				unchecked.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if passed.Load() > 0 || unchecked.Load() == 0 {
+		t.Errorf("of 400 wrong passwords at once, %d passed and %d were not looked at", passed.Load(), unchecked.Load())
 	}
 }

@@ -136,7 +136,7 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
 			zap.Strings("listen", s.Server.Listen))
 	}
-	if err := withoutHTTP3(s.Server, logger); err != nil {
+	if err := WithoutHTTP3(s.Server, logger); err != nil {
 		return err
 	}
 	s.Server.RegisterConnContext(s.Engine.Config.Redact.ConnContext())
@@ -147,9 +147,9 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	return nil
 }
 
-// withoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
+// WithoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
 // net/http's server, which the redaction stands in front of.
-func withoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
+func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	found := false
 	lists := make([]*[]string, 0, 1+len(server.ListenProtocols))
 	lists = append(lists, &server.Protocols)
@@ -189,7 +189,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer x.account()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
-	source := sourceOf(r)
+	source := SourceOf(r)
 	if x.tunnel != nil { // fields of a request inside are the client's own, and no proxy's in between
 		source = x.tunnel.from.Source
 	}
@@ -252,9 +252,9 @@ func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	return enforce.ReasonBadTarget, err.Error()
 }
 
-// sourceOf is the address that Caddy takes for the client's, which is another than the connection's
+// SourceOf is the address that Caddy takes for the client's, which is another than the connection's
 // where trusted_proxies says so. A client over a unix socket is one of this machine.
-func sourceOf(r *http.Request) netip.Addr {
+func SourceOf(r *http.Request) netip.Addr {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	source, err := netip.ParseAddr(ip)
 	if err == nil {
@@ -268,7 +268,7 @@ func sourceOf(r *http.Request) netip.Addr {
 
 // senderOf is what a request shows of its sender.
 func senderOf(r *http.Request) enforce.Sender {
-	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: sourceOf(r)}
+	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: SourceOf(r)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
 		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)
