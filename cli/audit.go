@@ -84,6 +84,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	}
 	// The findings of --json are printed as they come. For people the result comes first.
 	out := bufio.NewWriter(s.out)
+	defer func() { _ = out.Flush() }() // s.out keeps the error
 	findings, err := newSpool()
 	if err != nil {
 		return exitError, err
@@ -94,16 +95,11 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 		to = out
 	}
 	totals, err := audit.Run(ctx, c.Config, logs, c.report(s, to))
-	status := c.status(totals)
 	if err != nil {
-		status, err = exitError, errors.Join(err, findings.copyTo(out)) // those so far
-	} else {
-		err = c.print(out, findings, totals, status)
+		return exitError, errors.Join(err, findings.copyTo(out)) // those so far
 	}
-	if err = errors.Join(err, out.Flush()); err != nil {
-		return exitError, err
-	}
-	return status, nil
+	status := c.status(totals)
+	return status, c.print(out, findings, totals, status)
 }
 
 // sealOptions checks the flags about seals and sets their defaults.
@@ -197,7 +193,7 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
 		}
 		s.complain("%s: %v", place, f.Err)
 		if asJSON {
-			return printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
+			printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
 		}
 		return nil
 	}
@@ -208,9 +204,11 @@ func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 	r := audit.Report{
 		Finding: func(f audit.Finding) error {
 			if c.json {
-				return printJSON(out, AuditFinding{"finding", f})
+				printJSON(out, AuditFinding{"finding", f})
+			} else {
+				printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 			}
-			return printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
+			return nil
 		},
 		Fault: s.faults(out, c.json),
 	}

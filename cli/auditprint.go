@@ -13,20 +13,16 @@ import (
 // print writes the result, the findings and the totals.
 func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, status int) error {
 	if c.json {
-		return printJSON(w, AuditTotals{"totals", t})
+		printJSON(w, AuditTotals{"totals", t})
+		return nil
 	}
-	if err := printLine(w, auditResult(t, status)); err != nil {
-		return err
-	}
+	printLine(w, auditResult(t, status))
 	for _, line := range c.assumptions(t) {
-		if err := printLine(w, "assumed: "+line); err != nil {
-			return err
-		}
+		printLine(w, "assumed: "+line)
 	}
-	if err := findings.copyTo(w); err != nil {
-		return err
-	}
-	return printSections(w, auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t))
+	err := findings.copyTo(w)
+	printSections(w, auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t))
+	return err
 }
 
 // auditResult is the result in a line.

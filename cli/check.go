@@ -113,7 +113,7 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err != nil {
 		return exitError, err
 	}
-	return c.report(ctx, s, args, decide)
+	return c.report(ctx, s, args, decide), nil
 }
 
 // hasUse reports whether a flag says what the content is for.
@@ -222,7 +222,7 @@ func (c *checkOptions) askGateway() (judge, error) {
 
 // report prints the decisions and returns the exit status that sums them up. It goes on after a URL
 // that cannot be decided.
-func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int, err error) {
+func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
 	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "CONFLICT", "URL")
 	var notes []string
@@ -235,9 +235,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 		}
 		status = max(status, statusOf(j.Record))
 		if c.json {
-			if err := printJSON(s.out, j.Record); err != nil {
-				return exitError, err
-			}
+			printJSON(s.out, j.Record)
 			continue
 		}
 		t.row(verdictOf(j.Record), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
@@ -247,18 +245,17 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 		}
 	}
 	if c.json || t.rows == 1 {
-		return status, nil
+		return status
 	}
 	for _, note := range notes {
 		t.row(note)
 	}
-	if err := errors.Join(t.print(s.out), printSections(s.out, said)); err != nil {
-		return exitError, err
-	}
+	t.print(s.out)
+	printSections(s.out, said)
 	if status == exitNo {
 		s.complain("exit status %d: something is disallowed", exitNo)
 	}
-	return status, nil
+	return status
 }
 
 // addSaid adds a row for each purpose of which something is known or was asked.

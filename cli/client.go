@@ -189,36 +189,37 @@ func remoteCommand(
 }
 
 // ask sends one request and shows the answer: unchanged with --json, else by show.
-func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T) error) error {
+func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) error {
 	data, err := r.do(ctx, q)
 	if err == nil && r.json {
-		return printRaw(r.out, data)
+		printRaw(r.out, data)
+		return nil
 	}
 	answer, err := decode[T](data, err)
-	if err != nil {
-		return err
+	if err == nil {
+		show(r.out, answer)
 	}
-	return show(r.out, answer)
+	return err
 }
 
 // told is an answer to an order that goes to all gateways of a fleet.
 type told interface{ Told() fleet.Report }
 
 // order sends one order and shows the answer, with what the other gateways made of it.
-func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T) error) (status int, err error) {
+func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
 	data, err := r.do(ctx, q)
 	answer, err := decode[T](data, err)
 	switch {
 	case err != nil:
 		return exitError, err
 	case r.json:
-		err = printRaw(r.out, data)
+		printRaw(r.out, data)
 	default:
-		err = show(r.out, answer)
+		show(r.out, answer)
 	}
 	report := answer.Told()
-	if err != nil || len(report.Gateways) == 0 {
-		return exitOK, err
+	if len(report.Gateways) == 0 {
+		return exitOK, nil
 	}
 	answered, all, ended := report.Counts()
 	if !r.json {
@@ -226,13 +227,13 @@ func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io
 		if _, stops := any(answer).(adminapi.OrderGiven); stops {
 			line += fmt.Sprintf(", %d requests ended", ended)
 		}
-		err = printLine(r.out, line)
+		printLine(r.out, line)
 		complainOf(r, report, all)
 	}
 	if answered < all || report.Pending || report.Untold {
-		return exitNo, err
+		return exitNo, nil
 	}
-	return exitOK, err
+	return exitOK, nil
 }
 
 // complainOf says which gateways an order has not reached.
@@ -257,7 +258,7 @@ func complainOf(r remote, report fleet.Report, all int) {
 // sent.
 func orderEach[T told](
 	ctx context.Context, r remote, args []string,
-	q func(arg string) adminRequest, show func(w io.Writer, answer T) error,
+	q func(arg string) adminRequest, show func(w io.Writer, answer T),
 ) (status int, err error) {
 	if len(args) == 0 {
 		return exitError, errors.New("want one argument at least")

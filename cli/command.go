@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -55,9 +56,24 @@ type streams struct {
 	err io.Writer
 }
 
+// output is the output of a command. It keeps the first error, so that those who print need not
+// look: the command ends with it.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil && o.err == nil {
+		o.err = fmt.Errorf("writing the answer: %w", err)
+	}
+	return n, err
+}
+
 // complain prints an error that does not end the command.
 func (s streams) complain(format string, args ...any) {
-	_ = printLine(s.err, fmt.Sprintf(format, args...)) // there is no other place for it
+	printLine(s.err, fmt.Sprintf(format, args...))
 }
 
 // command completes a command with its function: run gives the exit status, or an error that is
@@ -68,9 +84,9 @@ func command(
 ) *cobra.Command {
 	c.SilenceErrors, c.SilenceUsage, c.DisableFlagsInUseLine = true, true, true
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
-		status, err := run(cmd.Context(), s, args)
-		if err != nil {
+		out := &output{Writer: cmd.OutOrStdout()}
+		status, err := run(cmd.Context(), streams{cmd.InOrStdin(), out, cmd.ErrOrStderr()}, args)
+		if err = cmp.Or(err, out.err); err != nil {
 			return fail(cmd, err)
 		}
 		return exit(status)
@@ -85,7 +101,7 @@ func fail(cmd *cobra.Command, err error) error {
 		if i == 0 {
 			line = cmd.CommandPath() + ": " + line
 		}
-		_ = printLine(cmd.ErrOrStderr(), line) // there is no other place for it
+		printLine(cmd.ErrOrStderr(), line)
 	}
 	return exit(exitError)
 }

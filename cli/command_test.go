@@ -573,3 +573,34 @@ func TestAdminClient(t *testing.T) {
 	}
 	runCommand(t.Context(), t, "", "clocks", "--address", "unix//nowhere/admin.sock").check(t, 2, "", "no such file")
 }
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestOutputFails: an answer that cannot be written is an error, whatever it says.
+func TestOutputFails(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"check", "--robots", "-", "--agent", "a", "/"},
+		{"check", "--robots", "-", "--agent", "a", "--json", "/"},
+		{"check", "--jsonl"},
+		{"lint", "-"},
+		{"report", "-"},
+		{"report", "--format", "json", "-"},
+	} {
+		root, robots := &cobra.Command{Use: "crawlgate"}, &cobra.Command{Use: "robots"}
+		cli.AddCommands(robots)
+		root.AddCommand(robots)
+		var stderr bytes.Buffer
+		root.SetIn(strings.NewReader("{}\n"))
+		root.SetOut(full{})
+		root.SetErr(&stderr)
+		root.SetArgs(append([]string{"robots"}, args...))
+		end, ok := errors.AsType[*cli.ExitError](root.Execute())
+		if !ok || end.Code != 2 || strings.Count(stderr.String(), "no space left") != 1 {
+			t.Errorf("%v: %v, %q", args, end, &stderr)
+		}
+	}
+}

@@ -43,11 +43,12 @@ Without an argument it lists the orders that hold.`,
 			return exitError, err
 		}
 		request.By = cmp.Or(request.By, thisUser())
-		return order(ctx, r, post("deny", request), func(w io.Writer, given adminapi.OrderGiven) error {
-			if len(given.Gateways) > 0 {
-				return printLine(w, "stopped: "+given.Order.String())
+		return order(ctx, r, post("deny", request), func(w io.Writer, given adminapi.OrderGiven) {
+			line := "stopped: " + given.Order.String()
+			if len(given.Gateways) == 0 {
+				line += fmt.Sprintf("; %d under way were cut off", given.Ended)
 			}
-			return printLine(w, fmt.Sprintf("stopped: %s; %d under way were cut off", given.Order, given.Ended))
+			printLine(w, line)
 		})
 	})
 	f := cmd.Flags()
@@ -57,15 +58,16 @@ Without an argument it lists the orders that hold.`,
 	return cmd
 }
 
-func printOrders(w io.Writer, list adminapi.Orders) error {
+func printOrders(w io.Writer, list adminapi.Orders) {
 	if len(list.Orders) == 0 {
-		return printLine(w, "nothing is stopped")
+		printLine(w, "nothing is stopped")
+		return
 	}
 	t := newTable("SCOPE", "VALUE", "SINCE", "BY", "REASON")
 	for _, o := range list.Orders {
 		t.row(o.Scope, o.Value, moment(o.At), o.By, o.Reason)
 	}
-	return t.print(w)
+	t.print(w)
 }
 
 // scopeOf reads the scope and value of an order.
@@ -101,8 +103,8 @@ time holds on.`,
 		}
 		query := url.Values{"scope": {string(scope)}, "value": {value}, "by": {cmp.Or(by, thisUser())}}
 		q := adminRequest{method: http.MethodDelete, path: "deny", query: query}
-		return order(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) error {
-			return printLine(w, "lifted: "+lifted.Order.String())
+		return order(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) {
+			printLine(w, "lifted: "+lifted.Order.String())
 		})
 	})
 	cmd.Flags().StringVar(&by, "by", "", "who takes it back; default: the user of this command")
@@ -124,7 +126,7 @@ orders hold there, by which version of the orders in Redis. Without a fleet ther
 	})
 }
 
-func printGateways(w io.Writer, list adminapi.Gateways) error {
+func printGateways(w io.Writer, list adminapi.Gateways) {
 	t := newTable("GATEWAY", "VERSION", "CONFIG", "LAST HEARTBEAT", "ORDERS", "AT")
 	twice := ""
 	for _, g := range list.Gateways {
@@ -133,23 +135,14 @@ func printGateways(w io.Writer, list adminapi.Gateways) error {
 			twice = g.Name
 		}
 	}
-	if err := t.print(w); err != nil {
-		return err
-	}
-	var notes []string
+	t.print(w)
 	if list.Fleet && !list.Up {
-		notes = append(notes, fmt.Sprintf("redis does not answer: this is what was known; %d orders wait for it", list.Pending))
+		printLine(w, fmt.Sprintf("redis does not answer: this is what was known; %d orders wait for it", list.Pending))
 	}
 	if n := len(list.Gateways); n < list.Expected {
-		notes = append(notes, fmt.Sprintf("%d gateways are expected, %d are known", list.Expected, n))
+		printLine(w, fmt.Sprintf("%d gateways are expected, %d are known", list.Expected, n))
 	}
 	if twice != "" {
-		notes = append(notes, fmt.Sprintf("two processes have the name %s: give each gateway its own", twice))
+		printLine(w, fmt.Sprintf("two processes have the name %s: give each gateway its own", twice))
 	}
-	for _, note := range notes {
-		if err := printLine(w, note); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -34,10 +34,8 @@ as JSON, the proof that a line is in it. The state folder is read, which a runni
 			return exitError, errors.New("want key, head, or prove with the number of a line")
 		}
 		text, err := l.show(ctx, args)
-		if err != nil {
-			return exitError, err
-		}
-		return exitOK, printRaw(s.out, []byte(text))
+		printRaw(s.out, []byte(text))
+		return exitOK, err
 	})
 	f := cmd.Flags()
 	f.StringVar(&l.state, "state", "", "the state folder")

@@ -64,12 +64,9 @@ func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, e
 	for _, w := range append(warnings, lint(text)...) {
 		status = exitNo
 		if c.json {
-			err = printJSON(s.out, LintWarning{args[0], w.Line, w.Code, w.Message})
+			printJSON(s.out, LintWarning{args[0], w.Line, w.Code, w.Message})
 		} else {
-			err = printLine(s.out, fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message))
-		}
-		if err != nil {
-			return exitError, err
+			printLine(s.out, fmt.Sprintf("%s:%d: %s: %s", args[0], w.Line, w.Code, w.Message))
 		}
 	}
 	switch {

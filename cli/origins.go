@@ -45,9 +45,7 @@ func listOrigins(ctx context.Context, r remote, query url.Values, limit int) err
 		if err != nil {
 			return err
 		}
-		if err := printOrigins(r, page.Origins, listed == 0); err != nil {
-			return err
-		}
+		printOrigins(r, page.Origins, listed == 0)
 		listed += len(page.Origins)
 		if query["after"] = []string{page.Next}; page.Next == "" || listed == limit {
 			return nil
@@ -56,25 +54,20 @@ func listOrigins(ctx context.Context, r remote, query url.Values, limit int) err
 }
 
 // printOrigins writes a page. Pages have columns of their own width.
-func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) error {
+func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) {
 	t := newTable()
-	if headings && len(page) > 0 {
+	if headings && len(page) > 0 && !r.json {
 		t.row("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
 	for _, o := range page {
 		if r.json {
-			if err := printJSON(r.out, o); err != nil {
-				return err
-			}
+			printJSON(r.out, o)
 			continue
 		}
 		t.row(o.Key(), withNote(o.State.String(), string(o.Cause)), number(o.Status), moment(o.FetchedAt), moment(o.FreshUntil),
 			moment(o.UnreachableSince), moment(o.NextAttempt))
 	}
-	if r.json {
-		return nil
-	}
-	return t.print(r.out)
+	t.print(r.out)
 }
 
 func showCommand() *cobra.Command {
@@ -154,7 +147,7 @@ var flagTexts = map[string]string{
 	engine.Flag202:  "the answer was 202 (Accepted): the text may stand for one that is still being made",
 }
 
-func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
+func printOrigin(w io.Writer, d adminapi.OriginDetail) {
 	t, r := newTable(), d.Record
 	t.fact("origin", r.Origin.String())
 	t.fact("robots.txt", r.RobotsURL)
@@ -195,15 +188,13 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) error {
 	if g := r.LastGood; g != nil {
 		t.fact("last good", moment(g.FetchedAt)+" "+g.SHA256.Hex())
 	}
-	if err := errors.Join(t.print(w), printSections(w, preferencesTable(d.Preferences))); err != nil || len(d.History) == 0 {
-		return err
-	}
 	h := newTable("FIRST SEEN", "LAST SEEN", "KEPT UNTIL", "STATE", "STATUS", "SIZE", "SHA256")
 	for _, v := range d.History {
 		h.row(moment(v.FirstSeen), moment(v.LastSeen), moment(v.KeptUntil), withNote(v.State.String(), string(v.Cause)),
 			number(v.Status), number(v.Size), v.SHA256.Hex())
 	}
-	return printSections(w, h)
+	t.print(w)
+	printSections(w, preferencesTable(d.Preferences), h)
 }
 
 // preferencesTable has what a robots.txt says of the use of content.
@@ -220,21 +211,15 @@ func preferencesTable(list []adminapi.Preference) *table {
 }
 
 // printDiff writes a unified diff.
-func printDiff(w io.Writer, d adminapi.TextDiff) error {
-	lines := []string{
-		fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256.Hex()),
-		fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256.Hex()),
-	}
+func printDiff(w io.Writer, d adminapi.TextDiff) {
+	printLine(w, fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256.Hex()))
+	printLine(w, fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256.Hex()))
 	for _, h := range d.Hunks {
-		lines = append(lines, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.From, h.FromCount, h.To, h.ToCount))
-		lines = append(lines, h.Lines...)
-	}
-	for _, line := range lines {
-		if err := printLine(w, line); err != nil {
-			return err
+		printLine(w, fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.From, h.FromCount, h.To, h.ToCount))
+		for _, line := range h.Lines {
+			printLine(w, line)
 		}
 	}
-	return nil
 }
 
 func purgeCommand() *cobra.Command {
@@ -245,12 +230,12 @@ func purgeCommand() *cobra.Command {
 
 An origin without a scheme is taken for https.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
-		return orderEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) error {
+		return orderEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) {
 			what := "purged"
 			if !p.Known {
 				what = "was not known"
 			}
-			return printLine(w, p.Origin+" "+what)
+			printLine(w, p.Origin+" "+what)
 		})
 	})
 }
@@ -273,12 +258,12 @@ func refreshCommand() *cobra.Command {
 
 An origin without a scheme is taken for https.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
-		return orderEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.Refreshed) error {
+		return orderEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.Refreshed) {
 			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))
 			if f := d.Record.LastFailure; !f.IsZero() {
 				line += "; the fetch failed: " + strings.TrimSpace(string(f.Cause)+" "+number(f.Status)+" "+f.Detail)
 			}
-			return printLine(w, line)
+			printLine(w, line)
 		})
 	})
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,27 +13,18 @@ import (
 )
 
 // printJSON writes v as one line.
-func printJSON(w io.Writer, v any) error {
+func printJSON(w io.Writer, v any) {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
+	_ = encoder.Encode(v) // what is printed always marshals
 }
 
-// printRaw writes an answer of the gateway as it came.
-func printRaw(w io.Writer, data []byte) error {
-	if _, err := w.Write(data); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
-}
+// printRaw writes an answer of the gateway as it came. Like all that prints, it leaves errors to the
+// writer: see [output].
+func printRaw(w io.Writer, data []byte) { _, _ = w.Write(data) }
 
 // printLine writes a line by itself.
-func printLine(w io.Writer, line string) error {
-	return printRaw(w, []byte(escape.Unprintable(line)+"\n"))
-}
+func printLine(w io.Writer, line string) { printRaw(w, []byte(escape.Unprintable(line)+"\n")) }
 
 // table prints rows in columns as wide as their widest cell.
 type table struct {
@@ -68,30 +58,24 @@ func (t *table) fact(name, value string) {
 	}
 }
 
-func (t *table) print(w io.Writer) error {
+func (t *table) print(w io.Writer) {
 	var columns strings.Builder
 	tabs := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
 	_, _ = io.WriteString(tabs, t.text.String()) // a Builder takes everything
 	_ = tabs.Flush()
 	for line := range strings.Lines(columns.String()) {
-		if err := printRaw(w, []byte(strings.TrimRight(line, " \n")+"\n")); err != nil {
-			return err
-		}
+		printRaw(w, []byte(strings.TrimRight(line, " \n")+"\n"))
 	}
-	return nil
 }
 
 // printSections writes tables with a blank line before each, but for those of headings alone.
-func printSections(w io.Writer, sections ...*table) error {
+func printSections(w io.Writer, sections ...*table) {
 	for _, t := range sections {
-		if t.rows < 2 {
-			continue
-		}
-		if err := errors.Join(printRaw(w, []byte("\n")), t.print(w)); err != nil {
-			return err
+		if t.rows > 1 {
+			printRaw(w, []byte("\n"))
+			t.print(w)
 		}
 	}
-	return nil
 }
 
 // moment is a time for people and machines, empty for none.

@@ -48,8 +48,8 @@ Exit status: 0 all was read, 2 something could not be read.`,
 
 func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	print, known := map[string]func(*report.Report, io.Writer) error{
-		"text": printReport,
-		"json": func(r *report.Report, w io.Writer) error { return printJSON(w, r) },
+		"text": func(r *report.Report, w io.Writer) error { printReport(r, w); return nil },
+		"json": func(r *report.Report, w io.Writer) error { printJSON(w, r); return nil },
 		"csv":  (*report.Report).CSV,
 		"html": func(r *report.Report, w io.Writer) error { return r.HTML(w, "Crawling report") },
 	}[c.format]
@@ -77,10 +77,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 		return exitError, err
 	}
 	out := bufio.NewWriter(s.out)
-	if err := errors.Join(print(&r, out), out.Flush()); err != nil {
-		return exitError, err
-	}
-	return status, nil
+	return status, errors.Join(print(&r, out), out.Flush())
 }
 
 // parseMoment reads a day or a time; the empty text is none.
@@ -97,11 +94,9 @@ func parseMoment(text string) (t time.Time, err error) {
 }
 
 // printReport is the report as text.
-func printReport(r *report.Report, w io.Writer) error {
+func printReport(r *report.Report, w io.Writer) {
 	for _, line := range r.Summary() {
-		if err := printLine(w, line); err != nil {
-			return err
-		}
+		printLine(w, line)
 	}
 	for _, s := range r.Sections() {
 		t := newTable()
@@ -113,11 +108,10 @@ func printReport(r *report.Report, w io.Writer) error {
 		if s.More > 0 {
 			more = fmt.Sprintf(" (the first %d of %d)", len(s.Rows), len(s.Rows)+s.More)
 		}
-		if err := errors.Join(printLine(w, ""), printLine(w, s.Title+more), t.print(w)); err != nil {
-			return err
-		}
+		printLine(w, "")
+		printLine(w, s.Title+more)
+		t.print(w)
 	}
-	return nil
 }
 
 func cells(texts []string) []any {

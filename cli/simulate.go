@@ -94,9 +94,11 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	out := bufio.NewWriter(s.out)
 	cfg := simulate.Config{Policy: policy, Texts: source, Now: c.texts == "now", Redacted: c.redacted}
 	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) error {
-		return c.printLine(out, l, r)
+		c.printLine(out, l, r)
+		return nil
 	}, s.faults(out, c.json))
-	err = errors.Join(err, c.printTotals(out, totals), out.Flush())
+	c.printTotals(out, totals)
+	err = errors.Join(err, out.Flush())
 	switch {
 	case err != nil || totals.Errors > 0:
 		return exitError, err
@@ -107,29 +109,31 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 }
 
 // printLine prints what a line comes to, where that is not what it says.
-func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Result) error {
+func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Result) {
 	p := SimulatedLine{Type: "not_computed", Place: l.Place, Method: l.Request.Method, URL: l.Request.URI, Cause: r.Cause}
 	if r.Cause == "" {
 		p.Type, p.Old, p.New = "difference", &r.Old, &r.New
 	}
-	if c.json {
-		return printJSON(w, p)
-	}
 	head := fmt.Sprintf("%s:%d: %s %s: ", l.File, l.Line, p.Method, p.URL)
-	if r.Cause != "" {
-		return printLine(w, head+"not computed: "+string(r.Cause))
+	switch {
+	case c.json:
+		printJSON(w, p)
+	case r.Cause != "":
+		printLine(w, head+"not computed: "+string(r.Cause))
+	default:
+		agent := dashed(r.Old.Agent)
+		if r.New.Agent != r.Old.Agent {
+			agent += " -> " + dashed(r.New.Agent)
+		}
+		printLine(w, fmt.Sprintf("%s%s: %s -> %s", head, agent, r.Old, r.New))
 	}
-	agent := dashed(p.Old.Agent)
-	if p.New.Agent != p.Old.Agent {
-		agent += " -> " + dashed(p.New.Agent)
-	}
-	return printLine(w, fmt.Sprintf("%s%s: %s -> %s", head, agent, p.Old, p.New))
 }
 
 // printTotals prints the sums.
-func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) error {
+func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) {
 	if c.json {
-		return printJSON(w, SimulatedTotals{"totals", t})
+		printJSON(w, SimulatedTotals{"totals", t})
+		return
 	}
 	sums := newTable()
 	sums.row("lines with a decision", t.Lines)
@@ -148,7 +152,7 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) error {
 	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
 		agents.row(dashed(name), t.Agents[name])
 	}
-	return printSections(w, sums, changes, agents)
+	printSections(w, sums, changes, agents)
 }
 
 // simulated is what the handler of a gateway says of its policy.

@@ -47,7 +47,8 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 		if err != nil {
 			return exitError, err
 		}
-		return exitOK, printSitemaps(r.out, list, r.json)
+		printSitemaps(r.out, list, r.json)
+		return exitOK, nil
 	})
 	f := cmd.Flags()
 	f.StringVar(&agent, "agent", "", "leave out what this agent may not fetch")
@@ -79,19 +80,14 @@ func sitemapsOf(ctx context.Context, r remote, o string, query url.Values) (list
 }
 
 // printSitemaps writes one a line: its URL, or a JSON object.
-func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) error {
+func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) {
 	for _, s := range list {
-		var err error
 		if asJSON {
-			err = printJSON(w, s)
+			printJSON(w, s)
 		} else {
-			err = printLine(w, s.URL)
-		}
-		if err != nil {
-			return err
+			printLine(w, s.URL)
 		}
 	}
-	return nil
 }
 
 // listKnownSitemaps prints the sitemaps of all origins that have a text. An origin that is
@@ -114,9 +110,7 @@ func listKnownSitemaps(ctx context.Context, r remote, query url.Values) error {
 			if err != nil {
 				return err
 			}
-			if err := printSitemaps(r.out, list, true); err != nil {
-				return err
-			}
+			printSitemaps(r.out, list, true)
 		}
 		if after = page.Next; after == "" {
 			return nil

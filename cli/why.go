@@ -90,7 +90,7 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 	out := bufio.NewWriter(s.out)
 	for i, l := range lines {
 		if i > 0 {
-			_, _ = out.WriteString("\n") // Flush has the error
+			printLine(out, "")
 		}
 		if err := explainLine(ctx, out, source, l); err != nil {
 			s.complain("%s:%d: %v", l.File, l.Line, err)
@@ -148,9 +148,7 @@ func (c *whyOptions) asked(l *audit.Line) bool {
 // explainLine prints the way from a line to the rule, and on to the text of today.
 func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line) error {
 	r := l.Robots
-	if err := printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time()))); err != nil {
-		return err
-	}
+	printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time())))
 	t := newTable()
 	t.fact("request", l.Request.Method+" "+l.Request.URI)
 	t.fact("decision", sentence(r))
@@ -163,11 +161,10 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	}
 	t.fact("form of the path", string(r.Form))
 	t.fact("sha256", r.SHA256)
-	if err := t.print(w); err != nil {
-		return err
-	}
+	t.print(w)
 	if r.SHA256 == "" {
-		return printLine(w, "No text decided.")
+		printLine(w, "No text decided.")
+		return nil
 	}
 	var sha fetch.Sum
 	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil {
@@ -209,7 +206,8 @@ const around = 3
 // 2.2).
 func printAround(w io.Writer, text []byte, rule int) error {
 	if rule < 1 {
-		return printLine(w, "No rule of the text matched.")
+		printLine(w, "No rule of the text matched.")
+		return nil
 	}
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(bytes.TrimRight(text, "\r\n"))), "\n")
 	if rule > len(lines) {
@@ -220,9 +218,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 		if n == rule {
 			mark = ">"
 		}
-		if err := printLine(w, strings.TrimRight(fmt.Sprintf("%s %5d  %s", mark, n, lines[n-1]), " ")); err != nil {
-			return err
-		}
+		printLine(w, strings.TrimRight(fmt.Sprintf("%s %5d  %s", mark, n, lines[n-1]), " "))
 	}
 	return nil
 }
@@ -236,26 +232,26 @@ func printSince(ctx context.Context, w io.Writer, source simulate.Texts, l *audi
 	record, err := source.Load(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
-		return printLine(w, "Of the text of today nothing is known.")
+		printLine(w, "Of the text of today nothing is known.")
+		return nil
 	case err != nil:
 		return fmt.Errorf("reading the text of today: %w", err)
 	}
-	now, ok := record.Text()
-	switch {
+	switch now, ok := record.Text(); {
 	case !ok:
-		return printLine(w, fmt.Sprintf("Today there is no text: %s since %s.", withNote(record.State.String(), string(record.Cause)), moment(record.FetchedAt)))
+		printLine(w, fmt.Sprintf("Today there is no text: %s since %s.", withNote(record.State.String(), string(record.Cause)), moment(record.FetchedAt)))
 	case now.SHA256 == sha:
-		return printLine(w, fmt.Sprintf("The text of today is the same, fetched at %s.", moment(now.FetchedAt)))
+		printLine(w, fmt.Sprintf("The text of today is the same, fetched at %s.", moment(now.FetchedAt)))
+	default:
+		hunks := linediff.Compare(then[:min(len(then), robotstxt.MaxSize)], now.Body[:min(len(now.Body), robotstxt.MaxSize)], around)
+		printLine(w, "The text has changed since:")
+		old := robotscache.Version{SHA256: sha}
+		if at := l.Time(); !at.IsZero() {
+			old.FirstSeen = at.Add(-time.Duration(l.Robots.AgeSeconds) * time.Second)
+		}
+		printDiff(w, adminapi.TextDiff{
+			Origin: o.String(), From: old, To: robotscache.Version{SHA256: now.SHA256, FirstSeen: now.FetchedAt}, Hunks: hunks,
+		})
 	}
-	hunks := linediff.Compare(then[:min(len(then), robotstxt.MaxSize)], now.Body[:min(len(now.Body), robotstxt.MaxSize)], around)
-	if err := printLine(w, "The text has changed since:"); err != nil {
-		return err
-	}
-	old := robotscache.Version{SHA256: sha}
-	if at := l.Time(); !at.IsZero() {
-		old.FirstSeen = at.Add(-time.Duration(l.Robots.AgeSeconds) * time.Second)
-	}
-	return printDiff(w, adminapi.TextDiff{
-		Origin: o.String(), From: old, To: robotscache.Version{SHA256: now.SHA256, FirstSeen: now.FetchedAt}, Hunks: hunks,
-	})
+	return nil
 }
