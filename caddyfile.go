@@ -86,8 +86,6 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		}
 //		fetch {
 //			timeout 20s
-//			max_redirects 5
-//			max_size 500KiB
 //			retry 1m 1h
 //			unreachable spec|stale|google|strict
 //			unreachable_for 720h
@@ -115,20 +113,14 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			response_header_timeout 60s
 //		}
 //		signals {
-//			robots_txt on|off
-//			headers on|off
 //			html off|log|hold
-//			html_max <size>
 //			tdm_file off|on
 //		}
 //		limits {
 //			connections <number>
 //			connections_per_source <number>
 //			requests_per_agent 16384
-//			tunnels_per_agent 16384
 //			tunnel_age 24h
-//			header_size 16KiB
-//			url_size 16KiB
 //			min_rate 100B/s | off
 //			body_timeout 10m
 //		}
@@ -191,8 +183,6 @@ func (a *App) readFetch(r *block.Reader) error {
 	f := a.Fetch
 	return block.Grammar{
 		"timeout":         block.Duration(&f.Timeout),
-		"max_redirects":   block.Parsed(&f.MaxRedirects, block.Optional(block.ParseCount(0, 20))),
-		"max_size":        block.Size(&f.MaxSize),
 		"retry":           {Min: 2, Max: 2, Set: block.Durations(block.ParsePositive, &f.RetryFirst, &f.RetryLongest)},
 		"unreachable":     block.Text(&f.Unreachable),
 		"unreachable_for": block.Duration(&f.UnreachableFor),
@@ -285,10 +275,7 @@ func (a *App) readLimits(r *block.Reader) error {
 		"connections":            block.Count(&l.Connections, 1, 1_000_000),
 		"connections_per_source": block.Count(&l.ConnectionsPerSource, 1, 1_000_000),
 		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
-		"tunnels_per_agent":      block.Count(&l.TunnelsPerAgent, 1, 1_000_000),
 		"tunnel_age":             block.Duration(&l.TunnelAge),
-		"header_size":            block.Size(&l.HeaderSize),
-		"url_size":               block.Size(&l.URLSize),
 		"min_rate":               block.Text(&l.MinRate),
 		"body_timeout":           block.Duration(&l.BodyTimeout),
 	}.Read(r, "limits")
@@ -297,10 +284,7 @@ func (a *App) readLimits(r *block.Reader) error {
 func (a *App) readSignals(r *block.Reader) error {
 	a.Signals = new(SignalsConfig)
 	return block.Grammar{
-		"robots_txt": block.Switch(&a.Signals.IgnoreRobotsTxt, "off", "on"),
-		"headers":    block.Switch(&a.Signals.IgnoreHeaders, "off", "on"),
-		"html":       block.Text(&a.Signals.HTML),
-		"html_max":   block.Size(&a.Signals.HTMLMax),
-		"tdm_file":   block.Switch(&a.Signals.TDMFile, "on", "off"),
+		"html":     block.Text(&a.Signals.HTML),
+		"tdm_file": block.Switch(&a.Signals.TDMFile, "on", "off"),
 	}.Read(r, "signals")
 }

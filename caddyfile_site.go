@@ -45,7 +45,6 @@ import (
 //		deny <host-pattern>...
 //		max_wait <duration>
 //		egress off
-//		decision_header on|off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fresh := func() *Handler { return &Handler{known: h.Agents} }
@@ -61,19 +60,18 @@ func (h *Handler) read(r *block.Reader) error {
 		return r.Errf(`directive "robots" takes no argument, found %q`, r.Val())
 	}
 	return block.Grammar{
-		"mode":            {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
-		"clients":         block.List(&h.Clients),
-		"agent":           {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
-		"unidentified":    block.Text(&h.Unidentified),
-		"connect":         {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
-		"except":          {Min: 1, Max: -1, Repeat: true, Block: h.addException},
-		"paths":           block.Text(&h.Paths),
-		"preferences":     block.Text(&h.Preferences),
-		"unknown":         block.Text(&h.Unknown),
-		"deny":            block.List(&h.Deny),
-		"max_wait":        block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
-		"egress":          block.Switch(&h.EgressOff, "off"),
-		"decision_header": block.Switch(&h.DecisionHeader, "on", "off"),
+		"mode":         {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
+		"clients":      block.List(&h.Clients),
+		"agent":        {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
+		"unidentified": block.Text(&h.Unidentified),
+		"connect":      {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
+		"except":       {Min: 1, Max: -1, Repeat: true, Block: h.addException},
+		"paths":        block.Text(&h.Paths),
+		"preferences":  block.Text(&h.Preferences),
+		"unknown":      block.Text(&h.Unknown),
+		"deny":         block.List(&h.Deny),
+		"max_wait":     block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
+		"egress":       block.Switch(&h.EgressOff, "off"),
 	}.Read(r, "robots")
 }
 

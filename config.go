@@ -71,11 +71,6 @@ type CacheConfig struct {
 type FetchConfig struct {
 	// Timeout is the budget of one retrieval with all its redirects. Default 20 s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
-	// MaxRedirects is how many redirects are followed. Default and least 5 (RFC 9309 §2.3.1.2).
-	MaxRedirects *int `json:"max_redirects,omitempty"`
-	// MaxSize is how many decoded bytes of a robots.txt are used. Default and least 500 KiB (RFC 9309
-	// §2.5).
-	MaxSize int64 `json:"max_size,omitempty"`
 	// RetryFirst and RetryLongest bound the pauses between tries while an origin is unreachable.
 	// Default 1 min and 1 h.
 	RetryFirst   caddy.Duration `json:"retry_first,omitempty"`
@@ -227,18 +222,9 @@ type LimitsConfig struct {
 	// RequestsPerAgent is how many requests of one agent may be under way, inside decrypted tunnels
 	// too; more get 503. Default 16384.
 	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
-	// TunnelsPerAgent is how many tunnels of one agent may be open; more get 503. Default 16384.
-	TunnelsPerAgent int `json:"tunnels_per_agent,omitempty"`
 	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
 	// with its next answer. Default 24 h.
 	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
-	// HeaderSize bounds the header of a request, its URL included, in bytes; net/http grants 4 KiB
-	// more. A longer one gets 431. It replaces max_header_bytes of the server. Default: the server's,
-	// 16 KiB.
-	HeaderSize int64 `json:"header_size,omitempty"`
-	// URLSize bounds the URL of a request, in bytes; a longer one gets 414. Default 16 KiB: a little
-	// less than the default of HeaderSize lets in.
-	URLSize int64 `json:"url_size,omitempty"`
 	// MinRate is how many bytes of a body a second client and origin have to send and to take, such as
 	// "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
 	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
@@ -278,16 +264,9 @@ type AgentConfig struct {
 
 // SignalsConfig says where the gateway reads what sites say of the use of their content.
 type SignalsConfig struct {
-	// IgnoreRobotsTxt leaves the preference lines of robots.txt unread. Default: they are read.
-	IgnoreRobotsTxt bool `json:"ignore_robots_txt,omitempty"`
-	// IgnoreHeaders leaves the fields of answers unread. Default: they are read.
-	IgnoreHeaders bool `json:"ignore_headers,omitempty"`
 	// HTML says what becomes of the tags in a page's head: "off" (default), "log" reads them when the
 	// page has passed, "hold" before the crawler gets the answer.
 	HTML string `json:"html,omitempty"`
-	// HTMLMax is how much of a page is looked at, in bytes, as it came and decoded. Default 64 KiB, at
-	// most 1 MiB.
-	HTMLMax int64 `json:"html_max,omitempty"`
 	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the purpose
 	// tdm or train-ai. Default off.
 	TDMFile bool `json:"tdm_file,omitempty"`

@@ -76,8 +76,6 @@ type Handler struct {
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`
-	// DecisionHeader puts the decision into a header of allowed answers too.
-	DecisionHeader bool `json:"decision_header,omitempty"`
 
 	known []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
 	site  *proxy.Site

@@ -2,7 +2,6 @@ package crawlgate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -28,7 +27,7 @@ func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
 
 // policyBy is policy with another way to check passwords than by the agents'.
 func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
-	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff, DecisionHeader: h.DecisionHeader}
+	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff}
 	var err error
 	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err
@@ -223,23 +222,9 @@ func upstreamHosts(hosts []string) (func(host string) bool, error) {
 	}, nil
 }
 
-// The bounds of the copy of a page that is looked at.
-const (
-	defaultHTMLMax = 64 << 10
-	maxHTMLMax     = 1 << 20
-)
-
 func (s *SignalsConfig) set(c *engine.Config) (err error) {
 	s = cmp.Or(s, new(SignalsConfig))
-	c.Signals = enforce.Signals{
-		RobotsTxt: !s.IgnoreRobotsTxt, Headers: !s.IgnoreHeaders, HTMLMax: int(cmp.Or(s.HTMLMax, defaultHTMLMax)),
-		TDMFile: s.TDMFile,
-	}
-	if c.Signals.HTML, err = enforce.ParseHTMLMode(s.HTML); err != nil {
-		return err
-	}
-	if s.HTMLMax < 0 || s.HTMLMax > maxHTMLMax {
-		return errors.New("html_max: want at most 1 MiB")
-	}
-	return nil
+	c.Signals = enforce.Signals{RobotsTxt: true, Headers: true, TDMFile: s.TDMFile}
+	c.Signals.HTML, err = enforce.ParseHTMLMode(s.HTML)
+	return err
 }

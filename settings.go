@@ -31,7 +31,6 @@ import (
 const (
 	maxRetain          = 100 * 365 * 24 * time.Hour
 	minRetainMax       = 16 << 20
-	minRedirects       = 5
 	maxFetchTimeout    = 5 * time.Minute
 	defaultRate        = "5/s"
 	defaultBurst       = 5
@@ -45,9 +44,6 @@ const (
 	defaultDescriptors = 16384 // where the system does not tell
 	defaultPerAgent    = 16384
 	defaultTunnelAge   = 24 * time.Hour
-	defaultURLSize     = 16 << 10
-	minRequestSize     = 1 << 10 // of header and URL
-	maxRequestSize     = 16 << 20
 	defaultMinRate     = "100B/s"
 	maxMinRate         = 1 << 30 // far above what any crawler sends
 	defaultBodyTimeout = 10 * time.Minute
@@ -138,11 +134,7 @@ func (a *App) setFetch(c *engine.Config) error {
 	c.Cache.Policy, c.Cache.IndexHTML, c.Cache.MaxSize = policy, a.IndexHTML, cache.MaxSize
 	c.Cache.Budget, c.Cache.Parallel = time.Duration(f.Timeout), f.Parallel
 	c.Cache.InFlight = sockets.DescriptorLimit() / fetchShare
-	c.Fetch.Timeout, c.Fetch.MaxSize = time.Duration(f.Timeout), int(f.MaxSize)
-	c.Fetch.Soft404 = f.SoftNotFound != "off"
-	if f.MaxRedirects != nil {
-		c.Fetch.MaxRedirects = *f.MaxRedirects
-	}
+	c.Fetch.Timeout, c.Fetch.Soft404 = time.Duration(f.Timeout), f.SoftNotFound != "off"
 	if err := f.check(); err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
@@ -151,12 +143,6 @@ func (a *App) setFetch(c *engine.Config) error {
 
 func (c *FetchConfig) check() error {
 	switch {
-	case c.MaxSize != 0 && c.MaxSize < fetch.MinSize:
-		return errors.New("max_size is below 500 KiB, the least that RFC 9309 section 2.5 permits")
-	case c.MaxSize > 64<<20:
-		return errors.New("max_size is above 64 MiB")
-	case c.MaxRedirects != nil && *c.MaxRedirects < minRedirects:
-		return fmt.Errorf("max_redirects is below %d, which a crawler should follow (RFC 9309 section 2.3.1.2)", minRedirects)
 	case c.Parallel < 0:
 		return errors.New("parallel is negative")
 	case c.Timeout > caddy.Duration(maxFetchTimeout):
@@ -297,35 +283,19 @@ func (l *LimitsConfig) set(c *engine.Config) (err error) {
 	s := engine.Limits{
 		Connections:      cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4),
 		RequestsPerAgent: cmp.Or(l.RequestsPerAgent, defaultPerAgent),
-		TunnelsPerAgent:  cmp.Or(l.TunnelsPerAgent, defaultPerAgent),
 		TunnelAge:        cmp.Or(time.Duration(l.TunnelAge), defaultTunnelAge),
-		HeaderSize:       int(l.HeaderSize),
-		URLSize:          int(cmp.Or(l.URLSize, defaultURLSize)),
 		BodyTimeout:      cmp.Or(time.Duration(l.BodyTimeout), defaultBodyTimeout),
 	}
 	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
 	switch {
-	case min(s.Connections, s.ConnectionsPerSource, s.RequestsPerAgent, s.TunnelsPerAgent) < 0:
+	case min(s.Connections, s.ConnectionsPerSource, s.RequestsPerAgent) < 0:
 		return errors.New("a number is negative")
 	case l.Connections > 0 && l.ConnectionsPerSource > l.Connections:
 		return fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
-	case l.HeaderSize > 0 && l.URLSize > l.HeaderSize:
-		return fmt.Errorf("url_size of %d bytes is more than header_size of %d", l.URLSize, l.HeaderSize)
-	}
-	if err := errors.Join(checkRequestSize("header_size", cmp.Or(l.HeaderSize, defaultURLSize)), checkRequestSize("url_size", int64(s.URLSize))); err != nil {
-		return err
 	}
 	s.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
 	c.Limits = s
 	return err
-}
-
-// checkRequestSize checks a bound of a header or a URL.
-func checkRequestSize(name string, n int64) error {
-	if n < minRequestSize || n > maxRequestSize {
-		return fmt.Errorf("%s: %d bytes are not from 1KiB to 16MiB", name, n)
-	}
-	return nil
 }
 
 // parseMinRate reads "100B/s", or "off" as 0.

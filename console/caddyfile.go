@@ -25,7 +25,6 @@ func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //	robots_console {
 //		orders off|on
 //		hosts <name>...
-//		urls on|path|off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return block.Segment(d, h, func() *Handler { return new(Handler) }, (*Handler).read, (*Handler).names)
@@ -38,6 +37,5 @@ func (h *Handler) read(r *block.Reader) error {
 	return block.Grammar{
 		"orders": block.Switch(&h.Orders, "on", "off"),
 		"hosts":  block.List(&h.Hosts),
-		"urls":   block.Text(&h.URLs),
 	}.Read(r, "robots_console")
 }

@@ -38,9 +38,6 @@ type Handler struct {
 	// refused, lest another site's name leads to it (DNS rebinding). Default: the names of the site's
 	// address, localhost, 127.0.0.1 and ::1.
 	Hosts []string `json:"hosts,omitempty"`
-	// URLs is how much of refused requests is shown: "on" (default), "path" (no query) or "off"
-	// (scheme and host).
-	URLs string `json:"urls,omitempty"`
 
 	life    context.Context // ends when the server begins to stop
 	logger  *zap.Logger
@@ -100,9 +97,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 // names checks the options, and gives the configured names of the page.
 func (h *Handler) names() (names []string, err error) {
-	if !slices.Contains([]string{"", "on", "path", "off"}, h.URLs) {
-		return nil, fmt.Errorf("urls %q: want on, path or off", h.URLs)
-	}
 	for _, host := range h.Hosts {
 		if host == "" || strings.ContainsAny(host, "*/ ") {
 			return nil, fmt.Errorf("hosts %q: want a name or an address", host)

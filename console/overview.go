@@ -39,7 +39,7 @@ type overview struct {
 	MayLift  bool
 	Hour     engine.Recent
 	Kinds    []kind
-	Refusals []refusal
+	Refusals []engine.Refusal
 	Clocks   adminapi.Clocks
 	Blocked  []adminapi.Clock
 	Troubled troubled
@@ -55,11 +55,6 @@ type badge struct{ Name, Level, Text string }
 type kind struct {
 	engine.RefusalKind
 	Count int
-}
-
-type refusal struct {
-	engine.Refusal
-	Shown string // of its URL
 }
 
 type sparkline struct {
@@ -80,11 +75,10 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	}
 	room := maxRefusalBytes
 	for _, r := range bounded(o.Hour.Refusals, maxRefusals) {
-		shown := refusal{r, h.shownURL(r)}
-		if room -= escaped(shown.Shown) + escaped(r.Agent) + escaped(r.Rule) + rowBytes; room < 0 {
+		if room -= escaped(r.URL) + escaped(r.Agent) + escaped(r.Rule) + rowBytes; room < 0 {
 			break
 		}
-		o.Refusals = append(o.Refusals, shown)
+		o.Refusals = append(o.Refusals, r)
 	}
 	o.Clocks, o.Blocked = clocksOf(ctx, e)
 	h.troubled.renew(ctx, e, now)
@@ -96,19 +90,6 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	o.Badges = badgesOf(ctx, e, o)
 	o.draw()
 	return o
-}
-
-// shownURL is what the configuration lets the page show of a refused request.
-func (h *Handler) shownURL(r engine.Refusal) string {
-	u, err := url.Parse(r.URL)
-	switch {
-	case h.URLs == "off" || err != nil && h.URLs == "path":
-		return r.Origin
-	case h.URLs == "path":
-		u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""
-		return u.String()
-	}
-	return r.URL
 }
 
 // clocksOf gives the counts of all clocks, those with requests that wait, and those that are

@@ -67,7 +67,7 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 	o := htmlhead.Options{XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole}
 	o.Names = slices.DeleteFunc(d.names(), directives.Reserved)
 	coding := strings.Join(p.Coding, ",") // of two lines too, which are two codings
-	tags, cut := htmlhead.Read(coding, p.Head, d.use.reads.HTMLMax, o)
+	tags, cut := htmlhead.Read(coding, p.Head, HTMLMax, o)
 	d.SignalsCut = d.SignalsCut || cut
 	d.take(Answer{Page: tags}, p.Sent)
 	return d.dictionary()

@@ -16,7 +16,7 @@ import (
 func answered(mode Mode, p PreferenceMode) Decision {
 	d := Decision{Allowed: true, Mode: mode, Reason: ReasonNoRule, Purposes: []string{"train-ai"}}
 	d.Tokens = []string{"Seeker"}
-	d.use = wanted{mode: p, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold, HTMLMax: 4 << 10}}
+	d.use = wanted{mode: p, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold}}
 	return d
 }
 
@@ -94,7 +94,7 @@ func TestReadAnswer(t *testing.T) {
 			page: Page{Head: []byte(noAI), Coding: []string{"compress"}, Whole: true}, preference: PreferencesDeny, cut: true,
 		},
 		"decoded beyond the bound": {
-			page:       Page{Head: zipped(strings.Repeat(" ", 4<<10) + noAI + "</head><body>"), Coding: []string{"gzip"}, Whole: true},
+			page:       Page{Head: zipped(strings.Repeat(" ", HTMLMax) + noAI + "</head><body>"), Coding: []string{"gzip"}, Whole: true},
 			preference: PreferencesDeny, cut: true,
 		},
 		"a field that is too long for the log": {

@@ -20,9 +20,8 @@ type Signals struct {
 	RobotsTxt bool
 	// Headers reads the fields of answers.
 	Headers bool
-	// HTML says whether and when the tags of pages are read, of at most HTMLMax bytes of each.
-	HTML    HTMLMode
-	HTMLMax int
+	// HTML says whether and when the tags of pages are read, of at most [HTMLMax] bytes of each.
+	HTML HTMLMode
 	// TDMFile reads the TDM file of the site: see [Enforcer.Files].
 	TDMFile bool
 }
@@ -60,6 +59,9 @@ func (s Signals) String() string {
 	}
 	return signalNames[set]
 }
+
+// HTMLMax is how much of a page is looked at, in bytes, as it came and decoded.
+const HTMLMax = 64 << 10
 
 // HTMLMode says whether and when the tags of pages are read. The zero value reads none.
 type HTMLMode uint8

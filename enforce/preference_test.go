@@ -87,7 +87,7 @@ func TestModeReportOfPreferences(t *testing.T) {
 			id := crawler(t, "AcmeBot/1")
 			id.Config = &Agent{Purposes: []string{"train-ai"}, DenyUnknown: tt.unknown}
 			e := newEnforcer(siteOf(rules(tt.robots), defaults), mustPolicy(t, PolicyConfig{Mode: mode}), nil)
-			e.Reads = Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold, HTMLMax: 1 << 10}
+			e.Reads = Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold}
 			d := ask(t, e, id, "http://example.com"+tt.path)
 			shown := ""
 			if d.Allowed && tt.header != nil {

@@ -68,14 +68,10 @@ type Limits struct {
 	// Connections and ConnectionsPerSource bound the open connections of clients.
 	Connections          int
 	ConnectionsPerSource int
-	// RequestsPerAgent and TunnelsPerAgent bound what one agent may have under way.
-	RequestsPerAgent int
-	TunnelsPerAgent  int
-	TunnelAge        time.Duration
-	HeaderSize       int   // bytes; 0: the server's
-	URLSize          int   // bytes
-	MinRate          int64 // bytes a second of a body; 0 for any
-	BodyTimeout      time.Duration
+	RequestsPerAgent     int // under way
+	TunnelAge            time.Duration
+	MinRate              int64 // bytes a second of a body; 0 for any
+	BodyTimeout          time.Duration
 }
 
 // Engine is the engine of one configuration. It is safe for concurrent use.

@@ -31,7 +31,6 @@ type Refusal struct {
 	Agent    string
 	Method   string
 	URL      string // without user information and secrets
-	Origin   string
 	Reason   string
 	Rule     string
 	Line     int
@@ -100,7 +99,7 @@ func Happened(d *enforce.Record, method string, target func() string) {
 	}
 	text := func(s string) string { return escape.ASCII(s, recentText) }
 	recent.add(time.Now(), &Refusal{
-		At: time.Now(), Agent: text(d.Agent), Method: text(method), Origin: escape.ASCII(d.Origin, recentURL),
+		At: time.Now(), Agent: text(d.Agent), Method: text(method),
 		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
 		Reported: d.WouldDeny,
 	})

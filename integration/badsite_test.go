@@ -40,8 +40,8 @@ func TestSitesThatCannotWork(t *testing.T) {
 			"behind a matcher",
 		},
 		{"two gateways", "http://:PORT {\nrobots\nrobots\n}", "given twice in a site"},
-		{"few redirects", "{\nrobots {\nfetch {\nmax_redirects 4\n}\n}\n}\nhttp://:PORT {\nrobots\n}", "max_redirects is below 5"},
-		{"few redirects", "", "max_redirects is below 5"},
+		{"a long fetch", "{\nrobots {\nfetch {\ntimeout 6m\n}\n}\n}\nhttp://:PORT {\nrobots\n}", "timeout 6m0s is above 5m"},
+		{"a long fetch", "", "timeout 6m0s is above 5m"},
 		{
 			"two lines that contradict each other",
 			"{\nrobots {\ncache {\nmin_ttl 2h\nmax_size 1MiB\nttl 1h\n}\n}\n}\nhttp://:PORT {\nrobots\n}",
@@ -60,7 +60,7 @@ func TestSitesThatCannotWork(t *testing.T) {
 			}
 			routes, robots := tt.text, "{}"
 			if tt.text == "" {
-				routes, robots = `{"handle":[`+gateway+`]}`, `{"fetch":{"max_redirects":4}}`
+				routes, robots = `{"handle":[`+gateway+`]}`, `{"fetch":{"timeout":"6m"}}`
 			}
 			text := fmt.Sprintf(`{"admin":{"disabled":true},"apps":{"http":{"servers":{"srv0":{"listen":["127.0.0.1:PORT"],"routes":[%s]}}},"robots":%s}}`,
 				routes, robots)

@@ -235,41 +235,6 @@ func TestRequestsPerAgent(t *testing.T) {
 	}
 }
 
-// TestTunnelsPerAgent has one agent open two tunnels where one may be, both looked into and blind.
-func TestTunnelsPerAgent(t *testing.T) {
-	t.Parallel()
-	site, _ := heldSite(t)
-	host := strings.TrimPrefix(site.URL, "http://")
-	for _, policy := range []string{"intercept", "tunnel"} {
-		g := startGateway(t, gatewayConfig{
-			Engine: unpaced + "\nlimits {\ntunnels_per_agent 1\n}", Site: "mode off\nconnect " + policy,
-		})
-		first := g.dial()
-		if resp := first.connect(t, host, "Tester/1.0"); resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s", policy, resp.Status)
-		}
-		a, err := g.dial().ask(http.MethodConnect, "CONNECT "+host+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
-		wantAgentLimit(t, policy, a, err)
-		if resp := g.dial().connect(t, host, "Other/1.0"); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: another agent: %s", policy, resp.Status)
-		}
-		_ = first.Close()
-		eventually(t, "the agent is let in again", func() bool {
-			w := g.dial()
-			defer w.Close()
-			return w.connect(t, host, "Tester/1.0").StatusCode == http.StatusOK
-		})
-		eventually(t, "the line of the refusal", func() bool {
-			for _, l := range g.readLogs() {
-				if l.Robots.Reason == enforce.ReasonAgentLimit && l.Request.Method == http.MethodConnect {
-					return true
-				}
-			}
-			return false
-		})
-	}
-}
-
 // TestTunnelAge lets tunnels become too old: those that are looked into end with their next answer, blind ones at once.
 func TestTunnelAge(t *testing.T) {
 	t.Parallel()
@@ -337,7 +302,8 @@ func TestRequestSizes(t *testing.T) {
 	t.Parallel()
 	site, _ := heldSite(t)
 	host := strings.TrimPrefix(site.URL, "http://")
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nlimits {\nurl_size 2KiB\nheader_size 32KiB\n}"})
+	servers := "servers {\nmax_header_size 32KiB\nlistener_wrappers {\nrobots\n}\n}"
+	g := startGateway(t, gatewayConfig{Global: servers, Engine: unpaced})
 	long := func(n int) string { return "/" + strings.Repeat("a", n-1-len(site.URL)) }
 	for _, tt := range []struct {
 		name   string
@@ -345,8 +311,8 @@ func TestRequestSizes(t *testing.T) {
 		fields string
 		status int
 	}{
-		{"a URL at the limit", long(2048), "", http.StatusOK},
-		{"a URL above it", long(2049), "", http.StatusRequestURITooLong},
+		{"a URL at the limit", long(16 << 10), "", http.StatusOK},
+		{"a URL above it", long(16<<10 + 1), "", http.StatusRequestURITooLong},
 		{"a header that Caddy's own limit refuses", "/", "X-Long: " + strings.Repeat("b", 30<<10) + "\r\n", http.StatusOK},
 		{"a header above the limit", "/", "X-Long: " + strings.Repeat("b", 40<<10) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
 	} {

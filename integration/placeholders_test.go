@@ -19,7 +19,6 @@ func TestPlaceholders(t *testing.T) {
 		Around: `header >X-Why "{http.robots.decision} {http.robots.reason} {http.robots.agent} {http.robots.line}"
 	log_append state {http.robots.state}
 	log_append rule {http.robots.rule}`,
-		Site: "decision_header on",
 	})
 	for path, want := range map[string]struct{ why, decision string }{
 		"/page":      {"allow no_rule Tester 0", "allow; reason=no_rule"},
@@ -58,7 +57,7 @@ func TestErrorRoutes(t *testing.T) {
 	if d := a.header.Get("Crawlgate-Decision"); d != "deny; reason=disallowed; line=2" || a.header.Get("X-House") != "yes" || a.header.Get("Proxy-Status") == "" {
 		t.Errorf("header: %v", a.header)
 	}
-	if a := g.mustFetch("Tester/1.0", site.URL("/page")); a.header.Get("X-House") != "" || a.header.Get("Crawlgate-Decision") != "" {
+	if a := g.mustFetch("Tester/1.0", site.URL("/page")); a.header.Get("X-House") != "" || a.header.Get("Crawlgate-Decision") != "allow; reason=no_rule" {
 		t.Errorf("an allowed answer has %v", a.header)
 	}
 	if lines := g.logs(2); lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != "disallowed" {

@@ -155,7 +155,7 @@ func TestPreferencesInModeReport(t *testing.T) {
 	page("/field", "the page", http.Header{"Content-Usage": {"train-ai=n"}})
 	page("/tag", "<html><head><meta name=robots content=noai></head><body>the page", http.Header{"Content-Type": {"text/html"}})
 	config := func(mode string) gatewayConfig {
-		return gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: "decision_header on\nmode " + mode + `
+		return gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: "mode " + mode + `
 			agent trainer {
 				purpose train-ai
 				preferences deny

@@ -54,8 +54,8 @@ func (x *exchange) connect() error {
 	// Inside a blind tunnel the client shows no more of itself than here.
 	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
 	agent := id.KillName()
-	if limit := s.Engine.Config.Limits.TunnelsPerAgent; !tunnels.Enter(agent, limit) {
-		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", limit))
+	if !tunnels.Enter(agent, maxTunnels) {
+		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", maxTunnels))
 	}
 	defer tunnels.Leave(agent)
 	if s.Operator.Connect(o) == enforce.ConnectIntercept {

@@ -55,6 +55,9 @@ type exchange struct {
 // is counted by the name by which the kill switch knows it.
 var requests, tunnels opencount.Count[string]
 
+// maxTunnels bounds the open tunnels of one agent.
+const maxTunnels = 16384
+
 // proxy takes a request in absolute form: it identifies the sender, decides, waits for the host's
 // turn and sends.
 func (x *exchange) proxy(next caddyhttp.Handler) error {
@@ -200,12 +203,9 @@ func (x *exchange) Answered(status int, header http.Header) bool {
 	return x.decision.Allowed
 }
 
-// show tells the crawler what is known so far: the decision, if the operator has it so, and what the
-// site says.
+// show tells the crawler what is known so far: the decision, and what the site says.
 func (x *exchange) show(dictionary string) {
-	if x.site.decisionHeader {
-		x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
-	}
+	x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
 	if dictionary != "" {
 		x.w.Header().Set(enforce.HeaderSignals, dictionary)
 	}

@@ -25,10 +25,10 @@ func (x *exchange) findPage(status int, header http.Header) {
 	x.page = &enforce.Page{Type: kind, Coding: header["Content-Encoding"]}
 	x.pageUntil = time.Now().Add(egress.AheadTime)
 	if reads.HTML == enforce.HTMLHold {
-		x.sent.Ahead = reads.HTMLMax
+		x.sent.Ahead = enforce.HTMLMax
 		return
 	}
-	x.copied = htmlhead.NewCollector(reads.HTMLMax)
+	x.copied = htmlhead.NewCollector(enforce.HTMLMax)
 	x.sent.Copy = x.copied
 }
 

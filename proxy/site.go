@@ -38,23 +38,23 @@ type Config struct {
 	MaxWait *time.Duration
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool
-	// DecisionHeader puts the decision into a header of allowed answers too.
-	DecisionHeader bool
-	Logger         *zap.Logger
+	Logger    *zap.Logger
 }
 
 // Site is the gateway of one site, ready to serve. It is safe for concurrent use.
 type Site struct {
 	*engine.SitePolicy
 
-	polite         enforce.Politeness
-	egressOff      bool
-	decisionHeader bool
-	forwarder      *egress.Forwarder
-	authority      *authority    // nil if nothing is intercepted
-	minter         *mint.Minter  // the same
-	tunnels        *tunnelServer // nil outside of a server
+	polite    enforce.Politeness
+	egressOff bool
+	forwarder *egress.Forwarder
+	authority *authority    // nil if nothing is intercepted
+	minter    *mint.Minter  // the same
+	tunnels   *tunnelServer // nil outside of a server
 }
+
+// maxURL bounds the URL of a request, in bytes: a little less than the header that Caddy lets in.
+const maxURL = 16 << 10
 
 // anyClient is the word for clients of all addresses.
 const anyClient = "any"
@@ -89,10 +89,9 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		c.Enforcer.Files = c.Engine
 	}
 	s := &Site{
-		SitePolicy:     &c.SitePolicy,
-		polite:         c.Engine.Config.Politeness,
-		egressOff:      c.EgressOff,
-		decisionHeader: c.DecisionHeader,
+		SitePolicy: &c.SitePolicy,
+		polite:     c.Engine.Config.Politeness,
+		egressOff:  c.EgressOff,
 		forwarder: &egress.Forwarder{
 			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
 			MinRate: limits.MinRate, BodyTimeout: limits.BodyTimeout,
@@ -129,9 +128,6 @@ func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
 
 // hook prepares the server that takes the requests of the site.
 func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
-	if n := s.Engine.Config.Limits.HeaderSize; n > 0 {
-		s.Server.MaxHeaderBytes = n
-	}
 	if s.Engine.Wrapped(s.Server) {
 		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
 			zap.Strings("listen", s.Server.Listen))
@@ -218,8 +214,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if what := ambiguity(r); what != "" {
 		return x.refuseRequest(enforce.ReasonBadRequest, what)
 	}
-	if n, most := len(r.RequestURI), s.Engine.Config.Limits.URLSize; n > most {
-		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, most))
+	if n := len(r.RequestURI); n > maxURL {
+		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, maxURL))
 	}
 	if connect {
 		return x.connect()

@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+)
+
+// TestTunnelsPerAgent has one agent ask for one tunnel more than it may have open, and again when
+// one of them has ended. Other agents have places of their own.
+func TestTunnelsPerAgent(t *testing.T) {
+	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{AllowUnidentified: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, _, err := enforce.NewPolicy(enforce.PolicyConfig{ConnectDefault: enforce.ConnectIntercept}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &Site{tunnels: new(tunnelServer), SitePolicy: &engine.SitePolicy{
+		Engine: new(engine.Engine), Identifier: identifier, Operator: operator, Enforcer: &enforce.Enforcer{Policy: operator},
+	}}
+	ask := func(agent string) enforce.Decision {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodConnect, "example.com:443", nil)
+		r.Header.Set("User-Agent", agent)
+		x := &exchange{site: site, w: httptest.NewRecorder(), r: r, ctx: r.Context()}
+		if err := x.connect(); err != nil {
+			t.Fatal(err)
+		}
+		return x.decision
+	}
+	const letIn = enforce.ReasonInternal // a recorder has no connection that a tunnel could take over
+	for range maxTunnels {
+		if !tunnels.Enter("Tester", maxTunnels) {
+			t.Fatal("a tunnel within the limit")
+		}
+	}
+	d := ask("Tester/1.0")
+	if d.Reason != enforce.ReasonAgentLimit || d.Detail != "16384 tunnels are open" {
+		t.Errorf("one too many: %s, %q", d.Reason, d.Detail)
+	}
+	if d := ask("Other/1.0"); d.Reason != letIn {
+		t.Errorf("another agent: %s, %q", d.Reason, d.Detail)
+	}
+	tunnels.Leave("Tester")
+	for range 2 {
+		if d := ask("Tester/1.0"); d.Reason != letIn {
+			t.Errorf("after one has ended: %s, %q", d.Reason, d.Detail)
+		}
+	}
+	for range maxTunnels - 1 {
+		tunnels.Leave("Tester")
+	}
+}
