@@ -128,14 +128,9 @@ func alone(addrs []netip.AddrPort) error {
 	}
 	for _, addr := range addrs {
 		for _, s := range foreign {
-			if !sockets.Overlap(addr, s.Addr) {
-				continue
+			if sockets.Overlap(addr, s.Addr) {
+				return fmt.Errorf("address %s: another process listens at %s already; stop it, or choose another address", addr, s.Addr)
 			}
-			other := "another process"
-			if holder := sockets.Holder(s.Inode); holder != "" {
-				other += ", " + holder + ","
-			}
-			return fmt.Errorf("address %s: %s listens at %s already; stop it, or choose another address", addr, other, s.Addr)
 		}
 	}
 	return nil

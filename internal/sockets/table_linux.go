@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 )
 
 // descriptors is the folder of this process's open descriptors.
@@ -68,26 +66,4 @@ func parseTable(table io.Reader) ([]Socket, error) {
 		}
 	}
 	return list, lines.Err()
-}
-
-// Holder names the process that holds a socket, by its command and id, such as "crawlgate (pid
-// 42)". It is empty where this process may not know.
-func Holder(inode uint64) string {
-	links, err := filepath.Glob("/proc/[0-9]*/fd/*") // of processes of other users it finds none
-	if err != nil {
-		return ""
-	}
-	want := fmt.Sprintf("socket:[%d]", inode)
-	for _, link := range links {
-		if to, err := os.Readlink(link); err != nil || to != want {
-			continue
-		}
-		process := filepath.Dir(filepath.Dir(link))
-		command, err := os.ReadFile(filepath.Join(process, "comm"))
-		if err != nil {
-			return ""
-		}
-		return fmt.Sprintf("%s (pid %s)", bytes.TrimSpace(command), filepath.Base(process))
-	}
-	return ""
 }

@@ -8,6 +8,3 @@ import "errors"
 const descriptors = "/dev/fd"
 
 func listening() ([]Socket, error) { return nil, errors.ErrUnsupported }
-
-// Holder is not supported on this system.
-func Holder(uint64) string { return "" }
