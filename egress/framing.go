@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"crypto/tls"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -15,8 +16,13 @@ import (
 // runs. So the fields are looked for as they arrive, and one byte of such a head is changed to make
 // it unreadable: net/http answers 400 and closes, as for any head that it cannot read.
 //
-// Nothing else is changed, and nothing is held back. TLS, HTTP/2 and WebSocket pass. [Unfollow]
-// must be called for a connection that is hijacked.
+// A percent sign in a path that begins no escape goes on as %25: browsers send it as it is, and
+// net/http refuses it. A client that speaks SOCKS or TLS to a port of plain HTTP is answered at
+// once. Nothing else is changed. TLS, HTTP/2 and WebSocket pass. [Unfollow] must be called for a
+// connection that is hijacked.
+//
+// If c is, or holds by methods NetConn, a connection with a method Unread, this is called with what
+// net/http answers by itself to a request that it cannot read.
 //
 // Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
@@ -34,20 +40,73 @@ func Unfollow(c net.Conn, state http.ConnState) {
 		return
 	}
 	if s := strictOf(c); s != nil {
-		s.scan.step = nil
+		s.scan.step, s.hijacked = nil, true
 	}
 }
 
 // strictConn is a connection whose requests are followed as they are read.
 type strictConn struct {
 	net.Conn
-	scan scanner
+	scan     scanner
+	begun    bool
+	hijacked bool   // what is written is not of the server
+	ready    []byte // to be read, longer than what has come
+	kept     []byte // the beginning of an escape
 }
 
 func (c *strictConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.scan.follow(p[:n])
-	return n, err
+	for len(c.ready) == 0 {
+		n, err := c.Conn.Read(p)
+		if n > 0 && !c.begun {
+			c.begun = true
+			if what := c.stranger(p[0]); what != "" {
+				_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request"+bareHead+"This is a proxy of plain HTTP; the client speaks "+what+".\n")
+				return 0, io.EOF
+			}
+		}
+		in := p[:n]
+		if c.kept != nil {
+			in = append(c.kept, in...)
+		}
+		pass, keep := c.scan.follow(in)
+		if c.kept = keep; err != nil {
+			pass, c.kept = append(pass, keep...), nil
+		}
+		if len(pass) <= len(p) && (len(pass) > 0 || n == 0) {
+			return copy(p, pass), err
+		}
+		c.ready = pass
+	}
+	n := copy(p, c.ready)
+	c.ready = c.ready[n:]
+	return n, nil
+}
+
+// stranger names what a client without TLS speaks whose first byte is given, if that is not HTTP.
+func (c *strictConn) stranger(first byte) string {
+	if _, secure := find[*tls.Conn](c.Conn); secure {
+		return ""
+	}
+	return map[byte]string{4: "SOCKS", 5: "SOCKS", recordHandshake: "TLS"}[first]
+}
+
+// bareHead is what net/http writes between the status and the text of an answer to a request that
+// it cannot read. No other answer of a server is without Date.
+const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+func (c *strictConn) Write(p []byte) (int, error) {
+	end := bytes.IndexByte(p[:min(len(p), 200)], '\r')
+	if end > 0 && !c.hijacked && bytes.HasPrefix(p[end:], []byte(bareHead)) {
+		tellUnread(c.Conn, string(bytes.TrimSpace(p[end+len(bareHead):])))
+	}
+	return c.Conn.Write(p)
+}
+
+// tellUnread calls the method Unread of c, or of what it holds.
+func tellUnread(c any, answer string) {
+	if witness, ok := find[interface{ Unread(answer string) }](c); ok {
+		witness.Unread(answer)
+	}
 }
 
 // NetConn returns the connection within; crypto/tls has the same method.
@@ -89,6 +148,9 @@ type scanner struct {
 	// followed any more.
 	step func(s *scanner, p []byte) []byte
 
+	part      int                               // of the request line: method, path, then what has no escapes
+	lone      bool                              // a percent sign is passed that begins no escape
+	short     bool                              // more is needed to tell
 	last      byte                              // the last byte of the request line so far
 	name      [17]byte                          // the beginning of the field's name in lower case
 	n         int                               // bytes in the name
@@ -101,10 +163,27 @@ type scanner struct {
 	left      uint64                            // bytes of the body, or of the chunk with its line break
 }
 
-func (s *scanner) follow(p []byte) {
-	for len(p) > 0 && s.step != nil {
-		p = s.step(s, p)
+// follow reads p, and returns what is passed on and what is kept until more has come.
+func (s *scanner) follow(p []byte) (pass, keep []byte) {
+	var out []byte // what is passed on, as far as it is not p itself
+	rest := p
+	for len(rest) > 0 && s.step != nil {
+		rest = s.step(s, rest)
+		switch {
+		case s.short:
+			s.short, keep = false, bytes.Clone(rest)
+			p = p[:len(p)-len(rest)]
+			rest = nil
+		case s.lone:
+			s.lone = false
+			out = append(append(out, p[:len(p)-len(rest)]...), "25"...)
+			p = rest
+		}
 	}
+	if out == nil {
+		return p, keep
+	}
+	return append(out, p...), keep
 }
 
 // start awaits a request line. net/http ignores line breaks in front of it, or refuses them.
@@ -126,14 +205,33 @@ func (s *scanner) end() []byte {
 }
 
 func (s *scanner) requestLine(p []byte) []byte {
-	line, rest, ended := bytes.Cut(p, lineFeed)
-	if line = bytes.TrimRight(line, "\r"); len(line) > 0 {
-		s.last = line[len(line)-1]
+	for i, c := range p {
+		switch {
+		case c == '\n':
+			s.old, s.step = s.last == '0', (*scanner).fieldLine
+			return p[i+1:]
+		case c == ' ', c == '?' && s.part == 1:
+			s.part++
+		case c == '%' && s.part == 1:
+			s.step = (*scanner).escape
+			return p[i+1:]
+		}
+		if c != '\r' {
+			s.last = c
+		}
 	}
-	if ended {
-		s.old, s.step = s.last == '0', (*scanner).fieldLine
+	return nil
+}
+
+// escape reads what follows a percent sign.
+func (s *scanner) escape(p []byte) []byte {
+	const hex = "0123456789abcdefABCDEF"
+	first := strings.IndexByte(hex, p[0]) >= 0
+	if s.short = first && len(p) == 1; !s.short {
+		s.lone = !first || strings.IndexByte(hex, p[1]) < 0
+		s.step = (*scanner).requestLine
 	}
-	return rest
+	return p
 }
 
 var lineFeed = []byte{'\n'}

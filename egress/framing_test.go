@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -23,6 +24,12 @@ type pieces struct {
 	rest     []byte
 	sizes    []byte
 	reads    int
+	written  []byte
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.written = append(p.written, b...)
+	return len(b), nil
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
@@ -133,7 +140,6 @@ var streams = []struct {
 	{"coding in HTTP/1.0", "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 0, true},
 	{"both in HTTP/1.0", "POST / HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: identity\r\n\r\nabcde", 0, true},
 
-	{"a TLS record", "\x16\x03\x01\x00\x40\n\nContent-Length: 1\nTransfer-Encoding: chunked\n\n", 0, false},
 	{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\nContent-Length: 1\nTransfer-Encoding: x\n\n", 0, false},
 }
 
@@ -159,6 +165,16 @@ func TestStrict(t *testing.T) {
 // they are.
 func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
+	if len(stream) > 0 && strings.IndexByte("\x04\x05\x16", stream[0]) >= 0 {
+		conn := &pieces{rest: stream, sizes: sizes}
+		if through, err := io.ReadAll(Strict(conn)); len(through) > 0 || err != nil || !bytes.HasPrefix(conn.written, []byte("HTTP/1.1 400 ")) {
+			t.Errorf("a stranger's %q: %q, %v, answered with %q", stream, through, err, conn.written)
+		}
+		return nil
+	}
+	if bytes.IndexByte(stream, '%') >= 0 {
+		return checkPercents(t, stream, sizes)
+	}
 	plain, doubtful, whole := hear(&pieces{rest: stream, sizes: sizes}, stream)
 	read, _, _ := hear(Strict(&pieces{rest: bytes.Clone(stream), sizes: sizes}), stream)
 	if want := plain[:doubtful]; len(read) != len(want) || len(want) > 0 && !reflect.DeepEqual(read, want) {
@@ -170,6 +186,46 @@ func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 		t.Errorf("stream %q in reads of %v: %q, %v", stream, sizes, through, err)
 	}
 	return read
+}
+
+// checkPercents holds checkStrict for a stream with percent signs against one that has tildes for
+// them, which net/http takes wherever it takes an escape, and in more places.
+func checkPercents(t *testing.T, stream, sizes []byte) []heard {
+	t.Helper()
+	tildes := bytes.ReplaceAll(stream, []byte{'%'}, []byte{'~'})
+	plain, doubtful, _ := hear(&pieces{rest: tildes, sizes: sizes}, tildes)
+	through, err := io.ReadAll(Strict(&pieces{rest: bytes.Clone(stream), sizes: sizes}))
+	read, _, _ := hear(bytes.NewReader(through), through)
+	if err != nil {
+		t.Errorf("stream %q in reads of %v: %v", stream, sizes, err)
+	}
+	for i, r := range read {
+		if i >= doubtful || r.body != "" && strings.ReplaceAll(r.body, "%", "~") != plain[i].body || !samePath(r.uri, plain[i].uri) {
+			t.Fatalf("stream %q in reads of %v: request %d is %+v\nwith tildes %+v\ndoubtful from %d", stream, sizes, i, r, plain, doubtful)
+		}
+	}
+	return read
+}
+
+// samePath reports whether a URI is another with escapes for its tildes, or %25 for those in the
+// path that are followed by no hex digits.
+func samePath(uri, tildes string) bool {
+	path := true
+	for ; uri != "" && tildes != ""; uri, tildes = uri[1:], tildes[1:] {
+		path = path && tildes[0] != '?'
+		if tildes[0] == '~' && uri[0] == '%' {
+			_, err := hex.DecodeString(tildes[1:min(3, len(tildes))])
+			if whole := err == nil && len(tildes) >= 3; path && !whole {
+				if !strings.HasPrefix(uri, "%25") {
+					return false
+				}
+				uri = uri[2:]
+			}
+		} else if uri[0] != tildes[0] {
+			return false
+		}
+	}
+	return uri == tildes
 }
 
 func changes(a, b []byte) (n int) {
@@ -200,6 +256,7 @@ var parts = []string{
 	"Content-Length: 3\r\n", "content-length:0\n", "Content-Length:\r\n\t03 \r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "\n", "abc",
 	"3\r\nabc\r\n", "1;a=b\r\nx\r\n", "0\r\n", "Trailer: A\r\n", "A: b\r\n", " Transfer-Encoding: chunked\r\n", "\r", ":", "0", "5",
 	"X: \xff\r\n", "Content-Length : 3\r\n", "Transfer-Encodin: chunked\r\n", "TRANSFER-ENCODING:chunked\n", "\x00", "\x16\x03\x01", "A\r\n",
+	"GET /50%-off HTTP/1.1\r\n", "POST /%4?%=%zz HTTP/1.1\r\n", "GET /%2f%", " HTTP/1.1\r\n", "%",
 }
 
 // spell makes a stream of parts, one for each byte: chance alone finds few that net/http accepts.
@@ -332,5 +389,98 @@ func TestStrictAsksForNoAddress(t *testing.T) {
 	Unfollow(c, http.StateNew)
 	if noted := notedConn(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), nil); noted != c {
 		t.Errorf("noted as %T", noted)
+	}
+}
+
+// TestLonePercent: a percent sign in a path that begins no escape goes on as %25, however the line
+// comes, and all else stays.
+func TestLonePercent(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[string]string{
+		"/sale-50%-off":               "/sale-50%25-off",
+		"http://h/100%":               "http://h/100%25",
+		"/%":                          "/%25",
+		"/%%41%4%zz%2f%E4":            "/%25%41%254%25zz%2f%E4",
+		"/a%2/b%20c":                  "/a%252/b%20c",
+		"/a?b=50%&c=%zz":              "/a?b=50%&c=%zz",
+		"/a%?b=%":                     "/a%25?b=%",
+		"/a%25":                       "/a%25",
+		"/" + strings.Repeat("%", 50): "/" + strings.Repeat("%25", 50),
+	} {
+		const rest = " HTTP/1.1\r\nHost: h\r\nX: 5%-\r\nContent-Length: 3\r\n\r\n5%-"
+		stream := "GET " + sent + rest + "GET " + sent + rest
+		for _, sizes := range []string{"", "\x00", "\x01", "\x00\x06\x02"} {
+			got, err := io.ReadAll(Strict(&pieces{rest: []byte(stream), sizes: []byte(sizes)}))
+			if whole := "GET " + want + rest + "GET " + want + rest; err != nil || string(got) != whole {
+				t.Errorf("%q in reads of %v: %q, %v", sent, []byte(sizes), got, err)
+			}
+		}
+	}
+}
+
+// unreadConn notes what a server could not read.
+type unreadConn struct {
+	net.Conn
+	told chan string
+}
+
+func (c *unreadConn) Unread(answer string) { c.told <- answer }
+
+type unreadListener struct {
+	net.Listener
+	told chan string
+}
+
+func (l unreadListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return Strict(&unreadConn{c, l.told}), nil
+}
+
+// TestUnread: what cannot be read is answered and told, at once; what a handler answers is not.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 10)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hijack" { // an origin's answer in a tunnel
+			c, _, _ := http.NewResponseController(w).Hijack()
+			io.WriteString(c, "HTTP/1.1 400 Bad Request"+bareHead+"400 Bad Request")
+			c.Close()
+			return
+		}
+		http.Error(w, "bad", http.StatusBadRequest)
+	}))
+	s.Listener = unreadListener{s.Listener, told}
+	s.Config.ConnState, s.Config.MaxHeaderBytes = Unfollow, 1<<10
+	s.Start()
+	defer s.Close()
+	for sent, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n": "",
+		"GET /hijack HTTP/1.1\r\nHost: h\r\n\r\n":                "",
+		"GET / HTTP/1.1\r\n\r\n":                                 "400 Bad Request: missing required Host header",
+		"GET / HTTP/1.1\r\nHost: h\r\nA B: c\r\n\r\n":            "400 Bad Request: invalid header name",
+		"GET / HTTP/3.1\r\nHost: h\r\n\r\n":                      "505 HTTP Version Not Supported: unsupported protocol version",
+		"GET /" + strings.Repeat("a", 9<<10):                     "431 Request Header Fields Too Large",
+		"\x05\x01\x00":                                           "This is a proxy of plain HTTP; the client speaks SOCKS.",
+		"\x04\x01\x00\x50":                                       "This is a proxy of plain HTTP; the client speaks SOCKS.",
+		"\x16\x03\x01\x02\x00":                                   "This is a proxy of plain HTTP; the client speaks TLS.",
+	} {
+		c, br := rawConn(t, s)
+		io.WriteString(c, sent)
+		if line, err := br.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
+			t.Errorf("%.40q: %q, %v", sent, line, err)
+		}
+		if want == "" {
+			_, _ = io.ReadAll(br)
+			if len(told) > 0 {
+				t.Errorf("%.40q: told %q", sent, <-told)
+			}
+			continue
+		}
+		if got := <-told; got != want {
+			t.Errorf("%.40q: told %q", sent, got)
+		}
 	}
 }

@@ -74,9 +74,13 @@ func (s *Interceptor) configureTLS() {
 type innerConn struct {
 	*Tunnel
 	connect    *ConnectContext
+	client     any    // the connection by which the CONNECT came, as far as it is known
 	serverName string // the name that the client's TLS asks for
 	fronted    bool   // which is not the host of the CONNECT
 }
+
+// Unread tells the client's own connection of a request that cannot be read; see [Strict].
+func (c *innerConn) Unread(answer string) { tellUnread(c.client, answer) }
 
 // connContext notes the ConnectContext of an inner connection for its requests.
 func connContext(ctx context.Context, c net.Conn) context.Context {
@@ -91,7 +95,7 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 // ended. The end of ctx closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	p.Scheme = "http"
-	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, connect: p}))
+	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, connect: p, client: ctx.Value(connKey{})}))
 }
 
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has
@@ -103,7 +107,7 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext
 		return errors.New("intercepting TLS: no authority is configured")
 	}
 	p.Scheme = "https"
-	in := &innerConn{Tunnel: t, connect: p}
+	in := &innerConn{Tunnel: t, connect: p, client: ctx.Value(connKey{})}
 	secure := tls.Server(in, s.tls)
 	bounded, cancel := context.WithTimeout(ctx, s.handshake)
 	defer cancel()
