@@ -23,8 +23,9 @@ var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"RFC 9112 5.2: a field that goes on", "HTTP/1.1 200 OK\r\nA: b\r\n\tc\r\nContent-Length: 4\r\n\r\nbody", "A", "b c", "body"},
 	{"RFC 9112 6.3: identity", "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nA: b\r\n\r\nbody", "A", "b", "body"},
 	{"identity and a length", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: identity\r\nA: b\r\n\r\nbody", "A", "b", "body"},
+	{"a blank in a name", "HTTP/1.1 200 OK\r\nX B: c\r\nA: b\r\nContent-Length: 4\r\n\r\nbody", "A", "b", "body"},
 
-	{"a blank in a name", "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
+	{"a blank in a name that decides", "HTTP/1.1 200 OK\r\nX-Robots -Tag: none\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"an odd octet in a name", "HTTP/1.1 200 OK\r\nX(A): b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no name", "HTTP/1.1 200 OK\r\n: b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no colon", "HTTP/1.1 200 OK\r\nA b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},

@@ -81,7 +81,7 @@ func TestHeadsOfSites(t *testing.T) {
 	} {
 		site := startOctetSite(t, map[string]string{
 			"/robots.txt": tt.robots, "/r.txt": "HTTP/1.1 200 OK" + rulesAnswer,
-			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
+			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nX Y: z\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
 		})
 		if a := g.mustFetch("Tester/1.0", "http://"+site.authority+"/private"); a.status != 403 || strings.Contains(a.body, "state:       unreachable") != tt.broken {
 			t.Errorf("%s: %d for what is disallowed: %s", name, a.status, a.body)

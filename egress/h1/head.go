@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 )
 
@@ -14,7 +16,9 @@ const maxHead = 256 << 10
 // of net/http's parser. As RFC 9112 wants it of a proxy, the blanks before the colon of a field are
 // taken out (section 5.1), and a field that goes on in the next line becomes one line (section
 // 5.2). net/http loses the one, and refuses "Transfer-Encoding: identity", behind which a body ends
-// with the connection (section 6.3). A name with a blank within becomes one that it refuses too.
+// with the connection (section 6.3). A name with a blank within is no field to anyone: net/http keeps
+// it, and the server leaves it out. If it is one of decisive but for the blank, net/http gets a tab
+// there, for which it refuses the answer: what was meant must not get lost.
 type Mended struct {
 	net.Conn
 	awaited atomic.Bool // a response begins with the next byte
@@ -88,6 +92,13 @@ func (m *Mended) take(p []byte, ended bool) {
 	m.ready = append(m.ready, p...)
 }
 
+// decisive are the fields by which a message is framed and read, and by which rules and preferences
+// are found.
+var decisive = []string{
+	"content-encoding", "content-length", "content-range", "content-type", "content-usage", "location", "retry-after",
+	"set-cookie", "tdm-policy", "tdm-reservation", "transfer-encoding", "x-robots-tag",
+}
+
 var protocol = []byte("HTTP/1.")
 
 // headEnd returns the length of the head at the beginning of p, -1 where it has not ended.
@@ -122,8 +133,8 @@ func mendHead(head []byte) []byte {
 		case isField:
 			fields++
 			bare := bytes.TrimRight(name, " \t")
-			if blank := bytes.IndexAny(bare, " \t"); blank >= 0 {
-				bare[blank] = 0
+			if bytes.ContainsAny(bare, " \t") {
+				spread(bare)
 			}
 			coded = coded || isName(bare, "Transfer-Encoding")
 			out, line = append(out, bare...), line[len(name):]
@@ -134,6 +145,19 @@ func mendHead(head []byte) []byte {
 		return untilClose(out)
 	}
 	return out
+}
+
+// spread makes the blanks within a name tabs if it must be refused for them, and spaces if not.
+func spread(name []byte) {
+	parts, blank := bytes.Fields(name), byte(' ')
+	if slices.Contains(decisive, strings.ToLower(string(bytes.Join(parts, nil)))) {
+		blank = '\t'
+	}
+	for i, c := range name {
+		if c == ' ' || c == '\t' {
+			name[i] = blank
+		}
+	}
 }
 
 // untilClose leaves the fields of a length out of a head where the only transfer coding is identity.
