@@ -91,9 +91,8 @@ type auditor struct {
 
 // sealFinding passes on what contradicts the seals.
 func (a *auditor) sealFinding(f seal.Finding) error {
-	kind := Kind(f.Kind)
-	a.counts.Findings[kind]++
-	return a.report.Finding(Finding{Place: Place(f.Place), Kind: kind, Message: f.Message})
+	a.counts.Findings[f.Kind]++
+	return a.report.Finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message})
 }
 
 // endSeals sums up the seals.
@@ -135,7 +134,7 @@ func (a *auditor) line(l *line) error {
 	}
 	c.Lines++
 	if l.text != nil && a.seals != nil {
-		if err := a.seals.Line(l.series, seal.Place(l.at), l.text); err != nil {
+		if err := a.seals.Line(l.series, l.at, l.text); err != nil {
 			return err
 		}
 	}

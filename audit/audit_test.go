@@ -324,7 +324,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"{west 3}gap", "{east-2 3}gap"}; !slices.Equal(findings, want) {
+	if want := []string{"west:3gap", "east-2:3gap"}; !slices.Equal(findings, want) {
 		t.Errorf("%v, want %v", findings, want)
 	}
 	if totals.Files != 3 || totals.Checked != 9 || totals.Gaps.Late != 0 || totals.Gaps.Pairs != 7 {
@@ -333,7 +333,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 	for l := range byTime(texts) {
 		places = append(places, fmt.Sprint(l.at))
 	}
-	want := "{east-1 1} {west 1} {east-1 2} { 0} {west 2} {east-2 1} {east-2 2} {west 3} {east-2 3} { 0} {west 4} { 0}"
+	want := "east-1:1 west:1 east-1:2 :0 west:2 east-2:1 east-2:2 west:3 east-2:3 :0 west:4 :0"
 	if got := strings.Join(places, " "); got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}

@@ -7,7 +7,7 @@ import (
 
 // Kind says what is wrong with a line. The set is closed and its spellings are stable;
 // docs/audit.md has a row for each. Those of package seal belong to it.
-type Kind string
+type Kind = seal.Kind
 
 const (
 	// KindSchema is a robots object of a schema that this release does not know.
@@ -34,13 +34,9 @@ const (
 
 // Kinds lists all kinds, in the order of their documentation.
 func Kinds() []Kind {
-	ofSeals := seal.Kinds()
-	kinds := append(make([]Kind, 0, 9+len(ofSeals)),
-		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindPreference, KindHistory, KindGap)
-	for _, k := range ofSeals {
-		kinds = append(kinds, Kind(k))
-	}
-	return kinds
+	return append([]Kind{
+		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindPreference, KindHistory, KindGap,
+	}, seal.Kinds()...)
 }
 
 // Cause says why a line can be neither confirmed nor contradicted. The set is closed and its
@@ -66,10 +62,7 @@ func Causes() []Cause {
 }
 
 // Place is a line of a log, counted from 1.
-type Place struct {
-	File string `json:"file"`
-	Line int64  `json:"line"`
-}
+type Place = seal.Place
 
 // Finding is a line that does not follow from the stored texts. Its texts are as they stand in the
 // log: escape them before showing them.

@@ -124,8 +124,8 @@ func TestGapFinding(t *testing.T) {
 	store := memory{}
 	r := auditLogs(t, Config{Texts: store}, logOf(t, request{took: 50}.line(t, store)), logOf(t, request{began: 700, took: 50, agent: "Other"}.line(t, store)))
 	f := r.findings[0]
-	if f.Place != (Place{"b", 1}) || f.Agent != "Other" || f.URL != "http://slow.example/x" ||
-		f.Message != "sent at most 750ms after a:1, the Crawl-delay is 2s" || *f.Gap != (Gap{Place{"a", 1}, "slow.example", 0.75, 2}) {
+	if f.Place != (Place{File: "b", Line: 1}) || f.Agent != "Other" || f.URL != "http://slow.example/x" ||
+		f.Message != "sent at most 750ms after a:1, the Crawl-delay is 2s" || *f.Gap != (Gap{Place{File: "a", Line: 1}, "slow.example", 0.75, 2}) {
 		t.Errorf("%+v %+v", f, f.Gap)
 	}
 	for _, a := range r.totals.Agents {

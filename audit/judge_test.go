@@ -294,7 +294,7 @@ func TestTexts(t *testing.T) {
 		if tt.cause == "" {
 			continue
 		}
-		want := TextTotals{honest.keep(sample), "http://site.example", tt.cause, 2, Place{"a", 1}}
+		want := TextTotals{honest.keep(sample), "http://site.example", tt.cause, 2, Place{File: "a", Line: 1}}
 		if len(c.Texts) != 1 || c.Texts[0] != want {
 			t.Errorf("%s: %+v", tt.name, c.Texts)
 		}

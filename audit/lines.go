@@ -62,7 +62,7 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 	}
 	defer func() { _ = r.Close() }() // as above
 	in := lines.NewReader(r, maxLine)
-	for at := (Place{s.Name, 1}); ; at.Line++ {
+	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {
 		text, whole, err := in.Next()
 		l := line{series: series, at: at}
 		switch {

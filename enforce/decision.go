@@ -34,15 +34,7 @@ const (
 )
 
 // String returns "enforce", "report" or "off".
-func (m Mode) String() string { return nameOf(m, "enforce", "report", "off") }
-
-// nameOf returns the name of a value, and the first name of all for an undeclared value.
-func nameOf[T ~uint8](value T, names ...string) string {
-	if int(value) >= len(names) {
-		return names[0]
-	}
-	return names[value]
-}
+func (m Mode) String() string { return fetch.NameOf(m, "enforce", "report", "off") }
 
 // Named returns the one of some values that has a name.
 func Named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
@@ -68,7 +60,7 @@ const (
 )
 
 // String returns "strict" or "as_sent".
-func (p Paths) String() string { return nameOf(p, "strict", "as_sent") }
+func (p Paths) String() string { return fetch.NameOf(p, "strict", "as_sent") }
 
 // ParsePaths reads what String returns; the empty text stands for the default, strict.
 func ParsePaths(s string) (Paths, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // String returns "deny", "tunnel" or "intercept".
-func (c Connect) String() string { return nameOf(c, "deny", "tunnel", "intercept") }
+func (c Connect) String() string { return fetch.NameOf(c, "deny", "tunnel", "intercept") }
 
 // Policy is the operator's policy, ready for use. It never changes and is safe for concurrent use.
 // The zero Policy enforces everywhere, judges paths strictly, denies no host, makes no exception

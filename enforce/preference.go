@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/preferences"
@@ -76,7 +77,7 @@ const (
 )
 
 // String returns "off", "log" or "hold".
-func (m HTMLMode) String() string { return nameOf(m, "off", "log", "hold") }
+func (m HTMLMode) String() string { return fetch.NameOf(m, "off", "log", "hold") }
 
 // ParseHTMLMode reads what String returns; the empty text stands for off.
 func ParseHTMLMode(s string) (HTMLMode, error) {
@@ -97,7 +98,7 @@ const (
 )
 
 // String returns "deny", "log" or "annotate".
-func (m PreferenceMode) String() string { return nameOf(m, "deny", "log", "annotate") }
+func (m PreferenceMode) String() string { return fetch.NameOf(m, "deny", "log", "annotate") }
 
 // ParsePreferenceMode reads what String returns; the empty text stands for the default, log.
 func ParsePreferenceMode(s string) (PreferenceMode, error) {

@@ -34,12 +34,7 @@ func (s *fleetState) exchangeHeads(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.fleet.Publish(logwriter.Heads())
-		heads := s.fleet.Heads()
-		peers := make([]writer.Peer, len(heads))
-		for i, h := range heads {
-			peers[i] = writer.Peer(h)
-		}
-		logwriter.Hear(peers)
+		logwriter.Hear(s.fleet.Heads())
 	}
 }
 

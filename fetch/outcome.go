@@ -24,11 +24,11 @@ const (
 )
 
 // String returns "unreachable", "rules" or "absent".
-func (k Kind) String() string { return nameOf(k, "unreachable", "rules", "absent") }
+func (k Kind) String() string { return NameOf(k, "unreachable", "rules", "absent") }
 
-// nameOf returns the name of a value of a set, by its number; the first one for any that is not in
+// NameOf returns the name of a value of a set, by its number; the first one for any that is not in
 // it.
-func nameOf[T ~uint8](v T, names ...string) string {
+func NameOf[T ~uint8](v T, names ...string) string {
 	if int(v) >= len(names) {
 		v = 0
 	}

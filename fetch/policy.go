@@ -23,7 +23,7 @@ const (
 )
 
 // String returns "spec", "stale", "google" or "strict".
-func (m Mode) String() string { return nameOf(min(m, ModeStrict), "spec", "stale", "google", "strict") }
+func (m Mode) String() string { return NameOf(min(m, ModeStrict), "spec", "stale", "google", "strict") }
 
 // Defaults of Policy. TTL defaults to maxTTL.
 const (
@@ -104,7 +104,7 @@ const (
 )
 
 // String returns "deny", "rules", "last_good" or "allow".
-func (a Access) String() string { return nameOf(a, "deny", "rules", "last_good", "allow") }
+func (a Access) String() string { return NameOf(a, "deny", "rules", "last_good", "allow") }
 
 // RobotsStatus is the HTTP status of the answer to a crawler's own GET /robots.txt, by which the
 // crawler comes to what the gateway obeys: 200 goes with the text that decides, 404 permits

@@ -27,7 +27,7 @@ const (
 )
 
 // String returns "unknown", "rules", "absent" or "unreachable".
-func (s State) String() string { return nameOf(s, "unknown", "rules", "absent", "unreachable") }
+func (s State) String() string { return NameOf(s, "unknown", "rules", "absent", "unreachable") }
 
 // Record is all that is kept about the robots.txt of one origin: the answer that counts and the run
 // of failures since. [Policy.Next] makes one from its predecessor; nothing else needs to write to

@@ -14,12 +14,6 @@ const (
 	maxPeerHeads = 100
 )
 
-// Head is the newest checkpoint of an evidence log of another gateway, as it tells it.
-type Head struct {
-	Gateway string
-	Note    string
-}
-
 // Publish has the other gateways know the newest checkpoints of the evidence logs here: the first 8
 // of those of at most [evidence.MaxPeerNote] bytes. They go with the next heartbeat.
 func (f *Fleet) Publish(notes []string) {
@@ -31,7 +25,7 @@ func (f *Fleet) Publish(notes []string) {
 
 // Heads gives the checkpoints of the other gateways, as of the last look at them, which may be some
 // seconds ago. It does not wait for Redis.
-func (f *Fleet) Heads() []Head {
+func (f *Fleet) Heads() []evidence.Peer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.roster.heads(f.note.Name)
@@ -39,7 +33,7 @@ func (f *Fleet) Heads() []Head {
 
 // heads gives the checkpoints of gateways of other names, at most 100. Those gateways come first
 // whose names follow the own one, so that in a large fleet each is heard by as many others.
-func (r roster) heads(own string) (heads []Head) {
+func (r roster) heads(own string) (heads []evidence.Peer) {
 	var others []process
 	for _, p := range r {
 		if p.Name != own {
@@ -53,7 +47,7 @@ func (r roster) heads(own string) (heads []Head) {
 			if len(heads) == maxPeerHeads {
 				return heads
 			}
-			heads = append(heads, Head{p.Name, n})
+			heads = append(heads, evidence.Peer{Gateway: p.Name, Note: n})
 		}
 	}
 	return heads

@@ -34,7 +34,7 @@ func TestHeadsOfOthers(t *testing.T) {
 		{"a large fleet", "gw30", large, "gw31", maxPeerHeads},
 	} {
 		got := tt.in.heads(tt.own)
-		if len(got) != tt.n || tt.n > 0 && got[0].Gateway != tt.first || slices.ContainsFunc(got, func(h Head) bool { return h.Gateway == tt.own }) {
+		if len(got) != tt.n || tt.n > 0 && got[0].Gateway != tt.first || slices.ContainsFunc(got, func(h evidence.Peer) bool { return h.Gateway == tt.own }) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -50,13 +50,13 @@ func TestHeadsReachOthers(t *testing.T) {
 		notes = append(notes, fmt.Sprint("note ", i))
 	}
 	one.Publish(notes)
-	var heads []Head
+	var heads []evidence.Peer
 	redistest.Eventually(t, "gw2 knows the heads", func() bool {
 		two.Gateways(t.Context()) // looks now
 		heads = two.Heads()
 		return len(heads) > 0
 	})
-	if len(heads) != maxHeads || heads[0] != (Head{"gw1", "note 0"}) || len(one.Heads()) != 0 {
+	if len(heads) != maxHeads || heads[0] != (evidence.Peer{Gateway: "gw1", Note: "note 0"}) || len(one.Heads()) != 0 {
 		t.Errorf("%v, and at gw1 %v", heads, one.Heads())
 	}
 	s.Kill()

@@ -20,7 +20,7 @@ func Heads() (notes []string) {
 }
 
 // Hear has the checkpoints of other gateways written into the logs. A disk may hold it up.
-func Hear(peers []writer.Peer) {
+func Hear(peers []evidence.Peer) {
 	for _, log := range all.withPeers() {
 		log.Hear(peers)
 	}

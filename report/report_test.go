@@ -180,7 +180,7 @@ func TestUnreadable(t *testing.T) {
 		faults = append(faults, fmt.Sprint(f.Place))
 		return nil
 	})
-	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "{b.log 0} {a.log 2}" {
+	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "b.log:0 a.log:2" {
 		t.Errorf("%v, %v, %+v", err, faults, r)
 	}
 }

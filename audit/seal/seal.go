@@ -45,8 +45,8 @@ func Kinds() []Kind { return []Kind{Missing, Changed, Order, Extra, Tail, Fork, 
 
 // Place is a line of a log, or a checkpoint of a file of them, counted from 1.
 type Place struct {
-	File string
-	Line int64
+	File string `json:"file"`
+	Line int64  `json:"line"`
 }
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }

@@ -9,13 +9,6 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// Peer is the newest checkpoint of a log of another gateway. Nothing vouches for it here: whoever
-// has the key of that log can check the line later.
-type Peer struct {
-	Gateway string
-	Note    string // with the log's own signature
-}
-
 const (
 	// peerPace is the least time between two stretches of lines about peers.
 	peerPace = time.Minute
@@ -35,7 +28,7 @@ type peerLine struct {
 // Hear writes the checkpoints of other gateways into the log: those that the log has not yet, at
 // most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
 // signed for these lines alone: two idle gateways would have news for each other without end.
-func (l *Log) Hear(peers []Peer) {
+func (l *Log) Hear(peers []evidence.Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || !l.heardAt.IsZero() && time.Since(l.heardAt) < peerPace {

@@ -31,7 +31,7 @@ func TestHear(t *testing.T) {
 		b.config.Every = time.Second
 		l := b.open()
 		n := len(b.lines())
-		hear := func(want int, peers ...Peer) {
+		hear := func(want int, peers ...evidence.Peer) {
 			t.Helper()
 			l.Hear(peers)
 			if got := len(b.lines()) - n; got != want {
@@ -39,9 +39,9 @@ func TestHear(t *testing.T) {
 			}
 			n = len(b.lines())
 		}
-		one, two := Peer{"gw2", noteOf(t, "gw2/access/1", 5)}, Peer{`gw"3`, noteOf(t, "gw3/access/1", 6)}
+		one, two := evidence.Peer{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 5)}, evidence.Peer{Gateway: `gw"3`, Note: noteOf(t, "gw3/access/1", 6)}
 		hear(0)
-		hear(0, Peer{"gw1.example", noteOf(t, "gw1.example/access/1", 9)}, Peer{"gw2", "nonsense"}, Peer{"gw2", one.Note + strings.Repeat("x", evidence.MaxPeerNote)})
+		hear(0, evidence.Peer{Gateway: "gw1.example", Note: noteOf(t, "gw1.example/access/1", 9)}, evidence.Peer{Gateway: "gw2", Note: "nonsense"}, evidence.Peer{Gateway: "gw2", Note: one.Note + strings.Repeat("x", evidence.MaxPeerNote)})
 		hear(2, one, two)
 		var line struct {
 			Logger, Msg, Peer, Note, Root string
@@ -52,15 +52,15 @@ func TestHear(t *testing.T) {
 			line.Note != two.Note || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
 			t.Errorf("%+v, %v", line, err)
 		}
-		newer := Peer{"gw2", noteOf(t, "gw2/access/1", 8)}
+		newer := evidence.Peer{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 8)}
 		hear(0, newer, two)
 		time.Sleep(peerPace)
 		hear(1, newer, two)
 		time.Sleep(time.Hour)
 		hear(0, newer, two)
-		var many []Peer
+		var many []evidence.Peer
 		for size := range int64(2 * maxPeers) {
-			many = append(many, Peer{"gw4", noteOf(t, "gw4/access/1", size)})
+			many = append(many, evidence.Peer{Gateway: "gw4", Note: noteOf(t, "gw4/access/1", size)})
 		}
 		hear(maxPeers, many...)
 		time.Sleep(time.Hour)
@@ -69,7 +69,7 @@ func TestHear(t *testing.T) {
 		}
 		b.write(l, entry(1))
 		b.close(l)
-		l.Hear([]Peer{{"gw2", noteOf(t, "gw2/access/1", 10)}})
+		l.Hear([]evidence.Peer{{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 10)}})
 	})
 	if signed := b.verify(1, 0); int(signed) != len(b.lines())-1 {
 		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))
