@@ -50,7 +50,7 @@ func TestTotals(t *testing.T) {
 		enforce.ReasonDisallowed: 2, enforce.ReasonUnreachable: 2, enforce.ReasonOperatorDeny: 2,
 		enforce.ReasonTunnelRestricted: 2, enforce.ReasonRateLimited: 2,
 	})
-	if acme.Checked != 22 || acme.Allowed != 10 || fmt.Sprint(acme.Denied) != want || acme.Failed[enforce.ReasonReset] != 2 ||
+	if acme.Checked != 22 || acme.Allowed != 10 || fmt.Sprint(acme.Denied) != want || acme.Failed["reset"] != 2 ||
 		acme.Exceptions["site.example: ticket 7"] != 2 || len(acme.WouldDeny) != 0 {
 		t.Errorf("%+v", acme)
 	}

@@ -149,7 +149,7 @@ func TestEveryReasonHasABasis(t *testing.T) {
 		enforce.ReasonBadTarget, enforce.ReasonMethod, enforce.ReasonBadRequest, enforce.ReasonURLSize, enforce.ReasonMisdirected,
 		enforce.ReasonForbiddenAddress, enforce.ReasonForbiddenPort, enforce.ReasonOwnListener, enforce.ReasonRateLimited,
 		enforce.ReasonConcurrency, enforce.ReasonQueueFull, enforce.ReasonOverloaded, enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
-		enforce.ReasonLoop, enforce.ReasonPreferenceDenied,
+		"loop", enforce.ReasonPreferenceDenied,
 	}
 	for _, reason := range enforce.Reasons() {
 		_, before := bases[reason]

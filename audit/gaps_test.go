@@ -86,7 +86,7 @@ func TestGaps(t *testing.T) {
 		{"another host", []request{{began: 0, took: 50}, {began: 10, took: 50, host: "other.example"}}, "", GapTotals{}},
 		{"another port of the host", []request{{began: 0, took: 50}, {began: 10, took: 50, host: "slow.example:8080"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"a refused one", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "deny", reason: enforce.ReasonRateLimited}}, "", GapTotals{}},
-		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonDNS}}, "", GapTotals{}},
+		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: "dns"}}, "", GapTotals{}},
 		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
 		{"the time of sending decides: kept", []request{{began: 0, took: 3000, sent: 100}, {began: 0, took: 3000, sent: 2100}}, "", GapTotals{Pairs: 1, Kept: 1}},

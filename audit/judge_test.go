@@ -57,7 +57,7 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		lines[name] = lineOf(tb, d.Record(), method, c.url, noon)
 		if name == "allowed" {
 			lines["paced"] = lineOf(tb, d.Refuse(enforce.ReasonRateLimited, "", 0).Record(), "GET", c.url, noon)
-			lines["failed"] = lineOf(tb, d.Refuse(enforce.ReasonReset, "", 0).Record(), "GET", c.url, noon)
+			lines["failed"] = lineOf(tb, d.Refuse("reset", "", 0).Record(), "GET", c.url, noon)
 		}
 	}
 	d := e.DecideTunnel(tb.Context(), crawler(tb, "AcmeBot"), target(tb, "https://free.example/").Origin)

@@ -72,7 +72,7 @@ func TestOutcome(t *testing.T) {
 		{Decision{Allowed: true, Reason: ReasonDisallowed, WouldDeny: true}, "allow"},
 		{Decision{Reason: ReasonDisallowed}, "deny"},
 		{Decision{Reason: ReasonCanceled}, "error"},
-		{Decision{Allowed: true}.Refuse(ReasonDNS, "", 0), "error"},
+		{Decision{Allowed: true}.Refuse("dns", "", 0), "error"},
 	} {
 		if got := tt.d.Outcome(); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.d.Reason, got, tt.want)

@@ -75,36 +75,22 @@ const (
 	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator keeps
 )
 
-// Reasons of failure. Those of sending have the spellings of the kinds of package egress.
+// Reasons of failure. Those of sending have the spellings of the kinds of package egress; of them,
+// only those have a name here that something goes by. reasons.json has all.
 const (
-	ReasonCanceled          Reason = "canceled"           // the client left before the answer
-	ReasonClientTimeout     Reason = "client_timeout"     // the request body came too slowly
-	ReasonClientBody        Reason = "client_body"        // the request body is malformed
-	ReasonClientTooLarge    Reason = "client_too_large"   // the request body is above a limit
-	ReasonLoop              Reason = "loop"               // the request has passed the gateway before
-	ReasonDNS               Reason = "dns"                // the name did not resolve
-	ReasonDNSTimeout        Reason = "dns_timeout"        // the name was not resolved in time
-	ReasonConnectionRefused Reason = "connection_refused" // the origin refused the connection
-	ReasonConnectionTimeout Reason = "connection_timeout" // no connection in time
-	ReasonUnroutable        Reason = "unroutable"         // there is no route to the origin
-	ReasonUnavailable       Reason = "unavailable"        // the connection failed for another cause
-	ReasonTLSCertificate    Reason = "tls_certificate"    // the certificate is not valid
-	ReasonTLSAlert          Reason = "tls_alert"          // the origin ended the TLS handshake
-	ReasonTLS               Reason = "tls"                // the TLS handshake failed otherwise
-	ReasonTimeout           Reason = "timeout"            // the origin did not answer in time
-	ReasonStalled           Reason = "stalled"            // the origin stopped within its answer
-	ReasonReset             Reason = "reset"              // the connection ended before the answer
-	ReasonIncomplete        Reason = "incomplete"         // the answer ended early
-	ReasonTransferCoding    Reason = "transfer_coding"    // the chunked coding is broken
-	ReasonHeaderSize        Reason = "header_size"        // the header of the answer is too large
-	ReasonListingSize       Reason = "listing_size"       // the listing of an FTP server is too long
-	ReasonProtocol          Reason = "protocol"           // the answer is not HTTP
-	ReasonUpgrade           Reason = "upgrade"            // answered with another protocol
-	ReasonUpstreamProxy     Reason = "upstream_proxy"     // the upstream proxy refused or failed
-	ReasonExhausted         Reason = "exhausted"          // no descriptors, ports or memory left
-	ReasonCredentialsBusy   Reason = "credentials_busy"   // too many passwords wait to be checked
-	ReasonNotReady          Reason = "not_ready"          // store, orders or clocks are not open
-	ReasonAgentLimit        Reason = "agent_limit"        // too many requests or tunnels of one agent
+	ReasonCanceled        Reason = "canceled"         // the client left before the answer
+	ReasonTimeout         Reason = "timeout"          // the origin did not answer in time
+	ReasonStalled         Reason = "stalled"          // the origin stopped within its answer
+	ReasonIncomplete      Reason = "incomplete"       // the answer ended early
+	ReasonTransferCoding  Reason = "transfer_coding"  // the chunked coding is broken
+	ReasonHeaderSize      Reason = "header_size"      // the header of the answer is too large
+	ReasonListingSize     Reason = "listing_size"     // the listing of an FTP server is too long
+	ReasonProtocol        Reason = "protocol"         // the answer is not HTTP
+	ReasonUpgrade         Reason = "upgrade"          // answered with another protocol
+	ReasonUpstreamProxy   Reason = "upstream_proxy"   // the upstream proxy refused or failed
+	ReasonCredentialsBusy Reason = "credentials_busy" // too many passwords wait to be checked
+	ReasonNotReady        Reason = "not_ready"        // store, orders or clocks are not open
+	ReasonAgentLimit      Reason = "agent_limit"      // too many requests or tunnels of one agent
 	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, where the
 	// operator lets nothing pass without (on_failure refuse).
 	ReasonEvidenceUnavailable Reason = "evidence_unavailable"

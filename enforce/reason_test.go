@@ -45,7 +45,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 func TestDESIGN4StatusOfEachReason(t *testing.T) {
 	t.Parallel()
 	want := map[int][]Reason{
-		400: {ReasonBadTarget, ReasonBadRequest, ReasonClientBody},
+		400: {ReasonBadTarget, ReasonBadRequest, "client_body"},
 		403: {
 			ReasonPreferenceDenied, ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,
@@ -54,15 +54,15 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 		},
 		405: {ReasonMethod},
 		407: {ReasonCredentialsMissing, ReasonCredentialsWrong},
-		408: {ReasonClientTimeout},
-		413: {ReasonClientTooLarge},
+		408: {"client_timeout"},
+		413: {"client_too_large"},
 		421: {ReasonMisdirected},
 		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff},
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
 		414: {ReasonURLSize},
 		503: {ReasonCredentialsBusy, ReasonNotReady, ReasonAgentLimit, ReasonEvidenceUnavailable},
-		504: {ReasonDNSTimeout, ReasonConnectionTimeout, ReasonTimeout, ReasonStalled},
+		504: {"dns_timeout", "connection_timeout", ReasonTimeout, ReasonStalled},
 	}
 	for _, r := range Reasons() {
 		status := 502

@@ -578,11 +578,11 @@ func TestRefusalHidesTheInside(t *testing.T) {
 		asked        string
 		detail, want string
 	}{
-		{ReasonConnectionRefused, "http://wiki.corp/", "connect wiki.corp: dial tcp 10.0.0.5:8080: connect: connection refused", "connect wiki.corp: dial tcp ...: connect: connection refused"},
-		{ReasonReset, "http://a.example/", "read tcp 10.1.2.3:41234->203.0.113.9:80: read: connection reset by peer", "read tcp ...->...: read: connection reset by peer"},
-		{ReasonDNS, "http://a.example/", "lookup a.example on 10.0.0.2:53: no such host", "lookup a.example on ...: no such host"},
-		{ReasonDNSTimeout, "http://a.example/", "lookup a.example on [fd00::53]:53: read udp [fd00::7]:40000->[fd00::53]:53: i/o timeout", "lookup a.example on ...: read udp ...->...: i/o timeout"},
-		{ReasonUnroutable, "http://a.example/", "dial tcp [fe80::1%eth0]:80: connect: no route to host", "dial tcp ...: connect: no route to host"},
+		{"connection_refused", "http://wiki.corp/", "connect wiki.corp: dial tcp 10.0.0.5:8080: connect: connection refused", "connect wiki.corp: dial tcp ...: connect: connection refused"},
+		{"reset", "http://a.example/", "read tcp 10.1.2.3:41234->203.0.113.9:80: read: connection reset by peer", "read tcp ...->...: read: connection reset by peer"},
+		{"dns", "http://a.example/", "lookup a.example on 10.0.0.2:53: no such host", "lookup a.example on ...: no such host"},
+		{"dns_timeout", "http://a.example/", "lookup a.example on [fd00::53]:53: read udp [fd00::7]:40000->[fd00::53]:53: i/o timeout", "lookup a.example on ...: read udp ...->...: i/o timeout"},
+		{"unroutable", "http://a.example/", "dial tcp [fe80::1%eth0]:80: connect: no route to host", "dial tcp ...: connect: no route to host"},
 		{ReasonForbiddenAddress, "http://wiki.corp/", "address 10.0.0.5:80 is not public (private)", "address ... is not public (private)"},
 		{ReasonForbiddenAddress, "http://wiki.corp/", "name wiki.corp has a public and a non-public address (10.0.0.5, 2001:db8::7), as for DNS rebinding", "name wiki.corp has a public and a non-public address (..., ...), as for DNS rebinding"},
 		{ReasonForbiddenAddress, "http://10.0.0.5/", "address 10.0.0.5:80 is not public (private)", "address 10.0.0.5:80 is not public (private)"},
@@ -590,7 +590,7 @@ func TestRefusalHidesTheInside(t *testing.T) {
 		{ReasonUnreachable, "http://a.example/", "proxy squid:3128: EOF; cafe.corp:3128 answered 502 at 2026-11-21T11:55:00Z", "proxy ...: EOF; ... answered 502 at 2026-11-21T11:55:00Z"},
 		{ReasonUnreachable, "http://a.example:8080/", "connect a.example:8080: refused", "connect a.example:8080: refused"},
 		{ReasonUpstreamProxy, "http://a.example/", "upstream proxy squid.corp:3128 answered 403", ""},
-		{ReasonTLSCertificate, "https://a.example/", "x509: certificate is valid for b.example, not a.example", "x509: certificate is valid for b.example, not a.example"},
+		{"tls_certificate", "https://a.example/", "x509: certificate is valid for b.example, not a.example", "x509: certificate is valid for b.example, not a.example"},
 		{ReasonClientNotAllowed, "http://a.example/", "203.0.113.9 is in no range of clients", "203.0.113.9 is in no range of clients"},
 	} {
 		d := Decision{}.Refuse(tt.reason, tt.detail, 0)

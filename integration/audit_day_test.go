@@ -395,8 +395,8 @@ var dayReasons = []enforce.Reason{
 	enforce.ReasonAmbiguousAgent, enforce.ReasonForbiddenAddress, enforce.ReasonForbiddenPort, enforce.ReasonOwnListener,
 	enforce.ReasonBadTarget, enforce.ReasonMisdirected, enforce.ReasonRateLimited, enforce.ReasonConcurrency, enforce.ReasonQueueFull,
 	enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
-	enforce.ReasonCanceled, enforce.ReasonDNS, enforce.ReasonConnectionRefused, enforce.ReasonTLSCertificate, enforce.ReasonTLSAlert, enforce.ReasonTLS,
-	enforce.ReasonTimeout, enforce.ReasonReset, enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
-	enforce.ReasonProtocol, enforce.ReasonUpgrade, enforce.ReasonClientBody,
-	enforce.ReasonClientTooLarge,
+	enforce.ReasonCanceled, "dns", "connection_refused", "tls_certificate", "tls_alert", "tls",
+	enforce.ReasonTimeout, "reset", enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
+	enforce.ReasonProtocol, enforce.ReasonUpgrade, "client_body",
+	"client_too_large",
 }

@@ -165,7 +165,7 @@ func TestStalledUpload(t *testing.T) {
 				lines[l.Robots.Reason]++
 			}
 		}
-		return lines[enforce.ReasonClientTimeout] == sent
+		return lines["client_timeout"] == sent
 	})
 }
 

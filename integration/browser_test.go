@@ -54,7 +54,7 @@ func reportPage(t *testing.T) string {
 		{Decision: "allow", Reason: enforce.ReasonAllowedByRule, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news", CrawlDelay: 10, WaitMillis: 700},
 		{Decision: "deny", Reason: enforce.ReasonDisallowed, Origin: "https://shop.example", Agent: "PriceWatch", Owner: "search"},
 		{Decision: "allow", Reason: enforce.ReasonNoRule, Origin: "https://library.of-a-department.university.example", Agent: "AcmeBot", Owner: "search"},
-		{Decision: "error", Reason: enforce.ReasonReset, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news"},
+		{Decision: "error", Reason: "reset", Origin: "https://news.example", Agent: "AcmeNews", Owner: "news"},
 		{Decision: "deny", Reason: enforce.ReasonUnreachable, Origin: "https://gone.example", Agent: "PriceWatch", Cause: "timeout"},
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -227,14 +227,14 @@ func TestFTPPorts(t *testing.T) {
 		status int
 		reason enforce.Reason
 	}{
-		{"ftp://127.0.0.1/a", 502, enforce.ReasonConnectionRefused},
-		{"ftp://127.0.0.1:21/a", 502, enforce.ReasonConnectionRefused},
+		{"ftp://127.0.0.1/a", 502, "connection_refused"},
+		{"ftp://127.0.0.1:21/a", 502, "connection_refused"},
 		{"http://127.0.0.1:21/a", 403, enforce.ReasonForbiddenPort},
 		{"https://127.0.0.1:21/a", 403, enforce.ReasonForbiddenPort},
 		{"ftp://127.0.0.1:25/a", 403, enforce.ReasonForbiddenPort},
 		{"ftp://10.0.0.1/a", 403, enforce.ReasonForbiddenAddress},
 		{"ftp://127.0.0.1:" + own + "/a", 403, enforce.ReasonOwnListener},
-		{"ftp://" + testorigin.StartFTP(t, elsewhere) + "/pub/a.txt", 502, enforce.ReasonConnectionRefused},
+		{"ftp://" + testorigin.StartFTP(t, elsewhere) + "/pub/a.txt", 502, "connection_refused"},
 		{"ftp://" + testorigin.StartFTP(t, mail) + "/pub/a.txt", 403, enforce.ReasonForbiddenPort},
 		{"ftp://" + testorigin.StartFTP(t, back) + "/pub/a.txt", 403, enforce.ReasonOwnListener},
 		{"ftp://" + testorigin.StartFTP(t, lies) + "/pub/a.txt", 200, enforce.ReasonRobotsOff},

@@ -169,7 +169,7 @@ func slowTransfers(t *testing.T) (end func()) {
 func checkSlowReasons(t *testing.T, g *gateway, siteURL string) {
 	t.Helper()
 	want := map[string]enforce.Reason{
-		"/upload/drip": enforce.ReasonClientTimeout, "/drip": enforce.ReasonStalled, "/large": enforce.ReasonClientTimeout,
+		"/upload/drip": "client_timeout", "/drip": enforce.ReasonStalled, "/large": "client_timeout",
 		"/upload/spurts": enforce.ReasonAbsent, "/events": enforce.ReasonAbsent,
 	}
 	for _, l := range g.readLogs() {
@@ -274,7 +274,7 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 			for _, l := range g.readLogs() {
 				reasons[l.Robots.Reason]++
 			}
-			if reasons[enforce.ReasonClientTimeout] != 7 || reasons[enforce.ReasonConcurrency] != 2 {
+			if reasons["client_timeout"] != 7 || reasons[enforce.ReasonConcurrency] != 2 {
 				t.Errorf("the log has %v, want 7 times client_timeout and 2 times concurrency", reasons)
 			}
 		}
@@ -302,7 +302,7 @@ func TestSlowUploadsEndWithTheirTime(t *testing.T) {
 	if err != nil || a.status != http.StatusRequestTimeout || took < 3*time.Second || took > 9*time.Second {
 		t.Errorf("status %d, error %v, after %v", a.status, err, took)
 	}
-	g.checkReason(enforce.ReasonClientTimeout, 1)
+	g.checkReason("client_timeout", 1)
 }
 
 // TestSlowUploadKeepsNoConnection reads what follows a refusal of a drip: the end of the connection.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -62,7 +61,7 @@ func TestChaosDescriptors(t *testing.T) {
 		}
 	}
 	t.Logf("reasons in the log: %v", count)
-	if count[string(enforce.ReasonExhausted)]+count["for a cause of the machine"] == 0 {
+	if count["exhausted"]+count["for a cause of the machine"] == 0 {
 		t.Error("the gateway never ran out of descriptors: the test shows nothing")
 	}
 	for _, s := range sites {
