@@ -99,7 +99,7 @@ func jsonFields(typ reflect.Type, path string, visit func(path string)) {
 	}
 	for field := range typ.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" {
+		if name == "" || name == "-" {
 			continue
 		}
 		visit(path + "." + name)

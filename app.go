@@ -28,14 +28,14 @@ type App struct {
 	Gateway string `json:"gateway,omitempty"`
 	// Help is what links in refusals begin with: a URL, which the reason follows, such as tls-alert.
 	// Default: the project's pages on reasons, of the version that runs.
-	Help   string        `json:"help,omitempty"`
-	Store  *StoreConfig  `json:"store,omitempty"`
-	Cache  *CacheConfig  `json:"cache,omitempty"`
-	Fetch  *FetchConfig  `json:"fetch,omitempty"`
-	Pace   *PaceConfig   `json:"pace,omitempty"`
-	Egress *EgressConfig `json:"egress,omitempty"`
-	Limits *LimitsConfig `json:"limits,omitempty"`
-	Fleet  *FleetConfig  `json:"fleet,omitempty"`
+	Help   string         `json:"help,omitempty"`
+	Store  *engine.Store  `json:"store,omitempty"`
+	Cache  *CacheConfig   `json:"cache,omitempty"`
+	Fetch  *FetchConfig   `json:"fetch,omitempty"`
+	Pace   *PaceConfig    `json:"pace,omitempty"`
+	Egress *EgressConfig  `json:"egress,omitempty"`
+	Limits *engine.Limits `json:"limits,omitempty"`
+	Fleet  *engine.Fleet  `json:"fleet,omitempty"`
 	// Signals says where the gateway reads what sites say of the use of their content.
 	Signals *SignalsConfig `json:"signals,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does

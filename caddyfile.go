@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/crawlgate/crawlgate/admission"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/proxy/reach"
 )
@@ -151,7 +152,7 @@ func (a *App) read(r *block.Reader) error {
 }
 
 func (a *App) readStore(r *block.Reader, args []string) error {
-	c := &StoreConfig{Kind: args[0]}
+	c := &engine.Store{Kind: args[0]}
 	a.Store = c
 	switch {
 	case args[0] == "file" && len(args) == 2:
@@ -269,7 +270,7 @@ func (e *EgressConfig) addUpstream(args []string) error {
 }
 
 func (a *App) readLimits(r *block.Reader) error {
-	a.Limits = new(LimitsConfig)
+	a.Limits = new(engine.Limits)
 	l := a.Limits
 	return block.Grammar{
 		"connections":            block.Count(&l.Connections, 1, 1_000_000),

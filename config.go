@@ -19,25 +19,7 @@ import (
 // operator may write; settings.go turns them into what the engine runs with. A field left out has
 // the default that its comment names.
 
-// StoreConfig says where the records of origins are kept between requests, reloads and restarts.
-type StoreConfig struct {
-	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the
-	// process.
-	Kind string `json:"kind,omitempty"`
-	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
-	Path string `json:"path,omitempty"`
-	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
-	// replaced.
-	URL string `json:"url,omitempty"`
-	// Retain is how long the text of a robots.txt is kept after the last decision that used it. For
-	// kinds "file" and "redis". Default 400 days.
-	Retain caddy.Duration `json:"retain,omitempty"`
-	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
-	// used least recently. For kind "file". Default 4 GiB.
-	RetainMax int64 `json:"retain_max,omitempty"`
-}
-
-func (c *StoreConfig) check() error {
+func checkStore(c *engine.Store) error {
 	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
 		return err
 	}
@@ -120,20 +102,8 @@ type PaceConfig struct {
 	Gateways int `json:"gateways,omitempty"`
 }
 
-// FleetConfig says where the gateways of a fleet meet, so that orders reach all of them.
-type FleetConfig struct {
-	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or else of the store,
-	// even if no fleet is configured.
-	URL string `json:"url,omitempty"`
-	// Prefix tells several fleets in one Redis apart. Default "crawlgate".
-	Prefix string `json:"prefix,omitempty"`
-	// Expect is how many gateways there should be at least: fewer that answer to an order are said.
-	// Default: not known.
-	Expect int `json:"expect,omitempty"`
-}
-
 func (a *App) readFleet(r *block.Reader, args []string) error {
-	a.Fleet = new(FleetConfig)
+	a.Fleet = new(engine.Fleet)
 	if args[0] != "redis" {
 		return r.Errf(`option "fleet" of robots: unknown kind %q: want redis`, args[0])
 	}
@@ -154,9 +124,10 @@ func (a *App) setFleet(c *engine.Config) error {
 		if c.SharedClocks == "" && c.Store.URL == "" {
 			return nil
 		}
-		f = new(FleetConfig)
+		f = new(engine.Fleet)
 	}
-	c.Fleet = engine.Fleet{URL: cmp.Or(f.URL, c.SharedClocks, c.Store.URL), Prefix: cmp.Or(f.Prefix, "crawlgate"), Expect: f.Expect}
+	c.Fleet = *f
+	c.Fleet.URL, c.Fleet.Prefix = cmp.Or(f.URL, c.SharedClocks, c.Store.URL), cmp.Or(f.Prefix, "crawlgate")
 	c.Fleet.Self.Name, c.Fleet.Self.Version = c.Name, version.Read()
 	switch {
 	case c.Fleet.URL == "":
@@ -207,31 +178,6 @@ type EgressConfig struct {
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
 	// ResponseHeaderTimeout bounds the wait for an origin's first bytes. Default 60 s.
 	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
-}
-
-// LimitsConfig bounds what clients may take of the gateway. Connections are counted by the listener
-// wrapper `robots` and over reloads, as are requests and tunnels.
-type LimitsConfig struct {
-	// Connections is how many connections all clients may have open. More are answered with 503, or
-	// closed where TLS is spoken. Default: three quarters of the descriptors that the process may
-	// have, or 12288 where that is not known; the rest is left for origins and the store.
-	Connections int `json:"connections,omitempty"`
-	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Default:
-	// three quarters of Connections.
-	ConnectionsPerSource int `json:"connections_per_source,omitempty"`
-	// RequestsPerAgent is how many requests of one agent may be under way, inside decrypted tunnels
-	// too; more get 503. Default 16384.
-	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
-	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
-	// with its next answer. Default 24 h.
-	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
-	// MinRate is how many bytes of a body a second client and origin have to send and to take, such as
-	// "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
-	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
-	// "100B/s".
-	MinRate string `json:"min_rate,omitempty"`
-	// BodyTimeout is how long a client may take to send the body of a request. Default 10 min.
-	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 }
 
 // UpstreamConfig is one proxy (http, https or socks5) and the hosts that go through it; none means

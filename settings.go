@@ -24,7 +24,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
-	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Defaults and bounds of DESIGN §7, where they are not those of the package that is configured.
@@ -43,10 +42,10 @@ const (
 	fetchShare         = 4     // fetches, most of which only wait, may hold one in so many descriptors
 	defaultDescriptors = 16384 // where the system does not tell
 	defaultPerAgent    = 16384
-	defaultTunnelAge   = 24 * time.Hour
+	defaultTunnelAge   = caddy.Duration(24 * time.Hour)
 	defaultMinRate     = "100B/s"
 	maxMinRate         = 1 << 30 // far above what any crawler sends
-	defaultBodyTimeout = 10 * time.Minute
+	defaultBodyTimeout = caddy.Duration(10 * time.Minute)
 )
 
 // settings checks the configuration and turns it into the engine's. Files and placeholders are left
@@ -57,12 +56,12 @@ func (a *App) settings() (c engine.Config, err error) {
 		set  func(*engine.Config) error
 	}{
 		{"", a.setNames},
-		{"store: ", a.Store.set},
+		{"store: ", a.setStore},
 		{"", a.setFetch},
 		{"pace: ", a.Pace.set},
 		{"fleet: ", a.setFleet},
 		{"egress: ", a.Egress.set},
-		{"limits: ", a.Limits.set},
+		{"limits: ", a.setLimits},
 		{"signals: ", a.Signals.set},
 	} {
 		if err := part.set(&c); err != nil {
@@ -107,19 +106,13 @@ func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-func (c *StoreConfig) set(config *engine.Config) error {
-	config.Store = engine.Store{Kind: "file"}
-	if c != nil {
-		if err := c.check(); err != nil {
-			return err
-		}
-		config.Store = engine.Store{
-			Kind: cmp.Or(c.Kind, "file"), Path: c.Path, URL: c.URL,
-			Retention: robotscache.Retention{For: time.Duration(c.Retain), Max: c.RetainMax},
-		}
+func (a *App) setStore(c *engine.Config) error {
+	c.Store = *cmp.Or(a.Store, new(engine.Store))
+	if err := checkStore(&c.Store); err != nil {
+		return err
 	}
-	if config.Store.Kind == "file" && config.Store.Path == "" {
-		config.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	if c.Store.Kind = cmp.Or(c.Store.Kind, "file"); c.Store.Kind == "file" && c.Store.Path == "" {
+		c.Store.Path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
 	}
 	return nil
 }
@@ -278,23 +271,21 @@ func (e *EgressConfig) set(c *engine.Config) error {
 	return nil
 }
 
-func (l *LimitsConfig) set(c *engine.Config) (err error) {
-	l = cmp.Or(l, new(LimitsConfig))
-	s := engine.Limits{
-		Connections:      cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4),
-		RequestsPerAgent: cmp.Or(l.RequestsPerAgent, defaultPerAgent),
-		TunnelAge:        cmp.Or(time.Duration(l.TunnelAge), defaultTunnelAge),
-		BodyTimeout:      cmp.Or(time.Duration(l.BodyTimeout), defaultBodyTimeout),
-	}
-	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
+func (a *App) setLimits(c *engine.Config) (err error) {
+	l := cmp.Or(a.Limits, new(engine.Limits))
 	switch {
-	case min(s.Connections, s.ConnectionsPerSource, s.RequestsPerAgent) < 0:
+	case min(l.Connections, l.ConnectionsPerSource, l.RequestsPerAgent) < 0:
 		return errors.New("a number is negative")
 	case l.Connections > 0 && l.ConnectionsPerSource > l.Connections:
 		return fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
 	}
-	s.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
-	c.Limits = s
+	s := &c.Limits
+	*s = *l
+	s.Connections = cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4)
+	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
+	s.RequestsPerAgent = cmp.Or(l.RequestsPerAgent, defaultPerAgent)
+	s.TunnelAge, s.BodyTimeout = cmp.Or(l.TunnelAge, defaultTunnelAge), cmp.Or(l.BodyTimeout, defaultBodyTimeout)
+	c.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -31,20 +32,20 @@ func TestSilentFetches(t *testing.T) {
 // TestFleetSettings: the fleet meets in the Redis that is there, and its URL may be a placeholder.
 func TestFleetSettings(t *testing.T) {
 	t.Setenv("FLEET_URL", "redis://fleet.example")
-	store, shared := &StoreConfig{Kind: "redis", URL: "redis://store.example"}, &PaceConfig{Shared: "redis://pace.example"}
+	store, shared := &engine.Store{Kind: "redis", URL: "redis://store.example"}, &PaceConfig{Shared: "redis://pace.example"}
 	for _, tt := range []struct {
 		app       App
 		url, want string
 	}{
-		{App{Store: store, Fleet: new(FleetConfig)}, "redis://store.example", ""},
-		{App{Store: store, Pace: shared, Fleet: new(FleetConfig)}, "redis://pace.example", ""},
-		{App{Store: store, Fleet: &FleetConfig{URL: "{env.FLEET_URL}", Prefix: "p", Expect: 3}}, "redis://fleet.example", ""},
+		{App{Store: store, Fleet: new(engine.Fleet)}, "redis://store.example", ""},
+		{App{Store: store, Pace: shared, Fleet: new(engine.Fleet)}, "redis://pace.example", ""},
+		{App{Store: store, Fleet: &engine.Fleet{URL: "{env.FLEET_URL}", Prefix: "p", Expect: 3}}, "redis://fleet.example", ""},
 		{App{Store: store}, "redis://store.example", ""},
 		{App{Store: store, Pace: shared}, "redis://pace.example", ""},
 		{App{Pace: &PaceConfig{Shared: "{env.FLEET_URL}"}}, "redis://fleet.example", ""},
 		{App{}, "", ""},
-		{App{Fleet: new(FleetConfig)}, "", "needs a url"},
-		{App{Store: store, Fleet: &FleetConfig{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
+		{App{Fleet: new(engine.Fleet)}, "", "needs a url"},
+		{App{Store: store, Fleet: &engine.Fleet{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
 	} {
 		c, err := tt.app.settings()
 		if err == nil {
@@ -109,7 +110,7 @@ func TestRedisURLWithPlaceholders(t *testing.T) {
 		"redis://:{env.TEST_WORD}@redis.example": "",
 		"{env.TEST_NO_REDIS}":                    `store: redis url has scheme "http"`,
 	} {
-		a := &App{Store: &StoreConfig{Kind: "redis", URL: text}}
+		a := &App{Store: &engine.Store{Kind: "redis", URL: text}}
 		config, err := a.settings()
 		if err == nil {
 			err = a.resolve(&config)

@@ -57,21 +57,37 @@ type Config struct {
 	// Fleet are the gateways that orders reach; without a URL there is only this one.
 	Fleet  Fleet
 	Limits Limits
+	// MinRate is that of Limits in bytes a second; 0 for any.
+	MinRate int64
 	// Signals says which of the sites' signals are read.
 	Signals enforce.Signals
 	// Redact has the fields whose values are not logged.
 	Redact redact.Fields
 }
 
-// Limits bound what clients may take of the gateway.
+// Limits bound what clients may take of the gateway. Connections are counted by the listener
+// wrapper `robots` and over reloads, as are requests and tunnels.
 type Limits struct {
-	// Connections and ConnectionsPerSource bound the open connections of clients.
-	Connections          int
-	ConnectionsPerSource int
-	RequestsPerAgent     int // under way
-	TunnelAge            time.Duration
-	MinRate              int64 // bytes a second of a body; 0 for any
-	BodyTimeout          time.Duration
+	// Connections is how many connections all clients may have open. More are answered with 503, or
+	// closed where TLS is spoken. Default: three quarters of the descriptors that the process may
+	// have, or 12288 where that is not known; the rest is left for origins and the store.
+	Connections int `json:"connections,omitempty"`
+	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Default:
+	// three quarters of Connections.
+	ConnectionsPerSource int `json:"connections_per_source,omitempty"`
+	// RequestsPerAgent is how many requests of one agent may be under way, inside decrypted tunnels
+	// too; more get 503. Default 16384.
+	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
+	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
+	// with its next answer. Default 24 h.
+	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
+	// MinRate is how many bytes of a body a second client and origin have to send and to take, such as
+	// "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
+	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
+	// "100B/s".
+	MinRate string `json:"min_rate,omitempty"`
+	// BodyTimeout is how long a client may take to send the body of a request. Default 10 min.
+	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 }
 
 // Engine is the engine of one configuration. It is safe for concurrent use.

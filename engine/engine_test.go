@@ -129,7 +129,7 @@ func TestRejectedReload(t *testing.T) {
 			},
 		},
 		{
-			"retention", func(c *Config) { c.Store.Retention.For = 1000 * 24 * time.Hour },
+			"retention", func(c *Config) { c.Store.Retain = caddy.Duration(1000 * 24 * time.Hour) },
 			func(e *Engine) bool {
 				o := origin.Origin{Scheme: "http", Host: "rules.example", Port: 80}
 				if _, _, err := e.Lookup(t.Context(), o, robotscache.Asker{}); err != nil {

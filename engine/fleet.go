@@ -16,12 +16,18 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Fleet says how orders reach the other gateways.
+// Fleet says where the gateways of a fleet meet, so that orders reach all of them.
 type Fleet struct {
-	URL    string // of the Redis; empty for no fleet
-	Prefix string
-	Expect int // how many gateways there should be at least; 0: not known
-	Self   fleet.Self
+	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or else of the store,
+	// even if no fleet is configured.
+	URL string `json:"url,omitempty"`
+	// Prefix tells several fleets in one Redis apart. Default "crawlgate".
+	Prefix string `json:"prefix,omitempty"`
+	// Expect is how many gateways there should be at least: fewer that answer to an order are said.
+	// Default: not known.
+	Expect int `json:"expect,omitempty"`
+	// Self is this gateway.
+	Self fleet.Self `json:"-"`
 }
 
 // fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the

@@ -235,7 +235,7 @@ func (o *cacheObserver) textsDropped(n int, early bool) {
 	}
 	o.full.Do(func() {
 		o.logger.Warn("texts of robots.txt are dropped before their time, as there is no more room; said once an hour: set retain_max",
-			zap.Int("texts", n), zap.Int64("retain_max", o.fetcher.Load().Config.Store.Retention.Filled().Max))
+			zap.Int("texts", n), zap.Int64("retain_max", o.fetcher.Load().Config.Store.retention().Filled().Max))
 	})
 }
 

@@ -51,7 +51,7 @@ func (r *records) apply(e *Engine) {
 		f.Configure(tdmConfig(e.Config.Cache))
 	}
 	if s, ok := r.store.(interface{ SetRetention(r robotscache.Retention) }); ok {
-		s.SetRetention(e.Config.Store.Retention)
+		s.SetRetention(e.Config.Store.retention())
 	}
 }
 
@@ -90,13 +90,27 @@ func openRecords(e *Engine, key string) (*records, error) {
 // answer fetches what another one fetches already.
 const redisTimeout = 1500 * time.Millisecond
 
-// Store says where the records of origins are kept.
+// Store says where the records of origins are kept between requests, reloads and restarts.
 type Store struct {
-	Kind string // "file", "redis" or "none"
-	Path string // of the file, absolute
-	URL  string // of the Redis
-	// Retention says how long texts are kept, in a file or a Redis.
-	Retention robotscache.Retention
+	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the
+	// process.
+	Kind string `json:"kind,omitempty"`
+	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
+	Path string `json:"path,omitempty"`
+	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
+	// replaced.
+	URL string `json:"url,omitempty"`
+	// Retain is how long the text of a robots.txt is kept after the last decision that used it. For
+	// kinds "file" and "redis". Default 400 days.
+	Retain caddy.Duration `json:"retain,omitempty"`
+	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
+	// used least recently. For kind "file". Default 4 GiB.
+	RetainMax int64 `json:"retain_max,omitempty"`
+}
+
+// retention says how long texts are kept, in a file or a Redis.
+func (s Store) retention() robotscache.Retention {
+	return robotscache.Retention{For: time.Duration(s.Retain), Max: s.RetainMax}
 }
 
 // identity names the store: two configurations with the same one share it.
@@ -131,11 +145,11 @@ func (s Store) isNew() bool {
 func (s Store) open(dropped func(texts int, early bool)) (robotscache.Store, error) {
 	switch s.Kind {
 	case "redis":
-		return redisstore.New(redisstore.Config{URL: s.URL, Retention: s.Retention, Timeout: redisTimeout})
+		return redisstore.New(redisstore.Config{URL: s.URL, Retention: s.retention(), Timeout: redisTimeout})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
 	}
-	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.Retention, Dropped: dropped})
+	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
 }
 
 // currentFetcher fetches by the current configuration: a refresh that begins after a reload follows

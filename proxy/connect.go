@@ -258,7 +258,8 @@ func (c *connect) relay() {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ctx, old := context.WithDeadlineCause(ctx, c.tunnel.began.Add(c.x.site.Engine.Config.Limits.TunnelAge), errTooOld)
+	age := time.Duration(c.x.site.Engine.Config.Limits.TunnelAge)
+	ctx, old := context.WithDeadlineCause(ctx, c.tunnel.began.Add(age), errTooOld)
 	defer old()
 	go c.watch(ctx, cancel)
 	c.end(c.client.Relay(ctx, c.dialed))

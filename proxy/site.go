@@ -77,7 +77,6 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	for _, w := range c.Warnings {
 		c.Logger.Warn("configuration of the gateway", zap.String("warning", w))
 	}
-	limits := c.Engine.Config.Limits
 	c.Life = ctx
 	c.Enforcer = &enforce.Enforcer{
 		Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
@@ -94,7 +93,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		egressOff:  c.EgressOff,
 		forwarder: &egress.Forwarder{
 			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
-			MinRate: limits.MinRate, BodyTimeout: limits.BodyTimeout,
+			MinRate: c.Engine.Config.MinRate, BodyTimeout: time.Duration(c.Engine.Config.Limits.BodyTimeout),
 		},
 	}
 	if c.MaxWait != nil {

@@ -118,7 +118,7 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The current configuration has no gateway at the port of this tunnel.", http.StatusServiceUnavailable)
 		return
 	}
-	if time.Since(t.began) > site.Engine.Config.Limits.TunnelAge {
+	if time.Since(t.began) > time.Duration(site.Engine.Config.Limits.TunnelAge) {
 		w.Header().Set("Connection", "close") // to HTTP/2, net/http says GOAWAY
 	}
 	site.Engine.Config.Redact.Withhold(r, true)
