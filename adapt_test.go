@@ -98,6 +98,10 @@ func jsonFields(typ reflect.Type, path string, visit func(path string)) {
 		return
 	}
 	for field := range typ.Fields() {
+		if field.Anonymous {
+			jsonFields(field.Type, path, visit)
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/block"
 )
 
@@ -89,14 +90,14 @@ func (h *Handler) setMode(args []string) error {
 }
 
 func (h *Handler) addAgent(r *block.Reader, args []string) error {
-	a := AgentConfig{Name: args[0]}
+	a := AgentConfig{Agent: enforce.Agent{Name: args[0]}}
 	err := block.Grammar{
 		"token":                 block.List(&a.Tokens),
 		"user_agent":            block.List(&a.UserAgents),
 		"credential":            {Min: 2, Max: 2, Repeat: true, Set: a.addCredential},
 		"from":                  block.List(&a.From),
 		"client_certificate":    block.List(&a.ClientCertificates),
-		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcardGroup),
+		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcard),
 		"owner":                 block.Text(&a.Owner),
 		"contact":               block.Text(&a.Contact),
 		"rate":                  block.Text(&a.Rate),
@@ -122,7 +123,7 @@ func (h *Handler) addConnect(args []string) error {
 }
 
 func (h *Handler) addException(r *block.Reader, args []string) error {
-	e := ExceptionConfig{Hosts: args}
+	e := ExceptionConfig{Exception: enforce.Exception{Hosts: args}}
 	err := block.Grammar{
 		"path":   block.List(&e.Paths),
 		"agent":  block.List(&e.Agents),

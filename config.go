@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/redislink"
@@ -187,25 +188,16 @@ type UpstreamConfig struct {
 	Hosts []string `json:"hosts,omitempty"`
 }
 
-// AgentConfig is one crawler of the company. See DESIGN §4 for how a request is matched.
+// AgentConfig is one crawler of the company, with the conditions that requests of its have to meet.
 type AgentConfig struct {
-	Name                string       `json:"name"`
-	Tokens              []string     `json:"tokens,omitempty"`
-	UserAgents          []string     `json:"user_agents,omitempty"`
-	Credentials         []Credential `json:"credentials,omitempty"`
-	From                []string     `json:"from,omitempty"`
-	ClientCertificates  []string     `json:"client_certificates,omitempty"`
-	IgnoreWildcardGroup bool         `json:"ignore_wildcard_group,omitempty"`
-	Owner               string       `json:"owner,omitempty"`
-	Contact             string       `json:"contact,omitempty"`
-	Rate                string       `json:"rate,omitempty"`
-	Mode                string       `json:"mode,omitempty"`
-	Pass                []string     `json:"pass,omitempty"`
-	// Purposes, AlsoObey: see [enforce.Agent]. Preferences and Unknown go before those of the gateway.
-	Purposes    []string `json:"purposes,omitempty"`
-	AlsoObey    []string `json:"also_obey,omitempty"`
-	Preferences string   `json:"preferences,omitempty"`
-	Unknown     string   `json:"unknown,omitempty"`
+	enforce.Agent
+	Credentials []Credential `json:"credentials,omitempty"`
+	From        []string     `json:"from,omitempty"`
+	Rate        string       `json:"rate,omitempty"`
+	Mode        string       `json:"mode,omitempty"`
+	// Preferences and Unknown go before those of the gateway.
+	Preferences string `json:"preferences,omitempty"`
+	Unknown     string `json:"unknown,omitempty"`
 }
 
 // SignalsConfig says where the gateway reads what sites say of the use of their content.
@@ -240,11 +232,8 @@ type ConnectRule struct {
 
 // ExceptionConfig lets requests pass that robots.txt refuses. Each use is counted and logged.
 type ExceptionConfig struct {
-	Hosts  []string `json:"hosts"`
-	Paths  []string `json:"paths,omitempty"`
-	Agents []string `json:"agents,omitempty"`
-	Until  string   `json:"until,omitempty"`
-	Reason string   `json:"reason,omitempty"`
+	enforce.Exception
+	Until string `json:"until,omitempty"` // a date or a time
 }
 
 // oneOf reports whether v is one of allowed or empty (the default).

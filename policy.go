@@ -95,7 +95,6 @@ func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, na
 
 // setUse sets what the agent's content is for, and what a site's preferences do to it.
 func (h *Handler) setUse(a *enforce.Agent, c AgentConfig) (err error) {
-	a.Purposes, a.AlsoObey = c.Purposes, c.AlsoObey
 	for _, text := range []string{h.Unknown, c.Unknown} {
 		if err := oneOf("unknown", text, "allow", "deny"); err != nil {
 			return err
@@ -126,10 +125,8 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	if _, err := parseMode(c.Mode); err != nil {
 		return fail(err)
 	}
-	a := enforce.Agent{
-		Name: c.Name, Tokens: c.Tokens, IgnoreWildcard: c.IgnoreWildcardGroup, UserAgents: c.UserAgents, From: from,
-		ClientCertificates: c.ClientCertificates, Owner: c.Owner, Contact: c.Contact, Interval: interval, Pass: c.Pass,
-	}
+	a := c.Agent
+	a.From, a.Interval = from, interval
 	for _, credential := range c.Credentials {
 		if err := passwords.Add(credential.User, credential.Hash); err != nil {
 			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))
@@ -171,9 +168,11 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: choice, Hosts: rule.Hosts})
 	}
 	for _, e := range h.Exceptions {
-		x, err := e.exception()
-		if err != nil {
-			return config, err
+		x := e.Exception
+		if e.Until != "" {
+			if x.Until, err = enforce.ParseUntil(e.Until); err != nil {
+				return config, err
+			}
 		}
 		config.Exceptions = append(config.Exceptions, x)
 	}
@@ -182,16 +181,6 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 
 func parseMode(s string) (enforce.Mode, error) {
 	return enforce.Named("mode", cmp.Or(s, "enforce"), enforce.ModeEnforce, enforce.ModeReport, enforce.ModeOff)
-}
-
-func (c *ExceptionConfig) exception() (enforce.Exception, error) {
-	x := enforce.Exception{Hosts: c.Hosts, Paths: c.Paths, Agents: c.Agents, Reason: c.Reason}
-	if c.Until == "" {
-		return x, nil
-	}
-	var err error
-	x.Until, err = enforce.ParseUntil(c.Until)
-	return x, err
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.

@@ -21,45 +21,46 @@ import (
 // none is matched by User-Agent: its first token as a product.
 type Agent struct {
 	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
-	Name string
+	Name string `json:"name"`
 	// Tokens are the product tokens under which it looks for its group in robots.txt, most specific
 	// first (RFC 9309 section 2.2.1). Default: Name and, for a well-known one, the tokens that follow
 	// it (Googlebot-News: Googlebot). The first token is also the agent's own name in User-Agent: no
 	// other agent may show it.
-	Tokens []string
+	Tokens []string `json:"tokens,omitempty"`
 	// IgnoreWildcard leaves the group * out: without a group of its own nothing binds the agent.
 	// Well-known names that do so (AdsBot-Google) do it without this.
-	IgnoreWildcard bool
+	IgnoreWildcard bool `json:"ignore_wildcard_group,omitempty"`
 
 	// UserAgents are patterns for User-Agent. One that is a product's name ([robotstxt.IsProductName])
 	// is compared with every product of the field ([robotstxt.Products]), as a whole, ignoring case.
 	// Any other is compared with the whole field, ignoring case; * stands for any bytes. A missing
 	// User-Agent satisfies no pattern.
-	UserAgents []string
+	UserAgents []string `json:"user_agents,omitempty"`
 	// Credentials are the user names of its proxy credentials.
-	Credentials []string
+	Credentials []string `json:"-"`
 	// From are the ranges that its requests come from.
-	From []netip.Prefix
+	From []netip.Prefix `json:"-"`
 	// ClientCertificates are names (CN or SAN), one of which its certificate has to carry.
-	ClientCertificates []string
+	ClientCertificates []string `json:"client_certificates,omitempty"`
 
 	// Owner and Contact are for people, in refusals, logs and reports: a line each.
-	Owner, Contact string
+	Owner   string `json:"owner,omitempty"`
+	Contact string `json:"contact,omitempty"`
 	// Pass are the kinds of its request fields that leave, which are removed otherwise: of PassPrice
 	// and PassSignature.
-	Pass []string
+	Pass []string `json:"pass,omitempty"`
 	// Purposes are what the agent's content is for, such as "search" or "train-ai".
-	Purposes []string
+	Purposes []string `json:"purposes,omitempty"`
 	// AlsoObey are tokens of crawlers and of controls, such as Google-Extended, whose groups bind the
 	// agent too.
-	AlsoObey []string
+	AlsoObey []string `json:"also_obey,omitempty"`
 	// Preferences says what becomes of a request for a purpose that the site does not want, and
 	// DenyUnknown that a site has to say that it does.
-	Preferences PreferenceMode
-	DenyUnknown bool
+	Preferences PreferenceMode `json:"-"`
+	DenyUnknown bool           `json:"-"`
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
-	Interval time.Duration
+	Interval time.Duration `json:"-"`
 }
 
 // The kinds of fields in [Agent.Pass].

@@ -53,17 +53,17 @@ type ConnectRule struct {
 // permitted it. It asks for no robots.txt. It overrides neither deny list nor kill switch.
 type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
-	Hosts []string
+	Hosts []string `json:"hosts"`
 	// Paths are prefixes of the path and query in the bytes that are sent; none means every path. All
 	// forms that servers resolve a path to ([origin.Resolve]) must have the prefix too, or an
 	// exception would open another place.
-	Paths []string
+	Paths []string `json:"paths,omitempty"`
 	// Agents are names of agents; none means every one.
-	Agents []string
+	Agents []string `json:"agents,omitempty"`
 	// Until is when the exception ends, zero if it does not. See [ParseUntil].
-	Until time.Time
+	Until time.Time `json:"-"`
 	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 }
 
 // ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or a time
