@@ -36,7 +36,6 @@ type fleetState struct {
 	key     string
 	fleet   *fleet.Fleet
 	kills   *killSwitchState
-	files   stateFolder
 	logger  *zap.Logger
 	short   rate.Sometimes // says what failed
 	current atomic.Pointer[Engine]
@@ -46,7 +45,8 @@ type fleetState struct {
 	ctx       context.Context // of the refreshes and the exchange of checkpoints
 	stop      context.CancelFunc
 	heads     sync.WaitGroup // the exchange of checkpoints
-	mu        sync.Mutex
+	mu        sync.Mutex     // guards the two below
+	folder    string         // of the file
 	last      lastAction
 }
 
@@ -74,7 +74,7 @@ func acquireFleet(e *Engine) (*fleetState, error) {
 
 func openFleet(e *Engine, key string) (*fleetState, error) {
 	s := &fleetState{
-		key: key, kills: e.kills, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger.Named("fleet"),
+		key: key, kills: e.kills, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),
 		short: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -82,7 +82,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	s.current.Store(e)
 	joined := time.Now()
 	s.heard.Store(&joined)
-	if err := s.files.read(fleetFile, &s.last); err != nil {
+	if err := fleetFile.read(s.folder, &s.last); err != nil {
 		return nil, err
 	}
 	c := e.Config.Fleet
@@ -126,7 +126,11 @@ func (s *fleetState) apply(e *Engine) {
 		self.Config = e.ConfigDigest()
 	}
 	s.fleet.Describe(self, e.Config.Fleet.Expect)
-	if s.files.move(e.Config.Store.folder()) {
+	s.mu.Lock()
+	moved := s.folder != e.Config.Store.folder()
+	s.folder = e.Config.Store.folder()
+	s.mu.Unlock()
+	if moved {
 		s.KeepAction(s.LastAction())
 	}
 }
@@ -232,10 +236,9 @@ func (s *fleetState) LastAction() string {
 // KeepAction implements fleet.Local.
 func (s *fleetState) KeepAction(id string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.last.ID = id
-	last := s.last
-	s.mu.Unlock()
-	if err := s.files.write(fleetFile, last); err != nil {
+	if err := fleetFile.write(s.folder, s.last); err != nil {
 		s.failed(err)
 	}
 }

@@ -17,7 +17,7 @@ type killSwitchState struct {
 
 	mu     sync.Mutex
 	loaded bool
-	files  stateFolder
+	folder string // of the file
 }
 
 const killSwitchKey = "kill switch"
@@ -41,14 +41,14 @@ func (*killSwitchState) Destruct() error { return nil }
 func (s *killSwitchState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.loaded && s.files.path == folder {
+	if s.loaded && s.folder == folder {
 		return nil
 	}
-	kept, err := readKills(folder)
-	if err != nil || s.loaded {
+	var kept enforce.Orders
+	if err := killsFile.read(folder, &kept); err != nil || s.loaded {
 		return err
 	}
-	s.files.move(folder)
+	s.folder = folder
 	if err := s.switches.Update(func(enforce.Orders) (enforce.Orders, error) { return kept, nil }); err != nil {
 		return err
 	}
@@ -56,20 +56,17 @@ func (s *killSwitchState) load(folder string) error {
 	return nil
 }
 
-func readKills(folder string) (kept enforce.Orders, err error) {
-	err = (&stateFolder{path: folder}).read(killsFile, &kept)
-	return kept, err
-}
-
 // follow keeps the orders in another folder from now on, where the store has moved. Those that are
 // there from before hold too, unless they were lifted since.
 func (s *killSwitchState) follow(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.files.move(folder) {
+	if s.folder == folder {
 		return nil
 	}
-	kept, err := readKills(folder)
+	s.folder = folder
+	var kept enforce.Orders
+	err := killsFile.read(folder, &kept)
 	_, mergeErr := s.mergeLocked(kept)
 	return errors.Join(err, mergeErr)
 }
@@ -89,7 +86,7 @@ func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
 	for _, n := range s.inflight.stop(&s.switches) { // before the disk is waited for
 		ended += n
 	}
-	return ended, s.files.write(killsFile, s.switches.Orders())
+	return ended, killsFile.write(s.folder, s.switches.Orders())
 }
 
 // Lift ends an order once its end has been written down. Where that fails the order holds on: a
@@ -102,7 +99,7 @@ func (e *Engine) Lift(scope enforce.KillScope, value string, lift enforce.Lift) 
 		if after, order, found = before.Lift(scope, value, lift); !found {
 			return before, nil
 		}
-		return after, s.files.write(killsFile, after)
+		return after, killsFile.write(s.folder, after)
 	})
 	return order, found, err
 }
@@ -122,7 +119,7 @@ func (s *killSwitchState) mergeLocked(other enforce.Orders) (ended map[string]in
 		return o, nil
 	})
 	ended = s.inflight.stop(&s.switches)
-	return ended, errors.Join(err, full, s.files.write(killsFile, s.switches.Orders()))
+	return ended, errors.Join(err, full, killsFile.write(s.folder, s.switches.Orders()))
 }
 
 // inflight is the register of all that is on its way to a site: requests from before their decision

@@ -19,11 +19,11 @@ type pacing struct {
 	key    string
 	pacer  *pace.Pacer
 	shared *redisclock.Clock // nil: this gateway keeps its clocks to itself
-	files  stateFolder
 	logger *zap.Logger
 
-	writing sync.Mutex
-	ended   bool // the last write was made; guarded by writing
+	writing sync.Mutex // guards the two below
+	folder  string     // of the files
+	ended   bool       // the last write was made
 
 	mu    sync.Mutex
 	last  redisclock.LastMembership
@@ -57,9 +57,9 @@ func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
 }
 
 func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
-	p := &pacing{key: key, files: stateFolder{path: e.Config.Store.folder()}, logger: e.logger}
+	p := &pacing{key: key, folder: e.Config.Store.folder(), logger: e.logger}
 	var states []pace.State
-	if err := p.files.read(blocksFile, &states); err != nil {
+	if err := blocksFile.read(p.folder, &states); err != nil {
 		return nil, err
 	}
 	config := p.config(e)
@@ -83,7 +83,7 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	if url == "" {
 		return nil
 	}
-	if err := p.files.read(gatewaysFile, &p.last); err != nil {
+	if err := gatewaysFile.read(p.folder, &p.last); err != nil {
 		return err
 	}
 	var err error
@@ -119,7 +119,11 @@ func (p *pacing) config(e *Engine) pace.Config {
 // apply makes the limits of e those of the clocks, and keeps the blocks beside its store.
 func (p *pacing) apply(e *Engine) {
 	p.pacer.Configure(p.config(e))
-	if p.files.move(e.Config.Store.folder()) {
+	p.writing.Lock()
+	moved := p.folder != e.Config.Store.folder()
+	p.folder = e.Config.Store.folder()
+	p.writing.Unlock()
+	if moved {
 		p.save()
 	}
 }
@@ -162,12 +166,12 @@ func (p *pacing) write(end bool) error {
 		return nil
 	}
 	p.ended = end
-	err := p.files.write(blocksFile, p.pacer.States(blocksKept, end))
+	err := blocksFile.write(p.folder, p.pacer.States(blocksKept, end))
 	p.mu.Lock()
 	last := p.last
 	p.mu.Unlock()
 	if last.Gateways > 0 {
-		err = errors.Join(err, p.files.write(gatewaysFile, last))
+		err = errors.Join(err, gatewaysFile.write(p.folder, last))
 	}
 	return err
 }

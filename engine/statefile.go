@@ -9,19 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/caddyserver/certmagic"
 )
 
-// stateFolder keeps small things of the process over a restart, each as one JSON file in a folder
-// beside the store. Without a path (store none) nothing is kept. It is safe for concurrent use.
-type stateFolder struct {
-	mu   sync.Mutex
-	path string
-}
-
-// stateFile is one file of a folder.
+// stateFile keeps one small thing of the process over a restart, as JSON in a folder beside the
+// store. Without a folder (store none) nothing is kept. Its owner writes it once at a time.
 type stateFile struct {
 	name   string
 	holds  string // what is in it, for people
@@ -30,13 +23,11 @@ type stateFile struct {
 
 // read fills v from the file, and leaves it as it is where there is no such file. Its errors are
 // for the operator: they name the loss and the way on.
-func (d *stateFolder) read(f stateFile, v any) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.path == "" {
+func (f stateFile) read(folder string, v any) error {
+	if folder == "" {
 		return nil
 	}
-	path := filepath.Join(d.path, f.name)
+	path := filepath.Join(folder, f.name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,30 +45,19 @@ func (d *stateFolder) read(f stateFile, v any) error {
 	return nil
 }
 
-// move makes another folder the one that is written to, and reports whether it is another.
-func (d *stateFolder) move(path string) (moved bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	moved = d.path != path
-	d.path = path
-	return moved
-}
-
 // write replaces the file. When it returns nil the file is on the disk, whole; a crash leaves the
 // old one or the new.
-func (d *stateFolder) write(f stateFile, v any) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.path == "" {
+func (f stateFile) write(folder string, v any) error {
+	if folder == "" {
 		return nil
 	}
 	data, err := json.Marshal(v)
 	if err == nil {
-		storage := certmagic.FileStorage{Path: d.path}
+		storage := certmagic.FileStorage{Path: folder}
 		err = storage.Store(context.Background(), f.name, append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Join(d.path, f.name), err)
+		return fmt.Errorf("writing %s: %w", filepath.Join(folder, f.name), err)
 	}
 	return nil
 }
