@@ -38,6 +38,7 @@ type Policy struct {
 	hostModes      hostIndex[Mode]
 	deny           hostIndex[struct{}]
 	exceptions     hostIndex[*exception]
+	all            []*exception // each once
 	connect        []connectRule
 	connectDefault Connect
 	paths          Paths
@@ -119,17 +120,13 @@ func (p *Policy) Exempt(
 // InForce counts the exceptions that have not ended at the time now, and returns when the next one
 // of them ends; zero if none does.
 func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
-	seen := make(map[*exception]bool) // one with several hosts is in the index several times
-	for _, list := range p.exceptions {
-		for _, x := range list {
-			if seen[x] || x.ended(now) {
-				continue
-			}
-			seen[x] = true
-			n++
-			if !x.Until.IsZero() && (next.IsZero() || x.Until.Before(next)) {
-				next = x.Until
-			}
+	for _, x := range p.all {
+		if x.ended(now) {
+			continue
+		}
+		n++
+		if !x.Until.IsZero() && (next.IsZero() || x.Until.Before(next)) {
+			next = x.Until
 		}
 	}
 	return n, next
@@ -138,13 +135,8 @@ func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
 // Ending returns the exceptions that are in force at the time now and end before another, the next
 // one first.
 func (p *Policy) Ending(now, before time.Time) (list []Exception) {
-	seen := make(map[*exception]bool)
-	for _, same := range p.exceptions {
-		for _, x := range same {
-			if seen[x] || x.ended(now) || x.Until.IsZero() || !x.Until.Before(before) {
-				continue
-			}
-			seen[x] = true
+	for _, x := range p.all {
+		if !x.ended(now) && !x.Until.IsZero() && x.Until.Before(before) {
 			list = append(list, x.Exception)
 		}
 	}

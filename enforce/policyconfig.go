@@ -156,6 +156,7 @@ func (p *Policy) addException(
 		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
 	}
 	x := &exception{Exception: c}
+	p.all = append(p.all, x)
 	x.Paths = slices.Clone(c.Paths)
 	for i, prefix := range c.Paths {
 		if x.Paths[i], err = pathPrefix(prefix); err != nil {

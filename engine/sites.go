@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/netip"
@@ -167,4 +169,24 @@ func reachable(listen netip.AddrPort) string {
 		return netip.AddrPortFrom(host, listen.Port()).String()
 	}
 	return fmt.Sprintf("localhost:%d", listen.Port())
+}
+
+// ConfigDigest names the configuration of the engine and all its sites: gateways and times with one
+// digest had the same rules of the operator. It is the first 16 hexadecimal digits of a SHA-256. It
+// may be called once all sites are provisioned.
+func (e *Engine) ConfigDigest() string { return e.digest() }
+
+func (e *Engine) digestSources() string {
+	sites := e.Sites()
+	sources := make([]string, 0, len(sites)+1)
+	for _, s := range sites {
+		sources = append(sources, string(s.Source))
+	}
+	slices.Sort(sources) // Caddy provisions servers in no order
+	h := sha256.New()
+	for _, s := range append(sources, string(e.Config.Source)) {
+		h.Write([]byte(s))
+		h.Write([]byte{0}) // is in no JSON text
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }

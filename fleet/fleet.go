@@ -268,19 +268,15 @@ func (f *Fleet) answers(ctx context.Context, id string) Report {
 		list, missing := r.applied(id, now, offset, fresh)
 		wait = wait && missing && ctx.Err() == nil
 		if !wait {
-			return Report{Gateways: list, Expected: f.expected(), Pending: !up}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return Report{Gateways: list, Expected: f.expect, Pending: !up}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
-}
-
-func (f *Fleet) expected() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.expect
 }
 
 // Gateways lists the fleet.

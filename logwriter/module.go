@@ -4,6 +4,7 @@
 package logwriter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,11 +109,11 @@ func (e *Evidence) Provision(ctx caddy.Context) error {
 
 // check reads what can be wrong in the configuration, and fills in defaults.
 func (e *Evidence) check() error {
-	e.Name = defaulted(e.Name, "access")
-	e.Every = defaulted(e.Every, caddy.Duration(time.Second))
-	e.Lines = defaulted(e.Lines, 1000)
-	e.OnFailure = defaulted(e.OnFailure, "log")
-	e.Peers = defaulted(e.Peers, "on")
+	e.Name = cmp.Or(e.Name, "access")
+	e.Every = cmp.Or(e.Every, caddy.Duration(time.Second))
+	e.Lines = cmp.Or(e.Lines, 1000)
+	e.OnFailure = cmp.Or(e.OnFailure, "log")
+	e.Peers = cmp.Or(e.Peers, "on")
 	need := min(1, len(e.Witnesses))
 	if e.Need != nil {
 		need = *e.Need
@@ -147,14 +148,6 @@ func (e *Evidence) check() error {
 	return nil
 }
 
-func defaulted[T comparable](value, other T) T {
-	var none T
-	if value == none {
-		return other
-	}
-	return value
-}
-
 // resolve makes the paths absolute.
 func (e *Evidence) resolve() (err error) {
 	repl := caddy.NewReplacer()
@@ -174,7 +167,7 @@ func (e *Evidence) resolve() (err error) {
 	if e.paths.state, err = path(e.State); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	e.paths.state = defaulted(e.paths.state, filepath.Join(filepath.Dir(e.paths.log), "evidence"))
+	e.paths.state = cmp.Or(e.paths.state, filepath.Join(filepath.Dir(e.paths.log), "evidence"))
 	if e.paths.key, err = path(e.Key); err != nil {
 		return fmt.Errorf("key: %w", err)
 	}

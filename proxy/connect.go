@@ -44,11 +44,11 @@ func (x *exchange) connect() error {
 	s := x.site
 	o, err := connectOrigin(x.r)
 	if err != nil {
-		return x.refuseRequest(enforce.ReasonBadTarget, err.Error())
+		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
 	}
 	if s.tunnels == nil {
 		x.decision.Origin = o
-		return x.refuseRequest(enforce.ReasonConnectDenied, "the handler runs outside of a server")
+		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0)
 	}
 	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
 	// Inside a blind tunnel the client shows no more of itself than here.

@@ -64,7 +64,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	s := x.site
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
-		return x.refuseRequest(enforce.ReasonBadTarget, err.Error())
+		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
 	}
 	x.identify()
 	agent := x.identity.KillName()
@@ -258,12 +258,6 @@ func (x *exchange) refuse() error {
 	maps.Copy(x.w.Header(), refusal.Header)
 	answer(x.w, x.r, refusal.Status, refusal.Body)
 	return nil
-}
-
-// refuseRequest answers a request for which nothing was decided, because of what it is itself.
-func (x *exchange) refuseRequest(reason enforce.Reason, detail string) error {
-	x.decision.UserAgent = x.r.UserAgent()
-	return x.fail(reason, detail, 0)
 }
 
 // refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in

@@ -146,21 +146,16 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 // net/http's server, which the redaction stands in front of.
 func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	found := false
-	lists := make([]*[]string, 0, 1+len(server.ListenProtocols))
-	lists = append(lists, &server.Protocols)
-	for i := range server.ListenProtocols {
-		lists = append(lists, &server.ListenProtocols[i])
-	}
-	for _, list := range lists {
-		kept := slices.DeleteFunc(slices.Clone(*list), func(p string) bool { return p == "h3" })
-		switch len(kept) {
-		case len(*list):
-			continue
-		case 0:
+	lists := append([][]string{server.Protocols}, server.ListenProtocols...)
+	for i, list := range lists {
+		lists[i] = slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p == "h3" })
+		found = found || len(lists[i]) < len(list)
+		if len(lists[i]) == 0 && len(list) > 0 {
 			return errors.New("protocols: a gateway speaks h1 and h2, not h3")
 		}
-		*list, found = kept, true
 	}
+	server.Protocols = lists[0]
+	copy(server.ListenProtocols, lists[1:])
 	if found && len(server.TLSConnPolicies) > 0 {
 		logger.Info("a gateway speaks HTTP/1.1 and HTTP/2; HTTP/3 is not served", zap.Strings("listen", server.Listen))
 	}
@@ -181,6 +176,7 @@ const retryNotReady = 5 * time.Second
 // ServeHTTP takes one request through the gateway.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{site: s, w: w, r: r, ctx: r.Context(), began: time.Now(), tunnel: tunnelOf(r)}
+	x.decision.UserAgent = r.UserAgent() // of one that is refused before anything is decided
 	defer x.account()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
@@ -190,12 +186,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	switch {
 	case !enforce.ClientAllowed(s.Clients, source):
-		return x.refuseRequest(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
+		return x.fail(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients", 0)
 	case userinfo:
-		return x.refuseRequest(enforce.ReasonBadTarget, "the target holds user information")
+		return x.fail(enforce.ReasonBadTarget, "the target holds user information", 0)
 	}
 	if reason, detail := misdirected(r); reason != "" {
-		return x.refuseRequest(reason, detail)
+		return x.fail(reason, detail, 0)
 	}
 	connect := r.Method == http.MethodConnect
 	if !connect && !r.URL.IsAbs() {
@@ -203,18 +199,16 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		return s.serveLanding(w, r)
 	}
 	if err := s.Engine.Open(); err != nil {
-		x.decision.UserAgent = r.UserAgent()
 		return x.fail(enforce.ReasonNotReady, err.Error(), retryNotReady)
 	}
 	if err := engine.EvidenceMissing(); err != nil {
-		x.decision.UserAgent = r.UserAgent()
 		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error(), retryNotReady)
 	}
 	if what := ambiguity(r); what != "" {
-		return x.refuseRequest(enforce.ReasonBadRequest, what)
+		return x.fail(enforce.ReasonBadRequest, what, 0)
 	}
 	if n := len(r.RequestURI); n > maxURL {
-		return x.refuseRequest(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, maxURL))
+		return x.fail(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, maxURL), 0)
 	}
 	if connect {
 		return x.connect()

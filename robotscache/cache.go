@@ -137,16 +137,7 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 // Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
 // refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
-	e, s, err := c.lookup(ctx, fetch.Key{Origin: o})
-	c.cfg.Observer.Looked(s, err)
-	return e, s, err
-}
-
-func (c *Cache) lookup(ctx context.Context, k fetch.Key) (*Entry, Source, error) {
-	if e := c.atHand(k); e != nil {
-		return e, SourceHot, nil
-	}
-	return c.lookupSlow(ctx, k, false)
+	return c.LookupAs(ctx, o, Asker{})
 }
 
 // atHand returns the entry of k that is in memory and may be acted on, nil if there is none.

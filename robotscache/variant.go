@@ -84,7 +84,11 @@ func (e *Entry) repeats(base *Entry) bool {
 // to the crawler counts. Where too many others asked before, that is not asked for, and the origin
 // counts as unreachable.
 func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
-	e, s, err := c.lookup(ctx, fetch.Key{Origin: o})
+	k := fetch.Key{Origin: o}
+	e, s, err := c.atHand(k), SourceHot, error(nil)
+	if e == nil {
+		e, s, err = c.lookupSlow(ctx, k, false)
+	}
 	if err == nil && a.Token != "" && e.turnedAway() {
 		e, s, err = c.lookupVariant(ctx, e, s, a)
 	}

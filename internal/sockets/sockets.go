@@ -32,6 +32,9 @@ func Foreign(own []Socket) ([]Socket, error) {
 // address: not every kernel shows the same inode in both places.
 func without(table, own []Socket) []Socket {
 	rest := slices.Clone(table)
+	isOwn := func(inode uint64) bool {
+		return slices.ContainsFunc(own, func(s Socket) bool { return s.Inode == inode })
+	}
 	taken := make(map[uint64]bool, len(own))
 	for _, s := range own {
 		if !s.Addr.IsValid() || taken[s.Inode] {
@@ -40,17 +43,13 @@ func without(table, own []Socket) []Socket {
 		taken[s.Inode] = s.Inode != 0
 		i := slices.Index(rest, s)
 		if i < 0 {
-			i = slices.IndexFunc(rest, func(t Socket) bool { return t.Addr == s.Addr && !has(own, t.Inode) })
+			i = slices.IndexFunc(rest, func(t Socket) bool { return t.Addr == s.Addr && !isOwn(t.Inode) })
 		}
 		if i >= 0 {
 			rest = slices.Delete(rest, i, i+1)
 		}
 	}
 	return rest
-}
-
-func has(list []Socket, inode uint64) bool {
-	return slices.ContainsFunc(list, func(s Socket) bool { return s.Inode == inode })
 }
 
 // Overlap reports whether one connection could reach sockets at both addresses: the ports are the
