@@ -182,41 +182,19 @@ func (l *linter) otherField(key []byte) {
 	case slices.ContainsFunc(unsupported, func(name string) bool { return equalFold(key, name) }):
 		l.warn(LintUnsupportedField, "%s is not part of RFC 9309 and not read here", quote(key))
 	default:
-		l.warn(LintUnknownField, "nobody knows a field %s: the line says nothing", quote(key))
-		if name := nearestField(key); name != "" {
-			l.warnings[len(l.warnings)-1].Message += ", though " + name + " may be meant"
-		}
+		l.warn(LintUnknownField, "nobody knows a field %s: the line says nothing%s", quote(key), meant(key))
 	}
 }
 
-// nearestField returns the name of a field that a key holds or that is at most two letters away; ""
-// if there is none. Only the ASCII letters count.
-func nearestField(key []byte) string {
-	asked := lettersOf(string(key))
-	for i := range spellings {
-		name := lettersOf(spellings[i].key)
-		a, b := asked, name
-		for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-			a, b = a[1:], b[1:]
-		}
-		for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-			a, b = a[:len(a)-1], b[:len(b)-1]
-		}
-		if strings.Contains(asked, name) || max(len(a), len(b)) <= min(2, len(name)/3) {
-			return fieldNames[spellings[i].field]
+// meant is the hint at the field whose name a key holds, if any.
+func meant(key []byte) string {
+	folded := strings.ToLower(string(key))
+	for _, s := range spellings {
+		if strings.Contains(folded, s.key) {
+			return ", though " + fieldNames[s.field] + " may be meant"
 		}
 	}
 	return ""
-}
-
-// lettersOf returns the ASCII letters of s in lower case.
-func lettersOf(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r |= 0x20; r < 'a' || r > 'z' {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 func (l *linter) spelling(f field, key, content []byte) {
