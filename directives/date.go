@@ -1,6 +1,7 @@
 package directives
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -117,13 +118,6 @@ func zoneOffset(zone string) (offset time.Duration, ok bool) {
 
 // isWeekday reports whether s, in upper case, is a day of the week or the beginning of its name.
 func isWeekday(s string) bool {
-	if len(s) < 3 {
-		return false
-	}
-	for _, day := range [...]string{"MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"} {
-		if strings.HasPrefix(day, s) {
-			return true
-		}
-	}
-	return false
+	days := []string{"MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"}
+	return len(s) >= 3 && slices.ContainsFunc(days, func(day string) bool { return strings.HasPrefix(day, s) })
 }

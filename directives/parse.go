@@ -93,25 +93,20 @@ type word struct {
 }
 
 // words are all known words in lower case.
-var words = map[string]word{
-	"all": {}, "index": {}, "follow": {}, "archive": {}, "snippet": {}, "imageindex": {}, "translate": {}, "odp": {},
-	"none":              {flags: NoIndex | NoFollow},
-	"noindex":           {flags: NoIndex},
-	"nofollow":          {flags: NoFollow},
-	"noarchive":         {flags: NoArchive},
-	"nosnippet":         {flags: NoSnippet},
-	"noimageindex":      {flags: NoImageIndex},
-	"notranslate":       {flags: NoTranslate},
-	"noodp":             {flags: NoODP},
-	"indexifembedded":   {flags: IndexIfEmbedded},
-	"noai":              {flags: NoAI},
-	"noimageai":         {flags: NoImageAI},
-	"nocache":           {flags: NoCache},
-	"unavailable_after": {value: dateValue},
-	"max-snippet":       {value: snippetValue},
-	"max-image-preview": {value: imageValue},
-	"max-video-preview": {value: videoValue},
-}
+var words = func() map[string]word {
+	known := map[string]word{
+		"all": {}, "index": {}, "follow": {}, "archive": {}, "snippet": {}, "imageindex": {}, "translate": {}, "odp": {},
+		"none":              {flags: NoIndex | NoFollow},
+		"unavailable_after": {value: dateValue},
+		"max-snippet":       {value: snippetValue},
+		"max-image-preview": {value: imageValue},
+		"max-video-preview": {value: videoValue},
+	}
+	for i, name := range flagNames {
+		known[name] = word{flags: 1 << i}
+	}
+	return known
+}()
 
 func lookup(name string) (word, bool) {
 	var buf [20]byte

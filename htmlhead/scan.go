@@ -106,15 +106,8 @@ func (o Options) mayHold(page []byte) bool {
 
 // names reports whether s has one of the names in it that are looked for.
 func (o Options) names(s []byte) bool {
-	if containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) || containsFold(s, reference) {
-		return true
-	}
-	for _, name := range o.Names {
-		if name != "" && containsFold(s, name) {
-			return true
-		}
-	}
-	return false
+	return containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) || containsFold(s, reference) ||
+		slices.ContainsFunc(o.Names, func(name string) bool { return name != "" && containsFold(s, name) })
 }
 
 // headEnds reports whether the octets of </head or <body are in a page.
@@ -217,12 +210,7 @@ func add[T any](list *[]T, item T) (full bool) {
 }
 
 func (o Options) isAgent(name string) bool {
-	for _, n := range o.Names {
-		if n != "" && strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
+	return name != "" && slices.ContainsFunc(o.Names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // isLicense reports whether license is one of the words of a rel attribute.
