@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -63,6 +64,11 @@ var routes = map[string]map[string]method{
 	"clocks":   {http.MethodGet: question(ListClocks, "after", "limit", "state", "key")},
 	"evidence": {http.MethodGet: question(listEvidence)},
 	"unblock":  {http.MethodPost: order(UnblockHost)},
+}
+
+// listEvidence tells how the access logs are sealed.
+func listEvidence(context.Context, *engine.Engine, url.Values) (Evidence, error) {
+	return Evidence{append([]writer.Status{}, engine.SealedLogs()...)}, nil
 }
 
 // Routes implements caddy.AdminRouter.
