@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,7 +141,8 @@ func withLines(e *engine.Engine, x adminapi.Explanation) *explanation {
 	if entry, ok := e.Cache().Peek(o, x.Robots.FetchedAs); ok {
 		record := entry.Record()
 		if text, ok := record.Text(); ok && text.SHA256.Hex() == x.Robots.SHA256 {
-			out.Lines = excerpt(text.Body, x.Robots.Line)
+			line := x.Robots.Line
+			out.Lines, _ = excerpt(text.Body, line-linesAround, max(line, 1)+linesAround, line)
 		}
 	}
 	return out
@@ -152,15 +154,18 @@ const (
 	maxURL      = 2048 // bytes, of a question
 )
 
-// excerpt gives the lines around one, or the first ones. They are cut, and made visible.
-func excerpt(body []byte, line int) (list []textLine) {
-	first := max(1, line-linesAround)
-	for i, text := range linediff.Lines(body) {
-		if n := i + 1; n >= first && n <= max(line, 1)+linesAround {
-			list = append(list, textLine{n, escape.Cut(escape.Unprintable(text), lineBytes), n == line})
+// excerpt gives the lines of a text from first to last, one of which may be marked, as many as there
+// is room for. They are cut, and made visible.
+func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
+	lines, room := linediff.Lines(body), maxTextBytes
+	for n := max(first, 1); n <= min(last, len(lines)); n++ {
+		shown := escape.Cut(escape.Unprintable(lines[n-1]), lineBytes)
+		if room -= escaped(shown) + len(`<li value="123456"><code></code></li>`); room < 0 {
+			return list, true
 		}
+		list = append(list, textLine{n, shown, n == marked})
 	}
-	return list
+	return list, false
 }
 
 // originPage is all that is shown of an origin.
@@ -202,7 +207,7 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 	}
 	p.Record.Sitemaps, p.Preferences = bounded(p.Record.Sitemaps, maxSitemaps), bounded(p.Preferences, maxSignals)
 	if text, ok := detail.Record.Text(); ok {
-		p.Lines, p.Cut = beginning(text.Body)
+		p.Lines, p.Cut = excerpt(text.Body, 1, math.MaxInt, 0)
 	}
 	if diff, err := adminapi.CompareTexts(r.Context(), e, url.Values{"origin": q["origin"], "to": q["to"]}); err == nil {
 		shorten(diff.Hunks)
@@ -245,19 +250,6 @@ func shorten(hunks []linediff.Hunk) {
 			hunks[i].Lines[j] = escape.Cut(line, lineBytes)
 		}
 	}
-}
-
-// beginning gives the first lines of a text, as many as there is room for.
-func beginning(body []byte) (list []textLine, cut bool) {
-	room := maxTextBytes
-	for i, line := range linediff.Lines(body) {
-		shown := escape.Cut(escape.Unprintable(line), lineBytes)
-		if room -= escaped(shown) + len(`<li value="123456"><code></code></li>`); room < 0 {
-			return list, true
-		}
-		list = append(list, textLine{i + 1, shown, false})
-	}
-	return list, false
 }
 
 func bounded[T any](list []T, most int) []T { return list[:min(len(list), max(most, 0))] }
