@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
 
@@ -37,7 +38,7 @@ type App struct {
 	Limits *engine.Limits `json:"limits,omitempty"`
 	Fleet  *engine.Fleet  `json:"fleet,omitempty"`
 	// Signals says where the gateway reads what sites say of the use of their content.
-	Signals *SignalsConfig `json:"signals,omitempty"`
+	Signals *enforce.Signals `json:"signals,omitempty"`
 	// IndexHTML lets "Allow: /x/index.html" allow /x/ too, as Google's parser does and RFC 9309 does
 	// not. Default off.
 	IndexHTML bool `json:"index_html,omitempty"`

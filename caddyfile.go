@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/crawlgate/crawlgate/admission"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/proxy/reach"
@@ -283,9 +284,9 @@ func (a *App) readLimits(r *block.Reader) error {
 }
 
 func (a *App) readSignals(r *block.Reader) error {
-	a.Signals = new(SignalsConfig)
+	a.Signals = new(enforce.Signals)
 	return block.Grammar{
-		"html":     block.Text(&a.Signals.HTML),
+		"html":     block.Parsed(&a.Signals.HTML, enforce.ParseHTMLMode),
 		"tdm_file": block.Switch(&a.Signals.TDMFile, "on", "off"),
 	}.Read(r, "signals")
 }

@@ -200,16 +200,6 @@ type AgentConfig struct {
 	Unknown     string `json:"unknown,omitempty"`
 }
 
-// SignalsConfig says where the gateway reads what sites say of the use of their content.
-type SignalsConfig struct {
-	// HTML says what becomes of the tags in a page's head: "off" (default), "log" reads them when the
-	// page has passed, "hold" before the crawler gets the answer.
-	HTML string `json:"html,omitempty"`
-	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the purpose
-	// tdm or train-ai. Default off.
-	TDMFile bool `json:"tdm_file,omitempty"`
-}
-
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
 // hash-password` prints).
 type Credential struct {

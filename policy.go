@@ -13,7 +13,6 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/proxy"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -209,11 +208,4 @@ func upstreamHosts(hosts []string) (func(host string) bool, error) {
 		o := origin.Origin{Scheme: "http", Host: host, Port: 80}
 		return slices.ContainsFunc(patterns, func(p enforce.HostPattern) bool { return p.Match(o) })
 	}, nil
-}
-
-func (s *SignalsConfig) set(c *engine.Config) (err error) {
-	s = cmp.Or(s, new(SignalsConfig))
-	c.Signals = enforce.Signals{RobotsTxt: true, Headers: true, TDMFile: s.TDMFile}
-	c.Signals.HTML, err = enforce.ParseHTMLMode(s.HTML)
-	return err
 }

@@ -62,12 +62,13 @@ func (a *App) settings() (c engine.Config, err error) {
 		{"fleet: ", a.setFleet},
 		{"egress: ", a.Egress.set},
 		{"limits: ", a.setLimits},
-		{"signals: ", a.Signals.set},
 	} {
 		if err := part.set(&c); err != nil {
 			return engine.Config{}, fmt.Errorf("%s%w", part.name, err)
 		}
 	}
+	c.Signals = *cmp.Or(a.Signals, new(enforce.Signals))
+	c.Signals.RobotsTxt, c.Signals.Headers = true, true
 	if c.Redact, err = redact.New(a.Redact); err != nil {
 		return engine.Config{}, fmt.Errorf("redact: %w", err)
 	}

@@ -1,6 +1,7 @@
 package crawlgate
 
 import (
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/sockets"
@@ -163,5 +165,17 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	defer proxy.mu.Unlock()
 	if len(proxy.targets) != 2 || proxy.targets[0] != site {
 		t.Errorf("the proxy was asked for %q, want the control connection to %s and one for data", proxy.targets, site)
+	}
+}
+
+// TestBadHTMLMode: what the JSON has for html is checked as the Caddyfile is.
+func TestBadHTMLMode(t *testing.T) {
+	t.Parallel()
+	var a App
+	if err := json.Unmarshal([]byte(`{"signals":{"html":"on"}}`), &a); err == nil || !strings.Contains(err.Error(), `html "on": want off, log, hold`) {
+		t.Errorf("got %v", err)
+	}
+	if err := json.Unmarshal([]byte(`{"signals":{"html":"hold"}}`), &a); err != nil || a.Signals.HTML != enforce.HTMLHold {
+		t.Errorf("got %v, %v", a.Signals, err)
 	}
 }

@@ -18,13 +18,14 @@ import (
 // reads nothing.
 type Signals struct {
 	// RobotsTxt reads the preference lines of robots.txt.
-	RobotsTxt bool
+	RobotsTxt bool `json:"-"`
 	// Headers reads the fields of answers.
-	Headers bool
+	Headers bool `json:"-"`
 	// HTML says whether and when the tags of pages are read, of at most [HTMLMax] bytes of each.
-	HTML HTMLMode
-	// TDMFile reads the TDM file of the site: see [Enforcer.Files].
-	TDMFile bool
+	HTML HTMLMode `json:"html,omitempty"`
+	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the purpose
+	// tdm or train-ai: see [Enforcer.Files]. Default off.
+	TDMFile bool `json:"tdm_file,omitempty"`
 }
 
 // TDMFiles finds the TDM file of an origin. It may wait for a fetch, no longer than ctx allows, and
@@ -82,6 +83,15 @@ func (m HTMLMode) String() string { return fetch.NameOf(m, "off", "log", "hold")
 // ParseHTMLMode reads what String returns; the empty text stands for off.
 func ParseHTMLMode(s string) (HTMLMode, error) {
 	return Named("html", cmp.Or(s, "off"), HTMLOff, HTMLLog, HTMLHold)
+}
+
+// MarshalText returns what String does.
+func (m HTMLMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is ParseHTMLMode.
+func (m *HTMLMode) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseHTMLMode(string(text))
+	return err
 }
 
 // PreferenceMode says what becomes of a request whose agent has a purpose that the site does not
