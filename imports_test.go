@@ -61,6 +61,7 @@ var importRules = map[string][]string{
 	"internal/block":       {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
 	"internal/lines":       {"github.com/klauspost/compress/"},
 	"internal/linediff":    {"github.com/aymanbagabas/go-udiff/lcs"},
+	"internal/passwords":   {"enforce", "github.com/caddyserver/caddy/v2", "golang.org/x/"},
 	"internal/redact":      {"golang.org/x/"},
 	"internal/redislink":   {"github.com/redis/rueidis"},
 	"internal/sockets":     {},
@@ -76,7 +77,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"console": {
-		"adminapi", "engine", "enforce", "fleet", "origin", "proxy", "internal/block", "internal/escape", "internal/linediff", "internal/look", "internal/version",
+		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/look", "internal/passwords", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {

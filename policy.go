@@ -13,6 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/internal/passwords"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/proxy"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -31,8 +32,8 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err
 	}
-	passwords := new(proxy.Passwords)
-	agents, names, err := h.agents(passwords)
+	checker := new(passwords.Checker)
+	agents, names, err := h.agents(checker)
 	if err != nil {
 		return c, err
 	}
@@ -42,7 +43,7 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	identifier := enforce.IdentifierConfig{Agents: agents, Verify: verify}
 	identifier.AllowUnidentified = h.Unidentified == "allow" || h.Unidentified == "" && len(agents) == 0
 	if verify == nil {
-		identifier.Verify = passwords.Verify
+		identifier.Verify = checker.Verify
 	}
 	if c.Identifier, c.Warnings, err = enforce.NewIdentifier(identifier); err != nil {
 		return c, err
@@ -75,9 +76,9 @@ func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	}, err
 }
 
-func (h *Handler) agents(passwords *proxy.Passwords) (agents []enforce.Agent, names []string, err error) {
+func (h *Handler) agents(checker *passwords.Checker) (agents []enforce.Agent, names []string, err error) {
 	for _, c := range h.Agents {
-		a, err := c.agent(passwords)
+		a, err := c.agent(checker)
 		if err == nil {
 			err = h.setUse(&a, c)
 		}
@@ -109,7 +110,7 @@ func (h *Handler) setUse(a *enforce.Agent, c AgentConfig) (err error) {
 	return nil
 }
 
-func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
+func (c *AgentConfig) agent(checker *passwords.Checker) (enforce.Agent, error) {
 	fail := func(err error) (enforce.Agent, error) {
 		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
 	}
@@ -127,7 +128,7 @@ func (c *AgentConfig) agent(passwords *proxy.Passwords) (enforce.Agent, error) {
 	a := c.Agent
 	a.From, a.Interval = from, interval
 	for _, credential := range c.Credentials {
-		if err := passwords.Add(credential.User, credential.Hash); err != nil {
+		if err := checker.Add(credential.User, credential.Hash); err != nil {
 			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))
 		}
 		a.Credentials = append(a.Credentials, credential.User)

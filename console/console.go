@@ -23,7 +23,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/proxy"
 )
 
 func init() {
@@ -92,7 +91,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
 	h.stop = engine.Record(server)
 	checkInTurns(server)
-	return proxy.WithoutHTTP3(server, h.logger) // it would get past the turns
+	return engine.WithoutHTTP3(server, h.logger) // it would get past the turns
 }
 
 // names checks the options, and gives the configured names of the page.

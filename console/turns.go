@@ -10,7 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/proxy"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/passwords"
 )
 
 // checkInTurns has the passwords of a server's basic_auth checked in turns, with those of crawlers.
@@ -44,7 +45,7 @@ func replaceIn(routes caddyhttp.RouteList) {
 // turns is a basic_auth whose passwords wait for their turn.
 type turns struct {
 	*caddyauth.HTTPBasicAuth
-	passwords proxy.Passwords
+	passwords passwords.Checker
 }
 
 // newTurns gives basic itself where it has a hash in base64, a form that Caddy still reads.
@@ -61,7 +62,7 @@ func newTurns(basic *caddyauth.HTTPBasicAuth) caddyauth.Authenticator {
 // Authenticate implements caddyauth.Authenticator.
 func (t *turns) Authenticate(w http.ResponseWriter, r *http.Request) (caddyauth.User, bool, error) {
 	if user, password, given := r.BasicAuth(); given {
-		switch t.passwords.Verify(r.Context(), proxy.SourceOf(r), user, password) {
+		switch t.passwords.Verify(r.Context(), engine.SourceOf(r), user, password) {
 		case enforce.PasswordRight:
 			return caddyauth.User{ID: user}, true, nil
 		case enforce.PasswordUnchecked: // too many wait

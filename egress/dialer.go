@@ -107,7 +107,7 @@ func (e *DialError) Unwrap() error { return e.Err }
 // SOCKS proxy that refuses a connection mostly speaks of the site.
 func (e *DialError) Upstream() (cause, text string) {
 	op, isOp := errors.AsType[*net.OpError](e.Err)
-	refused, isAnswer := errors.AsType[tunnelRefused](e.Err)
+	refused, isAnswer := errors.AsType[tunnelError](e.Err)
 	switch {
 	case e.Phase != PhaseProxy:
 		return "", ""

@@ -112,16 +112,16 @@ func (u *upstream) granted(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
-	return &Error{Kind: KindUpstream, Err: fmt.Errorf("upstream proxy %s %w", u.name(), tunnelRefused(resp.StatusCode))}
+	return &Error{Kind: KindUpstream, Err: fmt.Errorf("upstream proxy %s %w", u.name(), tunnelError(resp.StatusCode))}
 }
 
-// tunnelRefused is an upstream proxy's answer to CONNECT, by its status.
-type tunnelRefused int
+// tunnelError is an upstream proxy's answer to CONNECT, by its status.
+type tunnelError int
 
-func (s tunnelRefused) Error() string { return fmt.Sprintf("answered %d", int(s)) }
+func (s tunnelError) Error() string { return fmt.Sprintf("answered %d", int(s)) }
 
 // Upstream implements what package fetch looks for: a 5xx speaks of the site, all else of the proxy.
-func (s tunnelRefused) Upstream() (cause, text string) {
+func (s tunnelError) Upstream() (cause, text string) {
 	if s >= http.StatusInternalServerError {
 		return "connect", s.Error()
 	}

@@ -579,7 +579,9 @@ func TestIdentifierKnows(t *testing.T) {
 func TestIdentityAsker(t *testing.T) {
 	t.Parallel()
 	agents := []Agent{
-		{Name: "plain"}, {Name: "acme", UserAgents: []string{"AcmeBot"}}, {Name: "n", Tokens: []string{"News", "Acme"}},
+		{Name: "plain"},
+		{Name: "acme", UserAgents: []string{"AcmeBot"}},
+		{Name: "n", Tokens: []string{"News", "Acme"}},
 		{Name: "versions", UserAgents: []string{"VerBot/2.*"}},
 	}
 	id, _, err := NewIdentifier(IdentifierConfig{Agents: agents, AllowUnidentified: true})

@@ -331,8 +331,9 @@ func (d *Decision) conflict(s preferences.Statement, sent bool) {
 
 // statements are the deciding statements for the log.
 func statements(s preferences.Set) []string {
-	var list []string
-	for _, st := range s.Decided() {
+	decided := s.Decided()
+	list := slices.Grow([]string(nil), len(decided)) // nil for none
+	for _, st := range decided {
 		list = append(list, st.String())
 	}
 	return list

@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -189,4 +192,38 @@ func (e *Engine) digestSources() string {
 		h.Write([]byte{0}) // is in no JSON text
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// WithoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
+// net/http's server, which the redaction stands in front of.
+func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
+	found := false
+	lists := append([][]string{server.Protocols}, server.ListenProtocols...)
+	for i, list := range lists {
+		lists[i] = slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p == "h3" })
+		found = found || len(lists[i]) < len(list)
+		if len(lists[i]) == 0 && len(list) > 0 {
+			return errors.New("protocols: a gateway speaks h1 and h2, not h3")
+		}
+	}
+	server.Protocols = lists[0]
+	copy(server.ListenProtocols, lists[1:])
+	if found && len(server.TLSConnPolicies) > 0 {
+		logger.Info("a gateway speaks HTTP/1.1 and HTTP/2; HTTP/3 is not served", zap.Strings("listen", server.Listen))
+	}
+	return nil
+}
+
+// SourceOf is the address that Caddy takes for the client's, which is another than the connection's
+// where trusted_proxies says so. A client over a unix socket is one of this machine.
+func SourceOf(r *http.Request) netip.Addr {
+	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	source, err := netip.ParseAddr(ip)
+	if err == nil {
+		return source
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.Addr{}
 }

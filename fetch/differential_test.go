@@ -81,6 +81,7 @@ func (s *sources) recipe(r *rand.Rand) recipe {
 
 // body is what is sent, and the length that is announced.
 func (s *sources) body(tb testing.TB, r *rand.Rand, c *recipe) (data string, length int64) {
+	tb.Helper()
 	key := fmt.Sprint(c.applied, c.text)
 	data, ok := s.coded[key]
 	if !ok {
@@ -164,6 +165,7 @@ func (s *sources) mostOfRedirect(c *recipe, status int) permission {
 
 // serve answers as c says, strictly: what is no legal request gets a 400.
 func (s *sources) serve(tb testing.TB, r *rand.Rand, c *recipe) roundTripper {
+	tb.Helper()
 	data, length := s.body(tb, r, c)
 	moved := false
 	return func(req *http.Request) (*http.Response, error) {
@@ -213,6 +215,7 @@ func permitted(r Record) permission {
 			return permitRules
 		}
 		return permitAll
+	case AccessDeny:
 	}
 	return permitNothing
 }

@@ -103,16 +103,14 @@ func (g *gateway) reload(c gatewayConfig) error {
 	return err
 }
 
-func (g *gateway) caddyfile(c gatewayConfig) string    { return g.rig().Caddyfile(rig.Config(c)) }
-func (g *gateway) adminAddress(c gatewayConfig) string { return g.rig().AdminAddress(rig.Config(c)) }
-func (g *gateway) adminSocket() string                 { return g.rig().AdminSocket() }
-func (g *gateway) accessLog() string                   { return g.rig().AccessLog() }
-func (g *gateway) store() string                       { return g.rig().Store() }
-func (g *gateway) metric(name string) float64          { return g.rig().Metric(name) }
-func (g *gateway) limitDescriptors(n int)              { g.rig().LimitDescriptors(n) }
-func (g *gateway) stop()                               { g.rig().Stop() }
-func (g *gateway) kill()                               { g.rig().Kill() }
-func (g *gateway) listeners() int                      { return g.rig().Listeners() }
+func (g *gateway) caddyfile(c gatewayConfig) string { return g.rig().Caddyfile(rig.Config(c)) }
+func (g *gateway) adminSocket() string              { return g.rig().AdminSocket() }
+func (g *gateway) accessLog() string                { return g.rig().AccessLog() }
+func (g *gateway) store() string                    { return g.rig().Store() }
+func (g *gateway) metric(name string) float64       { return g.rig().Metric(name) }
+func (g *gateway) limitDescriptors(n int)           { g.rig().LimitDescriptors(n) }
+func (g *gateway) stop()                            { g.rig().Stop() }
+func (g *gateway) kill()                            { g.rig().Kill() }
 
 // admin asks the admin endpoint.
 func (g *gateway) admin(path string) answer {

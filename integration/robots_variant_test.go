@@ -56,7 +56,7 @@ func (s *bouncer) times(name string) (n int) {
 
 // TestWhose4xx: RFC 9309 section 2.3.1.3 speaks of what the crawler was answered. A site that turns
 // the gateway away is asked in the name of the crawler, whose answer binds it, and no other.
-func TestWhose4xx(t *testing.T) {
+func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 	t.Parallel()
 	site := &bouncer{known: map[string]string{"AcmeBot": "User-agent: AcmeBot\nDisallow: /private\n", "DownBot": "503"}}
 	server := httptest.NewServer(site)
@@ -75,8 +75,11 @@ func TestWhose4xx(t *testing.T) {
 					agent, page string
 					status      int
 				}{
-					{"AcmeBot/1.0", privatePage, 403}, {"AcmeBot/2.0 (+https://acme.example)", openPage, 200},
-					{"BobBot/1.0", privatePage, 200}, {"DownBot/1.0", openPage, 403}, {"", privatePage, 200},
+					{"AcmeBot/1.0", privatePage, 403},
+					{"AcmeBot/2.0 (+https://acme.example)", openPage, 200},
+					{"BobBot/1.0", privatePage, 200},
+					{"DownBot/1.0", openPage, 403},
+					{"", privatePage, 200},
 				} {
 					if a := g.mustFetch(step.agent, server.URL+step.page); a.status != step.status {
 						t.Errorf("%s, %s: %d %s, want %d", step.agent, step.page, a.status, a.body, step.status)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -132,13 +133,13 @@ func recordFields() (names []string) {
 func TestWithoutHTTP3(t *testing.T) {
 	t.Parallel()
 	s := &caddyhttp.Server{Protocols: []string{"h1", "h2", "h3"}, ListenProtocols: [][]string{nil, {"h3", "h1"}}}
-	if err := WithoutHTTP3(s, zap.NewNop()); err != nil {
+	if err := engine.WithoutHTTP3(s, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(s.Protocols, []string{"h1", "h2"}) || s.ListenProtocols[0] != nil || !slices.Equal(s.ListenProtocols[1], []string{"h1"}) {
 		t.Errorf("%v, %v", s.Protocols, s.ListenProtocols)
 	}
-	if err := WithoutHTTP3(&caddyhttp.Server{Protocols: []string{"h3"}}, zap.NewNop()); err == nil {
+	if err := engine.WithoutHTTP3(&caddyhttp.Server{Protocols: []string{"h3"}}, zap.NewNop()); err == nil {
 		t.Error("a gateway of HTTP/3 alone is accepted")
 	}
 }

@@ -8,11 +8,9 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -131,7 +129,7 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
 			zap.Strings("listen", s.Server.Listen))
 	}
-	if err := WithoutHTTP3(s.Server, logger); err != nil {
+	if err := engine.WithoutHTTP3(s.Server, logger); err != nil {
 		return err
 	}
 	s.Server.RegisterConnContext(s.Engine.Config.Redact.ConnContext())
@@ -139,26 +137,6 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	s.Server.RegisterConnState(egress.Unfollow)
 	stopWith(s.Server, ctx)
 	s.tunnels = newTunnelServer(s.Server)
-	return nil
-}
-
-// WithoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
-// net/http's server, which the redaction stands in front of.
-func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
-	found := false
-	lists := append([][]string{server.Protocols}, server.ListenProtocols...)
-	for i, list := range lists {
-		lists[i] = slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p == "h3" })
-		found = found || len(lists[i]) < len(list)
-		if len(lists[i]) == 0 && len(list) > 0 {
-			return errors.New("protocols: a gateway speaks h1 and h2, not h3")
-		}
-	}
-	server.Protocols = lists[0]
-	copy(server.ListenProtocols, lists[1:])
-	if found && len(server.TLSConnPolicies) > 0 {
-		logger.Info("a gateway speaks HTTP/1.1 and HTTP/2; HTTP/3 is not served", zap.Strings("listen", server.Listen))
-	}
 	return nil
 }
 
@@ -180,7 +158,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer x.account()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
-	source := SourceOf(r)
+	source := engine.SourceOf(r)
 	if x.tunnel != nil { // fields of a request inside are the client's own, and no proxy's in between
 		source = x.tunnel.from.Source
 	}
@@ -241,23 +219,9 @@ func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	return enforce.ReasonBadTarget, err.Error()
 }
 
-// SourceOf is the address that Caddy takes for the client's, which is another than the connection's
-// where trusted_proxies says so. A client over a unix socket is one of this machine.
-func SourceOf(r *http.Request) netip.Addr {
-	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	source, err := netip.ParseAddr(ip)
-	if err == nil {
-		return source
-	}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	return netip.Addr{}
-}
-
 // senderOf is what a request shows of its sender.
 func senderOf(r *http.Request) enforce.Sender {
-	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: SourceOf(r)}
+	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: engine.SourceOf(r)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
 		e.CertificateNames = append(e.CertificateNames, leaf.Subject.CommonName)

@@ -14,7 +14,7 @@ import (
 // is under way: a site that is down is asked once at each retry.
 func TestExt_SecondTry(t *testing.T) {
 	t.Parallel()
-	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
 		s := &site{}
 		c := newCache(t, robotscache.Config{Fetcher: s}, hot)
 		defer c.Close()

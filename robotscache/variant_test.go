@@ -88,7 +88,7 @@ func TestVariant_BindsItsAgentAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+			overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
 				m := &moody{}
 				m.set("", test.base)
 				m.set("AcmeBot", test.acme)
@@ -240,7 +240,7 @@ func TestVariant_Bound(t *testing.T) {
 // A purge and a refresh of an origin are for its variants too; neither is for its neighbours.
 func TestVariant_PurgeAndRefresh(t *testing.T) {
 	t.Parallel()
-	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
 		m := &moody{}
 		m.set("AcmeBot", rulesOutcome("one"))
 		c := newCache(t, robotscache.Config{Fetcher: m}, hot)

@@ -1,4 +1,4 @@
-package proxy
+package passwords
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func (h *slowHash) Compare(hash, password []byte) (bool, error) {
 
 // hashRig has the users ann and bob, whose passwords are their names, and one processor.
 type hashRig struct {
-	Passwords
+	Checker
 	*slowHash
 	t     *testing.T
 	group sync.WaitGroup
@@ -45,7 +45,7 @@ type hashRig struct {
 
 func newHashRig(t *testing.T) *hashRig {
 	t.Helper()
-	r := &hashRig{slowHash: new(slowHash), t: t, Passwords: Passwords{hashes: newHashing(1)}}
+	r := &hashRig{slowHash: new(slowHash), t: t, Checker: Checker{hashes: newHashing(1)}}
 	for _, user := range []string{"ann", "bob"} {
 		r.add(user, account{[]byte(user), r.slowHash})
 	}
@@ -184,9 +184,9 @@ func TestPasswordsOutliveReloads(t *testing.T) {
 		r := newHashRig(t)
 		r.ask(here, "ann", "ann", enforce.PasswordRight)
 		r.took(slowHashTime)
-		next := Passwords{hashes: r.hashes}
+		next := Checker{hashes: r.hashes}
 		next.add("ann", account{[]byte("ann"), r.slowHash})
-		r.Passwords = next
+		r.Checker = next
 		r.ask(here, "ann", "ann", enforce.PasswordRight)
 		r.took(0)
 		r.add("ann", account{[]byte("other"), r.slowHash})
@@ -217,7 +217,7 @@ func TestPasswordsTakeKnownHashesOnly(t *testing.T) {
 		"": false, "secret": false, "$2a$": false, "$argon2id$": false, "$1$abc": false,
 		"$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy": true,
 	} {
-		if err := new(Passwords).Add("ann", hash); (err == nil) != ok || err != nil && hash != "" && strings.Contains(err.Error(), hash) {
+		if err := new(Checker).Add("ann", hash); (err == nil) != ok || err != nil && hash != "" && strings.Contains(err.Error(), hash) {
 			t.Errorf("%q: %v", hash, err)
 		}
 	}

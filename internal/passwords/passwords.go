@@ -1,4 +1,6 @@
-package proxy
+// Package passwords checks passwords against slow hashes, a few at a time: all at once, wrong ones
+// would take the CPUs from everything else in the process.
+package passwords
 
 import (
 	"context"
@@ -14,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// Passwords checks the proxy credentials of agents with the hashes that Caddy's own basic_auth
+// Checker checks the passwords of agents and operators with the hashes that Caddy's own basic_auth
 // takes.
 //
 // A hash is slow on purpose, some 100 ms with argon2id and a second with bcrypt, and a crawler
@@ -24,7 +26,7 @@ import (
 //
 // It is safe for concurrent use once the last account has been added. The zero value has no
 // account.
-type Passwords struct {
+type Checker struct {
 	hashes   *hashing           // nil: those of the process
 	accounts map[string]account // by user
 	users    []string           // sorted; one of them stands in for a user that does not exist
@@ -36,7 +38,7 @@ type account struct {
 }
 
 // Add adds an account by the hash of its password.
-func (p *Passwords) Add(user, hash string) error {
+func (p *Checker) Add(user, hash string) error {
 	comparer, err := comparerFor(hash)
 	if err != nil {
 		return err
@@ -45,7 +47,7 @@ func (p *Passwords) Add(user, hash string) error {
 	return nil
 }
 
-func (p *Passwords) add(user string, a account) {
+func (p *Checker) add(user string, a account) {
 	if p.accounts == nil {
 		p.accounts = make(map[string]account)
 	}
@@ -81,7 +83,7 @@ func comparerFor(hash string) (caddyauth.Comparer, error) {
 
 // Verify checks whether the password is that of the user. For a user that does not exist it
 // computes the hash of one that does, so that the time taken tells nothing.
-func (p *Passwords) Verify(ctx context.Context, source netip.Addr, user, password string) enforce.PasswordCheck {
+func (p *Checker) Verify(ctx context.Context, source netip.Addr, user, password string) enforce.PasswordCheck {
 	a, known := p.accounts[user]
 	if !known {
 		if len(p.users) == 0 {
@@ -100,7 +102,7 @@ func (p *Passwords) Verify(ctx context.Context, source netip.Addr, user, passwor
 }
 
 // decoy picks the same account for the same name, so that repeating it tells nothing either.
-func (p *Passwords) decoy(user string) account {
+func (p *Checker) decoy(user string) account {
 	sum := p.hashes.digest(user, nil, "")
 	return p.accounts[p.users[binary.BigEndian.Uint64(sum[:8])%uint64(len(p.users))]]
 }
