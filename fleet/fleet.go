@@ -229,10 +229,10 @@ func (f *Fleet) meet(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
-		f.away(err)
+		f.noteRedis(false, err)
 		return false
 	}
-	f.here()
+	f.noteRedis(true, nil)
 	return true
 }
 
@@ -283,7 +283,7 @@ func (f *Fleet) answers(ctx context.Context, id string) Report {
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	if c := f.link.Client(); c != nil && f.up() {
 		if err := f.readRoster(ctx, c); err != nil && ctx.Err() == nil {
-			f.away(err)
+			f.noteRedis(false, err)
 		}
 	}
 	r, _, offset, _ := f.others()
@@ -335,33 +335,22 @@ func (f *Fleet) done(id string, ended int) {
 	}
 }
 
-// here notes that Redis answers.
-func (f *Fleet) here() {
-	f.mu.Lock()
-	back := !f.state.Up
-	if back {
-		f.since = time.Now()
-	}
-	f.state.Up, f.told = true, false
-	state := f.state
-	f.mu.Unlock()
-	if back {
-		f.config.Changed(true, nil)
-	}
-	f.config.Counted(state)
-}
-
-// away notes that Redis does not answer.
-func (f *Fleet) away(why error) {
+// noteRedis notes whether Redis answers, and why not.
+func (f *Fleet) noteRedis(up bool, why error) {
 	mine := f.config.Local.Orders()
 	f.mu.Lock()
-	news := !f.told
-	f.state.Up, f.told = false, true
-	f.state.Pending = pending(mine, f.redis, time.Now())
+	news := f.state.Up != up || !up && !f.told
+	f.state.Up, f.told = up, !up
+	if up && news {
+		f.since = time.Now()
+	}
+	if !up {
+		f.state.Pending = pending(mine, f.redis, time.Now())
+	}
 	state := f.state
 	f.mu.Unlock()
 	if news {
-		f.config.Changed(false, why)
+		f.config.Changed(up, why)
 	}
 	f.config.Counted(state)
 }

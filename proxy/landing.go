@@ -23,7 +23,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/look"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
@@ -199,7 +198,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + enforce.HideInside(view.Why(), x.r.URL.String()) + "\n")
-		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(retryOf(view, now)), 10))
+		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), pendingRetry)), 10))
 	}
 	answer(x.w, x.r, status, body)
 	return nil
@@ -207,11 +206,6 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 
 // pendingRetry is when to ask again for what is still being fetched.
 const pendingRetry = 5 * time.Second
-
-// retryOf is when to ask again for a robots.txt that is unreachable.
-func retryOf(view robotscache.View, now time.Time) time.Duration {
-	return max(view.RetryAt.Sub(now), pendingRetry)
-}
 
 // wholeSeconds is a duration as header fields have it.
 func wholeSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

@@ -44,22 +44,17 @@ func (s *askers) admit(a Asker) bool {
 	if s.configured == nil {
 		s.configured = make(map[string]bool)
 	}
-	if known, ok := s.configured[a.Token]; ok {
-		s.configured[a.Token] = known || a.Configured
-		return true
-	}
-	if len(s.configured) >= MaxVariants && a.Configured {
-		for token, configured := range s.configured {
-			if !configured {
-				delete(s.configured, token)
-				break
-			}
+	known, isKnown := s.configured[a.Token]
+	isFull := func() bool { return !isKnown && len(s.configured) >= MaxVariants }
+	for token, configured := range s.configured {
+		if isFull() && a.Configured && !configured {
+			delete(s.configured, token)
 		}
 	}
-	if len(s.configured) >= MaxVariants {
+	if isFull() {
 		return false
 	}
-	s.configured[a.Token] = a.Configured
+	s.configured[a.Token] = known || a.Configured
 	return true
 }
 
