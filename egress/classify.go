@@ -195,7 +195,7 @@ func isReset(err error) bool {
 		}
 	}
 	text := err.Error()
-	for _, end := range []string{"server closed idle connection", "GOAWAY", "client connection lost"} {
+	for _, end := range []string{"server closed idle connection", "GOAWAY", "REFUSED_STREAM", "client connection lost"} {
 		if strings.Contains(text, end) {
 			return true
 		}

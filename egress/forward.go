@@ -225,7 +225,8 @@ func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
 
 func (x *forwarding) attachBody(out *http.Request) {
 	x.body.src, x.body.reading = x.r.Body, make(chan struct{}, 1)
-	x.watch.start(nobody, x.f.MinRate) // an origin that takes no more of the body may never answer
+	x.body.keeping = out.URL.Scheme == "https" // only HTTP/2 says that it has not processed a request
+	x.watch.start(nobody, x.f.MinRate)         // an origin that takes no more of the body may never answer
 	out.Body, out.ContentLength = &x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
 		x.attachTrailer(out)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"sync"
@@ -15,6 +16,9 @@ type requestBody struct {
 	watch   *watch        // of the exchange; runs until the body is written or the response begins
 	limit   time.Duration // for the whole body; 0 for none
 	trailer func()        // called once, at the end of the body, before the reader learns of it
+
+	keeping bool   // what is read is kept, up to maxKept, to be sent again
+	kept    []byte // the same
 
 	reading  chan struct{} // is full while a read is under way; nil without a body
 	mu       sync.Mutex
@@ -40,6 +44,11 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.n += int64(n)
+	if b.keeping = b.keeping && len(b.kept)+n <= maxKept; b.keeping {
+		b.kept = append(b.kept, p[:n]...)
+	} else {
+		b.kept = nil
+	}
 	b.ended = b.ended || err == io.EOF
 	switch {
 	case b.answered:
@@ -58,6 +67,23 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.failed = err
 	}
 	return n, err
+}
+
+// maxKept bounds what is kept of a body for an origin that refuses the request unprocessed.
+const maxKept = 64 << 10
+
+// rewind has the body read from its beginning once more, and reports whether that can be. No read is
+// under way.
+func (b *requestBody) rewind() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.keeping || b.failed != nil {
+		return false
+	}
+	b.src = io.MultiReader(bytes.NewReader(b.kept), b.src)
+	b.keeping, b.kept, b.shut = false, nil, false
+	b.watch.start(nobody, b.watch.rate)
+	return true
 }
 
 // begin reports whether the body may be read. If so it is the client's turn.
@@ -120,7 +146,7 @@ func (b *requestBody) Close() error {
 func (b *requestBody) answer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.answered = true
+	b.answered, b.keeping, b.kept = true, false, nil
 	b.watch.setDeadline(time.Time{})
 }
 

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/crawlgate/crawlgate/egress/ftphttp"
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/egress/h1"
@@ -206,10 +208,42 @@ func (dial dialFunc) overTLS(h *http.Transport) dialFunc {
 }
 
 // roundTrip sends a request by the transport that it needs, and has the head of its response
-// mended.
+// mended. A request that was not processed is sent once more, if its body is at hand; one without a
+// body net/http itself sends again, but for HTTP_1_1_REQUIRED.
 func (w transportPair) roundTrip(r *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: awaitResponse} // a new one: WithClientTrace changes it
-	return w.of(r).RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	resp, err := w.of(r).RoundTrip(r)
+	next := w.again(err)
+	if next == nil {
+		return resp, err
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		if body, ok := r.Body.(*requestBody); !ok || !body.rewind() {
+			return nil, err
+		}
+	}
+	return next.RoundTrip(r)
+}
+
+// again returns the transport for a request that failed without being processed, RFC 9113 section
+// 8.7, nil for others: it lay above the last stream of a GOAWAY, or its stream was refused. With a
+// GetBody, net/http would send it again after PROTOCOL_ERROR too, which proves no such thing. What
+// it says of a body that it cannot send again has no type.
+func (w transportPair) again(err error) *http.Transport {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	stream, _ := errors.AsType[http2.StreamError](err)
+	ours := strings.HasPrefix(text, "http2: Transport") // and quotes nothing of the origin
+	switch {
+	case stream.Code == http2.ErrCodeHTTP11Required, ours && strings.HasSuffix(text, "ErrCode:HTTP_1_1_REQUIRED"):
+		return w.single
+	case stream.Code == http2.ErrCodeRefusedStream, ours && strings.Contains(text, "REFUSED_STREAM"), ours && strings.Contains(text, "GOAWAY"):
+		return w.shared
+	}
+	return nil
 }
 
 // awaitResponse tells a connection of HTTP/1 that a response will come.
