@@ -52,7 +52,7 @@ func AddCommands(cmd *cobra.Command) {
 // streams are the input and the outputs of a command.
 type streams struct {
 	in  io.Reader
-	out io.Writer
+	out *output
 	err io.Writer
 }
 

@@ -70,7 +70,7 @@ func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, e
 		}
 	}
 	switch {
-	case c.json:
+	case c.json || s.out.err != nil:
 	case status == exitOK:
 		s.complain("%s: no warnings", args[0])
 	default:
