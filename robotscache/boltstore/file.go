@@ -26,17 +26,8 @@ var (
 )
 
 // format is the number of the file's form, uint32, big-endian, under formatKey in metaBucket. A
-// file of the one before is read, and upgraded where it may be changed: the next pass of the
-// sweeper gives its texts their times, and until its end there is upgradeKey. A file of any other
-// one is refused.
-const (
-	format       = 3
-	formatBefore = 2
-)
-
-var upgradeKey = []byte("upgrade")
-
-func isUpgrading(tx *bolt.Tx) bool { return tx.Bucket(metaBucket).Get(upgradeKey) != nil }
+// file of any other one is refused.
+const format = 3
 
 var formatKey = []byte("format")
 
@@ -72,13 +63,9 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	if err := f.open(path, lockTimeout, readOnly); err != nil {
 		return nil, err
 	}
-	isOld := false
-	err = f.view(func(tx *bolt.Tx) (err error) {
-		isOld, err = check(tx, info)
-		return err
-	})
-	if (isOld || errors.Is(err, errEmpty)) && !readOnly {
-		err = f.update(func(tx *bolt.Tx) error { return create(tx, isOld) })
+	err = f.view(func(tx *bolt.Tx) error { return check(tx, info) })
+	if errors.Is(err, errEmpty) && !readOnly {
+		err = f.update(create)
 	}
 	if f.broken.Load() != nil {
 		err = fmt.Errorf("%w: %w", errTorn, err)
@@ -89,50 +76,39 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	return f, nil
 }
 
-// create makes the buckets of a store that are not there.
-func create(tx *bolt.Tx, isOld bool) error {
+// create makes the buckets of a store.
+func create(tx *bolt.Tx) error {
 	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket, usesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
 			return err
 		}
 	}
-	meta := tx.Bucket(metaBucket)
-	if isOld {
-		if err := meta.Put(upgradeKey, []byte{formatBefore}); err != nil {
-			return err
-		}
-	}
-	return meta.Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
+	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
 }
 
-// check refuses a file that is not ours, of another format or cut short, and reports whether it is
-// of the format before. info is nil for one that was just made.
-func check(tx *bolt.Tx, info fs.FileInfo) (isOld bool, err error) {
+// check refuses a file that is not ours, of another format or cut short. info is nil for one
+// that was just made.
+func check(tx *bolt.Tx, info fs.FileInfo) error {
 	// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
 	if info != nil && tx.Size() > info.Size() {
-		return false, fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
+		return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
 	}
 	if name, _ := tx.Cursor().First(); name == nil {
-		return false, errEmpty
+		return errEmpty
 	}
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || len(meta.Get(formatKey)) != 4 {
-		return false, errForeign
+		return errForeign
 	}
-	wanted := [][]byte{originsBucket, textsBucket, usesBucket}
-	switch n := binary.BigEndian.Uint32(meta.Get(formatKey)); n {
-	case format:
-	case formatBefore:
-		isOld, wanted = true, wanted[:2]
-	default:
-		return false, fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
+	if n := binary.BigEndian.Uint32(meta.Get(formatKey)); n != format {
+		return fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
 	}
-	for _, bucket := range wanted {
+	for _, bucket := range [][]byte{originsBucket, textsBucket, usesBucket} {
 		if tx.Bucket(bucket) == nil {
-			return false, fmt.Errorf("%w: it has no %s", errTorn, bucket)
+			return fmt.Errorf("%w: it has no %s", errTorn, bucket)
 		}
 	}
-	return isOld, nil
+	return nil
 }
 
 // file is a bbolt database that fails instead of crashing.

@@ -53,9 +53,6 @@ func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 		return err
 	}
 	origins, key := tx.Bucket(originsBucket), []byte(r.Key().String())
-	if err := upgrade(tx, key); err != nil {
-		return err
-	}
 	former, _ := decodeItem(origins.Get(key)) // a damaged item counts as none: it is replaced
 	history := robotscache.AddVersion(former.History, robotscache.VersionOf(r), s.cfg.Versions)
 	value, err := item{r, history}.encode(now)
@@ -70,31 +67,5 @@ func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 
 // remove deletes an origin. Its texts stay until their time is over.
 func remove(tx *bolt.Tx, key []byte) error {
-	if err := upgrade(tx, key); err != nil {
-		return err
-	}
 	return tx.Bucket(originsBucket).Delete(key)
-}
-
-// upgrade gives the texts of an origin in a file that was of format 2 the times at which it was
-// fetched and saved with them last.
-func upgrade(tx *bolt.Tx, key []byte) error {
-	if !isUpgrading(tx) {
-		return nil
-	}
-	value := tx.Bucket(originsBucket).Get(key)
-	it, err := decodeItem(value)
-	if err != nil {
-		return nil //nolint:nilerr // there is none, or one that counts as none
-	}
-	for _, v := range it.History {
-		if err := use(tx, v.SHA256, v.LastSeen, nil); err != nil {
-			return err
-		}
-	}
-	text, ok := it.Record.Text()
-	if !ok {
-		return nil
-	}
-	return use(tx, text.SHA256, time.Unix(int64(binary.BigEndian.Uint64(value)), 0), nil)
 }

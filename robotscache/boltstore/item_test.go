@@ -29,7 +29,7 @@ func FuzzItem(f *testing.F) {
 	f.Add(value[:len(value)/2])
 	f.Add([]byte{})
 	f.Add(textValue{used: 3, data: []byte("x")}.encode())
-	f.Add([]byte("\x03x")) // a text of format 2
+	f.Add([]byte("\x03x")) // no text
 	f.Fuzz(func(t *testing.T, value []byte) {
 		savedBefore(value, now)
 		if _, err := decodeItem(value); err != nil && !errors.Is(err, robotscache.ErrCorrupt) {

@@ -281,32 +281,26 @@ func (s *Store) runSweeper(ctx context.Context) {
 }
 
 // sweep deletes the records past their retention among sweepBatch of them from the given key on,
-// upgrades those of format 2, and drops texts. A failure ends the pass: the next one starts from
-// the first key.
+// and drops texts. A failure ends the pass: the next one starts from the first key.
 func (s *Store) sweep(from []byte) (next []byte) {
 	limit := time.Now().Add(-s.retention.Load().Records())
 	gone, err := s.update(func(tx *bolt.Tx) error {
-		c, upgrading := tx.Bucket(originsBucket).Cursor(), isUpgrading(tx)
-		var todo []func() error
+		c := tx.Bucket(originsBucket).Cursor()
+		var old [][]byte
 		key, value := c.Seek(from)
 		for n := 0; key != nil && n < sweepBatch; n++ {
-			switch key := bytes.Clone(key); {
-			case savedBefore(value, limit):
-				todo = append(todo, func() error { return remove(tx, key) })
-			case upgrading:
-				todo = append(todo, func() error { return upgrade(tx, key) })
+			if savedBefore(value, limit) {
+				old = append(old, bytes.Clone(key))
 			}
 			key, value = c.Next()
 		}
-		if next = bytes.Clone(key); next == nil && upgrading {
-			todo = append(todo, func() error { return tx.Bucket(metaBucket).Delete(upgradeKey) })
-		}
-		for _, do := range todo {
-			if err := do(); err != nil {
+		next = bytes.Clone(key)
+		for _, key := range old {
+			if err := remove(tx, key); err != nil {
 				return err
 			}
 		}
-		if len(todo) == 0 {
+		if len(old) == 0 {
 			return errNothing
 		}
 		return nil

@@ -12,10 +12,9 @@ import (
 )
 
 // textValue is the value of a text, whose key is its SHA-256: a zero byte, the time of its last use
-// (Unix nanoseconds, int64, big-endian) and the compressed text. Format 2 had a number above 0
-// there, as a uvarint, and no time: used is 0 then.
+// (Unix nanoseconds, int64, big-endian) and the compressed text.
 //
-// A text with a time has its place in usesBucket, under that time and its SHA-256, with the number
+// A text has its place in usesBucket, under that time and its SHA-256, with the number
 // of compressed bytes as a uvarint. Their sum is under octetsKey in metaBucket.
 type textValue struct {
 	used int64
@@ -31,14 +30,10 @@ const (
 var octetsKey = []byte("octets")
 
 func decodeTextValue(value []byte) (textValue, error) {
-	number, n := binary.Uvarint(value)
-	switch {
-	case number > 0 && n > 0 && len(value) > n:
-		return textValue{data: value[n:]}, nil
-	case number == 0 && n == 1 && len(value) > textHead:
-		return textValue{int64(binary.BigEndian.Uint64(value[1:])), value[textHead:]}, nil
+	if len(value) <= textHead || value[0] != 0 {
+		return textValue{}, fmt.Errorf("%w: malformed text", robotscache.ErrCorrupt)
 	}
-	return textValue{}, fmt.Errorf("%w: malformed text", robotscache.ErrCorrupt)
+	return textValue{int64(binary.BigEndian.Uint64(value[1:])), value[textHead:]}, nil
 }
 
 func (v textValue) encode() []byte {
@@ -60,13 +55,13 @@ func useKey(used int64, sha fetch.Sum) []byte {
 }
 
 // use notes that a text was used at a time. encode gives the text where it is new, or its value is
-// damaged; without it there is nothing to note then.
+// damaged.
 func use(tx *bolt.Tx, sha fetch.Sum, at time.Time, encode func() []byte) error {
 	texts, uses := tx.Bucket(textsBucket), tx.Bucket(usesBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
 	used, placed := v.used, v.used != 0
 	switch {
-	case err != nil && encode == nil, placed && at.UnixNano() < used+int64(useEvery):
+	case placed && at.UnixNano() < used+int64(useEvery):
 		return nil
 	case err != nil:
 		v.data = encode()
@@ -106,11 +101,7 @@ func (s *Store) setKeptUntil(tx *bolt.Tx, history []robotscache.Version) {
 		if err != nil {
 			continue // there is none
 		}
-		used := v.LastSeen
-		if text.used != 0 {
-			used = time.Unix(0, text.used).UTC()
-		}
-		history[i].KeptUntil = used.Add(s.textTime())
+		history[i].KeptUntil = time.Unix(0, text.used).UTC().Add(s.textTime())
 	}
 }
 
