@@ -83,15 +83,13 @@ type Result struct {
 	Ahead int
 	Copy  io.Writer
 
-	Removed  int    // lines of the request's header that Pass has kept back
-	Status   int    // final status received from the origin; 0 for none
-	Proto    string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
-	BytesIn  int64  // bytes of body (after an upgrade: of any kind) that came from the client
-	BytesOut int64  // the same towards the client
-	Dialed   Dialed // how the connection was made, or failed to be; its times are 0 where Reused
-	Reused   bool   // the connection had served before
-	Started  bool   // the response has begun; nothing else can be answered any more
-	Err      *Error // why it failed, nil for a complete exchange
+	Removed int    // lines of the request's header that Pass has kept back
+	Status  int    // final status received from the origin; 0 for none
+	Proto   string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
+	Dialed  Dialed // how the connection was made, or failed to be; its times are 0 where Reused
+	Reused  bool   // the connection had served before
+	Started bool   // the response has begun; nothing else can be answered any more
+	Err     *Error // why it failed, nil for a complete exchange
 }
 
 // Forward sends r to target and the response to w. The bytes of target are the bytes on the wire:
@@ -115,7 +113,7 @@ func (f *Forwarder) Forward(
 		return errLoop
 	}
 	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
-	defer x.account()
+	defer func() { _ = x.body.Close() }()
 	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
 		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {
@@ -364,13 +362,6 @@ func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 		e.Addr = x.res.Dialed.Addr
 	}
 	return e
-}
-
-// account completes the result on every way out, panics included.
-func (x *forwarding) account() {
-	n, _ := x.body.state()
-	x.res.BytesIn += n
-	_ = x.body.Close()
 }
 
 // lastHop counts Max-Forwards down, RFC 9110 section 7.6.2, and answers a request that may go no

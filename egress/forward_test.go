@@ -238,7 +238,7 @@ func TestForwardBodies(t *testing.T) {
 					t.Errorf("%d: origin saw %s, want %s", i, got, tt.method)
 				}
 				res := g.result(t)
-				if res.Err != nil || res.Status != 200 || res.BytesIn != int64(len(tt.want)) || res.BytesOut != int64(len(tt.want)) {
+				if res.Err != nil || res.Status != 200 {
 					t.Errorf("%d: result %+v", i, res)
 				}
 				// The first of GET and the first of the others have a connection of their own.
@@ -283,7 +283,7 @@ func TestForwardNotModified(t *testing.T) {
 			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("ETag") != `"page"` {
 				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
 			}
-			if res := g.result(t); res.Err != nil || res.BytesOut != 0 {
+			if res := g.result(t); res.Err != nil {
 				t.Errorf("result %+v", res)
 			}
 		})
@@ -536,7 +536,7 @@ func TestForwardExpectRefused(t *testing.T) {
 				if n, err := br.Discard(1); err != io.EOF {
 					t.Errorf("%d more bytes, %v, want the end", n, err)
 				}
-				if res := g.result(t); res.BytesIn != 0 || res.Err != nil {
+				if res := g.result(t); res.Err != nil {
 					t.Errorf("result %+v", res)
 				}
 			})
@@ -711,7 +711,7 @@ func TestForwardTruncation(t *testing.T) {
 					t.Errorf("the broken body ended cleanly, after %q", rest)
 				}
 				res := g.result(t)
-				if res.Err == nil || res.Err.Kind != tt.want || res.Status != 200 || !res.Started || res.BytesOut != 4 {
+				if res.Err == nil || res.Err.Kind != tt.want || res.Status != 200 || !res.Started {
 					t.Errorf("result %+v, want %v", res, tt.want)
 				}
 			})
@@ -1014,7 +1014,7 @@ func TestForwardWebSocket(t *testing.T) {
 		if got := string(hello) + string(rest); err != nil || got != "hello echo early late" {
 			t.Errorf("%s: got %q, %v", proto, got, err)
 		}
-		if res := g.result(t); res.Status != 101 || res.BytesIn != 10 || res.BytesOut != 21 || res.Err != nil {
+		if res := g.result(t); res.Status != 101 || res.Err != nil {
 			t.Errorf("%s: result %+v", proto, res)
 		}
 	}

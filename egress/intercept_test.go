@@ -462,7 +462,7 @@ func TestInterceptForwards(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if res := <-results; res.Status != 101 || res.BytesIn != 5 {
+		if res := <-results; res.Status != 101 {
 			t.Errorf("%s: %+v", outer, res)
 		}
 		tunnel.Close()

@@ -12,12 +12,6 @@ import (
 	"time"
 )
 
-// Traffic counts the bytes of a relay.
-type Traffic struct {
-	Up   int64 // from the client
-	Down int64 // towards the client
-}
-
 // errRelayed ends a relay one of whose ends cannot close its sending half alone.
 var errRelayed = errors.New("the other end has ended")
 
@@ -106,10 +100,7 @@ func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 		return nil
 	}
 	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log: the connection is out of the writer's hands
-	client := newTunnel(conn)
-	err = relay(ctx, client, origin, cmp.Or(x.f.idle, defaultIdle))
+	err = relay(ctx, newTunnel(conn), origin, cmp.Or(x.f.idle, defaultIdle))
 	x.res.Err, _ = errors.AsType[*Error](err)
-	traffic := client.Traffic()
-	x.res.BytesIn, x.res.BytesOut = traffic.Up, traffic.Down
 	return nil
 }

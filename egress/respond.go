@@ -146,7 +146,6 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 				werr = x.flush() // else the end of the response sends it
 			}
 			x.watch.turn(theOrigin, 0)
-			x.res.BytesOut += int64(m)
 			if x.res.Copy != nil {
 				_, _ = x.res.Copy.Write(buf[:m]) // the caller's own concern
 			}

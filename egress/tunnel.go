@@ -10,12 +10,11 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries the bytes between
-// the client and its origin. It counts them and can look ahead at the first ones.
+// the client and its origin. It can look ahead at the first ones.
 //
 // Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for
 // concurrent use.
@@ -23,7 +22,6 @@ type Tunnel struct {
 	net.Conn        // the client's; only through the Tunnel is it read, written and closed
 	ahead    []byte // read ahead, not yet taken
 
-	in, out   atomic.Int64
 	reading   sync.Mutex // held while conn is read from
 	writing   sync.Mutex // and written to
 	closeOnce sync.Once
@@ -97,9 +95,7 @@ func (t *Tunnel) read(p []byte) (int, error) {
 	if t.closed.Err() != nil {
 		return 0, net.ErrClosed
 	}
-	n, err := t.Conn.Read(p)
-	t.in.Add(int64(n))
-	return n, err
+	return t.Conn.Read(p)
 }
 
 // Write sends bytes to the client.
@@ -109,9 +105,7 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 	if t.closed.Err() != nil {
 		return 0, net.ErrClosed
 	}
-	n, err := t.Conn.Write(p)
-	t.out.Add(int64(n))
-	return n, err
+	return t.Conn.Write(p)
 }
 
 // CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
@@ -133,9 +127,6 @@ func (t *Tunnel) Close() error {
 
 // Done is closed once the tunnel is.
 func (t *Tunnel) Done() <-chan struct{} { return t.closed.Done() }
-
-// Traffic returns the bytes that have passed so far, without those of the CONNECT.
-func (t *Tunnel) Traffic() Traffic { return Traffic{Up: t.in.Load(), Down: t.out.Load()} }
 
 // First classifies the beginning of a tunnel.
 type First string

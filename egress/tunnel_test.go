@@ -94,7 +94,6 @@ func TestTunnelRelay(t *testing.T) {
 	})
 	tr := newTestTransport(t, TransportConfig{})
 	for _, proto := range []string{"h1", "h2"} {
-		traffic := make(chan Traffic, 1)
 		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
 			up, err := tr.DialTunnel(r.Context(), "127.0.0.1", portOf(t, origin))
 			if err != nil {
@@ -104,7 +103,6 @@ func TestTunnelRelay(t *testing.T) {
 			if err := tunnel.Relay(r.Context(), up); err != nil {
 				t.Errorf("%s: %v", proto, err)
 			}
-			traffic <- tunnel.Traffic()
 		})
 		resp, c := connect(t, gw, "site:443")
 		if resp.StatusCode != http.StatusOK || resp.TransferEncoding != nil {
@@ -116,9 +114,6 @@ func TestTunnelRelay(t *testing.T) {
 		}
 		c.Close()
 		<-done
-		if got := <-traffic; got != (Traffic{Up: 6, Down: 11}) {
-			t.Errorf("%s: traffic %+v", proto, got)
-		}
 	}
 }
 
