@@ -6,7 +6,6 @@ import (
 	"context"
 	"log"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,11 +52,6 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 		IdleTimeout:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
 		MaxHeaderBytes:    cmp.Or(server.MaxHeaderBytes, 16<<10),
 		ErrorLog:          log.New(innerLog{caddy.Log}, "", 0),
-		HTTP2: &http.HTTP2Config{CountError: func(kind string) {
-			if strings.HasPrefix(kind, "bad_") { // it resets the stream of a request that it cannot read, and calls nobody
-				engine.ConnectionRefused("unreadable")
-			}
-		}},
 	})
 	tunnelServers.Store(s, true)
 	return s
