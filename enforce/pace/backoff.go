@@ -91,7 +91,7 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	now := p.now()
 	s := p.table.shard(key)
 	s.mu.Lock()
-	c := p.table.clockToBlock(s, key, cfg, now)
+	c := p.table.clock(s, key, cfg, now, cfg.blockKeys())
 	if c == nil {
 		s.mu.Unlock()
 		return // without a clock nothing goes to the key
@@ -118,11 +118,8 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 // of a block: a site's wish to be left alone is not forgotten because the table is full.
 const blockReserve = 8
 
-// clockToBlock is clock with room for some more.
-func (t *table) clockToBlock(s *shard, key string, cfg *Config, now instant) *clock {
-	limit := cfg.shardKeys()
-	return t.clock(s, key, cfg, now, limit+limit/blockReserve+1)
-}
+// blockKeys is how many keys a shard keeps with those of blocks.
+func (c *Config) blockKeys() int { return c.shardKeys() + c.shardKeys()/blockReserve + 1 }
 
 // block sets the block of c, under the shard's lock. It refuses the requests that could not be in
 // time any more, and makes the first of the others look again.
@@ -158,10 +155,7 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 		p.endBlock(key)
 		return
 	}
-	if cfg.Backoff.Off {
-		return
-	}
-	if p.restoreBlock(State{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
+	if p.restore(State{Key: key, Until: time.Now().Add(pause), Strikes: strikes}, cfg, p.now()) {
 		cfg.Observer.Blocked(strikes == 0)
 	}
 	p.keepSweeping()

@@ -105,54 +105,43 @@ func (p *Pacer) past(t time.Time) instant { return p.now() - clip(time.Since(t))
 func (p *Pacer) Merge(states []State) {
 	cfg, now := p.config.Load(), p.now()
 	for _, s := range states {
-		if s.Key == "" {
-			continue
-		}
-		if !cfg.Backoff.Off {
-			p.restoreBlock(s, cfg, now)
-		}
-		if !s.Last.IsZero() {
-			p.restoreSlot(s, cfg, now)
+		if s.Key != "" {
+			p.restore(s, cfg, now)
 		}
 	}
 	p.keepSweeping()
 }
 
-func (p *Pacer) restoreSlot(saved State, cfg *Config, now instant) {
-	last := p.past(saved.Last)
+// restore adds the state of one key, and reports whether its block is new.
+func (p *Pacer) restore(saved State, cfg *Config, now instant) bool {
+	until := now + min(max(time.Until(saved.Until), -longest), cfg.Backoff.Max)
+	b := backoff{until: until, failures: max(saved.Strikes, 0), fresh: true}
+	blocks, slot, limit := !cfg.Backoff.Off && !b.forgotten(now), !saved.Last.IsZero(), cfg.shardKeys()
+	switch {
+	case blocks:
+		limit = cfg.blockKeys()
+	case !slot:
+		return false
+	}
 	s := p.table.shard(saved.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := p.table.clock(s, saved.Key, cfg, now, cfg.shardKeys())
+	c := p.table.clock(s, saved.Key, cfg, now, limit)
 	if c == nil {
-		return // without a clock nothing goes to the key
+		return false // without a clock nothing goes to the key
 	}
-	g := &c.gcra
-	g.tat, g.last, g.gap = max(g.tat, last+clip(saved.Debt)), max(g.last, last), max(g.gap, clip(saved.Gap))
-	c.serial = max(c.serial, 1)
 	s.keep(c)
-}
-
-// restoreBlock reports whether the block is new.
-func (p *Pacer) restoreBlock(b State, cfg *Config, now instant) bool {
-	until := now + min(max(time.Until(b.Until), -longest), cfg.Backoff.Max)
-	saved := backoff{until: until, failures: max(b.Strikes, 0), fresh: true}
-	if saved.forgotten(now) {
-		return false
+	if slot {
+		g, last := &c.gcra, p.past(saved.Last)
+		g.tat, g.last, g.gap = max(g.tat, last+clip(saved.Debt)), max(g.last, last), max(g.gap, clip(saved.Gap))
+		c.serial = max(c.serial, 1)
 	}
-	s := p.table.shard(b.Key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := p.table.clockToBlock(s, b.Key, cfg, now)
-	if c == nil {
-		return false
+	if before := c.backoff; before != nil {
+		blocks = blocks && until > before.until
+		b.failures = max(b.failures, before.failures)
 	}
-	if c.backoff != nil {
-		if c.backoff.until >= until {
-			return false
-		}
-		saved.failures = max(saved.failures, c.backoff.failures)
+	if blocks {
+		s.block(c, b, now)
 	}
-	s.block(c, saved, now)
-	return true
+	return blocks
 }
