@@ -87,7 +87,7 @@ func TestExt_IgnoreWildcard(t *testing.T) {
 		t.Errorf("no own group: got %+v", got)
 	}
 	g = rs.Select(robotstxt.Agent{Tokens: []string{"a"}, IgnoreWildcard: true})
-	want := robotstxt.Match{Rule: "/x", Line: 4, Group: "a", Specific: true}
+	want := robotstxt.Match{Rule: "/x", Line: 4, Group: "a"}
 	if got := g.Match("/x"); got != want {
 		t.Errorf("own group: got %+v, want %+v", got, want)
 	}
@@ -389,9 +389,9 @@ func TestExt_Preferences(t *testing.T) {
 	rs := robotstxt.Parse([]byte("License: /l.xml x\nUser-agent: a\nContent-Signal: search=yes, ai-train=no # c\n" +
 		"User-agent: b\nDisallow: /x\nContent-Usage: /y\ttrain-ai=n\nUser-agent: c\ncontent-usage: /z\nUser-agent: *\nAllow: /\n" +
 		"LICENSE: l\nUser-agent: A\nLicense: m\nDisallow:\nUser-agent:\nDisallow: /\nLicense: nobody's"))
-	signal := robotstxt.Preference{Line: 3, Kind: robotstxt.ContentSignal, Key: "Content-Signal", Value: "search=yes, ai-train=no"}
-	usage := robotstxt.Preference{Line: 6, Kind: robotstxt.ContentUsage, Key: "Content-Usage", Path: "/y", Value: "train-ai=n"}
-	z := robotstxt.Preference{Line: 8, Kind: robotstxt.ContentUsage, Key: "content-usage", Path: "/z"}
+	signal := robotstxt.Preference{Line: 3, Kind: robotstxt.ContentSignal, Value: "search=yes, ai-train=no"}
+	usage := robotstxt.Preference{Line: 6, Kind: robotstxt.ContentUsage, Path: "/y", Value: "train-ai=n"}
+	z := robotstxt.Preference{Line: 8, Kind: robotstxt.ContentUsage, Path: "/z"}
 	for token, want := range map[string][]robotstxt.Preference{
 		"a": {signal, usage}, "b": {signal, usage}, "c": {z}, "d": {z},
 	} {
@@ -400,10 +400,10 @@ func TestExt_Preferences(t *testing.T) {
 		}
 	}
 	licenses := []robotstxt.Preference{
-		{Line: 1, Kind: robotstxt.License, Key: "License", Value: "/l.xml x", Loose: true},
-		{Line: 11, Kind: robotstxt.License, Key: "LICENSE", Value: "l"},
-		{Line: 13, Kind: robotstxt.License, Key: "License", Value: "m"},
-		{Line: 17, Kind: robotstxt.License, Key: "License", Value: "nobody's"},
+		{Line: 1, Kind: robotstxt.License, Value: "/l.xml x", Loose: true},
+		{Line: 11, Kind: robotstxt.License, Value: "l"},
+		{Line: 13, Kind: robotstxt.License, Value: "m"},
+		{Line: 17, Kind: robotstxt.License, Value: "nobody's"},
 	}
 	if got := licensesOf(rs); !slices.Equal(got, licenses) {
 		t.Errorf("licenses: got %+v, want %+v", got, licenses)
@@ -424,9 +424,9 @@ func TestExt_Evidence(t *testing.T) {
 		target string
 		want   robotstxt.Match
 	}{
-		{[]string{"foobot"}, "/a%20bc", robotstxt.Match{Rule: "/a b*", Line: 3, Group: "FooBot", Specific: true}},
-		{[]string{"mj12bot"}, "/a%20b/%c3%a9", robotstxt.Match{Allowed: true, Rule: "/a%20b/\u00e9$", Line: 4, Group: "MJ12Bot", Specific: true}},
-		{[]string{"mj"}, "/", robotstxt.Match{Allowed: true, Group: "MJ", Specific: true}},
+		{[]string{"foobot"}, "/a%20bc", robotstxt.Match{Rule: "/a b*", Line: 3, Group: "FooBot"}},
+		{[]string{"mj12bot"}, "/a%20b/%c3%a9", robotstxt.Match{Allowed: true, Rule: "/a%20b/\u00e9$", Line: 4, Group: "MJ12Bot"}},
+		{[]string{"mj"}, "/", robotstxt.Match{Allowed: true, Group: "MJ"}},
 		{[]string{"bar"}, "/x?", robotstxt.Match{Rule: "/*?", Line: 7, Group: "*"}},
 		{nil, "/x", robotstxt.Match{Allowed: true, Group: "*"}},
 	} {
@@ -493,7 +493,7 @@ func TestParseKeepsNoReference(t *testing.T) {
 	for i := range data {
 		data[i] = '!'
 	}
-	want := robotstxt.Match{Rule: "/x", Line: 2, Group: "foobot", Specific: true}
+	want := robotstxt.Match{Rule: "/x", Line: 2, Group: "foobot"}
 	if got := rs.Match([]string{"foobot"}, "/x"); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -24,7 +24,7 @@ func (g Group) match(target string, implied bool) Match {
 	if g.rs == nil {
 		return Match{}
 	}
-	m := Match{Allowed: true, Group: g.Name(), Specific: g.specific}
+	m := Match{Allowed: true, Group: g.Name()}
 	if g.name == nil {
 		return m
 	}

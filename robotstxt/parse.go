@@ -61,7 +61,7 @@ type sitemapLine struct {
 
 func (p *parser) scan(s *scanner) {
 	for line, ok := s.next(); ok; line, ok = s.next() {
-		f, key, value := split(contentOf(line))
+		f, _, value := split(contentOf(line))
 		switch f {
 		case fieldUserAgent:
 			p.addName(value)
@@ -82,11 +82,11 @@ func (p *parser) scan(s *scanner) {
 				p.addDelay(delay{crawl: noDelay.crawl, rate: pause})
 			}
 		case fieldContentUsage:
-			p.addPreference(ContentUsage, key, value, s.number)
+			p.addPreference(ContentUsage, value, s.number)
 		case fieldContentSignal:
-			p.addPreference(ContentSignal, key, value, s.number)
+			p.addPreference(ContentSignal, value, s.number)
 		case fieldLicense:
-			p.addPreference(License, key, value, s.number)
+			p.addPreference(License, value, s.number)
 		case fieldOther:
 		}
 	}

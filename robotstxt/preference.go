@@ -22,7 +22,6 @@ const (
 type Preference struct {
 	Line  int // its line number, from 1
 	Kind  PreferenceKind
-	Key   string // as written
 	Path  string // the path that a Content-Usage or Content-Signal value begins with, or ""
 	Value string // the rest of the value, as written
 
@@ -165,15 +164,15 @@ func (rs *Ruleset) preferencesOf(b uint32) (first, last int) {
 
 // preference is a preference line, with where its parts are in Ruleset.text.
 type preference struct {
-	kind             PreferenceKind
-	loose            bool
-	block, line      uint32
-	key, path, value span
+	kind        PreferenceKind
+	loose       bool
+	block, line uint32
+	path, value span
 }
 
 func (p *preference) in(text string) Preference {
 	return Preference{
-		Line: int(p.line), Kind: p.kind, Key: p.key.in(text), Path: p.path.in(text), Value: p.value.in(text), Loose: p.loose,
+		Line: int(p.line), Kind: p.kind, Path: p.path.in(text), Value: p.value.in(text), Loose: p.loose,
 	}
 }
 
@@ -182,16 +181,16 @@ func (p *preference) before(b, line uint32) bool { return p.block < b || p.block
 
 // prefLine is a preference line on its way from the file to the Ruleset.
 type prefLine struct {
-	kind             PreferenceKind
-	key, path, value []byte
-	list, line       uint32 // list 0 is before the first user-agent line
+	kind        PreferenceKind
+	path, value []byte
+	list, line  uint32 // list 0 is before the first user-agent line
 }
 
 // addPreference takes a preference line. A Content-Usage line before the first user-agent line is
 // outside of all groups and matches nothing, as a rule there (draft-ietf-aipref-attach-05 section
 // 3).
-func (p *parser) addPreference(kind PreferenceKind, key, value []byte, line int) {
-	l := prefLine{kind: kind, key: key, value: value, list: p.lists, line: uint32(line)}
+func (p *parser) addPreference(kind PreferenceKind, value []byte, line int) {
+	l := prefLine{kind: kind, value: value, list: p.lists, line: uint32(line)}
 	if kind != License {
 		l.path, l.value = splitPreference(value)
 	}
@@ -225,7 +224,7 @@ func (p *parser) compilePreferences(rs *Ruleset, blocks []uint32) {
 	for _, l := range p.prefs {
 		kept := preference{
 			kind: l.kind, loose: l.list == 0, block: blocks[l.list], line: l.line,
-			key: p.put(l.key), path: p.put(l.path), value: p.put(l.value),
+			path: p.put(l.path), value: p.put(l.value),
 		}
 		if l.kind == License {
 			rs.licenses = append(rs.licenses, kept)

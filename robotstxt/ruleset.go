@@ -41,18 +41,16 @@ type Agent struct {
 // Group is the part of a Ruleset that speaks to one crawler: a small value, safe for concurrent
 // use, valid for ever. The zero Group allows nothing.
 type Group struct {
-	rs       *Ruleset
-	name     *name // nil for no group
-	specific bool
+	rs   *Ruleset
+	name *name // nil for no group
 }
 
 // Match is the answer to one question, with its evidence.
 type Match struct {
-	Allowed  bool   // the verdict
-	Rule     string // path of the deciding rule as written in the file; "" when no rule decided
-	Line     int    // its line number, from 1; 0 when no rule decided
-	Group    string // name of the group: as first written, "*", or "" when there is none
-	Specific bool   // the group is the crawler's own, not *
+	Allowed bool   // the verdict
+	Rule    string // path of the deciding rule as written in the file; "" when no rule decided
+	Line    int    // its line number, from 1; 0 when no rule decided
+	Group   string // name of the group: as first written, "*", or "" when there is none
 }
 
 // Select returns the group for an agent: its own or, without one, the * group (RFC 9309 section
@@ -66,7 +64,7 @@ func (rs *Ruleset) Select(a Agent) Group {
 			continue
 		}
 		if n := rs.find(token); n != nil {
-			return Group{rs: rs, name: n, specific: true}
+			return Group{rs: rs, name: n}
 		}
 	}
 	if a.IgnoreWildcard {
