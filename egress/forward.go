@@ -85,9 +85,7 @@ type Result struct {
 
 	Removed int    // lines of the request's header that Pass has kept back
 	Status  int    // final status received from the origin; 0 for none
-	Proto   string // the origin's protocol, "HTTP/1.1" or "HTTP/2.0"
-	Dialed  Dialed // how the connection was made, or failed to be; its times are 0 where Reused
-	Reused  bool   // the connection had served before
+	Dialed  Dialed // how the connection was made, or failed to be; its times are 0 where it had served before
 	Started bool   // the response has begun; nothing else can be answered any more
 	Err     *Error // why it failed, nil for a complete exchange
 }
@@ -133,7 +131,6 @@ func (f *Forwarder) Forward(
 		return x.fail(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	res.Proto = resp.Proto
 	if err := x.acceptable(ctx, resp); err != nil {
 		return x.fail(ctx, err)
 	}
@@ -171,7 +168,7 @@ type forwarding struct {
 	body      requestBody
 	expecting bool // the client waits for 100 Continue
 	upgrading bool // the client asks for WebSocket
-	reached   bool // a connection was made: Result.Dialed and Reused tell of it
+	reached   bool // a connection was made: Result.Dialed tells of it
 	interim   interim
 }
 
@@ -199,7 +196,7 @@ func (x *forwarding) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
 			x.res.Steps.Connecting()
-			x.reached, x.res.Dialed, x.res.Reused = false, Dialed{}, false
+			x.reached, x.res.Dialed = false, Dialed{}
 		},
 		GotConn:        x.gotConn,
 		Got1xxResponse: x.got1xx,
@@ -214,7 +211,7 @@ func (x *forwarding) trace(ctx context.Context) context.Context {
 // gotConn notes the connection. The transport calls it on the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
 	x.res.Steps.Connected(info.Conn)
-	x.reached, x.res.Reused = true, info.Reused
+	x.reached = true
 	x.res.Dialed, _ = DialedOf(info.Conn)
 	if info.Reused {
 		x.res.Dialed.DNS, x.res.Dialed.Connect = 0, 0

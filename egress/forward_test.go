@@ -242,8 +242,8 @@ func TestForwardBodies(t *testing.T) {
 					t.Errorf("%d: result %+v", i, res)
 				}
 				// The first of GET and the first of the others have a connection of their own.
-				if !res.Dialed.Addr.IsValid() || res.Reused != (i > 1) || res.Reused != (res.Dialed.Connect == 0) {
-					t.Errorf("%d: connection %+v, reused %v", i, res.Dialed, res.Reused)
+				if !res.Dialed.Addr.IsValid() || (res.Dialed.Connect == 0) != (i > 1) {
+					t.Errorf("%d: connection %+v", i, res.Dialed)
 				}
 			}
 		})
@@ -476,6 +476,7 @@ func TestForwardExpectAccepted(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Expect", r.Header.Get("Expect"))
+		w.Header().Set("X-Proto", r.Proto)
 		io.Copy(w, r.Body)
 	})
 	for _, p := range pairs {
@@ -492,7 +493,7 @@ func TestForwardExpectAccepted(t *testing.T) {
 				t.Errorf("got %q after %d 100s", got, hundreds)
 			}
 			// Go's HTTP/2 server keeps the field to itself and asks for the body when it is read.
-			if res := g.result(t); g.TLS == nil && res.Proto == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
+			if g.result(t); g.TLS == nil && resp.Header.Get("X-Proto") == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
 				t.Error("the expectation did not reach the origin")
 			}
 		})
@@ -1080,8 +1081,8 @@ func TestForwardKeepsConnections(t *testing.T) {
 				reused := false
 				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 				readAll(t, send(t, c, request(t, ctx, "POST", g.URL, strings.NewReader("x"))))
-				if res := g.result(t); res.Reused != (i > 0) || reused != (i > 0) {
-					t.Errorf("request %d: client reused %v, gateway reused %v", i, reused, res.Reused)
+				if again := g.result(t).Dialed.Connect == 0; again != (i > 0) || reused != (i > 0) {
+					t.Errorf("request %d: client reused %v, gateway reused %v", i, reused, again)
 				}
 			}
 		})

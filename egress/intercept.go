@@ -54,7 +54,7 @@ func (s *Interceptor) configureTLS() {
 			if !ok {
 				return nil, errors.New("handshake outside of a tunnel")
 			}
-			if in.serverName = hello.ServerName; in.serverName != "" && !sameHost(in.serverName, in.connect.Host) {
+			if hello.ServerName != "" && !sameHost(hello.ServerName, in.connect.Host) {
 				in.fronted = true
 				return s.refusing, nil
 			}
@@ -73,10 +73,9 @@ func (s *Interceptor) configureTLS() {
 // innerConn is a tunnel as the inner server sees it.
 type innerConn struct {
 	*Tunnel
-	connect    *ConnectContext
-	client     any    // the connection by which the CONNECT came, as far as it is known
-	serverName string // the name that the client's TLS asks for
-	fronted    bool   // which is not the host of the CONNECT
+	connect *ConnectContext
+	client  any  // the connection by which the CONNECT came, as far as it is known
+	fronted bool // which is not the host of the CONNECT
 }
 
 // Unread tells the client's own connection of a request that cannot be read; see [Strict].
@@ -113,7 +112,7 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext
 	defer cancel()
 	if err := secure.HandshakeContext(bounded); err != nil {
 		_ = t.Close()
-		return &HandshakeError{Reason: handshakeReason(in, err), ServerName: in.serverName, Err: err}
+		return &HandshakeError{Reason: handshakeReason(in, err), Err: err}
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
 		return s.serve(ctx, t, secure) // net/http speaks it over a [tls.Conn] only
@@ -168,9 +167,8 @@ const (
 
 // HandshakeError says that a client's handshake inside a tunnel failed.
 type HandshakeError struct {
-	Reason     HandshakeReason
-	ServerName string // as the client sent it
-	Err        error
+	Reason HandshakeReason
+	Err    error
 }
 
 func (e *HandshakeError) Error() string {
