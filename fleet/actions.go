@@ -73,20 +73,11 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 	return a, nil
 }
 
-// act does the actions of other gateways, as they come.
+// act does the actions of other gateways, that have come.
 func (f *Fleet) act(ctx context.Context) {
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		if c := f.link.Client(); c != nil && f.up() {
-			if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
-				f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-f.lookActions:
-		case <-ctx.Done():
+	if c := f.link.Client(); c != nil && f.up() {
+		if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
+			f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
 		}
 	}
 }

@@ -149,8 +149,8 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 		look: make(chan struct{}, 1), lookActions: make(chan struct{}, 1),
 	}
 	f.changed.Store(true)
-	f.tasks.Go(func() { f.live(ctx) })
-	f.tasks.Go(func() { f.act(ctx) })
+	f.tasks.Go(func() { often(ctx, f.look, func(ctx context.Context) { f.meet(ctx) }) })
+	f.tasks.Go(func() { often(ctx, f.lookActions, f.act) })
 	f.tasks.Go(func() { f.link.Listen(ctx, f.key("look"), poll, func(string) { f.wake() }) })
 	return f, nil
 }
@@ -201,15 +201,15 @@ func (f *Fleet) wake() {
 	}
 }
 
-// live looks for orders twice a second, and when the channel says so.
-func (f *Fleet) live(ctx context.Context) {
+// often calls f twice a second, and when look says so.
+func often(ctx context.Context, look <-chan struct{}, f func(context.Context)) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		f.meet(ctx)
+		f(ctx)
 		select {
 		case <-tick.C:
-		case <-f.look:
+		case <-look:
 		case <-ctx.Done():
 		}
 	}

@@ -125,26 +125,16 @@ func (r roster) hasSuccessor(p process) bool {
 	return false
 }
 
-// twice reports whether two processes that count have the name.
-func (r roster) twice(members []string, name string) bool {
-	n := 0
-	for _, id := range members {
-		if r[id].Name == name {
-			n++
-		}
-	}
-	return n > 1
-}
-
 // list shows the members. offset is what Redis's clock has to be moved by to be the local one.
 func (r roster) list(offset time.Duration) []Gateway {
 	members := r.members()
 	list := make([]Gateway, len(members))
 	for i, id := range members {
 		p := r[id]
+		isNamesake := func(other string) bool { return other != id && r[other].Name == p.Name }
 		list[i] = Gateway{
 			Self: p.Self, LastHeartbeat: p.heardAt(offset), Orders: p.Orders, OrdersVersion: p.Version,
-			NameTwice: r.twice(members, p.Name),
+			NameTwice: slices.ContainsFunc(members, isNamesake),
 		}
 	}
 	return list
