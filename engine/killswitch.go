@@ -178,45 +178,32 @@ func (e *Entry) Leave() {
 // Cancel ends the context of the entry for another reason than an order.
 func (e *Entry) Cancel(why error) { e.cancel(why) }
 
-// stop ends all that the orders stop, and returns how many each of them ended, by its id.
+// stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing is
+// canceled under the lock.
 func (f *inflight) stop(switches *enforce.KillSwitch) (ended map[string]int) {
 	ended = make(map[string]int)
-	var requests, fetches []match
-	for _, m := range f.matches(switches) {
-		if m.agent == "" {
-			fetches = append(fetches, m)
-		} else {
-			requests = append(requests, m)
-		}
-		ended[m.order.ID]++
-	}
-	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
-	for _, m := range append(requests, fetches...) {
-		m.cancel(&StoppedError{m.order})
-	}
-	return ended
-}
-
-// match is an entry that an order stops.
-type match struct {
-	*Entry
-	order enforce.Kill
-}
-
-// matches collects the entries to end, each once, so that nothing is canceled under the lock.
-func (f *inflight) matches(switches *enforce.KillSwitch) (list []match) {
+	var requests, fetches []func()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	for e := range f.entries {
-		if e.stopped {
+		order, matches := switches.Match(e.origin, e.agent)
+		if e.stopped || !matches {
 			continue
 		}
-		if order, stopped := switches.Match(e.origin, e.agent); stopped {
-			e.stopped = true
-			list = append(list, match{e, order})
+		e.stopped = true
+		ended[order.ID]++
+		end := func() { e.cancel(&StoppedError{order}) }
+		if e.agent == "" {
+			fetches = append(fetches, end)
+		} else {
+			requests = append(requests, end)
 		}
 	}
-	return list
+	f.mu.Unlock()
+	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
+	for _, end := range append(requests, fetches...) {
+		end()
+	}
+	return ended
 }
 
 // StoppedError is the cause of a context that the kill switch ended.

@@ -67,12 +67,10 @@ func newMetrics() *metrics {
 		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
 	}
 	m := &metrics{
-		all:       all,
-		decisions: counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
-		states:    counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
-		payment: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "crawlgate", Name: "payment_required_total", Help: "Requests that a site answered with 402 (Payment Required).",
-		}),
+		all:          all,
+		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
+		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
+		payment:      counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues(),
 		preferences:  counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value"),
 		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
 		fetches:      counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause"),

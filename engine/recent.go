@@ -137,16 +137,10 @@ func (r *recorder) minute(now time.Time) *Minute {
 			r.minutes, r.cpu, passed = [RecentMinutes]Minute{}, used, 1
 		}
 		share := (used - r.cpu) / time.Duration(passed)
-		for i := range passed {
+		for i := passed - 1; i >= 0; i-- {
 			at := start.Add(-time.Duration(i) * time.Minute)
-			before := r.at(at.Add(-time.Minute))
-			if i == passed-1 {
-				before.CPU = share
-			}
+			r.at(at.Add(-time.Minute)).CPU = share
 			*r.at(at) = Minute{Start: at}
-			if i > 0 {
-				r.at(at).CPU = share
-			}
 		}
 		r.last, r.cpu = start, used
 	}
