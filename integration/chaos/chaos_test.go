@@ -95,7 +95,7 @@ func judge(
 		}
 		chronicles[i] = chronicleOf(site, c, deaths)
 		chronicles[i].noteStarved(starved, c)
-		for _, fault := range chronicles[i].fetchFaults(c) {
+		for _, fault := range append(chronicles[i].fetchFaults(c), chronicles[i].variant.fetchFaults(c)...) {
 			t.Errorf("%s: %s", site.Origin(), fault)
 		}
 		for _, a := range chronicles[i].attempts {

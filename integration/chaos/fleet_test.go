@@ -87,8 +87,6 @@ func (f *fleet) add(text string) {
 			b.Meaning = testorigin.MeansUnreachable
 		case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
 			b.Meaning = testorigin.MeansRules
-		case b.Name == "unknown coding": // it is none, as the text is plain
-			b.Meaning, b.Rules = testorigin.MeansRules, []byte(text)
 		}
 		f.https = append(f.https, b)
 		if !b.NeedsTLS() {
@@ -239,7 +237,7 @@ func (c *caller) get(rawURL string) (int, http.Header, error) {
 		return 0, nil, err
 	}
 	_ = c.conn.SetDeadline(time.Now().Add(patience))
-	if _, err = io.WriteString(c.conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+u.Host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
+	if _, err = io.WriteString(c.conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+u.Host+"\r\nUser-Agent: "+crawler+"/1.0\r\n\r\n"); err != nil {
 		c.close()
 		if reused && c.retry {
 			return c.get(rawURL)

@@ -73,7 +73,8 @@ func TestChaosKill(t *testing.T) {
 	checkRestarts(t, f, c, deaths)
 }
 
-// onDisk opens the store as the next gateway will, and returns when each origin was last asked by it.
+// onDisk opens the store as the next gateway will, and returns when each origin was last asked by it, in its own name and
+// in that of the crawler.
 func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 	t.Helper()
 	store, err := boltstore.Open(boltstore.Config{Path: path})
@@ -83,13 +84,15 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 	defer store.Close()
 	disk := make(map[string]time.Time)
 	for _, site := range f.sites {
-		r, err := store.Load(t.Context(), fetch.Key{Origin: site.Origin()})
-		switch {
-		case errors.Is(err, robotscache.ErrNotFound):
-		case err != nil:
-			t.Errorf("the store after a death: %v", err)
-		default:
-			disk[site.Origin().String()] = later(r.FetchedAt, r.LastFailure.At)
+		for _, key := range []fetch.Key{{Origin: site.Origin()}, {Origin: site.Origin(), Agent: crawler}} {
+			r, err := store.Load(t.Context(), key)
+			switch {
+			case errors.Is(err, robotscache.ErrNotFound):
+			case err != nil:
+				t.Errorf("the store after a death: %v", err)
+			default:
+				disk[key.String()] = later(r.FetchedAt, r.LastFailure.At)
+			}
 		}
 	}
 	return disk

@@ -99,6 +99,16 @@ type attempt struct {
 type chronicle struct {
 	attempts []attempt
 	blind    []span
+	// variant has the attempts in the name of the crawler, which count while the site turns the gateway away.
+	variant *chronicle
+}
+
+// crawler is the product token of all clients.
+const crawler = "Tester"
+
+// turnsAway reports whether a behaviour is one after which the site is asked in the name of the crawler.
+func turnsAway(name string) bool {
+	return slices.Contains([]string{"status 401", "status 403", "status 406", "status 451"}, name)
 }
 
 type span struct{ from, to time.Time }
@@ -120,16 +130,22 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 	for i, change := range history {
 		byVersion[change.Version] = i
 	}
+	h.variant = new(chronicle)
 	for _, e := range site.Exchanges() {
+		into, key := &h, site.Origin().String()
+		if e.Header.Get("User-Agent") == crawler {
+			into, key = h.variant, key+" "+crawler
+		}
 		switch {
 		case e.Method == "": // a handshake that failed, perhaps of a request for a page
 			h.blind = append(h.blind, span{e.Start, e.Start.Add(c.timeout + c.grace)})
 		case e.Robots():
 			a := attemptOf(e, history, byVersion[e.Version], c)
-			a.noteDeaths(deaths, site.Origin().String())
-			h.attempts = append(h.attempts, a)
+			a.noteDeaths(deaths, key)
+			into.attempts = append(into.attempts, a)
 		}
 	}
+	h.variant.blind = h.blind
 	return h
 }
 
@@ -171,6 +187,9 @@ func exactText(name string) bool {
 // noteStarved marks attempts in whose time the gateway was starved, as it was slow to say what it had in memory: it may
 // have run out of time over an answer that came in time, and does not count a failure as the origin's.
 func (h *chronicle) noteStarved(starved []span, c timing) {
+	if h.variant != nil {
+		h.variant.noteStarved(starved, c)
+	}
 	for i := range h.attempts {
 		a := &h.attempts[i]
 		for _, s := range starved {
@@ -275,7 +294,11 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	if i >= 0 {
 		good = h.attempts[i]
 		since, expired = good.start, good.start.Add(good.ttl)
-		if !v.from.After(good.latest.Add(good.ttl)) {
+		switch {
+		case v.from.After(good.latest.Add(good.ttl)):
+		case h.variant != nil && turnsAway(good.name):
+			all = append(all, h.variant.verdicts(v, c)...)
+		default:
 			all = append(all, good.verdict("", v.page))
 		}
 	}
@@ -394,7 +417,12 @@ func (h *chronicle) before(t time.Time) []string {
 			all = append(all, fmt.Sprintf("blind from %s to %s", stamp(b.from), stamp(b.to)))
 		}
 	}
-	return all[max(0, len(all)-12):]
+	if h.variant != nil {
+		for _, text := range h.variant.before(t) {
+			all = append(all, "as the crawler: "+text)
+		}
+	}
+	return all[max(0, len(all)-24):]
 }
 
 // fetchFaults says where an origin was asked more often than the policy allows: before 80 % of the TTL of a good answer,
@@ -412,7 +440,7 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		least := a.ttl / 10 * 8
 		gap := h.attempts[i+1].asked.Sub(a.asked)
 		switch {
-		case a.lost, a.starved:
+		case a.lost, a.starved, h.variant == nil && turnsAway(a.name): // the last is in the memory of one gateway alone
 			failures = 0
 			continue
 		case a.class == classFailed:
