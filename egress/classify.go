@@ -187,24 +187,17 @@ func isReset(err error) bool {
 	if stream, ok := errors.AsType[http2.StreamError](err); ok {
 		return !slices.Contains(protocolErrors, stream.Code)
 	}
-	for _, end := range []error{
-		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	text := err.Error()
-	for _, end := range []string{"server closed idle connection", "GOAWAY", "REFUSED_STREAM", "client connection lost"} {
-		if strings.Contains(text, end) {
-			return true
-		}
-	}
-	return false
+	ends := []string{"server closed idle connection", "GOAWAY", "REFUSED_STREAM", "client connection lost"}
+	return isAny(err, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED) ||
+		slices.ContainsFunc(ends, func(end string) bool { return strings.Contains(err.Error(), end) })
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 func isTimeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if isAny(err, context.DeadlineExceeded, os.ErrDeadlineExceeded) {
 		return true
 	}
 	var t interface{ Timeout() bool }

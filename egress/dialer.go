@@ -304,9 +304,7 @@ func permitted(addrs []netip.Addr, port uint16, allow func(netip.AddrPort) error
 	for _, a := range interleave(addrs) {
 		ap := netip.AddrPortFrom(a, port)
 		if err := allow(ap); err != nil {
-			if refused == nil {
-				refused = err
-			}
+			refused = cmp.Or(refused, err)
 			continue
 		}
 		if len(out) < maxAddresses {

@@ -50,10 +50,7 @@ func (s *Interceptor) configureTLS() {
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			in, ok := hello.Conn.(*innerConn)
-			if !ok {
-				return nil, errors.New("handshake outside of a tunnel")
-			}
+			in := hello.Conn.(*innerConn) //nolint:forcetypeassert // see ServeTLS
 			if hello.ServerName != "" && !sameHost(hello.ServerName, in.connect.Host) {
 				in.fronted = true
 				return s.refusing, nil
@@ -61,10 +58,7 @@ func (s *Interceptor) configureTLS() {
 			return nil, nil
 		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			in, ok := hello.Conn.(*innerConn)
-			if !ok {
-				return nil, errors.New("handshake outside of a tunnel")
-			}
+			in := hello.Conn.(*innerConn) //nolint:forcetypeassert // see ServeTLS
 			return in.connect.Minter.Certificate(in.connect.Host)
 		},
 	}

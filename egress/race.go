@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -107,10 +106,5 @@ func closeLosers(results <-chan attemptResult, pending int) {
 // informative reports whether a failure says something about the origin rather than about this
 // machine's own lack of a route, as every IPv6 address gives on an IPv4-only machine.
 func informative(err error) bool {
-	for _, local := range []error{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
-		if errors.Is(err, local) {
-			return false
-		}
-	}
-	return true
+	return !isAny(err, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT)
 }

@@ -369,20 +369,15 @@ func (t *Transport) upstream(host string) *upstream {
 	return nil
 }
 
+var defaultPorts = map[string]uint16{"http": 80, "https": 443, "ftp": guard.FTPPort, "socks5": 1080, "socks5h": 1080}
+
 func effectivePort(u *url.URL) (uint16, error) {
 	if p := u.Port(); p != "" {
 		return guard.ParsePort(p)
 	}
-	switch u.Scheme {
-	case "http":
-		return 80, nil
-	case "https":
-		return 443, nil
-	case "ftp":
-		return guard.FTPPort, nil
-	case "socks5", "socks5h":
-		return 1080, nil
-	default:
+	port, ok := defaultPorts[u.Scheme]
+	if !ok {
 		return 0, fmt.Errorf("scheme %q has no default port", u.Scheme)
 	}
+	return port, nil
 }

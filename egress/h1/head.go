@@ -162,17 +162,13 @@ func spread(name []byte) {
 
 // untilClose leaves the fields of a length out of a head where the only transfer coding is identity.
 // Of others net/http knows chunked, and refuses the rest.
-func untilClose(head []byte) []byte {
+func untilClose(head []byte) (out []byte) {
 	for line := range bytes.Lines(head) {
 		name, value, _ := bytes.Cut(line, []byte{':'})
-		if isName(name, "Transfer-Encoding") && !isName(bytes.TrimSpace(value), "identity") {
+		switch isCoding := isName(name, "Transfer-Encoding"); {
+		case isCoding && !isName(bytes.TrimSpace(value), "identity"):
 			return head
-		}
-	}
-	out := head[:0]
-	for line := range bytes.Lines(head) {
-		name, _, _ := bytes.Cut(line, []byte{':'})
-		if !isName(name, "Transfer-Encoding") && !isName(name, "Content-Length") {
+		case !isCoding && !isName(name, "Content-Length"):
 			out = append(out, line...)
 		}
 	}
