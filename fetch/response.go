@@ -8,7 +8,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -90,11 +89,12 @@ func proxySign(resp *http.Response) string {
 	case proxyError.MatchString(strings.Join(resp.Header["Proxy-Status"], ",")):
 		return "Proxy-Status"
 	}
-	i := slices.IndexFunc(proxyFields, func(name string) bool { return resp.Header[name] != nil })
-	if i < 0 {
-		return ""
+	for _, name := range proxyFields {
+		if resp.Header[name] != nil {
+			return name
+		}
 	}
-	return proxyFields[i]
+	return ""
 }
 
 // close drops what is left of the answer. A connection with an unread body is closed with it.
