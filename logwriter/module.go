@@ -150,30 +150,23 @@ func (e *Evidence) check() error {
 
 // resolve makes the paths absolute.
 func (e *Evidence) resolve() (err error) {
-	repl := caddy.NewReplacer()
-	path := func(text string) (string, error) {
-		if text == "" {
-			return "", nil
-		}
-		text, err := repl.ReplaceOrErr(text, true, true)
-		if err != nil {
-			return "", err
-		}
-		return filepath.Abs(text)
-	}
 	if e.paths.log, err = filepath.Abs(e.file.Filename); err != nil {
 		return err
 	}
-	if e.paths.state, err = path(e.State); err != nil {
-		return fmt.Errorf("state: %w", err)
+	e.paths.state, e.paths.key, e.paths.heads = e.State, e.Key, e.Heads
+	for name, path := range map[string]*string{"state": &e.paths.state, "key": &e.paths.key, "heads": &e.paths.heads} {
+		if *path == "" {
+			continue
+		}
+		text, err := caddy.NewReplacer().ReplaceOrErr(*path, true, true)
+		if err == nil {
+			*path, err = filepath.Abs(text)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	e.paths.state = cmp.Or(e.paths.state, filepath.Join(filepath.Dir(e.paths.log), "evidence"))
-	if e.paths.key, err = path(e.Key); err != nil {
-		return fmt.Errorf("key: %w", err)
-	}
-	if e.paths.heads, err = path(e.Heads); err != nil {
-		return fmt.Errorf("heads: %w", err)
-	}
 	return nil
 }
 
