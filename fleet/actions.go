@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -102,12 +103,8 @@ func (f *Fleet) passOver(ctx context.Context, c rueidis.Client) error {
 
 func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 	for last := f.config.Local.LastAction(); ; {
-		from := "-"
-		if last != "" {
-			from = last
-		}
 		bounded, cancel := context.WithTimeout(ctx, timeout)
-		entries, err := c.Do(bounded, c.B().Xrange().Key(f.key("actions")).Start(from).End("+").Count(actionsRead).Build()).AsXRange()
+		entries, err := c.Do(bounded, c.B().Xrange().Key(f.key("actions")).Start(cmp.Or(last, "-")).End("+").Count(actionsRead).Build()).AsXRange()
 		cancel()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return err

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -116,11 +117,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.Orders,
 	}
 	for i, id := range orderIDs {
 		order, bad := readOrder(id, orders[i])
-		if bad != nil {
-			err = bad
-			continue
-		}
-		if order.ID != "" {
+		if err = cmp.Or(bad, err); order.ID != "" {
 			read.Held = append(read.Held, order)
 		}
 	}

@@ -225,15 +225,11 @@ func (f *Fleet) meet(ctx context.Context) bool {
 	if err != nil && wasUp && ctx.Err() == nil {
 		err = f.turn(ctx)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return false
-	case err != nil:
-		f.noteRedis(false, err)
+	if ctx.Err() != nil {
 		return false
 	}
-	f.noteRedis(true, nil)
-	return true
+	f.noteRedis(err == nil, err)
+	return err == nil
 }
 
 func (f *Fleet) turn(ctx context.Context) error {
