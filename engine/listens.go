@@ -115,12 +115,9 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 // user would share the connections without a word. Where the system does not tell, it does not
 // fail.
 func alone(addrs []netip.AddrPort) error {
-	own, err := sockets.Own()
-	if err != nil {
-		return nil //nolint:nilerr // see above
-	}
+	own, ownErr := sockets.Own()
 	foreign, err := sockets.Foreign(own)
-	if err != nil {
+	if ownErr != nil || err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	for _, s := range own {
