@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -326,5 +327,26 @@ func TestLonePercent(t *testing.T) {
 	g.stop()
 	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || r.totals.Checked < 8 {
 		t.Errorf("audit: status %d, %d checked, %+v: %s", r.status, r.totals.Checked, r.findings, r.stderr)
+	}
+}
+
+// TestLonePercentInHTTP2: net/http resets the stream of a request whose path it cannot read, and asks nobody. The site is
+// not asked, and the log tells.
+func TestLonePercentInHTTP2(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Egress: "trust_ca " + caFile(t, server)})
+	cmd := exec.CommandContext(t.Context(), need(t, "curl"), "--disable", "--silent", "--show-error", "--http2", "--max-time", "20",
+		"--proxy", "http://"+g.addr, "--noproxy", "", "--cacert", g.rootFile(), site.URL("/sale-50%-off"))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "HTTP/2") {
+		t.Errorf("curl: %v: %s", err, out)
+	}
+	g.tellsUnread()
+	if n := g.metric("crawlgate_connections_refused_total"); n < 1 {
+		t.Errorf("%v requests are counted", n)
+	}
+	if pages := site.PageExchanges(); len(pages) > 0 {
+		t.Errorf("the site was asked for %q", pages[0].Target)
 	}
 }

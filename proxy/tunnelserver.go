@@ -6,6 +6,7 @@ import (
 	"context"
 	"log"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/engine"
@@ -52,9 +54,25 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 		IdleTimeout:       cmp.Or(time.Duration(server.IdleTimeout), 5*time.Minute),
 		MaxHeaderBytes:    cmp.Or(server.MaxHeaderBytes, 16<<10),
 		ErrorLog:          log.New(innerLog{caddy.Log}, "", 0),
+		HTTP2:             &http.HTTP2Config{CountError: unreadHTTP2},
 	})
 	tunnelServers.Store(s, true)
 	return s
+}
+
+// unread bounds the lines about requests that cannot be read.
+var unread = rate.Sometimes{Interval: time.Second}
+
+// unreadHTTP2 tells of a request whose stream net/http resets, because it cannot read it, and of
+// which it tells no handler: one with a lone percent sign in its path, say.
+func unreadHTTP2(kind string) {
+	if !strings.HasPrefix(kind, "stream_PROTOCOL_ERROR_") {
+		return
+	}
+	engine.ConnectionRefused("unreadable")
+	unread.Do(func() {
+		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; said once a second", zap.String("kind", kind))
+	})
 }
 
 // innerLog logs errors of the HTTP server inside tunnels: panics at level error and others at level
