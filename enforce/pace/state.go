@@ -2,6 +2,7 @@ package pace
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -51,23 +52,18 @@ func (p *Pacer) States(limit int, all bool) []State {
 	now := p.now()
 	all = all && int(p.table.keys.Load()) < limit
 	complete := all && p.waiters.waiting() == 0
-	add := func(c *clock) {
-		complete = complete && c.inFlight == 0
-		if s := c.state(now, all); !s.Until.IsZero() || !s.Last.IsZero() {
-			list = append(list, s)
-		}
-	}
 	var floor instant
 	p.table.each(func(s *shard) {
 		floor = s.floor
-		if !all {
-			for c := range s.kept {
-				add(c)
-			}
-			return
+		clocks := maps.Keys(s.kept)
+		if all {
+			clocks = maps.Values(s.clocks)
 		}
-		for _, c := range s.clocks {
-			add(c)
+		for c := range clocks {
+			complete = complete && c.inFlight == 0
+			if s := c.state(now, all); !s.Until.IsZero() || !s.Last.IsZero() {
+				list = append(list, s)
+			}
 		}
 	})
 	slices.SortFunc(list, func(a, b State) int {
