@@ -123,11 +123,8 @@ func (e *DialError) Upstream() (cause, text string) {
 // IPv6; addr is a host or literal address with a numeric port. The connection is a [*Conn].
 func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("dialing %q: %w", addr, err)
-	}
-	port, err := guard.ParsePort(portText)
-	if err != nil {
+	port, portErr := guard.ParsePort(portText)
+	if err := cmp.Or(err, portErr); err != nil {
 		return nil, fmt.Errorf("dialing %q: %w", addr, err)
 	}
 	return d.dial(ctx, host, port, toOrigin)

@@ -3,6 +3,7 @@ package ftphttp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,8 @@ const bufferSize = 32 << 10
 // for these is ignored, see [Dial].
 func (s *session) connect(_, address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("dialing an FTP server: %w", err)
-	}
-	port, err := guard.ParsePort(text)
-	if err != nil {
+	port, portErr := guard.ParsePort(text)
+	if err := cmp.Or(err, portErr); err != nil {
 		return nil, fmt.Errorf("dialing an FTP server: %w", err)
 	}
 	if s.control == nil {
