@@ -34,9 +34,7 @@ func ListOrigins(ctx context.Context, e *engine.Engine, q url.Values) (OriginLis
 		}
 	}
 	state := q.Get("state")
-	switch state {
-	case "", "rules", "absent", "unreachable":
-	default:
+	if !slices.Contains([]string{"", "rules", "absent", "unreachable"}, state) {
 		return OriginList{}, badRequest("state %q: want rules, absent, unreachable", state)
 	}
 	page, now := OriginList{Origins: []OriginInfo{}, Next: q.Get("after")}, time.Now()
