@@ -71,11 +71,7 @@ func (m *evidenceMetrics) Collect(ch chan<- prometheus.Metric) {
 		send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{s.Name}, labels...)...)
 		}
-		up := 1.0
-		if s.Error != "" {
-			up = 0
-		}
-		send(m.up, prometheus.GaugeValue, up)
+		send(m.up, prometheus.GaugeValue, float64(count(s.Error == "")))
 		send(m.lines, prometheus.CounterValue, float64(s.Lines))
 		send(m.unsealed, prometheus.GaugeValue, float64(s.Unsealed))
 		send(m.checkpoint, prometheus.GaugeValue, time.Since(s.Time).Seconds())

@@ -216,12 +216,11 @@ func (o *cacheObserver) StoreFailed(op string, _ error) { o.storeErrors.WithLabe
 
 // StoreAvailable implements robotscache.Observer. The cache calls it once for each change.
 func (o *cacheObserver) StoreAvailable(ok bool, err error) {
+	o.storeUp.Set(float64(count(ok)))
 	if ok {
-		o.storeUp.Set(1)
 		o.logger.Info("store of robots.txt records works again")
 		return
 	}
-	o.storeUp.Set(0)
 	o.logger.Error("store of robots.txt records fails; rulesets are kept in memory only", zap.Error(err))
 }
 
