@@ -46,8 +46,8 @@ const (
 
 // coldReads bounds the rate of the process, whichever configuration a listener belongs to: what
 // they share is the CPUs. sourceReads bounds that of each source, so that none alone makes others
-// wait. A source has its limiter by a hash, which bounds their number: one in a thousand shares that
-// of a given other.
+// wait. A source has its limiter by a hash, which bounds their number: one in a thousand shares
+// that of a given other.
 var (
 	coldReads   = newColdReads(coldRateOfAll)
 	sourceReads [1024]*rate.Limiter
@@ -64,7 +64,7 @@ func newColdReads(each int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(each*runtime.GOMAXPROCS(0)), coldBurst)
 }
 
-// waitCold waits for the turn of a cold read of a source. A wait fails only for more than the burst.
+// waitCold waits for the turn of a cold read. A wait fails only for more than the burst.
 func waitCold(source netip.Prefix) {
 	i := maphash.Comparable(sourceSeed, source) % uint64(len(sourceReads))
 	_ = sourceReads[i].Wait(context.Background())
@@ -142,8 +142,8 @@ func (l boundedListener) Accept() (net.Conn, error) {
 }
 
 // boundedConn is a client's connection. It is counted from its first read on, which net/http begins
-// as soon as it has the connection, until it is closed. That read, and the first after an answer and
-// a pause, waits for its turn. The rest of a request that arrives slowly costs no turns.
+// as soon as it has the connection, until it is closed. That read, and the first after an answer
+// and a pause, waits for its turn. The rest of a request that arrives slowly costs no turns.
 type boundedConn struct {
 	net.Conn
 	bounds  *Listener

@@ -19,8 +19,8 @@ func printJSON(w io.Writer, v any) {
 	_ = encoder.Encode(v) // what is printed always marshals
 }
 
-// printRaw writes an answer of the gateway as it came. Like all that prints, it leaves errors to the
-// writer: see [output].
+// printRaw writes an answer of the gateway as it came. Like all that prints, it leaves errors to
+// the writer: see [output].
 func printRaw(w io.Writer, data []byte) { _, _ = w.Write(data) }
 
 // printLine writes a line by itself.

@@ -154,8 +154,8 @@ const (
 	maxURL      = 2048 // bytes, of a question
 )
 
-// excerpt gives the lines of a text from first to last, one of which may be marked, as many as there
-// is room for. They are cut, and made visible.
+// excerpt gives the lines of a text from first to last, one of which may be marked, as many as
+// there is room for. They are cut, and made visible.
 func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
 	lines, room := linediff.Lines(body), maxTextBytes
 	for n := max(first, 1); n <= min(last, len(lines)); n++ {

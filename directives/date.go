@@ -34,8 +34,8 @@ var layouts = [...]string{
 	"Jan 2 15:04:05 2006", // asctime, of which RFC 9110 section 5.6.7 speaks
 }
 
-// cutDate reads the date at the beginning of s, which may have a comma in it, and returns it in
-// UTC and what is behind its comma. The zero time is a date that cannot be read: it ends at the first
+// cutDate reads the date at the beginning of s, which may have a comma in it, and returns it in UTC
+// and what is behind its comma. The zero time is a date that cannot be read: it ends at the first
 // comma that is not behind a day of the week.
 func cutDate(s string) (date time.Time, rest string) {
 	first, behind, _ := strings.Cut(s, ",")

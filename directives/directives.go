@@ -53,8 +53,8 @@ type Limit struct {
 	N    int // -1 is no limit, 0 is nothing at all
 }
 
-// Set is what a page says to one crawler. The zero value says nothing. Sets of Header, Meta and Join
-// are in a normal form, which the laws of Join need.
+// Set is what a page says to one crawler. The zero value says nothing. Sets of Header, Meta and
+// Join are in a normal form, which the laws of Join need.
 type Set struct {
 	Flags Flags
 	// UnavailableAfter is the date of unavailable_after, in UTC; the zero time is none.

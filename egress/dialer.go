@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -104,15 +105,17 @@ func (e *DialError) Error() string {
 func (e *DialError) Unwrap() error { return e.Err }
 
 // Upstream implements what package fetch looks for, without a cause if no upstream proxy failed. A
-// SOCKS proxy that refuses a connection mostly speaks of the site.
+// 5xx to CONNECT, and a SOCKS proxy that refuses a connection, mostly speak of the site.
 func (e *DialError) Upstream() (cause, text string) {
 	op, isOp := errors.AsType[*net.OpError](e.Err)
 	refused, isAnswer := errors.AsType[tunnelError](e.Err)
 	switch {
 	case e.Phase != PhaseProxy:
 		return "", ""
+	case refused >= http.StatusInternalServerError:
+		return "connect", refused.Error()
 	case isAnswer:
-		return refused.Upstream()
+		return "upstream", refused.Error()
 	case isOp && op.Op == "socks connect":
 		return "connect", "opened no connection"
 	}

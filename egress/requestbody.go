@@ -72,8 +72,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // maxKept bounds what is kept of a body for an origin that refuses the request unprocessed.
 const maxKept = 64 << 10
 
-// rewind has the body read from its beginning once more, and reports whether that can be. No read is
-// under way.
+// rewind has the body read from its beginning once more, and reports whether that can be. No read
+// is under way.
 func (b *requestBody) rewind() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -157,8 +157,8 @@ type transportPair struct {
 	single *http.Transport // has a connection of HTTP/1.1 for each request
 }
 
-// pairOf makes a pair of a transport. It dials by the functions given: the one leads to an origin or
-// a proxy of plain HTTP, the other to an origin that speaks TLS.
+// pairOf makes a pair of a transport. It dials by the functions given: the one leads to an origin
+// or a proxy of plain HTTP, the other to an origin that speaks TLS.
 func pairOf(shared *http.Transport, plain, secure dialFunc) transportPair {
 	single := shared.Clone()
 	single.DisableKeepAlives = true
@@ -253,8 +253,8 @@ func awaitResponse(info httptrace.GotConnInfo) {
 	}
 }
 
-// of returns the transport for a request. HTTP/2 has no Upgrade. NTLM and Negotiate authenticate the connection, not the
-// request (RFC 4559 section 6): a later client on it would be taken for the first.
+// of returns the transport for a request. HTTP/2 has no Upgrade. NTLM and Negotiate authenticate
+// the connection (RFC 4559 section 6): a later client on it would be taken for the first.
 func (w transportPair) of(r *http.Request) *http.Transport {
 	if r.Header["Upgrade"] != nil {
 		return w.single

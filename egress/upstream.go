@@ -107,7 +107,7 @@ func (u *upstream) name() string { return net.JoinHostPort(u.host, strconv.Itoa(
 
 func (u *upstream) isSOCKS() bool { return u.http.Proxy == nil }
 
-// granted returns an error for an answer that refuses a tunnel: any but 2xx (RFC 9110 section 9.3.6).
+// granted returns an error for an answer that refuses a tunnel, any but 2xx (RFC 9110, 9.3.6).
 func (u *upstream) granted(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
@@ -119,14 +119,6 @@ func (u *upstream) granted(resp *http.Response) error {
 type tunnelError int
 
 func (s tunnelError) Error() string { return fmt.Sprintf("answered %d", int(s)) }
-
-// Upstream implements what package fetch looks for: a 5xx speaks of the site, all else of the proxy.
-func (s tunnelError) Upstream() (cause, text string) {
-	if s >= http.StatusInternalServerError {
-		return "connect", s.Error()
-	}
-	return "upstream", s.Error()
-}
 
 func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 	port, err := effectivePort(r.URL)

@@ -14,16 +14,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no longer than ctx
-// allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError], the error of
-// ctx, and faults of the gateway. A site that does not answer is no error but an entry.
+// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no
+// longer than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
+// the error of ctx, and faults of the gateway. A site that does not answer has an entry.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error)
 }
 
-// Asker is in whose name a site is asked for its robots.txt where it turns the gateway away: that of
-// the sender, unless it was refused or has no product token. Of an agent that the operator names, it
-// is the token that the requests have, as far as its patterns tell it.
+// Asker is in whose name a site is asked for its robots.txt where it turns the gateway away: that
+// of the sender, unless it was refused or has no product token. Of an agent that the operator
+// names, it is the token that the requests have, as far as its patterns tell it.
 func (i Identity) Asker() robotscache.Asker {
 	if !i.accepted || len(i.Robots.Tokens) == 0 {
 		return robotscache.Asker{}
@@ -203,8 +203,8 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 	return Bound{}, false
 }
 
-// view asks for the origin's entry for a sender and notes its facts as of the time now. It reports false if
-// there is none; then d is decided.
+// view asks for the origin's entry for a sender and notes its facts as of the time now. It reports
+// false if there is none; then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robotscache.View, now time.Time, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
@@ -227,9 +227,9 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 	return v, now, true
 }
 
-// Lookup asks for the origin's entry for a sender. An entry that expired on the way here is asked for once more,
-// as it would refuse what the site allows; so it is judged as of the time now, at which it held.
-// Errors are those of [Enforcer.Rules], which must not be nil.
+// Lookup asks for the origin's entry for a sender. An entry that expired on the way here is asked
+// for once more, as it would refuse what the site allows; so it is judged as of the time now, at
+// which it held. Errors are those of [Enforcer.Rules], which must not be nil.
 func (e *Enforcer) Lookup(
 	ctx context.Context, o origin.Origin, id Identity,
 ) (entry *robotscache.Entry, source robotscache.Source, now time.Time, err error) {

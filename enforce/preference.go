@@ -23,8 +23,8 @@ type Signals struct {
 	Headers bool `json:"-"`
 	// HTML says whether and when the tags of pages are read, of at most [HTMLMax] bytes of each.
 	HTML HTMLMode `json:"html,omitempty"`
-	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the purpose
-	// tdm or train-ai: see [Enforcer.Files]. Default off.
+	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the
+	// purpose tdm or train-ai: see [Enforcer.Files]. Default off.
 	TDMFile bool `json:"tdm_file,omitempty"`
 }
 

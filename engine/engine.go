@@ -306,8 +306,8 @@ func (e *Engine) CloseIdle() {
 	}
 }
 
-// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce needs. It
-// takes no lock where the record is at hand. The caller has called [Engine.Open].
+// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce
+// needs. It takes no lock where the record is at hand. The caller has called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	return e.records.cache.LookupAs(ctx, o, a)
 }

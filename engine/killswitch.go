@@ -178,8 +178,8 @@ func (e *Entry) Leave() {
 // Cancel ends the context of the entry for another reason than an order.
 func (e *Entry) Cancel(why error) { e.cancel(why) }
 
-// stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing is
-// canceled under the lock.
+// stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing
+// is canceled under the lock.
 func (f *inflight) stop(switches *enforce.KillSwitch) (ended map[string]int) {
 	ended = make(map[string]int)
 	var requests, fetches []func()

@@ -144,8 +144,8 @@ func TunnelSpoke(kind string) { instruments.tunnels.WithLabelValues(kind).Inc() 
 // HandshakeFailed counts a failed TLS handshake of a client, by its reason.
 func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(reason).Inc() }
 
-// ConnectionRefused counts a connection of a client that was closed, by the limit that was reached, or
-// "unreadable".
+// ConnectionRefused counts a connection of a client that was closed, by the limit that was reached,
+// or "unreadable".
 func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
 
 // Granted implements pace.Observer.

@@ -74,8 +74,8 @@ type recorder struct {
 
 var recent recorder
 
-// Record has the last hour recorded for the page of a server, and keeps requests through the gateway
-// from that server, until stop is called, once.
+// Record has the last hour recorded for the page of a server, and keeps requests through the
+// gateway from that server, until stop is called, once.
 func Record(server *caddyhttp.Server) (stop func()) {
 	recent.wanted.Add(1)
 	pages.Store(server, true)

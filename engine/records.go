@@ -162,8 +162,8 @@ func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate
 	return e.fetch(ctx, e.fetcher, k, gate)
 }
 
-// fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the operator stops counts as given up, which says
-// nothing about the site.
+// fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the
+// operator stops counts as given up, which says nothing about the site.
 func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	ctx, entry := e.Enter(ctx, k.Origin, "")
 	defer entry.Leave()

@@ -72,8 +72,8 @@ func (e *Engine) JudgeSitemaps(ctx context.Context, id enforce.Identity, list []
 // maxKnown bounds the origins that one answer asks the store about: sitemaps can name a thousand.
 const maxKnown = 16
 
-// knownRules is an enforce.Lookup that never fetches. It serves one answer to one sender, and is not safe for
-// concurrent use.
+// knownRules is an enforce.Lookup that never fetches. It serves one answer to one sender, and is
+// not safe for concurrent use.
 type knownRules struct {
 	cache   *robotscache.Cache
 	entries map[origin.Origin]*robotscache.Entry

@@ -55,9 +55,9 @@ func tdmConfig(c robotscache.Config) robotscache.Config {
 	return c
 }
 
-// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why it is not
-// known what the file says; it is empty if there is none. It may wait for a fetch, as [Engine.Lookup]
-// does.
+// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why it is
+// not known what the file says; it is empty if there is none. It may wait for a fetch, as
+// [Engine.Lookup] does.
 func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
 	files := e.records.files.Load()
 	if files == nil || o.Scheme == "ftp" {
@@ -91,8 +91,8 @@ func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool,
 	return rules, false, unread
 }
 
-// TDMFileState says what is known of an origin's TDM file: "read", "none", or "unread" and why; it is
-// empty if nothing is.
+// TDMFileState says what is known of an origin's TDM file: "read", "none", or "unread" and why; it
+// is empty if nothing is.
 func (e *Engine) TDMFileState(o origin.Origin) string {
 	files := e.records.files.Load()
 	if files == nil {
@@ -128,8 +128,8 @@ func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
 type tdmFetcher struct{ *records }
 
 // Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
-// allow it to the product token by which the gateway asks. One that may not be had is absent. In the
-// place of a text that cannot be read stands the reason.
+// allow it to the product token by which the gateway asks. One that may not be had is absent. In
+// the place of a text that cannot be read stands the reason.
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
 	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now(), Detail: "robots.txt does not allow it"}

@@ -52,8 +52,8 @@ type Config struct {
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. See also
 	// [Fetcher.As].
 	UserAgent string
-	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other limit:
-	// a server may use it up before its header, in a body that stalls, or drop by drop.
+	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other
+	// limit: a server may use it up before its header, in a body that stalls, or drop by drop.
 	Timeout time.Duration
 	// MaxRedirects is how many redirects are followed; default 5, negative none. RFC 9309 section
 	// 2.3.1.2 asks for at least 5.

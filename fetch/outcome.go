@@ -112,8 +112,8 @@ type Outcome struct {
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
-	// Body is the text of the file after decoding, at most Config.MaxSize bytes of it, without the line
-	// that this cuts. Only with KindRules.
+	// Body is the text of the file after decoding, at most Config.MaxSize bytes of it, without the
+	// line that this cuts. Only with KindRules.
 	Body []byte
 	// Truncated says that the file is longer than Body (RFC 9309 section 2.5).
 	Truncated bool

@@ -61,8 +61,8 @@ const (
 // something, or the page is in UTF-16 or UTF-32.
 //
 // A page whose head does not seem to end within 8 KiB is tokenized only if one of the names, or a
-// character reference, stands in or shortly behind a meta or link tag. Without a name in such a page, an end of the head inside a comment or a script is
-// taken for its end, which may leave out cut.
+// character reference, stands in or shortly behind a meta or link tag. Without a name in such a
+// page, an end of the head inside a comment or a script is taken for its end.
 //
 // Tags inside of comments, script, style, title and the like are none, and those inside of a
 // template neither, as in browsers. Tags inside of noscript count: browsers without scripts read

@@ -154,7 +154,7 @@ func (e *Evidence) resolve() (err error) {
 		return err
 	}
 	e.paths.state, e.paths.key, e.paths.heads = e.State, e.Key, e.Heads
-	for name, path := range map[string]*string{"state": &e.paths.state, "key": &e.paths.key, "heads": &e.paths.heads} {
+	for i, path := range []*string{&e.paths.state, &e.paths.key, &e.paths.heads} {
 		if *path == "" {
 			continue
 		}
@@ -163,7 +163,7 @@ func (e *Evidence) resolve() (err error) {
 			*path, err = filepath.Abs(text)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", [...]string{"state", "key", "heads"}[i], err)
 		}
 	}
 	e.paths.state = cmp.Or(e.paths.state, filepath.Join(filepath.Dir(e.paths.log), "evidence"))

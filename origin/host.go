@@ -32,8 +32,8 @@ var lookup = idna.New(
 	idna.VerifyDNSLength(false),
 )
 
-// canonicalHost returns the one spelling of a host: a name in lower-case punycode without the dot of
-// the root, an IPv4 address, or an IPv6 address without its brackets.
+// canonicalHost returns the one spelling of a host: a name in lower-case punycode without the dot
+// of the root, an IPv4 address, or an IPv6 address without its brackets.
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":

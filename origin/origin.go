@@ -8,14 +8,15 @@
 // spellings of one site must never give two origins, and no spelling may give the origin of another
 // site. A host that cannot be spelled canonically without guessing is refused with an [*Error].
 //
-// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as browsers do), the
-// dot of the root behind a name, an absent, empty or default port. Refused are: userinfo; percent-encoding and any byte in the host
-// but letters, digits, hyphen, underscore and dot; empty and over-long labels; all spellings of an
-// IPv4 address but four decimal numbers, and of an IPv6 address but the form of RFC 5952; zones and
-// IPv4-mapped addresses; port 0, signs and leading zeros in a port.
+// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as browsers do),
+// the dot of the root behind a name, an absent, empty or default port. Refused are: userinfo;
+// percent-encoding and any byte in the host but letters, digits, hyphen, underscore and dot; empty
+// and over-long labels; all spellings of an IPv4 address but four decimal numbers, and of an IPv6
+// address but the form of RFC 5952; zones and IPv4-mapped addresses; port 0, signs and leading
+// zeros in a port.
 //
-// "example.com." resolves as "example.com" does. So it is the same origin, and Host goes out without
-// the dot, as with the fetch of robots.txt.
+// "example.com." resolves as "example.com" does. So it is the same origin, and Host goes out
+// without the dot, as with the fetch of robots.txt.
 //
 // All functions are pure and safe for concurrent use.
 package origin

@@ -50,10 +50,10 @@ const (
 // of a server that does all of it.
 //
 // A URL of http or https that is written into a path with its slashes escaped, as in
-// /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are none. A server
-// that decodes them has a folder named https: there, below which none keeps what a rule is about. They
-// are slashes if the path has a dot segment or a semicolon in any spelling, which could take that
-// folder away.
+// /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are none. A
+// server that decodes them has a folder named https: there, below which none keeps what a rule is
+// about. They are slashes if the path has a dot segment or a semicolon in any spelling, which could
+// take that folder away.
 //
 // ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
 // Such a path has no use but to evade rules or to make work.
@@ -73,8 +73,8 @@ func Resolve(path string) (forms []string, ok bool) {
 	return forms, true
 }
 
-// encodedURL is a URL in a path, up to the next slash. What is before it makes no other scheme of it
-// and is no %2f.
+// encodedURL is a URL in a path, up to the next slash. What is before it makes no other scheme of
+// it and is no %2f.
 var encodedURL = regexp.MustCompile(`(?i)(?:^|[^a-z0-9+.-]|%[013-9a-f][0-9a-f])https?(?::|%3a)%2f%2f[^/?]*`)
 
 // maskURLs returns a path with a NUL, which no path has, in each %2f that is data.

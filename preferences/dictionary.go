@@ -19,8 +19,8 @@ const MaxDictionary = 1024
 
 // Dictionary writes the value of the crawler's field, a dictionary of RFC 9651: the deciding
 // statement of each purpose of which something is known, then the directives, with hyphens in their
-// names, then licences, as an inner list, and the labels that no vocabulary has. A member that would
-// make it longer than 1 KiB is left out, and cut says so.
+// names, then licences, as an inner list, and the labels that no vocabulary has. A member that
+// would make it longer than 1 KiB is left out, and cut says so.
 func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 	text, keys := make([]byte, 0, 256), make([]string, 0, 16)
 	add := func(key string, member []byte) {
@@ -60,7 +60,7 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 	return string(text), cut
 }
 
-// member writes a directive as a member, and returns its key. Most have no value, and are their key.
+// member writes a directive as a member, and returns its key, which is all that most have.
 func (d Directive) member() (key string, member []byte) {
 	key = strings.ReplaceAll(d.Name, "_", "-")
 	if d.Value == nil {

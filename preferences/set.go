@@ -127,15 +127,15 @@ func (s *Statement) compare(o *Statement) int {
 		cmp.Compare(s.From, o.From), cmp.Compare(s.Line, o.Line), cmp.Compare(s.Text, o.Text))
 }
 
-// levels are how far content may be used at most, by Content-Signal's "use", from the strictest. They
-// are shown, and never acted upon.
+// levels are how far content may be used at most, by Content-Signal's "use", from the strictest.
+// They are shown, and never acted upon.
 var levels = []string{"immediate", "reference", "full"}
 
 // levelOf returns the place of a level, and the same for all that is none.
 func levelOf(text string) int { return slices.Index(levels, text) }
 
-// The bounds of a Set: so many labels that no vocabulary has, and licences. Of more, those that come
-// last in the order of the Set are dropped, so that it does not matter in which order Sets are joined.
+// The bounds of a Set: so many labels that no vocabulary has, and licences. Of more, those that
+// come last in the order of the Set are dropped, in whatever order Sets are joined.
 const (
 	maxLabels   = 32
 	maxLicences = 4
@@ -171,8 +171,8 @@ func (s Set) Deciding(purpose string) (found Statement) {
 }
 
 // Decided returns the deciding statement of each purpose of which something is known, by purpose:
-// search, ai-input, train-ai, archive, tdm, the words use and license, then the others in the order of
-// their names. Of licences it returns all.
+// search, ai-input, train-ai, archive, tdm, the words use and license, then the others in the order
+// of their names. Of licences it returns all.
 func (s Set) Decided() []Statement {
 	all := slices.Clone(s.statements)
 	if s.tdm.Purpose != "" {

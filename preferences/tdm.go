@@ -14,8 +14,8 @@ import (
 )
 
 // superseding returns which of two statements of TDMRep counts, where the zero Statement is none: a
-// later place supersedes an earlier one (the file, the field, the meta element; TDMRep, final report
-// of 2024-05-10, "Processing priority"). Of one place it is the strictest.
+// later place supersedes an earlier one (the file, the field, the meta element; TDMRep, final
+// report of 2024-05-10, "Processing priority"). Of one place it is the strictest.
 func superseding(a, b Statement) Statement {
 	if b.Purpose == "" || a.Purpose != "" && cmp.Or(cmp.Compare(b.From, a.From), cmp.Compare(a.Value.order(), b.Value.order())) <= 0 {
 		return a
@@ -125,8 +125,8 @@ func (t TDMRules) Set() (s Set) {
 	return s
 }
 
-// reservation is the number that the rule has, however it is written (RFC 8259 section 6); empty for
-// all else.
+// reservation is the number that the rule has, however it is written (RFC 8259 section 6); empty
+// for all else.
 func (e *tdmEntry) reservation() string {
 	n, err := strconv.ParseFloat(string(e.Reservation), 64)
 	if err != nil {

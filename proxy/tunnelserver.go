@@ -60,8 +60,7 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	return s
 }
 
-// unread bounds the lines about requests that cannot be read.
-var unread = rate.Sometimes{Interval: time.Second}
+var unread = rate.Sometimes{Interval: time.Second} // of the lines below
 
 // unreadHTTP2 tells of a request whose stream net/http resets, because it cannot read it, and of
 // which it tells no handler: one with a lone percent sign in its path, say.

@@ -270,8 +270,8 @@ func (c *Cache) purge(ctx context.Context, k fetch.Key) error {
 	return nil
 }
 
-// Forget drops o and its variants from memory. What the store has of them stays: another gateway may
-// have saved it. A retrieval that is under way still answers the requests that wait for it, and
+// Forget drops o and its variants from memory. What the store has of them stays: another gateway
+// may have saved it. A retrieval that is under way still answers the requests that wait for it, and
 // nobody else.
 func (c *Cache) Forget(o origin.Origin) error {
 	for _, k := range c.keys(o) {

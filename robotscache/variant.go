@@ -151,8 +151,8 @@ func (c *Cache) isRepeated(f *flight, known, e *Entry) bool {
 	return false
 }
 
-// makeRoom forgets the variant of o whose last attempt is the oldest, where there are as many as may
-// be kept. Those of agents that the operator names stay.
+// makeRoom forgets the variant of o whose last attempt is the oldest, where there are as many as
+// may be kept. Those of agents that the operator names stay.
 func (c *Cache) makeRoom(o origin.Origin, base *Entry) {
 	ctx, cancel := context.WithTimeout(c.base, 2*storeTimeout)
 	defer cancel()

@@ -356,8 +356,8 @@ func (l *linter) shadowed(loser, winner draft) {
 		quote(winner.path), winner.rank.line(), reason)
 }
 
-// quote shows bytes of a file in ASCII, so that nothing looks like what it is not, cut where they are
-// many.
+// quote shows bytes of a file in ASCII, so that nothing looks like what it is not, cut where they
+// are many.
 func quote(b []byte) string {
 	const most = 80
 	if len(b) > most {

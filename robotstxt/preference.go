@@ -65,15 +65,15 @@ func (g Group) Preferences() []Preference {
 	return found
 }
 
-// AppendPreferences appends the preference lines that apply to a target, at most 32 of each kind; cut
-// says that there are more. It does not allocate where none does and the target is spelled as most are.
+// AppendPreferences appends the preference lines that apply to a target, at most 32 of each kind;
+// cut says that there are more. It does not allocate if none applies to a target of usual spelling.
 //
 // Of Content-Usage lines, which belong to a group, those apply whose path is the longest that
 // matches, as for Allow and Disallow; a line without a path matches all targets with a length of 0.
 // Where several are of that length, all apply (draft-ietf-aipref-attach-05 section 3.1). Of
 // Content-Signal lines, all apply that match: contentsignals.org knows no paths, so none of them
-// takes precedence. Those that stand before the first user-agent line are for all crawlers, and so are
-// all License lines, which belong to no group (RSL 1.0).
+// takes precedence. Those that stand before the first user-agent line are for all crawlers, and so
+// are all License lines, which belong to no group (RSL 1.0).
 //
 // It does not ask whether the target may be fetched: what is disallowed has no preferences.
 func (g Group) AppendPreferences(dst []Preference, target string) (all []Preference, cut bool) {
@@ -91,8 +91,8 @@ func (g Group) AppendPreferences(dst []Preference, target string) (all []Prefere
 	return dst, usage < 0 || signals < 0 || len(g.rs.licenses) > maxApplying
 }
 
-// appendUsage appends the Content-Usage lines that apply to a canonical target, and returns the room
-// left: below 0 there are more.
+// appendUsage appends the Content-Usage lines that apply to a canonical target, and returns the
+// room left: below 0 there are more.
 func (g Group) appendUsage(dst []Preference, target string) ([]Preference, int) {
 	usage := g.rs.usage
 	if usage == nil {

@@ -223,8 +223,8 @@ func isRobot(name string) bool {
 	return false
 }
 
-// families are the crawlers that look for other groups besides their own. Google's tables of them do
-// not agree: docs/cli.md has them and what is chosen.
+// families are the crawlers that look for other groups besides their own. Google's tables of them
+// do not agree: docs/cli.md has them and what is chosen.
 var families = map[string]Agent{
 	"googlebot-news":            {Tokens: []string{"Googlebot-News", "Googlebot"}},
 	"googlebot-image":           {Tokens: []string{"Googlebot-Image", "Googlebot"}},

@@ -1,6 +1,6 @@
 // Package guard decides which addresses and ports a forward proxy may connect to: public addresses,
-// and what the operator opens besides, but never a gateway, the admin API or the operator's page of its
-// own process.
+// and what the operator opens besides, but never a gateway, the admin API or the operator's page of
+// its own process.
 package guard
 
 import (
@@ -123,8 +123,8 @@ func (g *Guard) AllowFTP(ap netip.AddrPort) error {
 	return err
 }
 
-// NotOwn refuses gateways, the admin API and the operator's page of this process only. It guards connections to upstream
-// proxies, whose addresses the operator has named.
+// NotOwn refuses gateways, the admin API and the operator's page of this process only. It guards
+// connections to upstream proxies, whose addresses the operator has named.
 func (g *Guard) NotOwn(ap netip.AddrPort) error {
 	if g == nil {
 		return nil

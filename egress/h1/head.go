@@ -16,9 +16,9 @@ const maxHead = 256 << 10
 // of net/http's parser. As RFC 9112 wants it of a proxy, the blanks before the colon of a field are
 // taken out (section 5.1), and a field that goes on in the next line becomes one line (section
 // 5.2). net/http loses the one, and refuses "Transfer-Encoding: identity", behind which a body ends
-// with the connection (section 6.3). A name with a blank within is no field to anyone: net/http keeps
-// it, and the server leaves it out. If it is one of decisive but for the blank, net/http gets a tab
-// there, for which it refuses the answer: what was meant must not get lost.
+// with the connection (section 6.3). A name with a blank within is no field to anyone: net/http
+// keeps it, and the server leaves it out. If it is one of decisive but for the blank, net/http gets
+// a tab there, for which it refuses the answer: what was meant must not get lost.
 type Mended struct {
 	net.Conn
 	awaited atomic.Bool // a response begins with the next byte
@@ -160,8 +160,8 @@ func spread(name []byte) {
 	}
 }
 
-// untilClose leaves the fields of a length out of a head where the only transfer coding is identity.
-// Of others net/http knows chunked, and refuses the rest.
+// untilClose leaves the fields of a length out of a head where the only transfer coding is
+// identity. Of others net/http knows chunked, and refuses the rest.
 func untilClose(head []byte) (out []byte) {
 	for line := range bytes.Lines(head) {
 		name, value, _ := bytes.Cut(line, []byte{':'})

@@ -76,9 +76,9 @@ func (b backoff) forgotten(now instant) bool {
 	return now-b.until >= forgiveAfter || (b.failures == 0 && now >= b.until)
 }
 
-// RecordFailure tells that the site of the key answered 429, 430 or 503. retryAfter is what it asked
-// for by the field of that name. Where that is zero or less the pause is [Backoff.First], doubling
-// up to [Backoff.Max] with each block that follows before 30 minutes of quiet.
+// RecordFailure tells that the site of the key answered 429, 430 or 503. retryAfter is what it
+// asked for by the field of that name. Where that is zero or less the pause is [Backoff.First],
+// doubling up to [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
 // No request of any agent goes to the key before the block ends. Requests that wait already and
 // could not be in time are refused at once. When it ends, requests go at the rate, without a burst.

@@ -40,9 +40,9 @@ func (s *shard) keep(c *clock) {
 	s.kept[c] = struct{}{}
 }
 
-// States lists what a crash must not forget: the blocks that have not ended, those not yet forgiven,
-// and the gaps that sites ask for. There are at most limit entries. The blocks that last longest go
-// first, then the longest gaps.
+// States lists what a crash must not forget: the blocks that have not ended, those not yet
+// forgiven, and the gaps that sites ask for. There are at most limit entries. The blocks that last
+// longest go first, then the longest gaps.
 //
 // With all, for the end of the Pacer, it lists the last slot of every key, and says so by an entry
 // without a key. That entry is missing where the list cannot be complete: there are too many keys,

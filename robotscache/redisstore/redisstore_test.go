@@ -151,7 +151,7 @@ func TestStore(t *testing.T) {
 			Open: func(tb testing.TB) robotscache.Store {
 				tb.Helper()
 				return srv.open(tb, redisstore.Config{
-					Prefix: prefix, Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour},
+					Prefix: prefix, Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour}, Timeout: 5 * time.Second,
 				})
 			},
 			Versions: 4,
