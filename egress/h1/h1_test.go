@@ -552,7 +552,11 @@ func FuzzResponse(f *testing.F) {
 		}
 		method := map[bool]string{false: "GET", true: "HEAD"}[head]
 		ours := newH1(t, func(c *http.Transport) { c.DialContext = dial })
-		std := &http.Transport{DialContext: dial, DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader}
+		mended := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return Mend(conn), err
+		}
+		std := &http.Transport{DialContext: mended, DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader}
 		got, want := get(t, t.Context(), ours, method, "http://site.test/"), get(t, t.Context(), std, method, "http://site.test/")
 		if got != want {
 			t.Errorf("%.200q: %.100s, net/http %.100s", text, got, want)
