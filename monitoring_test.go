@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -145,5 +146,23 @@ func TestDashboardForm(t *testing.T) {
 	}
 	if d.SchemaVersion < 39 || len(ids) < 20 {
 		t.Errorf("schema %d, %d panels", d.SchemaVersion, len(ids))
+	}
+}
+
+// TestOwnFaultsAlert: what a fetch fails by on the gateway's own side is alerted, and no fault of a site's is.
+func TestOwnFaultsAlert(t *testing.T) {
+	_, rule, _ := strings.Cut(monitoring(t, "rules.yml"), "- alert: CrawlgateFetchLocal")
+	rule, _, _ = strings.Cut(rule, "- alert: ")
+	matchers := regexp.MustCompile(`crawlgate_fetches_total\{cause=~?"([^"]+)"\}`).FindAllStringSubmatch(rule, -1)
+	if len(matchers) != 3 {
+		t.Fatalf("%d selectors of causes in%s", len(matchers), rule)
+	}
+	for _, matcher := range matchers {
+		selected := regexp.MustCompile("^(?:" + matcher[1] + ")$")
+		for _, cause := range fetch.Causes() {
+			if out := (fetch.Outcome{Cause: cause}); out.Ours() != selected.MatchString(string(cause)) {
+				t.Errorf("cause %s: ours %v, but %s does not say so", cause, out.Ours(), matcher[0])
+			}
+		}
 	}
 }

@@ -35,22 +35,26 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n\n")
 	}
 	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Info().Hint)
-	example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", string(r)+".txt"))
-	if err != nil {
-		t.Fatal(err)
+	golden := func(name string) []byte {
+		example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.TrimRight(example, "\n")
 	}
-	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", bytes.TrimRight(example, "\n"))
-	if r != enforce.ReasonDisallowed {
-		return b.Bytes()
+	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", golden(string(r)))
+	switch r {
+	case enforce.ReasonUnreachable:
+		fmt.Fprintf(&b, "\nThe cause `upstream` or `local` is a fault of the gateway's own side, and says nothing about the site "+
+			"([the table of causes](../status-table.md)).\nHere the operator's upstream proxy answered in the place of the site:\n\n```\n%s\n```\n",
+			golden("unreachable_upstream"))
+	case enforce.ReasonDisallowed:
+		b.WriteString("\nA client whose Accept prefers `text/html`, such as a browser, gets a page. It shows the line that decides among its " +
+			"neighbours:\n\n![The page of a refusal: the lines of the site's robots.txt, the deciding one marked, and below them the facts]" +
+			"(../images/refusal.png)\n")
+		fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile.md#paths)). "+
+			"The answer\nthen says `judged as`, and the log has `form: resolved`:\n\n```\n%s\n```\n", golden("disallowed_resolved"))
 	}
-	b.WriteString("\nA client whose Accept prefers `text/html`, such as a browser, gets a page. It shows the line that decides among its " +
-		"neighbours:\n\n![The page of a refusal: the lines of the site's robots.txt, the deciding one marked, and below them the facts]" +
-		"(../images/refusal.png)\n")
-	if example, err = os.ReadFile(filepath.Join("enforce", "testdata", "golden", "disallowed_resolved.txt")); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile.md#paths)). "+
-		"The answer\nthen says `judged as`, and the log has `form: resolved`:\n\n```\n%s\n```\n", bytes.TrimRight(example, "\n"))
 	return b.Bytes()
 }
 

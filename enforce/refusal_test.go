@@ -160,14 +160,22 @@ func refusing(tb testing.TB) (list []Reason) {
 	return list
 }
 
-const resolved = ReasonDisallowed + "_resolved" // disallowed in the form that servers resolve it to
+// Further samples of a reason.
+const (
+	resolved = ReasonDisallowed + "_resolved"  // disallowed in the form that servers resolve it to
+	upstream = ReasonUnreachable + "_upstream" // for a fault of the operator's own proxy
+)
 
 // sampleAs is the refusal of a sample in one of the forms.
 func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 	tb.Helper()
-	d, asked := sample(tb, r)
-	if r == resolved {
-		d, asked = sample(tb, ReasonDisallowed)
+	base, _, _ := strings.Cut(string(r), "_resolved")
+	base, _, _ = strings.Cut(base, "_upstream")
+	d, asked := sample(tb, Reason(base))
+	switch r {
+	case upstream:
+		d.Cause, d.RetryAfter, d.Detail = fetch.CauseUpstream, 5*time.Second, "upstream proxy answered 407 itself (its status)"
+	case resolved:
 		asked.URL = "https://example.com/public/..;/private/report?id=7"
 		d.Form, d.Judged = PathResolved, "/private/report?id=7"
 	}
@@ -180,7 +188,7 @@ func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 func TestRefusalGolden(t *testing.T) {
 	t.Parallel()
 	golden := map[string]Reason{"disallowed.json": ReasonDisallowed, "disallowed.html": ReasonDisallowed}
-	for _, r := range append(refusing(t), resolved) {
+	for _, r := range append(refusing(t), resolved, upstream) {
 		golden[string(r)+".txt"] = r
 	}
 	for file, r := range golden {
@@ -226,7 +234,7 @@ func TestFormsSayTheSame(t *testing.T) {
 			t.Errorf("%s: %s\ngot  %v\nwant %v", r, what, got, want)
 		}
 	}
-	for _, r := range append(refusing(t), resolved) {
+	for _, r := range append(refusing(t), resolved, upstream) {
 		text, p := sampleAs(t, r, "txt")
 		first, rest, _ := strings.Cut(string(text.Body), "\n\n")
 		var facts []fact
