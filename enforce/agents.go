@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,8 @@ type Agent struct {
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
 	Interval time.Duration `json:"-"`
+
+	sends string // the product token that its requests have, as far as its patterns tell it
 }
 
 // The kinds of fields in [Agent.Pass].
@@ -225,6 +228,7 @@ func (a *agent) compileTokens() (warnings []string, err error) {
 // compileUserAgents splits the patterns into products and globs.
 func (a *agent) compileUserAgents() error {
 	for _, pattern := range a.UserAgents {
+		a.sends = cmp.Or(a.sends, robotstxt.ProductToken(pattern))
 		switch {
 		case strings.TrimSpace(pattern) == "":
 			return errors.New("user_agent pattern is empty")
@@ -242,6 +246,7 @@ func (a *agent) compileUserAgents() error {
 			a.claims = append(a.claims, product)
 		}
 	}
+	a.sends = cmp.Or(a.sends, a.robots.Tokens[0])
 	return nil
 }
 

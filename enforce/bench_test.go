@@ -40,28 +40,34 @@ func BenchmarkDecide(b *testing.B) {
 		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}}, AgentModes: map[string]Mode{"x": ModeReport},
 		Exceptions: []Exception{{Hosts: []string{"*.partner.example"}, Reason: "x"}},
 	})
-	id := mustIdentifier(b, IdentifierConfig{Agents: []Agent{{Name: "AcmeBot"}}}).
-		Identify(b.Context(), Sender{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
+	identify := func(a Agent) Identity {
+		return mustIdentifier(b, IdentifierConfig{Agents: []Agent{a}}).
+			Identify(b.Context(), Sender{UserAgent: "AcmeBot/1.0 (+https://acme.example/bot)"})
+	}
+	id := identify(Agent{Name: "AcmeBot"})
+	patterns := identify(Agent{Name: "acme", UserAgents: []string{"*(+https://acme.example/*)", "*acme crawler*", "AcmeBot/1.* (*)"}})
 	for _, bm := range []struct {
 		name   string
 		path   string
 		record fetch.Record
 		policy *Policy
 		kills  *KillSwitch
+		id     Identity
 		want   Reason
 	}{
-		{"allowed/bare", page, rules(robots), nil, nil, ReasonNoRule},
-		{"allowed/policy", page, rules(robots), policy, kills, ReasonNoRule},
-		{"allowed/both forms", "/a/.." + page, rules(robots), policy, kills, ReasonNoRule},
-		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, ReasonDisallowed},
-		{"absent", page, absent(404), policy, kills, ReasonAbsent},
+		{"allowed/bare", page, rules(robots), nil, nil, id, ReasonNoRule},
+		{"allowed/patterns", page, rules(robots), nil, nil, patterns, ReasonNoRule},
+		{"allowed/policy", page, rules(robots), policy, kills, id, ReasonNoRule},
+		{"allowed/both forms", "/a/.." + page, rules(robots), policy, kills, id, ReasonNoRule},
+		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, id, ReasonDisallowed},
+		{"absent", page, absent(404), policy, kills, id, ReasonAbsent},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.kills)
 			target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: bm.path}
 			b.ReportAllocs()
 			for b.Loop() {
-				if d := e.Decide(b.Context(), Request{http.MethodGet, target, id}); d.Reason != bm.want {
+				if d := e.Decide(b.Context(), Request{http.MethodGet, target, bm.id}); d.Reason != bm.want {
 					b.Fatal(d.Reason)
 				}
 			}

@@ -22,22 +22,15 @@ type Lookup interface {
 }
 
 // Asker is in whose name a site is asked for its robots.txt where it turns the gateway away: that
-// of the sender, unless it was refused or has no product token. Of an agent that the operator
-// names, it is the token that the requests have, as far as its patterns tell it.
+// of the sender, unless it was refused or has no product token.
 func (i Identity) Asker() robotscache.Asker {
-	if !i.accepted || len(i.Robots.Tokens) == 0 {
+	switch {
+	case !i.accepted || len(i.Robots.Tokens) == 0:
 		return robotscache.Asker{}
+	case i.Config != nil:
+		return robotscache.Asker{Token: i.Config.sends, Configured: true}
 	}
-	a := robotscache.Asker{Token: i.Robots.Tokens[0], Configured: i.Config != nil}
-	if a.Configured {
-		for _, pattern := range i.Config.UserAgents {
-			if token := robotstxt.ProductToken(pattern); token != "" {
-				a.Token = token
-				break
-			}
-		}
-	}
-	return a
+	return robotscache.Asker{Token: i.Robots.Tokens[0]}
 }
 
 // Enforcer decides. Its fields are not to be changed once it is in use; it is then safe for

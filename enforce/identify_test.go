@@ -583,12 +583,13 @@ func TestIdentityAsker(t *testing.T) {
 		{Name: "acme", UserAgents: []string{"AcmeBot"}},
 		{Name: "n", Tokens: []string{"News", "Acme"}},
 		{Name: "versions", UserAgents: []string{"VerBot/2.*"}},
+		{Name: "several", UserAgents: []string{"(no token*", "First/1.*", "Second"}},
 	}
 	id, _, err := NewIdentifier(IdentifierConfig{Agents: agents, AllowUnidentified: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"plain": "plain", "acme": "AcmeBot", "n": "News", "versions": "VerBot"} {
+	for name, want := range map[string]string{"plain": "plain", "acme": "AcmeBot", "n": "News", "versions": "VerBot", "several": "First"} {
 		i, _ := id.Named(name)
 		if a := i.Asker(); a.Token != want || !a.Configured {
 			t.Errorf("%s: %+v, want %s", name, a, want)
