@@ -26,8 +26,8 @@ const (
 	tdmStoreSize = 64 << 20
 )
 
-// maxUnread bounds the bytes of the reason why a TDM file cannot be read.
-const maxUnread = 256
+// maxUnread bounds the bytes of the reason why a TDM file cannot be read, as of all details.
+const maxUnread = 200
 
 // openFiles makes the cache of the TDM files, once. They are kept and fetched as robots.txt is, but
 // in memory only.
@@ -73,22 +73,15 @@ func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preference
 // readTDMFile is TDMFile for what is known.
 func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool, unread string) {
 	now := time.Now()
-	text := entry.Derive(now, func(text []byte) any {
-		rules, err := preferences.ParseTDMFile(text)
-		if err != nil {
-			return string(text) // the fetcher has put the reason there
-		}
+	rules, ok = entry.Derive(now, func(text []byte) any {
+		rules, _ := preferences.ParseTDMFile(text) // the fetcher has left out what is an error
 		return rules
-	})
-	if rules, ok = text.(preferences.TDMRules); ok {
-		return rules, true, ""
-	}
-	unread, _ = text.(string)
+	}).(preferences.TDMRules)
 	view := entry.View(now)
-	if unread == "" && (view.State != fetch.StateAbsent || view.Cause != fetch.CauseStatus) {
-		unread = cmp.Or(string(view.Cause), entry.Record().Detail, "not fetched")
+	if !ok && (view.State != fetch.StateAbsent || view.Cause != fetch.CauseStatus) {
+		unread = cmp.Or(string(view.Cause), view.Detail, "not fetched")
 	}
-	return rules, false, unread
+	return rules, ok, unread
 }
 
 // TDMFileState says what is known of an origin's TDM file: "read", "none", or "unread" and why; it
@@ -128,8 +121,8 @@ func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
 type tdmFetcher struct{ *records }
 
 // Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
-// allow it to the product token by which the gateway asks. One that may not be had is absent. In
-// the place of a text that cannot be read stands the reason.
+// allow it to the product token by which the gateway asks. One that may not be had is absent, and so
+// is one that cannot be read; the detail says so.
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
 	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now(), Detail: "robots.txt does not allow it"}
@@ -141,8 +134,13 @@ func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fe
 	if out.Kind != fetch.KindRules {
 		return out
 	}
-	if _, err := preferences.ParseTDMFile(out.Body); err != nil {
-		out.Body, out.Truncated = []byte(escape.Printable(err.Error(), maxUnread)), false
+	_, err = preferences.ParseTDMFile(out.Body)
+	if out.Truncated {
+		err = preferences.ErrTDMTooLarge // its whole lines may be shorter
+	}
+	if err != nil {
+		out.Kind, out.Detail = fetch.KindAbsent, escape.ASCII(err.Error(), maxUnread)
+		out.Body, out.Truncated = nil, false
 	}
 	return out
 }

@@ -83,6 +83,7 @@ func TestTDMFile(t *testing.T) {
 		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 2}, // a broken first answer is asked for once more
 		{"a comma too many", "trainer", tdmSite(t, server, open, testorigin.OK(closed[:len(closed)-1]+",]")), "/a", 200, 1},
 		{"too large", "trainer", tdmSite(t, server, open, testorigin.OK(closed+strings.Repeat(" ", 100<<10))), "/a", 200, 1},
+		{"too large to be fetched", "trainer", tdmSite(t, server, open, testorigin.OK(closed+"\n"+strings.Repeat(" ", 600<<10))), "/b", 200, 1},
 		{"no JSON", "trainer", tdmSite(t, server, open, testorigin.HTML()), "/a", 200, 1},
 		{"redirect", "trainer", tdmSite(t, server, open, testorigin.Redirect(http.StatusFound, other.URL(tdmPath))), "/a", 200, 1},
 		{"disallowed", "trainer", tdmSite(t, server, "User-agent: acmegate\nDisallow: /.well-known/\n", testorigin.OK(closed)), "/a", 200, 0},
@@ -123,12 +124,15 @@ func checkTDMLog(t *testing.T, g *gateway) {
 		t.Errorf("%d lines say that a TDM file was read", read)
 	}
 	for _, why := range []string{
-		"status", "timeout", "reset", "tdm file: more than 64 KiB", "redirects", "robots.txt does not allow it",
+		"status", "timeout", "reset", "redirects", "robots.txt does not allow it",
 		"reading a tdm file: invalid character '<' looking for beginning of value", "reading a tdm file: invalid character ']' looking for beginning of value",
 	} {
 		if unread[why] != 1 {
 			t.Errorf("%d lines say %q: %v", unread[why], why, unread)
 		}
+	}
+	if n := unread["tdm file: more than 64 KiB"]; n != 2 {
+		t.Errorf("%d files are too large: %v", n, unread)
 	}
 	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
 		t.Errorf("audit: %+v", r)
