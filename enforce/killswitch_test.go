@@ -119,7 +119,7 @@ func TestKillSwitchIsBounded(t *testing.T) {
 	var k KillSwitch
 	f := ordersFile{Version: ordersFileVersion}
 	for i := range maxKills {
-		f.Kills = append(f.Kills, Kill{Scope: KillAgent, Value: fmt.Sprint("a", i)})
+		f.Kills = append(f.Kills, Kill{ID: fmt.Sprint(i), Scope: KillAgent, Value: fmt.Sprint("a", i)})
 	}
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -171,11 +171,10 @@ func TestKillSwitchSurvivesRestart(t *testing.T) {
 func TestKillSwitchRefusesDamagedState(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
-		``, `null1`, `[]`, `{}`, `{"version":2,"kills":[]}`, `{"version":1,"kills":[{"scope":"al"}]}`,
-		`{"version":1,"kills":[{"scope":"host","value":"a..b"}]}`,
-		`{"version":1,"kills":[{"scope":"all"},{"scope":"all"}]}`,
-		`{"version":1,"kills":[{"scope":"agent","value":"a"},{"scope":"agent","value":"A"}]}`,
-		`{"version":1,"kills":[{"scope":"all"},{"scope":"host"}]}`,
+		``, `null1`, `[]`, `{}`, `{"version":2,"kills":[]}`, `{"version":1,"kills":[{"id":"a","scope":"al"}]}`,
+		`{"version":1,"kills":[{"id":"a","scope":"host","value":"a..b"}]}`,
+		`{"version":1,"kills":[{"id":"a","scope":"all"},{"id":"b","scope":"host"}]}`,
+		`{"version":1,"kills":[{"scope":"all"}]}`,
 		`{"version":1,"kills":[{"id":"a b","scope":"all"}]}`,
 		`{"version":1,"kills":[{"id":"a","scope":"all"},{"id":"a","scope":"agent","value":"x"}]}`,
 		`{"version":1,"kills":[],"lifted":{"":{"at":"2026-11-21T12:00:00Z"}}}`,
@@ -217,28 +216,6 @@ func TestKillSwitchConcurrently(t *testing.T) {
 	}
 	if _, stopped := k.Match(o, ""); stopped {
 		t.Error("still stopped")
-	}
-}
-
-// TestOrdersOfEarlierReleases: orders without ids get theirs from what they say, so that gateways
-// which have the same file have the same orders.
-func TestOrdersOfEarlierReleases(t *testing.T) {
-	t.Parallel()
-	const old = `{"version":1,"kills":[{"scope":"host","value":"a.example","by":"eve","at":"2026-11-21T12:00:00Z"},` +
-		`{"scope":"host","value":"b.example","at":"2026-11-21T12:00:00Z"}]}`
-	var here, there Orders
-	for _, o := range []*Orders{&here, &there} {
-		if err := json.Unmarshal([]byte(old), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	there, _, _ = there.Lift(KillHost, "a.example", Lift{At: now})
-	for range 2 { // the second time changes nothing
-		merged, err := here.Merge(there, now)
-		if err != nil || len(merged.Held) != 1 || merged.Held[0].Value != "b.example" || len(merged.Lifted) != 1 {
-			t.Errorf("%+v, %v", merged, err)
-		}
-		here = merged
 	}
 }
 

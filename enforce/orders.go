@@ -2,8 +2,6 @@ package enforce
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,8 +164,7 @@ func (o Orders) MarshalJSON() ([]byte, error) {
 	return json.Marshal(ordersFile{ordersFileVersion, append([]Kill{}, o.Held...), o.Lifted})
 }
 
-// UnmarshalJSON reads a stored set. Orders of earlier releases have no ids: theirs are made of what
-// they say, the same at every gateway. On an error nothing changes.
+// UnmarshalJSON reads a stored set. On an error nothing changes.
 func (o *Orders) UnmarshalJSON(data []byte) error {
 	var f ordersFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -185,7 +182,6 @@ func (o *Orders) UnmarshalJSON(data []byte) error {
 		if err != nil {
 			return fmt.Errorf("reading the kill switch: order %d: %w", i+1, err)
 		}
-		order.ID = cmp.Or(order.ID, order.derivedID())
 		if !IsOrderID(order.ID) {
 			return fmt.Errorf("reading the kill switch: order %d: %.80q is no id", i+1, order.ID)
 		}
@@ -202,13 +198,6 @@ func (o *Orders) UnmarshalJSON(data []byte) error {
 	}
 	*o = Orders{f.Kills, f.Lifted}
 	return nil
-}
-
-// derivedID is the id of an order that was given without one.
-func (o Kill) derivedID() string {
-	text := strings.Join([]string{o.key(), o.By, o.Reason, o.At.UTC().Format(time.RFC3339Nano)}, "\n")
-	sum := sha256.Sum256([]byte(text))
-	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
 }
 
 // IsOrderID reports whether a text can be the id of an order.
