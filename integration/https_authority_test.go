@@ -61,6 +61,51 @@ func TestHTTPSAuthorityRenewal(t *testing.T) {
 	t.Logf("%d tunnels, %d intermediates", tunnels, len(issuers))
 }
 
+// TestHTTPSCertificatesBeginADayEarly looks at the certificates as a client sees them whose clock is behind, after the first
+// start, after a renewal and after another start.
+func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
+	t.Parallel()
+	for name, global := range map[string]string{
+		"as it comes":     "",
+		"with a CA named": "pki {\nca robots {\nintermediate_lifetime 1h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			authority := newTestAuthority(t)
+			c := gatewayConfig{Engine: unpaced, Global: global}.trusting(authority)
+			g := startGateway(t, c)
+			site := startSecureSite(t, authority, nil)
+			root := g.own("/ca.crt").body
+			look := func() *x509.Certificate {
+				t.Helper()
+				chain, err := oneTunnel(g, site, g.authority())
+				if err != nil {
+					t.Fatal(err)
+				}
+				day := time.Now().Add(-24*time.Hour + time.Minute)
+				for _, cert := range chain {
+					if cert.NotBefore.After(day) {
+						t.Errorf("%s begins %s, less than a day ago", cert.Subject.CommonName, cert.NotBefore)
+					}
+				}
+				return chain[1]
+			}
+			first := look()
+			if global != "" {
+				eventually(t, "a renewal", func() bool { return !look().Equal(first) })
+			}
+			g.stop()
+			if err := g.start(c); err != nil {
+				t.Fatal(err)
+			}
+			look()
+			if again := g.own("/ca.crt").body; again != root {
+				t.Errorf("another start made another root:\n%s\n%s", root, again)
+			}
+		})
+	}
+}
+
 // errUnread is a connection that the gateway closed without a word.
 var errUnread = errors.New("closed before CONNECT was read")
 

@@ -2,14 +2,19 @@ package proxy
 
 import (
 	"crypto"
+	"crypto/rand"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddypki"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/egress/mint"
 	"github.com/crawlgate/crawlgate/engine"
 )
 
@@ -47,7 +52,44 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 	if ca.InstallTrust == nil {
 		ca.InstallTrust = &never
 	}
-	return &authority{ca}, nil
+	return &authority{ca: ca}, backdateRoot(ctx, ca, logger)
+}
+
+// backdateRoot lets a root begin earlier that Caddy has just made, and that no client can know yet.
+// Caddy dates it "now", and has no option. A CA with a storage of its own is left as it is.
+func backdateRoot(ctx caddy.Context, ca *caddypki.CA, logger *zap.Logger) error {
+	root := ca.RootCertificate()
+	if ca.Root != nil || ca.StorageRaw != nil || time.Since(root.NotBefore) > time.Minute {
+		return nil
+	}
+	key, err := ca.RootKey()
+	if err != nil {
+		return fmt.Errorf("reading the key of the new root certificate: %w", err)
+	}
+	if root, err = backdate(root, root, key); err != nil {
+		return fmt.Errorf("dating the new root certificate: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})
+	if err := ctx.Storage().Store(ctx, "pki/authorities/"+authorityID+"/root.crt", text); err != nil {
+		return fmt.Errorf("storing the new root certificate: %w", err)
+	}
+	return ca.Provision(ctx, authorityID, logger) // which reads it
+}
+
+// backdate issues a certificate of a CA again, with the same key and another serial number, for
+// clients whose clocks are behind.
+func backdate(cert, parent *x509.Certificate, key crypto.Signer) (*x509.Certificate, error) {
+	template := *cert
+	template.SerialNumber = nil // a random one
+	template.NotBefore = cert.NotBefore.Add(-mint.Backdate)
+	if parent != cert && template.NotBefore.Before(parent.NotBefore) {
+		template.NotBefore = parent.NotBefore
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, parent, cert.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
 }
 
 // authority lets egress sign with a CA. The pki app renews the intermediate in the background, so
@@ -55,10 +97,34 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 // take the CA by value, which is a copy made before they lock. It does no harm: what is renewed are
 // chains of one certificate and keys of one type, and egress looks whether the one belongs to the
 // other.
-type authority struct{ ca *caddypki.CA }
+type authority struct {
+	ca *caddypki.CA
 
-// Chain implements mint.Issuer.
-func (a *authority) Chain() []*x509.Certificate { return a.ca.IntermediateCertificateChain() }
+	mu    sync.Mutex
+	of    *x509.Certificate   // the intermediate that Caddy made
+	chain []*x509.Certificate // as clients are sent it
+}
+
+// Chain implements mint.Issuer. An intermediate that Caddy made begins earlier than Caddy dates it,
+// as long as the root's key can be read.
+func (a *authority) Chain() []*x509.Certificate {
+	chain := a.ca.IntermediateCertificateChain()
+	if a.ca.Intermediate != nil || len(chain) == 0 {
+		return chain
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == chain[0] {
+		return a.chain
+	}
+	a.of, a.chain = chain[0], chain
+	if key, err := a.ca.RootKey(); err == nil {
+		if early, err := backdate(chain[0], a.Root(), key); err == nil {
+			a.chain = append([]*x509.Certificate{early}, chain[1:]...)
+		}
+	}
+	return a.chain
+}
 
 // Signer implements mint.Issuer.
 func (a *authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }

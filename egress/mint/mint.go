@@ -12,7 +12,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"sync"
 	"time"
@@ -25,8 +24,8 @@ const (
 	leafLifetime = 48 * time.Hour
 	// MaxLeaves bounds the leaves that a [Minter] keeps; each takes about 1 KiB.
 	MaxLeaves = 10_000
-	// leafBackdate is how far a leaf reaches back, for clients whose clocks are behind.
-	leafBackdate = time.Hour
+	// Backdate is how far a certificate reaches back, for clients whose clocks are behind.
+	Backdate = 24 * time.Hour
 	// maxCommonName is X.520's bound. A longer host stands in the SAN alone.
 	maxCommonName = 64
 )
@@ -159,7 +158,7 @@ func (m *Minter) mint(host string) (leaf, error) {
 		return leaf{}, err
 	}
 	now := m.now()
-	from, until := now.Add(-leafBackdate), now.Add(leafLifetime)
+	from, until := now.Add(-Backdate), now.Add(leafLifetime)
 	if issuer := chain[0]; from.Before(issuer.NotBefore) {
 		from = issuer.NotBefore
 	}
@@ -169,12 +168,7 @@ func (m *Minter) mint(host string) (leaf, error) {
 	if !now.Before(until) {
 		return leaf{}, fmt.Errorf("the issuer's certificate expired on %s", until.UTC().Format(time.RFC3339))
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return leaf{}, fmt.Errorf("generating a serial number: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber:          serial.Add(serial, big.NewInt(1)), // RFC 5280 section 4.1.2.2: positive, at most 20 bytes
+	template := &x509.Certificate{ // with a random serial number
 		NotBefore:             from,
 		NotAfter:              until,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
