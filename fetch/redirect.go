@@ -1,11 +1,14 @@
 package fetch
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
@@ -51,9 +54,7 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 		return KindUnreachable, failf(CauseRedirects, "Location not usable: %s", err)
 	}
 	next.Host, next.Fragment, next.RawFragment = o.Authority(), "", ""
-	if next.Path == "" {
-		next.Path = "/"
-	}
+	next.Path = cmp.Or(next.Path, "/")
 	s := next.String()
 	if slices.Contains(r.seen, s) {
 		return KindAbsent, failf(CauseRedirects, "redirect loop")
@@ -85,19 +86,19 @@ func escapeURL(s string) string {
 func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
 
 // lacksScheme reports a relative reference that was meant to be absolute, as it begins with
-// "https//" or a name of the web: "www.example.com/robots.txt".
+// "https/", "htps//" or a name of the web: "example.com/robots.txt".
 func (r *retrieval) lacksScheme(path string) bool {
-	first, _, _ := strings.Cut(strings.ToLower(path), "/")
-	host := strings.TrimPrefix(r.at.Hostname(), "www.")
-	return first == "http" || first == "https" || strings.HasPrefix(first, "www.") || first == host || strings.HasSuffix(first, "."+host)
+	first, rest, deeper := strings.Cut(strings.ToLower(path), "/")
+	suffix, isPublic := publicsuffix.PublicSuffix(first)
+	isPublic = deeper && (isPublic || strings.Contains(suffix, ".")) && first != suffix
+	mistyped := strings.HasPrefix(rest, "/") && strings.Trim(first, ":") == first && first != ""
+	return isPublic || mistyped || first == "http" || first == "https" || strings.HasPrefix(first, "www.") ||
+		strings.HasSuffix("."+first, "."+strings.TrimPrefix(r.at.Hostname(), "www."))
 }
 
 // hops returns the URLs that redirects led to, in the form of [Outcome].
 func (r *retrieval) hops() []string {
-	if len(r.seen) == 1 {
-		return nil
-	}
-	hops := make([]string, 0, len(r.seen)-1)
+	var hops []string
 	for _, s := range r.seen[1:] {
 		hops = append(hops, escape.ASCII(s, maxHop))
 	}
