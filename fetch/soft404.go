@@ -143,7 +143,7 @@ var apostrophes = strings.NewReplacer("'", "", "’", "", "ʼ", "")
 // as far as they were met.
 var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooops|whoops|sorry|but|uh|oh|no) )*(?:` + strings.Join([]string{
 	`404 not found`, `not found 404`, `no such page`,
-	`(?:(?:the|this|that|your|requested|web) )*(?:page|webpage|url|document|address|requested (?:file|resource|path))(?: (?:page|url|address|document|` +
+	`(?:(?:the|this|that|your|requested|web) )*(?:page|webpage|url|(?:the|this|that|your) (?:requested |web )?(?:document|address)|the requested (?:file|resource|path))(?: (?:page|url|address|document|` +
 		`http|https|that|which|you|ve|have|are|were|re|youre|youve|asked|requested|looking|trying|tried|searching|entered|typed|wanted|for|to|at|of|access|reach|view|visit|open|see))*` +
 		` (?:(?:was|is|has|were)? ?(?:not|wasnt|isnt|never) (?:been )?(?:found|located)|(?:cannot|can not|cant|could not|couldnt) be (?:found|located)|` +
 		`(?:does not|doesnt|did not|do not) (?:seem to )?exist|no longer exists|(?:does not|doesnt) exist or [a-z ]+)`,
