@@ -43,7 +43,7 @@ func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference)
 	all, _ := preferences.Scopes(rules, groups)
 	for _, scoped := range all {
 		p := preferenceOf(&scoped.Statement)
-		p.Path = escape.Printable(scoped.Path, maxPath)
+		p.Path = escape.Visible(scoped.Path, maxPath)
 		list = append(list, p)
 	}
 	return list
@@ -52,9 +52,9 @@ func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference)
 func preferenceOf(s *preferences.Statement) Preference {
 	value := s.Value.String()
 	if s.Text != "" {
-		value = escape.Printable(s.Text, maxPath)
+		value = escape.Visible(s.Text, maxPath)
 	}
-	return Preference{Purpose: escape.Printable(s.Purpose, maxPurpose), Value: value, Source: s.From.String(), Line: s.Line}
+	return Preference{Purpose: escape.Visible(s.Purpose, maxPurpose), Value: value, Source: s.From.String(), Line: s.Line}
 }
 
 // The bounds of texts as they are shown, in bytes. No purpose is longer.

@@ -47,6 +47,12 @@ func TestAdminPreferences(t *testing.T) {
 	if want := []adminapi.Preference{no, scoped, search}; !reflect.DeepEqual(d.Preferences, want) {
 		t.Errorf("of the origin: got %+v, want %+v", d.Preferences, want)
 	}
+	s.SetRobots(testorigin.OK("User-agent: *\nContent-Usage: /a\u2011b train-ai=n\n"))
+	testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: s.Origin().String()})
+	d = testgateway.Ask[adminapi.OriginDetail](g, "GET", path+"&agent=beta", nil)
+	if len(d.Preferences) != 1 || d.Preferences[0].Path != `/a\xe2\x80\x91b` {
+		t.Errorf("with a sign that looks like a hyphen: %+v", d.Preferences)
+	}
 	if d := testgateway.Ask[adminapi.OriginDetail](g, "GET", path, nil); d.Preferences != nil {
 		t.Errorf("without an agent: %+v", d.Preferences)
 	}

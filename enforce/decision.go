@@ -362,8 +362,8 @@ func (d Decision) Record() Record {
 		State:        d.State.String(),
 		Cause:        string(d.Cause),
 		FetchedAs:    d.FetchedAs, // as Tokens
-		Group:        escape.Printable(d.Group, maxToken),
-		Rule:         escape.Printable(d.Rule, maxShown),
+		Group:        escape.Visible(d.Group, maxToken),
+		Rule:         escape.Visible(d.Rule, maxShown),
 		Line:         d.Line,
 		Form:         d.Form,
 		SHA256:       fetch.Sum(d.SHA256).Hex(),

@@ -64,3 +64,29 @@ func TestRecordShowsNothingUnescaped(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// TestSiteTextIsVisible: in no form of a refusal, and not in the log, is a rule or a group of a site what it only looks like.
+func TestSiteTextIsVisible(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, shown string }{
+		{"/a\u2011b", `/a\xe2\x80\x91b`},
+		{"/p\u0430ge", `/p\xd0\xb0ge`},
+		{"/\uff41dmin", `/\xef\xbd\x81dmin`},
+		{"/a\u00a0b\u202e", `/a\xc2\xa0b\xe2\x80\xae`},
+		{"/caf\u00e9/\u767e\u5ea6", "/caf\u00e9/\u767e\u5ea6"},
+	} {
+		d, asked := sample(t, ReasonDisallowed)
+		d.Rule, d.Group, d.quoted = tt.text, tt.text, quotation{}
+		if r := d.Record(); r.Rule != tt.shown || r.Group != tt.shown {
+			t.Errorf("%+q: the record has %+q, %+q", tt.text, r.Rule, r.Group)
+		}
+		for form, accept := range forms {
+			asked.Accept = accept
+			refusal := Render(d, asked)
+			all := string(refusal.Body) + refusal.Reason + refusal.Header.Get("Proxy-Status")
+			if tt.text != tt.shown && strings.Contains(all, tt.text) || form == "txt" && !strings.Contains(all, tt.shown) {
+				t.Errorf("%s of %+q: %s", form, tt.text, all)
+			}
+		}
+	}
+}

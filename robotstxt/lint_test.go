@@ -61,6 +61,7 @@ func TestLint(t *testing.T) {
 		{"User-agent: a Disallow: /\nDisallow: /", "two-directives 1, odd-name 1"},
 		{head + "Disallow: /a$b\nDisallow: /a$*", "dollar-inside 2, dollar-inside 3"},
 		{head + "Disallow: /a b", "encoded-path 2"},
+		{head + "Disallow: /\u0441\u043e\u0440\u0443", "encoded-path 2"}, // four letters that look like ASCII
 		{head + "Disallow: /a%zz\nDisallow: /b%\nDisallow: /c%4", "broken-escape 2, broken-escape 3, broken-escape 4"},
 		{head + "Disallow: /x\nAllow: /y\nDisallow: /x", "duplicate-rule 4"},
 		{head + "Disallow: /%61\nDisallow: /a", "shadowed-rule 3"},
