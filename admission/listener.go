@@ -91,7 +91,6 @@ type Listener struct {
 	limits engine.Limits
 	logger *zap.Logger
 	full   rate.Sometimes // says that there are too many connections
-	unread rate.Sometimes // says what cannot be read
 }
 
 // CaddyModule returns the Caddy module information.
@@ -106,7 +105,7 @@ func (l *Listener) Provision(ctx caddy.Context) error {
 		return err
 	}
 	l.limits, l.logger = e.Config.Limits, ctx.Logger()
-	l.full.Interval, l.unread.Interval = time.Minute, time.Second
+	l.full.Interval = time.Minute
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		e.Wrapped(server)
 	}
@@ -237,10 +236,7 @@ func (c *boundedConn) Close() error {
 
 // Unread says that a request of the client cannot be read; net/http has answered it.
 func (c *boundedConn) Unread(answer string) {
-	engine.ConnectionRefused("unreadable")
-	c.bounds.unread.Do(func() {
-		c.bounds.logger.Warn("a request cannot be read; said once a second", zap.String("answer", answer), zap.Stringer("source", c.RemoteAddr()))
-	})
+	engine.RequestUnread(zap.String("answer", answer), zap.Stringer("source", c.RemoteAddr()))
 }
 
 // NetConn returns the connection within, as [tls.Conn] does.

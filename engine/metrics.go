@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
@@ -147,6 +148,17 @@ func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(rea
 // ConnectionRefused counts a connection of a client that was closed, by the limit that was reached,
 // or "unreadable".
 func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
+
+var unread = rate.Sometimes{Interval: time.Second} // of the lines below
+
+// RequestUnread counts and logs a request that net/http cannot read, and of which it tells no
+// handler. The fields say what became of it.
+func RequestUnread(fields ...zap.Field) {
+	ConnectionRefused("unreadable")
+	unread.Do(func() {
+		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; said once a second", fields...)
+	})
+}
 
 // Granted implements pace.Observer.
 func (m *metrics) Granted(wait time.Duration, _ bool) { m.paceWait.Observe(wait.Seconds()) }

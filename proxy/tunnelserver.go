@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/engine"
@@ -60,18 +59,12 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	return s
 }
 
-var unread = rate.Sometimes{Interval: time.Second} // of the lines below
-
 // unreadHTTP2 tells of a request whose stream net/http resets, because it cannot read it, and of
 // which it tells no handler: one with a lone percent sign in its path, say.
 func unreadHTTP2(kind string) {
-	if !strings.HasPrefix(kind, "stream_PROTOCOL_ERROR_") {
-		return
+	if strings.HasPrefix(kind, "stream_PROTOCOL_ERROR_") {
+		engine.RequestUnread(zap.String("kind", kind))
 	}
-	engine.ConnectionRefused("unreadable")
-	unread.Do(func() {
-		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; said once a second", zap.String("kind", kind))
-	})
 }
 
 // innerLog logs errors of the HTTP server inside tunnels: panics at level error and others at level
