@@ -350,3 +350,22 @@ func TestLonePercentInHTTP2(t *testing.T) {
 		t.Errorf("the site was asked for %q", pages[0].Target)
 	}
 }
+
+// TestLonePercentInHTTP2ToTheGateway is the same for requests that come in no tunnel.
+func TestLonePercentInHTTP2ToTheGateway(t *testing.T) {
+	t.Parallel()
+	config, port := gatewayConfig{Engine: unpaced}.withTLSPort(t, newTestAuthority(t), "")
+	g := startGateway(t, config)
+	h := port.rawH2(t)
+	a, err := h.ask(":method", "GET", ":scheme", "https", ":authority", port.addr, ":path", "/sale-50%-off", "user-agent", "Tester/1.0")
+	if err == nil {
+		t.Errorf("answered: %d %s", a.status, a.body)
+	}
+	g.tellsUnread()
+	if n := g.metric("crawlgate_connections_refused_total"); n != 1 {
+		t.Errorf("%v requests are counted", n)
+	}
+	if a, err := h.ask(":method", "GET", ":scheme", "https", ":authority", port.addr, ":path", "/", "user-agent", "Tester/1.0"); err != nil {
+		t.Errorf("the next request of the connection: %d, %v", a.status, err)
+	}
+}

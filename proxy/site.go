@@ -6,11 +6,15 @@
 package proxy
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -132,12 +136,32 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	if err := engine.WithoutHTTP3(s.Server, logger); err != nil {
 		return err
 	}
-	s.Server.RegisterConnContext(s.Engine.Config.Redact.ConnContext())
+	s.Server.RegisterConnContext(atFirst(s.complete))
 	s.Server.RegisterConnContext(egress.WithConn)
 	s.Server.RegisterConnState(egress.Unfollow)
 	stopWith(s.Server, ctx)
 	s.tunnels = newTunnelServer(s.Server)
 	return nil
+}
+
+// complete adds to the server of net/http what Caddy has no setting for.
+func (s *Site) complete(server *http.Server) {
+	s.Engine.Config.Redact.Front(server)
+	server.HTTP2 = cmp.Or(server.HTTP2, new(http.HTTP2Config))
+	server.HTTP2.CountError = unreadHTTP2
+}
+
+// atFirst returns a function for the ConnContext of a server of net/http, which Caddy makes late and
+// does not show: it has the server changed with the first connection, and so before any request of
+// any is served.
+func atFirst(change func(*http.Server)) func(context.Context, net.Conn) context.Context {
+	var once sync.Once
+	return func(ctx context.Context, _ net.Conn) context.Context {
+		if s, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+			once.Do(func() { change(s) })
+		}
+		return ctx
+	}
 }
 
 // Close releases what the site holds. Requests and tunnels of the site may still run.

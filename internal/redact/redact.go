@@ -8,14 +8,12 @@ package redact
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -187,22 +185,10 @@ func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
-// ConnContext returns a function for the ConnContext of Caddy's server of net/http, which Caddy
-// makes late and does not show: it puts the redaction in front of the server's handler, with the
-// first connection and so before any request of any is served.
-func (f Fields) ConnContext() func(context.Context, net.Conn) context.Context {
-	var once sync.Once
-	return func(ctx context.Context, _ net.Conn) context.Context {
-		once.Do(func() {
-			s, ok := ctx.Value(http.ServerContextKey).(*http.Server)
-			if !ok {
-				return
-			}
-			if _, done := s.Handler.(*redacting); !done { // by another gateway at the same port
-				s.Handler = &redacting{s.Handler, f}
-			}
-		})
-		return ctx
+// Front puts the redaction in front of the handler of a server that has served no request yet.
+func (f Fields) Front(s *http.Server) {
+	if _, done := s.Handler.(*redacting); !done { // by another gateway at the same port
+		s.Handler = &redacting{s.Handler, f}
 	}
 }
 

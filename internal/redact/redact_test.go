@@ -2,16 +2,12 @@ package redact
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/textproto"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -219,48 +215,4 @@ func BenchmarkWithhold(b *testing.B) {
 		f.Withhold(r, true)
 		PutBack(r)
 	}
-}
-
-// TestConnContext opens connections to two listeners of a server at once: whichever is the first,
-// no request is served before the redaction stands in front. It is for the race detector too.
-func TestConnContext(t *testing.T) {
-	t.Parallel()
-	fields, err := New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second := fields.ConnContext(), fields.ConnContext() // two gateways at one port
-	s := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("X-Api-Key"))
-			PutBack(r)
-			_, _ = io.WriteString(w, " "+r.Header.Get("X-Api-Key"))
-		}),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return second(first(ctx, c), c) },
-	}
-	var clients, servers sync.WaitGroup
-	for range 2 {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		servers.Go(func() { _ = s.Serve(l) })
-		for range 20 {
-			clients.Go(func() {
-				conn, err := net.Dial("tcp", l.Addr().String())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				_, _ = io.WriteString(conn, "GET http://u:p@h/ HTTP/1.0\r\nX-Api-Key: k\r\n\r\n")
-				if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "\nhttp://REDACTED@h/ REDACTED k") {
-					t.Errorf("%q, %v", got, err)
-				}
-			})
-		}
-	}
-	clients.Wait()
-	_ = s.Close()
-	servers.Wait()
 }
