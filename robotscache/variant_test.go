@@ -237,6 +237,62 @@ func TestVariant_Bound(t *testing.T) {
 	})
 }
 
+// Room is made of the oldest variant whose agent the operator does not name.
+func TestVariant_MakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{}
+		c := newCache(t, robotscache.Config{Fetcher: m}, nil)
+		defer c.Close()
+		ask := func(name string, configured bool) {
+			m.set(name, rulesOutcome(name))
+			_ = lookupAs(t, c, example(1), robotscache.Asker{Token: name, Configured: configured})
+			time.Sleep(time.Second)
+		}
+		ask("Named0", true)
+		for i := range robotscache.MaxVariants - 1 {
+			ask(fmt.Sprintf("Bot%02d", i), false)
+		}
+		ask("Named1", true)
+		kept, err := c.Variants(t.Context(), example(1))
+		var names []string
+		for i := range kept {
+			names = append(names, kept[i].Agent)
+		}
+		if err != nil || len(names) != robotscache.MaxVariants || slices.Contains(names, "Bot00") || !slices.Contains(names, "Named0") {
+			t.Errorf("%d are kept, %v: %q", len(names), err, names)
+		}
+	})
+}
+
+// A variant counts only while the site turns the gateway away: not once that answer has ended in a
+// run of failures, though nobody has asked since.
+func TestVariant_EndsWithTheGatewaysAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{}
+		m.set("AcmeBot", rulesOutcome(someRules))
+		c := newCache(t, robotscache.Config{Fetcher: m}, nil)
+		defer c.Close()
+		_ = lookupAs(t, c, example(1), robotscache.Asker{})
+		time.Sleep(24*time.Hour - 10*time.Second)
+		m.set("", failure())
+		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
+			t.Error(err)
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  fetch.Access
+			as    string
+		}{{time.Second, fetch.AccessRules, "AcmeBot"}, {20 * time.Second, fetch.AccessDeny, ""}} {
+			time.Sleep(step.after)
+			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want || v.FetchedAs != step.as {
+				t.Errorf("%v later: %+v", step.after, v)
+			}
+		}
+	})
+}
+
 // A purge and a refresh of an origin are for its variants too; neither is for its neighbours.
 func TestVariant_PurgeAndRefresh(t *testing.T) {
 	t.Parallel()
