@@ -97,12 +97,11 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 	direct := t.httpTransport(c)
 	dial := bounded(c.Dialer, direct, maxOther)
 	t.direct = pairOf(direct, dial, dial)
+	settings := t.httpTransport(c)
+	settings.DialContext = c.Dialer.DialContext
+	t.simple = h1.New(settings, maxIdle)
 	if c.FreshFor != nil {
-		t.simple = c.FreshFor.simple.Fresh()
-	} else {
-		settings := t.httpTransport(c)
-		settings.DialContext = c.Dialer.DialContext
-		t.simple = h1.New(settings, maxIdle)
+		t.simple = c.FreshFor.simple.Fresh(settings)
 	}
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)

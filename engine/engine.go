@@ -166,7 +166,7 @@ func (e *Engine) buildEgress() (err error) {
 	if e.transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
-	config.FreshFor = e.transport
+	config.FreshFor, config.ResponseHeaderTimeout = e.transport, e.Config.Cache.Budget // which is all that bounds a fetch
 	e.robots, err = egress.NewTransport(config)
 	return err
 }

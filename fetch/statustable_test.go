@@ -236,7 +236,7 @@ func answerCases() []answerCase {
 		{label: "name does not resolve", err: dial(&net.DNSError{Err: "no such host"})},
 		{label: "connection refused, host unreachable", err: dial(syscall.ECONNREFUSED)},
 		{label: "TLS handshake or certificate", err: errors.New("tls: handshake failure")},
-		{label: "time limit of the whole fetch, in whatever phase; `dial_timeout` and `response_header_timeout`", err: os.ErrDeadlineExceeded},
+		{label: "time limit of the whole fetch, in whatever phase; `dial_timeout`", err: os.ErrDeadlineExceeded},
 		{label: "connection reset or closed", err: syscall.ECONNRESET},
 		{label: "no HTTP", err: errors.New(`malformed HTTP response "SSH-2.0"`)},
 		{label: "fault of the gateway's machine: no descriptors, memory, ports or network", err: dial(syscall.EMFILE)},

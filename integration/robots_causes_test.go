@@ -132,3 +132,20 @@ func TestForbiddenOriginIsNoOutage(t *testing.T) {
 		}
 	}
 }
+
+// TestFetchTimeoutIsOneBudget: the header of a robots.txt has as long as the whole fetch, whatever answers to crawlers
+// have, and no longer.
+func TestFetchTimeoutIsOneBudget(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nfetch {\ntimeout 3s\n}", Egress: everywhere + "\nresponse_header_timeout 500ms"})
+	server := testorigin.Start(t, testorigin.Config{})
+	slow, slower := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	slow.SetRobots(testorigin.OK(rules).After(time.Second))
+	slower.SetRobots(testorigin.OK(rules).After(6 * time.Second))
+	if a := g.mustFetch("Tester/1.0", slow.URL(openPage)); a.status != http.StatusOK {
+		t.Errorf("after a second: %d %s", a.status, a.body)
+	}
+	if a := g.mustFetch("Tester/1.0", slower.URL(openPage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "(timeout)") {
+		t.Errorf("after six seconds: %d %s", a.status, a.body)
+	}
+}

@@ -402,7 +402,7 @@ func TestFresh(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
 	tr := newH1(t, nil)
-	fresh := tr.Fresh()
+	fresh := tr.Fresh(tr.config)
 	for _, w := range []*Transport{fresh, fresh, tr, tr} {
 		get(t, t.Context(), w, "GET", o.url)
 	}

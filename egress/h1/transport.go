@@ -39,11 +39,11 @@ func New(c *http.Transport, maxIdle int) *Transport {
 	return &Transport{config: c, tls: secure, pool: newPool(maxIdle, c.IdleConnTimeout)}
 }
 
-// Fresh returns a transport that sends each request over a new connection, once. It leaves the
-// connection to later requests of t, if there is none for them yet.
-func (t *Transport) Fresh() *Transport {
+// Fresh returns a transport with the settings of c that sends each request over a new connection,
+// once. It leaves the connection to later requests of t, if there is none for them yet.
+func (t *Transport) Fresh(c *http.Transport) *Transport {
 	fresh := *t
-	fresh.fresh = true
+	fresh.config, fresh.fresh = c, true
 	return &fresh
 }
 
