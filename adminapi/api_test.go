@@ -404,3 +404,27 @@ func TestAdminClocks(t *testing.T) {
 		t.Errorf("explain: blocked until %v", e.BlockedUntil)
 	}
 }
+
+// TestExplainKnown holds that it fetches nothing: neither a robots.txt nor, where the agent has a purpose of it, the TDM file.
+func TestExplainKnown(t *testing.T) {
+	testgateway.New(t, "agent trainer {\npurpose train-ai\n}\nagent seeker", "")
+	engine.Current().Sites()[0].Enforcer.Reads.TDMFile = true
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private/\n"))
+	explain := func(agent string) (adminapi.Explanation, error) {
+		q := url.Values{"agent": {agent}, "url": {s.URL("/page")}}
+		return adminapi.ExplainKnown(t.Context(), engine.Current(), q)
+	}
+	if x, err := explain("seeker"); err == nil || !strings.Contains(err.Error(), "too little is known of "+s.Origin().String()) || len(s.Exchanges()) > 0 {
+		t.Errorf("before a fetch: %+v, %v", x, err)
+	}
+	if _, err := engine.Current().Cache().Refresh(t.Context(), s.Origin()); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := explain("seeker"); err != nil || x.Robots.Reason != enforce.ReasonNoRule {
+		t.Errorf("no purpose of the file: %+v, %v", x, err)
+	}
+	if x, err := explain("trainer"); err == nil || !strings.Contains(err.Error(), "too little is known of") || len(s.Exchanges()) != 1 {
+		t.Errorf("the TDM file is not known: %+v, %v, %d exchanges", x, err, len(s.Exchanges()))
+	}
+}

@@ -16,13 +16,13 @@ import (
 // Explain decides a request as the site would, and sends none. The agent is the one that the
 // parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
 func Explain(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
-	return explain(ctx, e, q, nil)
+	return explain(ctx, e, q, e, e)
 }
 
 // ExplainKnown is Explain without a fetch. Where the decision needs one, it is an error.
 func ExplainKnown(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
 	files := new(noFiles)
-	x, err := explain(ctx, e, q, files)
+	x, err := explain(ctx, e, q, e.KnownRules(), files)
 	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
 		return x, fault(http.StatusNotFound, "too little is known of %s to decide: its files have to be fetched", x.Robots.Origin)
 	}
@@ -38,8 +38,10 @@ func (f *noFiles) TDMFile(context.Context, origin.Origin) (none preferences.TDMR
 	return none, false, ""
 }
 
-// explain goes by what is known if it gets files to use instead of those of the site.
-func explain(ctx context.Context, e *engine.Engine, q url.Values, only *noFiles) (x Explanation, err error) {
+// explain decides by the rules and the TDM files that it is given to ask.
+func explain(
+	ctx context.Context, e *engine.Engine, q url.Values, rules enforce.Lookup, files enforce.TDMFiles,
+) (x Explanation, err error) {
 	site, err := siteAt(e, q.Get("site"))
 	if err != nil {
 		return x, err
@@ -54,12 +56,7 @@ func explain(ctx context.Context, e *engine.Engine, q url.Values, only *noFiles)
 	}
 	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
 	enforcer := *site.Enforcer
-	if only != nil {
-		enforcer.Rules = e.KnownRules()
-		if enforcer.Files != nil {
-			enforcer.Files = only
-		}
-	}
+	enforcer.Rules, enforcer.Files = rules, files
 	d := enforcer.Decide(ctx, request)
 	x = Explanation{
 		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),

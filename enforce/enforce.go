@@ -42,7 +42,7 @@ type Enforcer struct {
 	Policy *Policy
 	// Reads says which of the site's signals are read.
 	Reads Signals
-	// Files finds the sites' TDM files; nil reads none.
+	// Files finds the sites' TDM files if Reads has them; nil reads none.
 	Files TDMFiles
 	// Kills is the kill switch; nil stops nothing.
 	Kills *KillSwitch

@@ -81,13 +81,11 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	}
 	c.Life = ctx
 	c.Enforcer = &enforce.Enforcer{
-		Rules: tracedLookup{c.Engine}, Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
+		Rules: tracedLookup{c.Engine}, Files: c.Engine,
+		Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
 	}
 	if agent := c.Identifier.DeniesByPages(); agent != "" && c.Enforcer.Reads.HTML == enforce.HTMLOff {
 		c.Logger.Warn("preferences deny sees no tags of pages, as html is off: set html hold in signals", zap.String("agent", agent))
-	}
-	if c.Enforcer.Reads.TDMFile {
-		c.Enforcer.Files = c.Engine
 	}
 	s := &Site{
 		SitePolicy: &c.SitePolicy,

@@ -115,10 +115,8 @@ type Simulator struct {
 func New(cfg Config) *Simulator {
 	s := &Simulator{cfg: cfg, lookup: newLookup(cfg)}
 	s.enforcer = &enforce.Enforcer{
-		Rules: s.lookup, Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals, Now: func() time.Time { return s.lookup.at },
-	}
-	if cfg.Policy.Signals.TDMFile {
-		s.enforcer.Files = s.lookup
+		Rules: s.lookup, Files: s.lookup, Now: func() time.Time { return s.lookup.at },
+		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals,
 	}
 	for _, name := range cfg.Policy.Identifier.Agents() {
 		id, _ := cfg.Policy.Identifier.Named(name)
