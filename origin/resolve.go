@@ -79,7 +79,7 @@ var encodedURL = regexp.MustCompile(`(?i)(?:^|[^a-z0-9+.-]|%[013-9a-f][0-9a-f])h
 
 // maskURLs returns a path with a NUL, which no path has, in each %2f that is data.
 func maskURLs(path string) string {
-	if !strings.Contains(path, "%") || strings.Contains(path, "\x00") || relevant(path)&(cutParameters|cutDecoded) != 0 {
+	if !strings.Contains(path, "%") || relevant(path)&(cutParameters|cutDecoded) != 0 {
 		return path
 	}
 	rest, _, _ := strings.Cut(path, "?")

@@ -80,6 +80,8 @@ var resolvedPaths = []struct{ path, want string }{
 	{"/share/HTTP%3a%2f%2Fother.example%2Fsearch%2F?u=%2f", ""},
 	{"/share/https:%2F%2Fother.example%2Fsearch%2F", ""},
 	{"/share/url=https%3A%2F%2Fo%2Fs", ""},
+	{"/share/https%3A%2F%2Fo%2Fs?u=/../p", ""},
+	{"/wiki/User%3A%2F%2Fo%2Fs", "/wiki/User%3A/o/s"},
 	{"/share/u%3Dhttps%3A%2F%2Fo%2Fs", ""},
 	{"/https%3A%2F%2Fprivate%2F", ""},
 	{"/share/https%3A%2F%2Fo%2Fhttps%3A%2F%2Fp%2Fq", ""},
