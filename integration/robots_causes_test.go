@@ -2,8 +2,11 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,5 +150,41 @@ func TestFetchTimeoutIsOneBudget(t *testing.T) {
 	}
 	if a := g.mustFetch("Tester/1.0", slower.URL(openPage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "(timeout)") {
 		t.Errorf("after six seconds: %d %s", a.status, a.body)
+	}
+}
+
+// TestUpstreamAnswersForItself: what an upstream proxy answers itself is not the site's (RFC 9110 section 15.5.8): it permits
+// nothing, and leaves no record of the site.
+func TestUpstreamAnswersForItself(t *testing.T) {
+	t.Parallel()
+	var own atomic.Bool
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !own.Load():
+			_, _ = io.WriteString(w, map[string]string{"/robots.txt": rules}[r.URL.Path])
+		case r.URL.Hostname() == "127.0.0.2":
+			w.WriteHeader(http.StatusProxyAuthRequired)
+		default:
+			w.Header().Set("X-Squid-Error", "ERR_ACCESS_DENIED 0")
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer proxy.Close()
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Egress: "upstream " + proxy.URL})
+	own.Store(true)
+	for _, site := range []string{"http://127.0.0.2:8080", "http://127.0.0.3:8080"} {
+		if a := g.mustFetch("Tester/1.0", site+openPage); a.status != http.StatusForbidden || !strings.Contains(a.body, "unreachable (upstream)") {
+			t.Errorf("%s: %d %s", site, a.status, a.body)
+		}
+		if out, err := g.robots("show", site); err == nil || !strings.Contains(out, "nothing is known") {
+			t.Errorf("show %s: %v: %s", site, err, out)
+		}
+	}
+	own.Store(false)
+	eventually(t, "the site to be asked again", func() bool {
+		return g.mustFetch("Tester/1.0", "http://127.0.0.2:8080"+openPage).status == http.StatusOK
+	})
+	if a := g.mustFetch("Tester/1.0", "http://127.0.0.2:8080"+privatePage); a.status != http.StatusForbidden {
+		t.Errorf("by the site's own rules: %d %s", a.status, a.body)
 	}
 }
