@@ -601,7 +601,13 @@ func TestIdentityAsker(t *testing.T) {
 			t.Errorf("%q: %+v, want %s", userAgent, a, want)
 		}
 	}
-	if a := (Identity{}).Asker(); a.Token != "" {
-		t.Errorf("a refused sender: %+v", a)
+	strict, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "far", UserAgents: []string{"FarBot"}, From: prefixes(t, "192.0.2.0/24")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []Identity{{}, strict.Identify(t.Context(), Sender{UserAgent: "Bob/1.0"}), strict.Identify(t.Context(), Sender{UserAgent: "FarBot/1.0"})} {
+		if a := i.Asker(); a.Token != "" {
+			t.Errorf("a refused sender: %+v", a)
+		}
 	}
 }
