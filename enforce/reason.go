@@ -122,6 +122,10 @@ type ReasonInfo struct {
 	ProxyError string `json:"proxy_error"`
 	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence for people.
 	Title string `json:"title"`
+	// Private says that the detail is for the log alone. It may be an error of the network or the
+	// system, which names addresses, hosts and files of the inside. What is wrong with an origin's
+	// certificate, and its alerts, are its own.
+	Private bool `json:"private"`
 	// Summary is what was refused and why, in one line: see [Decision.summary].
 	Summary string `json:"summary"`
 	// Hint tells the person behind the crawler what to do. It may be empty.

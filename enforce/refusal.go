@@ -133,12 +133,11 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Allowed || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
 	}
-	switch d.Reason {
-	case ReasonInternal, ReasonNotReady, ReasonUpstreamProxy:
-		d.Detail = "" // for the log only: it tells of the gateway's inside
-	case ReasonClientNotAllowed: // the address is the client's
-	default:
-		d.Detail = HideInside(d.Detail, asked.URL)
+	switch {
+	case d.Reason.Info().Private:
+		d.Detail = ""
+	case d.Reason == ReasonUnreachable:
+		d.Detail = d.Cause.Tell(d.Detail)
 	}
 	url := escape.ASCII(redact.Target(asked.Method, asked.URL), maxShown)
 	if url == "" {

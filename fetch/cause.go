@@ -196,14 +196,20 @@ func tlsReason(err error) string {
 	return text
 }
 
-// reason returns the innermost text that is worth showing: of a network error what happened,
-// without the addresses of our side of the connection.
+// reason returns the innermost text that is worth showing: of a network error what the system or TLS
+// says. All else in one may be an address or a name of our side of the connection.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
-		return op.Op + ": " + redact.URLs(op.Err.Error())
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		switch {
+		case op.Timeout():
+			return op.Op + ": i/o timeout"
+		case op.Err != nil && strings.HasPrefix(op.Err.Error(), "tls: "):
+			return op.Op + ": " + op.Err.Error()
+		}
+		return op.Op + ": failed"
 	}
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "HTTP/1.x transport connection broken: "} {

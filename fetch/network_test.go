@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -132,6 +134,39 @@ func TestExt_DNSDetail(t *testing.T) {
 	want{KindUnreachable, CauseDNS}.check(t, out)
 	if out.Detail != "no such host" {
 		t.Errorf("detail = %q", out.Detail)
+	}
+}
+
+// TestTellHidesTheInside: of whatever error of the network, a client is told no host and no address of the inside.
+func TestTellHidesTheInside(t *testing.T) {
+	t.Parallel()
+	inside := errors.New("lookup redis.internal on 10.0.0.2:53: dial crawl-upstream.corp")
+	deep := &net.OpError{Op: "read", Net: "udp", Source: &net.UDPAddr{IP: net.IPv4(10, 0, 0, 7)}, Addr: &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2)}, Err: inside}
+	for i, err := range []error{
+		inside, deep, fmt.Errorf("dialing: %w", deep),
+		&net.OpError{Op: "dial", Err: inside},
+		&net.OpError{Op: "dial", Err: &net.AddrError{Err: "mismatched", Addr: "redis.internal"}},
+		&net.OpError{Op: "dial", Err: &net.DNSError{Err: inside.Error(), Name: "redis.internal", Server: "10.0.0.2:53"}},
+		&net.DNSError{Err: inside.Error(), IsTimeout: true}, &net.DNSError{Err: "no such host", Name: "redis.internal", IsNotFound: true},
+		&net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		&net.OpError{Op: "read", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, Err: os.ErrDeadlineExceeded},
+		guardError(CauseForbiddenAddress), guardError(CauseOwnListener),
+	} {
+		f := failed(t.Context(), err)
+		told := f.cause.Tell(f.detail)
+		for _, hidden := range []string{"redis", "internal", "10.0", "corp"} {
+			if told == "" || strings.Contains(told, hidden) {
+				t.Errorf("%d, cause %s: a client is told %q of %q", i, f.cause, told, f.detail)
+			}
+		}
+	}
+	for _, c := range append(Causes(), "", "of another version") {
+		if told := c.Tell("status 503"); told == "" {
+			t.Errorf("cause %s: nothing is told", c)
+		}
+	}
+	if told := Cause("of another version").Tell("10.0.0.2"); strings.Contains(told, "10.0.0.2") {
+		t.Errorf("an unknown cause tells %q", told)
 	}
 }
 

@@ -96,6 +96,22 @@ func Causes() []Cause {
 	}
 }
 
+// Tell is what a client may know of the detail of a failure: all of it where this package has
+// written it, and a sentence where it may quote an error that names hosts or addresses of the inside.
+func (c Cause) Tell(detail string) string {
+	switch c {
+	case CauseStatus, CauseRedirects, CauseSoft404, CauseConnect, CauseTLS, CauseTimeout, CauseReset, CauseTruncated,
+		CauseEncoding, CauseLocal, CauseUpstream:
+		return detail
+	case CauseDNS:
+		return "the name does not resolve"
+	case CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener:
+		return "it leads to where nobody may connect"
+	case CauseProtocol, CauseFTP, CauseCanceled:
+	}
+	return "the site's answer cannot be used"
+}
+
 // forbidden reports whether c is a refusal by our own address guard.
 func (c Cause) forbidden() bool {
 	return c == CauseForbiddenAddress || c == CauseForbiddenPort || c == CauseOwnListener

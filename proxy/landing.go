@@ -197,7 +197,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 		body = []byte("The site has no robots.txt.\n")
 	default:
 		x.decision.Detail = view.Why()
-		body = []byte("The site's robots.txt is unreachable: " + enforce.HideInside(view.Why(), x.r.URL.String()) + "\n")
+		body = []byte("The site's robots.txt is unreachable: " + view.Cause.Tell(view.Why()) + "\n")
 		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), pendingRetry)), 10))
 	}
 	answer(x.w, x.r, status, body)
