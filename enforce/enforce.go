@@ -204,20 +204,25 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 		return v, now, false
 	}
 	entry, source, now, err := e.Lookup(ctx, d.Origin, id)
-	d.Source = source
 	if err != nil {
+		d.Source = source
 		reason, detail, retryAfter := LookupFailure(ctx, err)
 		d.deny(reason, detail)
 		d.RetryAfter = retryAfter
 		return v, now, false
 	}
 	v = entry.View(now)
-	d.State, d.Cause, d.SHA256 = v.State, v.Cause, v.SHA256
+	d.NoteView(v, source, now)
+	return v, now, true
+}
+
+// NoteView notes what is known of the robots.txt as of the time now.
+func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now time.Time) {
+	d.Source, d.State, d.Cause, d.SHA256 = source, v.State, v.Cause, v.SHA256
 	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.FetchedAs, v.FetchedAt, v.FreshUntil
 	if !v.FetchedAt.IsZero() {
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}
-	return v, now, true
 }
 
 // Lookup asks for the origin's entry for a sender. An entry that expired on the way here is asked

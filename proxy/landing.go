@@ -177,10 +177,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 		return x.fail(enforce.LookupFailure(ctx, err))
 	}
 	record, view := entry.Record(), entry.View(now)
-	x.decision.Source, x.decision.State, x.decision.Cause = source, view.State, view.Cause
-	x.decision.SHA256, x.decision.FetchedAt, x.decision.FreshUntil = view.SHA256, view.FetchedAt, view.FreshUntil
-	x.decision.FetchedAs = view.FetchedAs
-	x.decision.Age = max(now.Sub(view.FetchedAt), 0)
+	x.decision.NoteView(view, source, now)
 
 	header := x.w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
