@@ -3,9 +3,9 @@ package engine
 import (
 	"crypto/x509"
 	"runtime"
-	"runtime/debug"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -47,7 +47,8 @@ func (m *standingMetrics) Collect(ch chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	send(m.build, 1, version.Read(), caddyVersion(), runtime.Version())
+	caddyVersion, _ := caddy.Version()
+	send(m.build, 1, version.Read(), caddyVersion, runtime.Version())
 	e := Current()
 	if e == nil {
 		return
@@ -95,20 +96,6 @@ func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Ti
 		}
 	}
 	return inForce, next
-}
-
-// caddyVersion is the version of the Caddy in the binary; "unknown" where the build has none.
-func caddyVersion() string {
-	build, _ := debug.ReadBuildInfo()
-	if build == nil {
-		return "unknown"
-	}
-	for _, m := range build.Deps {
-		if m.Path == "github.com/caddyserver/caddy/v2" {
-			return m.Version
-		}
-	}
-	return "unknown"
 }
 
 // Standing is how the current configuration stands.
