@@ -133,7 +133,8 @@ func New(ctx caddy.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) provision() (err error) {
-	if e.kills, err = acquireKillSwitch(); err != nil {
+	e.kills, err = acquire(killSwitchKey, func() (*killSwitchState, error) { return new(killSwitchState), nil })
+	if err != nil {
 		return err
 	}
 	if err := e.buildEgress(); err != nil {
@@ -291,7 +292,7 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.fleet.release(), release(e.pacing.key), release(e.records.key))
 	}
 	if e.kills != nil {
-		errs = append(errs, e.kills.release())
+		errs = append(errs, release(killSwitchKey))
 	}
 	e.retired.Store(true)
 	e.CloseIdle()

@@ -27,12 +27,6 @@ var killsFile = stateFile{
 	"and give the orders again that should hold (crawlgate robots deny)",
 }
 
-func acquireKillSwitch() (*killSwitchState, error) {
-	return acquire(killSwitchKey, func() (*killSwitchState, error) { return new(killSwitchState), nil })
-}
-
-func (*killSwitchState) release() error { return release(killSwitchKey) }
-
 // Destruct has nothing to close.
 func (*killSwitchState) Destruct() error { return nil }
 
