@@ -51,20 +51,17 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 
 // Undeny ends the order with a scope and a value.
 func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLifted, err error) {
-	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value")}.Canonical()
+	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value"), By: q.Get("by")}.Canonical()
 	if err != nil {
 		return ended, badRequest(badOrder, err)
 	}
-	by := q.Get("by")
-	if _, err := (enforce.Kill{Scope: enforce.KillAll, By: by}).Canonical(); err != nil {
-		return ended, badRequest(badOrder, err)
-	}
-	lifted, found, err := e.Lift(order.Scope, order.Value, enforce.Lift{By: by, At: time.Now().UTC().Truncate(time.Second)})
+	lifted, found, err := e.Lift(order, enforce.Lift{By: order.By, At: time.Now().UTC().Truncate(time.Second)})
 	switch {
 	case err != nil:
 		return ended, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
 			"make room on the disk, and lift it again", err)
 	case !found:
+		order.By = "" // that would be the author of the order
 		return ended, fault(http.StatusNotFound, "there is no such order: %s", order)
 	}
 	return OrderLifted{lifted, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil

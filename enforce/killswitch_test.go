@@ -12,8 +12,12 @@ import (
 
 // liftFrom lifts an order of a kill switch.
 func liftFrom(k *KillSwitch, scope KillScope, value string) (order Kill, found bool) {
+	order, err := Kill{Scope: scope, Value: value}.Canonical()
+	if err != nil {
+		return Kill{}, false
+	}
 	_ = k.Update(func(o Orders) (Orders, error) {
-		o, order, found = o.Lift(scope, value, Lift{By: "eve", At: now})
+		o, order, found = o.Lift(order, Lift{By: "eve", At: now})
 		return o, nil
 	})
 	return order, found

@@ -63,13 +63,9 @@ func (o Orders) Give(order Kill) (Orders, error) {
 	return after, nil
 }
 
-// Lift ends all orders with this scope and value, and returns the newest of them. It reports
-// whether there was one.
-func (o Orders) Lift(scope KillScope, value string, lift Lift) (after Orders, lifted Kill, found bool) {
-	order, err := Kill{Scope: scope, Value: value}.Canonical()
-	if err != nil {
-		return o, Kill{}, false
-	}
+// Lift ends all orders with the scope and value of a canonical one, and returns the newest of them.
+// It reports whether there was one.
+func (o Orders) Lift(order Kill, lift Lift) (after Orders, lifted Kill, found bool) {
 	after, ended := o.without(order.same, lift)
 	if len(ended) == 0 {
 		return o, Kill{}, false

@@ -83,19 +83,19 @@ func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
 	return ended, killsFile.write(s.folder, s.switches.Orders())
 }
 
-// Lift ends an order once its end has been written down. Where that fails the order holds on: a
-// restart would bring it back.
-func (e *Engine) Lift(scope enforce.KillScope, value string, lift enforce.Lift) (order enforce.Kill, found bool, err error) {
+// Lift ends the orders that stop what a canonical one does, once that has been written down, and
+// returns the newest. Where that fails they hold on: a restart would bring them back.
+func (e *Engine) Lift(order enforce.Kill, lift enforce.Lift) (lifted enforce.Kill, found bool, err error) {
 	s := e.kills
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = s.switches.Update(func(before enforce.Orders) (after enforce.Orders, err error) {
-		if after, order, found = before.Lift(scope, value, lift); !found {
+		if after, lifted, found = before.Lift(order, lift); !found {
 			return before, nil
 		}
 		return after, killsFile.write(s.folder, after)
 	})
-	return order, found, err
+	return lifted, found, err
 }
 
 // merge takes the orders of other gateways, ends what they stop and keeps them. It returns how many

@@ -75,7 +75,7 @@ func TestKillSwitchFollowsTheStore(t *testing.T) {
 	if got := held(begin(second).kills); !slices.Equal(got, want) {
 		t.Errorf("after a restart: %q, want %q", got, want)
 	}
-	if _, found, err := e.Lift(enforce.KillHost, "before.example", enforce.Lift{By: "dora", At: time.Now()}); !found || err != nil {
+	if _, found, err := e.Lift(enforce.Kill{Scope: enforce.KillHost, Value: "before.example"}, enforce.Lift{By: "dora", At: time.Now()}); !found || err != nil {
 		t.Fatal(found, err)
 	}
 	if err := e.kills.follow(first); err != nil {

@@ -135,7 +135,7 @@ func FuzzFleet(f *testing.F) {
 				given[order.ID] = true
 				lift(after)
 			case 2:
-				after, _, _ := n.orders.Lift(enforce.KillHost, host, enforce.Lift{At: now})
+				after, _, _ := n.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: host}, enforce.Lift{At: now})
 				lift(after)
 			case 3, 4:
 				n.round(t, redis, now)
@@ -204,7 +204,7 @@ func TestLiftsAreForgotten(t *testing.T) {
 	if a.orders, err = a.orders.Give(order("one", noon)); err != nil {
 		t.Fatal(err)
 	}
-	a.orders, _, _ = a.orders.Lift(enforce.KillHost, "example.com", enforce.Lift{By: "dora", At: noon})
+	a.orders, _, _ = a.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}, enforce.Lift{By: "dora", At: noon})
 	for _, tt := range []struct {
 		a, b            time.Duration // how old the lift is by their clocks
 		inA, inB, redis int

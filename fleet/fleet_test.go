@@ -134,7 +134,7 @@ func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
 func lift(t *testing.T, f *Fleet, g *gateway, id string) Report {
 	t.Helper()
 	err := g.kills.Update(func(o enforce.Orders) (enforce.Orders, error) {
-		o, _, found := o.Lift(enforce.KillHost, id+".example", enforce.Lift{At: time.Now()})
+		o, _, found := o.Lift(enforce.Kill{Scope: enforce.KillHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
 		if !found {
 			t.Errorf("%s is not known", id)
 		}
