@@ -37,7 +37,7 @@ func (r *records) openFiles(e *Engine) error {
 	}
 	config := tdmConfig(e.Config.Cache)
 	config.Store = memstore.New(memstore.Config{MaxSize: tdmStoreSize})
-	config.Fetcher, config.Observer = &tdmFetcher{r}, &tdmObserver{robotscache.NopObserver(), e.logger.Named("cache")}
+	config.Fetcher, config.Observer = &tdmFetcher{r}, &tdmObserver{logger: e.logger.Named("cache")}
 	cache, err := robotscache.New(config)
 	if err != nil {
 		return fmt.Errorf("making the cache of TDM files: %w", err)
@@ -155,7 +155,7 @@ func mayFetch(v robotscache.View, userAgent string) bool {
 
 // tdmObserver logs defects; the metrics are those of robots.txt.
 type tdmObserver struct {
-	robotscache.Observer
+	robotscache.NopObserver
 	logger *zap.Logger
 }
 
