@@ -64,8 +64,3 @@ func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 	}
 	return use(tx, text.SHA256, now, func() []byte { return s.texts.Encode(text.Body) })
 }
-
-// remove deletes an origin. Its texts stay until their time is over.
-func remove(tx *bolt.Tx, key []byte) error {
-	return tx.Bucket(originsBucket).Delete(key)
-}

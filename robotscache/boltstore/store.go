@@ -186,7 +186,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 // Delete implements [robotscache.Store].
 func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 	name := k.String()
-	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return remove(tx, []byte(name)) })
+	return s.commit(ctx, "deleting "+name, func(tx *bolt.Tx) error { return tx.Bucket(originsBucket).Delete([]byte(name)) })
 }
 
 // List implements [robotscache.Store].
@@ -285,7 +285,8 @@ func (s *Store) runSweeper(ctx context.Context) {
 func (s *Store) sweep(from []byte) (next []byte) {
 	limit := time.Now().Add(-s.retention.Load().Records())
 	gone, err := s.update(func(tx *bolt.Tx) error {
-		c := tx.Bucket(originsBucket).Cursor()
+		origins := tx.Bucket(originsBucket)
+		c := origins.Cursor()
 		var old [][]byte
 		key, value := c.Seek(from)
 		for n := 0; key != nil && n < sweepBatch; n++ {
@@ -296,7 +297,7 @@ func (s *Store) sweep(from []byte) (next []byte) {
 		}
 		next = bytes.Clone(key)
 		for _, key := range old {
-			if err := remove(tx, key); err != nil {
+			if err := origins.Delete(key); err != nil {
 				return err
 			}
 		}
