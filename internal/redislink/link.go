@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,10 +55,13 @@ func CheckURL(raw string) error {
 }
 
 // Link is a client that is made when the server is there for the first time. It is safe for
-// concurrent use, but for Connect and Close.
+// concurrent use.
 type Link struct {
 	option rueidis.ClientOption
 	client atomic.Pointer[rueidis.Client]
+
+	mu     sync.Mutex // held while the client is set or closed
+	closed bool
 }
 
 // New makes a link. It connects to nothing yet.
@@ -72,9 +76,21 @@ func (l *Link) Connect() (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.client.Store(&c)
-	return c, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed: // meanwhile
+		c.Close()
+		return nil, errClosed
+	case l.Client() != nil:
+		c.Close()
+	default:
+		l.client.Store(&c)
+	}
+	return l.Client(), nil
 }
+
+var errClosed = errors.New("the link to redis is closed")
 
 // Client returns the client, nil before the first connection.
 func (l *Link) Client() rueidis.Client {
@@ -103,7 +119,10 @@ func (l *Link) Listen(ctx context.Context, channel string, pause time.Duration, 
 
 // Close ends the connection.
 func (l *Link) Close() {
-	if c := l.Client(); c != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.Client(); c != nil && !l.closed {
 		c.Close()
 	}
+	l.closed = true
 }

@@ -17,16 +17,15 @@ import (
 // link calls the server: it bounds each call, and while the server is gone lets one call each
 // second try, and connect if nobody has.
 type link struct {
+	*redislink.Link
 	address string // without credentials
-	options rueidis.ClientOption
 	timeout time.Duration
 
 	mu      sync.Mutex
 	closed  bool
-	client  rueidis.Client // nil until the first connection
-	failed  error          // why the server counts as gone, nil while it does not
-	nextTry time.Time      // when a call may try again while failed
-	silent  time.Time      // since when calls get no answer; zero while they do
+	failed  error     // why the server counts as gone, nil while it does not
+	nextTry time.Time // when a call may try again while failed
+	silent  time.Time // since when calls get no answer; zero while they do
 }
 
 const (
@@ -51,8 +50,8 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	options.ConnWriteTimeout = 4 * timeout
 	options.ReadBufferEachConn = 64 << 10
 	options.WriteBufferEachConn = 64 << 10
-	l := &link{address: strings.Join(options.InitAddress, ","), options: options, timeout: timeout}
-	if _, err := l.connected(); err != nil {
+	l := &link{Link: redislink.New(options), address: strings.Join(options.InitAddress, ","), timeout: timeout}
+	if _, err := l.Connect(); err != nil {
 		l.gone(err)
 	}
 	return l, nil
@@ -71,7 +70,7 @@ func (l *link) do(ctx context.Context, makes call) (result rueidis.RedisResult, 
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	c, err := l.connected()
+	c, err := l.Connect()
 	if err == nil {
 		result = makes(bounded, c)
 		err = result.Error()
@@ -149,40 +148,10 @@ func (l *link) gone(err error) {
 	l.failed = err
 }
 
-// connected returns the client. Where there is none, the server counts as gone, and only the call
-// that tries again makes one; it waits for the timeout at most, for each address. The library keeps
-// and renews the connections of a client.
-func (l *link) connected() (rueidis.Client, error) {
-	l.mu.Lock()
-	c := l.client
-	l.mu.Unlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := rueidis.NewClient(l.options)
-	if err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed: // meanwhile
-		c.Close()
-		return nil, errClosed
-	case l.client != nil:
-		c.Close()
-	default:
-		l.client = c
-	}
-	return l.client, nil
-}
-
 // close ends the link.
 func (l *link) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.client != nil && !l.closed {
-		l.client.Close()
-	}
 	l.closed = true
+	l.mu.Unlock()
+	l.Close()
 }
