@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -96,11 +95,9 @@ func (c *connect) openBlind() error {
 	if !x.decision.Allowed && !x.decision.MayBePlain() {
 		return x.refuse()
 	}
-	if x.decision.Allowed && c.origin.Port == httpsPort {
-		// A failure to connect can be told only before the 200.
-		if !c.dial() {
-			return x.refuse()
-		}
+	// A failure to connect can be told only before the 200.
+	if x.decision.Allowed && c.origin.Port == httpsPort && !c.dial() {
+		return x.refuse()
 	}
 	return c.open(handleTLS)
 }
@@ -236,6 +233,7 @@ func (c *connect) relay() {
 	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
 	defer done()
 	name, err := c.client.ServerName(ctx, firstByte)
+	_, toAddress := c.origin.Addr() // for which a handshake has no server name (RFC 6066 section 3)
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -243,18 +241,16 @@ func (c *connect) relay() {
 	case err != nil:
 		c.x.decision = c.x.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
 		return
-	case name == "" && !c.toAddress():
+	case name == "" && !toAddress:
 		c.misdirected("the TLS handshake names no host")
 		return
 	case name != "" && !c.named(name):
 		c.misdirected("the TLS handshake names another host than the tunnel")
 		return
 	}
-	if c.dialed == nil {
-		if !c.dial() {
-			c.x.noteStop()
-			return
-		}
+	if c.dialed == nil && !c.dial() {
+		c.x.noteStop()
+		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -270,13 +266,6 @@ func (c *connect) relay() {
 func (c *connect) named(serverName string) bool {
 	o, err := origin.FromAuthority("https", serverName)
 	return err == nil && o.Host == c.origin.Host
-}
-
-// toAddress reports whether the tunnel is to an address, for which a handshake has no server name
-// (RFC 6066 section 3).
-func (c *connect) toAddress() bool {
-	_, err := netip.ParseAddr(c.origin.Host)
-	return err == nil
 }
 
 // ended reports whether it was the gateway that ended a context of the tunnel.
