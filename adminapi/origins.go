@@ -68,8 +68,8 @@ func ListOrigins(ctx context.Context, e *engine.Engine, q url.Values) (OriginLis
 // lister is [robotscache.Store.List].
 type lister func(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
-// listHost returns a lister of the origins of one host: those at any port of it, or at the port
-// that is given.
+// listHost returns a lister of the origins of one host, with their variants: those at any port of
+// it, or at the port that is given.
 func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	var origins []origin.Origin
 	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
@@ -79,22 +79,27 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 		}
 		origins = append(origins, o)
 	}
-	anyPort := origins[0].Port != origins[1].Port // no port was given
+	further := []string{" ", ":"} // what a name goes on with: the agent of a variant, another port
+	if origins[0].Port == origins[1].Port {
+		further = further[:1] // a port was given
+	}
 	return func(ctx context.Context, after string, limit int) (records []fetch.Record, err error) {
 		for _, o := range origins {
 			name := o.String()
 			if entry, ok := cache.Peek(o, ""); ok && name > after {
 				records = append(records, entry.Record())
 			}
-			if !anyPort || len(records) >= limit {
-				continue
+			for _, next := range further {
+				if len(records) >= limit {
+					break
+				}
+				batch, err := cache.List(ctx, max(name+next, after), limit-len(records))
+				if err != nil {
+					return nil, err
+				}
+				isOther := func(r fetch.Record) bool { return !strings.HasPrefix(r.Key().String(), name+next) }
+				records = append(records, slices.DeleteFunc(batch, isOther)...)
 			}
-			batch, err := cache.List(ctx, max(name+":", after), limit-len(records))
-			if err != nil {
-				return nil, err
-			}
-			isOther := func(r fetch.Record) bool { return !strings.HasPrefix(r.Origin.String(), name+":") }
-			records = append(records, slices.DeleteFunc(batch, isOther)...)
 		}
 		return records[:min(len(records), limit)], nil
 	}, nil
