@@ -131,6 +131,26 @@ func TestPaceKillKeepsTheGapOfAnother(t *testing.T) {
 	}
 }
 
+// TestPaceKillForgetsTheOrderlyEnd: what an orderly stop wrote down, that no other host was asked of late, holds until the
+// next start only: a request that leaves then keeps its gap over a kill at once.
+func TestPaceKillForgetsTheOrderlyEnd(t *testing.T) {
+	t.Parallel()
+	const delay = 3 * time.Second
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
+	config := gatewayConfig{Engine: "pace {\nrate off\nwait 20s\n}"}
+	g := startGateway(t, config)
+	for _, again := range []string{"stop", "kill -9"} {
+		if err := restarts[again](g, config); err != nil {
+			t.Fatal(err)
+		}
+		g.mustFetch("Tester/1.0", site.URL("/"))
+	}
+	if at := arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
+		t.Errorf("requests came at %v, want a gap of %v", at, delay)
+	}
+}
+
 // TestPaceSharedDelayOutlivesTheGateway: clocks in Redis are kept there.
 func TestPaceSharedDelayOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
