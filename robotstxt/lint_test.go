@@ -83,7 +83,7 @@ func TestLint(t *testing.T) {
 		var got []string
 		for _, w := range robotstxt.Lint([]byte(c.robots)) {
 			got = append(got, fmt.Sprintf("%s %d", w.Code, w.Line))
-			if w.Message == "" || strings.ContainsAny(w.Message, "\r\n\x00") {
+			if w.Message == "" || strings.ContainsFunc(w.Message, func(r rune) bool { return (r < ' ' || r > '~') && r != '…' }) {
 				t.Errorf("%.200q: message of %s: %q", c.robots, w.Code, w.Message)
 			}
 		}
