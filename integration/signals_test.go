@@ -204,3 +204,16 @@ func TestPreferencesInModeReport(t *testing.T) {
 		}
 	}
 }
+
+// TestPreferencesWithoutTags: a gateway that could refuse by tags of pages, and reads none, says so once.
+func TestPreferencesWithoutTags(t *testing.T) {
+	t.Parallel()
+	const agents = "agent finder {\npurpose search\npreferences deny\n}\nagent trainer {\npurpose train-ai\npreferences deny\n}"
+	for signals, want := range map[string]int{"": 1, "\nsignals {\nhtml hold\n}": 0} {
+		g := startGateway(t, gatewayConfig{Engine: unpaced + signals, Site: agents})
+		g.stop()
+		if n := strings.Count(g.stderr.String(), "preferences deny sees no tags of pages"); n != want {
+			t.Errorf("with %q: said %d times, want %d", signals, n, want)
+		}
+	}
+}
