@@ -202,14 +202,9 @@ func (resp *response) absent(cause Cause, detail string) Outcome {
 
 // good is what all good answers have in common.
 func (resp *response) good(kind Kind) Outcome {
-	fresh := parseFreshness(resp.Header)
-	return Outcome{
-		Kind:      kind,
-		Status:    resp.StatusCode,
-		MaxAge:    fresh.maxAge,
-		HasMaxAge: fresh.hasMaxAge,
-		NoCache:   fresh.noCache,
-	}
+	out := Outcome{Kind: kind, Status: resp.StatusCode}
+	out.readFreshness(resp.Header)
+	return out
 }
 
 // ftpFile is the outcome of an FTP server's answer (seeds 000 and 002: RETR, anonymous login),

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+type freshness struct {
+	maxAge    time.Duration
+	hasMaxAge bool
+	noCache   bool
+}
+
 func TestSeed000_CacheControl(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -47,8 +53,10 @@ func TestSeed000_CacheControl(t *testing.T) {
 			for i := 0; i < len(tt.header); i += 2 {
 				h.Add(tt.header[i], tt.header[i+1])
 			}
-			if got := parseFreshness(h); got != tt.want {
-				t.Errorf("parseFreshness(%q) = %+v, want %+v", h, got, tt.want)
+			var out Outcome
+			out.readFreshness(h)
+			if got := (freshness{out.MaxAge, out.HasMaxAge, out.NoCache}); got != tt.want {
+				t.Errorf("of %q: got %+v, want %+v", h, got, tt.want)
 			}
 		})
 	}

@@ -196,14 +196,8 @@ func (resp *response) read(limit int) (data []byte, more bool, err error) {
 	return data, false, err
 }
 
-// freshness is what an answer says about its own reuse (RFC 9111 section 5.2.2).
-type freshness struct {
-	maxAge    time.Duration
-	hasMaxAge bool
-	noCache   bool
-}
-
-// parseFreshness reads Cache-Control and Age.
+// readFreshness reads what an answer says about its own reuse (RFC 9111 section 5.2.2):
+// Cache-Control and Age.
 //
 // Of several lifetimes, max-age and s-maxage included, the shortest counts: seed 000 names max-age,
 // RFC 9111 prefers s-maxage for a shared cache, and the shorter satisfies both. Age is taken off
@@ -211,27 +205,22 @@ type freshness struct {
 // no-store both mean "ask again soon". Values that are no number are ignored. Expires is not read:
 // neither seed 000 nor DESIGN section 3 names it, and many applications send one from the past on
 // every answer.
-func parseFreshness(h http.Header) freshness {
-	var f freshness
+func (out *Outcome) readFreshness(h http.Header) {
 	for directive := range headerList(h, "Cache-Control") {
 		name, value, _ := strings.Cut(directive, "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "no-cache", "no-store":
-			f.noCache = true
+			out.NoCache = true
 		case "max-age", "s-maxage":
 			age, ok := parseSeconds(strings.Trim(strings.TrimSpace(value), `"`))
-			if ok && (!f.hasMaxAge || age < f.maxAge) {
-				f.maxAge, f.hasMaxAge = age, true
+			if ok && (!out.HasMaxAge || age < out.MaxAge) {
+				out.MaxAge, out.HasMaxAge = age, true
 			}
 		}
 	}
-	if !f.hasMaxAge {
-		return f
-	}
 	if age, ok := parseSeconds(strings.TrimSpace(h.Get("Age"))); ok {
-		f.maxAge = max(f.maxAge-age, 0)
+		out.MaxAge = max(out.MaxAge-age, 0)
 	}
-	return f
 }
 
 // headerList yields the elements of a comma-separated header field, trimmed and not empty. It does
