@@ -289,7 +289,10 @@ func (e *Engine) Close() error {
 	var errs []error
 	if e.failure == nil {
 		active.leave(e)
-		errs = append(errs, e.fleet.release(), release(e.pacing.key), release(e.records.key))
+		if e.fleet != nil {
+			errs = append(errs, release(e.fleet.key))
+		}
+		errs = append(errs, release(e.pacing.key), release(e.records.key))
 	}
 	if e.kills != nil {
 		errs = append(errs, release(killSwitchKey))

@@ -97,13 +97,6 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	return s, nil
 }
 
-func (s *fleetState) release() error {
-	if s == nil {
-		return nil
-	}
-	return release(s.key)
-}
-
 // Destruct leaves the fleet.
 func (s *fleetState) Destruct() error {
 	s.stop()
