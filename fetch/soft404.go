@@ -158,14 +158,14 @@ var serverStatus = regexp.MustCompile(`\b5[0-5]\d\b`)
 // outage matches what a page talks about, or shows, when the server is in trouble: beside that "not
 // found" means a host, a table, a template, a back end.
 var outage = regexp.MustCompile(`(?i:\b(?:` + strings.Join(strings.Fields(`
-	aborted backend backtrace bucket cannot\sconnect class cluster config configuration connect connection container controller database
+	aborted backend backtrace bucket class cluster config configuration connect connection container controller database
 	debug denied deployment directory dns domain down e(?:access?|conn[a-z]+|exist|mfile|noent|notfound|perm|timedout) exception failed
 	failure fatal gateway goroutine guru host hostname ingress instance invalid line\s\d+ maintenance meditation module mysql namespace
 	nil null object\sreference outage overload overloaded panic php pod postgres[a-z]* query redis runtime schema segmentation
 	server\serror sql sqlstate ssl stack stacktrace syntax table temporarily template tenant timed\sout timeout trace traceback
 	unavailable uncaught undefined unexpected unhandled upstream warning wrong`), `|`) + `)\b` +
 	`|\bat [\w.$<>]+ ?\(|:\d+:\d+|\b[a-z]:\\|(?:^|[\s'"(=:])/(?:app|var|usr|home|srv|opt|etc|mnt|data|www|code|root|tmp|workspace|src)/` +
-	`|\w\.(?:go|py|rb|php\d?|phtml|[cm]?[jt]sx?|java|cs|cs?html|aspx?|ejs|erb|haml|twig|pug|hbs|mustache|blade|vue|pl|lua|exs?|kt|scala|tmpl|tpl|jsp|dll|sql|ya?ml|toml|json)\b` +
+	`|\w\.(?:go|py|rb|php\d?|phtml|[cm]?[jt]sx?|java|cs|cs?html|aspx?|ejs|erb|haml|twig|pug|hbs|mustache|blade|vue|pl|lua|exs?|kt|scala|tmpl|tpl|jsp|dll|ya?ml|toml|json)\b` +
 	`)|[a-z](?:Exception|Error)\b`)
 
 // words returns the words of a text, in lower case.

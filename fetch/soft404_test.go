@@ -300,6 +300,33 @@ func TestExt_SaysNotFound(t *testing.T) {
 	}
 }
 
+// TestExt_OutageWords: each of these beside "page not found" is a server in trouble: what is missing may be its own.
+func TestExt_OutageWords(t *testing.T) {
+	t.Parallel()
+	if !says("Page not found here") {
+		t.Error("nothing is found to be missing")
+	}
+	traces := []string{
+		"cannot connect", "line 12", "object reference", "server error", "timed out", "at render (", "at com.example.Page.load(", "app:12:34",
+		`c:\inetpub`, " /var/www/", "'/app/views", "(/usr/src/", "=/home/x/", " /srv/x/", " /opt/x/", " /etc/x/", " /mnt/x/", " /data/x/", " /www/x/",
+		" /code/x/", " /root/x/", " /tmp/x/", " /workspace/x/", " /src/x/", "NullPointerException", "TypeError",
+	}
+	for _, ending := range strings.Fields("go py rb php php7 phtml js mjs cjs ts tsx jsx java cs cshtml chtml asp aspx ejs erb haml twig pug hbs " +
+		"mustache blade vue pl lua ex exs kt scala tmpl tpl jsp dll sql yml yaml toml json") {
+		traces = append(traces, "index."+ending)
+	}
+	words := strings.Fields(`aborted backend backtrace bucket class cluster config configuration connect connection container controller database
+		debug denied deployment directory dns domain down eacces econnrefused econnreset eexist emfile enoent enotfound eperm etimedout exception
+		failed failure fatal gateway goroutine guru host hostname ingress instance invalid maintenance meditation module mysql namespace nil null
+		outage overload overloaded panic php pod postgres postgresql query redis runtime schema segmentation sql sqlstate ssl stack stacktrace syntax
+		table temporarily template tenant timeout trace traceback unavailable uncaught undefined unexpected unhandled upstream warning wrong`)
+	for _, sign := range append(traces, words...) {
+		if says("Page not found here\n" + sign) {
+			t.Errorf("%q is taken for no trouble", sign)
+		}
+	}
+}
+
 func TestExt_AlikePages(t *testing.T) {
 	t.Parallel()
 	page := func(id string) []string {
