@@ -37,7 +37,7 @@ var errBloated = errors.New("coded data is out of proportion")
 // without rules. Any other name is that of no coding: a charset, a media type, "none".
 // Named reports that there is a name besides identity: the data must then turn out to be text.
 func parseCodings(h http.Header) (codings []string, named bool, err error) {
-	for coding := range headerList(h, "Content-Encoding") {
+	for _, coding := range headerList(h, "Content-Encoding") {
 		switch coding = strings.ToLower(coding); coding {
 		case "identity":
 			continue

@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -206,7 +207,7 @@ func (resp *response) read(limit int) (data []byte, more bool, err error) {
 // neither seed 000 nor DESIGN section 3 names it, and many applications send one from the past on
 // every answer.
 func (out *Outcome) readFreshness(h http.Header) {
-	for directive := range headerList(h, "Cache-Control") {
+	for _, directive := range headerList(h, "Cache-Control") {
 		name, value, _ := strings.Cut(directive, "=")
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "no-cache", "no-store":
@@ -223,19 +224,15 @@ func (out *Outcome) readFreshness(h http.Header) {
 	}
 }
 
-// headerList yields the elements of a comma-separated header field, trimmed and not empty. It does
+// headerList returns the elements of a comma-separated header field, trimmed and not empty. It does
 // not know quoted strings: a comma inside one ends an element, which none of the fields read here
 // can be misled by into a longer life.
-func headerList(h http.Header, key string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, line := range h.Values(key) {
-			for element := range strings.SplitSeq(line, ",") {
-				if element = strings.TrimSpace(element); element != "" && !yield(element) {
-					return
-				}
-			}
-		}
+func headerList(h http.Header, key string) []string {
+	list := strings.Split(strings.Join(h.Values(key), ","), ",")
+	for i, element := range list {
+		list[i] = strings.TrimSpace(element)
 	}
+	return slices.DeleteFunc(list, func(element string) bool { return element == "" })
 }
 
 // ParseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
