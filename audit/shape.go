@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -65,25 +66,18 @@ func contradiction(r *enforce.Record) string {
 // BadWord says which word of a record is in none of the closed sets, or which number makes no sense;
 // empty if none.
 func BadWord(r *enforce.Record) string {
-	switch r.Decision {
-	case enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError:
-	default:
-		return fmt.Sprintf("decision %q does not exist", r.Decision)
-	}
-	switch r.Mode {
-	case modeEnforce, modeReport, modeOff:
-	default:
-		return fmt.Sprintf("mode %q does not exist", r.Mode)
-	}
-	switch r.State {
-	case stateUnknown, stateRules, stateAbsent, stateUnreachable:
-	default:
-		return fmt.Sprintf("state %q does not exist", r.State)
-	}
-	switch r.Form {
-	case "", enforce.PathAsSent, enforce.PathResolved, enforce.PathBoth:
-	default:
-		return fmt.Sprintf("form %q does not exist", r.Form)
+	for _, w := range []struct {
+		what, word string
+		of         []string
+	}{
+		{"decision", r.Decision, []string{enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError}},
+		{"mode", r.Mode, []string{modeEnforce, modeReport, modeOff}},
+		{"state", r.State, []string{stateUnknown, stateRules, stateAbsent, stateUnreachable}},
+		{"form", string(r.Form), []string{"", string(enforce.PathAsSent), string(enforce.PathResolved), string(enforce.PathBoth)}},
+	} {
+		if !slices.Contains(w.of, w.word) {
+			return fmt.Sprintf("%s %q does not exist", w.what, w.word)
+		}
 	}
 	if !r.Reason.Valid() {
 		return fmt.Sprintf("reason %q does not exist", r.Reason)
