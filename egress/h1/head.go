@@ -95,7 +95,7 @@ func (m *Mended) take(p []byte, ended bool) {
 // decisive are the fields by which a message is framed and read, and by which rules and preferences
 // are found.
 var decisive = []string{
-	"content-encoding", "content-length", "content-range", "content-type", "content-usage", "location", "retry-after",
+	"content-encoding", "content-length", "content-range", "content-signal", "content-type", "content-usage", "location", "retry-after",
 	"set-cookie", "tdm-policy", "tdm-reservation", "transfer-encoding", "x-robots-tag",
 }
 

@@ -78,6 +78,20 @@ func TestMendedHeads(t *testing.T) {
 	}
 }
 
+// TestDecisiveNames: a blank within a name by which a message is framed or read, or a preference found, breaks the answer.
+func TestDecisiveNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"Content-Encoding", "Content-Length", "Content-Range", "Content-Signal", "Content-Type", "Content-Usage", "Location", "Retry-After",
+		"Set-Cookie", "TDM-Policy", "TDM-Reservation", "Transfer-Encoding", "X-Robots-Tag",
+	} {
+		head := "HTTP/1.1 200 OK\r\n" + name[:2] + " " + name[2:] + ": x\r\n\r\n"
+		if got, want := string(mendHead([]byte(head))), strings.Replace(head, name[:2]+" ", name[:2]+"\t", 1); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestMendedWaitsForNothing: what is complete, and what can never be HTTP, is read at once.
 func TestMendedWaitsForNothing(t *testing.T) {
 	t.Parallel()
