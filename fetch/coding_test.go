@@ -389,6 +389,17 @@ func TestExt_BoundedReader(t *testing.T) {
 	}
 }
 
+// TestExt_CodingsThatAreNotRead: a coding that is registered and not decoded here, or one of mail, whose data is text.
+func TestExt_CodingsThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	for _, coding := range []string{
+		"aes128gcm", "compress", "x-compress", "dcb", "dcz", "exi", "pack200-gzip", "base64", "quoted-printable", "uuencode", "x-uuencode", "x-uue", "hex",
+	} {
+		out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, "begin 644 robots.txt", "Content-Encoding: "+coding)})
+		want{KindUnreachable, CauseEncoding}.check(t, out)
+	}
+}
+
 // TestExt_CodingsAsOthersReadThem: what comes of a coding that is declared wrongly. Curl is curl
 // 7.88 --compressed, wget 1.21 --compression=auto, requests Python's 2.34: "text" if it gave the
 // rules, "bytes" if what was sent, "-" if an error. What they take is taken if no rule can be lost.
