@@ -177,7 +177,7 @@ type EgressConfig struct {
 	Upstreams []UpstreamConfig `json:"upstreams,omitempty"`
 	// DialTimeout bounds name resolution and connect. Default 10 s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
-	// ResponseHeaderTimeout bounds the wait for the first bytes of an answer to a crawler. Default 60 s.
+	// ResponseHeaderTimeout bounds the wait for the first bytes of a crawler's answer. Default 60 s.
 	ResponseHeaderTimeout caddy.Duration `json:"response_header_timeout,omitempty"`
 }
 

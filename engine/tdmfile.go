@@ -121,7 +121,7 @@ func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
 type tdmFetcher struct{ *records }
 
 // Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
-// allow it to the product token by which the gateway asks. One that may not be had is absent, and so
+// allow it to the product token by which the gateway asks. One that may not be had is absent, as
 // is one that cannot be read; the detail says so.
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()

@@ -196,8 +196,8 @@ func tlsReason(err error) string {
 	return text
 }
 
-// reason returns the innermost text that is worth showing: of a network error what the system or TLS
-// says. All else in one may be an address or a name of our side of the connection.
+// reason returns the innermost text that is worth showing: of a network error what the system or
+// TLS says. All else in one may be an address or a name of our side of the connection.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

@@ -97,7 +97,8 @@ func Causes() []Cause {
 }
 
 // Tell is what a client may know of the detail of a failure: all of it where this package has
-// written it, and a sentence where it may quote an error that names hosts or addresses of the inside.
+// written it, and a sentence where it may quote an error that names hosts or addresses of the
+// inside.
 func (c Cause) Tell(detail string) string {
 	switch c {
 	case CauseStatus, CauseRedirects, CauseSoft404, CauseConnect, CauseTLS, CauseTimeout, CauseReset, CauseTruncated,

@@ -149,9 +149,9 @@ func (s *Site) complete(server *http.Server) {
 	server.HTTP2.CountError = unreadHTTP2
 }
 
-// atFirst returns a function for the ConnContext of a server of net/http, which Caddy makes late and
-// does not show: it has the server changed with the first connection, and so before any request of
-// any is served.
+// atFirst returns a function for the ConnContext of a server of net/http, which Caddy makes late
+// and does not show: it has the server changed with the first connection, and so before any request
+// of any is served.
 func atFirst(change func(*http.Server)) func(context.Context, net.Conn) context.Context {
 	var once sync.Once
 	return func(ctx context.Context, _ net.Conn) context.Context {
