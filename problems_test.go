@@ -43,7 +43,7 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		return bytes.TrimRight(example, "\n")
 	}
 	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", golden(string(r)))
-	switch r {
+	switch r { //nolint:exhaustive // others have no more to show
 	case enforce.ReasonUnreachable:
 		fmt.Fprintf(&b, "\nThe cause `upstream` or `local` is a fault of the gateway's own side, and says nothing about the site "+
 			"([the table of causes](../status-table.md)).\nHere the operator's upstream proxy answered in the place of the site:\n\n```\n%s\n```\n",

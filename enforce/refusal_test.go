@@ -172,7 +172,7 @@ func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 	base, _, _ := strings.Cut(string(r), "_resolved")
 	base, _, _ = strings.Cut(base, "_upstream")
 	d, asked := sample(tb, Reason(base))
-	switch r {
+	switch r { //nolint:exhaustive // others are the sample as it is
 	case upstream:
 		d.Cause, d.RetryAfter, d.Detail = fetch.CauseUpstream, 5*time.Second, "upstream proxy answered 407 itself (its status)"
 	case resolved:

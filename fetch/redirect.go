@@ -98,7 +98,10 @@ func (r *retrieval) lacksScheme(path string) bool {
 
 // hops returns the URLs that redirects led to, in the form of [Outcome].
 func (r *retrieval) hops() []string {
-	var hops []string
+	if len(r.seen) == 1 {
+		return nil
+	}
+	hops := make([]string, 0, len(r.seen)-1)
 	for _, s := range r.seen[1:] {
 		hops = append(hops, escape.ASCII(s, maxHop))
 	}

@@ -311,7 +311,7 @@ func TestExt_OutageWords(t *testing.T) {
 		`c:\inetpub`, " /var/www/", "'/app/views", "(/usr/src/", "=/home/x/", " /srv/x/", " /opt/x/", " /etc/x/", " /mnt/x/", " /data/x/", " /www/x/",
 		" /code/x/", " /root/x/", " /tmp/x/", " /workspace/x/", " /src/x/", "NullPointerException", "TypeError",
 	}
-	for _, ending := range strings.Fields("go py rb php php7 phtml js mjs cjs ts tsx jsx java cs cshtml chtml asp aspx ejs erb haml twig pug hbs " +
+	for ending := range strings.FieldsSeq("go py rb php php7 phtml js mjs cjs ts tsx jsx java cs cshtml chtml asp aspx ejs erb haml twig pug hbs " +
 		"mustache blade vue pl lua ex exs kt scala tmpl tpl jsp dll sql yml yaml toml json") {
 		traces = append(traces, "index."+ending)
 	}

@@ -60,16 +60,17 @@ const (
 )
 
 // NopObserver is the default [Observer], which does nothing.
-type NopObserver struct{}
+type NopObserver struct{ nopObserver }
 
-// The methods of Observer.
-func (NopObserver) Looked(Source, error)                                  {}
-func (NopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration, bool) {}
-func (NopObserver) Recorded(fetch.Record, fetch.Outcome)                  {}
-func (NopObserver) Dropped(Drop)                                          {}
-func (NopObserver) StoreFailed(string, error)                             {}
-func (NopObserver) StoreAvailable(bool, error)                            {}
-func (NopObserver) Panicked(fetch.Key, any, []byte)                       {}
+type nopObserver struct{}
+
+func (nopObserver) Looked(Source, error)                                  {}
+func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration, bool) {}
+func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                  {}
+func (nopObserver) Dropped(Drop)                                          {}
+func (nopObserver) StoreFailed(string, error)                             {}
+func (nopObserver) StoreAvailable(bool, error)                            {}
+func (nopObserver) Panicked(fetch.Key, any, []byte)                       {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.
@@ -149,7 +150,7 @@ const (
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {
 	if c.Observer == nil {
-		c.Observer = NopObserver{}
+		c.Observer = nopObserver{}
 	}
 	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
