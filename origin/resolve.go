@@ -49,7 +49,7 @@ const (
 // not looked at. Every form begins with a slash, also where the path is empty. The first is the one
 // of a server that does all of it.
 //
-// A URL of http or https that is written into a path with its slashes escaped, as in
+// A URL of HTTP, FTP or WebSocket that is written into a path with its slashes escaped, as in
 // /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are none. A
 // server that decodes them has a folder named https: there, below which none keeps what a rule is
 // about. They are slashes if the path has a dot segment or a semicolon in any spelling, which could
@@ -74,8 +74,9 @@ func Resolve(path string) (forms []string, ok bool) {
 }
 
 // encodedURL is a URL in a path, up to the next slash. What is before it makes no other scheme of
-// it and is no %2f.
-var encodedURL = regexp.MustCompile(`(?i)(?:^|[^a-z0-9+.-]|%[013-9a-f][0-9a-f])https?(?::|%3a)%2f%2f[^/?]*`)
+// it and is no %2f. Under (?i), an S would be a U+017F too.
+var encodedURL = regexp.MustCompile(`(?:^|[^A-Za-z0-9+.-]|%[013-9A-Fa-f][0-9A-Fa-f])` +
+	`(?:[Hh][Tt][Tt][Pp]|[Ff][Tt][Pp]|[Ww][Ss])[Ss]?(?::|%3[Aa])%2[Ff]%2[Ff][^/?]*`)
 
 // maskURLs returns a path with a NUL, which no path has, in each %2f that is data.
 func maskURLs(path string) string {

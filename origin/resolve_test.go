@@ -102,7 +102,10 @@ var resolvedPaths = []struct{ path, want string }{
 	{"/share/a-http%3A%2F%2Fo%2Fs", "/share/a-http%3A/o/s"},
 	{"/share%2Fhttps%3A%2F%2Fo%2Fs", "/share/https%3A/o/s"},
 	{"/share%2Fa/https%3A%2F%2Fo%2Fs", "/share/a/https%3A%2F%2Fo%2Fs"},
-	{"/share/ftp%3A%2F%2Fo%2Fs", "/share/ftp%3A/o/s"},
+	{"/share/ftp%3A%2F%2Fo%2Fs", ""},
+	{"/share/WSS%3a%2f%2fo%2fs", ""},
+	{"/share/http\u017f%3A%2F%2Fo%2Fs", "/share/http\u017f%3A/o/s"},
+	{"/share/sftp%3A%2F%2Fo%2Fs", "/share/sftp%3A/o/s"},
 	{"/share/c%3A%2F%2Fo%2Fs", "/share/c%3A/o/s"},
 	{"/share/https%253A%252F%252Fo%2Fs", "/share/https%253A%252F%252Fo/s"},
 	{"/share/https%3A//o%2Fs", "/share/https%3A/o/s"},
@@ -170,6 +173,8 @@ var (
 	backslash    = regexp.MustCompile(`(?i)\\|%5c|%c1%9c|%e0%81%9c|%f0%80%81%9c`)
 	semicolon    = regexp.MustCompile(`(?i);|%3b|%c0%bb|%e0%80%bb|%f0%80%80%bb`)
 	dotSpellings = regexp.MustCompile(`(?i)%2e|%c0%ae|%e0%80%ae|%f0%80%80%ae`)
+	upper        = regexp.MustCompile(`[A-Z]`)
+	otherEscape  = regexp.MustCompile(`%[013-9a-f][0-9a-f]$`) // than %2f
 )
 
 // server is what one server does, as the documentation of Resolve tells.
@@ -216,8 +221,8 @@ func (s server) resolve(path string) string {
 	return resolved
 }
 
-// hideData replaces what is data in a path: each %2f of a URL of http or https, up to the next
-// slash, if the path has neither a dot segment nor a semicolon in any spelling.
+// hideData replaces what is data in a path: each %2f of a URL of HTTP, FTP or WebSocket, up to the
+// next slash, if the path has neither a dot segment nor a semicolon in any spelling.
 func hideData(path string) string {
 	before, query, hasQuery := strings.Cut(path, "?")
 	plain := dotSpellings.ReplaceAllString(escapedSlash.ReplaceAllString(backslash.ReplaceAllString(before, "/"), "/"), ".")
@@ -226,12 +231,14 @@ func hideData(path string) string {
 	}
 	segments := strings.Split(before, "/")
 	for i, s := range segments {
-		folded := strings.ToLower(s)
+		folded := upper.ReplaceAllStringFunc(s, strings.ToLower) // which would change the length of other bytes
 		start := len(s)
-		for _, begin := range []string{"http%3a%2f%2f", "https%3a%2f%2f", "http:%2f%2f", "https:%2f%2f"} {
+		for _, scheme := range []string{"http", "https", "ftp", "ftps", "ws", "wss"} {
 			for at := range s {
-				escape := at >= 3 && regexp.MustCompile("%[013-9a-f][0-9a-f]$").MatchString(folded[:at])
-				if strings.HasPrefix(folded[at:], begin) && (at == 0 || escape || !strings.ContainsAny(folded[at-1:at], "abcdefghijklmnopqrstuvwxyz0123456789+-.")) {
+				escape := at >= 3 && otherEscape.MatchString(folded[at-3:at])
+				rest, begins := strings.CutPrefix(folded[at:], scheme)
+				begins = begins && (strings.HasPrefix(rest, "%3a%2f%2f") || strings.HasPrefix(rest, ":%2f%2f"))
+				if begins && (at == 0 || escape || !strings.ContainsAny(folded[at-1:at], "abcdefghijklmnopqrstuvwxyz0123456789+-.")) {
 					start = min(start, at)
 				}
 			}
