@@ -44,17 +44,22 @@ func (s *askers) admit(a Asker) bool {
 	if s.configured == nil {
 		s.configured = make(map[string]bool)
 	}
-	known, isKnown := s.configured[a.Token]
-	isFull := func() bool { return !isKnown && len(s.configured) >= MaxVariants }
-	for token, configured := range s.configured {
-		if isFull() && a.Configured && !configured {
-			delete(s.configured, token)
+	if known, ok := s.configured[a.Token]; ok {
+		s.configured[a.Token] = known || a.Configured
+		return true
+	}
+	if len(s.configured) >= MaxVariants && a.Configured {
+		for token, configured := range s.configured {
+			if !configured {
+				delete(s.configured, token)
+				break
+			}
 		}
 	}
-	if isFull() {
+	if len(s.configured) >= MaxVariants {
 		return false
 	}
-	s.configured[a.Token] = known || a.Configured
+	s.configured[a.Token] = a.Configured
 	return true
 }
 
