@@ -99,9 +99,10 @@ func NewTransport(c TransportConfig) (*Transport, error) {
 	t.direct = pairOf(direct, dial, dial)
 	settings := t.httpTransport(c)
 	settings.DialContext = c.Dialer.DialContext
-	t.simple = h1.New(settings, maxIdle)
 	if c.FreshFor != nil {
 		t.simple = c.FreshFor.simple.Fresh(settings)
+	} else {
+		t.simple = h1.New(settings, maxIdle)
 	}
 	for _, u := range c.Upstreams {
 		up, err := t.newUpstream(c, u)
