@@ -100,8 +100,8 @@ func TestDecideRetryAfter(t *testing.T) {
 	}{
 		{now.Add(90 * time.Second), 90 * time.Second},
 		{now.Add(time.Millisecond), time.Second},
-		{now, retryPending},
-		{now.Add(-time.Hour), retryPending},
+		{now, RetryPending},
+		{now.Add(-time.Hour), RetryPending},
 		{time.Time{}, retryUnknown},
 	} {
 		r := unreachable(time.Hour, "")
@@ -124,14 +124,14 @@ func TestDecideLookupFails(t *testing.T) {
 		outcome string
 		retry   time.Duration
 	}{
-		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", retryPending},
+		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", RetryPending},
 		{
 			"forbidden", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenAddress, Detail: "address 10.0.0.1:80 is not public"},
 			ReasonForbiddenAddress, "deny", 0,
 		},
 		{"forbidden port", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenPort}, ReasonForbiddenPort, "deny", 0},
 		{"own listener", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseOwnListener}, ReasonOwnListener, "deny", 0},
-		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", retryPending},
+		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", RetryPending},
 		{"gone", gone, context.Canceled, ReasonCanceled, "error", 0},
 		{"someone else's cancel", t.Context(), context.Canceled, ReasonInternal, "error", 0},
 		{"closed", t.Context(), robotscache.ErrClosed, ReasonInternal, "error", 0},

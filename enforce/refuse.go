@@ -15,8 +15,8 @@ import (
 
 // Times after which a client may come back, where nothing better is known.
 const (
-	// retryPending is for a fetch that is under way.
-	retryPending = 5 * time.Second
+	// RetryPending is for a fetch of robots.txt that is under way.
+	RetryPending = 5 * time.Second
 	// retryBusy is for credentials that were not checked: some hashes later.
 	retryBusy = 3 * time.Second
 	// retryExcess is for an agent with too much under way.
@@ -66,7 +66,7 @@ func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 	case v.RetryAt.IsZero():
 		d.RetryAfter = retryUnknown
 	case wait <= 0:
-		d.RetryAfter = retryPending // the next attempt is under way
+		d.RetryAfter = RetryPending // the next attempt is under way
 	default:
 		d.RetryAfter = max(wait, retryLeast)
 	}
@@ -82,7 +82,7 @@ func LookupFailure(
 	case isForbidden:
 		return Reason(forbidden.Cause), forbidden.Detail, 0 // both sets spell it the same
 	case errors.Is(err, robotscache.ErrPending):
-		return ReasonPending, "", retryPending
+		return ReasonPending, "", RetryPending
 	case ctx.Err() != nil:
 		return ReasonCanceled, "the client left while robots.txt was waited for", 0
 	default:

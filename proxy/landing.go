@@ -195,14 +195,11 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + view.Cause.Tell(view.Why()) + "\n")
-		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), pendingRetry)), 10))
+		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), enforce.RetryPending)), 10))
 	}
 	answer(x.w, x.r, status, body)
 	return nil
 }
-
-// pendingRetry is when to ask again for what is still being fetched.
-const pendingRetry = 5 * time.Second
 
 // wholeSeconds is a duration as header fields have it.
 func wholeSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
