@@ -91,7 +91,7 @@ func (r *retrieval) lacksScheme(path string) bool {
 	first, rest, deeper := strings.Cut(strings.ToLower(path), "/")
 	suffix, isPublic := publicsuffix.PublicSuffix(first)
 	isPublic = deeper && (isPublic || strings.Contains(suffix, ".")) && first != suffix
-	mistyped := strings.HasPrefix(rest, "/") && strings.Trim(first, ":") == first && first != ""
+	mistyped := first != "" && !strings.HasSuffix(first, ":") && strings.HasPrefix(rest, "/")
 	return isPublic || mistyped || first == "http" || first == "https" || strings.HasPrefix(first, "www.") ||
 		strings.HasSuffix("."+first, "."+strings.TrimPrefix(r.at.Hostname(), "www."))
 }
