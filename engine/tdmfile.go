@@ -26,9 +26,6 @@ const (
 	tdmStoreSize = 64 << 20
 )
 
-// maxUnread bounds the bytes of the reason why a TDM file cannot be read, as of all details.
-const maxUnread = 200
-
 // openFiles makes the cache of the TDM files, once. They are kept and fetched as robots.txt is, but
 // in memory only.
 func (r *records) openFiles(e *Engine) error {
@@ -134,12 +131,12 @@ func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fe
 	if out.Kind != fetch.KindRules {
 		return out
 	}
-	_, err = preferences.ParseTDMFile(out.Body)
-	if out.Truncated {
-		err = preferences.ErrTDMTooLarge // its whole lines may be shorter
+	err = preferences.ErrTDMTooLarge
+	if !out.Truncated { // its whole lines may be shorter
+		_, err = preferences.ParseTDMFile(out.Body)
 	}
 	if err != nil {
-		out.Kind, out.Detail = fetch.KindAbsent, escape.ASCII(err.Error(), maxUnread)
+		out.Kind, out.Detail = fetch.KindAbsent, escape.ASCII(err.Error(), fetch.MaxDetail)
 		out.Body, out.Truncated = nil, false
 	}
 	return out

@@ -227,7 +227,7 @@ func (resp *response) ftpFile(limit int) Outcome {
 
 // said is the text of a short answer, as much of it as there is.
 func (resp *response) said() string {
-	text, _, _ := resp.read(maxDetail)
+	text, _, _ := resp.read(MaxDetail)
 	return detailf("%s", text)
 }
 

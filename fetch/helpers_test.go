@@ -215,7 +215,7 @@ func checkOutcome(tb testing.TB, out Outcome) {
 	if (out.Kind == KindRules) != (out.Cause == "") {
 		tb.Errorf("outcome %s has cause %q", out.Kind, out.Cause)
 	}
-	if len(out.Detail) > maxDetail || strings.ContainsFunc(out.Detail, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if len(out.Detail) > MaxDetail || strings.ContainsFunc(out.Detail, func(r rune) bool { return r < ' ' || r > '~' }) {
 		tb.Errorf("detail %q is not one line of printable ASCII within its bound", out.Detail)
 	}
 	if out.RetryAfter < 0 || out.RetryAfter > maxRetryAfter || out.MaxAge < 0 {

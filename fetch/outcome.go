@@ -196,13 +196,14 @@ func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
 	return o, out, true
 }
 
-// maxDetail and maxHop bound what a server can put into our records and logs.
+// The bounds of what a server can put into our records and logs, in bytes.
 const (
-	maxDetail = 200
+	// MaxDetail is that of [Outcome.Detail].
+	MaxDetail = 200
 	maxHop    = 512
 )
 
 // detailf formats an Outcome's Detail.
 func detailf(format string, args ...any) string {
-	return escape.ASCII(fmt.Sprintf(format, args...), maxDetail)
+	return escape.ASCII(fmt.Sprintf(format, args...), MaxDetail)
 }
