@@ -195,7 +195,7 @@ type AgentConfig struct {
 	From        []string     `json:"from,omitempty"`
 	Rate        string       `json:"rate,omitempty"`
 	Mode        string       `json:"mode,omitempty"`
-	// Preferences and Unknown go before those of the gateway.
+	// Preferences and Unknown take precedence over those of the gateway.
 	Preferences string `json:"preferences,omitempty"`
 	Unknown     string `json:"unknown,omitempty"`
 }

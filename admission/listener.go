@@ -45,9 +45,9 @@ const (
 )
 
 // coldReads bounds the rate of the process, whichever configuration a listener belongs to: what
-// they share is the CPUs. sourceReads bounds that of each source, so that none alone makes others
-// wait. A source has its limiter by a hash, which bounds their number: one in a thousand shares
-// that of a given other.
+// they share is the CPUs. sourceReads bounds that of each source, so that no single source makes
+// others wait. A hash picks the limiter of a source, which bounds their number: two sources have
+// the same one with a chance of one in a thousand.
 var (
 	coldReads   = newColdReads(coldRateOfAll)
 	sourceReads [1024]*rate.Limiter

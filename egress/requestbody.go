@@ -17,7 +17,7 @@ type requestBody struct {
 	limit   time.Duration // for the whole body; 0 for none
 	trailer func()        // called once, at the end of the body, before the reader learns of it
 
-	keeping bool   // what is read is kept, up to maxKept, to be sent again
+	keeping bool   // keep what is read, up to maxKept, to send it again
 	kept    []byte // the same
 
 	reading  chan struct{} // is full while a read is under way; nil without a body
@@ -69,7 +69,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxKept bounds what is kept of a body for an origin that refuses the request unprocessed.
+// maxKept bounds the bytes of a body that are kept in case the origin does not process the request.
 const maxKept = 64 << 10
 
 // rewind has the body read from its beginning once more, and reports whether that can be. No read

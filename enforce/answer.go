@@ -48,9 +48,10 @@ func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string
 	return d.dictionary()
 }
 
-// HasContent reports whether an answer of a status sends what was asked for, or brings it up to
-// date (RFC 9110 section 15.4.5). A preference is about that content (draft-ietf-aipref-attach-05
-// section 2): an error or a redirect has none, and the crawler needs its status and fields.
+// HasContent reports whether an answer with this status carries the content, or confirms the one
+// that the client has (RFC 9110 section 15.4.5). A preference is about that content
+// (draft-ietf-aipref-attach-05 section 2): an error or a redirect has none, and the crawler needs
+// its status and fields.
 func HasContent(status int) bool { return status/100 == 2 || status == http.StatusNotModified }
 
 // Page is the beginning of an answer that is a page, as it came.

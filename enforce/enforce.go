@@ -216,7 +216,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 	return v, now, true
 }
 
-// NoteView notes what is known of the robots.txt as of the time now.
+// NoteView records the state of the robots.txt at the time now.
 func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now time.Time) {
 	d.Source, d.State, d.Cause, d.SHA256 = source, v.State, v.Cause, v.SHA256
 	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.FetchedAs, v.FetchedAt, v.FreshUntil

@@ -151,8 +151,8 @@ func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit
 
 var unread = rate.Sometimes{Interval: time.Second} // of the lines below
 
-// RequestUnread counts and logs a request that net/http cannot read, and of which it tells no
-// handler. The fields say what became of it.
+// RequestUnread counts and logs a request that net/http cannot read, and for which it calls no
+// handler. The fields say how it ended.
 func RequestUnread(fields ...zap.Field) {
 	ConnectionRefused("unreadable")
 	unread.Do(func() {

@@ -59,8 +59,8 @@ func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	return s
 }
 
-// unreadHTTP2 tells of a request whose stream net/http resets, because it cannot read it, and of
-// which it tells no handler: one with a lone percent sign in its path, say.
+// unreadHTTP2 reports a request that net/http cannot read, such as one with a lone percent sign in
+// its path. net/http resets its stream, and calls no handler.
 func unreadHTTP2(kind string) {
 	if strings.HasPrefix(kind, "stream_PROTOCOL_ERROR_") {
 		engine.RequestUnread(zap.String("kind", kind))

@@ -18,7 +18,7 @@ const maxHead = 256 << 10
 // 5.2). net/http loses the one, and refuses "Transfer-Encoding: identity", behind which a body ends
 // with the connection (section 6.3). A name with a blank within is no field to anyone: net/http
 // keeps it, and the server leaves it out. If it is one of decisive but for the blank, net/http gets
-// a tab there, for which it refuses the answer: what was meant must not get lost.
+// a tab there, for which it refuses the answer: the field must not be lost.
 type Mended struct {
 	net.Conn
 	awaited atomic.Bool // a response begins with the next byte

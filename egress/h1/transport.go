@@ -40,7 +40,7 @@ func New(c *http.Transport, maxIdle int) *Transport {
 }
 
 // Fresh returns a transport with the settings of c that sends each request over a new connection,
-// once. It leaves the connection to later requests of t, if there is none for them yet.
+// once. The connection then serves later requests of t, if t has no idle one.
 func (t *Transport) Fresh(c *http.Transport) *Transport {
 	fresh := *t
 	fresh.config, fresh.fresh = c, true
