@@ -250,17 +250,20 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	kept := map[int64]bool{}
 	for head, err := range evidence.ReadHeads(bytes.NewReader(heads), note.VerifierList(verifier)) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if head.Size > int64(len(lines)) || head.Size < signed {
+		// A cosigned copy comes when its witnesses have answered, which may be behind the next checkpoint.
+		if head.Size > int64(len(lines)) || head.Size < signed && !kept[head.Size] {
 			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", head.Size, len(lines), signed)
 		}
+		kept[head.Size] = true
 		if root, _ := tlog.TreeHash(head.Size, reader); root != head.Root {
 			b.t.Fatalf("the checkpoint of %d lines has another root", head.Size)
 		}
-		signed = head.Size
+		signed = max(signed, head.Size)
 	}
 	leaves := evidence.NewLeaves(dir)
 	n, err := leaves.Len()
