@@ -71,21 +71,18 @@ func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
 		if then < 0 {
 			then = i
 		}
-		if x.FirstSeen.Add(historySlack).Before(from) {
-			break // the versions before it had ended
+		if x.FirstSeen.Add(historySlack).Before(from) { // the versions before it had ended
+			x = versions[then]
+			what := x.State.String()
+			if x.State == fetch.StateRules {
+				what = "text " + x.SHA256.Hex()
+			}
+			v.add(KindHistory, e, fmt.Sprintf("%s answered otherwise at that time: %s, from %s to %s", o, what,
+				x.FirstSeen.UTC().Format(time.RFC3339), x.LastSeen.UTC().Format(time.RFC3339)))
+			return
 		}
 	}
-	if then < 0 {
-		v.how, v.cause, v.fault = unproven, CauseHistory, err
-		return
-	}
-	x := versions[then]
-	what := x.State.String()
-	if x.State == fetch.StateRules {
-		what = "text " + x.SHA256.Hex()
-	}
-	v.add(KindHistory, e, fmt.Sprintf("%s answered otherwise at that time: %s, from %s to %s", o, what,
-		x.FirstSeen.UTC().Format(time.RFC3339), x.LastSeen.UTC().Format(time.RFC3339)))
+	v.how, v.cause, v.fault = unproven, CauseHistory, err // of the time before the first version nothing is known
 }
 
 // retrieved is when the answer that a line rests on was fetched, at the earliest and at the latest:

@@ -35,6 +35,13 @@ func version(text string, first, last int) robotscache.Version {
 	return v
 }
 
+// failed is a time without a valid answer.
+func failed(first, last int) robotscache.Version {
+	v := version("", first, last)
+	v.State = fetch.StateUnreachable
+	return v
+}
+
 // TestHistory: a line rests on what its origin answered when its answer was fetched.
 func TestHistory(t *testing.T) {
 	t.Parallel()
@@ -66,6 +73,13 @@ func TestHistory(t *testing.T) {
 		{"none in place of a text", lines["absent"], []robotscache.Version{version(sample, -90, 0)}, found, ""},
 		{"none", lines["absent"], []robotscache.Version{version("", -90, 0)}, nothing, ""},
 		{"a history that begins later", lines["allowed"], []robotscache.Version{version(sample, 5, 9)}, nothing, CauseHistory},
+		{"a history that began soon after, as a purge makes it", lines["allowed"], []robotscache.Version{version(other, 1, 9)}, nothing, CauseHistory},
+		{"a text before the history, and none since", lines["allowed"], []robotscache.Version{version("", 0, 9)}, nothing, CauseHistory},
+		{"no file before the history, and a text since", lines["absent"], []robotscache.Version{version(sample, 0, 9)}, nothing, CauseHistory},
+		{"a text before the history, and a failure since", lines["allowed"], []robotscache.Version{failed(0, 9)}, nothing, CauseHistory},
+		{"an older text within the tolerance of the first change", lines["allowed"], []robotscache.Version{version(other, 1, 9), version(sample, 0, 0)}, nothing, ""},
+		{"a text of no version, within the tolerance of two", lines["allowed"], []robotscache.Version{version(other, 1, 9), version("", 0, 0)}, nothing, CauseHistory},
+		{"a text of no version, after the first two", lines["allowed"], []robotscache.Version{version(other, 1, 9), version("", -2, 0)}, found, ""},
 		{"no history", lines["allowed"], nil, nothing, CauseHistory},
 		{"an unreachable site has no time of its own", lines["unreachable"], nil, nothing, ""},
 		{"robots.txt itself rests on no text", lines["robots.txt"], nil, nothing, ""},
