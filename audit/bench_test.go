@@ -13,42 +13,74 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// BenchmarkRun is an audit of lines about 150 real files, of the length that lines have. An op is a
-// line.
-func BenchmarkRun(b *testing.B) {
-	store, hosts := memory{}, sites{}
-	for i, text := range wild(b) {
+// wildLog is a log of lines about 150 real files, of the length that lines have, and their texts.
+func wildLog(tb testing.TB) (log string, n int, store memory) {
+	tb.Helper()
+	store = memory{}
+	hosts := sites{}
+	for i, text := range wild(tb) {
 		store.keep(text)
 		hosts[fmt.Sprintf("n%d.example", i)] = goodText(text)
 	}
-	e := &enforce.Enforcer{Rules: rulesOf(b, hosts, fetch.DefaultPolicy())}
+	e := &enforce.Enforcer{Rules: rulesOf(tb, hosts, fetch.DefaultPolicy())}
 	script := rand.New(rand.NewPCG(1, 2))
 	var lines []object
 	for host, site := range hosts {
 		for _, path := range pathsOf(string(site.Body), script) {
-			to := target(b, "https://"+host+path)
-			d := e.Decide(b.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: crawler(b, "AcmeBot")})
-			lines = append(lines, lineOf(b, d.Record(), "GET", to.String(), noon.Add(time.Duration(len(lines))*time.Minute)))
+			to := target(tb, "https://"+host+path)
+			d := e.Decide(tb.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: crawler(tb, "AcmeBot")})
+			lines = append(lines, lineOf(tb, d.Record(), "GET", to.String(), noon.Add(time.Duration(len(lines))*time.Minute)))
 		}
 	}
-	log := logOf(b, lines...)
-	b.SetBytes(int64(len(log) / len(lines)))
-	b.ReportAllocs()
-	repeat := func() (io.ReadCloser, error) {
+	return logOf(tb, lines...), len(lines), store
+}
+
+// repeated is the first n lines of a log, which begins anew where it ends.
+func repeated(log string, n int) [][]Source {
+	return [][]Source{{{"log", func() (io.ReadCloser, error) {
 		var again []io.Reader
-		for left := b.N; left > 0; left -= len(lines) {
-			if left >= len(lines) {
-				again = append(again, strings.NewReader(log))
-				continue
+		for lines := strings.Count(log, "\n"); n > 0; n -= lines {
+			if n < lines {
+				log = strings.Join(strings.SplitAfterN(log, "\n", n+1)[:n], "")
 			}
-			again = append(again, strings.NewReader(logOf(b, lines[:left]...)))
+			again = append(again, strings.NewReader(log))
 		}
 		return io.NopCloser(io.MultiReader(again...)), nil
-	}
-	ignore := Report{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
+	}}}}
+}
+
+var ignore = Report{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
+
+// BenchmarkRun is an audit. An op is a line.
+func BenchmarkRun(b *testing.B) {
+	log, n, store := wildLog(b)
+	b.SetBytes(int64(len(log) / n))
+	b.ReportAllocs()
 	b.ResetTimer()
-	totals, err := Run(b.Context(), Config{Texts: store}, [][]Source{{{"log", repeat}}}, ignore)
+	totals, err := Run(b.Context(), Config{Texts: store}, repeated(log, b.N), ignore)
 	if err != nil || totals.Checked != int64(b.N) || len(totals.Findings) > 0 && totals.Gaps.Short == 0 {
 		b.Fatalf("%+v %v", totals, err)
+	}
+}
+
+// BenchmarkRead is what the other readers of logs share with it. An op is a line.
+func BenchmarkRead(b *testing.B) {
+	log, n, _ := wildLog(b)
+	b.SetBytes(int64(len(log) / n))
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := Read(b.Context(), repeated(log, b.N), func(*Line) error { return nil }, ignore.Fault); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestReadsOnce: who reads a log decodes a line once, as an audit does, and so needs no more memory
+// than it but for the line that may be kept.
+func TestReadsOnce(t *testing.T) {
+	log, n, store := wildLog(t)
+	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore) })
+	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) error { return nil }, ignore.Fault) })
+	if audited < float64(n) || read > audited+float64(n) {
+		t.Errorf("%d lines: %g allocations to read, %g to audit", n, read, audited)
 	}
 }

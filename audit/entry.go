@@ -12,14 +12,20 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// entry has the fields of an access-log line that an audit reads.
+// entry has the fields of an access-log line that are read.
 type entry struct {
 	TS       stamp   `json:"ts"`
 	Duration seconds `json:"duration"`
 	Status   int     `json:"status"`
-	Request  struct {
-		Method string `json:"method"`
-		URI    string `json:"uri"`
+	// Request is what the line says of the request, besides what the robots object says.
+	Request struct {
+		Method   string `json:"method"`
+		URI      string `json:"uri"`
+		RemoteIP string `json:"remote_ip"`
+		ClientIP string `json:"client_ip"`
+		// Headers and TLS are objects, which the log's filter may have made something else.
+		Headers json.RawMessage `json:"headers"`
+		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
 	Robots *enforce.Record `json:"robots"`
 }

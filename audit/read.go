@@ -12,20 +12,10 @@ import (
 
 // Line is a line of an access log, as [Read] gives it. All of it is as it stands in the log.
 type Line struct {
-	Place `json:"-"`
+	Place
 	entry
-	// Request is what the line says of the request, besides what the robots object says.
-	Request struct {
-		Method   string `json:"method"`
-		URI      string `json:"uri"`
-		RemoteIP string `json:"remote_ip"`
-		ClientIP string `json:"client_ip"`
-		// Headers and TLS are objects, which the log's filter may have made something else.
-		Headers json.RawMessage `json:"headers"`
-		TLS     json.RawMessage `json:"tls"`
-	} `json:"request"`
 	// Sealed says that the line has the seal of the evidence.
-	Sealed bool `json:"-"`
+	Sealed bool
 }
 
 // Time is when the request ended, zero if the line does not say.
@@ -75,20 +65,12 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if l.of == endOfFile {
-			continue
-		}
-		known := &Line{Place: l.at}
-		err := l.err
-		if err == nil && l.entry.Robots != nil {
-			err = json.Unmarshal(l.text, known)
-		}
-		if err != nil {
-			err = fault(Fault{l.at, err})
-		} else {
-			known.entry = l.entry
-			_, _, known.Sealed = evidence.ReadSeal(l.text)
-			err = line(known)
+		var err error
+		if l.err != nil {
+			err = fault(Fault{l.at, l.err})
+		} else if l.of == ofLog {
+			_, _, sealed := evidence.ReadSeal(l.text)
+			err = line(&Line{l.at, l.entry, sealed})
 		}
 		if err != nil {
 			return err

@@ -95,8 +95,10 @@ func ReadSeal(line []byte) (id string, seq int64, ok bool) {
 	if !ok || len(line) == 0 || line[0] != '{' {
 		return "", 0, false
 	}
-	i := bytes.LastIndex(line, []byte(sealSeq))
-	if i < 0 {
+	const mostDigits = 19 // of an int64
+	begin := max(len(line)-mostDigits-len(sealSeq), 0)
+	i := begin + bytes.LastIndex(line[begin:], []byte(sealSeq))
+	if i < begin {
 		return "", 0, false
 	}
 	digits := string(line[i+len(sealSeq):])

@@ -46,16 +46,17 @@ const maxUserAgent = 500
 
 // userAgentOf is the User-Agent of a request. It reports false where the log has changed it.
 func userAgentOf(l *audit.Line) (string, bool) {
-	fields := l.Header("User-Agent")
 	recorded := l.Robots.UserAgent
-	if len(fields) > 0 {
+	plain := len(recorded) < maxUserAgent && !strings.Contains(recorded, `\`) && escape.ASCII(recorded, maxUserAgent) == recorded
+	if plain && recorded != "" {
+		return recorded, true
+	}
+	if fields := l.Header("User-Agent"); len(fields) > 0 { // the log's filter may have left it out
 		shown := enforce.Decision{UserAgent: fields[0]}.Record().UserAgent
 		if fits := recorded == "" || recorded == shown; fits && !strings.ContainsRune(fields[0], '\uFFFD') {
 			return fields[0], true
 		}
 	}
-	// The log's filter may have left it out.
-	plain := len(recorded) < maxUserAgent && !strings.Contains(recorded, `\`) && escape.ASCII(recorded, maxUserAgent) == recorded
 	return recorded, plain
 }
 
@@ -66,10 +67,10 @@ var none = []string{""}
 // is not known.
 func (s *Simulator) users(l *audit.Line) (users []string, known bool) {
 	r := l.Robots
-	given := len(l.Header("Proxy-Authorization")) > 0 // logged as REDACTED
 	if !s.credentials {
 		return none, true
 	}
+	given := len(l.Header("Proxy-Authorization")) > 0 // logged as REDACTED
 	switch by := strings.Contains(r.IdentifiedBy, "credential"); {
 	case r.Reason == enforce.ReasonCredentialsWrong:
 		return nil, false
