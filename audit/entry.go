@@ -51,6 +51,19 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
+// began is when the request came, zero if the line does not say. Of one that was sent, its wait and
+// its connection are reckoned back from there: its end may be long after it, and Caddy logs a
+// duration of 0 where a handler panicked.
+func (e *entry) began() time.Time {
+	if at := sentAt(e.Robots); !at.IsZero() {
+		return at.Add(-time.Duration(e.Robots.WaitMillis+e.Robots.DialMillis) * time.Millisecond)
+	}
+	if e.TS.IsZero() || !e.Duration.given || e.Duration.Duration == 0 && e.Robots.Decision == enforce.OutcomeError {
+		return time.Time{}
+	}
+	return e.TS.Add(-e.Duration.Duration)
+}
+
 // evidenceOf returns the evidence that a line records.
 func evidenceOf(r *enforce.Record) Evidence {
 	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}

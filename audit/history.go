@@ -55,7 +55,7 @@ const historySlack = time.Minute
 
 // dated holds what a line rests on against what its origin answered at that time.
 func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
-	if j.histories.from == nil || e.TS.IsZero() || !e.Duration.given {
+	if j.histories.from == nil || e.began().IsZero() {
 		return
 	}
 	versions, err := j.histories.get(fetch.Key{Origin: o, Agent: e.Robots.FetchedAs})
@@ -93,7 +93,7 @@ func retrieved(e *entry) (from, to time.Time) {
 	if at := sentAt(e.Robots); !at.IsZero() {
 		to = at
 	}
-	return e.TS.Add(-e.Duration.Duration - age - time.Second), to.Add(-age)
+	return e.began().Add(-age - time.Second), to.Add(-age)
 }
 
 // answers reports whether a version is what a line rests on.

@@ -83,6 +83,11 @@ func TestHistory(t *testing.T) {
 		{"no history", lines["allowed"], nil, nothing, CauseHistory},
 		{"an unreachable site has no time of its own", lines["unreachable"], nil, nothing, ""},
 		{"robots.txt itself rests on no text", lines["robots.txt"], nil, nothing, ""},
+		{"an answer that broke off, and then the text had changed", func() object {
+			l := lines["allowed"].with("age_s", nil).with("sent_at", float64(noon.Unix()-149))
+			l["duration"] = 0 // Caddy, of a handler that panicked
+			return l
+		}(), []robotscache.Version{version(other, -2, 5), version(sample, -90, -2)}, nothing, ""},
 		{"a line of an unknown time", func() object { l := lines["allowed"].with("age_s", nil); delete(l, "duration"); return l }(), nil, nothing, ""},
 	} {
 		r := auditLogs(t, Config{Texts: &archive{memory: store, versions: tt.versions}}, logOf(t, tt.line))

@@ -21,13 +21,8 @@ type Line struct {
 // Time is when the request ended, zero if the line does not say.
 func (l *Line) Time() time.Time { return l.TS.Time }
 
-// Began is when the request came, zero if the line does not say.
-func (l *Line) Began() time.Time {
-	if l.TS.IsZero() || !l.Duration.given {
-		return time.Time{}
-	}
-	return l.TS.Add(-l.Duration.Duration)
-}
+// Began is when the request came, or its decision, zero if the line does not say.
+func (l *Line) Began() time.Time { return l.began() }
 
 // Client is the address that Caddy took for the client's, empty if the line does not say.
 func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }

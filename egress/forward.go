@@ -87,6 +87,7 @@ type Result struct {
 	Status  int    // final status received from the origin; 0 for none
 	Dialed  Dialed // how the connection was made, or failed to be; its times are 0 where it had served before
 	Started bool   // the response has begun; nothing else can be answered any more
+	Broken  *bool  // given by a caller who breaks the response off himself: Forward sets it and does not panic
 	Err     *Error // why it failed, nil for a complete exchange
 }
 
@@ -102,7 +103,8 @@ type Result struct {
 //
 // res must not be nil; it receives the outcome. The returned error equals res.Err. It is not nil
 // only if nothing has been written to w: the caller answers then. A response that breaks off in the
-// middle panics with [http.ErrAbortHandler], so that no client takes a part for the whole.
+// middle panics with [http.ErrAbortHandler] or sets res.Broken, so that no client takes a part for
+// the whole.
 func (f *Forwarder) Forward(
 	ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result,
 ) *Error {

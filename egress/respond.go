@@ -14,7 +14,7 @@ import (
 // maxInterim bounds the interim responses of one request; an origin may not send them without end.
 const maxInterim = 64
 
-// respond sends a response to the client. It panics if the response breaks off.
+// respond sends a response to the client.
 func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
 	dropServerFields(h)
@@ -29,8 +29,9 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	if x.bodiless(resp) {
 		return
 	}
-	x.copyBody(ctx, resp)
-	x.trailers(resp, announced)
+	if x.copyBody(ctx, resp) {
+		x.trailers(resp, announced)
+	}
 }
 
 // bodiless reports that no body follows, whatever length is announced (RFC 9110 section 6.4.1).
@@ -118,8 +119,9 @@ func getBuffer() *[copyBufferSize]byte {
 
 func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }
 
-// copyBody streams the body to the client: what was read is sent at once.
-func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
+// copyBody streams the body to the client: what was read is sent at once. It reports false of a
+// body that broke off.
+func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole bool) {
 	rate := x.f.MinRate
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		rate = 0 // it may be long until the next event
@@ -150,14 +152,14 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) {
 				_, _ = x.res.Copy.Write(buf[:m]) // the caller's own concern
 			}
 			if werr != nil {
-				x.abort(&Error{Kind: writeKind(werr), Err: werr})
+				return x.abort(&Error{Kind: writeKind(werr), Err: werr})
 			}
 		}
 		if err == io.EOF {
-			return
+			return true
 		}
 		if err != nil {
-			x.abort(x.classify(ctx, err, stageBody))
+			return x.abort(x.classify(ctx, err, stageBody))
 		}
 	}
 }
@@ -170,8 +172,9 @@ func (x *forwarding) flush() error {
 }
 
 // abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1
-// closes the connection short of the length or the last chunk, HTTP/2 resets the stream.
-func (x *forwarding) abort(e *Error) {
+// closes the connection short of the length or the last chunk, HTTP/2 resets the stream. It returns
+// false, if it does.
+func (x *forwarding) abort(e *Error) bool {
 	x.res.Err = e
 	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {
 		_ = x.flush() // the header belongs to the client
@@ -179,7 +182,11 @@ func (x *forwarding) abort(e *Error) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		x.reset()
 	}
-	panic(http.ErrAbortHandler)
+	if x.res.Broken == nil {
+		panic(http.ErrAbortHandler)
+	}
+	*x.res.Broken = true
+	return false
 }
 
 // reset breaks the connection of an HTTP/1.0 client, for which a mere close could be the regular

@@ -19,6 +19,7 @@ type logLine struct {
 		URI    string `json:"uri"`
 		Host   string `json:"host"`
 	} `json:"request"`
+	Duration  float64        `json:"duration"`
 	Status    int            `json:"status"`
 	BytesRead int64          `json:"bytes_read"`
 	Size      int64          `json:"size"`

@@ -182,3 +182,74 @@ func newWire(conn net.Conn) *wire {
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return &wire{conn, bufio.NewReader(conn)}
 }
+
+// TestBrokenOffIsTimed breaks answers off after a while, wherever a request may come from: the line has the time that
+// the request took, and what came of the answer went to the client.
+func TestBrokenOffIsTimed(t *testing.T) {
+	t.Parallel()
+	const while = 400 * time.Millisecond
+	authority := newTestAuthority(t)
+	breakOff := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, "the first part")
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(while)
+		panic(http.ErrAbortHandler)
+	})
+	secure := startSecureSite(t, authority, breakOff)
+	plain := httptest.NewServer(breakOff)
+	defer plain.Close()
+	host := strings.TrimPrefix(plain.URL, "http://")
+	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
+	g := startGateway(t, c)
+	for _, tt := range []struct {
+		target, host string
+		open         func() *wire
+	}{
+		{plain.URL + "/absolute", host, g.dial},
+		{plain.URL + "/byTLS", host, func() *wire { return port.dial(t) }},
+		{"/plain", host, func() *wire { return g.tunnel(host) }},
+		{"/inside", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+	} {
+		w := tt.open()
+		if _, err := io.WriteString(w, "GET "+tt.target+" HTTP/1.1\r\nHost: "+tt.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := io.ReadAll(w)
+		if s := string(all); !strings.HasPrefix(s, "HTTP/1.1 200 ") || !strings.Contains(s, "the first part") || strings.HasSuffix(s, "\r\n0\r\n\r\n") {
+			t.Errorf("%s: the client has %.300q", tt.target, all)
+		}
+		_ = w.Close()
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, secure.at("/http2"), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := tls.Client(g.tunnel(secure.authority()).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+	h2, err := new(http2.Transport).NewClientConn(over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := h2.RoundTrip(req); err != nil {
+		t.Error(err)
+	} else if part, err := io.ReadAll(resp.Body); err == nil || string(part) != "the first part" {
+		t.Errorf("by HTTP/2 the client has %q, %v", part, err)
+	}
+	_ = over.Close()
+	gets := 0
+	for _, l := range g.logs(8) {
+		if l.Request.Method != http.MethodGet {
+			continue
+		}
+		gets++
+		if took := l.Duration; l.Status != http.StatusOK || l.Robots.Decision != "error" || took < while.Seconds() || took > 10 {
+			t.Errorf("logged as %s", l.raw)
+		}
+	}
+	if gets != 5 {
+		t.Errorf("%d lines", gets)
+	}
+}

@@ -144,9 +144,27 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 
 // complete adds to the server of net/http what Caddy has no setting for.
 func (s *Site) complete(server *http.Server) {
-	s.Engine.Config.Redact.Front(server)
+	if _, done := server.Handler.(breaking); !done { // by another gateway at the same port
+		s.Engine.Config.Redact.Front(server)
+		server.Handler = breaking{server.Handler}
+	}
 	server.HTTP2 = cmp.Or(server.HTTP2, new(http.HTTP2Config))
 	server.HTTP2.CountError = unreadHTTP2
+}
+
+// breaking is the handler in front of Caddy's that breaks answers off. A handler behind Caddy's would
+// have to panic, and Caddy then logs a duration of 0.
+type breaking struct{ http.Handler }
+
+type brokenKey struct{}
+
+func (h breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	broken := false
+	// In place, as net/http looks at the request too.
+	*r = *r.WithContext(context.WithValue(r.Context(), brokenKey{}, &broken))
+	if h.Handler.ServeHTTP(w, r); broken {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // atFirst returns a function for the ConnContext of a server of net/http, which Caddy makes late
@@ -176,6 +194,7 @@ const retryNotReady = 5 * time.Second
 // ServeHTTP takes one request through the gateway.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{site: s, w: w, r: r, ctx: r.Context(), began: time.Now(), tunnel: tunnelOf(r)}
+	x.sent.Broken, _ = x.ctx.Value(brokenKey{}).(*bool)
 	x.decision.UserAgent = r.UserAgent() // of one that is refused before anything is decided
 	defer x.account()
 	x.placeholders()

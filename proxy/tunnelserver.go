@@ -135,7 +135,7 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
 		r = r.WithContext(context.WithValue(r.Context(), misdirectedKey{}, err))
 	}
-	site.Server.ServeHTTP(w, r)
+	breaking{site.Server}.ServeHTTP(w, r)
 }
 
 // stop ends what is inside: what is idle at once, running requests and blind tunnels in their own
