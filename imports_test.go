@@ -46,7 +46,7 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/version", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/version", "internal/sockets",
 		"preferences", "evidence/writer", "logwriter",
 	},
 	"proxy": {

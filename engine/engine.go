@@ -279,6 +279,7 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.apply(e)
+	go e.watchLogs()
 	return nil
 }
 

@@ -41,7 +41,7 @@ func (s *fleetState) exchangeHeads(ctx context.Context) {
 // evidenceMetrics asks the sealed logs whenever metrics are asked for. The names of logs are the
 // operator's.
 type evidenceMetrics struct {
-	up, lines, unsealed, checkpoint, witness, unwitnessed *prometheus.Desc
+	up, lines, unsealed, checkpoint, witness, unwitnessed, oldest, kept *prometheus.Desc
 }
 
 func newEvidenceMetrics() *evidenceMetrics {
@@ -55,18 +55,28 @@ func newEvidenceMetrics() *evidenceMetrics {
 		checkpoint:  desc("checkpoint_age_seconds", "Age of the newest checkpoint."),
 		witness:     desc("witness_age_seconds", "Time since a witness cosigned a checkpoint.", "witness"),
 		unwitnessed: desc("unwitnessed_total", "Checkpoints that fewer witnesses cosigned than needed."),
+		oldest:      desc("oldest_line_seconds", "Unix time of the oldest line that is kept."),
+		kept:        desc("kept", "1 while files are kept for as long as roll_keep_for says, 0 if roll_keep drops them before."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *evidenceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.up, m.lines, m.unsealed, m.checkpoint, m.witness, m.unwitnessed} {
+	for _, d := range []*prometheus.Desc{m.up, m.lines, m.unsealed, m.checkpoint, m.witness, m.unwitnessed, m.oldest, m.kept} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *evidenceMetrics) Collect(ch chan<- prometheus.Metric) {
+	if kept := keptLogs.Load(); kept != nil {
+		for _, l := range *kept {
+			ch <- prometheus.MustNewConstMetric(m.kept, prometheus.GaugeValue, float64(count(l.kept)), l.Name)
+			if !l.oldest.IsZero() {
+				ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, float64(l.oldest.Unix()), l.Name)
+			}
+		}
+	}
 	for _, s := range SealedLogs() {
 		send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{s.Name}, labels...)...)

@@ -26,7 +26,7 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
 type scrape map[string]float64
@@ -162,8 +162,8 @@ func TestRecordedAlerts(t *testing.T) {
 	c.good()
 	r.record(c.both, "A good day.", 90, nil)
 	c.trouble()
-	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1"}
-	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon. Long texts, and a crowd that gives up, at the second.", 60,
+	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1", "CrawlgateLogNotKept gw1"}
+	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long. Long texts, and a crowd that gives up, at the second.", 60,
 		slices.Concat(standing, []string{
 			"CrawlgateErrors gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
 			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateTextsDropped gw2",
@@ -256,6 +256,7 @@ func (c *chaosFleet) trouble() {
 	config := c.first.config
 	config.Site = fmt.Sprintf("except shop.example {\nuntil %s\nreason test\n}", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
 	config.Global += "\npki {\nca robots {\nintermediate_lifetime 12h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}"
+	config.Global = strings.Replace(config.Global, "roll_keep 1000", "roll_keep 1\nroll_interval 24h\nroll_keep_for 8760h", 1)
 	if err := c.first.reload(config); err != nil {
 		c.t.Fatal(err)
 	}
@@ -274,7 +275,9 @@ func (c *chaosFleet) trouble() {
 	eventually(c.t, "the new intermediate", func() bool {
 		return c.first.scraped()["crawlgate_ca_not_after_seconds{certificate=\"intermediate\"}"] < 86400
 	})
-	eventually(c.t, "the log to be sealed", func() bool { return c.first.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	eventually(c.t, "the log to be sealed, and found not to be kept", func() bool {
+		return c.first.metric("crawlgate_evidence_unsealed_lines")+c.first.metric("crawlgate_evidence_kept") == 0
+	})
 }
 
 // fillTexts has the second gateway meet more and longer texts than it has room and turns for.

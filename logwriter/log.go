@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/evidence/writer"
@@ -156,6 +157,24 @@ func Statuses() (statuses []writer.Status) {
 		}
 	}
 	return statuses
+}
+
+// File is a log that is open, with the writer of its files.
+type File struct {
+	Name, Path string
+	Writer     *logging.FileWriter
+}
+
+// Files gives the logs that are open.
+func Files() (files []File) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, s := range all.byKey {
+		if n := len(s.terms); n > 0 {
+			files = append(files, File{s.terms[n-1].Name, s.file, s.terms[n-1].file})
+		}
+	}
+	return files
 }
 
 // terms are what a configuration wants of a log.

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/logging"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/internal/lines"
+	"github.com/crawlgate/crawlgate/logwriter"
+)
+
+const (
+	day = 24 * time.Hour
+	// logLine is the mean length of a sealed line in bytes (docs/operate.md).
+	logLine = 1315
+	// lookPace is how often the oldest lines are looked for.
+	lookPace = 10 * time.Minute
+	// What Caddy's file writer takes where roll_keep and roll_size are not set.
+	defaultRollKeep, defaultRollSize = 10, 100
+)
+
+// keptLogs are the sealed logs as they were when somebody looked last.
+var keptLogs atomic.Pointer[[]keptLog]
+
+type keptLog struct {
+	logwriter.File
+	rolled int       // files
+	oldest time.Time // line; zero if it cannot be read
+	kept   bool      // for as long as roll_keep_for says
+}
+
+// keeps is for how long roll_keep leaves the lines of a log that gets so many a second.
+func keeps(w *logging.FileWriter, rate float64) time.Duration {
+	each := float64(cmp.Or(w.RollSizeMB, defaultRollSize)<<20) / logLine / rate // infinite for 0
+	for perDay, n := range map[float64]int{1: len(w.RollAt), 24: len(w.RollAtMinutes)} {
+		if n > 0 {
+			each = min(each, day.Seconds()/perDay/float64(n))
+		}
+	}
+	if w.RollInterval > 0 {
+		each = min(each, time.Duration(w.RollInterval).Seconds())
+	}
+	const century = 100 * 365 * 24 * 3600
+	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, defaultRollKeep)), century)) * time.Second
+}
+
+// look finds out how much is kept of a log. might says that roll_keep would drop files before
+// roll_keep_for is over if the log got a line a second.
+func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
+	l.File = file
+	if names, err := writer.LogFiles(file.Path); err == nil && len(names) > 0 {
+		l.rolled, l.oldest = len(names)-1, firstTime(names[0])
+	}
+	w, keepFor := file.Writer, time.Duration(file.Writer.RollKeepDays)*day
+	if w.Roll != nil && !*w.Roll {
+		keepFor = 0 // none is dropped
+	}
+	full := l.rolled >= cmp.Or(w.RollKeep, defaultRollKeep)
+	l.kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.oldest) >= keepFor)
+	return l, !l.kept || keeps(w, 1) < keepFor
+}
+
+// watchLogs finds the oldest lines of the sealed logs now and then, until the configuration ends. At
+// first it names the logs of which roll_keep drops lines that roll_keep_for promises.
+func (e *Engine) watchLogs() {
+	tick := time.NewTicker(lookPace)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		files := logwriter.Files()
+		list := make([]keptLog, 0, len(files))
+		for _, file := range files {
+			l, might := look(file, time.Now())
+			list = append(list, l)
+			if first && might {
+				e.logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
+					zap.String("log", l.Path), zap.Int("roll_keep_for_days", l.Writer.RollKeepDays),
+					zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.oldest))
+			}
+		}
+		keptLogs.Store(&list)
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.
+func firstTime(name string) time.Time {
+	f, err := os.Open(name)
+	if err != nil {
+		return time.Time{}
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	r, err := lines.Unpack(f)
+	if err != nil {
+		return time.Time{}
+	}
+	defer func() { _ = r.Close() }()
+	var line struct{ TS any }
+	_ = json.NewDecoder(io.LimitReader(r, 1<<20)).Decode(&line) // what is no JSON has no time
+	text, _ := line.TS.(string)
+	at, _ := time.Parse(time.RFC3339, text)
+	if ts, ok := line.TS.(float64); ok {
+		for ts > 1e11 { // milliseconds or nanoseconds
+			ts /= 1e3
+		}
+		at = time.Unix(int64(ts), 0)
+	}
+	return at
+}
