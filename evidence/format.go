@@ -1,6 +1,7 @@
 // Package evidence has the forms by which an access log proves itself: the identity of a log, the
-// seal of a line, the Merkle tree over the lines (RFC 6962 section 2.1), its leaves on disk and its
-// signed checkpoints (C2SP tlog-checkpoint v1.0.0). docs/evidence.md describes them.
+// seal of a line, the Merkle tree over the lines (RFC 6962 section 2.1), its tiles on disk (C2SP
+// tlog-tiles) and its signed checkpoints (C2SP tlog-checkpoint v1.0.0). docs/evidence.md describes
+// them.
 package evidence
 
 import (

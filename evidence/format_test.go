@@ -3,7 +3,10 @@ package evidence
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,8 +91,9 @@ func FuzzSeal(f *testing.F) {
 	})
 }
 
-// TestEdge: roots are those of package tlog, at all sizes, and leaves on disk give the same edge and nodes.
-func TestEdge(t *testing.T) {
+// TestTree: roots are those of package tlog, and a client of tiles that knows nothing but the root finds every leaf in
+// the tiles on disk, from which the tree can go on (C2SP tlog-tiles).
+func TestTree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	stored := map[int64]tlog.Hash{}
@@ -99,83 +103,89 @@ func TestEdge(t *testing.T) {
 		}
 		return hashes, nil
 	})
-	var e Edge
-	var data []byte
-	for i := range int64(3000) {
-		if want, _ := tlog.TreeHash(i, reader); i > 0 && e.Root() != want {
-			t.Fatalf("root of %d leaves", i)
+	write := func(tile Tile) {
+		name := filepath.Join(dir, tile.Path())
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, tile.Data, 0o600)); err != nil {
+			t.Fatal(err)
 		}
+	}
+	grown := Tree{Full: write}
+	const most = TileSize*TileSize + 3*TileSize + 7
+	var before Tree
+	for i := range int64(most) {
 		line := fmt.Append(nil, i)
 		hashes, _ := tlog.StoredHashes(i, line, reader)
 		for k, h := range hashes {
 			stored[tlog.StoredHashIndex(0, i)+int64(k)] = h
 		}
-		h := tlog.RecordHash(line)
-		e.Append(h)
-		data = append(data, h[:]...)
+		if grown.Append(tlog.RecordHash(line)); i%1237 > 0 && i < most-300 {
+			continue
+		}
+		size := i + 1
+		want, _ := tlog.TreeHash(size, reader)
+		if grown.Size() != size || grown.Root() != want || before.Size() > 0 && before.Root() == want {
+			t.Fatalf("root of %d leaves", size)
+		}
+		for _, tile := range grown.Edge(before.Size()) {
+			write(tile)
+		}
+		client := tlog.TileHashReader(tlog.Tree{N: size, Hash: want}, Tiles(dir))
+		for _, n := range []int64{0, size / 2, before.Size(), i} {
+			at := tlog.StoredHashIndex(0, n)
+			if got, err := client.ReadHashes([]int64{at}); err != nil || got[0] != stored[at] {
+				t.Fatalf("leaf %d of %d: %v", n, size, err)
+			}
+		}
+		loaded, err := Tiles(dir).Tree(size)
+		if err != nil || loaded.Size() != size || loaded.Root() != want {
+			t.Fatalf("the tree of %d leaves again: %v", size, err)
+		}
+		before = grown.Clone()
 	}
-	if err := os.WriteFile(filepath.Join(dir, LeavesFile(0)), data, 0o600); err != nil {
+	for seq := int64(0); seq < most; {
+		leaves, err := Tiles(dir).Leaves(seq)
+		if err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, seq)] {
+			t.Fatalf("leaves from %d: %v", seq, err)
+		}
+		seq += int64(len(leaves))
+	}
+	if _, err := Tiles(dir).Leaves(most); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a leaf behind the end: %v", err)
+	}
+	// The hashes over leaves that are gone stand for them.
+	var skipped Tree
+	for n := range int64(most / TileSize) {
+		over, err := Tiles(dir).ReadHashes([]int64{tlog.StoredHashIndex(8, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		skipped.Skip(over[0])
+	}
+	if want, _ := tlog.TreeHash(skipped.Size(), reader); skipped.Root() != want {
+		t.Error("root over leaves that are gone")
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "tile", "0")); err != nil {
 		t.Fatal(err)
 	}
-	leaves := NewLeaves(dir)
-	if n, err := leaves.Len(); n != 3000 || err != nil {
-		t.Errorf("%d leaves, %v", n, err)
-	}
-	for size := int64(1); size <= 3000; size += 37 {
-		edge, err := leaves.Edge(size)
-		want, _ := tlog.TreeHash(size, reader)
-		got, err2 := tlog.TreeHash(size, leaves)
-		if edge.Root() != want || edge.Size() != size || got != want || err != nil || err2 != nil {
-			t.Fatalf("size %d: %v, %v", size, err, err2)
-		}
-		proof, err := tlog.ProveTree(3000, size, leaves)
-		if err != nil || tlog.CheckTree(proof, 3000, e.Root(), size, want) != nil {
-			t.Fatalf("proof from %d: %v", size, err)
-		}
-	}
-	if _, err := leaves.Edge(3001); err == nil {
-		t.Error("there are more leaves than were written")
-	}
-}
-
-// TestOldLeavesGone: with its hash beside, a full file of leaves can go.
-func TestOldLeavesGone(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	var e Edge
-	var last []byte
-	for i := range int64(LeavesPerFile + 5) {
-		h := tlog.Hash{byte(i), byte(i >> 8), byte(i >> 16)}
-		if e.Append(h); i >= LeavesPerFile {
-			last = append(last, h[:]...)
-		}
-	}
-	full := e.Full()
-	os.WriteFile(filepath.Join(dir, SubtreesFile), full[:], 0o600)
-	os.WriteFile(filepath.Join(dir, LeavesFile(1)), last, 0o600)
-	leaves := NewLeaves(dir)
-	got, err := leaves.Edge(e.Size())
-	if err != nil || got.Root() != e.Root() {
-		t.Errorf("edge of %d leaves: %v", got.Size(), err)
-	}
-	if root, err := tlog.TreeHash(e.Size(), leaves); err != nil || root != e.Root() {
-		t.Error(err)
-	}
-	if n, _ := leaves.Len(); n != e.Size() {
-		t.Errorf("%d leaves", n)
-	}
-	if _, err := leaves.Hash(3); !os.IsNotExist(unwrapAll(err)) {
+	if _, err := Tiles(dir).Leaves(3); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
 		t.Errorf("a leaf that is gone: %v", err)
 	}
 }
 
-func unwrapAll(err error) error {
-	for {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok || os.IsNotExist(err) {
-			return err
+// TestTilePath: names are as C2SP tlog-tiles has them, without the height.
+func TestTilePath(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		tile tlog.Tile
+		want string
+	}{
+		{tlog.Tile{H: 8, N: 1234067, W: 256}, "tile/0/x001/x234/067"},
+		{tlog.Tile{H: 8, L: 3, N: 7, W: 12}, "tile/3/007.p/12"},
+		{tlog.Tile{H: 8, L: 8, N: 8, W: 256}, "tile/8/008"},
+	} {
+		if got := (Tile{Tile: tt.tile}).Path(); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.tile, got, tt.want)
 		}
-		err = u.Unwrap()
 	}
 }
 

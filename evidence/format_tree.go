@@ -1,255 +1,229 @@
 package evidence
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"strconv"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The leaves of a tree are kept in files of LeavesPerFile each. The hash over all leaves of a full
-// file is kept beside, so that the oldest files can go.
+// The hashes of a tree are kept in tiles of TileSize (C2SP tlog-tiles): those of level 0 are the
+// leaves, and each hash of a higher level is that over a full tile of the level below.
 const (
-	FileLevel     = 20
-	LeavesPerFile = 1 << FileLevel
+	TileHeight = 8
+	TileSize   = 1 << TileHeight
 )
 
-// LeavesFile is the name of a file of leaves.
-func LeavesFile(number int64) string { return fmt.Sprintf("leaves-%06d", number) }
-
-// SubtreesFile holds the hash of each full file of leaves, in order.
-const SubtreesFile = "subtrees"
-
-// Edge is the right edge of a tree: what it takes to add a leaf and to know the root. The zero
-// value is the empty tree. A copy by [Edge.Clone] stays as it is.
-type Edge struct {
-	size  int64
-	nodes []tlog.Hash // of the full subtrees, the largest first
-	full  tlog.Hash   // of the last full file of leaves
+// Tile is a tile with its hashes.
+type Tile struct {
+	tlog.Tile
+	Data []byte
 }
 
-// Append adds a leaf.
-func (e *Edge) Append(leaf tlog.Hash) { e.push(0, leaf) }
+// Path is the name of a tile in the folder of a generation.
+func (t Tile) Path() string { return tilePath(t.Tile) }
 
-// push adds a full subtree of 1<<level leaves; the size is a multiple of that.
-func (e *Edge) push(level int, h tlog.Hash) {
-	at := e.size >> level
-	e.size += 1 << level
-	for ; ; level++ {
-		if level == FileLevel {
-			e.full = h
-		}
-		if at&1 == 0 {
-			break
-		}
-		last := len(e.nodes) - 1
-		h = tlog.NodeHash(e.nodes[last], h)
-		e.nodes = e.nodes[:last]
-		at >>= 1
-	}
-	e.nodes = append(e.nodes, h)
+func tilePath(t tlog.Tile) string { return strings.Replace(t.Path(), "tile/8/", "tile/", 1) }
+
+// Tree is the right edge of a tree, by which a leaf can be added and the root is known. The zero
+// value is the empty tree. It implements [tlog.HashReader] for what the root is made of.
+type Tree struct {
+	// Full is given each tile that is full; it may be nil.
+	Full func(Tile)
+
+	size int64
+	edge [][]byte // by level, the hashes of the last tile, which is not full
 }
 
 // Size is the number of leaves.
-func (e *Edge) Size() int64 { return e.size }
+func (t *Tree) Size() int64 { return t.size }
 
-// Full is the hash of the last full file of leaves.
-func (e *Edge) Full() tlog.Hash { return e.full }
-
-// Root is the hash of the tree.
-func (e *Edge) Root() tlog.Hash {
-	if len(e.nodes) == 0 {
-		return sha256.Sum256(nil)
-	}
-	h := e.nodes[len(e.nodes)-1]
-	for _, left := range slices.Backward(e.nodes[:len(e.nodes)-1]) {
-		h = tlog.NodeHash(left, h)
-	}
-	return h
+// Append adds a leaf.
+func (t *Tree) Append(leaf tlog.Hash) {
+	t.push(0, leaf)
+	t.size++
 }
 
-// Clone gives a copy that further leaves do not change.
-func (e *Edge) Clone() Edge { return Edge{e.size, slices.Clone(e.nodes), e.full} }
-
-// Leaves reads the leaf hashes of one generation. It implements [tlog.HashReader]. It is safe for
-// concurrent use, also while leaves are added.
-type Leaves struct {
-	dir string
-
-	mu    sync.Mutex
-	nodes map[[2]int64]tlog.Hash // by level and number: those that are dear
+// Skip adds a full tile of leaves by its hash. The size is a multiple of [TileSize].
+func (t *Tree) Skip(h tlog.Hash) {
+	t.push(1, h)
+	t.size += TileSize
 }
 
-// NewLeaves reads those in the folder of a generation.
-func NewLeaves(dir string) *Leaves { return &Leaves{dir: dir, nodes: make(map[[2]int64]tlog.Hash)} }
+func (t *Tree) push(level int, h tlog.Hash) {
+	for len(t.edge) <= level {
+		t.edge = append(t.edge, nil)
+	}
+	data := append(t.edge[level], h[:]...)
+	t.edge[level] = data
+	if len(data) < TileSize*tlog.HashSize {
+		return
+	}
+	tile := t.last(level)
+	t.edge[level] = nil
+	if t.Full != nil {
+		t.Full(tile)
+	}
+	// Neither can fail: the tile is full.
+	left, _ := tlog.HashFromTile(tile.Tile, data, tlog.StoredHashIndex(TileHeight*(level+1)-1, 2*tile.N))
+	right, _ := tlog.HashFromTile(tile.Tile, data, tlog.StoredHashIndex(TileHeight*(level+1)-1, 2*tile.N+1))
+	t.push(level+1, tlog.NodeHash(left, right))
+}
 
-// Len is the number of leaves, those in files that are gone included.
-func (l *Leaves) Len() (int64, error) {
-	names, err := filepath.Glob(filepath.Join(l.dir, "leaves-[0-9][0-9][0-9][0-9][0-9][0-9]"))
-	if err != nil {
-		return 0, fmt.Errorf("looking for leaves: %w", err)
-	}
-	full, err := fileSize(filepath.Join(l.dir, SubtreesFile))
-	if err != nil {
-		return 0, err
-	}
-	n := full / tlog.HashSize * LeavesPerFile
-	if len(names) > 0 {
-		var number int64
-		last := slices.Max(names)
-		if _, err := fmt.Sscanf(filepath.Base(last), "leaves-%d", &number); err != nil {
-			return 0, fmt.Errorf("name %s: %w", last, err)
+func (t *Tree) last(level int) Tile {
+	data := t.edge[level]
+	return Tile{tlog.Tile{H: TileHeight, L: level, N: t.size >> (TileHeight * (level + 1)), W: len(data) / tlog.HashSize}, data}
+}
+
+// Edge gives the tiles that are not full, but for those that the tree had at an earlier size.
+func (t *Tree) Edge(since int64) (tiles []Tile) {
+	for level, data := range t.edge {
+		if len(data) > 0 && since>>(TileHeight*level) != t.size>>(TileHeight*level) {
+			tiles = append(tiles, t.last(level))
 		}
-		size, err := fileSize(last)
-		if err != nil {
-			return 0, err
-		}
-		n = max(n, number*LeavesPerFile+size/tlog.HashSize)
 	}
-	return n, nil
-}
-
-func fileSize(name string) (int64, error) {
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("reading leaves: %w", err)
-	}
-	return info.Size(), nil
-}
-
-// Hash gives the hash of a leaf. The error is [fs.ErrNotExist] where its file is gone.
-func (l *Leaves) Hash(seq int64) (tlog.Hash, error) {
-	hashes, err := l.read(LeavesFile(seq/LeavesPerFile), seq%LeavesPerFile, 1)
-	if err != nil {
-		return tlog.Hash{}, err
-	}
-	return hashes[0], nil
-}
-
-// Some reads leaves from seq on: n of them, or fewer where their file ends. The error is
-// [fs.ErrNotExist] where the file is gone.
-func (l *Leaves) Some(seq, n int64) ([]tlog.Hash, error) {
-	at := seq % LeavesPerFile
-	return l.read(LeavesFile(seq/LeavesPerFile), at, min(n, LeavesPerFile-at))
-}
-
-func (l *Leaves) read(name string, from, n int64) ([]tlog.Hash, error) {
-	f, err := os.Open(filepath.Join(l.dir, name))
-	if err != nil {
-		return nil, fmt.Errorf("reading leaves: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	data := make([]byte, n*tlog.HashSize)
-	if _, err := f.ReadAt(data, from*tlog.HashSize); err != nil {
-		return nil, fmt.Errorf("reading %d leaves from %d of %s: %w", n, from, name, err)
-	}
-	hashes := make([]tlog.Hash, n)
-	for i := range hashes {
-		hashes[i] = tlog.Hash(data[i*tlog.HashSize:])
-	}
-	return hashes, nil
-}
-
-// Edge is the edge of the tree of the first size leaves. Only the leaves behind the last full file
-// are read.
-func (l *Leaves) Edge(size int64) (Edge, error) {
-	var e Edge
-	for e.size+LeavesPerFile <= size {
-		h, err := l.node(FileLevel, e.size/LeavesPerFile)
-		if err != nil {
-			return e, err
-		}
-		e.push(FileLevel, h)
-	}
-	if e.size == size {
-		return e, nil
-	}
-	hashes, err := l.read(LeavesFile(size/LeavesPerFile), 0, size-e.size)
-	for _, h := range hashes {
-		e.Append(h)
-	}
-	return e, err
+	return tiles
 }
 
 // ReadHashes implements [tlog.HashReader].
-func (l *Leaves) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	hashes := make([]tlog.Hash, len(indexes))
+func (t *Tree) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
+	hashes = make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
-		level, n := tlog.SplitStoredHashIndex(index)
-		var err error
-		if hashes[i], err = l.node(level, n); err != nil {
+		tile := t.last(tlog.TileForIndex(TileHeight, index).L)
+		if hashes[i], err = tlog.HashFromTile(tile.Tile, tile.Data, index); err != nil {
 			return nil, err
 		}
 	}
 	return hashes, nil
 }
 
-// Nodes of at least keptLevel are kept once computed: a proof needs the same ones again and again.
-const (
-	keptLevel = 10
-	mostKept  = 100_000
-)
-
-// node is the hash of the subtree of 1<<level leaves from n<<level on.
-func (l *Leaves) node(level int, n int64) (h tlog.Hash, err error) {
-	if level < keptLevel {
-		return l.compute(level, n)
-	}
-	key := [2]int64{int64(level), n}
-	l.mu.Lock()
-	h, ok := l.nodes[key]
-	l.mu.Unlock()
-	if ok {
-		return h, nil
-	}
-	if h, err = l.subtree(level, n); err != nil {
-		return h, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.nodes) >= mostKept {
-		clear(l.nodes)
-	}
-	l.nodes[key] = h
-	return h, nil
+// Root is the hash of the tree.
+func (t *Tree) Root() tlog.Hash {
+	root, _ := tlog.TreeHash(t.size, t) // which asks for nothing but the edge
+	return root
 }
 
-// subtree finds a large subtree: that of a full file beside it, others in their halves.
-func (l *Leaves) subtree(level int, n int64) (tlog.Hash, error) {
-	switch level {
-	case FileLevel:
-		if hashes, err := l.read(SubtreesFile, n, 1); err == nil {
-			return hashes[0], nil
+// Clone gives a copy that further leaves do not change.
+func (t *Tree) Clone() Tree {
+	edge := slices.Clone(t.edge)
+	for i, data := range edge {
+		edge[i] = slices.Clip(data)
+	}
+	return Tree{size: t.size, edge: edge}
+}
+
+// Tiles reads the tiles in the folder of a generation. It implements [tlog.HashReader] and
+// [tlog.TileReader]. It checks nothing; [tlog.TileHashReader] does.
+type Tiles string
+
+// Tree is the tree of the first size leaves.
+func (t Tiles) Tree(size int64) (Tree, error) {
+	tree := Tree{size: size}
+	for level := 0; size>>(TileHeight*level) > 0; level++ {
+		tile := tlog.Tile{H: TileHeight, L: level, N: size >> (TileHeight * (level + 1)), W: int(size>>(TileHeight*level)) % TileSize}
+		data, err := t.ReadTiles([]tlog.Tile{tile})
+		if err != nil {
+			return Tree{}, err
 		}
-	case keptLevel:
-		return l.compute(level, n)
+		tree.edge = append(tree.edge, data[0])
 	}
-	left, err := l.node(level-1, 2*n)
-	if err != nil {
-		return left, err
-	}
-	right, err := l.node(level-1, 2*n+1)
-	return tlog.NodeHash(left, right), err
+	return tree, nil
 }
 
-func (l *Leaves) compute(level int, n int64) (tlog.Hash, error) {
-	from := n << level
-	hashes, err := l.read(LeavesFile(from/LeavesPerFile), from%LeavesPerFile, 1<<level)
+// Leaves reads the leaves of one tile, from seq on. The error is [fs.ErrNotExist] if the tile is not
+// there.
+func (t Tiles) Leaves(seq int64) ([]tlog.Hash, error) {
+	at := int(seq % TileSize)
+	data, err := t.read(tlog.Tile{H: TileHeight, N: seq / TileSize, W: at + 1})
 	if err != nil {
-		return tlog.Hash{}, err
+		return nil, err
 	}
-	var e Edge
-	for _, h := range hashes {
-		e.Append(h)
+	var hashes []tlog.Hash
+	for data := range slices.Chunk(data[at*tlog.HashSize:], tlog.HashSize) {
+		hashes = append(hashes, tlog.Hash(data))
 	}
-	return e.Root(), nil
+	return hashes, nil
+}
+
+// ReadHashes implements [tlog.HashReader].
+func (t Tiles) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	hashes := make([]tlog.Hash, len(indexes))
+	for i, index := range indexes {
+		tile := tlog.TileForIndex(TileHeight, index)
+		data, err := t.read(tile)
+		if err == nil {
+			hashes[i], err = tlog.HashFromTile(tile, data, index)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return hashes, nil
+}
+
+// Height implements [tlog.TileReader].
+func (Tiles) Height() int { return TileHeight }
+
+// SaveTiles implements [tlog.TileReader].
+func (Tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// ReadTiles implements [tlog.TileReader].
+func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
+	all := make([][]byte, len(tiles))
+	for i, tile := range tiles {
+		if tile.W == 0 {
+			continue
+		}
+		data, err := t.read(tile)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = data[: tile.W*tlog.HashSize : tile.W*tlog.HashSize]
+	}
+	return all, nil
+}
+
+// read gives the hashes of a tile. There may be more, if a wider tile has taken its place.
+func (t Tiles) read(tile tlog.Tile) (data []byte, err error) {
+	full := tile
+	full.W = TileSize
+	name := filepath.Join(string(t), tilePath(full))
+	for range 3 { // the writer may put a wider one in its place between the looks
+		if data, err = os.ReadFile(name); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if data, err = os.ReadFile(widest(name + ".p")); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	data = data[:len(data)/tlog.HashSize*tlog.HashSize]
+	if err == nil && len(data) < tile.W*tlog.HashSize {
+		err = io.ErrUnexpectedEOF
+	}
+	if in, ok := errors.AsType[*fs.PathError](err); ok {
+		err = in.Err // without the folder
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, tilePath(full), err)
+	}
+	return data, nil
+}
+
+// widest is the name of the widest partial tile of a folder, and in an empty one of none.
+func widest(folder string) string {
+	entries, _ := os.ReadDir(folder) // an error is one of the file, too
+	most := 0
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			most = max(most, n)
+		}
+	}
+	return filepath.Join(folder, strconv.Itoa(most))
 }

@@ -12,23 +12,24 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// long is a log whose first file of leaves is full. Its oldest lines have expired.
+// long is a log with a full tile of level 1. Its oldest lines have expired.
 type long struct {
 	*fixture
 	lines  []string // from kept on
 	leaves []byte
-	heads  [][]byte // of 400,000, 800,000, 1,048,600 and all lines
+	heads  [][]byte // of 25,000, 50,000, 65,560 and all lines
 }
 
 const (
-	longSize = evidence.LeavesPerFile + 100
-	kept0    = evidence.LeavesPerFile - 100
+	full     = evidence.TileSize * evidence.TileSize
+	longSize = full + 100
+	kept0    = full - 100
 )
 
 func newLong(tb testing.TB) *long {
 	tb.Helper()
 	l := &long{fixture: newFixture(tb)}
-	var edge evidence.Edge
+	var edge evidence.Tree
 	for seq := range int64(longSize) {
 		line := string(evidence.Splice([]byte(`{}`), id(1), seq))
 		leaf := tlog.RecordHash([]byte(strings.TrimSuffix(line, "\n")))
@@ -38,10 +39,7 @@ func newLong(tb testing.TB) *long {
 			l.lines = append(l.lines, line)
 		}
 		switch edge.Size() {
-		case evidence.LeavesPerFile:
-			full := edge.Full()
-			l.write(1, "subtrees", full[:])
-		case 400_000, 800_000, evidence.LeavesPerFile + 24, longSize:
+		case 25_000, 50_000, full + 24, longSize:
 			l.heads = append(l.heads, l.sign(1, edge))
 		}
 	}
@@ -57,8 +55,7 @@ func (l *long) restore(tb testing.TB) {
 	l.tb = tb
 	l.files = []file{{"access.log", strings.Join(l.lines, "")}}
 	l.write(1, "heads", slices.Concat(l.heads...))
-	l.write(1, "leaves-000000", l.leaves[:evidence.LeavesPerFile*tlog.HashSize])
-	l.write(1, "leaves-000001", l.leaves[evidence.LeavesPerFile*tlog.HashSize:])
+	l.writeLeaves(1, l.leaves)
 }
 
 // forge changes the line of a number, and its leaf.
@@ -69,16 +66,19 @@ func (l *long) forge(seq int) {
 	})
 	leaves, leaf := slices.Clone(l.leaves), tlog.RecordHash([]byte(strings.TrimSuffix(madeUp(seq), "\n")))
 	copy(leaves[seq*tlog.HashSize:], leaf[:])
-	l.write(1, "leaves-000000", leaves[:evidence.LeavesPerFile*tlog.HashSize])
+	l.writeLeaves(1, leaves)
 }
 
-// TestFilesOfLeaves: the hash over a full file stands for leaves that are gone, and for no others.
-func TestFilesOfLeaves(t *testing.T) {
+// TestTilesGone: the hashes over tiles stand for leaves that are gone, and for no others.
+func TestTilesGone(t *testing.T) {
 	t.Parallel()
 	l := newLong(t)
 	gone := func() {
-		if err := os.Remove(filepath.Join(l.dir(1), "leaves-000000")); err != nil {
-			t.Fatal(err)
+		for n := range int64(full / evidence.TileSize) {
+			tile := evidence.Tile{Tile: tlog.Tile{H: 8, N: n, W: evidence.TileSize}}
+			if err := os.Remove(filepath.Join(l.dir(1), tile.Path())); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	expire := func() { l.edit(0, func(lines []string) []string { return lines[100:] }) }
@@ -89,7 +89,7 @@ func TestFilesOfLeaves(t *testing.T) {
 		totals LogTotals // of its Sealed, Unproven and Expired
 	}{
 		{"all there", func() {}, "", LogTotals{Sealed: 200, Expired: kept0}},
-		{"old leaves are gone with their lines", func() { expire(); gone() }, "", LogTotals{Sealed: 100, Expired: evidence.LeavesPerFile}},
+		{"old leaves are gone with their lines", func() { expire(); gone() }, "", LogTotals{Sealed: 100, Expired: full}},
 		{"old leaves are gone before their lines", gone, "access.log:1 seal_leaves", LogTotals{Sealed: 100, Unproven: 100, Expired: kept0}},
 		{"checkpoints that come late, with cosignatures", func() {
 			l.write(1, "heads", slices.Concat(l.heads[0], l.heads[2], l.heads[1], l.heads[3], l.heads[2]))
@@ -105,7 +105,7 @@ func TestFilesOfLeaves(t *testing.T) {
 		{"a line and its leaf, and the leaves behind", func() {
 			l.forge(kept0 + 10)
 			l.write(1, "heads", slices.Concat(l.heads[2], l.heads[3]))
-			l.write(1, "leaves-000001", nil)
+			os.RemoveAll(filepath.Join(l.dir(1), "tile", "0", "256.p"))
 		}, "access.log:1 seal_missing", LogTotals{Unproven: 200}},
 		{"old leaves and all later checkpoints", func() { gone(); l.write(1, "heads", slices.Concat(l.heads[:2]...)) }, "access.log:1 seal_missing", LogTotals{}},
 	} {

@@ -81,7 +81,7 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 			return fmt.Errorf("reading evidence: %s: there are two folders of %s", name, id)
 		}
 		t := c.tree(id)
-		t.leaves = evidence.NewLeaves(filepath.Dir(name))
+		t.tiles = evidence.Tiles(filepath.Dir(name))
 		t.totals.Key, t.totals.KeyGiven = key, len(keys.given) > 0
 		if err := c.heads(ctx, filepath.Join(filepath.Dir(name), "heads"), keys, false); err != nil {
 			return err
@@ -151,17 +151,18 @@ func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
 	t.totals.Checkpoints++
 	t.totals.KeptElsewhere = t.totals.KeptElsewhere || kept
 	t.size = max(t.size, h.Size)
-	root, ok, err := t.root(h.Size)
-	switch {
-	case err != nil:
+	p := checkpoint{h.Size, h.Root, at}
+	if p.size <= t.confirmed {
+		return t.within(p, t.keepAhead)
+	}
+	confirmed, err := t.confirm(p)
+	if err != nil {
 		return fmt.Errorf("reading evidence of %s: %w", h.Identity, err)
-	case ok && root == h.Root:
-		t.confirmed = max(t.confirmed, h.Size)
-		return nil
-	case h.Size <= t.gone: // a later one confirms the hash over the leaves that are gone
+	}
+	if confirmed || p.size <= t.gone { // a later one confirms the hashes over leaves that are gone
 		return nil
 	}
-	return t.keepAhead(checkpoint{h.Size, h.Root, at})
+	return t.keepAhead(p)
 }
 
 // mostAhead bounds how many checkpoints that the leaves do not bear out are kept.
@@ -190,47 +191,62 @@ func (t *tree) forked(p checkpoint, other string) Finding {
 	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs", p.size, t.identity, other)}
 }
 
-// root is that of the first size leaves. It is false where that cannot be told, because there are
-// not so many, or they are gone. Each leaf that is there is hashed: no hash over a file is believed
-// in its place. It goes on from the last size that was asked for, as checkpoints come nearly in the
-// order of their sizes; a smaller one is looked up among the leaves that are confirmed.
-func (t *tree) root(size int64) (root tlog.Hash, ok bool, err error) {
-	if t.leaves == nil {
-		return root, false, nil
+// confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
+// the leaves are too few or gone. Each leaf on disk is hashed: no hash of a higher level is believed
+// in its place. It goes on from the size of the last call, because checkpoints come nearly in the
+// order of their sizes.
+func (t *tree) confirm(p checkpoint) (bool, error) {
+	if t.tiles == "" || p.size < t.edge.Size() {
+		return false, nil
 	}
-	n, err := t.leaves.Len()
-	if err != nil || n < size {
-		return root, false, err
-	}
-	if size < t.edge.Size() {
-		if size <= t.gone || size > t.confirmed {
-			return root, false, nil
-		}
-		root, err = tlog.TreeHash(size, t.leaves)
-		return root, err == nil, err
-	}
-	for t.edge.Size() < size {
-		some, err := t.leaves.Some(t.edge.Size(), min(size-t.edge.Size(), blockSize))
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && t.edge.Size() == t.gone:
-			if t.edge, err = t.leaves.Edge(t.gone + evidence.LeavesPerFile); err != nil {
-				return root, false, ignoreGone(err)
+	edge, gone := t.edge.Clone(), t.gone
+	for edge.Size() < p.size {
+		leaves, err := t.tiles.Leaves(edge.Size())
+		if errors.Is(err, fs.ErrNotExist) && edge.Size() == gone {
+			over, err := t.tiles.ReadHashes([]int64{tlog.StoredHashIndex(8, gone/evidence.TileSize)})
+			if err != nil {
+				return false, ignoreGone(err)
 			}
-			t.gone = t.edge.Size()
+			edge.Skip(over[0])
+			gone = edge.Size()
 			continue
-		case err != nil:
-			return root, false, ignoreGone(err)
 		}
-		for _, leaf := range some {
-			t.edge.Append(leaf)
+		if err != nil {
+			return false, ignoreGone(err)
+		}
+		for _, leaf := range leaves[:min(int64(len(leaves)), p.size-edge.Size())] {
+			edge.Append(leaf)
 		}
 	}
-	return t.edge.Root(), t.edge.Size() == size, nil
+	t.edge, t.gone = edge, gone
+	if edge.Size() > p.size || edge.Root() != p.root {
+		return false, nil
+	}
+	t.confirmed, t.root, t.proven = p.size, p.root, edge.Clone()
+	return true, nil
+}
+
+// within holds a checkpoint against the hashes of a larger one that is confirmed. One that these
+// exclude goes to excluded.
+func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
+	if p.size <= t.gone {
+		return nil
+	}
+	root, err := tlog.TreeHash(p.size, tlog.TileHashReader(tlog.Tree{N: t.confirmed, Hash: t.root}, t.tiles))
+	switch {
+	case err != nil && ignoreGone(err) == nil:
+		return nil
+	case err != nil:
+		return t.accuse(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s are not those of the signed checkpoint of %d lines", t.identity, t.confirmed)})
+	case root != p.root:
+		return excluded(p)
+	}
+	return nil
 }
 
 // ignoreGone: that leaves are not there is no fault of the disk.
 func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
 	}
 	return err
@@ -245,21 +261,14 @@ func (t *tree) settle() error {
 		}
 		t.ahead = t.ahead[1:]
 	}
-	if len(t.ahead) == 0 || t.leaves == nil {
+	if len(t.ahead) == 0 || t.tiles == "" {
 		return nil
 	}
-	n, err := t.leaves.Len()
-	if err != nil {
-		return fmt.Errorf("reading evidence of %s: %w", t.identity, err)
+	t.edge = t.proven
+	first := t.ahead[0]
+	if _, err := t.tiles.Leaves(first.size - 1); err != nil {
+		return ignoreGone(err)
 	}
-	if first := t.ahead[0]; n >= first.size {
-		message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.identity)
-		if err := t.report(Finding{first.at, Leaves, message}); err != nil {
-			return err
-		}
-	}
-	if t.edge, err = t.leaves.Edge(t.confirmed); err != nil {
-		t.broken = true // older leaves are gone: the lines cannot be added up
-	}
-	return nil
+	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.identity)
+	return t.report(Finding{first.at, Leaves, message})
 }

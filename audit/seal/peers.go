@@ -3,8 +3,6 @@ package seal
 import (
 	"fmt"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
@@ -59,17 +57,10 @@ func (t *tree) hear(p checkpoint) error {
 		t.heard = p
 	}
 	switch {
-	case p.size <= t.gone:
-		return nil
 	case p.size <= t.confirmed:
-		root, err := tlog.TreeHash(p.size, t.leaves)
-		if err != nil {
-			return ignoreGone(err)
-		}
-		if root != p.root {
+		return t.within(p, func(p checkpoint) error {
 			return t.accuse(t.forked(p, fmt.Sprintf("that of %d lines", t.confirmed)))
-		}
-		return nil
+		})
 	case p.size <= t.size && p.size > t.edge.Size():
 		return t.keepAhead(p)
 	}

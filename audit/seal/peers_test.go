@@ -31,7 +31,7 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	var edge evidence.Edge
+	var edge evidence.Tree
 	var leaves []byte
 	var lines strings.Builder
 	for seq, n := range append([]string{""}, notes...) {
@@ -49,11 +49,12 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		f.tb.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"vkey": []byte(public), "leaves-000000": leaves, "heads": append(head, evidence.HeadEnd...)} {
+	for name, data := range map[string][]byte{"vkey": []byte(public), "heads": append(head, evidence.HeadEnd...)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			f.tb.Fatal(err)
 		}
 	}
+	writeTiles(f.tb, dir, leaves)
 	f.files = append(f.files, file{"peer.log", lines.String()})
 	return folder, public
 }
@@ -70,7 +71,7 @@ func (f *fixture) heads(g int) (notes []string) {
 // cutTo sets a generation back to one of its checkpoints, with its leaves and its checkpoints.
 func (f *fixture) cutTo(g, checkpoints int) {
 	f.tb.Helper()
-	f.write(g, "leaves-000000", f.read(g, "leaves-000000")[:50*checkpoints*tlog.HashSize])
+	f.writeLeaves(g, f.leaves(g)[:50*checkpoints*tlog.HashSize])
 	kept := f.heads(g)[:checkpoints]
 	f.write(g, "heads", []byte(strings.Join(kept, evidence.HeadEnd)+evidence.HeadEnd))
 }
@@ -81,7 +82,7 @@ func TestPeers(t *testing.T) {
 	t.Parallel()
 	other := func(size int) string { // of a log that never was, by the key of generation 1
 		f := newFixture(t)
-		var e evidence.Edge
+		var e evidence.Tree
 		for range size {
 			e.Append(tlog.Hash{})
 		}
@@ -127,7 +128,7 @@ func TestPeers(t *testing.T) {
 		{"not signed by the log's key", false, []string{badly, badly}, func(*fixture) {}, "peer.log:2 seal_head", 0, 0},
 		{"of a log that is not given", false, []string{elsewhere, "nonsense", "gw.example/access/1\n1\n"}, func(*fixture) {}, "", 0, 3},
 		{"leaves that end before it", false, first, func(f *fixture) {
-			f.write(1, "leaves-000000", f.read(1, "leaves-000000")[:120*tlog.HashSize])
+			f.writeLeaves(1, f.leaves(1)[:120*tlog.HashSize])
 		}, "", 6, 0},
 	} {
 		f := newFixture(t)

@@ -258,7 +258,7 @@ func (c *Checker) End() (Totals, error) {
 
 func (c *Checker) end(t *tree) error {
 	t.giveUp()
-	if t.size == 0 && t.leaves == nil && t.heard.size == 0 {
+	if t.size == 0 && t.tiles == "" && t.heard.size == 0 {
 		return nil // that nothing is known of it was found with its first line
 	}
 	for _, g := range t.gaps {

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,7 +76,7 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 	if err := os.MkdirAll(f.dir(g), 0o700); err != nil {
 		f.tb.Fatal(err)
 	}
-	var edge evidence.Edge
+	var edge evidence.Tree
 	var leaves, heads []byte
 	for seq := range size + unsealed {
 		line := fmt.Sprintf(`{"msg":"handled request","n":%d}`, seq)
@@ -99,13 +100,54 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 			heads = append(heads, f.sign(g, edge)...)
 		}
 	}
-	f.write(g, "leaves-000000", leaves)
+	f.writeLeaves(g, leaves)
 	f.write(g, "heads", heads)
 	f.write(g, "vkey", []byte(f.keys[g].public+"\n"))
 	return lines
 }
 
-func (f *fixture) sign(g int, edge evidence.Edge) []byte {
+// writeLeaves writes the tiles over leaves.
+func (f *fixture) writeLeaves(g int, leaves []byte) {
+	f.tb.Helper()
+	writeTiles(f.tb, f.dir(g), leaves)
+}
+
+func writeTiles(tb testing.TB, dir string, leaves []byte) {
+	tb.Helper()
+	write := func(t evidence.Tile) {
+		name := filepath.Join(dir, t.Path())
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, t.Data, 0o600)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "tile")); err != nil {
+		tb.Fatal(err)
+	}
+	tree := evidence.Tree{Full: write}
+	for leaf := range slices.Chunk(leaves, tlog.HashSize) {
+		tree.Append(tlog.Hash(leaf))
+	}
+	for _, t := range tree.Edge(0) {
+		write(t)
+	}
+}
+
+// leaves gives what writeLeaves wrote.
+func (f *fixture) leaves(g int) (leaves []byte) {
+	f.tb.Helper()
+	for seq := int64(0); ; {
+		some, err := evidence.Tiles(f.dir(g)).Leaves(seq)
+		if err != nil {
+			return leaves
+		}
+		for _, leaf := range some {
+			leaves = append(leaves, leaf[:]...)
+		}
+		seq += int64(len(some))
+	}
+}
+
+func (f *fixture) sign(g int, edge evidence.Tree) []byte {
 	f.tb.Helper()
 	s, err := note.NewSigner(f.keys[g].secret)
 	if err != nil {
@@ -221,11 +263,11 @@ func TestHonestLogs(t *testing.T) {
 			f.write(2, "heads", append(heads, heads[:len(heads)/4]...))
 		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
 		{"leaves behind the last checkpoint are no evidence", func(f *fixture) {
-			leaves := f.read(2, "leaves-000000")
-			f.write(2, "leaves-000000", append(leaves, make([]byte, 64)...))
+			leaves := f.leaves(2)
+			f.writeLeaves(2, append(leaves, make([]byte, 64)...))
 		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
 		{"the leaves are cut: the lines prove themselves from checkpoint to checkpoint", func(f *fixture) {
-			f.write(1, "leaves-000000", f.read(1, "leaves-000000")[:120*32])
+			f.writeLeaves(1, f.leaves(1)[:120*32])
 		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
 	} {
 		f := newFixture(t)
@@ -305,25 +347,37 @@ func TestTampering(t *testing.T) {
 		{"the heads are gone", func(f *fixture) { os.Remove(filepath.Join(f.dir(2), "heads")) }, "access-2.log:122 seal_head"},
 		{"the evidence of a generation is gone", func(f *fixture) { os.RemoveAll(f.dir(1)) }, "access-0.log:1 seal_head"},
 		{"a leaf changed", func(f *fixture) {
-			leaves := f.read(1, "leaves-000000")
+			leaves := f.leaves(1)
 			leaves[32*120]++
-			f.write(1, "leaves-000000", leaves)
+			f.writeLeaves(1, leaves)
 		}, "heads:3 seal_leaves"},
+		{"a leaf changed, and no hash over it", func(f *fixture) {
+			tile := f.read(1, "tile/0/000")
+			tile[32*120]++
+			f.write(1, "tile/0/000", tile)
+		}, "heads:3 seal_leaves"},
+		{"a hash over leaves changed, which a checkpoint that comes late needs", func(f *fixture) {
+			tile := f.read(1, "tile/1/000.p/1")
+			tile[0]++
+			f.write(1, "tile/1/000.p/1", tile)
+			heads := f.read(1, "heads")
+			f.write(1, "heads", append(heads, heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3]...))
+		}, "heads:7 seal_leaves"},
 		{"a leaf and its line changed", func(f *fixture) {
-			leaves := f.read(1, "leaves-000000")
+			leaves := f.leaves(1)
 			f.edit(0, func(l []string) []string {
 				l[120] = madeUp(120)
 				leaf := tlog.RecordHash([]byte(strings.TrimSuffix(l[120], "\n")))
 				copy(leaves[32*120:], leaf[:])
 				return l
 			})
-			f.write(1, "leaves-000000", leaves)
+			f.writeLeaves(1, leaves)
 		}, "heads:3 seal_leaves, access-1.log:10 seal_changed"},
 		{"a checkpoint changed", func(f *fixture) {
 			f.write(1, "heads", bytes.Replace(f.read(1, "heads"), []byte("\n100\n"), []byte("\n101\n"), 1))
 		}, "heads:2 seal_head"},
 		{"two checkpoints of one size", func(f *fixture) {
-			var e evidence.Edge
+			var e evidence.Tree
 			for range 150 {
 				e.Append(tlog.Hash{})
 			}
@@ -355,7 +409,7 @@ func TestKeptElsewhere(t *testing.T) {
 	f := newFixture(t)
 	f.files = f.files[:1]
 	f.edit(0, func(l []string) []string { return l[:50] })
-	f.write(1, "leaves-000000", f.read(1, "leaves-000000")[:32*50])
+	f.writeLeaves(1, f.leaves(1)[:32*50])
 	heads := f.read(1, "heads")
 	f.write(1, "heads", heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3])
 	os.RemoveAll(f.dir(2))
@@ -376,7 +430,7 @@ func TestKeptElsewhere(t *testing.T) {
 	}
 	f.keys[1] = signer{secret, public}
 	f.write(1, "vkey", []byte(public))
-	var e evidence.Edge
+	var e evidence.Tree
 	e.Append(tlog.Hash{})
 	f.write(1, "heads", f.sign(1, e))
 	found, _ := f.check(Config{Keys: cfg.Keys})

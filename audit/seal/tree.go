@@ -13,19 +13,21 @@ import (
 // tree is one generation of a log: what its checkpoints say, and how far its lines have come.
 type tree struct {
 	identity string
-	leaves   *evidence.Leaves
+	tiles    evidence.Tiles // empty for none
 	report   func(Finding) error
 	totals   LogTotals
 
-	confirmed int64 // the leaves before it are those of a signed checkpoint
-	gone      int64 // the leaves before it were deleted; hashes over their files are there
-	missed    bool  // lines are there whose leaves are gone
-	size      int64 // of the largest signed checkpoint
+	confirmed int64         // the leaves before it are those of a signed checkpoint
+	root      tlog.Hash     // which has this root
+	proven    evidence.Tree // and this edge
+	gone      int64         // the leaves before it were deleted; hashes over them are there
+	missed    bool          // lines are there whose leaves are gone
+	size      int64         // of the largest signed checkpoint
 
 	// ahead are the checkpoints that the leaves do not reach or bear out, by size. edge is of the
 	// lines up to the first of them, which begin at from; broken says that they cannot be added up.
 	ahead   []checkpoint
-	edge    evidence.Edge
+	edge    evidence.Tree
 	from    Place
 	pending int64 // lines since from
 	broken  bool
@@ -61,9 +63,6 @@ type gap struct {
 // mostGaps bounds what is remembered: of a log with more, the first are reported at once.
 const mostGaps = 10_000
 
-// blockSize is how many leaves are read at a time.
-const blockSize = 4096
-
 func (c *Checker) tree(id string) *tree {
 	t := &tree{identity: id, report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
 	c.trees[id] = t
@@ -83,10 +82,10 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 	if at := seq - t.blockAt; at >= 0 && at < int64(len(t.block)) {
 		return t.block[at], nil
 	}
-	if t.leaves == nil {
+	if t.tiles == "" {
 		return tlog.Hash{}, fmt.Errorf("there are no leaves of %s", t.identity)
 	}
-	block, err := t.leaves.Some(seq, min(blockSize, t.confirmed-seq))
+	block, err := t.tiles.Leaves(seq)
 	if err != nil {
 		return tlog.Hash{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -18,6 +19,14 @@ import (
 
 // replaceFile writes a file that is there as a whole or not at all, also after a power cut.
 func replaceFile(name string, data []byte) error {
+	if err := putFile(name, data); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(name))
+}
+
+// putFile is replaceFile for several files of a folder, which the caller brings to the disk.
+func putFile(name string, data []byte) error {
 	temporary := name + ".new"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -27,10 +36,7 @@ func replaceFile(name string, data []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, name); err != nil {
-		return err
-	}
-	return syncFile(filepath.Dir(name))
+	return os.Rename(temporary, name)
 }
 
 // syncFile waits until what was written to a file by anybody is on disk. Of a folder these are the
@@ -124,101 +130,89 @@ func newestGeneration(dir string) (newest int, err error) {
 	return newest, nil
 }
 
-// leafFiles appends leaves to the files of a generation. It is not safe for concurrent use.
-type leafFiles struct {
-	dir    string
-	tree   evidence.Edge // of what has been written
-	opened *os.File
-	number int64
-	full   []*os.File // whose leaves may not be on disk yet
+// tileFiles keeps the tree of a generation in its folder. It is not safe for concurrent use.
+type tileFiles struct {
+	dir   string
+	tree  evidence.Tree
+	saved int64           // leaves whose tiles are on disk
+	full  []evidence.Tile // which are not
+	tidy  int64           // leaves at the last tidyUp
 }
 
-// write adds the hashes in data. What fails can be written again: every byte has its place.
-func (l *leafFiles) write(data []byte) error {
-	for len(data) > 0 {
-		size := l.tree.Size()
-		at := size % evidence.LeavesPerFile
-		if err := l.open(size / evidence.LeavesPerFile); err != nil {
-			return err
+// newTileFiles goes on with a tree whose tiles are on disk.
+func newTileFiles(dir string, tree evidence.Tree) *tileFiles {
+	f := &tileFiles{dir: dir, tree: tree, saved: tree.Size(), tidy: tree.Size()}
+	f.tree.Full = func(t evidence.Tile) { f.full = append(f.full, t) }
+	return f
+}
+
+// save brings the tree to the disk. What fails can be done again.
+func (f *tileFiles) save() error {
+	tiles := append(f.full, f.tree.Edge(f.saved)...)
+	folders := make(map[string]bool)
+	for _, t := range tiles {
+		name, err := f.makeFolders(t.Path(), folders)
+		if err == nil {
+			err = putFile(name, t.Data)
 		}
-		part := data[:min(int64(len(data)), (evidence.LeavesPerFile-at)*tlog.HashSize)]
-		if _, err := l.opened.WriteAt(part, at*tlog.HashSize); err != nil {
-			return fmt.Errorf("writing leaves: %w", err)
+		if err != nil {
+			return fmt.Errorf("writing hashes: %w", err)
 		}
-		next := l.tree.Clone()
-		for i := 0; i < len(part); i += tlog.HashSize {
-			next.Append(tlog.Hash(part[i:]))
+	}
+	for folder := range folders {
+		if err := syncFile(folder); err != nil {
+			return fmt.Errorf("writing hashes: %w", err)
 		}
-		if next.Size()%evidence.LeavesPerFile == 0 {
-			if err := l.finish(next.Full()); err != nil {
-				return err
-			}
+	}
+	f.saved, f.full = f.tree.Size(), nil
+	return nil
+}
+
+// tidyUp removes what wider tiles have replaced. Clients may ask for the tiles of the checkpoint
+// that they see, so that a newer one comes first.
+func (f *tileFiles) tidyUp() error {
+	for _, t := range tlog.NewTiles(evidence.TileHeight, f.tidy, f.saved) {
+		if err := f.removeOthers(evidence.Tile{Tile: t}); err != nil {
+			return fmt.Errorf("removing hashes that others have replaced: %w", err)
 		}
-		l.tree, data = next, data[len(part):]
 	}
+	f.tidy = f.saved
 	return nil
 }
 
-func (l *leafFiles) open(number int64) error {
-	if l.opened != nil && l.number == number {
-		return nil
+// makeFolders makes the folders of a tile. It gives the tile's whole name, and notes the folders that
+// have to be brought to the disk.
+func (f *tileFiles) makeFolders(path string, unsynced map[string]bool) (name string, err error) {
+	dir, name := filepath.Split(path)
+	folder := f.dir
+	for part := range strings.SplitSeq(filepath.Clean(dir), "/") {
+		in := folder
+		folder = filepath.Join(in, part)
+		switch err := os.Mkdir(folder, 0o700); {
+		case err == nil:
+			unsynced[in] = true
+		case !errors.Is(err, fs.ErrExist):
+			return "", err
+		}
 	}
-	f, err := os.OpenFile(filepath.Join(l.dir, evidence.LeavesFile(number)), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("writing leaves: %w", err)
-	}
-	l.opened, l.number = f, number
-	return nil
+	unsynced[folder] = true
+	return filepath.Join(folder, name), nil
 }
 
-// finish ends a full file, with its hash beside.
-func (l *leafFiles) finish(hash tlog.Hash) error {
-	f, err := os.OpenFile(filepath.Join(l.dir, evidence.SubtreesFile), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("writing the hash of full leaves: %w", err)
+// removeOthers removes the narrower tiles in whose place t is, and what a crash has left.
+func (f *tileFiles) removeOthers(t evidence.Tile) error {
+	name := filepath.Join(f.dir, t.Path())
+	if t.W == evidence.TileSize {
+		return os.RemoveAll(name + ".p")
 	}
-	if _, err = f.WriteAt(hash[:], l.number*tlog.HashSize); err != nil {
-		return errors.Join(fmt.Errorf("writing the hash of full leaves: %w", err), f.Close())
+	folder, own := filepath.Split(name)
+	others, err := os.ReadDir(folder)
+	for _, other := range others {
+		if other.Name() != own {
+			err = errors.Join(err, os.Remove(filepath.Join(folder, other.Name())))
+		}
 	}
-	l.full = append(l.full, l.opened, f)
-	l.opened = nil
-	return nil
-}
-
-// trim takes off what files have behind the tree: leaves of lines that a power cut took.
-func (l *leafFiles) trim() error {
-	size := l.tree.Size()
-	number := size / evidence.LeavesPerFile
-	err := errors.Join(
-		truncateFile(filepath.Join(l.dir, evidence.LeavesFile(number)), size%evidence.LeavesPerFile*tlog.HashSize),
-		truncateFile(filepath.Join(l.dir, evidence.SubtreesFile), number*tlog.HashSize))
-	for ; err == nil; number++ {
-		err = os.Remove(filepath.Join(l.dir, evidence.LeavesFile(number+1)))
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("trimming leaves: %w", err)
-	}
-	return nil
-}
-
-func truncateFile(name string, size int64) error {
-	if err := os.Truncate(name, size); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-func (l *leafFiles) close() error {
-	if l.opened == nil {
-		return nil
-	}
-	return l.opened.Close()
-}
-
-// unsynced gives the files that may not be on disk. Those that are full are the caller's to close.
-func (l *leafFiles) unsynced() (full []*os.File, opened *os.File) {
-	full, l.full = l.full, nil
-	return full, l.opened
+	return errors.Join(err, os.RemoveAll(strings.TrimSuffix(filepath.Clean(folder), ".p")))
 }
 
 // tailOf reads the end of a file, from the beginning of a line where it is longer than most.

@@ -90,17 +90,19 @@ func (l *Log) stuck() {
 
 // checkpoint seals, signs, and says so in the log.
 func (l *Log) checkpoint() error {
-	tree, others, err := l.save()
+	others, err := l.save()
 	if err != nil {
 		return err
 	}
-	text := evidence.CheckpointText(l.id, tree.Size(), tree.Root())
-	signed, err := note.Sign(&note.Note{Text: text}, l.signer)
+	head := evidence.Head{Identity: l.id, Size: l.tiles.tree.Size(), Root: l.tiles.tree.Root()}
+	head.Note, err = note.Sign(&note.Note{Text: evidence.CheckpointText(l.id, head.Size, head.Root)}, l.signer)
 	if err != nil {
 		return fmt.Errorf("signing a checkpoint: %w", err)
 	}
-	head := evidence.Head{Identity: l.id, Size: tree.Size(), Root: tree.Root(), Note: signed}
-	if err := l.keepHead(signed); err != nil {
+	if err := l.keepHead(head); err != nil {
+		return err
+	}
+	if err := l.tiles.tidyUp(); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -112,11 +114,12 @@ func (l *Log) checkpoint() error {
 	return err
 }
 
-// keepHead appends a signed note to the checkpoints of the generation and to their second copy.
-func (l *Log) keepHead(signed []byte) error {
+// keepHead appends a signed note to the checkpoints of the generation and to their second copy. The
+// newest is a file of its own, too, for clients of the tiles.
+func (l *Log) keepHead(head evidence.Head) error {
 	l.keeping.Lock()
 	defer l.keeping.Unlock()
-	block := append(slices.Clip(signed), evidence.HeadEnd...)
+	block := append(slices.Clip(head.Note), evidence.HeadEnd...)
 	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
 		if name == "" {
 			continue
@@ -125,6 +128,13 @@ func (l *Log) keepHead(signed []byte) error {
 			return fmt.Errorf("keeping a checkpoint: %w", err)
 		}
 	}
+	if head.Size < l.shown {
+		return nil
+	}
+	l.shown = head.Size
+	if err := replaceFile(filepath.Join(l.folder, checkpointFile), head.Note); err != nil {
+		return fmt.Errorf("keeping a checkpoint: %w", err)
+	}
 	return nil
 }
 
@@ -132,38 +142,42 @@ func (l *Log) keepHead(signed []byte) error {
 func (l *Log) savePosition() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	_, _, err := l.save()
+	_, err := l.save()
 	return err
 }
 
-// save brings the log, the leaves and the position to the disk. It gives the tree that is there,
-// and the number of lines of others in it.
-func (l *Log) save() (tree evidence.Edge, others int64, err error) {
+// save brings the log, the tree and the position to the disk, in this order: the disk never has
+// hashes of lines that it has not. It gives the number of lines of others in the tree.
+func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
-	err = l.look()
-	if err == nil {
+	if err = l.look(); err == nil {
 		err = l.fillGap()
 	}
+	at := position{l.size, l.end - int64(len(l.tail))}
+	others = l.others
 	if err == nil {
-		err = l.spill()
+		for _, leaf := range l.pending {
+			l.tiles.tree.Append(leaf)
+		}
+		l.pending = l.pending[:0]
 	}
-	tree, others = l.leaves.tree.Clone(), l.others
-	at := position{tree.Size(), l.end - int64(len(l.tail))}
-	full, leaves := l.leaves.unsynced()
 	l.mu.Unlock()
-	for _, f := range full {
-		err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = l.syncLog()
 	}
-	if leaves != nil {
-		err = errors.Join(err, leaves.Sync()) // it is closed by a later call, or by the end
+	if err == nil {
+		err = l.tiles.save()
 	}
-	if err = errors.Join(err, l.syncLog()); err != nil {
-		return tree, 0, fmt.Errorf("bringing the log and its leaves to the disk: %w", err)
+	if err != nil {
+		return 0, fmt.Errorf("bringing the log and its hashes to the disk: %w", err)
 	}
 	if err := writePosition(l.folder, at); err != nil {
-		return tree, 0, fmt.Errorf("writing the position: %w", err)
+		return 0, fmt.Errorf("writing the position: %w", err)
 	}
-	return tree, others, nil
+	l.mu.Lock()
+	l.saved = at.Size
+	l.mu.Unlock()
+	return others, nil
 }
 
 // syncLog waits until the file of the log is on disk, and then the rotated ones, of which it may be
@@ -214,11 +228,10 @@ func (l *Log) fillGap() error {
 	if err != nil {
 		return fmt.Errorf("reading leaves from the log again: %w", err)
 	}
-	if size := r.leaves.tree.Size(); size != l.size {
+	if size := r.tiles.tree.Size(); size != l.size {
 		return fmt.Errorf("the log has %d lines of %d", size, l.size)
 	}
-	_ = l.leaves.close() // what was written has been read from the log again
-	l.leaves, l.gap = r.leaves, false
+	l.tiles, l.gap = r.tiles, false
 	return nil
 }
 

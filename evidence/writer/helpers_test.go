@@ -265,17 +265,46 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 		}
 		signed = max(signed, head.Size)
 	}
-	leaves := evidence.NewLeaves(dir)
-	n, err := leaves.Len()
-	if err != nil || n > int64(len(lines)) {
-		b.t.Fatalf("%d leaves of %d lines: %v", n, len(lines), err)
-	}
-	for i := range n {
-		if h, err := leaves.Hash(i); err != nil || h != tlog.RecordHash([]byte(lines[i])) {
+	client := tlog.TileHashReader(newest(b.t, heads, verifier), evidence.Tiles(dir))
+	for i := range signed {
+		at := tlog.StoredHashIndex(0, i)
+		if got, err := client.ReadHashes([]int64{at}); err != nil || got[0] != stored[at] {
 			b.t.Fatalf("leaf %d is not that of its line: %v", i, err)
 		}
 	}
+	b.noLeftovers(dir, signed)
 	return signed
+}
+
+// newest is the tree of the newest checkpoint.
+func newest(tb testing.TB, heads []byte, verifier note.Verifier) (tree tlog.Tree) {
+	tb.Helper()
+	for head, err := range evidence.ReadHeads(bytes.NewReader(heads), note.VerifierList(verifier)) {
+		if err == nil && head.Size > tree.N {
+			tree = tlog.Tree{N: head.Size, Hash: head.Root}
+		}
+	}
+	return tree
+}
+
+// noLeftovers: `checkpoint` is the newest signed one, all its tiles are there by their names, and few that others replaced.
+func (b *bench) noLeftovers(dir string, size int64) {
+	b.t.Helper()
+	h, err := evidence.ReadClaim(string(must(os.ReadFile(filepath.Join(dir, "checkpoint")))))
+	if err != nil || h.Size != size {
+		b.t.Fatalf("checkpoint is of %d lines, the newest of %d: %v", h.Size, size, err)
+	}
+	for _, tile := range tlog.NewTiles(evidence.TileHeight, 0, size) {
+		if path := (evidence.Tile{Tile: tile}).Path(); !exists(filepath.Join(dir, path)) {
+			b.t.Fatalf("no %s", path)
+		}
+	}
+	filepath.WalkDir(filepath.Join(dir, "tile"), func(path string, d os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".p") && len(must(os.ReadDir(path))) > 2 {
+			b.t.Fatalf("%s has tiles of older checkpoints", path)
+		}
+		return err
+	})
 }
 
 // snapshot has the files of a folder.

@@ -51,8 +51,8 @@ func (l *Log) load() error {
 
 // goOn goes on with a generation.
 func (l *Log) goOn(r *resumed) error {
-	l.leaves, l.size, l.head = r.leaves, r.leaves.tree.Size(), r.head
-	if err := errors.Join(l.leaves.trim(), mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
+	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
+	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}
 	if len(r.tail) > 0 {
@@ -80,7 +80,7 @@ func (l *Log) begin(generation int, why generationLine) error {
 		return err
 	}
 	l.config.Report(Event{"evidence begins a new generation", l.id + ": " + why.Reason, why.Reason != "first"})
-	l.leaves = &leafFiles{dir: l.folder}
+	l.tiles = newTileFiles(l.folder, evidence.Tree{})
 	if err := errors.Join(os.MkdirAll(l.folder, 0o700), syncFile(l.dir), appendFile(filepath.Join(l.folder, headsFile), nil)); err != nil {
 		return err
 	}
@@ -125,11 +125,11 @@ func (l *Log) start(message string, what any) error {
 
 // resumed is a generation that goes on.
 type resumed struct {
-	leaves *leafFiles
-	head   evidence.Head // the newest, of size 0 for none
-	from   int64         // leaves that the position knew; those behind it were sealed late
-	torn   int           // lines without end among them
-	tail   []byte        // of the file that is written: a last line without end, which is no leaf yet
+	tiles *tileFiles
+	head  evidence.Head // the newest, of size 0 for none
+	from  int64         // leaves that the position knew; those behind it were sealed late
+	torn  int           // lines without end among them
+	tail  []byte        // of the file that is written: a last line without end, which is no leaf yet
 }
 
 // resume takes up a generation where its state and the log left it: it seals the lines that are in
@@ -149,24 +149,24 @@ func (l *Log) resume() (*resumed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the position: %w", err)
 	}
-	leaves := evidence.NewLeaves(l.folder)
-	edge, err := leaves.Edge(at.Size)
+	tiles := evidence.Tiles(l.folder)
+	last, err := tiles.Leaves(at.Size - 1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("the hashes of the lines are gone, or have the form of version 0.1")
+	}
 	if err != nil {
 		return nil, err
 	}
-	last, err := leaves.Hash(at.Size - 1)
+	tree, err := tiles.Tree(at.Size)
 	if err != nil {
 		return nil, err
 	}
-	r := &resumed{leaves: &leafFiles{dir: l.folder, tree: edge}, from: at.Size}
-	claim, err := l.readOn(r, at, last)
-	if err == nil {
-		err = l.checkHeads(r, claim)
-	}
+	r := &resumed{tiles: newTileFiles(l.folder, tree), from: at.Size}
+	claim, err := l.readOn(r, at, last[0])
 	if err != nil {
-		return nil, errors.Join(err, r.leaves.close())
+		return nil, err
 	}
-	return r, nil
+	return r, l.checkHeads(r, claim)
 }
 
 // readOn seals all lines of the log behind a position. It gives the newest checkpoint that these
@@ -212,13 +212,12 @@ func findPosition(files []string, at position, last tlog.Hash) (io.ReadCloser, [
 
 // sealFile seals what is left of a file.
 func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence.Head) error {
-	var pending []byte
 	err := eachLine(file, func(line []byte, ended bool) error {
 		if !ended && current {
 			r.tail = bytes.Clone(line)
 			return nil
 		}
-		seq := r.leaves.tree.Size() + int64(len(pending)/tlog.HashSize)
+		seq := r.tiles.tree.Size()
 		switch id, n, sealed := evidence.ReadSeal(line); {
 		case sealed && (id != l.id || n != seq):
 			return fmt.Errorf("the line behind leaf %d is %d of %s", seq-1, n, id)
@@ -227,18 +226,16 @@ func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence
 		case !sealed && (!ended || !json.Valid(line)):
 			r.torn++
 		}
-		leaf := tlog.RecordHash(line)
-		if pending = append(pending, leaf[:]...); len(pending) < spillSize {
+		r.tiles.tree.Append(tlog.RecordHash(line))
+		if len(r.tiles.full) < maxPending/evidence.TileSize {
 			return nil
 		}
-		err := r.leaves.write(pending)
-		pending = pending[:0]
-		return err
+		return r.tiles.save()
 	})
 	if err != nil {
 		return err
 	}
-	return r.leaves.write(pending)
+	return r.tiles.save()
 }
 
 // msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
@@ -266,12 +263,12 @@ func (l *Log) checkHeads(r *resumed, claim evidence.Head) error {
 			r.head = head
 		}
 	}
-	reader := evidence.NewLeaves(l.folder)
+	reader := evidence.Tiles(l.folder)
 	for _, c := range claims {
 		if c.Size == 0 {
 			continue
 		}
-		if size := r.leaves.tree.Size(); c.Size > size {
+		if size := r.tiles.tree.Size(); c.Size > size {
 			return fmt.Errorf("the log has %d lines of the %d that were signed", size, c.Size)
 		}
 		root, err := tlog.TreeHash(c.Size, reader)

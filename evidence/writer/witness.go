@@ -162,7 +162,7 @@ func (l *Log) request(old int64, head evidence.Head) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "old %d\n", old)
 	if old > 0 && old < head.Size {
-		proof, err := tlog.ProveTree(head.Size, old, l.reader)
+		proof, err := tlog.ProveTree(head.Size, old, evidence.Tiles(l.folder))
 		if err != nil {
 			return nil, fmt.Errorf("proving that the tree has grown from %d to %d: %w", old, head.Size, err)
 		}
@@ -204,14 +204,14 @@ func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 
 // keepCosigned appends a checkpoint once more, with its cosignatures.
 func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
-	cosigned := append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
-	if err := l.keepHead(cosigned); err != nil {
+	head.Note = append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
+	if err := l.keepHead(head); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.head.Size == head.Size {
-		l.head.Note = cosigned
+		l.head.Note = head.Note
 	}
 	return nil
 }

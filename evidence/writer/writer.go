@@ -70,8 +70,9 @@ const (
 	loggerName = "crawlgate.evidence"
 	vkeyFile   = "vkey"
 	headsFile  = "heads"
-	spillSize  = 1024 * tlog.HashSize // leaves are written to their file in such portions
-	maxPending = 1 << 20              // leaves held in memory while they cannot be written
+	maxPending = 1 << 20 // leaves held in memory while they cannot be written
+
+	checkpointFile = "checkpoint"
 )
 
 // Log is an access log that is sealed. It is safe for concurrent use.
@@ -95,7 +96,9 @@ type Log struct {
 	patience time.Duration // with a disk, before the log counts as not sealed
 
 	flushing sync.Mutex // one flush at a time; taken before mu
+	tiles    *tileFiles // for one who flushes, too
 	keeping  sync.Mutex // one checkpoint at a time
+	shown    int64      // of the checkpoint that clients of the tiles see; for one who keeps
 
 	mu          sync.Mutex
 	dest        io.WriteCloser
@@ -106,8 +109,8 @@ type Log struct {
 	tail        []byte // the last line of the file, where a failed write left it without its end
 	buf         []byte
 	size        int64 // leaves
-	pending     []byte
-	leaves      *leafFiles
+	pending     []tlog.Hash
+	saved       int64 // leaves that are on disk
 	others      int64 // lines that are not ours, since the start
 	signed      int64 // of them, in the newest checkpoint
 	shifted     int64 // looks at which the file was not what it had to be
@@ -123,8 +126,7 @@ type Log struct {
 	heard       map[string]bool // notes of peers that the log has
 	heardAt     time.Time
 
-	reader *evidence.Leaves // for proofs
-	client http.Client      // of the witnesses
+	client http.Client // of the witnesses
 }
 
 // Write seals and writes one entry of the log. An error means that the entry is not in the log, or
@@ -276,22 +278,11 @@ func (l *Log) leaf(line []byte) {
 	if l.gap {
 		return
 	}
-	h := tlog.RecordHash(line)
-	l.pending = append(l.pending, h[:]...)
-	switch n := len(l.pending); {
-	case n >= maxPending*tlog.HashSize:
+	if l.size-l.saved > maxPending {
 		l.gap, l.pending = true, nil
-	case n >= spillSize && l.flushErr == nil:
-		l.note(l.writeErr, l.spill())
+		return
 	}
-}
-
-// spill writes the pending leaves to their files. It waits for no disk.
-func (l *Log) spill() error {
-	before := l.leaves.tree.Size()
-	err := l.leaves.write(l.pending)
-	l.pending = l.pending[:copy(l.pending, l.pending[(l.leaves.tree.Size()-before)*tlog.HashSize:])]
-	return err
+	l.pending = append(l.pending, tlog.RecordHash(line))
 }
 
 // Open begins to seal a log, or goes on with it: see recover.go. No other process can then do so.
@@ -330,11 +321,7 @@ func (l *Log) open() (err error) {
 	if l.key, err = loadKey(cmp.Or(l.config.Key, filepath.Join(l.dir, "key"))); err != nil {
 		return err
 	}
-	if err := l.load(); err != nil {
-		return err
-	}
-	l.reader = evidence.NewLeaves(l.folder)
-	return nil
+	return l.load()
 }
 
 // become takes on the identity of a generation.
@@ -378,9 +365,6 @@ func (l *Log) release() error {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
-	}
-	if l.leaves != nil {
-		errs = append(errs, l.leaves.close())
 	}
 	return errors.Join(errs...)
 }

@@ -123,6 +123,39 @@ def said_in(lines):
             yield place, said["size"], base64.b64decode(said["root"])
 
 
+def tile_path(level, n, width):
+    """The path of a tile (C2SP tlog-tiles)."""
+    path = f"{n % 1000:03d}"
+    while n >= 1000:
+        n //= 1000
+        path = f"x{n % 1000:03d}/{path}"
+    return f"tile/{level}/{path}" + (f".p/{width}" if width < 256 else "")
+
+
+def check_tiles(folder, hashes):
+    """Holds the tiles against the leaves that the newest checkpoint covers. Tiles of level 0 may have been deleted."""
+    level = 0
+    while hashes:
+        for n in range(0, len(hashes), 256):
+            want = b"".join(hashes[n:n + 256])
+            name = os.path.join(folder, tile_path(level, n // 256, len(want) // 32))
+            try:
+                with open(name, "rb") as f:
+                    if f.read() != want:
+                        faults.append(f"{name}: the hashes are not those of the lines")
+            except FileNotFoundError:
+                if level or n + 256 > len(hashes):
+                    faults.append(f"{name} is not there")
+        hashes = [whole_tile(hashes[n:n + 256]) for n in range(0, len(hashes) // 256 * 256, 256)]
+        level += 1
+
+
+def whole_tile(hashes):
+    while len(hashes) > 1:
+        hashes = [node_hash(*hashes[i:i + 2]) for i in range(0, len(hashes), 2)]
+    return hashes[0]
+
+
 def check(folder, lines, scratch):
     with open(os.path.join(folder, "vkey"), encoding="utf-8") as f:
         key = public_key(f.read().strip())
@@ -138,10 +171,12 @@ def check(folder, lines, scratch):
     for place, size, root in said_in(lines):
         if roots.get(size) != root or (size, root) not in heads:
             faults.append(f"{place}: the checkpoint of {size} lines is not that of the log")
-    stored = b"".join(open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder)) if name.startswith("leaves-"))
-    if stored != b"".join(leaves)[:len(stored)]:
-        faults.append(f"{folder}: the leaves are not those of the lines")
     newest = max((size for size, _ in heads), default=0)
+    check_tiles(folder, leaves[:newest])
+    with open(os.path.join(folder, "checkpoint"), encoding="utf-8") as f, open(os.path.join(folder, "heads"), encoding="utf-8") as all_of_them:
+        shown = f.read()
+        if shown.splitlines()[1] != str(newest) or shown not in all_of_them.read().split("--\n"):
+            faults.append(f"{folder}/checkpoint is not the newest")
     return key[0], {"lines": len(lines), "checkpoints": len(heads), "newest": newest}
 
 
