@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -16,7 +17,7 @@ import (
 type entry struct {
 	TS       stamp   `json:"ts"`
 	Duration seconds `json:"duration"`
-	Status   int     `json:"status"`
+	Status   number  `json:"status"`
 	// Request is what the line says of the request, besides what the robots object says.
 	Request struct {
 		Method   string `json:"method"`
@@ -28,6 +29,17 @@ type entry struct {
 		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
 	Robots *enforce.Record `json:"robots"`
+}
+
+// number is 0 where a filter of the log has put a text.
+type number int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		return nil
+	}
+	return json.Unmarshal(data, (*int)(n))
 }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
@@ -51,9 +63,9 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// began is when the request came, zero if the line does not say. Of one that was sent, its wait and
-// its connection are reckoned back from there: its end may be long after it, and Caddy logs a
-// duration of 0 where a handler panicked.
+// began is when the request came, at the earliest; zero if the line does not say. Of one that was
+// sent, its wait and its connection are reckoned back from there: its end may be long after it, and
+// Caddy logs a duration of 0 where a handler panicked.
 func (e *entry) began() time.Time {
 	if at := sentAt(e.Robots); !at.IsZero() {
 		return at.Add(-time.Duration(e.Robots.WaitMillis+e.Robots.DialMillis) * time.Millisecond)
@@ -61,7 +73,33 @@ func (e *entry) began() time.Time {
 	if e.TS.IsZero() || !e.Duration.given || e.Duration.Duration == 0 && e.Robots.Decision == enforce.OutcomeError {
 		return time.Time{}
 	}
-	return e.TS.Add(-e.Duration.Duration)
+	return e.TS.Add(-e.Duration.Duration - e.TS.early)
+}
+
+// ended is when the request ended, as far as that is known: where the line has no time with a zone,
+// when it was sent.
+func (e *entry) ended() time.Time {
+	if e.TS.zoned() || e.Robots == nil || e.Robots.SentAt <= 0 {
+		return e.TS.Time
+	}
+	return sentAt(e.Robots)
+}
+
+// vague says what the times of a line leave open; empty if nothing.
+func (e *entry) vague() string {
+	switch {
+	case e.TS.IsZero():
+		return "no time that is known"
+	case e.TS.early > 0:
+		return "no zone"
+	case e.TS.late >= time.Second:
+		return "whole seconds"
+	case !e.Duration.given:
+		return "no duration"
+	case !e.Duration.exact:
+		return "a duration without a unit"
+	}
+	return ""
 }
 
 // evidenceOf returns the evidence that a line records.
@@ -71,66 +109,96 @@ func evidenceOf(r *enforce.Record) Evidence {
 
 // stamp is the time of a line: a number of seconds (Caddy's default), milliseconds or nanoseconds
 // since 1970, told apart by their size, or a text in one of the forms that Caddy's encoders write.
-// The zero value is a line without a time.
-type stamp struct{ time.Time }
+// The zero value is a line without a time, or with one in a form of the operator's own.
+type stamp struct {
+	time.Time
+	// early and late are by how much the line may have been written earlier or later.
+	early, late time.Duration
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *stamp) UnmarshalJSON(data []byte) error {
-	if data[0] != '"' {
-		n, err := strconv.ParseFloat(string(data), 64)
-		if err != nil {
-			return fmt.Errorf("ts: %s is no time", data)
-		}
-		const seconds, millis = 1e11, 1e14 // beyond the year 5000 in their unit
-		switch {
-		case n >= millis:
-			s.Time = time.Unix(0, int64(n))
-		case n >= seconds:
-			s.Time = time.UnixMicro(int64(n * 1e3))
-		default:
-			// A float64 of so many seconds is good for a quarter of a microsecond.
-			s.Time = time.UnixMicro(int64(math.Round(n * 1e6)))
-		}
-		return nil
-	}
 	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("ts: %w", err)
-	}
-	for _, layout := range stampLayouts {
-		if t, err := time.Parse(layout, text); err == nil {
-			s.Time = t
-			return nil
-		}
-	}
-	return fmt.Errorf("ts: %q is in no known form", text)
-}
-
-// stampLayouts are the layouts of Caddy's time_format that name the day, the zone UTC where they
-// have none.
-var stampLayouts = []string{
-	time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700",
-	"2006/01/02 15:04:05.000", "2006/01/02 15:04:05.000000000", "2006/01/02 15:04:05", "02/Jan/2006:15:04:05 -0700",
-}
-
-// seconds is a duration: a number of seconds (Caddy's default) or a text such as 1.5s.
-type seconds struct {
-	time.Duration
-	given bool
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *seconds) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' {
-		d, err := time.ParseDuration(string(bytes.Trim(data, `"`)))
-		s.Duration, s.given = d, err == nil
-		return err
+	if json.Unmarshal(data, &text) == nil {
+		s.read(text)
+		return nil
 	}
 	n, err := strconv.ParseFloat(string(data), 64)
 	if err != nil {
-		return fmt.Errorf("duration: %s is no number of seconds", data)
+		return fmt.Errorf("ts: %s is no time", data)
 	}
-	s.Duration, s.given = toDuration(n), true
+	const seconds, millis = 1e11, 1e14 // beyond the year 5000 in their unit
+	switch {
+	case n >= millis:
+		s.Time = time.Unix(0, int64(n))
+	case n >= seconds:
+		s.Time = time.UnixMicro(int64(n * 1e3))
+	default:
+		// A float64 of so many seconds is good for a quarter of a microsecond.
+		s.Time = time.UnixMicro(int64(math.Round(n * 1e6)))
+	}
+	return nil
+}
+
+// read takes a time as a text. Go cuts off what a layout does not hold.
+func (s *stamp) read(text string) {
+	for _, layout := range stampLayouts {
+		t, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		s.Time, s.late = t, time.Second
+		if _, fraction, ok := strings.Cut(text, "."); ok {
+			for i := 0; i < len(fraction) && fraction[i] >= '0' && fraction[i] <= '9'; i++ {
+				s.late /= 10
+			}
+		}
+		if !strings.HasSuffix(layout, "0700") && !strings.HasSuffix(layout, "07:00") {
+			s.early, s.late = 14*time.Hour, s.late+12*time.Hour // the zones that there are
+		}
+		return
+	}
+}
+
+// zoned reports whether the time is known but for what its form cuts off.
+func (s *stamp) zoned() bool { return !s.IsZero() && s.early == 0 }
+
+// stampLayouts are the layouts of Caddy's time_format that name the day, and of others those that
+// are usual. time.Parse takes a fraction of a second with each.
+var stampLayouts = []string{
+	time.RFC3339, "2006-01-02T15:04:05Z0700", "02/Jan/2006:15:04:05 -0700", time.RFC1123Z,
+	"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05",
+}
+
+// seconds is a duration: a number of seconds (Caddy's default), milliseconds or nanoseconds, or a
+// text such as 1.5s.
+type seconds struct {
+	time.Duration // at the most, where the line does not tell the unit
+	given, exact  bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Only seconds have a fraction.
+func (s *seconds) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		d, err := time.ParseDuration(text)
+		s.Duration, s.given, s.exact = d, err == nil, true
+		return nil //nolint:nilerror // a filter of the log has put another text there
+	}
+	n, err := strconv.ParseFloat(string(data), 64)
+	if err != nil {
+		return fmt.Errorf("duration: %s is no number", data)
+	}
+	const mostSeconds, mostMillis = 1e5, 1e8 // a day is less: a larger number is of the next unit
+	s.given, s.exact = true, bytes.ContainsAny(data, ".eE") || n == 0
+	switch {
+	case s.exact || n < mostSeconds:
+	case n < mostMillis:
+		n /= 1e3
+	default:
+		n /= 1e9
+	}
+	s.Duration = toDuration(n)
 	return nil
 }
 

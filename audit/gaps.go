@@ -47,20 +47,21 @@ func left(e *entry) bool {
 // sendingOf reads the times of a request that left. It reports false where the log has none.
 func sendingOf(e *entry, at Place, delay time.Duration) (s sending, ok bool) {
 	r := e.Robots
-	s = sending{place: at, agent: Label(r.Agent), end: e.TS.Time, delay: delay}
+	s = sending{place: at, agent: Label(r.Agent), end: e.TS.Add(e.TS.late), delay: delay}
 	if at := sentAt(r); !at.IsZero() {
 		s.turn, s.end, s.exact = at, at, true
 		return s, true
 	}
-	if e.TS.IsZero() || !e.Duration.given {
+	began := e.began()
+	if began.IsZero() || !e.TS.zoned() {
 		return s, false
 	}
-	s.turn = s.end.Add(-e.Duration.Duration).Add(time.Duration(r.WaitMillis) * time.Millisecond)
+	s.turn = began.Add(time.Duration(r.WaitMillis) * time.Millisecond)
 	if s.turn.After(s.end) {
 		s.turn = s.end
 	}
 	// Before its turn a request may have waited for robots.txt, a tunnel for its client.
-	s.exact = r.PathVisible && (r.Source == "hot" || r.Source == "none")
+	s.exact = r.PathVisible && (r.Source == "hot" || r.Source == "none") && e.vague() == ""
 	return s, true
 }
 

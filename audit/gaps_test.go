@@ -187,7 +187,7 @@ func TestLateLines(t *testing.T) {
 		{2000*2*window - 3000, GapTotals{Undecided: 2}}, // between two that are remembered; it may have left last
 		{1000, GapTotals{Kept: 1, Late: 1}},             // after it there was quiet; before it nobody knows
 	} {
-		end := 2000*2*window + 5000
+		end := 2000*2*window + 5001 // whole seconds have no unit
 		r := auditLogs(t, Config{Texts: store}, logOf(t, append(lines[:2*window:2*window], request{began: tt.began, took: end - tt.began}.line(t, store))...))
 		tt.want.Kept += 2*window - 1
 		tt.want.Pairs = tt.want.Kept + tt.want.Undecided

@@ -89,7 +89,7 @@ func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
 // it had its age when the request was decided.
 func retrieved(e *entry) (from, to time.Time) {
 	age := time.Duration(e.Robots.AgeSeconds) * time.Second
-	to = e.TS.Time
+	to = e.TS.Add(e.TS.late)
 	if at := sentAt(e.Robots); !at.IsZero() {
 		to = at
 	}

@@ -61,7 +61,7 @@ func (j *judge) look(e *entry) (v verdict) {
 		return v
 	}
 	s := contradiction(r)
-	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(j.tolerance)) {
+	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(e.TS.late+j.tolerance)) {
 		s = fmt.Sprintf("sent_at is %s after the end of the request", at.Sub(e.TS.Time))
 	}
 	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && e.Request.Method != http.MethodConnect {

@@ -125,8 +125,10 @@ type head struct {
 }
 
 func (h *head) advance() (ok bool) {
-	if h.line, ok = h.next(); ok && !h.line.entry.TS.IsZero() {
-		h.time = h.line.entry.TS.Time
+	if h.line, ok = h.next(); ok {
+		if at := h.line.entry.ended(); !at.IsZero() {
+			h.time = at
+		}
 	}
 	return ok
 }

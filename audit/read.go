@@ -19,7 +19,7 @@ type Line struct {
 }
 
 // Time is when the request ended, zero if the line does not say.
-func (l *Line) Time() time.Time { return l.TS.Time }
+func (l *Line) Time() time.Time { return l.ended() }
 
 // Began is when the request came, or its decision, zero if the line does not say.
 func (l *Line) Began() time.Time { return l.began() }

@@ -35,6 +35,8 @@ type Totals struct {
 	Gaps     GapTotals      `json:"gaps"`
 	// The period is of the lines that were checked.
 	Period
+	// Vague are lines that were checked, by what their times leave open.
+	Vague map[string]int64 `json:"vague_times"`
 	// Agents are in the order of their names.
 	Agents []AgentTotals `json:"agents"`
 	// Texts are those that were not to be had, in the order of their hashes.
@@ -152,7 +154,7 @@ var defaultLimits = limits{agents: 10_000, exceptions: 1_000, texts: 10_000, hos
 
 func newCounts(l limits) *counts {
 	return &counts{
-		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64)},
+		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64), Vague: make(map[string]int64)},
 		limits: l, agents: make(map[string]*AgentTotals), texts: make(map[string]*TextTotals),
 	}
 }
@@ -160,7 +162,10 @@ func newCounts(l limits) *counts {
 // line counts a line that has a robots object.
 func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 	c.Checked++
-	c.Note(e.TS.Time)
+	c.Note(e.ended())
+	if what := e.vague(); what != "" {
+		c.Vague[what]++
+	}
 	if len(v.findings) == 0 || v.how != asRecorded {
 		switch v.how {
 		case asRecorded:

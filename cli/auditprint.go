@@ -70,6 +70,9 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("  not ours", number(t.Foreign))
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
 	s.row("  checked", t.Checked)
+	for _, what := range slices.Sorted(maps.Keys(t.Vague)) {
+		s.fact("    with "+what, number(t.Vague[what]))
+	}
 	s.row("    replayed from a text", t.Replayed)
 	s.row("    following from the state", t.ByState)
 	s.row("    as recorded", t.AsRecorded)

@@ -229,7 +229,7 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := tls.Client(g.tunnel(secure.authority()).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
-	h2, err := new(http2.Transport).NewClientConn(over)
+	h2, err := new(http2.Transport).NewClientConn(over) //nolint:staticcheck // http.Transport makes none over a connection that is there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 // recalled takes the step that follows on the answer, where there was one: what its fields and tags
 // said, the line has, as far as they were read.
 func recalled(l *audit.Line, d enforce.Decision) (again enforce.Decision, known bool) {
-	if r := l.Robots; r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(l.Status) {
+	if r := l.Robots; r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(int(l.Status)) {
 		return d.Recall(r)
 	}
 	return d, true
