@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -145,7 +144,7 @@ func (a *auditor) line(l *line) error {
 	case e.Robots != nil:
 		v := a.judge.look(e)
 		return a.judged(e, &v, l.at)
-	case e.Request.Method == http.MethodConnect || strings.Contains(e.Request.URI, "://"):
+	case e.Tunnel() || strings.Contains(e.Request.URI, "://"):
 		c.Unjudged++
 	}
 	c.Foreign++

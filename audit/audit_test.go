@@ -27,6 +27,23 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestTotals holds what is counted of honest lines of each kind.
+// TestTunnelTotals: a CONNECT is a tunnel that was opened or refused, and no request. A request in one
+// that was looked into has its own line.
+func TestTunnelTotals(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	looked := lineOf(t, (&enforce.Enforcer{}).DecideIntercept(enforce.Authentication{}, target(t, "https://site.example/").Origin).Record(), "CONNECT", "site.example:443", noon)
+	looked = looked.with("decision", "allow").with("reason", "intercepted").with("path_visible", true).with("agent", "AcmeBot")
+	inside := lines["disallowed"]
+	r := auditLogs(t, Config{Texts: store}, logOf(t, looked, inside, inside, inside, lines["tunnel to absent"], lines["tunnel"]))
+	a := r.totals.Agents[0]
+	if len(r.findings) > 0 || a.Checked != 6 || a.Allowed != 0 || a.Denied[enforce.ReasonDisallowed] != 3 || len(a.Denied) != 1 ||
+		a.Tunnels.Allowed != 2 || a.Tunnels.Blind != 1 || a.Tunnels.Denied[enforce.ReasonTunnelRestricted] != 1 || len(a.Tunnels.Denied) != 1 {
+		t.Errorf("%v, %+v", r.findings, a)
+	}
+}
+
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -48,8 +65,11 @@ func TestTotals(t *testing.T) {
 	acme, reporter := c.Agents[0], c.Agents[2]
 	want := fmt.Sprint(map[enforce.Reason]int64{
 		enforce.ReasonDisallowed: 2, enforce.ReasonUnreachable: 2, enforce.ReasonOperatorDeny: 2,
-		enforce.ReasonTunnelRestricted: 2, enforce.ReasonRateLimited: 2,
+		enforce.ReasonRateLimited: 2,
 	})
+	if n := acme.Tunnels; n.Allowed != 0 || n.Denied[enforce.ReasonTunnelRestricted] != 2 || n.Blind != 0 {
+		t.Errorf("%+v", n)
+	}
 	if acme.Checked != 22 || acme.Allowed != 10 || fmt.Sprint(acme.Denied) != want || acme.Failed["reset"] != 2 ||
 		acme.Exceptions["site.example: ticket 7"] != 2 || len(acme.WouldDeny) != 0 {
 		t.Errorf("%+v", acme)

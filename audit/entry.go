@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,10 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	}
 	return json.Unmarshal(data, (*int)(n))
 }
+
+// Tunnel reports whether the line is about a tunnel, and so about no request: those in a tunnel that
+// is looked into have lines of their own, and of others nothing is known.
+func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
 func readEntry(line []byte) (e entry, err error) {

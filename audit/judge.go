@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ func (j *judge) look(e *entry) (v verdict) {
 	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(e.TS.late+j.tolerance)) {
 		s = fmt.Sprintf("sent_at is %s after the end of the request", at.Sub(e.TS.Time))
 	}
-	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && e.Request.Method != http.MethodConnect {
+	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() {
 		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)
 	}
 	if s != "" {
@@ -104,7 +103,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 		return t, true
 	}
 	var err error
-	if e.Request.Method == http.MethodConnect {
+	if e.Tunnel() {
 		t.Origin, err = origin.FromAuthority("https", e.Request.URI)
 	} else if u, parseErr := url.ParseRequestURI(e.Request.URI); parseErr != nil {
 		err = parseErr

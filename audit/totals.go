@@ -100,17 +100,35 @@ type AgentTotals struct {
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
-	Allowed int64  `json:"allowed"`
+	// The decisions are about requests, Tunnels about CONNECTs, which are none.
+	Decisions
+	Tunnels struct {
+		Decisions
+		// Blind are those of Allowed that were not looked into: it is not known what was asked in them.
+		Blind int64 `json:"blind"`
+	} `json:"tunnels"`
+	Findings int64 `json:"findings"`
+}
+
+// Decisions are counts of what was decided.
+type Decisions struct {
+	Allowed int64 `json:"allowed"`
 	// Denied, Failed and WouldDeny are by reason. WouldDeny are among Allowed.
 	Denied    map[enforce.Reason]int64 `json:"denied"`
 	Failed    map[enforce.Reason]int64 `json:"failed"`
 	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
-	// Unreachable are the refusals because of an unreachable robots.txt by the cause that the lines
-	// give, among Denied and WouldDeny.
+	// Unreachable are those of Denied and WouldDeny that an unreachable robots.txt is the reason of, by
+	// the cause that the lines give.
 	Unreachable map[string]int64 `json:"unreachable"`
 	// Exceptions are the uses of exceptions by their labels, among Allowed.
 	Exceptions map[string]int64 `json:"exceptions"`
-	Findings   int64            `json:"findings"`
+}
+
+func newDecisions() Decisions {
+	return Decisions{
+		Denied: make(map[enforce.Reason]int64), Failed: make(map[enforce.Reason]int64), WouldDeny: make(map[enforce.Reason]int64),
+		Unreachable: make(map[string]int64), Exceptions: make(map[string]int64),
+	}
 }
 
 // TextTotals is a text that was not to be had.
@@ -179,7 +197,7 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 		}
 	}
 	a := c.agent(Label(e.Robots.Agent))
-	a.decided(e.Robots, c)
+	a.decided(e, c)
 	return a
 }
 
@@ -202,10 +220,8 @@ func (c *counts) agent(name string) *AgentTotals {
 		a, ok = c.agents[name]
 	}
 	if !ok {
-		a = &AgentTotals{
-			Agent: name, Denied: make(map[enforce.Reason]int64), Failed: make(map[enforce.Reason]int64),
-			WouldDeny: make(map[enforce.Reason]int64), Unreachable: make(map[string]int64), Exceptions: make(map[string]int64),
-		}
+		a = &AgentTotals{Agent: name, Decisions: newDecisions()}
+		a.Tunnels.Decisions = newDecisions()
 		c.agents[name] = a
 	}
 	return a
@@ -213,7 +229,8 @@ func (c *counts) agent(name string) *AgentTotals {
 
 // decided counts a decision as it is recorded. A word of no closed set is a finding and counted as
 // that alone.
-func (a *AgentTotals) decided(r *enforce.Record, c *counts) {
+func (a *AgentTotals) decided(e *entry, c *counts) {
+	r := e.Robots
 	a.Checked++
 	if a.Agent != Others && len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
 		a.Owner, a.Contact = r.Owner, r.Contact
@@ -221,35 +238,42 @@ func (a *AgentTotals) decided(r *enforce.Record, c *counts) {
 	if !r.Reason.Valid() {
 		return
 	}
+	d := &a.Decisions
+	if e.Tunnel() {
+		d = &a.Tunnels.Decisions
+		if r.Decision == enforce.OutcomeAllow && !r.PathVisible {
+			a.Tunnels.Blind++
+		}
+	}
 	if r.Reason == enforce.ReasonUnreachable {
 		cause := r.Cause
 		if !slices.Contains(fetch.Causes(), fetch.Cause(cause)) {
 			cause = Others
 		}
-		a.Unreachable[cause]++
+		d.Unreachable[cause]++
 	}
 	switch r.Decision {
 	case enforce.OutcomeAllow:
-		a.Allowed++
+		d.Allowed++
 		if r.WouldDeny {
-			a.WouldDeny[r.Reason]++
+			d.WouldDeny[r.Reason]++
 		}
 		if r.Reason == enforce.ReasonException {
-			a.exception(r.Exception, c)
+			d.exception(r.Exception, c)
 		}
 	case enforce.OutcomeDeny:
-		a.Denied[r.Reason]++
+		d.Denied[r.Reason]++
 	case enforce.OutcomeError:
-		a.Failed[r.Reason]++
+		d.Failed[r.Reason]++
 	}
 }
 
-func (a *AgentTotals) exception(label string, c *counts) {
-	if _, ok := a.Exceptions[label]; !ok && (len(a.Exceptions) >= c.limits.exceptions || len(label) > maxLabel) {
+func (d *Decisions) exception(label string, c *counts) {
+	if _, ok := d.Exceptions[label]; !ok && (len(d.Exceptions) >= c.limits.exceptions || len(label) > maxLabel) {
 		c.Caps.Exceptions++
 		label = Others
 	}
-	a.Exceptions[label]++
+	d.Exceptions[label]++
 }
 
 // text notes a line that rests on a text that is not to be had, and reports whether it is the

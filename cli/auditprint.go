@@ -88,6 +88,7 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("  not compared: lines without times", number(g.Untimed))
 	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
 	if t.Seals != nil {
+		s.fact("lines without a seal, before the first sealed one", number(t.Seals.WithoutSeal))
 		s.fact("checkpoints of peers whose log or key is not given", number(t.Seals.PeersUnknown))
 	}
 	s.row("errors", t.Errors)
@@ -104,10 +105,10 @@ func auditSummary(t audit.Totals) *table {
 
 // auditSeals has a row a sealed log.
 func auditSeals(t audit.Totals) *table {
-	s := newTable("SEALED LOG", "SEALED", "LATE", "UNSEALED", "UNPROVEN", "EXPIRED", "CHECKPOINTS", "NEWEST", "BEGAN")
+	s := newTable("SEALED LOG", "SEALED", "LATE", "UNSEALED", "UNPROVEN", "EXPIRED", "CHECKPOINTS", "NEWEST", "PEERS", "BEGAN")
 	if t.Seals != nil {
 		for _, l := range t.Seals.Logs {
-			s.row(l.Log, l.Sealed, l.Late, l.Unsealed, l.Unproven, l.Expired, l.Checkpoints, l.Size, cmp.Or(l.Began, "-"))
+			s.row(l.Log, l.Sealed, l.Late, l.Unsealed, l.Unproven, l.Expired, l.Checkpoints, l.Size, l.Peers, cmp.Or(l.Began, "-"))
 		}
 	}
 	return s
@@ -115,7 +116,7 @@ func auditSeals(t audit.Totals) *table {
 
 // auditAgents has a row an agent.
 func auditAgents(t audit.Totals) *table {
-	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "FINDINGS"}
+	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "TUNNELS", "FINDINGS"}
 	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
 	if owned {
 		headings = append(headings, "OWNER", "CONTACT")
@@ -124,7 +125,7 @@ func auditAgents(t audit.Totals) *table {
 	for _, a := range t.Agents {
 		cells := []any{
 			dashed(a.Agent), a.Checked, a.Allowed, sumOf(a.Denied), sumOf(a.Failed),
-			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Findings,
+			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Tunnels.Allowed + sumOf(a.Tunnels.Denied) + sumOf(a.Tunnels.Failed), a.Findings,
 		}
 		if owned {
 			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
@@ -134,17 +135,27 @@ func auditAgents(t audit.Totals) *table {
 	return s
 }
 
-// auditReasons counts, by agent, the reasons of refusals and the exceptions used.
+// auditReasons counts, by agent, the reasons of refusals and the exceptions used, and tunnels.
 func auditReasons(t audit.Totals) *table {
 	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
 	for _, a := range t.Agents {
-		addCounts(s, a.Agent, "denied", a.Denied)
-		addCounts(s, a.Agent, "failed", a.Failed)
-		addCounts(s, a.Agent, "would deny", a.WouldDeny)
-		addCounts(s, a.Agent, "unreachable", a.Unreachable)
-		addCounts(s, a.Agent, "exception", a.Exceptions)
+		addDecisions(s, a.Agent, "", a.Decisions)
+		if t := a.Tunnels; t.Allowed > 0 {
+			opened := map[string]int64{"looked into": t.Allowed - t.Blind, "not looked into": t.Blind}
+			maps.DeleteFunc(opened, func(_ string, n int64) bool { return n == 0 })
+			addCounts(s, a.Agent, "tunnel opened", opened)
+		}
+		addDecisions(s, a.Agent, "tunnel ", a.Tunnels.Decisions)
 	}
 	return s
+}
+
+func addDecisions(s *table, agent, of string, d audit.Decisions) {
+	addCounts(s, agent, of+"denied", d.Denied)
+	addCounts(s, agent, of+"failed", d.Failed)
+	addCounts(s, agent, of+"would deny", d.WouldDeny)
+	addCounts(s, agent, of+"unreachable", d.Unreachable)
+	addCounts(s, agent, of+"exception", d.Exceptions)
 }
 
 func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {

@@ -46,6 +46,7 @@ type overview struct {
 	Ending   []enforce.Exception
 	Requests sparkline
 	Refused  sparkline
+	Tunnels  sparkline
 	CPU      sparkline
 }
 
@@ -185,19 +186,20 @@ func level(well bool, yes, no string) string {
 }
 
 // Curves are those of the hour.
-func (o *overview) Curves() []sparkline { return []sparkline{o.Requests, o.Refused, o.CPU} }
+func (o *overview) Curves() []sparkline { return []sparkline{o.Requests, o.Refused, o.Tunnels, o.CPU} }
 
 // draw makes the curves of the hour.
 func (o *overview) draw() {
 	for _, m := range o.Hour.Minutes {
 		o.Requests.Values = append(o.Requests.Values, float64(m.Requests))
 		o.Refused.Values = append(o.Refused.Values, float64(m.Refused))
+		o.Tunnels.Values = append(o.Tunnels.Values, float64(m.Tunnels))
 		o.CPU.Values = append(o.CPU.Values, 100*m.CPU.Seconds()/60)
 	}
 	for _, s := range []struct {
 		*sparkline
 		name, unit string
-	}{{&o.Requests, "Requests", " a minute"}, {&o.Refused, "Refused", " a minute"}, {&o.CPU, "CPU", " % of a core"}} {
+	}{{&o.Requests, "Requests", " a minute"}, {&o.Refused, "Refused", " a minute"}, {&o.Tunnels, "Tunnels (CONNECT)", " a minute"}, {&o.CPU, "CPU", " % of a core"}} {
 		last, most := 0.0, 0.0
 		if n := len(s.Values); n > 1 {
 			last = s.Values[n-2] // the newest minute is not over

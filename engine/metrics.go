@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ type metrics struct {
 	blocks       *prometheus.CounterVec
 	sharedUp     *upGauge
 	tunnels      *prometheus.CounterVec
+	tunnelSaid   *prometheus.CounterVec
 	tunnelsOpen  prometheus.Gauge
 	handshakes   *prometheus.CounterVec
 	refused      *prometheus.CounterVec
@@ -86,6 +88,7 @@ func newMetrics() *metrics {
 		blocks:       counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
 		sharedUp:     &upGauge{Gauge: gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")},
 		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
+		tunnelSaid:   counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside"),
 		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
 		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
 		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
@@ -121,9 +124,18 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	return nil
 }
 
-// Decided counts one request.
-func Decided(d enforce.Decision) {
-	instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+// Decided counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is looked
+// into are counted by themselves.
+func Decided(d enforce.Decision, method string) {
+	switch {
+	case method != http.MethodConnect:
+		instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+	case d.PathVisible:
+		instruments.tunnelSaid.WithLabelValues(d.Outcome(), string(d.Reason), "seen").Inc()
+		return
+	default:
+		instruments.tunnelSaid.WithLabelValues(d.Outcome(), string(d.Reason), "unseen").Inc()
+	}
 	instruments.states.WithLabelValues(d.State.String()).Inc()
 	for _, purpose := range d.Purposes { // of the configuration, so their number is bounded
 		instruments.preferences.WithLabelValues(purpose, d.Preferences.Value(purpose).String()).Inc()

@@ -3,6 +3,8 @@ package engine
 import (
 	"maps"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +26,47 @@ func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
 	before := decisions(t, prometheus.NewRegistry())
 	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
-	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET")
 	for _, registry := range []*prometheus.Registry{first, first, second} {
 		decisions(t, registry)
 	}
-	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed})
+	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET")
 	for _, registry := range []*prometheus.Registry{first, second} {
 		if n := decisions(t, registry) - before; n != 2 {
 			t.Errorf("a registry shows %v decisions, want both", n)
 		}
+	}
+}
+
+// TestTunnelsAreNotDecisions: a CONNECT is no request, and counts in a metric of its own. Of one that
+// is looked into, nothing else is counted: the requests in it are.
+func TestTunnelsAreNotDecisions(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	before := decisions(t, registry)
+	Decided(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT")
+	Decided(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT")
+	if n := decisions(t, registry) - before; n != 0 {
+		t.Errorf("%v decisions about requests", n)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "crawlgate_tunnel_decisions_total" {
+				labels := make([]string, 0, 3)
+				for _, l := range m.GetLabel() { // by name: decision, inside, reason
+					labels = append(labels, l.GetValue())
+				}
+				got = append(got, strings.Join(append(labels, strconv.FormatFloat(m.GetCounter().GetValue(), 'g', -1, 64)), " "))
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"allow seen intercepted 1", "deny unseen tunnel_restricted 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -75,7 +109,7 @@ func TestMetricLabelsAreClosed(t *testing.T) {
 	t.Parallel()
 	closed := map[string]bool{
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
-		"operation": true, "explicit": true, "kind": true, "result": true, "early": true,
+		"operation": true, "explicit": true, "kind": true, "result": true, "early": true, "inside": true,
 		"log": true, "witness": true, // the operator's names
 		"version": true, "caddy": true, "go": true, "certificate": true, // of the build, and root and intermediate
 		"purpose": true, "value": true, // the operator's names, and y, n and unknown

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,14 +38,18 @@ type Refusal struct {
 	Reported bool // it passed, as the mode is "report"
 }
 
-// RefusalKind is a reason for which requests of an agent were refused.
-type RefusalKind struct{ Reason, Agent string }
+// RefusalKind is a reason for which requests of an agent were refused, or tunnels.
+type RefusalKind struct {
+	Reason, Agent string
+	Tunnel        bool
+}
 
 // Minute is one minute of traffic.
 type Minute struct {
 	Start    time.Time
 	Requests int
 	Refused  int
+	Tunnels  int           // asked for by CONNECT, which is no request
 	CPU      time.Duration // of the process, in the minute
 	kinds    map[RefusalKind]int
 }
@@ -88,37 +93,39 @@ func Record(server *caddyhttp.Server) (stop func()) {
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
 
-// Happened notes a request for the operator's page, if there is one. target gives what was asked for.
+// Happened notes a request or a tunnel for the operator's page, if there is one. target gives what
+// was asked for.
 func Happened(d *enforce.Record, method string, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return
 	}
 	if d.Decision != enforce.OutcomeDeny && !d.WouldDeny {
-		recent.add(time.Now(), nil)
+		recent.add(time.Now(), method, nil)
 		return
 	}
 	text := func(s string) string { return escape.ASCII(s, recentText) }
-	recent.add(time.Now(), &Refusal{
+	recent.add(time.Now(), method, &Refusal{
 		At: time.Now(), Agent: text(d.Agent), Method: text(method),
 		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
 		Reported: d.WouldDeny,
 	})
 }
 
-func (r *recorder) add(now time.Time, refusal *Refusal) {
+func (r *recorder) add(now time.Time, method string, refusal *Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.minute(now)
-	m.Requests++
+	m, tunnel := r.minute(now), method == http.MethodConnect
+	m.Requests += count(!tunnel)
+	m.Tunnels += count(tunnel)
 	if refusal == nil {
 		return
 	}
 	r.refusals[r.next] = *refusal
 	r.next = (r.next + 1) % recentRefusals
-	m.Refused++
-	kind := RefusalKind{refusal.Reason, refusal.Agent}
+	m.Refused += count(!tunnel)
+	kind := RefusalKind{refusal.Reason, refusal.Agent, tunnel}
 	if _, known := m.kinds[kind]; !known && len(m.kinds) >= recentKinds {
-		kind = RefusalKind{"other", "other"}
+		kind = RefusalKind{"other", "other", tunnel}
 	}
 	if m.kinds == nil {
 		m.kinds = make(map[RefusalKind]int)
@@ -183,7 +190,7 @@ func (r *recorder) lastHour(now time.Time) Recent {
 // TopKinds gives the kinds of refusals, the most frequent first.
 func (h Recent) TopKinds() []RefusalKind {
 	return slices.SortedFunc(maps.Keys(h.Kinds), func(a, b RefusalKind) int {
-		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent))
+		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent), cmp.Compare(count(a.Tunnel), count(b.Tunnel)))
 	})
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,9 +16,9 @@ import (
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
-	r.add(now, nil)
+	r.add(now, "GET", nil)
 	for i := range recentRefusals + 5 {
-		r.add(now.Add(time.Minute), &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
+		r.add(now.Add(time.Minute), "GET", &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
 	}
 	h := r.lastHour(now.Add(3 * time.Minute))
 	if len(h.Refusals) != recentRefusals || h.Refusals[0].Line != recentRefusals+4 {
@@ -30,7 +31,7 @@ func TestRecorder(t *testing.T) {
 	for _, n := range h.Kinds {
 		total += n
 	}
-	if len(h.Kinds) != recentKinds+1 || total != recentRefusals+5 || h.TopKinds()[0] != (RefusalKind{"other", "other"}) {
+	if len(h.Kinds) != recentKinds+1 || total != recentRefusals+5 || h.TopKinds()[0] != (RefusalKind{"other", "other", false}) {
 		t.Errorf("%d kinds of %d refusals, the first %v", len(h.Kinds), total, h.TopKinds()[0])
 	}
 	for _, later := range []time.Time{now.Add(2 * time.Hour), now.Add(-time.Hour)} { // the clock is set back
@@ -64,6 +65,26 @@ func TestHappened(t *testing.T) {
 	got := h.Refusals[0]
 	if len(got.URL) > recentURL || strings.Contains(got.URL, "secret") || strings.ContainsAny(got.URL+got.Agent, "\u202e\x1b") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestTunnelsAreNoRequests: a CONNECT counts as a tunnel, opened or refused, and as no request.
+func TestTunnelsAreNoRequests(t *testing.T) {
+	t.Parallel()
+	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
+	refusal := &Refusal{At: now, Agent: "a", Reason: "unreachable"}
+	r.add(now, "CONNECT", nil)
+	r.add(now, "CONNECT", refusal)
+	r.add(now, "GET", nil)
+	r.add(now, "GET", refusal)
+	r.add(now, "GET", refusal)
+	h := r.lastHour(now)
+	got := h.Minutes[len(h.Minutes)-1]
+	if got.Requests != 3 || got.Refused != 2 || got.Tunnels != 2 {
+		t.Errorf("%+v", got)
+	}
+	if want := []RefusalKind{{"unreachable", "a", false}, {"unreachable", "a", true}}; !slices.Equal(h.TopKinds(), want) || h.Kinds[want[0]] != 2 {
+		t.Errorf("%+v", h.Kinds)
 	}
 }
 

@@ -35,17 +35,26 @@ type auditRun struct {
 		NotProvable map[string]int64 `json:"not_provable"`
 		Gaps        struct{ Pairs, Kept, Short, Undecided int64 }
 		Agents      []struct {
-			Agent      string                   `json:"agent"`
-			Owner      string                   `json:"owner"`
-			Contact    string                   `json:"contact"`
-			Allowed    int64                    `json:"allowed"`
-			Denied     map[enforce.Reason]int64 `json:"denied"`
-			Failed     map[enforce.Reason]int64 `json:"failed"`
-			WouldDeny  map[enforce.Reason]int64 `json:"would_deny"`
-			Exceptions map[string]int64         `json:"exceptions"`
+			Agent   string `json:"agent"`
+			Owner   string `json:"owner"`
+			Contact string `json:"contact"`
+			auditDecisions
+			Tunnels struct {
+				auditDecisions
+				Blind int64 `json:"blind"`
+			} `json:"tunnels"`
 		} `json:"agents"`
 	}
 	stderr string
+}
+
+// auditDecisions is what an audit counts of requests, or of tunnels.
+type auditDecisions struct {
+	Allowed    int64                    `json:"allowed"`
+	Denied     map[enforce.Reason]int64 `json:"denied"`
+	Failed     map[enforce.Reason]int64 `json:"failed"`
+	WouldDeny  map[enforce.Reason]int64 `json:"would_deny"`
+	Exceptions map[string]int64         `json:"exceptions"`
 }
 
 type auditFinding struct {
@@ -144,16 +153,18 @@ func (d *day) checkReasons(r auditRun) {
 	}
 	told := map[enforce.Reason]int64{}
 	for _, a := range r.totals.Agents {
-		for _, m := range []map[enforce.Reason]int64{a.Denied, a.Failed, a.WouldDeny} {
-			for reason, n := range m {
-				told[reason] += n
+		for _, d := range []auditDecisions{a.auditDecisions, a.Tunnels.auditDecisions} {
+			for _, m := range []map[enforce.Reason]int64{d.Denied, d.Failed, d.WouldDeny} {
+				for reason, n := range m {
+					told[reason] += n
+				}
 			}
-		}
-		for _, n := range a.WouldDeny {
-			spared += n
-		}
-		for _, n := range a.Exceptions {
-			exceptions += n
+			for _, n := range d.WouldDeny {
+				spared += n
+			}
+			for _, n := range d.Exceptions {
+				exceptions += n
+			}
 		}
 	}
 	for _, reason := range dayReasons {

@@ -49,7 +49,7 @@ func (x *exchange) account() {
 	if x.sent.Started {
 		e.Config.Redact.HideSent(x.w.Header())
 	}
-	engine.Decided(x.decision)
+	engine.Decided(x.decision, x.r.Method)
 	if rec.PaymentRequired {
 		engine.PaymentRequired()
 	}
