@@ -72,6 +72,9 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		}
 	}
 	err := a.replay(ctx, logs)
+	if c := a.counts; err == nil && c.Checked == 0 && c.Unjudged > 0 {
+		err = a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
+	}
 	if err == nil {
 		err = a.endSeals()
 	}
@@ -144,7 +147,7 @@ func (a *auditor) line(l *line) error {
 	case e.Robots != nil:
 		v := a.judge.look(e)
 		return a.judged(e, &v, l.at)
-	case e.Tunnel() || strings.Contains(e.Request.URI, "://"):
+	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		c.Unjudged++
 	}
 	c.Foreign++

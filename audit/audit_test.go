@@ -209,6 +209,9 @@ func TestFilesOfOneLog(t *testing.T) {
 		for _, l := range lines {
 			id, n, ok := strings.Cut(l, " ")
 			line := []byte(l + "\n")
+			if l == "{}" {
+				line = []byte(`{"robots":{},"of":"` + folder + `"}` + "\n")
+			}
 			if seq, err := strconv.ParseInt(n, 10, 64); ok && err == nil {
 				line = evidence.Splice([]byte("{}"), id, seq)
 			}
@@ -221,7 +224,7 @@ func TestFilesOfOneLog(t *testing.T) {
 		args = append(args, filepath.Dir(path))
 	}
 	slices.Sort(args)
-	logs, err := Files(append(args, "-"), strings.NewReader("once\n"))
+	logs, _, err := Files(append(args, "-"), strings.NewReader("once\n"))
 	var got []string
 	for _, list := range logs {
 		var names []string
@@ -242,45 +245,153 @@ func TestFilesOfOneLog(t *testing.T) {
 	}
 }
 
-// TestFiles holds which logs an argument stands for, and their order.
-func TestFiles(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{
-		"access.log", "access-2026-05-02T10-30-00.000-size.log.gz", "access-2026-05-01T10-30-00.000.log",
-		"access-2026-05-02T10-30-00.500-time_1.log.zst", "access.log-2026-04-01T00-00-00.000-manual", "z.json", "robots.db", "access.log.bak", "sub.log/x.log",
-	} {
+// fileLines are the lines of files by their names: a number is a line of an access log at that minute, packed as the
+// name says.
+func fileLines(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		var text []byte
+		for word := range strings.FieldsSeq(content) {
+			if minute, err := strconv.Atoi(word); err == nil {
+				word = fmt.Sprintf(`{"ts":%d,"request":{"method":"GET"},"robots":{"log":%q}}`, noon.Unix()+int64(minute)*60, strings.SplitN(name, "/", 2)[0][:1])
+			}
+			text = append(text, word+"\n"...)
+		}
+		var b bytes.Buffer
+		switch filepath.Ext(name) {
+		case ".gz", ".tmp":
+			z := gzip.NewWriter(&b)
+			_, _ = z.Write(text)
+			_ = z.Close()
+			text = b.Bytes()
+		case ".zst":
+			z, err := zstd.NewWriter(&b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = z.Write(text)
+			_ = z.Close()
+			text = b.Bytes()
+		case ".xz":
+			text = append([]byte("\xfd7zXZ\x00"), text...)
+		case ".gpg":
+			text = append([]byte("\x85\x01\xff\xfe"), text...)
+		case ".db":
+			text = append([]byte("\x00\x00\xed\xda\x0c\xed\xff\xff"), text...)
+		}
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inTime := []string{
-		"access.log-2026-04-01T00-00-00.000-manual", "access-2026-05-01T10-30-00.000.log", "access-2026-05-02T10-30-00.000-size.log.gz",
-		"access-2026-05-02T10-30-00.500-time_1.log.zst", "access.log",
-	}
+}
+
+// TestFiles holds which logs an argument stands for, whatever their names, their order, and what is left out.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	const none, processLine = `{"level":"info"}`, `{"level":"error","logger":"http.log.error","request":{"method":"GET"},"status":502,"err_id":"x"}`
 	for _, tt := range []struct {
-		args []string
-		want []string
+		name  string
+		files map[string]string
+		args  string // of the folder; empty for it
+		logs  string // the files of a log, joined by spaces; logs by " | "
+		left  string
 	}{
-		{[]string{dir}, append(slices.Clone(inTime), "z.json")},
-		{[]string{filepath.Join(dir, "access*")}, append(slices.Clone(inTime), "access.log.bak")},
-		{[]string{filepath.Join(dir, "z.json"), "-", filepath.Join(dir, "access.log")}, []string{"z.json", "access.log", "-"}},
-		{[]string{filepath.Join(dir, "robots.db")}, []string{"robots.db"}},
-		{[]string{filepath.Join(dir, "none.log")}, nil},
-		{[]string{filepath.Join(dir, "none*")}, nil},
-		{[]string{filepath.Join(dir, "[")}, nil},
-		{[]string{filepath.Join(dir, "sub.log", "*")}, []string{"x.log"}},
-		{[]string{t.TempDir()}, nil},
+		{"Caddy's names", map[string]string{
+			"access.log": "30", "access-2026-05-02T10-30-00.000-size.log.gz": "2", "access-2026-05-01T10-30-00.000.log": "1",
+			"access-2026-05-02T10-30-00.500-time_1.log.zst": "3 4",
+		}, "", "access-2026-05-01T10-30-00.000.log access-2026-05-02T10-30-00.000-size.log.gz access-2026-05-02T10-30-00.500-time_1.log.zst access.log", ""},
+		{
+			"numbers",
+			map[string]string{"access.log": "30", "access.log.1": "20", "access.log.2.gz": "10", "access.log.10.gz": "5"},
+			"",
+			"access.log.10.gz access.log.2.gz access.log.1 access.log", "",
+		},
+		{
+			"days",
+			map[string]string{"access.log": "30", "access.log-20261126.gz": "20", "access.log-20261125-1795262400.zst": "10"},
+			"",
+			"access.log-20261125-1795262400.zst access.log-20261126.gz access.log", "",
+		},
+		{
+			"days in front of the extension",
+			map[string]string{"access.log": "30", "access-20261126.log": "20", "access-2026-11-25.log": "10"},
+			"",
+			"access-2026-11-25.log access-20261126.log access.log", "",
+		},
+		{"a name of somebody's own", map[string]string{"crawl": "1"}, "", "crawl", ""},
+		{
+			"two logs",
+			map[string]string{"access.log": "3", "access.log.1": "1", "beta.log": "4", "beta.log.1": "2"},
+			"",
+			"access.log.1 access.log | beta.log.1 beta.log", "",
+		},
+		{"a clock that was set back", map[string]string{"access.log": "1", "access.log.1": "30"}, "", "access.log access.log.1", ""},
+		{"no logs", map[string]string{
+			"access.log": "1", "blocks.json": `{"a":1}`, "caddy.log": none + " " + processLine, "robots.db": "1", "old/access.log": "1", "notes.txt": "hello",
+		}, "", "access.log", "blocks.json caddy.log notes.txt old robots.db"},
+		{"a process log with lines of requests", map[string]string{"caddy.log": strings.Repeat(none+" ", 300) + "1"}, "", "caddy.log", ""},
+		{"what cannot be read", map[string]string{"access.log": "2", "access.log.1.xz": "1", "access.log.2.gpg": "1"}, "", "access.log.1.xz access.log.2.gpg access.log", ""},
+		{"a line that was cut, alone", map[string]string{"access.log": "2", "access.log.1": `{"lev`}, "", "access.log.1 access.log", ""},
+		{"packing under way", map[string]string{"access.log": "3", "access.log.1": "1 2", "access.log.1.gz.tmp": "1"}, "", "access.log.1 access.log", "access.log.1.gz.tmp"},
+		{"packed", map[string]string{"access.log": "3", "access.log.1": "1 2", "access.log.1.gz": "1 2"}, "", "access.log.1 access.log", "access.log.1.gz"},
+		{"copied, not emptied yet", map[string]string{"access.log": "1 2 3", "access.log.1": "1 2"}, "", "access.log", "access.log.1"},
+		{"the same beginning", map[string]string{"access.log": "1 2 3", "access.log.1": "1 3"}, "", "access.log access.log.1", ""},
+		{"a pattern", map[string]string{"access.log": "2", "access.log.1": "1", "other.log": "3"}, "access*", "access.log.1 access.log", ""},
+		{"given by name", map[string]string{"notes.txt": "hello"}, "notes.txt", "notes.txt", ""},
+		{"one that has just begun", map[string]string{"access.log": ""}, "", "access.log", ""},
+		{"none", map[string]string{"notes.txt": "hello"}, "", "", "notes.txt"},
+		{"none of that name", nil, "none.log", "", ""},
+		{"none of a pattern", nil, "none*", "", ""},
+		{"no pattern", nil, "[", "", ""},
 	} {
-		logs, err := Files(tt.args, strings.NewReader(""))
-		var got []string
-		for _, s := range slices.Concat(logs...) {
-			got = append(got, filepath.Base(s.Name))
+		dir := t.TempDir()
+		fileLines(t, dir, tt.files)
+		logs, left, err := Files([]string{filepath.Join(dir, tt.args)}, nil)
+		var all, out []string
+		for _, log := range logs {
+			var names []string
+			for _, s := range log {
+				names = append(names, filepath.Base(s.Name))
+			}
+			all = append(all, strings.Join(names, " "))
 		}
-		if !slices.Equal(got, tt.want) || (err == nil) != (tt.want != nil) {
-			t.Errorf("%q: %q, %v; want %q", tt.args, got, err, tt.want)
+		for _, f := range left {
+			out = append(out, filepath.Base(f.File))
 		}
+		if got := strings.Join(all, " | "); got != tt.logs || strings.Join(out, " ") != tt.left || (err == nil) != (tt.logs != "") {
+			t.Errorf("%s: %q, left out %q, %v; want %q, %q", tt.name, got, left, err, tt.logs, tt.left)
+		}
+	}
+}
+
+// TestUnreadableFiles: what may hold lines and cannot be read is an error of the audit, by name.
+func TestUnreadableFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fileLines(t, dir, map[string]string{"access.log": "2", "access.log.1.xz": "1", "access.log.2.gpg": "1"})
+	logs, _, err := Files([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Report{
+		Finding: func(Finding) error { return nil },
+		Fault:   func(f Fault) error { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()); return nil },
+	})
+	if want := []string{"access.log.1.xz: it is packed with xz: unpack it first", "access.log.2.gpg: it is no text: it may be packed or encrypted"}; err != nil || !slices.Equal(said, want) {
+		t.Errorf("%q, %v", said, err)
+	}
+}
+
+// TestNoObject: a log whose filter took the object out is not passed over.
+func TestNoObject(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["allowed"]
+	delete(l, "robots")
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, l, l)); r.brief() != "a:0 error\n" || r.totals.Unjudged != 2 {
+		t.Errorf("%q %+v", r.brief(), r.totals)
 	}
 }
 

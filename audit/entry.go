@@ -49,7 +49,8 @@ func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
 func readEntry(line []byte) (e entry, err error) {
-	switch line = bytes.TrimSpace(line); {
+	whole := line
+	switch line = objectOf(line); {
 	case len(line) == 0:
 		return e, nil
 	case line[0] != '{':
@@ -65,7 +66,20 @@ func readEntry(line []byte) (e entry, err error) {
 		}
 		return e, fmt.Errorf("it is no JSON object: %w", err)
 	}
+	if at, _, ok := bytes.Cut(whole, []byte{'\t'}); ok && e.TS.IsZero() && whole[0] != '{' {
+		_ = e.TS.UnmarshalJSON(at)
+	}
 	return e, nil
+}
+
+// objectOf gives the JSON object of a line. Caddy's encoder console has it behind time, level,
+// logger and message.
+func objectOf(line []byte) []byte {
+	line = bytes.TrimSpace(line)
+	if i := bytes.Index(line, []byte("\t{")); i > 0 && line[0] != '{' {
+		return line[i+1:]
+	}
+	return line
 }
 
 // began is when the request came, at the earliest; zero if the line does not say. Of one that was
@@ -123,14 +137,10 @@ type stamp struct {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *stamp) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) == nil {
-		s.read(text)
-		return nil
-	}
 	n, err := strconv.ParseFloat(string(data), 64)
 	if err != nil {
-		return fmt.Errorf("ts: %s is no time", data)
+		s.read(strings.ReplaceAll(string(bytes.Trim(data, `"`)), `\/`, "/"))
+		return nil //nolint:nilerror // it is a text
 	}
 	const seconds, millis = 1e11, 1e14 // beyond the year 5000 in their unit
 	switch {

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -30,7 +31,8 @@ func TestReadEntry(t *testing.T) {
 		{`[]`, false, true},
 		{`null`, false, true},
 		{`"robots"`, false, true},
-		{`2026/11/21 12:00:00.000	INFO	handled request	{"robots":{}}`, false, true},
+		{`2026/11/21 12:00:00.000	INFO	handled request	{"robots":{}}`, true, false},
+		{`2026/11/21 12:00:00.000	INFO	the robots are here`, false, true},
 		{``, false, false},
 		{" \r\n", false, false},
 		{"\x00", false, true},
@@ -62,6 +64,11 @@ func TestTimes(t *testing.T) {
 		e, err := readEntry([]byte(`{"ts":` + ts + `,"duration":0.5,"robots":{}}`))
 		if d := want.Sub(e.TS.Time) - off; err != nil || d.Abs() > time.Microsecond || e.Duration.Duration != 500*time.Millisecond {
 			t.Errorf("%s: %v, %v", ts, e.TS, err)
+		}
+	}
+	for _, line := range []string{"2026/11/21 12:00:00.250\tINFO\thttp\thandled request\t{%s}", "1.79526240025e+09\t\x1b[34mINFO\x1b[0m\thandled request\t{%s}\n"} {
+		if e, err := readEntry(fmt.Appendf(nil, line, `"duration":0.5,"robots":{}`)); err != nil || !e.TS.Equal(want) {
+			t.Errorf("%q: %v, %v", line, e.TS, err)
 		}
 	}
 	for text, want := range map[string]time.Duration{

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // Source is a log that can be read once.
@@ -23,151 +28,259 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Files finds the logs that arguments name: files, in the order given; folders and patterns (as in
-// [filepath.Match]), for which the logs in them are taken in the order of time; and "-", which is
-// in. A folder's logs are its access logs by name: those that end in .log or .json, with the marks
-// of rotation and compression that Caddy gives them. Files of one folder follow each other; each
-// folder has a list of its own.
-func Files(args []string, in io.Reader) (logs [][]Source, err error) {
+// Files finds the logs that arguments name: files; folders and patterns (as in [filepath.Match]), of
+// which those are taken that hold lines of access logs, whatever their names; and "-", which is in.
+// The files of one log follow each other in the order of their lines. What is left out comes with
+// the reason; what may hold lines and cannot be read is a source that does not open.
+func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err error) {
 	if len(args) == 0 {
-		return nil, errors.New("no access log is given")
+		return nil, nil, errors.New("no access log is given")
 	}
-	lists := make(map[string]int)
-	add := func(folder string, s Source) {
-		if _, ok := lists[folder]; !ok {
-			lists[folder] = len(logs)
-			logs = append(logs, nil)
-		}
-		logs[lists[folder]] = append(logs[lists[folder]], s)
-	}
+	var all []*file
 	for _, arg := range args {
 		if arg == "-" {
-			add(arg, Source{"-", func() (io.ReadCloser, error) { return io.NopCloser(in), nil }})
+			f := &file{Source: Source{"-", func() (io.ReadCloser, error) { return io.NopCloser(in), nil }}, log: arg}
+			all = append(all, f)
 			continue
 		}
-		names, err := expand(arg)
+		names, given, err := expand(arg)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for _, name := range names {
-			add(filepath.Dir(name), Source{name, func() (io.ReadCloser, error) { return os.Open(name) }})
+		some := make([]*file, len(names))
+		for i, name := range names {
+			some[i] = look(name)
+		}
+		none := len(all)
+		for _, f := range some {
+			// What stands among the files of a log may be its: a line that was cut, as an instance.
+			beside := func(other *file) bool { return other.is && other.log == f.log }
+			if given || f.is || f.why == "" && slices.ContainsFunc(some, beside) {
+				all = append(all, f)
+			} else {
+				left = append(left, Fault{Place{File: f.Name}, errors.New(cmp.Or(f.why, "it has no line of an access log"))})
+			}
+		}
+		if len(all) == none {
+			return nil, left, fmt.Errorf("reading logs: there is none in %s", arg)
 		}
 	}
-	if len(logs) > mostFolders {
-		return nil, fmt.Errorf("reading logs: they are in %d folders: want at most %d", len(logs), mostFolders)
+	all, copies := withoutCopies(all)
+	logs = inLogs(all)
+	if len(logs) > mostLogs {
+		return nil, nil, fmt.Errorf("reading logs: there are %d: want at most %d", len(logs), mostLogs)
 	}
-	return joined(logs), nil
+	return logs, append(left, copies...), nil
 }
 
-// joined puts the folders together that hold one sealed log, such as an archive of its older files:
-// where one ends and the next begins, times do not tell the order of lines.
-func joined(lists [][]Source) (logs [][]Source) {
-	type part struct {
-		generation int
-		seq        int64
-		files      []Source
+// mostLogs bounds how many logs are read at a time.
+const mostLogs = 256
+
+// file is a file that may be one of a log, as its first lines tell.
+type file struct {
+	Source
+	is         bool   // it has a line of an access log, or may have
+	why        string // it has none for certain
+	log        string // its path without the marks of rotation and packing
+	line       string // its first one
+	generation int    // of its first seal
+	of         string // the log that the seal names
+	seq        int64
+	time       time.Time // of its first line that has one
+}
+
+// look reads a file as far as a line that tells what it is, and some more.
+func look(name string) *file {
+	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		f.why = "it is no file"
+		return f
 	}
-	var whole [][]part
-	of := make(map[string]int)
+	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
+	const mostLines = 10
+	told := 0
+	for l := range read(0, []Source{f.Source}) {
+		if f.is = f.is || l.of == ofFile; l.of != ofLog || told == mostLines {
+			break
+		}
+		if f.line == "" && l.text != nil {
+			f.line = string(l.text[:min(len(l.text), maxShownLine)])
+			switch {
+			case strings.Contains(f.line[:min(len(f.line), 64)], storeMark):
+				f.why = "it is a store"
+				return f
+			case !isText(f.line):
+				f.is, f.Open = true, func() (io.ReadCloser, error) { return nil, errors.New("it is no text: it may be packed or encrypted") }
+				return f
+			}
+		}
+		if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
+			of, _ := evidence.ParseIdentity(id)
+			f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
+		}
+		if f.time.IsZero() {
+			f.time = l.entry.ended()
+		}
+		if f.is = f.is || isAccess(l.text); f.is {
+			told++
+		}
+	}
+	return f
+}
+
+// isText reports whether the beginning of a text is one. A crash, and who empties a file that is
+// written, can leave zeros in front.
+func isText(line string) bool {
+	line = strings.TrimLeft(line, "\x00")
+	for range utf8.UTFMax - 1 {
+		if utf8.ValidString(line) {
+			break
+		}
+		line = line[:len(line)-1] // of a character that is cut
+	}
+	return utf8.ValidString(line)
+}
+
+// storeMark is in the first bytes of a file of bbolt.
+const storeMark = "\xed\xda\x0c\xed"
+
+// maxShownLine is as much of a first line as tells files apart: it has the time and the client's
+// port.
+const maxShownLine = 4 << 10
+
+// isAccess reports whether a line is one of an access log.
+func isAccess(line []byte) bool {
+	if !bytes.Contains(line, []byte(`"robots`)) && !bytes.Contains(line, []byte(`"bytes_read"`)) {
+		return false
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(objectOf(line), &top) != nil {
+		return false
+	}
+	return top["robots"] != nil || top["robots_txt"] != nil || top["request"] != nil && top["bytes_read"] != nil
+}
+
+// rotation is what rotation and packing make of the name of a log: Caddy's
+// access-2026-05-01T10-30-00.000-size.log.gz, access.log.1, access.log-20260501.xz.
+var rotation = regexp.MustCompile(`(?i)\.(gz|zstd?|bz2|xz|lz4|br|gpg|age|tmp|old|bak|copy)$` +
+	`|[-._]\d{4}-?\d\d-?\d\d(T\d\d-\d\d-\d\d\.\d{3}(-[A-Za-z0-9_]+)?|[-._T]?\d{2,10})?|\.\d{1,4}(\.log)?$`)
+
+func logOfFile(name string) string {
+	folder, base := filepath.Split(name)
+	for {
+		shorter := rotation.ReplaceAllString(base, "$4")
+		if shorter == base || shorter == "" {
+			return folder + base
+		}
+		base = shorter
+	}
+}
+
+// inLogs puts the files of each log together. Those with seals of one log are together also where
+// they lie in several folders, as an archive of its older files does.
+func inLogs(all []*file) (logs [][]Source) {
+	sealed := make(map[string]string) // by paths, the log that the seals name
+	for _, f := range all {
+		if f.of != "" {
+			sealed[f.log] = "seal " + f.of
+		}
+	}
+	at := make(map[string]int)
+	var lists [][]*file
+	for _, f := range all {
+		log := cmp.Or(sealed[f.log], f.log)
+		i, ok := at[log]
+		if !ok {
+			i = len(lists)
+			at[log], lists = i, append(lists, nil)
+		}
+		lists[i] = append(lists[i], f)
+	}
 	for _, list := range lists {
-		id, seq := firstSeal(list)
-		name := id.Gateway + "/" + id.Log
-		i, ok := of[name]
-		if !ok || id.Generation == 0 {
-			i = len(whole)
-			of[name], whole = i, append(whole, nil)
-		}
-		whole[i] = append(whole[i], part{id.Generation, seq, list})
-	}
-	for _, parts := range whole {
-		slices.SortStableFunc(parts, func(a, b part) int {
-			return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.seq, b.seq))
+		slices.SortStableFunc(list, func(a, b *file) int {
+			return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.seq, b.seq), a.time.Compare(b.time), cmp.Compare(a.Name, b.Name))
 		})
-		var files []Source
-		for _, p := range parts {
-			files = append(files, p.files...)
+		log := make([]Source, len(list))
+		for i, f := range list {
+			log[i] = f.Source
 		}
-		logs = append(logs, files)
+		logs = append(logs, log)
 	}
 	return logs
 }
 
-// firstSeal looks for a seal in the first lines of the first files: torn lines have none. Faults
-// are found when the files are read.
-func firstSeal(list []Source) (of evidence.Identity, seq int64) {
-	const mostFiles, mostLines = 3, 10
-	for _, s := range list[:min(len(list), mostFiles)] {
-		if s.Name == "-" {
-			continue // it can be read once
+// withoutCopies leaves out files whose lines another one has: while a log is packed, or copied and
+// then emptied, both are there.
+func withoutCopies(all []*file) (kept []*file, left []Fault) {
+	for _, f := range all {
+		i := slices.IndexFunc(kept, func(k *file) bool { return f.line != "" && k.line == f.line })
+		if i < 0 {
+			kept = append(kept, f)
+			continue
 		}
-		n := 0
-		for l := range read(0, []Source{s}) {
-			if id, seq, ok := evidence.ReadSeal(l.text); ok {
-				of, _ = evidence.ParseIdentity(id)
-				return of, seq
-			}
-			if n++; n == mostLines {
-				break
-			}
+		fBegins, kBegins := compare(f.Source, kept[i].Source)
+		if !fBegins && !kBegins {
+			kept = append(kept, f)
+			continue
 		}
+		if !fBegins {
+			f, kept[i] = kept[i], f
+		}
+		left = append(left, Fault{Place{File: f.Name}, fmt.Errorf("%s has all of its lines", kept[i].Name)})
 	}
-	return of, 0
+	return kept, left
 }
 
-// mostFolders bounds how many logs are read at a time.
-const mostFolders = 256
+// compare reports of each of two files whether all that can be read of it begins the other one.
+func compare(a, b Source) (aBegins, bBegins bool) {
+	var in [2]*lines.Reader
+	for i, s := range []Source{a, b} {
+		f, err := s.Open()
+		if err != nil {
+			return false, false
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		r, err := lines.Unpack(f)
+		if err != nil {
+			return false, false
+		}
+		defer func() { _ = r.Close() }() // as above
+		in[i] = lines.NewReader(r, maxLine)
+	}
+	for {
+		x, _, xErr := in[0].Next()
+		y, _, yErr := in[1].Next()
+		x, y = bytes.TrimSuffix(x, []byte("\n")), bytes.TrimSuffix(y, []byte("\n"))
+		switch {
+		case xErr != nil || yErr != nil:
+			return xErr != nil && bytes.HasPrefix(y, x), yErr != nil && bytes.HasPrefix(x, y)
+		case !bytes.Equal(x, y):
+			return false, false
+		}
+	}
+}
 
-// expand gives the files that an argument stands for.
-func expand(arg string) ([]string, error) {
+// expand gives the files that an argument stands for, and whether it is the name of one.
+func expand(arg string) (names []string, given bool, err error) {
 	info, err := os.Stat(arg)
-	var names []string
 	switch {
 	case err == nil && !info.IsDir():
-		return []string{arg}, nil
+		return []string{arg}, true, nil
 	case err == nil:
 		entries, err := os.ReadDir(arg)
 		if err != nil {
-			return nil, fmt.Errorf("reading logs: %w", err)
+			return nil, false, fmt.Errorf("reading logs: %w", err)
 		}
 		for _, e := range entries {
-			if !e.IsDir() && isLog(e.Name()) {
-				names = append(names, filepath.Join(arg, e.Name()))
-			}
+			names = append(names, filepath.Join(arg, e.Name()))
 		}
 	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?["):
 		if names, err = filepath.Glob(arg); err != nil {
-			return nil, fmt.Errorf("reading logs: pattern %q: %w", arg, err)
+			return nil, false, fmt.Errorf("reading logs: pattern %q: %w", arg, err)
 		}
 	default:
-		return nil, fmt.Errorf("reading logs: %w", err)
+		return nil, false, fmt.Errorf("reading logs: %w", err)
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("reading logs: there is none in %s", arg)
-	}
-	slices.SortStableFunc(names, byRotation)
-	return names, nil
-}
-
-// rotated finds the time at which Caddy put a log aside:
-// access-2026-05-01T10-30-00.000-size.log.gz.
-var rotated = regexp.MustCompile(`-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3})(-[A-Za-z0-9_]+)?`)
-
-func isLog(name string) bool {
-	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
-	if loc := rotated.FindStringIndex(name); loc != nil {
-		name = name[:loc[0]] + name[loc[1]:]
-	}
-	return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".json")
-}
-
-// byRotation orders logs by the time at which they were put aside; those that are still written
-// come last.
-func byRotation(a, b string) int {
-	timeOf := func(name string) string {
-		if m := rotated.FindStringSubmatch(filepath.Base(name)); m != nil {
-			return m[1]
-		}
-		return "~" // behind all digits
-	}
-	return cmp.Or(strings.Compare(timeOf(a), timeOf(b)), strings.Compare(a, b))
+	return names, false, nil
 }

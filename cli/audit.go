@@ -38,8 +38,8 @@ func auditCommand() *cobra.Command {
 and what the logs hold for each agent. The result in a line comes first, and what it rests on. docs/audit.md says what each
 kind means and what a log cannot prove.
 
-A log is a file, also one that was rotated or packed (gzip, zstd); - is standard input. Of a folder or a quoted pattern
-the logs are taken in the order of time.
+A log is a file, also one that was rotated or packed (gzip, zstd, bzip2); - is standard input. Of a folder or a quoted
+pattern the access logs are taken, told by their lines, and what is left out is named.
 
 The texts come from a store that no gateway has open or, with --gateway, from a running gateway.
 
@@ -70,7 +70,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0 {
 		return exitError, errors.New("no time may be below 0")
 	}
-	logs, err := audit.Files(args, s.in)
+	logs, err := s.logs(args)
 	if err != nil {
 		return exitError, err
 	}
@@ -183,6 +183,15 @@ type (
 		audit.Totals
 	}
 )
+
+// logs finds the logs that arguments name, and says what it leaves out.
+func (s streams) logs(args []string) ([][]audit.Source, error) {
+	logs, left, err := audit.Files(args, s.in)
+	for _, f := range left {
+		s.complain("left out: %s: %v", f.File, f.Err)
+	}
+	return logs, err
+}
 
 // faults prints what could not be read, with --json to out as well.
 func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {

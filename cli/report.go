@@ -64,7 +64,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	case toErr != nil:
 		return exitError, fmt.Errorf("--to: %w", toErr)
 	}
-	logs, err := audit.Files(args, s.in)
+	logs, err := s.logs(args)
 	if err != nil {
 		return exitError, err
 	}

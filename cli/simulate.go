@@ -82,7 +82,7 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	if err != nil {
 		return exitError, fmt.Errorf("--config %s: %w", c.config, err)
 	}
-	logs, err := audit.Files(args, s.in)
+	logs, err := s.logs(args)
 	if err != nil {
 		return exitError, err
 	}

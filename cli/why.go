@@ -115,7 +115,7 @@ func placeOf(arg string) audit.Place {
 
 // find returns the newest lines that are asked for, the newest first.
 func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []*audit.Line, status int, err error) {
-	logs, err := audit.Files(args, s.in)
+	logs, err := s.logs(args)
 	if err != nil {
 		return nil, exitError, err
 	}

@@ -4,6 +4,7 @@ package lines
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -43,10 +44,11 @@ func (l *Reader) Next() (line []byte, whole bool, err error) {
 	return line, whole, err
 }
 
-// Unpack decompresses gzip and zstd, told by their first bytes, and returns other data as it is.
+// Unpack decompresses gzip, zstd and bzip2, told by their first bytes, and returns other data as it
+// is. The error names a packing that is known and not read.
 func Unpack(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
-	magic, _ := b.Peek(4) // a short file is a plain one
+	magic, _ := b.Peek(6) // a short file is a plain one
 	switch {
 	case strings.HasPrefix(string(magic), "\x1f\x8b"):
 		z, err := gzip.NewReader(b)
@@ -54,12 +56,25 @@ func Unpack(r io.Reader) (io.ReadCloser, error) {
 			return nil, fmt.Errorf("unpacking: %w", err)
 		}
 		return z, nil
-	case string(magic) == "\x28\xb5\x2f\xfd":
+	case strings.HasPrefix(string(magic), "\x28\xb5\x2f\xfd"):
 		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("unpacking: %w", err)
 		}
 		return z.IOReadCloser(), nil
+	case strings.HasPrefix(string(magic), "BZh"):
+		return io.NopCloser(bzip2.NewReader(b)), nil
+	}
+	for mark, name := range foreign {
+		if strings.HasPrefix(string(magic), mark) {
+			return nil, fmt.Errorf("it is packed with %s: unpack it first", name)
+		}
 	}
 	return io.NopCloser(b), nil
+}
+
+// foreign are packings that are not read, by their first bytes.
+var foreign = map[string]string{
+	"\xfd7zXZ\x00": "xz", "\x04\x22\x4d\x18": "lz4", "7z\xbc\xaf\x27\x1c": "7z", "PK\x03\x04": "zip", "\x1f\x9d": "compress", "LZIP": "lzip",
+	"\x89LZO\x00": "lzop",
 }
