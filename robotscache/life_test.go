@@ -454,8 +454,8 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 			if _, err := c.Refresh(t.Context(), example(i)); err != nil {
 				t.Error(err)
 			}
+			synctest.Wait() // so that the watchers are told of one after the other
 		}
-		synctest.Wait()
 		want := []string{
 			"https://n1.example: unknown, rules", "https://n2.example: unknown, rules", "https://n3.example: unknown, absent",
 			"https://n4.example: unknown, rules", "https://n5.example: unknown, unreachable",
