@@ -140,6 +140,12 @@ func (a *auditor) line(l *line) error {
 			return err
 		}
 	}
+	if l.torn != nil {
+		c.Torn++
+		if err := a.report.Fault(Fault{l.at, l.torn, true}); err != nil {
+			return err
+		}
+	}
 	switch e := &l.entry; {
 	case l.err != nil:
 		c.Unreadable++
@@ -225,7 +231,7 @@ func (a *auditor) finding(f Finding, agent *AgentTotals) error {
 
 func (a *auditor) fault(at Place, err error) error {
 	a.counts.Errors++
-	return a.report.Fault(Fault{at, err})
+	return a.report.Fault(Fault{Place: at, Err: err})
 }
 
 // totals sums up the lines read so far.

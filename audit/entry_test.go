@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -94,11 +95,44 @@ func FuzzReadEntry(f *testing.F) {
 			t.Fatalf("%q: valid JSON is %t, %v", line, valid, err)
 		}
 		r := auditLogs(t, Config{Texts: store}, string(line))
-		if c := r.totals; c.Checked+c.Foreign+c.Unreadable != c.Lines || int64(len(r.faults)) != c.Errors {
+		if c := r.totals; c.Checked+c.Foreign+c.Unreadable != c.Lines || int64(len(r.faults)) != c.Errors+c.Torn {
 			t.Errorf("%q: %+v", line, c)
 		}
 		if c := r.totals; e.Robots != nil && err == nil && !bytes.Contains(line, []byte{'\n'}) && c.Checked != 1 {
 			t.Errorf("%q: %+v", line, c)
 		}
 	})
+}
+
+// TestTorn: what a crash, a full disk or the emptying of a file leaves is counted, and the line behind it is read. What
+// nobody's crash leaves is an error.
+func TestTorn(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	whole := strings.TrimSuffix(logOf(t, lines["absent"]), "\n")
+	for name, tt := range map[string]struct {
+		log           string
+		checked, torn int64
+		errors        int64
+	}{
+		"the last line, without its end":    {whole + "\n" + whole[:100], 1, 1, 0},
+		"one in the middle":                 {whole + "\n" + whole[:400] + "\n" + whole + "\n", 2, 1, 0},
+		"one with the next behind it":       {whole[:300] + whole + "\n" + whole + "\n", 2, 1, 0},
+		"all but its last byte, then more":  {whole[:len(whole)-1] + whole + "\n", 1, 1, 0},
+		"its first byte, then more":         {whole[:1] + whole + "\n", 1, 1, 0},
+		"twice in one":                      {whole[:300] + whole[:200] + whole + "\n", 1, 1, 0},
+		"zeros of a power cut":              {whole + "\n" + whole[:300] + strings.Repeat("\x00", 4096) + whole + "\n", 2, 1, 0},
+		"zeros alone":                       {whole + "\n" + strings.Repeat("\x00", 4096), 1, 1, 0},
+		"a hole of a file that was emptied": {strings.Repeat("\x00", 2*maxLine+5000) + whole + "\n" + whole + "\n", 2, 1, 0},
+		"nothing but its end":               {whole + whole + "\n" + whole, 3, 0, 0},
+		"an end without a beginning":        {whole[200:] + "\n", 0, 0, 1},
+		"text":                              {"hello\n", 0, 0, 1},
+		"text with an object behind it":     {"hello" + whole + "\n", 0, 0, 1},
+	} {
+		r := auditLogs(t, Config{Texts: store}, tt.log)
+		if c := r.totals; len(r.findings) > 0 || c.Checked != tt.checked || c.Torn != tt.torn || c.Errors != tt.errors || c.Unproven() != tt.torn {
+			t.Errorf("%s: %q %+v", name, r.brief(), c)
+		}
+	}
 }

@@ -109,4 +109,6 @@ type Gap struct {
 type Fault struct {
 	Place
 	Err error
+	// Torn says that a crash or a full disk cut the line: it is no error of the log.
+	Torn bool
 }

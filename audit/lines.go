@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +25,7 @@ type line struct {
 	text   []byte // nil of a line that is not whole
 	entry  entry
 	err    error
+	torn   error // what the line begins with, or is, was cut off
 }
 
 // kindOfLine tells lines from what is said of files as a whole.
@@ -63,6 +66,7 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 	defer func() { _ = r.Close() }() // as above
 	in := lines.NewReader(r, maxLine)
 	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {
+		var next []byte
 		text, whole, err := in.Next()
 		l := line{series: series, at: at}
 		switch {
@@ -74,15 +78,52 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 			l.err = fmt.Errorf("it is longer than %d bytes", maxLine)
 		default:
 			l.text = text
-			l.entry, l.err = readEntry(text)
+			if l.entry, l.err = readEntry(text); l.err != nil {
+				next = l.mend()
+			}
 		}
 		if !yield(l) {
 			return false
+		}
+		if next != nil {
+			l = line{series: series, at: at}
+			if l.entry, l.err = readEntry(next); !yield(l) {
+				return false
+			}
 		}
 		if err != nil {
 			return true
 		}
 	}
+}
+
+// mend takes a line that a crash or a full disk cut off for what it is. Caddy goes on right behind it,
+// in the same line; zeros are what a file system can leave, and who empties a file that is written.
+// Where only the end of the line is lost, mend returns the next one.
+func (l *line) mend() (next []byte) {
+	front, behind := bytes.Trim(l.text, "\x00\r\n"), []byte(nil)
+	const most = 200 // objects may be in what was cut
+	for i, n := 0, 0; n < most; n++ {
+		begin := bytes.Index(l.text[i+1:], []byte(`{"`))
+		if begin < 0 {
+			break
+		}
+		if i += 1 + begin; json.Valid(l.text[i:]) {
+			front, behind = bytes.Trim(l.text[:i], "\x00"), l.text[i:]
+			break
+		}
+	}
+	switch {
+	case behind != nil && json.Valid(front):
+		l.entry, l.err = readEntry(front)
+		return behind
+	case behind != nil && (len(front) == 0 || front[0] == '{'):
+		l.entry, l.err = readEntry(behind)
+		l.torn = errors.New("the line begins with one that was cut off")
+	case len(front) == 0 || front[0] == '{' && errors.Is(json.NewDecoder(bytes.NewReader(front)).Decode(new(json.RawMessage)), io.ErrUnexpectedEOF):
+		l.err, l.torn = nil, errors.New("the line was cut off")
+	}
+	return nil
 }
 
 // byTime gives the lines of several lists in the order of their times. A line without a time comes

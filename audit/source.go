@@ -58,7 +58,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 			if given || f.is || f.why == "" && slices.ContainsFunc(some, beside) {
 				all = append(all, f)
 			} else {
-				left = append(left, Fault{Place{File: f.Name}, errors.New(cmp.Or(f.why, "it has no line of an access log"))})
+				left = append(left, Fault{Place: Place{File: f.Name}, Err: errors.New(cmp.Or(f.why, "it has no line of an access log"))})
 			}
 		}
 		if len(all) == none {
@@ -227,7 +227,7 @@ func withoutCopies(all []*file) (kept []*file, left []Fault) {
 		if !fBegins {
 			f, kept[i] = kept[i], f
 		}
-		left = append(left, Fault{Place{File: f.Name}, fmt.Errorf("%s has all of its lines", kept[i].Name)})
+		left = append(left, Fault{Place: Place{File: f.Name}, Err: fmt.Errorf("%s has all of its lines", kept[i].Name)})
 	}
 	return kept, left
 }

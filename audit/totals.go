@@ -19,6 +19,9 @@ type Totals struct {
 	Foreign    int64 `json:"not_ours"`
 	Unjudged   int64 `json:"unjudged"`
 	Unreadable int64 `json:"unreadable"`
+	// Torn are lines that a crash or a full disk cut off, alone (then they are Foreign) or with the next
+	// one behind them.
+	Torn int64 `json:"torn"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
 	// Checked are lines with a robots object. Each is one of the four that follow, or has a finding
@@ -68,7 +71,7 @@ func (t Totals) Unproven() (n int64) {
 	for _, lines := range t.NotProvable {
 		n += lines
 	}
-	n += t.Unjudged + t.Gaps.Undecided + t.Gaps.Late + t.Gaps.Untimed + t.Caps.Texts + t.Caps.Hosts
+	n += t.Unjudged + t.Torn + t.Gaps.Undecided + t.Gaps.Late + t.Gaps.Untimed + t.Caps.Texts + t.Caps.Hosts
 	if t.Seals != nil {
 		n += t.Seals.WithoutSeal
 		for _, l := range t.Seals.Logs {

@@ -173,7 +173,7 @@ type (
 	}
 	// AuditError is a line or file that cannot be read.
 	AuditError struct {
-		Type string `json:"type"` // "error"
+		Type string `json:"type"` // "error"; "torn" of a line that was cut off
 		audit.Place
 		Error string `json:"error"`
 	}
@@ -202,7 +202,11 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
 		}
 		s.complain("%s: %v", place, f.Err)
 		if asJSON {
-			printJSON(out, AuditError{"error", f.Place, f.Err.Error()})
+			kind := "error"
+			if f.Torn {
+				kind = "torn"
+			}
+			printJSON(out, AuditError{kind, f.Place, f.Err.Error()})
 		}
 		return nil
 	}

@@ -70,7 +70,9 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	}
 	status := exitOK
 	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) error {
-		status = exitError
+		if !f.Torn {
+			status = exitError
+		}
 		return s.faults(nil, false)(f)
 	})
 	if err != nil {

@@ -128,7 +128,9 @@ func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest
 		newest = newest[:min(len(newest), c.limit)]
 		return nil
 	}, func(f audit.Fault) error {
-		status = exitError
+		if !f.Torn {
+			status = exitError
+		}
 		return s.faults(nil, false)(f)
 	})
 	return newest, status, err

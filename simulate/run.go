@@ -44,7 +44,9 @@ func Run(
 	s, t := New(cfg), Totals{NotComputed: make(map[Cause]int64), Agents: make(map[string]int64), Changes: []Change{}}
 	changes := make(map[Change]int64) // of a closed set
 	failed := func(f audit.Fault) error {
-		t.Errors++
+		if !f.Torn {
+			t.Errors++
+		}
 		return fault(f)
 	}
 	err := audit.Read(ctx, logs, func(l *audit.Line) error {

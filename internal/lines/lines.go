@@ -31,6 +31,9 @@ func (l *Reader) Idle() bool {
 // further line, else of the stream, with what came before it.
 func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
+	for errors.Is(err, bufio.ErrBufferFull) && len(bytes.Trim(line, "\x00")) == 0 {
+		line, err = l.r.ReadSlice('\n') // who empties a file that is written can leave a hole
+	}
 	most := l.r.Size() - 1
 	if whole = len(line) <= most; !whole {
 		line = bytes.Clone(line[:most])
