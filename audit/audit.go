@@ -186,7 +186,7 @@ func (a *auditor) judged(e *entry, v *verdict, at Place) error {
 
 // gap compares a request that left with its neighbours.
 func (a *auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error {
-	if v.host == "" || !left(e) {
+	if v.host == "" || !e.Left() {
 		return nil
 	}
 	delay := toDuration(v.delay)

@@ -29,9 +29,9 @@ var sent = []enforce.Reason{
 	enforce.ReasonHeaderSize, enforce.ReasonListingSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
 }
 
-// left reports whether the log says that a request left for its host, in a turn of the host's
+// Left reports whether the log says that a request left for its host, in a turn of the host's
 // clock.
-func left(e *entry) bool {
+func (e *entry) Left() bool {
 	r := e.Robots
 	switch {
 	case r.Decision == enforce.OutcomeDeny, r.Reason == enforce.ReasonRobotsTxt, r.Reason == enforce.ReasonIntercepted:

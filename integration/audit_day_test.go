@@ -80,6 +80,7 @@ func newDay(t *testing.T) *day {
 	for _, name := range []string{"report", "off", "except", "deny", "changing", "killed", "hostile"} {
 		d.special[name] = d.site("http", testorigin.OK(rules))
 	}
+	d.special["choosy"] = d.site("http", testorigin.OK("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n"))
 	d.special["liberal"] = d.site("http", testorigin.OK("User-agent: *\nDisallow:\n"))
 	d.special["absent"] = d.site("http", testorigin.Status(http.StatusNotFound))
 	d.special["forbidden"] = d.site("http", testorigin.Status(http.StatusForbidden))
@@ -210,6 +211,8 @@ func (d *day) bySite(c *http.Client) {
 		d.get(c, d.special[name].URL(openPage))
 		d.get(c, d.special[name].URL("/robots.txt"))
 	}
+	d.special["absent"].SetPath("/sold", testorigin.Status(http.StatusPaymentRequired))
+	d.get(c, d.special["absent"].URL("/sold"))
 	d.special["changing"].SetRobots(testorigin.OK("User-agent: *\nDisallow: /open\n"))
 	d.robots("refresh", d.special["changing"].Origin().String())
 	d.get(c, d.special["changing"].URL(privatePage))
@@ -315,9 +318,9 @@ func (d *day) byAgent() {
 	for _, fields := range []string{
 		"User-Agent: AlphaBot/1\r\n", "User-Agent: AlphaBot/1 BetaBot/1\r\n", "User-Agent: Nobody/1\r\n", "User-Agent: CredBot/1\r\n",
 		"User-Agent: CredBot/1\r\n" + authorization("right"), "User-Agent: CredBot/1\r\n" + authorization("wrong"),
-		"User-Agent: AlphaBot/1\r\n" + authorization("right"), "User-Agent: FarBot/1\r\n",
+		"User-Agent: AlphaBot/1\r\n" + authorization("right"), "User-Agent: FarBot/1\r\n", "User-Agent: Trainer/1\r\n",
 	} {
-		for _, url := range []string{free, d.special["report"].URL(privatePage)} {
+		for _, url := range []string{free, d.special["report"].URL(privatePage), d.special["choosy"].URL("/"), d.special["gone"].URL("/x")} {
 			_, _ = d.g.dial().ask("GET", "GET "+url+" HTTP/1.1\r\nHost: x\r\n"+fields+"\r\n")
 			d.asked.Add(1)
 		}
@@ -376,7 +379,7 @@ func (d *day) run() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.agents = fmt.Sprintf("agent AlphaBot\nagent BetaBot\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
+	d.agents = fmt.Sprintf("agent AlphaBot {\nowner \"team <alpha>\"\n}\nagent BetaBot\nagent Trainer {\nowner trainers\npurpose train-ai\npreferences deny\n}\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
 		"agent TeamA {\ncredential team %[1]s\nuser_agent TeamA\n}\nagent TeamB {\ncredential team %[1]s\nuser_agent TeamB\n}",
 		strings.TrimSpace(string(hash)))
 	if err := d.g.reload(d.config(d.agents)); err != nil {

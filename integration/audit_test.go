@@ -137,6 +137,7 @@ func TestAuditOfADay(t *testing.T) {
 	}
 	d.checkReasons(r)
 	d.checkSimulation(d.agents)
+	d.checkReport()
 	if r.totals.Gaps.Kept < 30 {
 		t.Errorf("gaps: %+v", r.totals.Gaps)
 	}

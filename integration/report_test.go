@@ -24,7 +24,7 @@ func TestReport(t *testing.T) {
 	g.logs(4)
 	made := func(format string) string {
 		t.Helper()
-		out, err := runBinary(t, "robots", "report", "--format", format, filepath.Dir(g.accessLog()))
+		out, err := runBinary(t, "robots", "report", "--format", format, g.accessLog())
 		if err != nil {
 			t.Fatalf("%s: %v: %s", format, err, out)
 		}

@@ -3,28 +3,18 @@ package report
 import (
 	"cmp"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// What is kept by name is bounded: others are counted together.
-const (
-	mostNames = 20_000
-	mostHours = 24 * 800
-)
+// mostNames bounds what is kept by name: others are counted together.
+const mostNames = 20_000
 
 // collector sums up lines.
 type collector struct {
 	Report
-	owners, agents, hosts, reasons map[string]*Row
-	conflicts                      map[string]*Row
-	hours                          map[time.Time]*Hour
-	exceptions, modes              map[[2]string]*Use
-	unreachable                    map[[2]string]*Unreachable
-	gaps                           map[string]*pace
+	rows []map[key]*Row // of each table
+	gaps map[string]*pace
 }
 
 // pace has the requests to a host that were sent last, in the order of their times. Lines come in
@@ -41,104 +31,78 @@ type sending struct{ at, delay float64 }
 const window = 16
 
 func newCollector() *collector {
-	return &collector{
-		owners: make(map[string]*Row), agents: make(map[string]*Row), hosts: make(map[string]*Row), reasons: make(map[string]*Row),
-		conflicts: make(map[string]*Row),
-		hours:     make(map[time.Time]*Hour), exceptions: make(map[[2]string]*Use), modes: make(map[[2]string]*Use),
-		unreachable: make(map[[2]string]*Unreachable), gaps: make(map[string]*pace),
+	c := &collector{gaps: make(map[string]*pace), rows: make([]map[key]*Row, len(tables))}
+	for i := range c.rows {
+		c.rows[i] = make(map[key]*Row)
 	}
+	return c
 }
 
 func (c *collector) add(l *audit.Line, host string) {
-	r := l.Robots
 	host = audit.Label(host)
-	c.Total.add(r)
+	c.Total.add(l)
 	if l.Sealed {
 		c.Sealed++
 	}
-	c.Note(l.Time())
-	if begin := l.Time().UTC().Truncate(time.Hour); !l.Time().IsZero() && (c.hours[begin] != nil || len(c.hours) < mostHours) {
-		hour := at(c, c.hours, begin, Hour{Begin: begin})
-		hour.add(r)
-	}
-	c.row(c.owners, r.Owner).add(r)
-	c.row(c.agents, r.Agent).add(r)
-	c.row(c.hosts, host).add(r)
-	c.row(c.reasons, string(r.Reason)).add(r)
-	if purpose, _, isConflict := strings.Cut(r.Conflict, "="); isConflict {
-		c.row(c.conflicts, purpose).add(r)
-	}
-	if r.PaymentRequired {
+	if l.Robots.PaymentRequired {
 		c.PaymentRequired++
 	}
-	if r.Exception != "" {
-		c.use(c.exceptions, r.Exception, r.Agent)
+	c.Note(l.Time())
+	if !l.Tunnel() {
+		c.overTime.add(l.Time(), l.Robots.Decision)
 	}
-	if r.Mode != enforce.ModeEnforce.String() {
-		c.use(c.modes, r.Mode, r.Agent)
-	}
-	if r.Reason == enforce.ReasonUnreachable {
-		cause := audit.Label(r.Cause)
-		first := Unreachable{Host: host, Cause: cause, First: l.Time().UTC()}
-		if x := at(c, c.unreachable, [2]string{host, cause}, first); x != nil {
-			x.Refused++
-			x.Last = l.Time().UTC()
+	for i, t := range tables {
+		if k, ok := t.of(l, host); ok {
+			row := c.row(c.rows[i], key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause)})
+			row.add(l)
+			if t.dated() {
+				row.Note(l.Time())
+			}
 		}
 	}
-	c.noteGap(r, host)
+	c.noteGap(l, host)
 }
 
-// at finds what is kept under a key, from its beginning on. It is nil where there are too many keys.
-func at[K comparable, V any](c *collector, m map[K]*V, key K, beginning V) *V {
-	v := m[key]
-	switch {
-	case v != nil:
-	case len(m) >= mostNames:
+// row finds that of a key, or that of all others where there are too many keys.
+func (c *collector) row(m map[key]*Row, k key) *Row {
+	row := m[k]
+	if row == nil && len(m) >= mostNames {
 		c.Beyond++
-	default:
-		v = &beginning
-		m[key] = v
+		k = key{name: audit.Others}
+		row = m[k]
 	}
-	return v
-}
-
-// atOr is at, with what is kept of all others where there are too many keys.
-func atOr[K comparable, V any](c *collector, m map[K]*V, key K, beginning V, others K, ofOthers V) *V {
-	if v := at(c, m, key, beginning); v != nil {
-		return v
+	if row == nil {
+		row = &Row{Name: k.name, Agent: k.agent, Cause: k.cause}
+		m[k] = row
 	}
-	if m[others] == nil {
-		m[others] = &ofOthers
-	}
-	return m[others]
-}
-
-func (c *collector) row(m map[string]*Row, name string) *Row {
-	name = audit.Label(name)
-	return atOr(c, m, name, Row{Name: name}, audit.Others, Row{Name: audit.Others})
-}
-
-func (c *collector) use(m map[[2]string]*Use, what, agent string) {
-	what, agent = audit.Label(what), audit.Label(agent)
-	atOr(c, m, [2]string{what, agent}, Use{What: what, Agent: agent}, [2]string{audit.Others}, Use{What: audit.Others}).Count++
+	return row
 }
 
 // noteGap compares a request that was sent with those before and after it to its host.
-func (c *collector) noteGap(r *enforce.Record, host string) {
-	if r.Decision != enforce.OutcomeAllow || r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted {
+func (c *collector) noteGap(l *audit.Line, host string) {
+	if !l.Left() {
 		return
 	}
-	if r.SentAt <= 0 {
+	p, at := c.gaps[host], l.Robots.SentAt
+	switch {
+	case at <= 0:
 		c.Untimed++
 		return
+	case p == nil && len(c.gaps) >= mostNames:
+		c.Beyond++
+		return
+	case p == nil:
+		p = &pace{Gap: Gap{Host: host}}
+		c.gaps[host] = p
 	}
-	if p := at(c, c.gaps, host, pace{Gap: Gap{Host: host}}); p != nil {
-		p.add(sending{r.SentAt, r.CrawlDelay})
-	}
+	p.add(sending{at, l.Robots.CrawlDelay})
 }
 
 func (p *pace) add(s sending) {
 	i, _ := slices.BinarySearchFunc(p.last, s, func(a, b sending) int { return cmp.Compare(a.at, b.at) })
+	if 0 < i && i < len(p.last) && max(p.last[i-1].delay, p.last[i].delay) > 0 {
+		p.Pairs-- // it comes between them
+	}
 	p.last = slices.Insert(p.last, i, s)
 	for second := max(i, 1); second <= i+1 && second < len(p.last); second++ {
 		a, b := p.last[second-1], p.last[second]
@@ -160,35 +124,28 @@ func (p *pace) add(s sending) {
 // report puts what was collected in order: the greatest numbers first, and hours as they came.
 func (c *collector) report() Report {
 	r := c.Report
-	rows := func(a, b Row) int { return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(a.Name, b.Name)) }
-	uses := func(a, b Use) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.What, b.What), cmp.Compare(a.Agent, b.Agent))
+	for i, t := range tables {
+		rows := make([]Row, 0, len(c.rows[i]))
+		for _, row := range c.rows[i] {
+			rows = append(rows, *row)
+		}
+		slices.SortFunc(rows, func(a, b Row) int {
+			byName := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Cause, b.Cause))
+			if t.by == hour {
+				return byName
+			}
+			return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Tunnels.Asked, a.Tunnels.Asked), byName)
+		})
+		*t.rows(&r) = rows
 	}
-	r.Owners, r.Agents, r.Hosts, r.Reasons = sorted(c.owners, rows), sorted(c.agents, rows), sorted(c.hosts, rows), sorted(c.reasons, rows)
-	r.Conflicts = sorted(c.conflicts, rows)
-	r.Hours = sorted(c.hours, func(a, b Hour) int { return a.Begin.Compare(b.Begin) })
-	r.Exceptions, r.Modes = sorted(c.exceptions, uses), sorted(c.modes, uses)
-	r.Unreachable = sorted(c.unreachable, func(a, b Unreachable) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Cause, b.Cause))
-	})
-	paces := sorted(c.gaps, func(a, b pace) int {
-		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
-	})
 	r.Gaps = []Gap{}
-	for _, p := range paces {
+	for _, p := range c.gaps {
 		if p.Pairs > 0 {
 			r.Gaps = append(r.Gaps, p.Gap)
 		}
 	}
+	slices.SortFunc(r.Gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
+	})
 	return r
-}
-
-// sorted returns the values of a map in an order.
-func sorted[K comparable, V any](m map[K]*V, order func(a, b V) int) []V {
-	all := make([]V, 0, len(m))
-	for _, v := range m {
-		all = append(all, *v)
-	}
-	slices.SortFunc(all, order)
-	return all
 }

@@ -1,10 +1,12 @@
 package report
 
 import (
-	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
@@ -41,52 +43,86 @@ const (
 // plots gives the pictures of a report.
 func (r *Report) plots() []plot {
 	var all []plot
-	if len(r.Hours) > 0 {
-		all = append(all, overTime(r.Hours))
+	if len(r.overTime.bars) > 0 {
+		all = append(all, r.overTime.plot())
 	}
-	refusals := slices.Clone(r.Reasons)
-	refusals = slices.DeleteFunc(refusals, func(row Row) bool { return enforce.Reason(row.Name).Allows() })
+	refusals := slices.DeleteFunc(slices.Clone(r.Reasons), func(row Row) bool { return enforce.Reason(row.Name).Allows() })
 	for _, p := range []struct {
 		title string
 		rows  []Row
 	}{{"Hosts with the most requests", r.Hosts}, {"Reasons of refusals and failures", refusals}} {
-		if len(p.rows) > 0 {
+		if len(p.rows) > 0 && p.rows[0].Asked > 0 {
 			all = append(all, byName(p.title, p.rows[:min(len(p.rows), topRows)]))
 		}
 	}
 	return all
 }
 
-// overTime has a bar for each hour or, for a long time, for some hours.
-func overTime(hours []Hour) plot {
-	first, last := hours[0].Begin, hours[len(hours)-1].Begin
-	n := int(last.Sub(first)/time.Hour) + 1
-	step := (n + mostBars - 1) / mostBars
-	counts := make([]Counts, (n+step-1)/step)
-	var most int64
-	for _, h := range hours {
-		c := &counts[int(h.Begin.Sub(first)/time.Hour)/step]
-		c.Allowed += h.Allowed
-		c.Refused += h.Refused
-		c.Failed += h.Failed
-		most = max(most, c.Allowed+c.Refused+c.Failed)
+// timeline counts requests in bars of one width, which grows until there are few enough.
+type timeline struct {
+	audit.Period
+	width time.Duration
+	bars  map[time.Time]*Outcomes // by their beginnings
+}
+
+// widths each go into the next one. Behind the last one, each is four times as wide.
+var widths = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+
+func (t *timeline) add(at time.Time, decision string) {
+	if at.IsZero() {
+		return
 	}
-	p := plot{Title: "Requests over time", Width: plotWidth, Height: timeHeight + rowHeight}
-	width := float64(plotWidth) / float64(len(counts))
-	for i, c := range counts {
-		at := first.Add(time.Duration(i*step) * time.Hour)
-		y := float64(timeHeight)
-		for _, part := range parts(c) {
+	for t.Note(at); t.width == 0 || t.Last.Sub(t.First)/t.width >= mostBars; {
+		t.widen()
+	}
+	t.bar(at).add(decision)
+}
+
+func (t *timeline) bar(at time.Time) *Outcomes {
+	at = at.UTC().Truncate(t.width)
+	if t.bars[at] == nil {
+		t.bars[at] = new(Outcomes)
+	}
+	return t.bars[at]
+}
+
+func (t *timeline) widen() {
+	narrow := t.bars
+	i := slices.IndexFunc(widths, func(w time.Duration) bool { return w > t.width })
+	if t.width *= 4; i >= 0 {
+		t.width = widths[i]
+	}
+	t.bars = make(map[time.Time]*Outcomes)
+	for at, o := range narrow {
+		b := t.bar(at)
+		b.Asked, b.Allowed, b.Refused, b.Failed = b.Asked+o.Asked, b.Allowed+o.Allowed, b.Refused+o.Refused, b.Failed+o.Failed
+	}
+}
+
+// plot has all bars side by side.
+func (t *timeline) plot() plot {
+	first := t.First.Truncate(t.width)
+	n := int(t.Last.Sub(first)/t.width) + 1
+	width, most := float64(plotWidth)/float64(n), int64(0)
+	for _, o := range t.bars {
+		most = max(most, o.Asked)
+	}
+	p := plot{Title: "Requests over time", Width: plotWidth, Height: rowHeight + timeHeight + rowHeight}
+	for _, at := range slices.SortedFunc(maps.Keys(t.bars), time.Time.Compare) {
+		y := float64(rowHeight + timeHeight)
+		for _, part := range parts(*t.bars[at]) {
 			h := float64(part.n) / float64(most) * timeHeight
 			if y -= h; part.n > 0 {
-				p.Bars = append(p.Bars, bar{float64(i) * width, y, width * 0.9, h, part.class, moment(at) + ": " + number(part.n) + " " + part.class})
+				x := float64(at.Sub(first)/t.width) * width
+				p.Bars = append(p.Bars, bar{x, y, width * 0.9, h, part.class, moment(at) + ": " + number(part.n) + " " + part.class})
 			}
 		}
 	}
+	long := strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())
 	p.Labels = []label{
-		{0, timeHeight + rowHeight - 5, "start", moment(first)},
-		{plotWidth, timeHeight + rowHeight - 5, "end", moment(last.Add(time.Hour))},
-		{plotWidth, 12, "end", "most: " + number(most)},
+		{0, rowHeight + timeHeight + rowHeight - 5, "start", moment(first)},
+		{plotWidth, rowHeight + timeHeight + rowHeight - 5, "end", moment(first.Add(time.Duration(n) * t.width))},
+		{plotWidth, 12, "end", "most: " + number(most) + " in " + long},
 	}
 	return p
 }
@@ -100,7 +136,7 @@ func byName(title string, rows []Row) plot {
 	}
 	for i, row := range rows {
 		x, y := float64(nameWidth), float64(i*rowHeight)
-		for _, part := range parts(row.Counts) {
+		for _, part := range parts(row.Outcomes) {
 			w := float64(part.n) / float64(most) * (plotWidth - nameWidth - 80)
 			if part.n > 0 {
 				p.Bars = append(p.Bars, bar{x, y + 2, w, rowHeight - 4, part.class, number(part.n) + " " + part.class})
@@ -108,7 +144,7 @@ func byName(title string, rows []Row) plot {
 			x += w
 		}
 		p.Labels = append(p.Labels,
-			label{nameWidth - 6, y + 14, "end", cut(cmp.Or(row.Name, "-"))}, label{x + 6, y + 14, "start", number(row.Asked)})
+			label{nameWidth - 6, y + 14, "end", cut(named(row.Name))}, label{x + 6, y + 14, "start", number(row.Asked)})
 	}
 	return p
 }
@@ -118,7 +154,7 @@ type part struct {
 	n     int64
 }
 
-func parts(c Counts) []part {
+func parts(c Outcomes) []part {
 	return []part{{"allowed", c.Allowed}, {"refused", c.Refused}, {"failed", c.Failed}}
 }
 

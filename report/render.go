@@ -29,37 +29,53 @@ type Section struct {
 // shownRows is how many rows a section has for people; JSON and CSV have all.
 const shownRows = 50
 
-// Sections gives the tables of a report. Their texts are as logs have them: escape them before
-// showing them. Those without rows are left out.
-func (r *Report) Sections() []Section {
-	counts := []string{"asked", "allowed", "refused", "failed", "held", "waited"}
-	ofCounts := func(title, name string, rows []Row) Section {
-		return section(title, append([]string{name}, counts...), 1, rows, func(row Row) []string {
-			c := row.Counts
-			return []string{
-				cmp.Or(row.Name, "-"), number(c.Asked), number(c.Allowed), number(c.Refused), number(c.Failed), number(c.Held),
-				seconds(c.WaitSeconds),
+// Sections gives the tables of a report: those of requests, of tunnels, and of gaps. Their texts are
+// as logs have them: escape them before showing them. Those without rows are left out.
+func (r *Report) Sections() (all []Section) {
+	for _, tunnels := range []bool{false, true} {
+		for _, t := range tables {
+			if s := t.section(*t.rows(r), tunnels); len(s.Rows) > 0 {
+				all = append(all, s)
 			}
-		})
+		}
 	}
-	ofUses := func(title, what string, uses []Use) Section {
-		return section(title, []string{what, "agent", "requests"}, 2, uses, func(u Use) []string {
-			return []string{u.What, cmp.Or(u.Agent, "-"), number(u.Count)}
-		})
+	gaps := section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g Gap) []string {
+		return []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)}
+	})
+	if len(gaps.Rows) > 0 {
+		all = append(all, gaps)
 	}
-	all := []Section{
-		ofCounts("Teams", "team", r.Owners), ofCounts("Crawlers", "agent", r.Agents), ofCounts("Reasons", "reason", r.Reasons),
-		ofCounts("Hosts", "host", r.Hosts), ofCounts("Against a preference of the site", "purpose", r.Conflicts), ofUses("Exceptions in use", "exception", r.Exceptions),
-		ofUses("Modes other than enforce in use", "mode", r.Modes),
-		section("Refused because robots.txt was unreachable", []string{"host", "cause", "refused", "first", "last"}, 2, r.Unreachable, func(u Unreachable) []string {
-			return []string{u.Host, u.Cause, number(u.Refused), moment(u.First), moment(u.Last)}
-		}),
-		section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g Gap) []string {
-			return []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)}
-		}),
-	}
-	return slices.DeleteFunc(all, func(s Section) bool { return len(s.Rows) == 0 })
+	return all
 }
+
+// section has the rows of a table about requests, or about tunnels.
+func (t *table) section(rows []Row, tunnels bool) Section {
+	title, counts := t.title, []string{"asked", "allowed", "refused", "failed", "held", "waited"}
+	if tunnels {
+		title, counts = "Tunnels: "+t.title, []string{"tunnels", "opened", "refused", "failed", "not looked into"}
+	}
+	heading := slices.Concat(t.heading, counts)
+	if t.dated() {
+		heading = append(heading, "first", "last")
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Asked == 0 && !tunnels || row.Tunnels.Asked == 0 && tunnels })
+	return section(title, heading, len(t.heading), rows, func(row Row) []string {
+		cells := []string{named(row.Name), cmp.Or(row.Cause, named(row.Agent))}[:len(t.heading)]
+		o, more := row.Outcomes, []string{number(row.Held), seconds(row.WaitSeconds)}
+		if tunnels {
+			o, more = row.Tunnels.Outcomes, []string{number(row.Tunnels.Blind)}
+		}
+		cells = append(cells, number(o.Asked), number(o.Allowed), number(o.Refused), number(o.Failed))
+		cells = append(cells, more...)
+		if t.dated() {
+			cells = append(cells, moment(row.First), moment(row.Last))
+		}
+		return cells
+	})
+}
+
+// named is a name for people, who may take an empty one for a mistake.
+func named(name string) string { return cmp.Or(name, "(not named)") }
 
 func section[T any](title string, heading []string, texts int, all []T, row func(T) []string) Section {
 	s := Section{Title: title, Heading: heading, Texts: texts, More: max(len(all)-shownRows, 0)}
@@ -69,9 +85,18 @@ func section[T any](title string, heading []string, texts int, all []T, row func
 	return s
 }
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+func number(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
 
-func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) + " s" }
+func seconds(s float64) string { return grouped(strconv.FormatFloat(s, 'f', 3, 64)) + " s" }
+
+// grouped puts commas between the thousands of a number.
+func grouped(digits string) string {
+	whole, _, _ := strings.Cut(digits, ".")
+	for at := len(whole) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
 
 func moment(t time.Time) string {
 	if t.IsZero() {
@@ -82,55 +107,82 @@ func moment(t time.Time) string {
 
 // Summary says in sentences what the report is about, and what it does not prove.
 func (r *Report) Summary() []string {
-	c := r.Total
+	c, t := r.Total, r.Total.Tunnels
 	all := []string{
-		fmt.Sprintf("From %s to %s: %d requests, %d allowed, %d refused, %d failed; %d were held for %s in all.",
-			moment(r.First), moment(r.Last), c.Asked, c.Allowed, c.Refused, c.Failed, c.Held, seconds(c.WaitSeconds)),
+		fmt.Sprintf("From %s to %s: %s requests, %s allowed, %s refused, %s failed; %s were held for %s in all.", moment(r.First), moment(r.Last),
+			number(c.Asked), number(c.Allowed), number(c.Refused), number(c.Failed), number(c.Held), seconds(c.WaitSeconds)),
 	}
-	switch {
-	case c.Asked == 0:
-	case r.Sealed == c.Asked:
+	if t.Asked > 0 {
+		all = append(all, fmt.Sprintf("%s tunnels (CONNECT), which are no requests: %s opened, %s refused, %s failed.",
+			number(t.Asked), number(t.Allowed), number(t.Refused), number(t.Failed)))
+	}
+	if t.Blind > 0 {
+		all = append(all, fmt.Sprintf("Opened and not looked into: %s of the tunnels. What was asked in them is not known.", number(t.Blind)))
+	}
+	all = append(all, fmt.Sprintf("%s lines were read; about no request through a gateway: %s.", number(r.Lines), number(r.Foreign)))
+	switch lines := c.Asked + t.Asked; {
+	case lines == 0:
+	case r.Sealed == lines:
 		all = append(all, "Every line has a seal: robots audit --seal proves that none is missing or changed.")
 	default:
-		all = append(all, fmt.Sprintf("%d of %d lines have no seal: nothing shows whether lines are missing or changed.", c.Asked-r.Sealed, c.Asked))
+		all = append(all, fmt.Sprintf("%s of %s lines have no seal: nothing shows whether lines are missing or changed.", number(lines-r.Sealed), number(lines)))
 	}
 	all = append(all, "The counts are what the lines say; robots audit proves the decisions from the texts of robots.txt.")
 	if r.PaymentRequired > 0 {
-		all = append(all, fmt.Sprintf("%d answers asked for payment (402).", r.PaymentRequired))
+		all = append(all, fmt.Sprintf("%s answers asked for payment (402).", number(r.PaymentRequired)))
 	}
 	if r.Unreadable > 0 {
-		all = append(all, fmt.Sprintf("%d lines could not be read and are not counted.", r.Unreadable))
+		all = append(all, fmt.Sprintf("%s lines could not be read and are not counted.", number(r.Unreadable)))
 	}
 	if r.Untimed > 0 {
-		all = append(all, fmt.Sprintf("%d requests are in no gap: their lines do not have the time of sending.", r.Untimed))
+		all = append(all, fmt.Sprintf("%s requests are in no gap: their lines do not have the time of sending.", number(r.Untimed)))
 	}
 	if r.Beyond > 0 {
-		all = append(all, fmt.Sprintf("%d times a name was one too many to be kept: see (others).", r.Beyond))
+		all = append(all, fmt.Sprintf("%s times a name was one too many to be kept: see (others).", number(r.Beyond)))
 	}
 	return all
 }
 
-// CSV writes a row for each total, team, agent, host, reason, purpose of a conflict, and hour.
+var csvHeading = []string{
+	"by", "name", "asked", "allowed", "refused", "failed", "held", "wait_s",
+	"tunnels", "tunnels_opened", "tunnels_refused", "tunnels_failed", "tunnels_blind", "agent", "cause", "first", "last",
+}
+
+// CSV writes the total, the other sums, and a row for each one of each table.
 func (r *Report) CSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	row := func(by, name string, c Counts) {
-		_ = out.Write([]string{ // its error is kept
-			by, cell(name), number(c.Asked), number(c.Allowed), number(c.Refused), number(c.Failed), number(c.Held),
-			strconv.FormatFloat(c.WaitSeconds, 'f', 3, 64),
-		})
-	}
-	_ = out.Write([]string{"by", "name", "asked", "allowed", "refused", "failed", "held", "wait_s"}) // as above
-	row("total", "", r.Total)
-	for _, part := range []struct {
-		by   string
-		rows []Row
-	}{{"owner", r.Owners}, {"agent", r.Agents}, {"host", r.Hosts}, {"reason", r.Reasons}, {"purpose", r.Conflicts}} {
-		for _, x := range part.rows {
-			row(part.by, x.Name, x.Counts)
+	write := func(cells ...string) { _ = out.Write(cells) } // its error is kept
+	row := func(by string, x Row) {
+		cells := append(make([]string, 0, len(csvHeading)), by, cell(x.Name))
+		for _, n := range []int64{x.Asked, x.Allowed, x.Refused, x.Failed, x.Held} {
+			cells = append(cells, strconv.FormatInt(n, 10))
 		}
+		cells = append(cells, strconv.FormatFloat(x.WaitSeconds, 'f', 3, 64))
+		for _, n := range []int64{x.Tunnels.Asked, x.Tunnels.Allowed, x.Tunnels.Refused, x.Tunnels.Failed, x.Tunnels.Blind} {
+			cells = append(cells, strconv.FormatInt(n, 10))
+		}
+		write(append(cells, cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last))...)
 	}
-	for _, h := range r.Hours {
-		row("hour", moment(h.Begin), h.Counts)
+	write(csvHeading...)
+	row("total", Row{Counts: r.Total, Period: r.Period})
+	for _, n := range []struct {
+		name string
+		n    int64
+	}{
+		{"lines", r.Lines},
+		{"unreadable", r.Unreadable},
+		{"not_ours", r.Foreign},
+		{"sealed", r.Sealed},
+		{"untimed", r.Untimed},
+		{"beyond", r.Beyond},
+		{"payment_required", r.PaymentRequired},
+	} {
+		write(append([]string{"count", n.name, strconv.FormatInt(n.n, 10)}, make([]string, len(csvHeading)-3)...)...)
+	}
+	for _, t := range tables {
+		for _, x := range *t.rows(r) {
+			row(t.by, x)
+		}
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {

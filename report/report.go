@@ -31,60 +31,69 @@ func (f *Filter) passes(l *audit.Line, host string) bool {
 		(f.Host == "" || strings.EqualFold(f.Host, host))
 }
 
-// Counts are about requests. Each is allowed, refused or failed.
-type Counts struct {
+// Outcomes are about requests, or about tunnels. Each is allowed, refused or failed.
+type Outcomes struct {
 	Asked   int64 `json:"asked"`
 	Allowed int64 `json:"allowed"`
 	Refused int64 `json:"refused"`
 	// Failed are those that a failure and not a judgement kept from being answered.
 	Failed int64 `json:"failed"`
-	// Held are those that waited for their host's turn, WaitSeconds how long in all.
-	Held        int64   `json:"held"`
-	WaitSeconds float64 `json:"wait_s"`
 }
 
-func (c *Counts) add(r *enforce.Record) {
-	c.Asked++
-	switch r.Decision {
+func (o *Outcomes) add(decision string) {
+	o.Asked++
+	switch decision {
 	case enforce.OutcomeAllow:
-		c.Allowed++
+		o.Allowed++
 	case enforce.OutcomeDeny:
-		c.Refused++
+		o.Refused++
 	default:
-		c.Failed++
+		o.Failed++
 	}
+}
+
+// Counts are about requests but for Tunnels: a CONNECT asks for a tunnel, and the requests in one
+// that is looked into have lines of their own.
+type Counts struct {
+	Outcomes
+	// Held are the requests that waited for their host's turn, WaitSeconds how long in all.
+	Held        int64   `json:"held"`
+	WaitSeconds float64 `json:"wait_s"`
+	Tunnels     Tunnels `json:"tunnels"`
+}
+
+// Tunnels are about CONNECTs. One that is allowed was opened.
+type Tunnels struct {
+	Outcomes
+	// Blind are those of Allowed that were not looked into: what was asked in them is not known.
+	Blind int64 `json:"blind"`
+}
+
+func (c *Counts) add(l *audit.Line) {
+	r := l.Robots
+	if l.Tunnel() {
+		c.Tunnels.add(r.Decision)
+		if r.Decision == enforce.OutcomeAllow && !r.PathVisible {
+			c.Tunnels.Blind++
+		}
+		return
+	}
+	c.Outcomes.add(r.Decision)
 	if r.WaitMillis > 0 {
 		c.Held++
 		c.WaitSeconds += float64(r.WaitMillis) / 1e3
 	}
 }
 
-// Row is the counts of a name.
+// Row is the counts of a name: of an exception or a mode, with each agent; of a host whose
+// robots.txt was unreachable, with each cause.
 type Row struct {
-	Name string `json:"name"`
+	Name  string `json:"name"`
+	Agent string `json:"agent,omitempty"`
+	Cause string `json:"cause,omitempty"`
+	// The period is that of an unreachable robots.txt.
+	audit.Period
 	Counts
-}
-
-// Hour is the counts of the hour that begins at Begin.
-type Hour struct {
-	Begin time.Time `json:"begin"`
-	Counts
-}
-
-// Use is how often an agent did something that is worth a look.
-type Use struct {
-	What  string `json:"what"`
-	Agent string `json:"agent"`
-	Count int64  `json:"count"`
-}
-
-// Unreachable is a host whose robots.txt could not be fetched when a request was refused for it.
-type Unreachable struct {
-	Host    string    `json:"host"`
-	Cause   string    `json:"cause"`
-	Refused int64     `json:"refused"`
-	First   time.Time `json:"first"`
-	Last    time.Time `json:"last"`
 }
 
 // Gap is the time between two requests to a host that was least in relation to the Crawl-delay of
@@ -116,16 +125,18 @@ type Report struct {
 	// PaymentRequired are the requests to which a site answered 402 (Payment Required).
 	PaymentRequired int64 `json:"payment_required"`
 
-	Owners      []Row         `json:"owners"`
-	Agents      []Row         `json:"agents"`
-	Hosts       []Row         `json:"hosts"`
-	Reasons     []Row         `json:"reasons"`
-	Conflicts   []Row         `json:"conflicts"` // by the purpose that a site does not want
-	Hours       []Hour        `json:"hours"`
-	Exceptions  []Use         `json:"exceptions"`
-	Modes       []Use         `json:"modes"` // other than enforce
-	Unreachable []Unreachable `json:"unreachable"`
-	Gaps        []Gap         `json:"gaps"`
+	Owners      []Row `json:"owners"`
+	Agents      []Row `json:"agents"`
+	Hosts       []Row `json:"hosts"`
+	Reasons     []Row `json:"reasons"`
+	Conflicts   []Row `json:"conflicts"` // by the purpose that a site does not want
+	Hours       []Row `json:"hours"`     // by their beginnings, in order
+	Exceptions  []Row `json:"exceptions"`
+	Modes       []Row `json:"modes"` // other than enforce
+	Unreachable []Row `json:"unreachable"`
+	Gaps        []Gap `json:"gaps"`
+
+	overTime timeline
 }
 
 // Of reads logs. fault is told of what cannot be read. It ends early when ctx ends or fault returns

@@ -31,7 +31,9 @@ func asked(minutes float64, change func(r *enforce.Record)) string {
 	if change != nil {
 		change(&r)
 	}
-	line, err := json.Marshal(map[string]any{"ts": float64(at.UnixMilli()) / 1e3, "robots": r})
+	line, err := json.Marshal(map[string]any{
+		"ts": float64(at.UnixMilli()) / 1e3, "request": map[string]any{"method": "GET", "uri": r.Origin + "/page"}, "robots": r,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -77,33 +79,134 @@ func day() []string {
 	}
 }
 
+// counts are those of requests.
+func counts(asked, allowed, refused, failed, held int64, wait float64) Counts {
+	return Counts{Outcomes: Outcomes{asked, allowed, refused, failed}, Held: held, WaitSeconds: wait}
+}
+
+// row is one that has no other key than its name.
+func row(name string, c Counts) Row { return Row{Name: name, Counts: c} }
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := reportOf(t, Filter{}, day()...)
+	gone := Row{Name: "gone.example", Cause: "timeout", Counts: counts(2, 0, 2, 0, 0, 0)}
+	gone.First, gone.Last = noon.Add(62*time.Minute), noon.Add(63*time.Minute)
 	want := Report{
 		Period: audit.Period{First: noon, Last: noon.Add(66 * time.Minute)}, Lines: 10, Foreign: 1, Sealed: 1, Untimed: 1,
-		Total: Counts{9, 5, 3, 1, 1, 30},
+		Total: counts(9, 5, 3, 1, 1, 30),
 		Owners: []Row{
-			{"team news", Counts{8, 5, 2, 1, 1, 30}}, {"", Counts{1, 0, 1, 0, 0, 0}},
+			row("team news", counts(8, 5, 2, 1, 1, 30)), row("", counts(1, 0, 1, 0, 0, 0)),
 		},
-		Agents: []Row{{"news", Counts{8, 5, 2, 1, 1, 30}}, {"shop", Counts{1, 0, 1, 0, 0, 0}}},
-		Hosts:  []Row{{"slow.example", Counts{7, 5, 1, 1, 1, 30}}, {"gone.example", Counts{2, 0, 2, 0, 0, 0}}},
+		Agents: []Row{row("news", counts(8, 5, 2, 1, 1, 30)), row("shop", counts(1, 0, 1, 0, 0, 0))},
+		Hosts:  []Row{row("slow.example", counts(7, 5, 1, 1, 1, 30)), row("gone.example", counts(2, 0, 2, 0, 0, 0))},
 		Reasons: []Row{
-			{"no_rule", Counts{4, 4, 0, 0, 1, 30}},
-			{"unreachable", Counts{2, 0, 2, 0, 0, 0}},
-			{"disallowed", Counts{1, 0, 1, 0, 0, 0}},
-			{"exception", Counts{1, 1, 0, 0, 0, 0}},
-			{"reset", Counts{1, 0, 0, 1, 0, 0}},
+			row("no_rule", counts(4, 4, 0, 0, 1, 30)),
+			row("unreachable", counts(2, 0, 2, 0, 0, 0)),
+			row("disallowed", counts(1, 0, 1, 0, 0, 0)),
+			row("exception", counts(1, 1, 0, 0, 0, 0)),
+			row("reset", counts(1, 0, 0, 1, 0, 0)),
 		},
 		Conflicts:   []Row{},
-		Hours:       []Hour{{noon, Counts{3, 3, 0, 0, 1, 30}}, {noon.Add(time.Hour), Counts{6, 2, 3, 1, 0, 0}}},
-		Exceptions:  []Use{{"slow.example: ticket 7", "news", 1}},
-		Modes:       []Use{{"report", "news", 1}},
-		Unreachable: []Unreachable{{"gone.example", "timeout", 2, noon.Add(62 * time.Minute), noon.Add(63 * time.Minute)}},
+		Hours:       []Row{row("2026-11-23T12:00:00Z", counts(3, 3, 0, 0, 1, 30)), row("2026-11-23T13:00:00Z", counts(6, 2, 3, 1, 0, 0))},
+		Exceptions:  []Row{{Name: "slow.example: ticket 7", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
+		Modes:       []Row{{Name: "report", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
+		Unreachable: []Row{gone},
 		Gaps:        []Gap{{"slow.example", 60, 30, 3}},
 	}
-	if !reflect.DeepEqual(r, want) {
+	if r.overTime = (timeline{}); !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+// TestTunnels: a CONNECT counts as a tunnel in each table, and in no number of requests.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	connect := func(change func(r *enforce.Record)) string {
+		return strings.Replace(asked(67, change), `"method":"GET"`, `"method":"CONNECT"`, 1)
+	}
+	r := reportOf(t, Filter{}, append(day(),
+		connect(func(r *enforce.Record) { r.Reason = enforce.ReasonIntercepted }),
+		connect(func(r *enforce.Record) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }),
+		connect(func(r *enforce.Record) {
+			r.Decision, r.Reason, r.PathVisible, r.Cause, r.WaitMillis = "deny", enforce.ReasonUnreachable, false, "dns", 1000
+		}),
+		connect(func(r *enforce.Record) { r.Decision, r.Reason, r.PathVisible = "error", "reset", false }))...)
+	want := counts(9, 5, 3, 1, 1, 30)
+	want.Tunnels = Tunnels{Outcomes{4, 2, 1, 1}, 1}
+	if r.Total != want {
+		t.Errorf("%+v, want %+v", r.Total, want)
+	}
+	for _, table := range tables {
+		var sum Counts
+		for _, row := range *table.rows(&r) {
+			sum.Asked += row.Asked
+			sum.Tunnels.Asked += row.Tunnels.Asked
+		}
+		all := table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != "unreachable"
+		if all && (sum.Asked != 9 || sum.Tunnels.Asked != 4) {
+			t.Errorf("%s: %+v", table.by, sum)
+		}
+	}
+	if n := r.Unreachable; len(n) != 2 || n[1].Cause != "dns" || n[1].Asked != 0 || n[1].Tunnels.Refused != 1 {
+		t.Errorf("%+v", n)
+	}
+	for _, s := range []string{
+		"9 requests, 5 allowed, 3 refused, 1 failed", "4 tunnels (CONNECT), which are no requests: 2 opened, 1 refused, 1 failed.",
+		"Opened and not looked into: 1 of the tunnels.",
+	} {
+		if !strings.Contains(strings.Join(r.Summary(), " "), s) {
+			t.Errorf("no %q: %q", s, r.Summary())
+		}
+	}
+	var out bytes.Buffer
+	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\ntotal,,9,5,3,1,1,30.000,4,2,1,1,1,") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+// TestPassedUnreachable: what mode report let pass is no refusal.
+func TestPassedUnreachable(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.Record) {
+		r.Origin, r.Reason, r.Cause, r.Mode, r.WouldDeny = "http://gone.example", enforce.ReasonUnreachable, "timeout", "report", true
+	}))...)
+	if n := r.Unreachable; len(n) != 1 || n[0].Asked != 3 || n[0].Refused != 2 || n[0].Allowed != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestTimeline: bars get wider as the time gets longer, and lose no request.
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		last  time.Duration
+		width time.Duration
+	}{{0, time.Second}, {90 * time.Second, time.Second}, {2 * time.Minute, 10 * time.Second}, {time.Hour, time.Minute}, {30 * 24 * time.Hour, 24 * time.Hour}, {1 << 62, 64 * 7 * 24 * time.Hour}} {
+		var line timeline
+		n := int64(0)
+		for at := noon; !at.After(noon.Add(tt.last)); at = at.Add(max(tt.last/1000, 1)) {
+			line.add(at, enforce.OutcomeAllow)
+			n++
+		}
+		var all int64
+		for at, o := range line.bars {
+			if all += o.Allowed; at != at.Truncate(line.width) {
+				t.Errorf("a bar at %v", at)
+			}
+		}
+		if all != n || len(line.bars) > mostBars+1 || line.width != tt.width {
+			t.Errorf("%v: %d requests in %d bars of %v", tt.last, all, len(line.bars), line.width)
+		}
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	t.Parallel()
+	for digits, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-999": "-999", "-1234567.125": "-1,234,567.125", "12345.000": "12,345.000"} {
+		if got := grouped(digits); got != want {
+			t.Errorf("%s is %s", digits, got)
+		}
 	}
 }
 
@@ -121,12 +224,12 @@ func TestConflicts(t *testing.T) {
 	r := reportOf(t, Filter{}, append(day(),
 		conflict("train-ai=n;from=robots;line=3", false), conflict("train-ai=n;from=meta", true), conflict("search=unknown", true),
 		asked(71, func(r *enforce.Record) { r.PaymentRequired = true }))...)
-	want := []Row{{"train-ai", Counts{2, 1, 1, 0, 0, 0}}, {"search", Counts{1, 0, 1, 0, 0, 0}}}
+	want := []Row{row("train-ai", counts(2, 1, 1, 0, 0, 0)), row("search", counts(1, 0, 1, 0, 0, 0))}
 	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 {
 		t.Errorf("%+v, %d", r.Conflicts, r.PaymentRequired)
 	}
 	var table bytes.Buffer
-	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000\n") {
+	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000,0,") {
 		t.Errorf("%v: %s", err, &table)
 	}
 	if s := strings.Join(r.Summary(), " "); !strings.Contains(s, "1 answers asked for payment (402).") {
@@ -166,7 +269,7 @@ func TestGapsInAnyOrder(t *testing.T) {
 		for _, at := range order {
 			lines = append(lines, asked(at, func(r *enforce.Record) { r.CrawlDelay = 90 }))
 		}
-		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 {
+		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 || r.Gaps[0].Pairs != 2 {
 			t.Errorf("%v: %+v", order, r.Gaps)
 		}
 	}
@@ -207,7 +310,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil || len(rows) != 1+1+3+3+2+5+2 {
+	if err != nil || len(rows) != 1+1+7+3+3+2+5+2+1+1+1 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	seen := ""
@@ -266,7 +369,7 @@ func FuzzReport(f *testing.F) {
 		for _, row := range r.Hosts {
 			hosts += row.Asked
 		}
-		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+r.Foreign+r.Unreadable {
+		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+c.Tunnels.Asked+r.Foreign+r.Unreadable {
 			t.Errorf("%+v", r)
 		}
 		if err := errors.Join(r.HTML(io.Discard, "x"), r.CSV(io.Discard)); err != nil {

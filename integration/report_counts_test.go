@@ -1,0 +1,538 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"html"
+	"maps"
+	"math"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// The numbers of a row of a report: of requests, asked, allowed, refused, failed, held, and how long; of tunnels, asked
+// for, opened, refused, failed, and opened without being looked into.
+type rowNumbers [11]float64
+
+// countedTable has the rows of a table by their keys, and from when to when they were.
+type countedTable struct {
+	rows  map[string]*rowNumbers
+	first map[string]string
+	last  map[string]string
+}
+
+// counted is what a report must say, counted over the raw lines.
+type counted struct {
+	tables map[string]*countedTable // by the names that CSV gives them
+	total  *rowNumbers
+	sums   map[string]float64 // by the names that JSON gives them
+	gaps   map[string][3]float64
+	first  string
+	last   string
+}
+
+// tablesOf gives each table its name in JSON, its title, and the heading of its keys.
+var tablesOf = map[string][3]string{
+	"owner": {"owners", "Teams", "team"}, "agent": {"agents", "Crawlers", "agent"}, "reason": {"reasons", "Reasons", "reason"},
+	"host": {"hosts", "Hosts", "host"}, "purpose": {"conflicts", "Against a preference of the site", "purpose"},
+	"exception": {"exceptions", "Exceptions in use", "exception agent"}, "mode": {"modes", "Modes other than enforce in use", "mode agent"},
+	"unreachable": {"unreachable", "Sites whose robots.txt was unreachable", "host cause"}, "hour": {"hours", "Hours", "hour"},
+}
+
+// field is a field of the robots object, as text.
+func field(robots map[string]any, name string) string {
+	text, _ := robots[name].(string)
+	return text
+}
+
+// keysOf are the keys of a line by table. A key of two parts has a newline between them.
+func keysOf(line, robots map[string]any) map[string]string {
+	keys := map[string]string{"owner": field(robots, "owner"), "agent": field(robots, "agent"), "reason": field(robots, "reason"), "host": ""}
+	if u, err := url.Parse(field(robots, "origin")); err == nil {
+		keys["host"] = u.Hostname()
+	}
+	if purpose, _, ok := strings.Cut(field(robots, "preference_conflict"), "="); ok {
+		keys["purpose"] = purpose
+	}
+	if label := field(robots, "exception"); label != "" {
+		keys["exception"] = label + "\n" + keys["agent"]
+	}
+	if mode := field(robots, "mode"); mode != "enforce" {
+		keys["mode"] = mode + "\n" + keys["agent"]
+	}
+	if keys["reason"] == "unreachable" {
+		keys["unreachable"] = keys["host"] + "\n" + field(robots, "cause")
+	}
+	keys["hour"] = time.Unix(int64(line["ts"].(float64))/3600*3600, 0).UTC().Format(time.RFC3339)
+	return keys
+}
+
+// numbersOf are the numbers that a line adds.
+func numbersOf(line, robots map[string]any) (n rowNumbers) {
+	base := 0
+	if line["request"].(map[string]any)["method"] == "CONNECT" {
+		base = 6
+	}
+	n[base] = 1
+	n[base+map[string]int{"allow": 1, "deny": 2, "error": 3}[field(robots, "decision")]] = 1
+	if base > 0 {
+		if n[base+1] == 1 && robots["path_visible"] == false {
+			n[10] = 1
+		}
+		return n
+	}
+	if wait, ok := robots["wait_ms"].(float64); ok && wait > 0 {
+		n[4], n[5] = 1, wait/1e3
+	}
+	return n
+}
+
+func (n *rowNumbers) add(other rowNumbers) {
+	for i := range n {
+		n[i] += other[i]
+	}
+}
+
+func countLines(t *testing.T, texts ...[]byte) *counted {
+	t.Helper()
+	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0}, gaps: map[string][3]float64{}}
+	for by := range tablesOf {
+		c.tables[by] = &countedTable{map[string]*rowNumbers{}, map[string]string{}, map[string]string{}}
+	}
+	sent := map[string][][2]float64{}
+	for _, text := range texts {
+		for raw := range bytes.Lines(text) {
+			c.sums["lines"]++
+			var line map[string]any
+			if json.Unmarshal(raw, &line) != nil {
+				c.sums["unreadable"]++
+				continue
+			}
+			robots, ok := line["robots"].(map[string]any)
+			if !ok {
+				c.sums["not_ours"]++
+				continue
+			}
+			if line["seq"] != nil {
+				c.sums["sealed"]++
+			}
+			if robots["payment_required"] == true {
+				c.sums["payment_required"]++
+			}
+			numbers, at := numbersOf(line, robots), time.UnixMicro(int64(math.Round(line["ts"].(float64)*1e6))).UTC().Format(time.RFC3339Nano)
+			c.total.add(numbers)
+			c.first, c.last = least(c.first, at), greatest(c.last, at)
+			keys := keysOf(line, robots)
+			for by, key := range keys {
+				table := c.tables[by]
+				if table.rows[key] == nil {
+					table.rows[key] = new(rowNumbers)
+				}
+				table.rows[key].add(numbers)
+				table.first[key], table.last[key] = least(table.first[key], at), greatest(table.last[key], at)
+			}
+			if leftForItsHost(line, robots) {
+				at, timed := robots["sent_at"].(float64)
+				if !timed {
+					c.sums["untimed"]++
+					continue
+				}
+				delay, _ := robots["crawl_delay_s"].(float64)
+				sent[keys["host"]] = append(sent[keys["host"]], [2]float64{at, delay})
+			}
+		}
+	}
+	for host, all := range sent {
+		slices.SortFunc(all, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
+		for i := 1; i < len(all); i++ {
+			delay, gap := max(all[i-1][1], all[i][1]), all[i][0]-all[i-1][0]
+			known, ok := c.gaps[host]
+			if delay == 0 {
+				continue
+			}
+			if known[2]++; !ok || gap-delay < known[1]-known[0] {
+				known[0], known[1] = delay, gap
+			}
+			c.gaps[host] = known
+		}
+	}
+	return c
+}
+
+// leftForItsHost says of which lines docs/cli.md says that they are in a gap: requests that were allowed and those that
+// failed after they had been sent, and tunnels that were dialed; not what is for robots.txt.
+func leftForItsHost(line, robots map[string]any) bool {
+	reason, visible := field(robots, "reason"), robots["path_visible"] == true
+	switch {
+	case robots["decision"] == "deny", reason == "robots_txt_itself", reason == "intercepted":
+		return false
+	case visible && robots["robots_url"] == line["request"].(map[string]any)["uri"]:
+		return false
+	case !visible, robots["decision"] == "error" && slices.Contains([]string{
+		"timeout", "stalled", "incomplete", "transfer_coding", "header_size", "listing_size", "protocol", "upgrade",
+	}, reason):
+		return field(robots, "address") != ""
+	}
+	return robots["decision"] == "allow"
+}
+
+func least(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return min(a, b)
+}
+
+func greatest(a, b string) string { return max(a, b) }
+
+// checkReport holds that each number of a report, in each form, is that of a count of the lines.
+func (d *day) checkReport() {
+	t := d.t
+	t.Helper()
+	extra := filepath.Join(t.TempDir(), "extra.log")
+	lines := d.readDay()
+	one, err := json.Marshal(lines[len(lines)/2].object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := evidence.Splice(one, "gw/access/1", 0)
+	texts := [][]byte{slices.Concat(sealed, []byte("{\"msg\":\"of another logger\"}\n{\"msg\":\"so too\"}\nbroken\n"))}
+	if err := os.WriteFile(extra, texts[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range logFiles(t, d.logs) {
+		texts = append(texts, unpacked(t, file))
+	}
+	want := countLines(t, texts...)
+	for name, n := range map[string]float64{
+		"sealed": 1, "unreadable": 1, "not_ours": 2, "payment_required": 1, "untimed": 0, "beyond": 0,
+	} {
+		if want.sums[name] < n {
+			t.Errorf("the log has %v %s", want.sums[name], name)
+		}
+	}
+	for by, table := range want.tables {
+		if len(table.rows) == 0 {
+			t.Errorf("the log has no row by %s", by)
+		}
+	}
+	made := map[string]string{}
+	for _, format := range []string{"json", "csv", "text", "html"} {
+		cmd := exec.CommandContext(t.Context(), binary, "robots", "report", "--format", format, d.logs, extra)
+		var out, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || strings.Count(stderr.String(), "\n") != 1 {
+			t.Fatalf("%s: %v: %s", format, err, &stderr)
+		}
+		made[format] = out.String()
+	}
+	want.checkJSON(t, made["json"])
+	want.checkCSV(t, made["csv"])
+	want.checkPeople(t, "text", textTables(made["text"]), strings.Split(made["text"], "\n\n")[0])
+	want.checkPeople(t, "html", htmlTables(made["html"]), html.UnescapeString(made["html"]))
+	want.checkPlots(t, made["html"])
+}
+
+// sameNumbers compares the numbers of a row; times are rounded to a millisecond.
+func sameNumbers(t *testing.T, where string, got, want rowNumbers) {
+	t.Helper()
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 0.0006 {
+			t.Errorf("%s: got %v, counted %v", where, got, want)
+			return
+		}
+	}
+}
+
+// counts are the numbers of a row of JSON.
+func jsonNumbers(row map[string]any) (n rowNumbers) {
+	tunnels, _ := row["tunnels"].(map[string]any)
+	for i, name := range []string{"asked", "allowed", "refused", "failed", "held", "wait_s"} {
+		n[i], _ = row[name].(float64)
+	}
+	for i, name := range []string{"asked", "allowed", "refused", "failed", "blind"} {
+		n[6+i], _ = tunnels[name].(float64)
+	}
+	return n
+}
+
+func (c *counted) checkJSON(t *testing.T, text string) {
+	t.Helper()
+	var report map[string]any
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	total, _ := report["total"].(map[string]any)
+	sameNumbers(t, "json: total", jsonNumbers(total), *c.total)
+	known := []string{"total", "gaps", "first", "last"}
+	for name, n := range c.sums {
+		if known = append(known, name); report[name] != n {
+			t.Errorf("json: %s is %v, counted %v", name, report[name], n)
+		}
+	}
+	for by, names := range tablesOf {
+		known = append(known, names[0])
+		rows, _ := report[names[0]].([]any)
+		if table := c.tables[by]; len(rows) != len(table.rows) {
+			t.Errorf("json: %d %s, counted %d", len(rows), names[0], len(table.rows))
+		}
+		for _, r := range rows {
+			row := r.(map[string]any)
+			key := row["name"].(string)
+			if strings.Contains(names[2], " ") {
+				key += "\n" + field(row, "agent") + field(row, "cause")
+			}
+			table := c.tables[by]
+			if table.rows[key] == nil {
+				t.Errorf("json: %s has %q", names[0], key)
+				continue
+			}
+			sameNumbers(t, "json: "+names[0]+" "+key, jsonNumbers(row), *table.rows[key])
+			if by == "unreachable" && (row["first"] != table.first[key] || row["last"] != table.last[key]) {
+				t.Errorf("json: %q from %v to %v, counted %s to %s", key, row["first"], row["last"], table.first[key], table.last[key])
+			}
+		}
+	}
+	if report["first"] != c.first || report["last"] != c.last {
+		t.Errorf("json: from %v to %v, counted %s to %s", report["first"], report["last"], c.first, c.last)
+	}
+	gaps, _ := report["gaps"].([]any)
+	for _, g := range gaps {
+		row := g.(map[string]any)
+		c.sameGap(t, "json", row["host"].(string), row["crawl_delay_s"].(float64), row["least_s"].(float64), row["pairs"].(float64))
+	}
+	if len(gaps) != len(c.gaps) || len(gaps) == 0 {
+		t.Errorf("json: %d gaps, counted %d", len(gaps), len(c.gaps))
+	}
+	for name := range report {
+		if !slices.Contains(known, name) {
+			t.Errorf("json: nobody counts %s", name)
+		}
+	}
+}
+
+func (c *counted) sameGap(t *testing.T, form, host string, delay, gap, pairs float64) {
+	t.Helper()
+	if n := c.gaps[host]; n[0] != delay || math.Abs(n[1]-gap) > 0.0006 || n[2] != pairs {
+		t.Errorf("%s: gaps of %s are %v %v %v, counted %v", form, host, delay, gap, pairs, n)
+	}
+}
+
+func (c *counted) checkCSV(t *testing.T, text string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, row := range rows[1:] {
+		seen[row[0]]++
+		var n rowNumbers
+		for i := range n {
+			n[i], _ = strconv.ParseFloat(row[2+i], 64)
+		}
+		names, isTable := tablesOf[row[0]]
+		switch {
+		case row[0] == "total":
+			sameNumbers(t, "csv: total", n, *c.total)
+		case row[0] == "count":
+			if n[0] != c.sums[row[1]] {
+				t.Errorf("csv: %q, counted %v", row, c.sums[row[1]])
+			}
+		case isTable:
+			key := row[1]
+			if strings.Contains(names[2], " ") {
+				key += "\n" + row[13] + row[14]
+			}
+			if known := c.tables[row[0]].rows[key]; known == nil {
+				t.Errorf("csv: nobody counts %q", row)
+			} else {
+				sameNumbers(t, "csv: "+row[0]+" "+key, n, *known)
+			}
+		default:
+			t.Errorf("csv: nobody counts %q", row)
+		}
+	}
+	for by, table := range c.tables {
+		if seen[by] != len(table.rows) {
+			t.Errorf("csv: %d rows by %s, counted %d", seen[by], by, len(table.rows))
+		}
+	}
+	if seen["count"] != len(c.sums) {
+		t.Errorf("csv: %d sums, counted %v", seen["count"], c.sums)
+	}
+}
+
+// textTables reads the tables of the text: their rows by their titles, with the headings first.
+func textTables(text string) map[string][][]string {
+	tables, columns := map[string][][]string{}, regexp.MustCompile(` {2,}`)
+	for _, part := range strings.Split(strings.TrimSpace(text), "\n\n")[1:] {
+		title, rest, _ := strings.Cut(part, "\n")
+		title, _, _ = strings.Cut(title, " (the first")
+		for line := range strings.Lines(rest) {
+			tables[title] = append(tables[title], columns.Split(strings.TrimSpace(line), -1))
+		}
+	}
+	return tables
+}
+
+var (
+	htmlSection = regexp.MustCompile(`(?s)<h2>([^<]*)</h2>\s*<div[^>]*>\s*<table>(.*?)</table>`)
+	htmlRow     = regexp.MustCompile(`(?s)<tr>(.*?)</tr>`)
+	htmlCell    = regexp.MustCompile(`(?s)<t[hd][^>]*>(.*?)</t[hd]>`)
+)
+
+func htmlTables(page string) map[string][][]string {
+	tables := map[string][][]string{}
+	for _, m := range htmlSection.FindAllStringSubmatch(page, -1) {
+		for _, row := range htmlRow.FindAllStringSubmatch(m[2], -1) {
+			var cells []string
+			for _, cell := range htmlCell.FindAllStringSubmatch(row[1], -1) {
+				cells = append(cells, html.UnescapeString(cell[1]))
+			}
+			tables[html.UnescapeString(m[1])] = append(tables[html.UnescapeString(m[1])], cells)
+		}
+	}
+	return tables
+}
+
+// number reads one that is for people.
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(strings.NewReplacer(",", "", " s", "").Replace(text), 64)
+	if err != nil {
+		t.Errorf("%q is no number: %v", text, err)
+	}
+	return n
+}
+
+// checkPeople looks at the tables and the sentences of a form that is for people.
+func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]string, sentences string) {
+	t.Helper()
+	for by, names := range tablesOf {
+		for _, part := range []struct {
+			title    string
+			from, to int // of the numbers
+			counts   string
+		}{
+			{names[1], 0, 6, " asked allowed refused failed held waited"},
+			{"Tunnels: " + names[1], 6, 11, " tunnels opened refused failed not looked into"},
+		} {
+			heading := strings.Fields(names[2])
+			c.checkTable(t, form+": "+part.title, c.tables[by], tables[part.title], len(heading), part.from, part.to)
+			if rows := tables[part.title]; len(rows) > 0 && !strings.HasPrefix(strings.Join(rows[0], " "), names[2]+part.counts) {
+				t.Errorf("%s: %s has the headings %q", form, part.title, rows[0])
+			}
+			delete(tables, part.title)
+		}
+	}
+	for i, row := range tables["Least gaps under a Crawl-delay"] {
+		if i > 0 {
+			c.sameGap(t, form, row[0], number(t, row[1]), number(t, row[2]), number(t, row[3]))
+		}
+	}
+	if n := len(tables["Least gaps under a Crawl-delay"]); n != len(c.gaps)+1 {
+		t.Errorf("%s: %d gaps, counted %d", form, n-1, len(c.gaps))
+	}
+	if delete(tables, "Least gaps under a Crawl-delay"); len(tables) > 0 {
+		t.Errorf("%s: nobody counts %v", form, slices.Collect(maps.Keys(tables)))
+	}
+	lines := c.total[0] + c.total[6]
+	for sentence, want := range map[string][]float64{
+		`: (\S+) requests, (\S+) allowed, (\S+) refused, (\S+) failed; (\S+) were held for (\S+) s in all\.`: c.total[:6],
+		`(\S+) tunnels \(CONNECT\), which are no requests: (\S+) opened, (\S+) refused, (\S+) failed\.`:      c.total[6:10],
+		`not looked into: (\S+) of the tunnels`:                                                              c.total[10:],
+		`(\S+) lines were read; about no request through a gateway: (\S+)\.`:                                 {c.sums["lines"], c.sums["not_ours"]},
+		`(\S+) of (\S+) lines have no seal`:                                                                  {lines - c.sums["sealed"], lines},
+		`(\S+) lines could not be read`:                                                                      {c.sums["unreadable"]},
+		`(\S+) answers asked for payment`:                                                                    {c.sums["payment_required"]},
+		`(\S+) requests are in no gap`:                                                                       {c.sums["untimed"]},
+	} {
+		m := regexp.MustCompile(sentence).FindStringSubmatch(sentences)
+		if m == nil {
+			if want[0] != 0 {
+				t.Errorf("%s: no sentence %s", form, sentence)
+			}
+			continue
+		}
+		for i, n := range want {
+			if got := number(t, strings.TrimPrefix(m[i+1], "<p>")); math.Abs(got-n) > 0.0006 {
+				t.Errorf("%s: %q, counted %v", form, m[0], want)
+			}
+		}
+	}
+}
+
+// checkTable compares the first rows of a table, which are those with the greatest numbers.
+func (c *counted) checkTable(t *testing.T, where string, table *countedTable, rows [][]string, keys, from, to int) {
+	t.Helper()
+	all := 0
+	for _, row := range table.rows {
+		if row[from] > 0 {
+			all++
+		}
+	}
+	if got := max(len(rows)-1, 0); got != min(all, 50) {
+		t.Errorf("%s: %d rows, counted %d", where, got, all)
+		return
+	}
+	for i, row := range rows {
+		if i == 0 {
+			continue
+		}
+		parts := make([]string, keys)
+		for k := range parts {
+			if parts[k] = row[k]; parts[k] == "(not named)" {
+				parts[k] = ""
+			}
+		}
+		known := table.rows[strings.Join(parts, "\n")]
+		if known == nil {
+			t.Errorf("%s: nobody counts %q", where, row)
+			continue
+		}
+		var got, want rowNumbers
+		for n := from; n < to; n++ {
+			got[n], want[n] = number(t, row[keys+n-from]), known[n]
+		}
+		sameNumbers(t, fmt.Sprintf("%s: %q", where, row), got, want)
+		if key := strings.Join(parts, "\n"); len(row) > keys+to-from { // times, of whole seconds
+			if times := row[keys+to-from:]; times[0][:19] != table.first[key][:19] || times[1][:19] != table.last[key][:19] {
+				t.Errorf("%s: %q, counted %s to %s", where, row, table.first[key], table.last[key])
+			}
+		}
+	}
+}
+
+var plotted = regexp.MustCompile(`class="(allowed|refused|failed)"><title>(?:[^<]*: )?([0-9,]+) `)
+
+// checkPlots holds that the bars of the plot over time have all requests.
+func (c *counted) checkPlots(t *testing.T, page string) {
+	t.Helper()
+	_, plot, _ := strings.Cut(page, "<h2>Requests over time</h2>")
+	plot, _, _ = strings.Cut(plot, "</svg>")
+	got, bars := map[string]float64{}, 0
+	for _, m := range plotted.FindAllStringSubmatch(plot, -1) {
+		got[m[1]] += number(t, m[2])
+		bars++
+	}
+	if want := map[string]float64{"allowed": c.total[1], "refused": c.total[2], "failed": c.total[3]}; !maps.Equal(got, want) {
+		t.Errorf("the bars have %v, counted %v", got, want)
+	}
+	if bars < 10 {
+		t.Errorf("a day of half a minute has %d bars", bars)
+	}
+}
