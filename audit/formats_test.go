@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // encoded is what Caddy's encoder makes of the end of a request and of how long it took.
@@ -22,6 +24,52 @@ func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time
 		tb.Fatal(err)
 	}
 	return fields.TS, fields.Duration
+}
+
+// TestFilters: what Caddy's filters make of a line is no finding, and what they hide is not proven.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	request := func(l object, field string, value any) object {
+		l = l.asked("")
+		if l["request"].(object)[field] = value; value == nil {
+			delete(l["request"].(object), field)
+		}
+		return l
+	}
+	asks := store.keep("User-agent: *\nDisallow: /page?b\n")
+	query := lines["allowed"].with("sha256", asks).with("crawl_delay_s", nil).with("decision", "deny").with("reason", "disallowed").
+		with("rule", "/page?b").with("line", 2).with("path_sum", enforce.PathSum("/page?b=1&a=2"))
+	query["status"] = 403
+	for name, tt := range map[string]struct {
+		line  object
+		cause Cause
+	}{
+		"the URL is deleted":                  {request(lines["allowed"], "uri", nil), CauseURL},
+		"the URL is hashed":                   {lines["disallowed"].asked("3fa2b1c0"), CauseURL},
+		"the URL is replaced":                 {lines["disallowed"].asked("nothing to see"), CauseURL},
+		"the authority of a tunnel is hashed": {lines["tunnel"].asked("3fa2b1c0"), CauseURL},
+		"the path is redacted":                {lines["disallowed"].asked("http://site.example/REDACTED"), CauseURL},
+		"the host is redacted":                {lines["disallowed"].asked("http://REDACTED/private/x"), CauseURL},
+		"no query is left":                    {query.asked("http://site.example/page"), CauseQuery},
+		"a part of the query is left":         {query.asked("http://site.example/page?a=2"), CauseQuery},
+		"the query is in another order":       {query.asked("http://site.example/page?a=2&b=1"), CauseQuery},
+		"the query is as it was":              {query.asked("http://site.example/page?b=1&a=2"), ""},
+		"a query that no rule asks for": {lines["disallowed"].asked("http://site.example/private/x?a=1").with("path_sum", enforce.PathSum("/private/x?b=1&a=1")).
+			with("sha256", store.keep("User-agent: *\nDisallow: /private/\n")).with("crawl_delay_s", nil), ""},
+		"another path, of the same verdict": {lines["disallowed"].asked("http://site.example/private/y"), CauseURL},
+		"the method is deleted": {func() object {
+			l := request(lines["robots.txt"], "method", nil)
+			l["request"].(object)["uri"] = "http://site.example/robots.txt"
+			return l
+		}(), ""},
+	} {
+		r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, tt.line))
+		if c := r.totals; r.brief() != "" || c.Checked != 1 || len(c.NotProvable) != min(len(tt.cause), 1) || tt.cause != "" && c.NotProvable[tt.cause] != 1 {
+			t.Errorf("%s: %q %v, want %q", name, r.brief(), c.NotProvable, tt.cause)
+		}
+	}
 }
 
 // TestFormats: whatever form Caddy gives to times and durations, an honest line is no finding, and a sending after the

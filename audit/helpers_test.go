@@ -96,7 +96,11 @@ func target(tb testing.TB, rawURL string) origin.Target {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return origin.Target{Origin: o, Path: strings.TrimPrefix(rawURL, o.String())}
+	to, err := origin.ParseTarget(rawURL)
+	if err != nil { // of a path that no request can have
+		return origin.Target{Origin: o, Path: strings.TrimPrefix(rawURL, o.String())}
+	}
+	return to
 }
 
 // object is a line as JSON has it, to be changed.

@@ -76,7 +76,7 @@ func (j *judge) look(e *entry) (v verdict) {
 	}
 	v.host = target.Origin.Host
 	on := bases[r.Reason]
-	if isSelf := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path); isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
+	if isSelf := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path); e.Request.Method != "" && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
 		v.add(KindVerdict, e, "reason robots_txt_itself is for GET and HEAD of the path /robots.txt, and for no other request")
 		return v
 	}
@@ -110,7 +110,15 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	} else {
 		t, err = origin.NewTarget(u)
 	}
+	uri := e.Request.URI
 	switch {
+	case e.Tunnel() && !strings.Contains(uri, ":"), err != nil && !strings.HasPrefix(uri, "/") && !strings.Contains(uri, "://"),
+		t.Origin.String() != r.Origin && j.redacted != "" && strings.Contains(uri, j.redacted): // the log's filter has changed it
+		v.how, v.cause = unproven, CauseURL
+		if o, err := origin.Parse(r.Origin); err == nil {
+			v.host = o.Host
+		}
+		return t, false
 	case err != nil:
 		v.add(KindTarget, e, fmt.Sprintf("the URL cannot be read: %v", err))
 	case t.Origin.String() != r.Origin:
@@ -132,7 +140,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		return
 	}
 	t := j.texts.get(sha)
-	before, query, _ := strings.Cut(path, "?")
+	before, _, _ := strings.Cut(path, "?")
 	v.how = unproven
 	switch {
 	case t.altered:
@@ -142,10 +150,10 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	case t.cause != "":
 		v.cause, v.fault = t.cause, t.err
 		return
-	case r.PathVisible && strings.ContainsRune(e.Request.URI, '\uFFFD'):
+	case r.PathVisible && j.lost(e, path):
 		v.cause = CauseURL
 		return
-	case r.PathVisible && j.redacted != "" && strings.Contains(query, j.redacted):
+	case r.PathVisible && j.redacts(r, path):
 		if asksQuery(t.asks, before) {
 			v.cause = CauseQuery
 			return
@@ -163,6 +171,9 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	}
 	v.delay = got.CrawlDelay
 	if kind == "" {
+		if r.PathVisible && otherPath(r, path) {
+			v.how, v.cause = unproven, CauseURL
+		}
 		return
 	}
 	if r.Group == "" && got.Group == "*" {
@@ -175,9 +186,8 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 // wishes holds the preferences of a line against its text and the fields that it has.
 func (j *judge) wishes(e *entry, path string, v *verdict) {
 	r := e.Robots
-	_, query, _ := strings.Cut(path, "?")
-	changed := j.redacted != "" && strings.Contains(query, j.redacted)
-	if (changed || strings.ContainsRune(e.Request.URI, '\uFFFD')) && strings.Contains(r.SignalsRead, "tdm_file") {
+	changed := j.redacts(r, path)
+	if (changed || j.lost(e, path)) && strings.Contains(r.SignalsRead, "tdm_file") {
 		return
 	}
 	texts := []*robotstxt.Ruleset{nil}
@@ -204,6 +214,31 @@ func (j *judge) wishes(e *entry, path string, v *verdict) {
 	}
 	v.add(KindPreference, e, fmt.Sprintf("logged with the preferences %q, the text and the fields say %q",
 		strings.Join(slices.Concat(r.Preferences, r.Signals), ", "), said))
+}
+
+// lost reports that the path which was judged is not in the line: it has bytes that no JSON log
+// holds, or the filter of the log has changed it.
+func (j *judge) lost(e *entry, path string) bool {
+	before, _, _ := strings.Cut(path, "?")
+	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.redacted != "" && strings.Contains(before, j.redacted) && otherPath(e.Robots, path)
+}
+
+// otherPath reports that the path of a line is not the one that was judged.
+func otherPath(r *enforce.Record, path string) bool {
+	shown, _, _ := strings.Cut(enforce.PathSum(path), "-")
+	judged, _, _ := strings.Cut(r.PathSum, "-")
+	return judged != "" && judged != shown
+}
+
+// redacts reports that the filter of the log has changed the query of a line. Caddy's filter query
+// leaves no mark, and brings what it leaves into order.
+func (j *judge) redacts(r *enforce.Record, path string) bool {
+	_, query, _ := strings.Cut(path, "?")
+	if j.redacted != "" && strings.Contains(query, j.redacted) {
+		return true
+	}
+	values, err := url.ParseQuery(query)
+	return err == nil && values.Encode() == query && r.PathSum != "" && r.PathSum != enforce.PathSum(path) && !otherPath(r, path)
 }
 
 // compute returns the decision of the rules, in the words of the log.

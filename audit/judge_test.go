@@ -214,8 +214,8 @@ func TestFormsOfOtherConfigurations(t *testing.T) {
 	store := memory{}
 	lines := sampleLines(t, store)
 	for name, l := range map[string]object{
-		"paths as_sent":                 lines["allowed"].asked("http://site.example/x/../private/x").with("form", "as_sent"),
-		"allowed, without a form":       lines["allowed"].asked("http://site.example/x/../private/x"),
+		"paths as_sent":                 lines["allowed"].asked("http://site.example/x/../private/x").with("form", "as_sent").with("path_sum", nil),
+		"allowed, without a form":       lines["allowed"].asked("http://site.example/x/../private/x").with("path_sum", nil),
 		"disallowed, without a form":    lines["as sent"].with("form", nil),
 		"both forms, without a form":    lines["both"].with("form", nil),
 		"both, and only one was judged": lines["both"].with("form", "as_sent"),
@@ -347,7 +347,8 @@ func TestRedactedQueries(t *testing.T) {
 	}{
 		{loner, "http://site.example/page?REDACTED", "", true},
 		{loner, "http://site.example/page?a=REDACTED&b=1", "", true},
-		{loner, "http://site.example/page?a=1", "", false},
+		{loner, "http://site.example/page?a=1", "", true}, // Caddy's filter query may have taken b out
+		{loner, "http://site.example/page?b=1&a=1", "", false},
 		{plain, "http://plain.example/page?REDACTED", "", false},
 		{plain, "http://plain.example/private/?REDACTED", "a:1 verdict\n", false},
 		{plain, "http://plain.example/xyz?REDACTED", "", true},

@@ -2,6 +2,8 @@ package enforce
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"iter"
 	"reflect"
@@ -168,6 +170,7 @@ type Decision struct {
 	// Conflict is the statement that stands against a purpose of the agent; empty for none.
 	Conflict string
 
+	matched  string // the path that was held against the rules
 	use      wanted
 	quoted   quotation
 	unpaced  bool          // it is for /robots.txt
@@ -256,6 +259,7 @@ type Record struct {
 	AgeSeconds   int64    `json:"age_s,omitempty"`
 	Source       string   `json:"source"`
 	PathVisible  bool     `json:"path_visible"`
+	PathSum      string   `json:"path_sum,omitempty"` // PathSum of what was held against the rules
 	WaitMillis   int64    `json:"wait_ms,omitempty"`
 	CrawlDelay   float64  `json:"crawl_delay_s,omitempty"`
 	// DialMillis and Address are of the sending, which comes after the decision: the caller sets them.
@@ -333,6 +337,19 @@ func (r *Record) Field(name string) (reflect.Value, bool) {
 	return reflect.ValueOf(r).Elem().Field(at), true
 }
 
+// PathSum is the first four hexadecimal digits of the SHA-256 of a path and, behind a dash, of its
+// query, if it has one. It tells whether a log shows the path still as it was; of what a filter took
+// out of the log it tells nothing that is of use.
+func PathSum(path string) string {
+	path, query, has := strings.Cut(path, "?")
+	sum := sha256.Sum256([]byte(path))
+	if !has {
+		return hex.EncodeToString(sum[:2])
+	}
+	of := sha256.Sum256([]byte(query))
+	return hex.EncodeToString(sum[:2]) + "-" + hex.EncodeToString(of[:2])
+}
+
 // shownAll is a list of foreign texts for the log.
 func shownAll(list []string) []string {
 	for i, text := range list {
@@ -385,6 +402,9 @@ func (d Decision) Record() Record {
 		if r.SignalsRead = d.use.reads.String(); r.SignalsRead != "" {
 			r.Vocabulary = Vocabulary
 		}
+	}
+	if d.matched != "" {
+		r.PathSum = PathSum(d.matched)
 	}
 	if !d.Reason.Valid() {
 		r.Reason = ReasonInternal

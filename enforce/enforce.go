@@ -94,7 +94,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 		return d
 	}
 	m, form, judged := bound.Match(r.Method, r.Target.Path, e.policy().paths)
-	d.Group, d.Rule, d.Line, d.Form, d.Judged = m.Group, m.Rule, m.Line, form, judged
+	d.Group, d.Rule, d.Line, d.Form, d.Judged, d.matched = m.Group, m.Rule, m.Line, form, judged, r.Target.Path
 	switch {
 	case !m.Allowed && m.Line == 0 && form == PathResolved:
 		d.deny(ReasonBadTarget, "servers could take its path for too many others")
