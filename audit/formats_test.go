@@ -51,6 +51,7 @@ func TestFilters(t *testing.T) {
 		"the URL is replaced":                 {lines["disallowed"].asked("nothing to see"), CauseURL},
 		"the authority of a tunnel is hashed": {lines["tunnel"].asked("3fa2b1c0"), CauseURL},
 		"the path is redacted":                {lines["disallowed"].asked("http://site.example/REDACTED"), CauseURL},
+		"robots.txt itself is redacted":       {lines["robots.txt"].asked("http://site.example/REDACTED"), ""},
 		"the host is redacted":                {lines["disallowed"].asked("http://REDACTED/private/x"), CauseURL},
 		"no query is left":                    {query.asked("http://site.example/page"), CauseQuery},
 		"a part of the query is left":         {query.asked("http://site.example/page?a=2"), CauseQuery},

@@ -76,7 +76,8 @@ func (j *judge) look(e *entry) (v verdict) {
 	}
 	v.host = target.Origin.Host
 	on := bases[r.Reason]
-	if isSelf := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path); e.Request.Method != "" && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
+	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !j.marks(target.Path)
+	if shown && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
 		v.add(KindVerdict, e, "reason robots_txt_itself is for GET and HEAD of the path /robots.txt, and for no other request")
 		return v
 	}
@@ -113,7 +114,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	uri := e.Request.URI
 	switch {
 	case e.Tunnel() && !strings.Contains(uri, ":"), err != nil && !strings.HasPrefix(uri, "/") && !strings.Contains(uri, "://"),
-		t.Origin.String() != r.Origin && j.redacted != "" && strings.Contains(uri, j.redacted): // the log's filter has changed it
+		t.Origin.String() != r.Origin && j.marks(uri): // the log's filter has changed it
 		v.how, v.cause = unproven, CauseURL
 		if o, err := origin.Parse(r.Origin); err == nil {
 			v.host = o.Host
@@ -220,7 +221,12 @@ func (j *judge) wishes(e *entry, path string, v *verdict) {
 // holds, or the filter of the log has changed it.
 func (j *judge) lost(e *entry, path string) bool {
 	before, _, _ := strings.Cut(path, "?")
-	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.redacted != "" && strings.Contains(before, j.redacted) && otherPath(e.Robots, path)
+	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.marks(before) && otherPath(e.Robots, path)
+}
+
+// marks reports that a part of a URL has the mark of the log's filter.
+func (j *judge) marks(text string) bool {
+	return j.redacted != "" && strings.Contains(text, j.redacted)
 }
 
 // otherPath reports that the path of a line is not the one that was judged.
@@ -234,7 +240,7 @@ func otherPath(r *enforce.Record, path string) bool {
 // leaves no mark, and brings what it leaves into order.
 func (j *judge) redacts(r *enforce.Record, path string) bool {
 	_, query, _ := strings.Cut(path, "?")
-	if j.redacted != "" && strings.Contains(query, j.redacted) {
+	if j.marks(query) {
 		return true
 	}
 	values, err := url.ParseQuery(query)

@@ -94,7 +94,7 @@ func look(name string) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		f.why = "it is no file"
+		f.why = "it is a folder, or no file"
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun

@@ -30,6 +30,8 @@ type auditRun struct {
 	errors   []string
 	totals   struct {
 		Checked     int64            `json:"checked"`
+		Torn        int64            `json:"torn"`
+		Vague       map[string]int64 `json:"vague_times"`
 		Foreign     int64            `json:"not_ours"`
 		Replayed    int64            `json:"replayed"`
 		NotProvable map[string]int64 `json:"not_provable"`
