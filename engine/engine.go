@@ -5,7 +5,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,7 +23,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/logwriter"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -109,6 +107,9 @@ type Engine struct {
 	digest    func() string
 	loaded    time.Time
 
+	accessLogs func() []*zap.Logger // of the sites
+	telling    sync.Mutex           // held while a line about a record that was there already is written
+
 	retired atomic.Bool // another configuration has replaced it; its last requests are under way
 
 	opening  sync.Once
@@ -125,6 +126,7 @@ type Engine struct {
 func New(ctx caddy.Context, c Config) (*Engine, error) {
 	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now()}
 	e.digest = sync.OnceValue(e.digestSources)
+	e.accessLogs = sync.OnceValue(e.findAccessLogs)
 	sockets.Process.Changed() // the admin endpoint may have moved
 	if err := e.provision(); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -309,12 +311,6 @@ func (e *Engine) CloseIdle() {
 	if e.transport != nil && e.retired.Load() {
 		e.transport.CloseIdleConnections()
 	}
-}
-
-// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce
-// needs. It takes no lock where the record is at hand. The caller has called [Engine.Open].
-func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
-	return e.records.cache.LookupAs(ctx, o, a)
 }
 
 // Cache is the cache of the records. The caller has called [Engine.Open].

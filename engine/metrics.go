@@ -202,7 +202,7 @@ func (o *cacheObserver) Looked(s robotscache.Source, err error) {
 }
 
 // Fetched implements robotscache.Observer.
-func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration, background bool) {
+func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration) {
 	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
 	o.fetchSeconds.Observe(out.Duration.Seconds())
 	o.fetchQueue.Observe(queued.Seconds())
@@ -215,21 +215,16 @@ func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Dura
 				zap.Stringer("origin", k.Origin), zap.String("cause", string(out.Cause)), zap.String("detail", out.Detail))
 		})
 	}
-	if c := o.logger.Check(zap.DebugLevel, "robots.txt fetched"); c != nil {
-		c.Write(
-			zap.Stringer("origin", k.Origin), zap.String("fetched_as", k.Agent), zap.Stringer("outcome", out.Kind), zap.String("cause", string(out.Cause)),
-			zap.String("detail", out.Detail), zap.Int("status", out.Status), zap.Strings("hops", out.Hops),
-			zap.Duration("duration", out.Duration), zap.Duration("queued", queued), zap.Bool("background", background),
-			zap.Bool("retried", out.Retried),
-		)
-	}
 }
 
-// Recorded implements robotscache.Observer: it tells of what a fetch has changed, as the current
-// configuration wants it.
-func (o *cacheObserver) Recorded(before fetch.Record, out fetch.Outcome) {
-	e := o.fetcher.Load()
-	e.emitter.fetched(e.Config.Cache.Policy, before, before.Origin, out)
+// Recorded implements robotscache.Observer: it tells of a fetch, and of what that has changed, as the
+// current configuration wants it.
+func (o *cacheObserver) Recorded(before fetch.Record, entry *robotscache.Entry, out fetch.Outcome, kept bool) {
+	e, a := o.fetcher.Load(), robotscache.AnswerOf(robotscache.EventFetched, before.Key(), entry, time.Now())
+	a.Status, a.Cause, a.Detail, a.Discarded = out.Status, out.Cause, out.Detail, !kept
+	if e.tell(a, entry); kept {
+		e.emitter.fetched(e.Config.Cache.Policy, before, before.Origin, out)
+	}
 }
 
 // Dropped implements robotscache.Observer.

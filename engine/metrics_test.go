@@ -141,7 +141,7 @@ func TestUTF16IsLogged(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	o := &cacheObserver{metrics: instruments, logger: zap.New(core)}
 	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
-		o.Fetched(fetch.Key{Origin: origin.Origin{}}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0, false)
+		o.Fetched(fetch.Key{Origin: origin.Origin{}}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0)
 		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
 			t.Errorf("%q: %d lines", body, len(got))
 		}

@@ -108,7 +108,9 @@ func (e *Engine) Purge(ctx context.Context, o origin.Origin) error {
 	return e.records.cache.Purge(ctx, o)
 }
 
+// forgetFile is the first step of a purge. It tells the access logs.
 func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
+	e.tell(robotscache.AnswerOf(robotscache.EventPurged, fetch.Key{Origin: o}, nil, time.Now()), nil)
 	if files := e.records.files.Load(); files != nil {
 		_ = files.Purge(ctx, o) // it fails only where the cache has ended
 	}

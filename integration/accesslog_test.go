@@ -39,7 +39,7 @@ func (g *gateway) logs(n int) []logLine {
 	return lines
 }
 
-// readLogs reads all whole lines, but for those about the gateway's own pages, which have no object "robots".
+// readLogs reads all whole lines about requests, but for those about the gateway's own pages, which have no object "robots".
 func (g *gateway) readLogs() []logLine {
 	g.t.Helper()
 	content, err := os.ReadFile(filepath.Join(g.dir, "access.log"))
@@ -55,7 +55,7 @@ func (g *gateway) readLogs() []logLine {
 		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
 			g.t.Fatalf("access log line %d: %v: %s", len(lines)+1, err, l.raw)
 		}
-		if l.Robots.Schema != 0 || !strings.HasPrefix(l.Request.URI, "/") {
+		if l.Robots.Schema != 0 || l.Request.Method != "" && !strings.HasPrefix(l.Request.URI, "/") {
 			lines = append(lines, l)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody
@@ -144,9 +145,13 @@ func TestWithoutHTTP3(t *testing.T) {
 	}
 }
 
-// TestLogFieldsAreDocumented compares the fields of the log object with the table of
+// TestLogFieldsAreDocumented compares the fields of the log objects with the tables of
 // docs/access-log.md, both ways.
 func TestLogFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
-	testdocs.Same(t, "field", testdocs.SetOf(recordFields()...), testdocs.Named(testdocs.Text(t, "access-log.md")))
+	requests, _, _ := strings.Cut(testdocs.Text(t, "access-log.md"), "\n## ")
+	testdocs.Same(t, "field", testdocs.SetOf(recordFields()...), testdocs.Named(requests))
+	answers := map[string]bool{}
+	testdocs.AddFields(answers, reflect.TypeFor[robotscache.Answer]())
+	testdocs.Same(t, "field of robots_txt", answers, testdocs.Named(testdocs.Sections(t, "access-log.md")["A line for each robots.txt"]))
 }

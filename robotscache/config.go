@@ -22,13 +22,13 @@ type Observer interface {
 	// Looked is called at the end of each Lookup: s is where the answer came from, SourceNone if err
 	// is set. It is called for hot hits too, and must not allocate there.
 	Looked(s Source, err error)
-	// Fetched is called after each retrieval. queued is how long it had waited for its turn;
-	// background says that no request waited for it when it began.
-	Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration, background bool)
-	// Recorded is called when an outcome has become part of the record of an origin, be it by a
-	// retrieval of its own or by redirects that led another to its robots.txt. before is what was
-	// known of it, zero but for the origin if that was nothing.
-	Recorded(before fetch.Record, out fetch.Outcome)
+	// Fetched is called after each retrieval. queued is how long it had waited for its turn.
+	Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration)
+	// Recorded is called before anybody gets the entry that an outcome has led to, nil for none, be it
+	// by a retrieval of its own or by redirects that led another to its robots.txt. before is what was
+	// known of the origin, zero but for its key if that was nothing. kept says that the entry is known
+	// from now on, and not only to the requests that wait for it.
+	Recorded(before fetch.Record, e *Entry, out fetch.Outcome, kept bool)
 	// Dropped is called for each thing given up because a bound was reached.
 	Dropped(d Drop)
 	// StoreFailed is called for each call of the store that failed; op is the name of its method in
@@ -64,13 +64,13 @@ type NopObserver struct{ nopObserver }
 
 type nopObserver struct{}
 
-func (nopObserver) Looked(Source, error)                                  {}
-func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration, bool) {}
-func (nopObserver) Recorded(fetch.Record, fetch.Outcome)                  {}
-func (nopObserver) Dropped(Drop)                                          {}
-func (nopObserver) StoreFailed(string, error)                             {}
-func (nopObserver) StoreAvailable(bool, error)                            {}
-func (nopObserver) Panicked(fetch.Key, any, []byte)                       {}
+func (nopObserver) Looked(Source, error)                               {}
+func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
+func (nopObserver) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
+func (nopObserver) Dropped(Drop)                                       {}
+func (nopObserver) StoreFailed(string, error)                          {}
+func (nopObserver) StoreAvailable(bool, error)                         {}
+func (nopObserver) Panicked(fetch.Key, any, []byte)                    {}
 
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.

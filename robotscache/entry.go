@@ -24,6 +24,9 @@ type Entry struct {
 	derive  sync.Once
 	derived any // what Derive keeps
 
+	// Told is for the user of a cache: whom it has told of the entry. It is no part of what that says.
+	Told atomic.Int64
+
 	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no part of what
 	// the entry says.
 	notedAt atomic.Int64

@@ -172,6 +172,7 @@ type events struct {
 	panics    int
 	longest   time.Duration // queued
 	recorded  []string      // the origins, with the states before and after
+	answered  []string      // the keys, with the states from then on, and whether they are kept
 }
 
 func (e *events) Looked(s robotscache.Source, _ error) {
@@ -183,16 +184,23 @@ func (e *events) Looked(s robotscache.Source, _ error) {
 	e.looked[s]++
 }
 
-func (e *events) Fetched(_ fetch.Key, _ fetch.Outcome, queued time.Duration, _ bool) {
+func (e *events) Fetched(_ fetch.Key, _ fetch.Outcome, queued time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.longest = max(e.longest, queued)
 }
 
-func (e *events) Recorded(before fetch.Record, out fetch.Outcome) {
+func (e *events) Recorded(before fetch.Record, entry *robotscache.Entry, out fetch.Outcome, kept bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.recorded = append(e.recorded, fmt.Sprintf("%s: %s, %s", before.Origin, before.State, out.Kind))
+	state := robotscache.AnswerOf("", before.Key(), entry, time.Now()).State
+	e.answered = append(e.answered, fmt.Sprintf("%s %s %t", before.Key(), state, kept))
+	if kept {
+		e.recorded = append(e.recorded, fmt.Sprintf("%s: %s, %s", before.Origin, before.State, out.Kind))
+	}
+	if entry != nil {
+		entry.Told.Store(1)
+	}
 }
 
 func (e *events) Dropped(d robotscache.Drop) {

@@ -14,9 +14,6 @@ import (
 // retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
 func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	defer c.completeIfPanicking(f)
-	c.mu.Lock()
-	background := f.waiters == 0
-	c.mu.Unlock()
 	queued := time.Since(f.born)
 
 	budget := c.budget() // one for both, whatever is configured meanwhile
@@ -28,7 +25,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 		return
 	}
 	out := c.fetch(f.key, known, reading, budget)
-	c.cfg.Observer.Fetched(f.key, out, queued, background)
+	c.cfg.Observer.Fetched(f.key, out, queued)
 	// If the record could not be saved, the lease runs out by itself: meanwhile the other gateways
 	// wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
@@ -45,13 +42,16 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	unsaved := kept && c.isRepeated(f, known, e)
 	c.mu.Lock()
 	f.discarded, f.unsaved = f.discarded || !kept, unsaved
+	kept = !f.discarded
 	c.mu.Unlock()
+	before := known.Record()
+	before.Origin, before.Agent = f.key.Origin, f.key.Agent
+	if !errors.Is(err, ErrClosed) {
+		c.cfg.Observer.Recorded(before, e, out, kept)
+	}
 	if discarded := c.complete(f, e, SourceFetch, err); discarded {
 		return true
 	}
-	before := known.Record()
-	before.Origin, before.Agent = f.key.Origin, f.key.Agent
-	c.cfg.Observer.Recorded(before, out)
 	return c.persist()
 }
 

@@ -188,7 +188,7 @@ func linesOf(g *rig.Gateway) (lines []logLine) {
 	}
 	for text := range bytes.Lines(content) {
 		var l logLine
-		if json.Unmarshal(text, &l) == nil {
+		if json.Unmarshal(text, &l) == nil && l.Request.URI != "" {
 			lines = append(lines, l)
 		}
 	}

@@ -285,12 +285,15 @@ func (g *Gateway) Lines(n int) []map[string]any {
 		var list []map[string]any
 		for line := range bytes.Lines(data) {
 			var entry struct {
-				Robots map[string]any `json:"robots"`
+				Robots map[string]any  `json:"robots"`
+				Answer json.RawMessage `json:"robots_txt"`
 			}
 			if err := json.Unmarshal(line, &entry); err != nil {
 				g.t.Fatalf("%v: %s", err, line)
 			}
-			list = append(list, entry.Robots)
+			if entry.Answer == nil { // which is of no request
+				list = append(list, entry.Robots)
+			}
 		}
 		if len(list) >= n {
 			return list

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce
+// needs. The access logs of the configuration are told of it before it is used; all requests that
+// find it first wait for that. Else Lookup takes no lock if the record is at hand. The caller has
+// called [Engine.Open].
+func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
+	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
+	if err != nil || entry.Told.Load() == e.loaded.UnixNano() {
+		return entry, source, err
+	}
+	e.telling.Lock()
+	defer e.telling.Unlock()
+	r := entry.Record()
+	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
+		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
+	}
+	return entry, source, err
+}
+
+// tell writes a line into each access log. entry is what it introduces, nil for nothing.
+func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
+	a.Gateway = e.Config.Name
+	for _, log := range e.accessLogs() {
+		log.Info("robots.txt", zap.Reflect("robots_txt", a))
+	}
+	if entry != nil {
+		entry.Told.Store(e.loaded.UnixNano())
+	}
+}
+
+// findAccessLogs finds the access logs of the servers that have sites. All are provisioned.
+func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
+	var names []string
+	for _, site := range e.Sites() {
+		if site.Server == nil || site.Server.Logs == nil {
+			continue
+		}
+		if c := site.Server.Logs; !c.SkipUnmappedHosts {
+			names = append(names, c.DefaultLoggerName)
+		}
+		for _, list := range site.Server.Logs.LoggerNames {
+			names = append(names, list...)
+		}
+		names = append(names, logNames(site.Server.Routes)...)
+	}
+	slices.Sort(names)
+	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access") // as Caddy's servers have it
+	for _, name := range slices.Compact(names) {
+		logs = append(logs, base.Named(name)) // an empty name adds nothing
+	}
+	return logs
+}
+
+// logNames are the names that the directive log_name gives in routes.
+func logNames(routes caddyhttp.RouteList) (names []string) {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			switch h := handler.(type) {
+			case *caddyhttp.VarsMiddleware:
+				list, _ := (*h)[caddyhttp.AccessLoggerNameVarKey].([]any)
+				for _, name := range list {
+					names = append(names, fmt.Sprint(name))
+				}
+			case *caddyhttp.Subroute:
+				names = append(names, logNames(h.Routes)...)
+			}
+		}
+	}
+	return names
+}
