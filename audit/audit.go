@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit/seal"
-	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // Config is how logs are replayed. Fields that are zero take their defaults.
 type Config struct {
-	// Texts finds the texts that lines rest on. Required. It may be [Histories], too.
+	// Texts finds the texts that lines rest on. Required.
 	Texts Texts
 	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group): the
 	// log does not tell of it.
@@ -60,8 +59,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
 		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
 	}
-	a.judge.histories = histories{ctx: ctx, known: make(map[string][]robotscache.Version)}
-	a.judge.histories.from, _ = cfg.Texts.(Histories)
+	a.judge.histories = histories{byKey: make(map[historyKey][]version), most: cfg.limits.records}
 	for _, name := range cfg.OwnGroupOnly {
 		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}
@@ -151,13 +149,28 @@ func (a *auditor) line(l *line) error {
 		c.Unreadable++
 		return a.fault(l.at, l.err)
 	case e.Robots != nil:
+		e.series = l.series
 		v := a.judge.look(e)
 		return a.judged(e, &v, l.at)
+	case e.Answer != nil:
+		e.series = l.series
+		return a.answer(e, l.at)
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		c.Unjudged++
 	}
 	c.Foreign++
 	return nil
+}
+
+// answer takes a line about a robots.txt.
+func (a *auditor) answer(e *entry, at Place) error {
+	a.counts.Answers++
+	f := a.judge.learn(e, at)
+	if f.Message == "" {
+		return nil
+	}
+	a.counts.Findings[f.Kind]++ // of no agent's requests
+	return a.report.Finding(f)
 }
 
 // judged counts a line that was judged, and reports its findings.
@@ -166,11 +179,6 @@ func (a *auditor) judged(e *entry, v *verdict, at Place) error {
 	for _, f := range v.findings {
 		f.Place = at
 		if err := a.finding(f, agent); err != nil {
-			return err
-		}
-	}
-	if v.cause == CauseHistory && v.fault != nil {
-		if err := a.fault(at, v.fault); err != nil {
 			return err
 		}
 	}
@@ -236,6 +244,6 @@ func (a *auditor) fault(at Place, err error) error {
 
 // totals sums up the lines read so far.
 func (a *auditor) totals() Totals {
-	a.counts.Caps.Hosts = a.hosts.forgotten
+	a.counts.Caps.Hosts, a.counts.Caps.Records = a.hosts.forgotten, a.judge.histories.forgotten
 	return a.counts.sum()
 }

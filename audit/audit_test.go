@@ -85,7 +85,7 @@ func TestCaps(t *testing.T) {
 	store := memory{}
 	lines := sampleLines(t, store)
 	exception, missing := lines["exception"], lines["allowed"]
-	cfg := Config{Texts: store, limits: limits{agents: 2, exceptions: 1, texts: 1, hosts: 10}}
+	cfg := Config{Texts: store, limits: limits{agents: 2, exceptions: 1, texts: 1, hosts: 10, records: 10}}
 	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Hour) }
 	r := auditLogs(t, cfg, logOf(t,
 		exception.at(at(1)), exception.with("exception", "b").at(at(2)), exception.with("exception", "c").at(at(3)),
@@ -400,7 +400,8 @@ func TestNoObject(t *testing.T) {
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	store := memory{}
-	log := logOf(t, sampleLines(t, store)["absent"])
+	line := sampleLines(t, store)["absent"]
+	log := answersFor(logOf(t, line)) + logOf(t, line)
 	var gz, zst bytes.Buffer
 	g := gzip.NewWriter(&gz)
 	_, _ = g.Write([]byte(log))
@@ -412,7 +413,7 @@ func TestPacked(t *testing.T) {
 	if err := errors.Join(g.Close(), z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if r := auditLogs(t, Config{Texts: store}, gz.String(), zst.String(), log, ""); r.totals.ByState != 3 || r.totals.Lines != 3 || r.totals.Files != 4 {
+	if r := auditLogs(t, Config{Texts: store}, gz.String(), zst.String(), log, ""); r.totals.ByState != 3 || r.totals.Lines != 6 || r.totals.Files != 4 {
 		t.Errorf("%+v", r.totals)
 	}
 }

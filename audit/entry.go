@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // entry has the fields of an access-log line that are read.
@@ -30,6 +31,9 @@ type entry struct {
 		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
 	Robots *enforce.Record `json:"robots"`
+	// Answer is of a line about a robots.txt, which no request has.
+	Answer *robotscache.Answer `json:"robots_txt"`
+	series int                 // of the log
 }
 
 // number is 0 where a filter of the log has put a text.

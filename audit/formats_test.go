@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // encoded is what Caddy's encoder makes of the end of a request and of how long it took.
@@ -79,6 +80,7 @@ func TestFormats(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	lines := sampleLines(t, store)
+	other := store.keep("User-agent: *\nDisallow:\n")
 	const took = 20 * time.Millisecond
 	end := noon.Add(987654 * time.Microsecond)
 	for _, format := range []struct{ time, vague string }{
@@ -112,9 +114,13 @@ func TestFormats(t *testing.T) {
 					return l
 				}
 				sent := lines["allowed"].with("sent_at", float64(end.Add(-took/2).UnixMicro())/1e6)
-				a := &archive{memory: store}
-				a.versions = append(a.versions, version(sample, -1, 1))
-				r := auditLogs(t, Config{Texts: a}, logOf(t, in(sent, end), in(lines["disallowed"], end.Add(time.Second))))
+				site := lines["allowed"]["robots"].(object)["origin"].(string)
+				text := func(second int, sha string) object {
+					a := answered(second, robotscache.Answer{Origin: site, Status: 200, State: stateRules, SHA256: sha})
+					a["ts"], _ = encoded(t, c, noon.Add(time.Duration(second)*time.Second), 0)
+					return a
+				}
+				r := auditLogs(t, Config{Texts: store}, logOf(t, text(-60, other), text(0, store.keep(sample)), in(sent, end), in(lines["disallowed"], end.Add(time.Second))))
 				vague := format.vague
 				if vague == "" {
 					vague = duration.vague

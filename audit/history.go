@@ -1,105 +1,138 @@
 package audit
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Histories tells which answers an origin has given, as [robotscache.Store] does. [Texts] that
-// implement it let the audit hold the text of a line against those of its origin at that time.
-type Histories interface {
-	History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error)
-}
-
-// histories keeps what was asked for, up to a number of versions.
+// histories has what logs say of the robots.txt of origins, as far as they were read.
 type histories struct {
-	ctx   context.Context // of the Run that makes the value
-	from  Histories       // nil where nothing knows them
-	known map[string][]robotscache.Version
-	used  int
+	byKey     map[historyKey][]version // at most `most` records
+	most      int
+	forgotten int64
 }
 
-// mostVersions is about 20 MiB.
-const mostVersions = 100_000
-
-// get gives the versions of a record, the newest first; none where they are not known. The error
-// is given once.
-func (h *histories) get(k fetch.Key) ([]robotscache.Version, error) {
-	name := k.String()
-	if versions, ok := h.known[name]; ok {
-		return versions, nil
-	}
-	versions, err := h.from.History(h.ctx, k)
-	if errors.Is(err, robotscache.ErrNotFound) {
-		err = nil
-	} else if err != nil {
-		versions, err = nil, fmt.Errorf("reading the history of %s: %w", k, err)
-	}
-	if h.used += len(versions) + 1; h.used > mostVersions {
-		clear(h.known)
-		h.used = len(versions) + 1
-	}
-	h.known[name] = versions
-	return versions, err
+// historyKey tells apart the records that logs tell of. Gateways may share a log.
+type historyKey struct {
+	series                 int
+	gateway, origin, agent string
 }
 
-// historySlack is by how much an answer may be older than the version that the store has of it:
-// clocks of gateways differ, and a gateway that is killed asks again for what it had not saved.
-const historySlack = time.Minute
+// version is what holds from a line of the log on.
+type version struct {
+	from, until time.Time
+	state, sha  string
+	at          Place
+}
 
-// dated holds what a line rests on against what its origin answered at that time.
-func (j *judge) dated(e *entry, o origin.Origin, v *verdict) {
-	if j.histories.from == nil || e.began().IsZero() {
+const (
+	// keptVersions is how many versions of a record are kept, for requests that take long.
+	keptVersions = 16
+	// clockSlack is by how much the times of a line may disagree: a busy machine notes the end of a
+	// request later than its duration, and a clock may be set while the request is under way.
+	clockSlack = 500 * time.Millisecond
+)
+
+// add puts versions behind those before them.
+func (h *histories) add(k historyKey, next ...version) {
+	versions := append(h.byKey[k], next...)
+	if len(versions) == len(next) && len(h.byKey) >= h.most {
+		for other := range h.byKey { // any one
+			delete(h.byKey, other)
+			h.forgotten++
+			break
+		}
+	}
+	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
+}
+
+// learn notes a line about a robots.txt. The finding has no message if the line makes sense.
+func (j *judge) learn(e *entry, at Place) Finding {
+	a, h := e.Answer, &j.histories
+	f := Finding{Place: at, Kind: KindImpossible, Message: badAnswer(a), Agent: a.FetchedAs, URL: a.Origin + "/robots.txt", SHA256: a.SHA256}
+	if f.Message != "" {
+		return f
+	}
+	if sha, _ := shaOf(a.SHA256); a.SHA256 != "" && j.texts.get(sha).altered {
+		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
+	}
+	if a.State == "" {
+		return f // nothing new holds
+	}
+	k := historyKey{e.series, a.Gateway, a.Origin, a.FetchedAs}
+	before := h.byKey[k]
+	h.add(k, version{a.At, a.FreshUntil, a.State, a.SHA256, at})
+	if n := len(before); a.Discarded && n > 0 { // what held goes on
+		held := before[n-1]
+		held.from = a.At
+		h.add(k, held)
+	}
+	return f
+}
+
+// badAnswer says why a line about a robots.txt makes no sense; empty if it does.
+func badAnswer(a *robotscache.Answer) string {
+	_, isSum := shaOf(a.SHA256)
+	noText, hasState := a.SHA256 == "", slices.Contains([]string{"", stateRules, stateAbsent, stateUnreachable}, a.State)
+	switch {
+	case a.Schema != robotscache.AnswerSchema:
+		return fmt.Sprintf("schema %d is not known: want %d", a.Schema, robotscache.AnswerSchema)
+	case a.At.IsZero(), !hasState, !isSum && !noText, noText && a.State == stateRules, isSum && a.State == stateAbsent,
+		a.Event == robotscache.EventFetched && a.Cause == "" && a.State != stateRules:
+		return fmt.Sprintf("state %q cannot be at %v with the cause %q and the sha256 %q", a.State, a.At, a.Cause, a.SHA256)
+	}
+	return ""
+}
+
+// dated holds what a line rests on against what the log says of its origin at that time. The lines
+// about a robots.txt stand before those that rest on it.
+func (j *judge) dated(e *entry, v *verdict) {
+	r, begin, sent := e.Robots, e.began(), sentAt(e.Robots)
+	if begin.IsZero() || e.TS.IsZero() {
 		return
 	}
-	versions, err := j.histories.get(fetch.Key{Origin: o, Agent: e.Robots.FetchedAs})
-	from, to := retrieved(e)
-	then := -1 // the version at that time, where the line's is none
-	for i, x := range versions {
-		if x.FirstSeen.Add(-historySlack).After(to) {
-			continue
+	if came := e.TS.Add(-e.Duration.Duration - e.TS.early); came.Before(begin) {
+		begin = came // only the duration has the waits that are not for its turn
+	}
+	begin = begin.Add(-clockSlack)
+	versions := j.histories.byKey[historyKey{e.series, r.Gateway, r.Origin, r.FetchedAs}]
+	var then *version // the newest at that time
+	for i := len(versions) - 1; i >= 0; i-- {
+		x := &versions[i]
+		if !sent.IsZero() && x.from.After(sent.Add(clockSlack)) && !x.from.After(e.TS.Add(e.TS.late)) {
+			continue // it came when the request had left, by a clock that was not set back
 		}
-		if answers(x, e) {
+		if x.holds(r, begin) {
 			return
 		}
-		if then < 0 {
-			then = i
+		if then == nil {
+			then = x
 		}
-		if x.FirstSeen.Add(historySlack).Before(from) { // the versions before it had ended
-			x = versions[then]
-			what := x.State.String()
-			if x.State == fetch.StateRules {
-				what = "text " + x.SHA256.Hex()
-			}
-			v.add(KindHistory, e, fmt.Sprintf("%s answered otherwise at that time: %s, from %s to %s", o, what,
-				x.FirstSeen.UTC().Format(time.RFC3339), x.LastSeen.UTC().Format(time.RFC3339)))
+		if x.from.Before(begin) { // those before it had ended
+			v.add(KindHistory, e, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, then))
 			return
 		}
 	}
-	v.how, v.cause, v.fault = unproven, CauseHistory, err // of the time before the first version nothing is known
+	v.how, v.cause = unproven, CauseHistory
 }
 
-// retrieved is when the answer that a line rests on was fetched, at the earliest and at the latest:
-// it had its age when the request was decided.
-func retrieved(e *entry) (from, to time.Time) {
-	age := time.Duration(e.Robots.AgeSeconds) * time.Second
-	to = e.TS.Add(e.TS.late)
-	if at := sentAt(e.Robots); !at.IsZero() {
-		to = at
+// holds reports whether a line of a request that began then may rest on the version.
+func (x *version) holds(r *enforce.Record, begin time.Time) bool {
+	if r.State == stateUnreachable { // the last good text, which may have been good until then
+		return r.SHA256 == x.sha
 	}
-	return e.began().Add(-age - time.Second), to.Add(-age)
+	return r.State == x.state && r.SHA256 == x.sha && (x.until.IsZero() || !begin.After(x.until))
 }
 
-// answers reports whether a version is what a line rests on.
-func answers(x robotscache.Version, e *entry) bool {
-	if e.Robots.SHA256 == "" {
-		return x.State.String() == e.Robots.State
+// String says when and where the log has the version.
+func (x *version) String() string {
+	s := fmt.Sprintf("by %s:%d it had state %s from %s on", x.at.File, x.at.Line, x.state, x.from.UTC().Format(time.RFC3339))
+	if x.state == stateRules {
+		s += fmt.Sprintf(", with text %s until %s", x.sha, x.until.UTC().Format(time.RFC3339))
 	}
-	return x.State == fetch.StateRules && x.SHA256.Hex() == e.Robots.SHA256
+	return s
 }

@@ -1,112 +1,188 @@
 package audit
 
 import (
-	"context"
-	"crypto/sha256"
-	"errors"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// archive is a store that knows what its origins have answered.
-type archive struct {
-	memory
-	versions []robotscache.Version // of each origin
-	err      error
-	asked    int
-}
-
-func (a *archive) History(context.Context, fetch.Key) ([]robotscache.Version, error) {
-	a.asked++
-	return a.versions, a.err
-}
-
-// version is a text that an origin gave from one time to another, in minutes from noon.
-func version(text string, first, last int) robotscache.Version {
-	v := robotscache.Version{
-		State: fetch.StateAbsent, FirstSeen: noon.Add(time.Duration(first) * time.Minute), LastSeen: noon.Add(time.Duration(last) * time.Minute),
+// answered is a line about the robots.txt of an origin, some seconds after noon.
+func answered(second int, a robotscache.Answer) object {
+	a.Schema, a.At = robotscache.AnswerSchema, noon.Add(time.Duration(second)*time.Second)
+	if a.Event == "" {
+		a.Event = robotscache.EventFetched
 	}
-	if text != "" {
-		v.State, v.SHA256 = fetch.StateRules, sha256.Sum256([]byte(text))
+	return object{
+		"level": "info", "ts": float64(noon.Unix() + int64(second)), "logger": "http.log.access.log0", "msg": "robots.txt", "robots_txt": a,
 	}
-	return v
 }
 
-// failed is a time without a valid answer.
-func failed(first, last int) robotscache.Version {
-	v := version("", first, last)
-	v.State = fetch.StateUnreachable
-	return v
-}
-
-// TestHistory: a line rests on what its origin answered when its answer was fetched.
+// TestHistory: a line rests on what the log says of its origin, in the lines before it, as of the time at which its request
+// was decided. A line that was changed is found; before the first line about the origin nothing can be said.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	const (
-		other   = "User-agent: *\nDisallow:\n"
-		found   = "a:1 history\n"
-		nothing = ""
-	)
 	store := memory{}
 	lines := sampleLines(t, store)
-	aged := func(line string, seconds int) object { return lines[line].with("age_s", seconds) }
+	site := lines["disallowed"]["robots"].(object)["origin"].(string)
+	sha, other := lines["disallowed"]["robots"].(object)["sha256"].(string), store.keep("User-agent: *\nDisallow:\n")
+	text := func(second int, sha string) object {
+		return answered(second, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: sha, FetchedAt: noon})
+	}
+	none := func(second int) object {
+		return answered(second, robotscache.Answer{Origin: lines["absent"]["robots"].(object)["origin"].(string), Status: 404, Cause: "status", State: "absent"})
+	}
+	failed := func(second int, lastGood string) object {
+		return answered(second, robotscache.Answer{Origin: site, Status: 503, Cause: "status", State: "unreachable", SHA256: lastGood})
+	}
+	changed := func(line object, change func(a *robotscache.Answer)) object {
+		a := line["robots_txt"].(robotscache.Answer)
+		change(&a)
+		line["robots_txt"] = a
+		return line
+	}
+	after := func(second int, line string) object {
+		return lines[line].at(noon.Add(time.Duration(second) * time.Second))
+	}
+	long := func(o object, seconds float64) object { o["duration"] = seconds; return o }
+	const found, nothing, unknown = true, false, "unknown"
 	for _, tt := range []struct {
-		name     string
-		line     object
-		versions []robotscache.Version // newest first
-		want     string
-		cause    Cause
+		name string
+		log  []object
+		want any // of the last line
 	}{
-		{"the present text", lines["disallowed"], []robotscache.Version{version(sample, -60, -1)}, nothing, ""},
-		{"an older text, fetched in its time", aged("disallowed", 3600), []robotscache.Version{version(other, -5, 5), version(sample, -90, -10)}, nothing, ""},
-		{"an older text, fetched after its time", aged("disallowed", 60), []robotscache.Version{version(other, -5, 5), version(sample, -90, -10)}, found, ""},
-		{"a later text", lines["disallowed"], []robotscache.Version{version(sample, 5, 9), version(other, -90, 1)}, found, ""},
-		{"a text of another site", lines["allowed"], []robotscache.Version{version(other, -90, 0)}, found, ""},
-		{"a text in place of none", lines["allowed"], []robotscache.Version{version("", -90, 0)}, found, ""},
-		{"a text that came again", aged("allowed", 60), []robotscache.Version{version(other, 5, 9), version(sample, -3, 4), version(other, -9, -4)}, nothing, ""},
-		{"a text that was saved after a crash", lines["allowed"], []robotscache.Version{version(sample, 1, 4), version(other, -9, -4)}, nothing, ""},
-		{"a text that was last saved before a crash", lines["allowed"], []robotscache.Version{version(other, 5, 9), version(sample, -9, -4)}, nothing, ""},
-		{"a tunnel to another site's rules", lines["tunnel"], []robotscache.Version{version(other, -90, 0)}, found, ""},
-		{"none in place of a text", lines["absent"], []robotscache.Version{version(sample, -90, 0)}, found, ""},
-		{"none", lines["absent"], []robotscache.Version{version("", -90, 0)}, nothing, ""},
-		{"a history that begins later", lines["allowed"], []robotscache.Version{version(sample, 5, 9)}, nothing, CauseHistory},
-		{"a history that began soon after, as a purge makes it", lines["allowed"], []robotscache.Version{version(other, 1, 9)}, nothing, CauseHistory},
-		{"a text before the history, and none since", lines["allowed"], []robotscache.Version{version("", 0, 9)}, nothing, CauseHistory},
-		{"no file before the history, and a text since", lines["absent"], []robotscache.Version{version(sample, 0, 9)}, nothing, CauseHistory},
-		{"a text before the history, and a failure since", lines["allowed"], []robotscache.Version{failed(0, 9)}, nothing, CauseHistory},
-		{"an older text within the tolerance of the first change", lines["allowed"], []robotscache.Version{version(other, 1, 9), version(sample, 0, 0)}, nothing, ""},
-		{"a text of no version, within the tolerance of two", lines["allowed"], []robotscache.Version{version(other, 1, 9), version("", 0, 0)}, nothing, CauseHistory},
-		{"a text of no version, after the first two", lines["allowed"], []robotscache.Version{version(other, 1, 9), version("", -2, 0)}, found, ""},
-		{"no history", lines["allowed"], nil, nothing, CauseHistory},
-		{"an unreachable site has no time of its own", lines["unreachable"], nil, nothing, ""},
-		{"robots.txt itself rests on no text", lines["robots.txt"], nil, nothing, ""},
-		{"an answer that broke off, and then the text had changed", func() object {
-			l := lines["allowed"].with("age_s", nil).with("sent_at", float64(noon.Unix()-149))
-			l["duration"] = 0 // Caddy, of a handler that panicked
-			return l
-		}(), []robotscache.Version{version(other, -2, 5), version(sample, -90, -2)}, nothing, ""},
-		{"a line of an unknown time", func() object { l := lines["allowed"].with("age_s", nil); delete(l, "duration"); return l }(), nil, nothing, ""},
+		{"the present text", []object{text(0, sha), after(60, "disallowed")}, nothing},
+		{"an older text", []object{text(-60, sha), text(0, other), after(60, "disallowed")}, found},
+		{"an older text, soon", []object{text(-60, sha), text(0, other), after(4, "allowed")}, found},
+		{"an older text, of a request that began before the change", []object{text(-60, sha), text(0, other), long(after(60, "allowed"), 61)}, nothing},
+		{"an older text, of a request that began just before the change", []object{text(-60, sha), text(0, other), long(after(1, "allowed"), 0.6)}, nothing},
+		{"an older text, of a request that began just after the change", []object{text(-60, sha), text(0, other), after(1, "allowed")}, found},
+		{"a text that came again", []object{text(-60, sha), text(-30, other), text(0, sha), after(9, "allowed")}, nothing},
+		{"a text of another site", []object{text(-60, other), after(60, "allowed")}, found},
+		{"a text in place of none", []object{answered(0, robotscache.Answer{Origin: site, Status: 404, Cause: "status", State: "absent"}), after(60, "allowed")}, found},
+		{"a text in place of a failure", []object{failed(0, ""), after(60, "allowed")}, found},
+		{"a later text, of a request that had left", []object{text(-60, other), text(30, sha), long(after(60, "allowed"), 70).with("sent_at", float64(noon.Unix()))}, found},
+		{"a later text, by a clock that was set back", []object{text(-9000, other), text(30, sha), after(-3600, "allowed").with("sent_at", float64(noon.Unix()-3600))}, nothing},
+		{"a text that was refreshed in vain", []object{text(-60, sha), changed(text(0, sha), func(a *robotscache.Answer) { a.Status, a.Cause = 503, "status" }), after(9, "allowed")}, nothing},
+		{"the last good text of a failing site", []object{failed(0, sha), after(60, "allowed").with("state", "unreachable")}, nothing},
+		{"another text of a failing site", []object{failed(0, other), after(60, "allowed").with("state", "unreachable")}, found},
+		{"a text whose time had ended", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), after(90, "allowed")}, found},
+		{"a text whose time ended meanwhile", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), long(after(90, "allowed"), 80)}, nothing},
+		{"after a restart that lost the last answer", []object{text(-60, sha), text(0, other), changed(text(3, sha), func(a *robotscache.Answer) { a.Event = "known" }), after(60, "allowed")}, nothing},
+		{"an answer that a purge overtook", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), long(after(1, "allowed"), 9)}, nothing},
+		{"what held meanwhile", []object{text(-60, sha), changed(text(0, other), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, nothing},
+		{"what a purge overtook, later", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, found},
+		{"a purge", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Event: "purged"}), after(60, "allowed")}, nothing},
+		{"a fetch of which nothing is kept", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Cause: "canceled", Discarded: true, State: ""}), after(60, "allowed")}, nothing},
+		{"a variant", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.FetchedAs = "AcmeBot" }), after(60, "allowed")}, nothing},
+		{"another gateway in the log", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.Gateway = "gw2" }), after(60, "allowed")}, nothing},
+		{"none", []object{none(0), after(60, "absent")}, nothing},
+		{"none in place of a text", []object{changed(none(0), func(a *robotscache.Answer) { a.Status, a.Cause, a.State, a.SHA256 = 200, "", "rules", sha }), after(60, "absent")}, found},
+		{"before the first line about the origin", []object{text(0, other), long(after(60, "allowed"), 61)}, unknown},
+		{"no line about the origin", []object{none(0), after(60, "allowed")}, unknown},
+		{"an unreachable site", []object{after(60, "unreachable")}, nothing},
+		{"robots.txt itself rests on no text", []object{after(60, "robots.txt")}, nothing},
+		{"a line of an unknown time", []object{text(0, other), func() object { l := after(60, "allowed"); delete(l, "duration"); return l }()}, nothing},
 	} {
-		r := auditLogs(t, Config{Texts: &archive{memory: store, versions: tt.versions}}, logOf(t, tt.line))
-		if r.brief() != tt.want || len(r.totals.NotProvable) != len(tt.cause)/len(CauseHistory) || tt.cause != "" && r.totals.NotProvable[tt.cause] != 1 {
-			t.Errorf("%s: found %q, want %q; not provable: %v, want %q", tt.name, r.brief(), tt.want, r.totals.NotProvable, tt.cause)
+		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.log...))
+		got := any(len(r.findings) == 1 && r.findings[0].Kind == KindHistory && r.findings[0].Line == int64(len(tt.log)))
+		if r.totals.NotProvable[CauseHistory] == 1 && len(r.findings) == 0 {
+			got = unknown
+		}
+		if got != tt.want || len(r.findings) > 1 || len(r.faults) > 0 || r.totals.Answers != int64(len(tt.log)-1) || r.totals.Foreign != 0 || r.totals.Checked != 1 {
+			t.Errorf("%s: %v, want %v: %+v, %+v", tt.name, got, tt.want, r.findings, r.totals)
 		}
 	}
 }
 
-// TestHistoryUnread: a history that cannot be read is an error once, and one that is not there is none.
-func TestHistoryUnread(t *testing.T) {
+// TestHistoryOfSeveralLogs: each log has its own, be it in a folder or in another one.
+func TestHistoryOfSeveralLogs(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	l := sampleLines(t, store)["allowed"]
-	for err, want := range map[error]string{errors.New("broken"): "a:1 error\n", robotscache.ErrNotFound: ""} {
-		a := &archive{memory: store, err: err}
-		r := auditLogs(t, Config{Texts: a}, logOf(t, l, l.at(noon.Add(time.Hour))))
-		if r.brief() != want || r.totals.NotProvable[CauseHistory] != 2 || a.asked != 1 {
-			t.Errorf("%v: %q, %v, asked %d times", err, r.brief(), r.totals.NotProvable, a.asked)
+	site, sha := l["robots"].(object)["origin"].(string), l["robots"].(object)["sha256"].(string)
+	other := store.keep("User-agent: *\nDisallow:\n")
+	log := func(logger string, hour int, shas ...string) string {
+		var lines []object
+		for _, sha := range shas {
+			a := answered(3600*hour-60, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: sha})
+			a["logger"] = logger
+			lines = append(lines, a)
+		}
+		line := l.at(noon.Add(time.Duration(hour) * time.Hour))
+		line["logger"] = logger
+		return logOf(t, append(lines, line)...)
+	}
+	for _, tt := range []struct {
+		logs []string
+		want int
+	}{
+		{[]string{log("a", 0, sha), log("b", 1, other, sha), log("a", 2)}, 0},
+		{[]string{log("a", 2, other), log("b", 1, sha)}, 1},
+		{[]string{log("a", 0, sha, other), log("b", 1, sha)}, 1},
+		{[]string{log("a", 2, other, sha), log("b", -1, sha)}, 0},
+	} {
+		if r := auditLogs(t, Config{Texts: store}, tt.logs...); len(r.findings) != tt.want || r.totals.NotProvable[CauseHistory] != 0 {
+			t.Errorf("%d findings, want %d: %+v", len(r.findings), tt.want, r.totals)
+		}
+	}
+}
+
+// TestHistoryIsBounded: what was forgotten is counted, and proves nothing any more.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["allowed"]
+	site, sha := l["robots"].(object)["origin"].(string), l["robots"].(object)["sha256"].(string)
+	var lines []object
+	for range 3 * keptVersions { // of one record the last ones are kept
+		lines = append(lines, answered(-60, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: sha}))
+	}
+	lines = append(lines, l)
+	limits := defaultLimits
+	limits.records = 1
+	r := auditLogs(t, Config{Texts: store, limits: limits}, logOf(t, lines...))
+	if r.totals.Caps.Records > 0 || r.totals.Replayed != 1 {
+		t.Errorf("%+v", r.totals)
+	}
+	lines = append(lines[:1], answered(-30, robotscache.Answer{Origin: "https://b.example", Status: 404, Cause: "status", State: "absent"}), l)
+	r = auditLogs(t, Config{Texts: store, limits: limits}, logOf(t, lines...))
+	if r.totals.Caps.Records != 1 || r.totals.NotProvable[CauseHistory] != 1 {
+		t.Errorf("%+v", r.totals)
+	}
+}
+
+// TestAnswers: a line about a robots.txt that contradicts itself, or its text, is found.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	good := store.keep("User-agent: *\nDisallow:\n")
+	altered := store.keep("User-agent: *\nDisallow: /\n")
+	for sha, text := range store {
+		if text.body[len(text.body)-2] == '/' {
+			store[sha] = memoryText{body: []byte("User-agent: *\nDisallow: /a\n")}
+		}
+	}
+	for want, tt := range map[string]robotscache.Answer{
+		"schema 9 is not known":        {Schema: 9},
+		`state "" cannot be at 0001`:   {Schema: robotscache.AnswerSchema},
+		`state "rules" cannot be at 2`: {State: "rules", SHA256: "ABCD"},
+		`state "rules" cannot be at`:   {State: "rules"},
+		`state "open" cannot be`:       {State: "open"},
+		`state "absent" cannot be`:     {State: "absent", Cause: "status", SHA256: good},
+		`state "absent" cannot be at`:  {State: "absent", Status: 200},
+		"the stored text has another":  {State: "rules", SHA256: altered},
+		"":                             {State: "rules", SHA256: good},
+	} {
+		line := answered(0, tt)
+		if tt.Schema != 0 {
+			tt.Event = robotscache.EventFetched
+			line["robots_txt"] = tt
+		}
+		r := auditLogs(t, Config{Texts: store}, logOf(t, line))
+		if got := len(r.findings) == 1 && strings.HasPrefix(r.findings[0].Message, want); got != (want != "") || r.totals.Answers != 1 || r.totals.Checked != 0 {
+			t.Errorf("%q: %+v", want, r.findings)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -91,7 +90,7 @@ func (j *judge) look(e *entry) (v verdict) {
 		j.wishes(e, target.Path, &v)
 	}
 	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
-		j.dated(e, target.Origin, &v)
+		j.dated(e, &v)
 	}
 	return v
 }
@@ -135,8 +134,8 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 // replay computes a line again from its text.
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
-	var sha fetch.Sum
-	if err := sha.UnmarshalText([]byte(r.SHA256)); err != nil || sha.Hex() != r.SHA256 {
+	sha, ok := shaOf(r.SHA256)
+	if !ok {
 		v.add(KindImpossible, e, "sha256 is no SHA-256")
 		return
 	}
@@ -193,8 +192,8 @@ func (j *judge) wishes(e *entry, path string, v *verdict) {
 	}
 	texts := []*robotstxt.Ruleset{nil}
 	if r.SHA256 != "" {
-		var sha fetch.Sum
-		if v.how != replayed || sha.UnmarshalText([]byte(r.SHA256)) != nil {
+		sha, ok := shaOf(r.SHA256)
+		if v.how != replayed || !ok {
 			return
 		}
 		t := j.texts.get(sha)

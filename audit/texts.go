@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -38,6 +39,11 @@ type texts struct {
 	ctx   context.Context // of the Run that makes the value
 	used  int
 	known map[[32]byte]*text
+}
+
+// shaOf reads a hash as lines have it.
+func shaOf(text string) (sha fetch.Sum, ok bool) {
+	return sha, sha.UnmarshalText([]byte(text)) == nil && sha.Hex() == text
 }
 
 // overhead is an estimate of the memory of a text besides its rules, in bytes.

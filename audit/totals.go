@@ -22,6 +22,8 @@ type Totals struct {
 	// Torn are lines that a crash or a full disk cut off, alone (then they are Foreign) or with the next
 	// one behind them.
 	Torn int64 `json:"torn"`
+	// Answers are lines about a robots.txt, and not about a request.
+	Answers int64 `json:"answers"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
 	// Checked are lines with a robots object. Each is one of the four that follow, or has a finding
@@ -153,6 +155,8 @@ type CapTotals struct {
 	Texts int64 `json:"texts"`
 	// Hosts are those whose last requests were forgotten: a gap to them is not seen.
 	Hosts int64 `json:"hosts"`
+	// Records are those of robots.txt whose lines were forgotten: later lines cannot be proven by them.
+	Records int64 `json:"records"`
 }
 
 // Others is the name under which agents and exceptions are counted beyond the number that has names
@@ -168,10 +172,10 @@ type counts struct {
 }
 
 // limits bound what is kept by name; room is the number of bytes that rules may take.
-type limits struct{ agents, exceptions, texts, hosts, room int }
+type limits struct{ agents, exceptions, texts, hosts, records, room int }
 
 // defaultLimits take some 200 MiB if all are met.
-var defaultLimits = limits{agents: 10_000, exceptions: 1_000, texts: 10_000, hosts: 50_000, room: 64 << 20}
+var defaultLimits = limits{agents: 10_000, exceptions: 1_000, texts: 10_000, hosts: 50_000, records: 200_000, room: 64 << 20}
 
 func newCounts(l limits) *counts {
 	return &counts{

@@ -18,6 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
@@ -49,6 +50,23 @@ func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) strin
 		"level": "info", "ts": float64(end.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "handled request",
 		"request":  map[string]any{"method": "GET", "uri": rawURL},
 		"duration": 0.04, "status": d.Reason.Info().Status, "robots": d.Record(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line) + "\n"
+}
+
+// auditAnswer is the line about a robots.txt that was fetched a minute before noon.
+func auditAnswer(t *testing.T, site string, sha [32]byte) string {
+	t.Helper()
+	at := time.Date(2026, 11, 21, 11, 59, 0, 0, time.UTC)
+	line, err := json.Marshal(map[string]any{
+		"level": "info", "ts": float64(at.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "robots.txt",
+		"robots_txt": robotscache.Answer{
+			Schema: robotscache.AnswerSchema, Event: robotscache.EventFetched, At: at, Origin: site, Status: 200, State: "rules",
+			SHA256: fetch.Sum(sha).Hex(), FetchedAt: at, FreshUntil: at.Add(24 * time.Hour),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +124,7 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	store, sha := auditStore(t)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")
-	if err := os.WriteFile(log, []byte(exampleLog(t, sha)), 0o600); err != nil {
+	if err := os.WriteFile(log, []byte(auditAnswer(t, "https://example.com", sha)+auditAnswer(t, "https://example.net", [32]byte{0xab, 0xcd})+exampleLog(t, sha)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := runCommand(t.Context(), t, "", append([]string{"audit", "--store", store, log}, args...)...)

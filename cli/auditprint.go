@@ -70,6 +70,7 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("  cut off by a crash or a full disk", number(t.Torn))
 	s.fact("  not ours", number(t.Foreign))
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
+	s.fact("  about a robots.txt", number(t.Answers))
 	s.row("  checked", t.Checked)
 	for _, what := range slices.Sorted(maps.Keys(t.Vague)) {
 		s.fact("    with "+what, number(t.Vague[what]))
@@ -101,6 +102,7 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("not in full: uses of further exceptions", number(t.Caps.Exceptions))
 	s.fact("not in full: lines of further missing texts", number(t.Caps.Texts))
 	s.fact("not in full: hosts whose last requests were forgotten", number(t.Caps.Hosts))
+	s.fact("not in full: records of robots.txt that were forgotten", number(t.Caps.Records))
 	return s
 }
 

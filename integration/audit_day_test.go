@@ -35,7 +35,8 @@ type day struct {
 	dripping []*testorigin.Site // whose robots.txt takes long
 	special  map[string]*testorigin.Site
 	asked    atomic.Int64
-	agents   string // of the second half
+	agents   string         // of the second half
+	answers  map[string]int // lines about a robots.txt, by the hash of its text
 }
 
 // slowDelay is the Crawl-delay of the slow sites.

@@ -1,14 +1,26 @@
 package integration
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestAuditAfterPurge: an operator purges the robots.txt that a site has changed. The lines of before are not held against the
-// answer that comes next (docs/audit.md, "What is not provable").
+// TestAuditAfterPurge: an operator purges the robots.txt that a site has changed. No line is held against an answer that it
+// does not rest on, and each can be proven (docs/audit.md).
 func TestAuditAfterPurge(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -33,7 +45,236 @@ func TestAuditAfterPurge(t *testing.T) {
 		lines++
 	}
 	g.logs(lines)
-	if r := audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog()); r.status != 0 || len(r.findings)+len(r.errors) > 0 || r.totals.Checked != int64(lines) {
-		t.Errorf("status %d, %d lines of %d, found %+v, %v", r.status, r.totals.Checked, lines, r.findings, r.errors)
+	r := audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog())
+	if r.clean(t, "after purges"); r.totals.Checked != int64(lines) {
+		t.Errorf("%d lines of %d", r.totals.Checked, lines)
 	}
+}
+
+// TestAuditHistory: the log of a crawl proves itself by which robots.txt was in force at each line, whatever befell gateway
+// and sites, and whatever the store says of it. A line that was made to rest on an older text is found.
+func TestAuditHistory(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	g := startGateway(t, gatewayConfig{Engine: paceOff})
+	crowd := &bouncer{known: map[string]string{"AcmeBot": "User-agent: *\nDisallow: /x\n", "Failing": "503"}}
+	bouncing := httptest.NewServer(crowd)
+	defer bouncing.Close()
+	site, other := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	open, closed := "User-agent: *\nDisallow: /x\n", "User-agent: *\nDisallow: /a\n"
+	lines := 0
+	crawl := func() {
+		t.Helper()
+		for _, agent := range []string{"AcmeBot", "Failing", "Stranger"} {
+			for _, url := range []string{site.URL("/a"), other.URL("/a"), bouncing.URL + "/a"} {
+				g.mustFetch(agent+"/1.0", url)
+				lines++
+			}
+		}
+		g.logs(lines)
+	}
+	command := func(args ...string) {
+		t.Helper()
+		if out, err := g.robots(args[0], args[1:]...); err != nil && args[0] != "refresh" { // which exits with 1 for a 503
+			t.Fatal(out, err)
+		}
+	}
+	for _, s := range []*testorigin.Site{site, other} {
+		s.SetPages(testorigin.OK("the page"))
+		s.SetRobots(testorigin.OK(open))
+	}
+	crawl()
+	for _, robots := range []testorigin.Behaviour{testorigin.Status(503), testorigin.Status(404), testorigin.OK(closed), testorigin.Status(403), testorigin.OK(open)} {
+		site.SetRobots(robots)
+		crawl()
+		command("refresh", site.Origin().String())
+		command("refresh", bouncing.URL)
+		crawl()
+	}
+	site.SetRobots(testorigin.OK(closed))
+	command("refresh", site.Origin().String())
+	g.kill() // perhaps before this was saved
+	if err := g.start(g.config); err != nil {
+		t.Fatal(err)
+	}
+	crawl()
+	reloaded := g.config
+	reloaded.Engine += "\nhelp https://wiki.example.com/robots/"
+	if err := g.reload(reloaded); err != nil {
+		t.Fatal(err)
+	}
+	crawl()
+	command("purge", bouncing.URL)
+	command("purge", other.Origin().String())
+	crawl()
+	g.stop()
+	if err := g.start(reloaded); err != nil {
+		t.Fatal(err)
+	}
+	crawl()
+	g.stop()
+	first, later := g.accessLog()+".first", lines
+	if err := os.Rename(g.accessLog(), first); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.start(reloaded); err != nil {
+		t.Fatal(err)
+	}
+	lines = 0
+	crawl()
+	g.stop()
+	audit(t, "--store", g.store(), g.accessLog()).clean(t, "the log of a start alone") // as all it rests on is introduced again
+	if err := os.Rename(first, g.accessLog()); err != nil {
+		t.Fatal(err)
+	}
+	lines = later
+
+	emptied := storeWithoutHistory(t, g.store())
+	if r := audit(t, "--store", emptied, g.accessLog()); r.totals.Checked != int64(lines) {
+		t.Errorf("%d lines of %d", r.totals.Checked, lines)
+	} else {
+		r.clean(t, "with texts alone")
+	}
+	for _, forge := range []struct {
+		what string
+		from func(l map[string]any) bool // the first line that fits gives what its robots.txt says to the last line
+	}{
+		{"an older text", func(r map[string]any) bool { return r["reason"] == "no_rule" && r["fetched_as"] == nil }},
+		{"no robots.txt", func(r map[string]any) bool { return r["reason"] == "absent" && r["fetched_as"] == nil }},
+	} {
+		forged, at := forgedLine(t, g.accessLog(), site.Origin().String(), forge.from)
+		r := audit(t, "--store", emptied, forged)
+		if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "history" || r.findings[0].Line != at || !strings.Contains(r.findings[0].Message, "state rules from ") {
+			t.Errorf("%s: status %d, %+v, want line %d; %s", forge.what, r.status, r.findings, at, r.stderr)
+		}
+	}
+}
+
+// storeWithoutHistory is a copy of a store that knows texts and no origins.
+func storeWithoutHistory(t *testing.T, store string) string {
+	t.Helper()
+	data, err := os.ReadFile(store)
+	path := filepath.Join(tempDir(t), "emptied.db")
+	if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		if err := tx.DeleteBucket([]byte("origins")); err != nil {
+			return err
+		}
+		_, err := tx.CreateBucket([]byte("origins"))
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// forgedLine is a copy of a log whose last line about an origin says what an earlier one says, some seconds later.
+func forgedLine(t *testing.T, log, origin string, from func(robots map[string]any) bool) (path string, at int) {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	var earlier, last map[string]any
+	for i, line := range lines {
+		var object map[string]any
+		if len(line) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(line, &object); err != nil {
+			t.Fatal(err)
+		}
+		robots, ok := object["robots"].(map[string]any)
+		if !ok || robots["origin"] != origin {
+			continue
+		}
+		if earlier == nil && from(robots) {
+			earlier = robots
+		}
+		last, at = object, i+1
+	}
+	later := last["ts"].(float64) + 10
+	earlier["sent_at"], earlier["agent"], earlier["tokens"] = later, last["robots"].(map[string]any)["agent"], last["robots"].(map[string]any)["tokens"]
+	last["robots"], last["ts"], last["status"] = earlier, later, 200
+	if lines[at-1], err = json.Marshal(last); err != nil {
+		t.Fatal(err)
+	}
+	lines[at-1] = append(lines[at-1], '\n')
+	path = filepath.Join(tempDir(t), "access.log")
+	if err := os.WriteFile(path, slices.Concat(lines...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, at
+}
+
+// TestAnswersInEachLog: what is known of a robots.txt stands in each access log of sites with the directive, before the first
+// line that rests on it: of the server, of hosts and of log_name, in sealed logs too. A log of others has no such line.
+func TestAnswersInEachLog(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	site := server.Site(t, testorigin.SiteConfig{})
+	site.SetPages(testorigin.OK("the page"))
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\n"))
+	dir := tempDir(t)
+	file := func(name string) string { return filepath.Join(dir, name+".log") }
+	log := func(name, options string) string {
+		return fmt.Sprintf("log %s {\noutput file %s {\nroll_disabled\n}\n%s\n}\n", name, file(name), options)
+	}
+	unlogged, named := freePort(t), freePort(t)
+	g := startGateway(t, gatewayConfig{
+		Engine: paceOff,
+		Global: log("all", "include http.log.access") + log("own", "include http.log.access.own") + log("process", "exclude http.log.access"),
+		Around: log("hosts", "hostnames other.example"),
+		Sites: fmt.Sprintf("http://%s {\nbind 127.0.0.1\nrobots\n}\nhttp://%s {\nbind 127.0.0.1\nlog {\noutput discard\n}\nlog_name own\nrobots\n}\n",
+			strings.Replace(unlogged, "127.0.0.1", "", 1), strings.Replace(named, "127.0.0.1", "", 1)),
+	})
+	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+	if out, err := g.robots("purge", site.Origin().String()); err != nil {
+		t.Fatal(out, err)
+	}
+	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.logs(2)
+	want := []string{robotscache.EventFetched, "request", robotscache.EventPurged, robotscache.EventFetched, "request"}
+	for name, want := range map[string][]string{g.accessLog(): want, file("own"): {want[0], want[2], want[3]}, file("hosts"): {want[0], want[2], want[3]}, file("process"): nil} {
+		if got := eventsIn(t, name, site.Origin().String()); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if got := eventsIn(t, file("all"), site.Origin().String()); !slices.Contains(got, "request") || !slices.Contains(got, robotscache.EventPurged) || got[0] != robotscache.EventFetched {
+		t.Errorf("the log of all: %q", got)
+	}
+}
+
+// eventsIn are the lines of a log about an origin, by what they tell.
+func eventsIn(t *testing.T, file, origin string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var l struct {
+			Msg    string
+			Robots *struct{ Origin string }
+			Answer *robotscache.Answer `json:"robots_txt"`
+		}
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		switch {
+		case l.Answer != nil && l.Msg == "robots.txt" && l.Robots == nil && l.Answer.Origin == origin:
+			all = append(all, l.Answer.Event)
+		case l.Robots != nil && l.Robots.Origin == origin && l.Answer == nil:
+			all = append(all, "request")
+		}
+	}
+	return all
 }

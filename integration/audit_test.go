@@ -198,6 +198,8 @@ type dayLine struct {
 
 func (l dayLine) robots() map[string]any { return l.object["robots"].(map[string]any) }
 
+func (l dayLine) ts() float64 { return l.object["ts"].(float64) }
+
 func (l dayLine) reason() enforce.Reason { return enforce.Reason(l.robots()["reason"].(string)) }
 
 func (l dayLine) url() string { return l.object["request"].(map[string]any)["uri"].(string) }
@@ -246,6 +248,7 @@ func unpacked(t *testing.T, file string) []byte {
 func (d *day) readDay() (lines []dayLine) {
 	d.t.Helper()
 	packed := 0
+	d.answers = map[string]int{}
 	for _, file := range logFiles(d.t, d.logs) {
 		if strings.HasSuffix(file, ".gz") {
 			packed++
@@ -256,6 +259,10 @@ func (d *day) readDay() (lines []dayLine) {
 			l := dayLine{file: file, number: number}
 			if err := json.Unmarshal(line, &l.object); err != nil {
 				d.t.Fatal(err)
+			}
+			if answer, ok := l.object["robots_txt"].(map[string]any); ok {
+				sha, _ := answer["sha256"].(string)
+				d.answers[sha]++
 			}
 			if l.object["robots"] != nil {
 				lines = append(lines, l)
@@ -281,8 +288,12 @@ func (d *day) tamper() {
 		d.t.Fatalf("no line is %s", what)
 		return dayLine{}
 	}
-	refused := pick("refused, in a packed log", func(l dayLine) bool {
-		return l.reason() == enforce.ReasonDisallowed && l.robots()["decision"] == "deny" && strings.HasSuffix(l.file, ".gz")
+	began := map[any]float64{} // by origin
+	for _, l := range slices.Backward(lines) {
+		began[l.robots()["origin"]] = l.ts()
+	}
+	refused := pick("refused, in a packed log, when the robots.txt was known", func(l dayLine) bool {
+		return l.ts() > began[l.robots()["origin"]]+1 && l.reason() == enforce.ReasonDisallowed && l.robots()["decision"] == "deny" && strings.HasSuffix(l.file, ".gz")
 	})
 	flipped := maps.Clone(refused.robots())
 	flipped["decision"], flipped["reason"] = "allow", "no_rule"
@@ -307,7 +318,7 @@ func (d *day) tamper() {
 
 	sha := refused.robots()["sha256"].(string)
 	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)
-	want := 0
+	want := d.answers[sha]
 	for _, l := range lines {
 		if l.robots()["sha256"] == sha && l.reason() != enforce.ReasonRobotsTxt {
 			want++

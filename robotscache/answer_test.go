@@ -15,6 +15,7 @@ import (
 func TestAnswered(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
+		t.Helper()
 		ev := new(events)
 		s := &site{took: 10 * time.Second}
 		st := newMemory()
