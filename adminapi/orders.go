@@ -64,7 +64,7 @@ func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLif
 		order.By = "" // that would be the author of the order
 		return ended, fault(http.StatusNotFound, "there is no such order: %s", order)
 	}
-	return OrderLifted{lifted, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil
+	return OrderLifted{lifted, order.By, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil
 }
 
 // ListGateways lists the fleet; without one, this gateway.

@@ -153,7 +153,17 @@ type OrderGiven struct {
 // OrderLifted is the answer to the end of an order.
 type OrderLifted struct {
 	Order enforce.Kill `json:"order"`
+	By    string       `json:"by"` // who lifted it
 	fleet.Report
+}
+
+// String says who lifted whose order.
+func (l OrderLifted) String() string {
+	by := ""
+	if l.By != "" {
+		by = " by " + l.By
+	}
+	return "lifted" + by + ": stop of " + l.Order.String()
 }
 
 // Gateways lists a fleet.

@@ -472,9 +472,9 @@ func TestOrderCommands(t *testing.T) {
 	if r := run("deny", "agent", "a"); r.status != 0 || !strings.Contains(r.out, "by "+this.Username) {
 		t.Errorf("an order without a name: %+v", r)
 	}
-	run("undeny", "agent", "a").check(t, 0, "lifted: agent a"+golden(", by "+this.Username)+"\n", "")
+	run("undeny", "agent", "a").check(t, 0, golden("lifted by "+this.Username+": stop of agent a, by "+this.Username)+"\n", "")
 	run("undeny", "agent", "a").check(t, 2, "", "there is no such order: agent a")
-	run("undeny", "host", "example.com").check(t, 0, "lifted: host example.com, by dora, because: complaint 7\n", "")
+	run("undeny", "host", "example.com", "--by", "eve").check(t, 0, "lifted by eve: stop of host example.com, by dora, because: complaint 7\n", "")
 	run("deny", "host").check(t, 2, "", "want all, host PATTERN or agent NAME")
 	run("deny", "all", "x").check(t, 2, "", "want all, host PATTERN or agent NAME")
 	run("deny", "--reason", "x").check(t, 2, "", "go with an order")

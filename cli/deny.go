@@ -104,7 +104,7 @@ time holds on.`,
 		query := url.Values{"scope": {string(scope)}, "value": {value}, "by": {cmp.Or(by, thisUser())}}
 		q := adminRequest{method: http.MethodDelete, path: "deny", query: query}
 		return order(ctx, r, q, func(w io.Writer, lifted adminapi.OrderLifted) {
-			printLine(w, "lifted: "+lifted.Order.String())
+			printLine(w, lifted.String())
 		})
 	})
 	cmd.Flags().StringVar(&by, "by", "", "who takes it back; default: the user of this command")

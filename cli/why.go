@@ -152,17 +152,34 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	r := l.Robots
 	printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time())))
 	t := newTable()
-	t.fact("request", l.Request.Method+" "+l.Request.URI)
-	t.fact("decision", sentence(r))
+	t.fact(map[bool]string{false: "request", true: "tunnel"}[l.Tunnel()], l.Request.Method+" "+l.Request.URI)
+	t.fact("decision", sentence(l))
 	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
 	t.fact("identified by", r.IdentifiedBy)
 	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
+	since, err := unreachableSince(ctx, source, l)
+	if err != nil {
+		return err
+	}
+	t.fact("unreachable since", since)
 	t.fact("fetched as", r.FetchedAs)
 	if r.Line > 0 {
 		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
 	}
 	t.fact("form of the path", string(r.Form))
 	t.fact("sha256", r.SHA256)
+	if r.CrawlDelay > 0 {
+		t.fact("Crawl-delay", fmt.Sprintf("%g s", r.CrawlDelay))
+	}
+	if r.WaitMillis > 0 {
+		t.fact("held for", fmt.Sprintf("%g s", float64(r.WaitMillis)/1e3))
+	}
+	t.fact("preferences", strings.Join(r.Preferences, ", "))
+	t.fact("against a purpose", r.Conflict)
+	t.fact("signals", strings.Join(r.Signals, ", "))
+	for _, said := range r.SignalFields {
+		t.fact("said by", said)
+	}
 	t.print(w)
 	if r.SHA256 == "" {
 		printLine(w, "No text decided.")
@@ -182,9 +199,32 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	return printSince(ctx, w, source, l, then, sha)
 }
 
+// unreachableSince is since when the site's robots.txt was unreachable when a line was written, by the
+// history of the store; empty if it was not, or nothing is known.
+func unreachableSince(ctx context.Context, source simulate.Texts, l *audit.Line) (string, error) {
+	o, err := origin.Parse(l.Robots.Origin)
+	if err != nil || l.Robots.State != fetch.StateUnreachable.String() {
+		return "", nil //nolint:nilerr // there is no such site
+	}
+	versions, err := source.History(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
+	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
+		return "", fmt.Errorf("reading the history: %w", err)
+	}
+	i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(l.Time()) })
+	if i < 0 || versions[i].State != fetch.StateUnreachable {
+		return "", nil
+	}
+	return moment(versions[i].FirstSeen), nil
+}
+
 // sentence says what was decided, and why.
-func sentence(r *enforce.Record) string {
+func sentence(l *audit.Line) string {
+	r := l.Robots
 	what := map[string]string{enforce.OutcomeAllow: "allowed", enforce.OutcomeDeny: "denied", enforce.OutcomeError: "failed"}[r.Decision]
+	opened := l.Tunnel() && r.Decision == enforce.OutcomeAllow
+	if opened {
+		what = "opened"
+	}
 	s := fmt.Sprintf("%s: %s (%s)", cmp.Or(what, r.Decision), r.Reason.Info().Title, r.Reason)
 	if r.Detail != "" {
 		s += ": " + r.Detail
@@ -197,6 +237,9 @@ func sentence(r *enforce.Record) string {
 		s += "; it passed under mode report, and mode enforce refuses it"
 	case r.Mode != enforce.ModeEnforce.String():
 		s += "; mode " + r.Mode
+	}
+	if opened && !r.PathVisible {
+		s += "; what was asked in it is not known"
 	}
 	return s
 }

@@ -84,3 +84,40 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestWhySays holds what is said of lines of other kinds: since when a site was unreachable, what refused a purpose and
+// where the site says it, how long a request was held, and what became of a tunnel.
+func TestWhySays(t *testing.T) {
+	t.Parallel()
+	store := filepath.Join(t.TempDir(), "robots.db")
+	s, err := boltstore.Open(boltstore.Config{Path: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := origin.Origin{Scheme: "https", Host: "example.com", Port: 443}
+	gone := fetch.DefaultPolicy().Next(fetch.Record{Origin: site}, fetch.Outcome{Kind: fetch.KindUnreachable, Cause: fetch.CauseStatus, Status: 503},
+		time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC))
+	if err := errors.Join(s.Save(t.Context(), gone), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	of := func(method, fields string) string {
+		return `{"ts":1795262400,"request":{"method":"` + method + `","uri":"https://example.com/x"},"robots":{"schema":2,"mode":"enforce","origin":"https://example.com",` +
+			fields + "}}\n"
+	}
+	for line, want := range map[string]string{
+		of("GET", `"decision":"deny","reason":"unreachable","state":"unreachable","cause":"status"`): "unreachable since  2026-11-21T08:00:00Z\n",
+		of("GET", `"decision":"deny","reason":"disallowed","state":"rules"`):                         "request     GET https://example.com/x\n",
+		of("GET", `"decision":"deny","reason":"preference_denied","state":"absent","preferences":["train-ai=n;from=headers"],`+
+			`"preference_conflict":"train-ai=n;from=headers","signal_fields":["Content-Usage: train-ai=n","Tdm-Reservation: 1"]`): "against a purpose  train-ai=n;from=headers\n" +
+			"said by            Content-Usage: train-ai=n\nsaid by            Tdm-Reservation: 1\n",
+		of("GET", `"decision":"deny","reason":"rate_limited","detail":"a retry may succeed in 3s","state":"absent","wait_ms":1200,"crawl_delay_s":5`): "a retry may succeed in 3s\n",
+		of("GET", `"decision":"allow","reason":"no_rule","state":"absent","wait_ms":1200,"crawl_delay_s":5`):                                          "Crawl-delay  5 s\nheld for     1.2 s\n",
+		of("CONNECT", `"decision":"allow","reason":"intercepted","state":"unknown","path_visible":true`):                                              "tunnel      CONNECT https://example.com/x\ndecision    opened: ",
+		of("CONNECT", `"decision":"allow","reason":"unrestricted","state":"rules","path_visible":false`):                                              "; what was asked in it is not known\n",
+		of("CONNECT", `"decision":"deny","reason":"tunnel_restricted","state":"rules","path_visible":false`):                                          "decision    denied: ",
+	} {
+		if r := runCommand(t.Context(), t, line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("%s: status %d, no %q: %s%s", line, r.status, want, r.out, r.err)
+		}
+	}
+}

@@ -172,7 +172,7 @@ func TestOrders(t *testing.T) {
 		{"unblock", url.Values{"action": {"unblock"}, "value": {"shop.test"}}, "is not blocked", 1},
 		{"purge", url.Values{"action": {"purge"}, "value": {"https://shop.test"}}, "", 1},
 		{"markup", url.Values{"action": {"purge"}, "value": {"<script>alert(1)</script>"}}, "url is not absolute", 1},
-		{"lift", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"shop.test"}}, "Lifted: ", 0},
+		{"lift", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"shop.test"}}, "Order lifted by ada: stop of host shop.test", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, _ := r.ask("POST", "/orders", tt.form, ada)

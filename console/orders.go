@@ -72,7 +72,7 @@ var actions = map[string]action{
 		lifted, err := adminapi.Undeny(ctx, e, url.Values{
 			"scope": {form.Get("scope")}, "value": {form.Get("value")}, "by": {user},
 		})
-		return fmt.Sprintf("Lifted: %s.%s", lifted.Order, reach(lifted.Report)), err
+		return fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Report)), err
 	},
 	"purge": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
 		purged, err := adminapi.Purge(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})

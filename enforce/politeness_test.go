@@ -117,14 +117,14 @@ func TestRefuseSlot(t *testing.T) {
 		err  error
 		want Decision
 	}{
-		"too late":       {t.Context(), refused(pace.ReasonWait), Decision{Reason: ReasonRateLimited, RetryAfter: 2 * time.Second}},
-		"also when gone": {gone, refused(pace.ReasonWait), Decision{Reason: ReasonRateLimited, RetryAfter: 2 * time.Second}},
-		"blocked":        {t.Context(), refused(pace.ReasonBlocked), Decision{Reason: ReasonBackoff, RetryAfter: 2 * time.Second}},
-		"places":         {t.Context(), refused(pace.ReasonConcurrency), Decision{Reason: ReasonConcurrency, RetryAfter: 2 * time.Second}},
-		"queue":          {t.Context(), refused(pace.ReasonQueueFull), Decision{Reason: ReasonQueueFull, RetryAfter: 2 * time.Second}},
-		"waiters":        {t.Context(), refused(pace.ReasonWaitersFull), Decision{Reason: ReasonOverloaded, RetryAfter: 2 * time.Second}},
-		"clocks":         {t.Context(), refused(pace.ReasonOverflow), Decision{Reason: ReasonOverloaded, RetryAfter: 2 * time.Second}},
-		"unknown":        {t.Context(), refused("new"), Decision{Reason: ReasonInternal, RetryAfter: 2 * time.Second}},
+		"too late":       {t.Context(), refused(pace.ReasonWait), Decision{Reason: ReasonRateLimited, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"also when gone": {gone, refused(pace.ReasonWait), Decision{Reason: ReasonRateLimited, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"blocked":        {t.Context(), refused(pace.ReasonBlocked), Decision{Reason: ReasonBackoff, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"places":         {t.Context(), refused(pace.ReasonConcurrency), Decision{Reason: ReasonConcurrency, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"queue":          {t.Context(), refused(pace.ReasonQueueFull), Decision{Reason: ReasonQueueFull, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"waiters":        {t.Context(), refused(pace.ReasonWaitersFull), Decision{Reason: ReasonOverloaded, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"clocks":         {t.Context(), refused(pace.ReasonOverflow), Decision{Reason: ReasonOverloaded, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
+		"unknown":        {t.Context(), refused("new"), Decision{Reason: ReasonInternal, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
 		"Crawl-delay": {
 			t.Context(), &crawlDelayError{90 * time.Minute, 30 * time.Second},
 			Decision{Reason: ReasonCrawlDelay, Detail: "Crawl-delay 1h30m is above the limit of 30s"},

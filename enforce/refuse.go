@@ -113,7 +113,8 @@ func brief(d time.Duration) string {
 // request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
-		return d.Refuse(slotReasons[refused.Reason], "", time.Duration(refused.Seconds())*time.Second)
+		wait := time.Duration(refused.Seconds()) * time.Second
+		return d.Refuse(slotReasons[refused.Reason], fmt.Sprintf("a retry may succeed in %s", wait), wait)
 	}
 	if delay, ok := errors.AsType[*crawlDelayError](err); ok {
 		return d.Refuse(ReasonCrawlDelay, delay.Error(), 0)

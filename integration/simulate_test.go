@@ -361,9 +361,12 @@ func (p *policies) compare(name string, log, by *gateway, least float64, args ..
 		}
 		there, ok := want[n]
 		got := lines[n]
-		if l.Type == "difference" {
-			got = l.New
+		switch l.Type {
+		case "difference":
 			differ++
+			got = l.New
+		case "other_form":
+			got = l.New
 		}
 		computed++
 		if there.Decision == enforce.OutcomeError && got.Decision == enforce.OutcomeAllow && there.Agent == got.Agent {
@@ -420,7 +423,7 @@ func (d *day) checkSimulation(agents string) {
 		r := simulate(t, "--store", d.g.store(), "--config", caddyfile, log)
 		t.Logf("simulated: %+v", r.totals)
 		for n, l := range r.lines {
-			if l.Type == "difference" {
+			if l.Type == "difference" || l.Type == "other_form" {
 				t.Errorf("configuration %d, line %d, %s %s: %s -> %s", i+1, n, l.Method, l.URL, decided(l.Old), decided(l.New))
 			}
 		}

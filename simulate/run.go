@@ -14,8 +14,13 @@ type Totals struct {
 	Lines     int64 `json:"lines"`
 	Same      int64 `json:"same"`
 	Different int64 `json:"different"`
+	// Tunnels are those of Lines, and DifferentTunnels those of Different, that are about tunnels.
+	Tunnels          int64 `json:"tunnels"`
+	DifferentTunnels int64 `json:"different_tunnels"`
 	// AsRecorded are those of Same whose decision, or what their robots.txt permitted, is the line's.
+	// Of OtherForm, another form of the path decides the same.
 	AsRecorded  int64           `json:"as_recorded"`
+	OtherForm   int64           `json:"other_form"`
 	NotComputed map[Cause]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
@@ -27,7 +32,7 @@ type Totals struct {
 
 // Change is a change of the decision.
 type Change struct {
-	Old   string `json:"old"` // decision and reason
+	Old   string `json:"old"` // decision and reason, after "tunnel " if it is about one
 	New   string `json:"new"`
 	Lines int64  `json:"lines"`
 }
@@ -35,8 +40,8 @@ type Change struct {
 // mostAgents is how many agents are counted by name.
 const mostAgents = 10_000
 
-// Run decides the lines of logs. Those that differ and those that cannot be computed go to report,
-// in their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
+// Run decides the lines of logs. Those that differ, if only in the form of the path, and those that
+// cannot be computed go to report, in their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
 // returns an error.
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
@@ -54,6 +59,11 @@ func Run(
 			return nil
 		}
 		t.Lines++
+		tunnel, what := int64(0), ""
+		if l.Tunnel() {
+			tunnel, what = 1, "tunnel "
+		}
+		t.Tunnels += tunnel
 		r, err := s.Decide(ctx, l)
 		switch {
 		case ctx.Err() != nil:
@@ -67,10 +77,14 @@ func Run(
 			if r.AsRecorded {
 				t.AsRecorded++
 			}
-			return nil
+			if !r.OtherForm {
+				return nil
+			}
+			t.OtherForm++
 		default:
 			t.Different++
-			changes[Change{Old: r.Old.short(), New: r.New.short()}]++
+			t.DifferentTunnels += tunnel
+			changes[Change{Old: what + r.Old.short(), New: what + r.New.short()}]++
 			t.agent(l.Robots.Agent)
 		}
 		return report(l, r)

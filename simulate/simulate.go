@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -97,6 +96,8 @@ type Result struct {
 	// Differs says that New decides otherwise, for another reason, by another rule or for another
 	// agent.
 	Differs bool
+	// OtherForm says that New decides the same, and another form of the path says so.
+	OtherForm bool
 	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is, or
 	// what an answer says that was not read: no more of it can be computed.
 	AsRecorded bool
@@ -179,7 +180,7 @@ var formReasons = []enforce.Reason{
 // decide takes the steps of a gateway up to the host's clock.
 func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Cause, err error) {
 	s.lookup.begin(l)
-	if l.Request.Method == http.MethodConnect {
+	if l.Tunnel() {
 		d, cause = s.connect(ctx, l, sender)
 	} else {
 		d, cause = s.request(ctx, l, sender)
@@ -312,6 +313,7 @@ func compared(l *audit.Line, d enforce.Decision) Result {
 	n := d.Record()
 	r := Result{Old: outcomeOf(l.Robots), New: outcomeOf(&n)}
 	r.Differs = r.Old.differs(r.New)
+	r.OtherForm = !r.Differs && r.Old.Form != r.New.Form
 	return r
 }
 
@@ -337,10 +339,10 @@ func outcomeOf(r *enforce.Record) Outcome {
 	return Outcome{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
 }
 
-// differs reports whether a request was decided in two ways. The line of a rule is no difference:
-// it moves when a text gets longer.
+// differs reports whether a request was decided in two ways. The line of a rule is no difference: it
+// moves when a text gets longer. Nor is the form of the path.
 func (o Outcome) differs(other Outcome) bool {
-	o.Line = other.Line
+	o.Line, o.Form = other.Line, other.Form
 	return o != other
 }
 

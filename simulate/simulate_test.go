@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,6 +298,47 @@ func TestTextsOfToday(t *testing.T) {
 	other.URI = "https://example.net/"
 	if got, _ := run(t, cfg, other); got != string(CauseText) {
 		t.Error(got)
+	}
+}
+
+// TestFormAlone: a decision that another form of the path comes to is the same, and counted apart.
+func TestFormAlone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path, decision string
+		reason         enforce.Reason
+		form           enforce.PathForm
+		want           string
+		same, other    int64
+	}{
+		{"/x/../page", "allow", enforce.ReasonNoRule, enforce.PathBoth, "allow no_rule AcmeBot", 1, 1},
+		{"/x/../private/x", "deny", enforce.ReasonDisallowed, enforce.PathResolved, "allow no_rule AcmeBot", 0, 0},
+		{"/private/x", "deny", enforce.ReasonDisallowed, "", "as before", 1, 0},
+	} {
+		r := disallowed()
+		r.URI, r.Robots.Decision, r.Robots.Reason, r.Robots.Form = "https://example.com"+tt.path, tt.decision, tt.reason, tt.form
+		if tt.decision == "allow" {
+			r.Robots.Rule, r.Robots.Line = "", 0
+		}
+		got, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{Paths: enforce.PathsAsSent}), Texts: newStored()}, r)
+		if got != tt.want || totals.Same != tt.same || totals.OtherForm != tt.other || totals.Different != 1-tt.same {
+			t.Errorf("%s: %s, %+v", tt.path, got, totals)
+		}
+	}
+}
+
+// TestTunnelsApart: lines about tunnels are counted as such.
+func TestTunnelsApart(t *testing.T) {
+	t.Parallel()
+	r := disallowed()
+	r.Method, r.URI, r.Robots = "CONNECT", "example.com:443", enforce.Record{
+		Schema: 2, Decision: "deny", Reason: enforce.ReasonTunnelRestricted, Mode: "enforce", Agent: "AcmeBot", Origin: "https://example.com", State: "rules",
+		SHA256: r.Robots.SHA256, Group: "*",
+	}
+	_, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored()}, r)
+	want := []Change{{"tunnel deny tunnel_restricted", "tunnel allow intercepted", 1}}
+	if totals.Lines != 1 || totals.Tunnels != 1 || totals.DifferentTunnels != 1 || !slices.Equal(totals.Changes, want) {
+		t.Errorf("%+v", totals)
 	}
 }
 
