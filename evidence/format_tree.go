@@ -28,9 +28,10 @@ type Tile struct {
 }
 
 // Path is the name of a tile in the folder of a generation.
-func (t Tile) Path() string { return tilePath(t.Tile) }
+func (t Tile) Path() string { return TilePath(t.Tile) }
 
-func tilePath(t tlog.Tile) string { return strings.Replace(t.Path(), "tile/8/", "tile/", 1) }
+// TilePath is the name of a tile of [TileHeight].
+func TilePath(t tlog.Tile) string { return strings.Replace(t.Path(), "tile/8/", "tile/", 1) }
 
 // Tree is the right edge of a tree, by which a leaf can be added and the root is known. The zero
 // value is the empty tree. It implements [tlog.HashReader] for what the root is made of.
@@ -194,12 +195,9 @@ func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 func (t Tiles) read(tile tlog.Tile) (data []byte, err error) {
 	full := tile
 	full.W = TileSize
-	name := filepath.Join(string(t), tilePath(full))
+	name := filepath.Join(string(t), TilePath(full))
 	for range 3 { // the writer may put a wider one in its place between the looks
-		if data, err = os.ReadFile(name); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		if data, err = os.ReadFile(widest(name + ".p")); !errors.Is(err, fs.ErrNotExist) {
+		if data, err = os.ReadFile(narrowest(name, tile.W)); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -211,19 +209,23 @@ func (t Tiles) read(tile tlog.Tile) (data []byte, err error) {
 		err = in.Err // without the folder
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, tilePath(full), err)
+		return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, TilePath(full), err)
 	}
 	return data, nil
 }
 
-// widest is the name of the widest partial tile of a folder, and in an empty one of none.
-func widest(folder string) string {
-	entries, _ := os.ReadDir(folder) // an error is one of the file, too
-	most := 0
+// narrowest is the name of a tile, or of the narrowest partial one that has so many hashes. A power
+// cut may have taken what is in wider ones.
+func narrowest(full string, width int) string {
+	entries, _ := os.ReadDir(full + ".p") // there may be none
+	best := TileSize
 	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			most = max(most, n)
+		if n, err := strconv.Atoi(e.Name()); err == nil && n >= width {
+			best = min(best, n)
 		}
 	}
-	return filepath.Join(folder, strconv.Itoa(most))
+	if best == TileSize {
+		return full
+	}
+	return filepath.Join(full+".p", strconv.Itoa(best))
 }

@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -19,14 +19,6 @@ import (
 
 // replaceFile writes a file that is there as a whole or not at all, also after a power cut.
 func replaceFile(name string, data []byte) error {
-	if err := putFile(name, data); err != nil {
-		return err
-	}
-	return syncFile(filepath.Dir(name))
-}
-
-// putFile is replaceFile for several files of a folder, which the caller brings to the disk.
-func putFile(name string, data []byte) error {
 	temporary := name + ".new"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -36,7 +28,10 @@ func putFile(name string, data []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary, name)
+	if err := os.Rename(temporary, name); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(name))
 }
 
 // syncFile waits until what was written to a file by anybody is on disk. Of a folder these are the
@@ -81,10 +76,11 @@ func takeLock(name string) (*os.File, error) {
 }
 
 // position is how far the log is in the tree: the line before Offset, in one of its files, is the
-// last of Size leaves.
+// last of Size leaves, which are on disk. Read leaves were in the tree when that was written.
 type position struct {
 	Size   int64 `json:"size"`
 	Offset int64 `json:"offset"`
+	Read   int64 `json:"read"`
 }
 
 const positionFile = "position"
@@ -104,7 +100,7 @@ func readPosition(dir string) (p position, err error) {
 // does not wait for the disk: after a power cut an older position has more of the log read again.
 func writePosition(dir string, p position) error {
 	name := filepath.Join(dir, positionFile)
-	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d}\n", p.Size, p.Offset)
+	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d, \"read\": %19d}\n", p.Size, p.Offset, p.Read)
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return replaceFile(name, text)
@@ -131,36 +127,43 @@ func newestGeneration(dir string) (newest int, err error) {
 }
 
 // tileFiles keeps the tree of a generation in its folder. It is not safe for concurrent use.
+//
+// To wait for the disk for each tile would cost more than all else. It is done once in a while, and
+// a start reads the lines behind that from the log again.
 type tileFiles struct {
 	dir   string
 	tree  evidence.Tree
-	saved int64           // leaves whose tiles are on disk
-	full  []evidence.Tile // which are not
-	tidy  int64           // leaves at the last tidyUp
+	full  []evidence.Tile // not written yet
+	saved int64           // leaves whose tiles are written
+	disk  int64           // leaves whose tiles are on disk
+	since time.Time       // when they were brought there
 }
+
+// The tiles of so many leaves, or of so long, may not be on disk.
+const (
+	mostUnsynced    = 1 << 20
+	longestUnsynced = time.Minute
+)
 
 // newTileFiles goes on with a tree whose tiles are on disk.
 func newTileFiles(dir string, tree evidence.Tree) *tileFiles {
-	f := &tileFiles{dir: dir, tree: tree, saved: tree.Size(), tidy: tree.Size()}
+	f := &tileFiles{dir: dir, tree: tree, saved: tree.Size(), disk: tree.Size()}
 	f.tree.Full = func(t evidence.Tile) { f.full = append(f.full, t) }
 	return f
 }
 
-// save brings the tree to the disk. What fails can be done again.
+// save writes the tiles. What fails can be done again.
 func (f *tileFiles) save() error {
-	tiles := append(f.full, f.tree.Edge(f.saved)...)
-	folders := make(map[string]bool)
-	for _, t := range tiles {
-		name, err := f.makeFolders(t.Path(), folders)
+	if _, err := os.Stat(f.dir); err != nil { // it is not for us to make it
+		return fmt.Errorf("writing hashes: %w", err)
+	}
+	for _, t := range append(f.full, f.tree.Edge(f.saved)...) {
+		name := filepath.Join(f.dir, t.Path())
+		err := os.MkdirAll(filepath.Dir(name), 0o700)
 		if err == nil {
-			err = putFile(name, t.Data)
+			err = os.WriteFile(name, t.Data, 0o600) // no checkpoint has it yet
 		}
 		if err != nil {
-			return fmt.Errorf("writing hashes: %w", err)
-		}
-	}
-	for folder := range folders {
-		if err := syncFile(folder); err != nil {
 			return fmt.Errorf("writing hashes: %w", err)
 		}
 	}
@@ -168,51 +171,51 @@ func (f *tileFiles) save() error {
 	return nil
 }
 
-// tidyUp removes what wider tiles have replaced. Clients may ask for the tiles of the checkpoint
-// that they see, so that a newer one comes first.
-func (f *tileFiles) tidyUp() error {
-	for _, t := range tlog.NewTiles(evidence.TileHeight, f.tidy, f.saved) {
-		if err := f.removeOthers(evidence.Tile{Tile: t}); err != nil {
-			return fmt.Errorf("removing hashes that others have replaced: %w", err)
+// due reports whether the tiles should be brought to the disk.
+func (f *tileFiles) due() bool {
+	return f.saved-f.disk >= mostUnsynced || time.Since(f.since) >= longestUnsynced
+}
+
+// sync brings the tiles to the disk, with their folders.
+func (f *tileFiles) sync() error {
+	names := map[string]bool{f.dir: true}
+	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
+		for name := evidence.TilePath(t); name != "."; name = filepath.Dir(name) {
+			names[filepath.Join(f.dir, name)] = true
 		}
 	}
-	f.tidy = f.saved
+	for name := range names {
+		if err := syncFile(name); err != nil {
+			return fmt.Errorf("bringing hashes to the disk: %w", err)
+		}
+	}
 	return nil
 }
 
-// makeFolders makes the folders of a tile. It gives the tile's whole name, and notes the folders that
-// have to be brought to the disk.
-func (f *tileFiles) makeFolders(path string, unsynced map[string]bool) (name string, err error) {
-	dir, name := filepath.Split(path)
-	folder := f.dir
-	for part := range strings.SplitSeq(filepath.Clean(dir), "/") {
-		in := folder
-		folder = filepath.Join(in, part)
-		switch err := os.Mkdir(folder, 0o700); {
-		case err == nil:
-			unsynced[in] = true
-		case !errors.Is(err, fs.ErrExist):
-			return "", err
+// tidyUp removes the narrower tiles in whose places others are, which are on disk and those of the
+// checkpoint that clients see.
+func (f *tileFiles) tidyUp() error {
+	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
+		name := filepath.Join(f.dir, evidence.TilePath(t))
+		folder, own := filepath.Split(name)
+		if t.W == evidence.TileSize {
+			folder, own = name+".p", ""
+		}
+		others, _ := os.ReadDir(folder) // there may be none
+		for _, other := range others {
+			if other.Name() == own {
+				continue
+			}
+			if err := os.Remove(filepath.Join(folder, other.Name())); err != nil {
+				return fmt.Errorf("removing hashes that others have replaced: %w", err)
+			}
+		}
+		if own == "" {
+			_ = os.Remove(folder) // there may be none
 		}
 	}
-	unsynced[folder] = true
-	return filepath.Join(folder, name), nil
-}
-
-// removeOthers removes the narrower tiles in whose place t is, and what a crash has left.
-func (f *tileFiles) removeOthers(t evidence.Tile) error {
-	name := filepath.Join(f.dir, t.Path())
-	if t.W == evidence.TileSize {
-		return os.RemoveAll(name + ".p")
-	}
-	folder, own := filepath.Split(name)
-	others, err := os.ReadDir(folder)
-	for _, other := range others {
-		if other.Name() != own {
-			err = errors.Join(err, os.Remove(filepath.Join(folder, other.Name())))
-		}
-	}
-	return errors.Join(err, os.RemoveAll(strings.TrimSuffix(filepath.Clean(folder), ".p")))
+	f.disk, f.since = f.saved, time.Now()
+	return nil
 }
 
 // tailOf reads the end of a file, from the beginning of a line where it is longer than most.

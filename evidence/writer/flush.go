@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -102,8 +103,10 @@ func (l *Log) checkpoint() error {
 	if err := l.keepHead(head); err != nil {
 		return err
 	}
-	if err := l.tiles.tidyUp(); err != nil {
-		return err
+	if l.tiles.due() {
+		if err := errors.Join(l.savePosition(), l.tiles.tidyUp()); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	l.mu.Lock()
@@ -115,7 +118,7 @@ func (l *Log) checkpoint() error {
 }
 
 // keepHead appends a signed note to the checkpoints of the generation and to their second copy. The
-// newest is a file of its own, too, for clients of the tiles.
+// newest is a file of its own, too, for clients of the tiles, and waits for no disk.
 func (l *Log) keepHead(head evidence.Head) error {
 	l.keeping.Lock()
 	defer l.keeping.Unlock()
@@ -132,28 +135,47 @@ func (l *Log) keepHead(head evidence.Head) error {
 		return nil
 	}
 	l.shown = head.Size
-	if err := replaceFile(filepath.Join(l.folder, checkpointFile), head.Note); err != nil {
+	name := filepath.Join(l.folder, checkpointFile)
+	if err := errors.Join(os.WriteFile(name+".new", head.Note, 0o600), os.Rename(name+".new", name)); err != nil {
 		return fmt.Errorf("keeping a checkpoint: %w", err)
 	}
 	return nil
 }
 
-// savePosition is save without a checkpoint.
-func (l *Log) savePosition() error {
+// saveNow brings all to the disk without a checkpoint.
+func (l *Log) saveNow() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	_, err := l.save()
-	return err
+	if _, err := l.save(); err != nil {
+		return err
+	}
+	return l.savePosition()
 }
 
-// save brings the log, the tree and the position to the disk, in this order: the disk never has
-// hashes of lines that it has not. It gives the number of lines of others in the tree.
+// savePosition brings the tree that is saved to the disk, so that a start goes on from there.
+func (l *Log) savePosition() error {
+	if err := l.tiles.sync(); err != nil {
+		return err
+	}
+	l.base = l.at
+	return l.writePosition()
+}
+
+func (l *Log) writePosition() error {
+	if err := writePosition(l.folder, position{l.base.Size, l.base.Offset, l.at.Size}); err != nil {
+		return fmt.Errorf("writing the position: %w", err)
+	}
+	return nil
+}
+
+// save brings the log to the disk, and writes the tree and the position. It gives the number of
+// lines of others in the tree.
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
 	if err = l.look(); err == nil {
 		err = l.fillGap()
 	}
-	at := position{l.size, l.end - int64(len(l.tail))}
+	at := position{Size: l.size, Offset: l.end - int64(len(l.tail))}
 	others = l.others
 	if err == nil {
 		for _, leaf := range l.pending {
@@ -171,13 +193,11 @@ func (l *Log) save() (others int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("bringing the log and its hashes to the disk: %w", err)
 	}
-	if err := writePosition(l.folder, at); err != nil {
-		return 0, fmt.Errorf("writing the position: %w", err)
-	}
+	l.at = at
 	l.mu.Lock()
 	l.saved = at.Size
 	l.mu.Unlock()
-	return others, nil
+	return others, l.writePosition()
 }
 
 // syncLog waits until the file of the log is on disk, and then the rotated ones, of which it may be
@@ -231,7 +251,7 @@ func (l *Log) fillGap() error {
 	if size := r.tiles.tree.Size(); size != l.size {
 		return fmt.Errorf("the log has %d lines of %d", size, l.size)
 	}
-	l.tiles, l.gap = r.tiles, false
+	l.tiles, l.base, l.gap = r.tiles, r.base, false
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (l *Log) load() error {
 
 // goOn goes on with a generation.
 func (l *Log) goOn(r *resumed) error {
-	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
+	l.tiles, l.size, l.saved, l.head, l.base = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head, r.base
 	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}
@@ -126,6 +126,7 @@ func (l *Log) start(message string, what any) error {
 // resumed is a generation that goes on.
 type resumed struct {
 	tiles *tileFiles
+	base  position
 	head  evidence.Head // the newest, of size 0 for none
 	from  int64         // leaves that the position knew; those behind it were sealed late
 	torn  int           // lines without end among them
@@ -161,7 +162,7 @@ func (l *Log) resume() (*resumed, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resumed{tiles: newTileFiles(l.folder, tree), from: at.Size}
+	r := &resumed{tiles: newTileFiles(l.folder, tree), base: at, from: max(at.Size, at.Read)}
 	claim, err := l.readOn(r, at, last[0])
 	if err != nil {
 		return nil, err
@@ -263,13 +264,14 @@ func (l *Log) checkHeads(r *resumed, claim evidence.Head) error {
 			r.head = head
 		}
 	}
-	reader := evidence.Tiles(l.folder)
+	tree := tlog.Tree{N: r.tiles.tree.Size(), Hash: r.tiles.tree.Root()}
+	reader := tlog.TileHashReader(tree, evidence.Tiles(l.folder))
 	for _, c := range claims {
 		if c.Size == 0 {
 			continue
 		}
-		if size := r.tiles.tree.Size(); c.Size > size {
-			return fmt.Errorf("the log has %d lines of the %d that were signed", size, c.Size)
+		if c.Size > tree.N {
+			return fmt.Errorf("the log has %d lines of the %d that were signed", tree.N, c.Size)
 		}
 		root, err := tlog.TreeHash(c.Size, reader)
 		if err != nil {

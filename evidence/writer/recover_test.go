@@ -207,7 +207,7 @@ func FuzzRecovery(f *testing.F) {
 		for j := range 7 {
 			made.write(l, entry(10*i+j))
 		}
-		if err := l.savePosition(); err != nil {
+		if err := l.saveNow(); err != nil {
 			f.Fatal(err)
 		}
 		moments = append(moments, made.snapshot())
@@ -229,11 +229,11 @@ func FuzzRecovery(f *testing.F) {
 			}
 		}
 		extend("/access.log", log)
-		if headKept { // tiles that were written since, some of them behind what the disk has of the log
+		if headKept { // tiles that were written since, some of them behind what the disk has of the log, or without what is in them
 			later := moments[int(heads)%len(moments)]
 			for name, data := range later {
-				if strings.Contains(name, "/tile/") {
-					files[name] = data
+				if _, there := files[name]; !there && strings.Contains(name, "/tile/") {
+					files[name] = data[:len(data)*int(leaves%3)/2]
 				}
 			}
 		}

@@ -122,7 +122,7 @@ func TestFullDisk(t *testing.T) {
 					t.Fatalf("a full disk: %v, %t", err, l.Failed())
 				}
 			}
-			if err := l.savePosition(); err != nil {
+			if err := l.saveNow(); err != nil {
 				t.Fatal(err)
 			}
 			b.rot.fails = nil
