@@ -51,20 +51,11 @@ func read(series int, sources []Source) iter.Seq[line] {
 
 // readFile gives the lines of a file, and reports whether to go on.
 func readFile(series int, s Source, yield func(line) bool) bool {
-	unread := func(err error) bool {
+	in, done, err := s.lines()
+	if err != nil {
 		return yield(line{of: ofFile, series: series, at: Place{File: s.Name}, err: err})
 	}
-	f, err := s.Open()
-	if err != nil {
-		return unread(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	r, err := lines.Unpack(f)
-	if err != nil {
-		return unread(err)
-	}
-	defer func() { _ = r.Close() }() // as above
-	in := lines.NewReader(r, maxLine)
+	defer done()
 	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {
 		var next []byte
 		text, whole, err := in.Next()
@@ -95,6 +86,20 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 			return true
 		}
 	}
+}
+
+// lines begins to read a source. done ends that.
+func (s Source) lines() (in *lines.Reader, done func(), err error) {
+	f, err := s.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := lines.Unpack(f)
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, nil, err
+	}
+	return lines.NewReader(r, maxLine), func() { _, _ = r.Close(), f.Close() }, nil
 }
 
 // mend takes a line that a crash or a full disk cut off for what it is. Caddy goes on right behind it,

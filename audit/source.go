@@ -17,7 +17,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/crawlgate/crawlgate/evidence"
-	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // Source is a log that can be read once.
@@ -93,8 +92,14 @@ type file struct {
 func look(name string) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
+	packing, unfinished := strings.CutSuffix(name, ".tmp")
+	_, plain := os.Stat(strings.TrimSuffix(strings.TrimSuffix(packing, ".gz"), ".zst"))
+	switch {
+	case err == nil && !info.Mode().IsRegular():
 		f.why = "it is a folder, or no file"
+		return f
+	case unfinished && plain == nil:
+		f.why = "Caddy packs a file into it"
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
@@ -186,24 +191,23 @@ func inLogs(all []*file) (logs [][]Source) {
 			sealed[f.log] = "seal " + f.of
 		}
 	}
-	at := make(map[string]int)
-	var lists [][]*file
+	// A log stands where its first file does.
+	var order []string
+	lists := make(map[string][]*file)
 	for _, f := range all {
 		log := cmp.Or(sealed[f.log], f.log)
-		i, ok := at[log]
-		if !ok {
-			i = len(lists)
-			at[log], lists = i, append(lists, nil)
+		if lists[log] == nil {
+			order = append(order, log)
 		}
-		lists[i] = append(lists[i], f)
+		lists[log] = append(lists[log], f)
 	}
-	for _, list := range lists {
-		slices.SortStableFunc(list, func(a, b *file) int {
+	for _, name := range order {
+		slices.SortStableFunc(lists[name], func(a, b *file) int {
 			return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.seq, b.seq), a.time.Compare(b.time), cmp.Compare(a.Name, b.Name))
 		})
-		log := make([]Source, len(list))
-		for i, f := range list {
-			log[i] = f.Source
+		var log []Source
+		for _, f := range lists[name] {
+			log = append(log, f.Source)
 		}
 		logs = append(logs, log)
 	}
@@ -214,13 +218,14 @@ func inLogs(all []*file) (logs [][]Source) {
 // then emptied, both are there.
 func withoutCopies(all []*file) (kept []*file, left []Fault) {
 	for _, f := range all {
-		i := slices.IndexFunc(kept, func(k *file) bool { return f.line != "" && k.line == f.line })
+		fBegins, kBegins := false, false
+		i := slices.IndexFunc(kept, func(k *file) bool {
+			if f.line != "" && k.line == f.line {
+				fBegins, kBegins = compare(f.Source, k.Source)
+			}
+			return fBegins || kBegins
+		})
 		if i < 0 {
-			kept = append(kept, f)
-			continue
-		}
-		fBegins, kBegins := compare(f.Source, kept[i].Source)
-		if !fBegins && !kBegins {
 			kept = append(kept, f)
 			continue
 		}
@@ -234,23 +239,19 @@ func withoutCopies(all []*file) (kept []*file, left []Fault) {
 
 // compare reports of each of two files whether all that can be read of it begins the other one.
 func compare(a, b Source) (aBegins, bBegins bool) {
-	var in [2]*lines.Reader
-	for i, s := range []Source{a, b} {
-		f, err := s.Open()
-		if err != nil {
-			return false, false
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		r, err := lines.Unpack(f)
-		if err != nil {
-			return false, false
-		}
-		defer func() { _ = r.Close() }() // as above
-		in[i] = lines.NewReader(r, maxLine)
+	one, done, err := a.lines()
+	if err != nil {
+		return false, false
 	}
+	defer done()
+	two, done, err := b.lines()
+	if err != nil {
+		return false, false
+	}
+	defer done()
 	for {
-		x, _, xErr := in[0].Next()
-		y, _, yErr := in[1].Next()
+		x, _, xErr := one.Next()
+		y, _, yErr := two.Next()
 		x, y = bytes.TrimSuffix(x, []byte("\n")), bytes.TrimSuffix(y, []byte("\n"))
 		switch {
 		case xErr != nil || yErr != nil:
@@ -268,19 +269,16 @@ func expand(arg string) (names []string, given bool, err error) {
 	case err == nil && !info.IsDir():
 		return []string{arg}, true, nil
 	case err == nil:
-		entries, err := os.ReadDir(arg)
-		if err != nil {
-			return nil, false, fmt.Errorf("reading logs: %w", err)
-		}
+		var entries []os.DirEntry
+		entries, err = os.ReadDir(arg)
 		for _, e := range entries {
 			names = append(names, filepath.Join(arg, e.Name()))
 		}
 	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(arg, "*?["):
-		if names, err = filepath.Glob(arg); err != nil {
-			return nil, false, fmt.Errorf("reading logs: pattern %q: %w", arg, err)
-		}
-	default:
-		return nil, false, fmt.Errorf("reading logs: %w", err)
+		names, err = filepath.Glob(arg)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading logs: %s: %w", arg, err)
 	}
 	return names, false, nil
 }
