@@ -15,6 +15,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -148,6 +149,65 @@ func TestAuditHistory(t *testing.T) {
 			t.Errorf("%s: status %d, %+v, want line %d; %s", forge.what, r.status, r.findings, at, r.stderr)
 		}
 	}
+}
+
+// TestAuditHistoryOfAFleet: gateways share a store, and each log says by itself what its gateway went by, be it in a folder
+// of its own or in a file with the others'.
+func TestAuditHistoryOfAFleet(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetPages(testorigin.OK("the page"))
+	var gateways []*gateway
+	for i := range 2 {
+		gateways = append(gateways, startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\nstore redis %s\n%s", i, redis.URL(), paceOff)}))
+	}
+	lines := 0
+	for i, rules := range []string{"/x", "/a", "/y", "/a", "/z"} {
+		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: " + rules + "\n"))
+		command := []string{"refresh", "purge"}[i%2]
+		if out, err := gateways[i%2].robots(command, site.Origin().String()); err != nil {
+			t.Fatal(out, err)
+		}
+		for _, n := range []int{i % 2, 1 - i%2} {
+			for range 2 {
+				gateways[n].mustFetch("AcmeBot/1.0", site.URL("/a"))
+			}
+		}
+		lines += 2
+	}
+	known := false
+	args := []string{"--gateway", "unix/" + gateways[0].adminSocket()}
+	var all []string
+	for _, g := range gateways {
+		g.logs(lines)
+		known = known || slices.Contains(eventsIn(t, g.accessLog(), site.Origin().String()), robotscache.EventKnown)
+		text, err := os.ReadFile(g.accessLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, all = append(args, g.accessLog()), slices.AppendSeq(all, strings.Lines(string(text)))
+	}
+	if !known {
+		t.Error("no gateway took a record from another one")
+	}
+	audit(t, args...).clean(t, "two logs")
+	slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(timeOf(a), timeOf(b)) })
+	path := filepath.Join(tempDir(t), "access.log")
+	if err := os.WriteFile(path, []byte(strings.Join(all, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := audit(t, append(args[:2:2], path)...)
+	if r.clean(t, "one log"); r.totals.Checked != int64(2*lines) {
+		t.Errorf("%d lines of %d", r.totals.Checked, 2*lines)
+	}
+}
+
+// timeOf is the time of a line as a text, padded.
+func timeOf(line string) string {
+	_, rest, _ := strings.Cut(line, `"ts":`)
+	ts, _, _ := strings.Cut(rest, ",")
+	return fmt.Sprintf("%-20s", ts)
 }
 
 // storeWithoutHistory is a copy of a store that knows texts and no origins.
