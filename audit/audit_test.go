@@ -327,6 +327,9 @@ func TestFiles(t *testing.T) {
 			"access.log.1 access.log | beta.log.1 beta.log", "",
 		},
 		{"a clock that was set back", map[string]string{"access.log": "1", "access.log.1": "30"}, "", "access.log access.log.1", ""},
+		{"times without a zone, of another zone", map[string]string{
+			"access.log": `{"ts":"2026/11/21:17:40:00","robots":{}} ` + strings.Repeat(`{"ts":"x","robots":{}} `, 20) + "20", "access.log.1": "10",
+		}, "", "access.log.1 access.log", ""},
 		{"no logs", map[string]string{
 			"access.log": "1", "blocks.json": `{"a":1}`, "caddy.log": none + " " + processLine, "robots.db": "1", "old/access.log": "1", "notes.txt": "hello",
 		}, "", "access.log", "blocks.json caddy.log notes.txt old robots.db"},

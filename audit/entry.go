@@ -99,13 +99,17 @@ func (e *entry) began() time.Time {
 	return e.TS.Add(-e.Duration.Duration - e.TS.early)
 }
 
-// ended is when the request ended, as far as that is known: where the line has no time with a zone,
-// when it was sent.
-func (e *entry) ended() time.Time {
-	if e.TS.zoned() || e.Robots == nil || e.Robots.SentAt <= 0 {
-		return e.TS.Time
+// ended is when the request ended: where the line has no time with a zone, when it was sent, which is
+// known for sure, or in the zone UTC.
+func (e *entry) ended() (at time.Time, sure bool) {
+	switch {
+	case e.TS.zoned():
+	case e.Robots != nil && e.Robots.SentAt > 0:
+		return sentAt(e.Robots), true
+	case e.Answer != nil && !e.Answer.At.IsZero():
+		return e.Answer.At, true
 	}
-	return sentAt(e.Robots)
+	return e.TS.Time, e.TS.zoned()
 }
 
 // vague says what the times of a line leave open; empty if nothing.

@@ -172,7 +172,7 @@ type head struct {
 
 func (h *head) advance() (ok bool) {
 	if h.line, ok = h.next(); ok {
-		if at := h.line.entry.ended(); !at.IsZero() {
+		if at, sure := h.line.entry.ended(); sure || h.time.IsZero() {
 			h.time = at
 		}
 	}

@@ -19,7 +19,10 @@ type Line struct {
 }
 
 // Time is when the request ended, zero if the line does not say.
-func (l *Line) Time() time.Time { return l.ended() }
+func (l *Line) Time() time.Time {
+	at, _ := l.ended()
+	return at
+}
 
 // Began is when the request came, or its decision, zero if the line does not say.
 func (l *Line) Began() time.Time { return l.began() }

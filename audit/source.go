@@ -85,7 +85,7 @@ type file struct {
 	generation int    // of its first seal
 	of         string // the log that the seal names
 	seq        int64
-	time       time.Time // of its first line that has one
+	time       time.Time // of its first line that tells it
 }
 
 // look reads a file as far as a line that tells what it is, and some more.
@@ -103,10 +103,10 @@ func look(name string) *file {
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
-	const mostLines = 10
+	const some, mostLines = 10, 1000      // behind one that tells
 	told := 0
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.of == ofFile; l.of != ofLog || told == mostLines {
+		if f.is = f.is || l.of == ofFile; l.of != ofLog || told == mostLines || told >= some && !f.time.IsZero() {
 			break
 		}
 		if f.line == "" && l.text != nil {
@@ -124,8 +124,8 @@ func look(name string) *file {
 			of, _ := evidence.ParseIdentity(id)
 			f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
 		}
-		if f.time.IsZero() {
-			f.time = l.entry.ended()
+		if at, sure := l.entry.ended(); sure && f.time.IsZero() {
+			f.time = at
 		}
 		if f.is = f.is || isAccess(l.text); f.is {
 			told++

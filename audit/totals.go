@@ -187,7 +187,8 @@ func newCounts(l limits) *counts {
 // line counts a line that has a robots object.
 func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 	c.Checked++
-	c.Note(e.ended())
+	at, _ := e.ended()
+	c.Note(at)
 	if what := e.vague(); what != "" {
 		c.Vague[what]++
 	}

@@ -154,7 +154,7 @@ func (m *matrixRun) config(site string) gatewayConfig {
 		global.WriteString(l.config(n))
 	}
 	return gatewayConfig{
-		Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}", Global: global.String(),
+		Env: []string{"TZ=Asia/Kolkata"}, Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}", Global: global.String(),
 		Site: fmt.Sprintf("except %s {\npath /deep\nuntil %s\nreason \"ticket 7\"\n}\n%s", m.site.Origin().Host, m.until.Format(time.RFC3339), site),
 	}
 }
