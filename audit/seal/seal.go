@@ -162,14 +162,30 @@ func (c *Checker) Line(number int, at Place, line []byte) error {
 		c.closeBefore(t)
 	}
 	s.current = t
-	var note string
-	t.own, note = t.read(at, line)
-	if note != "" {
-		if err := c.peer(at, note); err != nil {
+	says := t.read(at, line)
+	t.own = says.Msg != ""
+	switch before := c.trees[says.Previous]; {
+	case says.Msg == "peer" && says.Note != "":
+		if err := c.peer(at, says.Note); err != nil {
+			return err
+		}
+	case says.Msg == "generation" && says.Size > 0 && before != nil && t.follows(before):
+		if err := before.endsAt(checkpoint{says.Size, says.Root, at}); err != nil {
 			return err
 		}
 	}
 	return t.place(at, seq, hash)
+}
+
+// endsAt takes the last checkpoint of a generation, as the next one begins with it.
+func (t *tree) endsAt(p checkpoint) error {
+	switch {
+	case p.size > t.size && t.told <= t.size:
+		t.told, t.toldAt = p.size, p.at
+	case p.size <= t.confirmed:
+		return t.within(p, func(p checkpoint) error { return t.fork(p, fmt.Sprintf("that of %d lines", t.confirmed)) })
+	}
+	return nil
 }
 
 // closeBefore notes that the generations of a log before t have ended: nobody writes to them any
@@ -213,18 +229,17 @@ func (c *Checker) first(s *series, t *tree, seq int64) error {
 // ownLogger marks the lines that the writer of the evidence adds to the log.
 const ownLogger = `"logger":"crawlgate.evidence"`
 
-// read takes what a line of the writer says of the log. It reports whether it is one, and gives the
-// checkpoint of a peer that it has.
-func (t *tree) read(at Place, line []byte) (own bool, note string) {
-	if !bytes.Contains(line, []byte(ownLogger)) {
-		return false, ""
-	}
-	var says struct {
-		Msg, Reason, Note string
-		Size, From, To    int64
-	}
-	if json.Unmarshal(line, &says) != nil {
-		return false, ""
+// said is what a line of the writer says.
+type said struct {
+	Msg, Reason, Note, Previous string
+	Size, From, To              int64
+	Root                        tlog.Hash
+}
+
+// read takes what a line of the writer says of its own log. Of other lines it gives nothing.
+func (t *tree) read(at Place, line []byte) (says said) {
+	if !bytes.Contains(line, []byte(ownLogger)) || json.Unmarshal(line, &says) != nil {
+		return said{}
 	}
 	switch says.Msg {
 	case "checkpoint":
@@ -235,10 +250,8 @@ func (t *tree) read(at Place, line []byte) (own bool, note string) {
 		t.totals.Late += max(says.To-says.From, 0)
 	case "generation":
 		t.totals.Began = says.Reason
-	case "peer":
-		return true, says.Note
 	}
-	return true, ""
+	return says
 }
 
 // End reports what only the end of all logs shows, and sums up.

@@ -83,6 +83,11 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 		switch {
 		case seq == 0:
 			line = `{"logger":"crawlgate.evidence","msg":"generation","reason":"new key"}`
+			if g == 2 {
+				before := f.heads(1)
+				head, _ := evidence.ReadClaim(before[len(before)-1])
+				line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"generation","reason":"new key","previous":"%s","size":%d,"root":"%s"}`, id(1), head.Size, head.Root)
+			}
 		case g == 1 && seq == tornAt:
 			lines = append(lines, `{"msg":"handled req`+"\n")
 		case g == 1 && seq == tornAt+1:
@@ -373,6 +378,27 @@ func TestTampering(t *testing.T) {
 			})
 			f.writeLeaves(1, leaves)
 		}, "heads:3 seal_leaves, access-1.log:10 seal_changed"},
+		{"an ended generation set back, with its leaves and checkpoints", func(f *fixture) {
+			f.cutTo(1, 5)
+			f.edit(1, func(l []string) []string { return l[:250-perFile] })
+			f.edit(2, func(l []string) []string { return l[firstSize-2*perFile:] })
+		}, "access-2.log:1 seal_head"},
+		{"an ended generation changed, with its leaves and checkpoints, by one who has the key", func(f *fixture) {
+			leaves := f.leaves(1)
+			line := madeUp(299)
+			leaf := tlog.RecordHash([]byte(strings.TrimSuffix(line, "\n")))
+			copy(leaves[32*299:], leaf[:])
+			f.writeLeaves(1, leaves)
+			var e evidence.Tree
+			for leaf := range slices.Chunk(leaves, 32) {
+				e.Append(tlog.Hash(leaf))
+			}
+			f.write(1, "heads", f.sign(1, e))
+			f.edit(2, func(l []string) []string {
+				l[299-2*perFile] = line
+				return l
+			})
+		}, "access-2.log:21 seal_fork"},
 		{"a checkpoint changed", func(f *fixture) {
 			f.write(1, "heads", bytes.Replace(f.read(1, "heads"), []byte("\n100\n"), []byte("\n101\n"), 1))
 		}, "heads:2 seal_head"},

@@ -85,13 +85,10 @@ type position struct {
 
 const positionFile = "position"
 
-func readPosition(dir string) (p position, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, positionFile))
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err == nil && (p.Size < 1 || p.Offset < 1) {
-		err = fmt.Errorf("%.200q is no position", text)
+func (l *Log) readPosition() (p position, err error) {
+	text, err := l.readState(positionFile)
+	if err == nil && (json.Unmarshal(text, &p) != nil || p.Size < 1 || p.Offset < 1) {
+		err = fmt.Errorf("the file %s of the state has no position: %.200q", positionFile, text)
 	}
 	return p, err
 }

@@ -282,6 +282,9 @@ type (
 	generationLine struct {
 		Reason   string `json:"reason"`
 		Previous string `json:"previous"`
+		// Size and Root are of the last checkpoint of the previous generation, if that is known.
+		Size int64      `json:"size,omitempty"`
+		Root *tlog.Hash `json:"root,omitempty"`
 	}
 )
 

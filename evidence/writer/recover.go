@@ -46,7 +46,31 @@ func (l *Log) load() error {
 	if seal.Generation >= newest && seal.Generation > 0 {
 		newest, previous = seal.Generation, seal.String()
 	}
-	return l.begin(newest+1, generationLine{reason.Error(), previous})
+	why := generationLine{Reason: l.plain(reason), Previous: previous}
+	if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil && s.Head.Identity == previous {
+		why.Size, why.Root = s.Head.Size, &s.Head.Root
+	}
+	return l.begin(newest+1, why)
+}
+
+// plain says why a generation ends, without the folders of the machine.
+func (l *Log) plain(reason error) string {
+	text := reason.Error()
+	for _, name := range []string{filepath.Join(l.folder, vkeyFile), l.config.File, l.config.Heads} {
+		if name != "" {
+			text = strings.ReplaceAll(text, filepath.Dir(name)+string(filepath.Separator), "")
+		}
+	}
+	return text
+}
+
+// readState reads a file of the generation.
+func (l *Log) readState(name string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(l.folder, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the file %s of the state is missing", name)
+	}
+	return text, err
 }
 
 // goOn goes on with a generation.
@@ -136,9 +160,9 @@ type resumed struct {
 // resume takes up a generation where its state and the log left it: it seals the lines that are in
 // the log and not in the tree. The error says why the generation cannot go on.
 func (l *Log) resume() (*resumed, error) {
-	vkey, err := os.ReadFile(filepath.Join(l.folder, vkeyFile))
+	vkey, err := l.readState(vkeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the verifier's key: %w", err)
+		return nil, err
 	}
 	switch known := strings.TrimSpace(string(vkey)); {
 	case !strings.HasPrefix(known, l.id+"+"):
@@ -146,9 +170,9 @@ func (l *Log) resume() (*resumed, error) {
 	case known != l.vkey:
 		return nil, errors.New("new key")
 	}
-	at, err := readPosition(l.folder)
+	at, err := l.readPosition()
 	if err != nil {
-		return nil, fmt.Errorf("reading the position: %w", err)
+		return nil, err
 	}
 	tiles := evidence.Tiles(l.folder)
 	last, err := tiles.Leaves(at.Size - 1)

@@ -55,14 +55,14 @@ func TestNewGenerations(t *testing.T) {
 		"new key":      {func(b *bench) { os.Remove(filepath.Join(b.config.State, "access", "key")) }, "new key"},
 		"new gateway":  {func(b *bench) { b.config.Gateway = "gw2.example" }, "the gateway has a new name"},
 		"state gone":   {func(b *bench) { os.RemoveAll(b.config.State) }, "the state is lost"},
-		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "reading the position: open"},
-		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "reading the position: "},
+		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "the file position of the state is missing"},
+		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the file position of the state has no position: "},
 		"leaves gone":  {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "the hashes of the lines are gone, or have the form of version 0.1"},
 		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/11"), 64) }, "reading 11 hashes of tile/0/000: unexpected EOF"},
 		"other leaf": {func(b *bench) {
 			edit(state(b, "tile/0/000.p/11"), func(data []byte) []byte { data[0]++; return data })
 		}, "the first 10 lines are not those that were signed"},
-		"vkey gone": {func(b *bench) { os.Remove(state(b, "vkey")) }, "reading the verifier's key: open"},
+		"vkey gone": {func(b *bench) { os.Remove(state(b, "vkey")) }, "the file vkey of the state is missing"},
 		"log gone":  {func(b *bench) { os.Remove(b.config.File) }, "line 10 of the tree is not in the log"},
 		"log cut":   {func(b *bench) { os.Truncate(b.config.File, 700) }, "line 10 of the tree is not in the log"},
 		"log changed": {func(b *bench) {
@@ -78,12 +78,12 @@ func TestNewGenerations(t *testing.T) {
 			edit(b.config.File, func(text []byte) []byte {
 				return append(text, `{"log":"gw1.example/access/1","seq":12}`+"\n"...)
 			})
-		}, "DIR/access.log: the line behind leaf 10 is 12 of gw1.example/access/1"},
+		}, "access.log: the line behind leaf 10 is 12 of gw1.example/access/1"},
 		"line of a later generation": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
 				return append(text, `{"log":"gw1.example/access/7","seq":0}`+"\n"...)
 			})
-		}, "DIR/access.log: the line behind leaf 10 is 0 of gw1.example/access/7"},
+		}, "access.log: the line behind leaf 10 is 0 of gw1.example/access/7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,8 +100,16 @@ func TestNewGenerations(t *testing.T) {
 			}
 			b.write(l, entry(9))
 			b.close(l)
-			reason := strings.ReplaceAll(tt.reason, "DIR", b.dir)
+			reason := tt.reason
 			line := b.lines()[len(before)]
+			if strings.Contains(line, b.dir) {
+				t.Errorf("a folder of the machine is in the log: %s", line)
+			}
+			// The generation before is named with its last checkpoint, if the state has it.
+			head := fmt.Sprintf(`,"size":%d,"root":"`, 10)
+			if known := name != "state gone" && name != "vkey gone" && generation == 2; strings.Contains(line, head) != known {
+				t.Errorf("the last checkpoint of the generation before: want %t: %s", known, line)
+			}
 			if !strings.Contains(line, `"msg":"generation","reason":"`+reason) || !strings.Contains(line, fmt.Sprintf(`access/%d","seq":0}`, generation)) {
 				t.Errorf("the log says %s\nwant reason %s", line, reason)
 			}
