@@ -77,6 +77,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		}
 //		index_html on|off
 //		redact <field>... | off
+//		unlogged refuse|serve
 //		fleet redis [<url>] {
 //			prefix crawlgate
 //			expect <number>
@@ -142,6 +143,7 @@ func (a *App) read(r *block.Reader) error {
 		"store":      {Min: 1, Max: 2, Block: a.readStore},
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
 		"redact":     block.List(&a.Redact),
+		"unlogged":   block.Text(&a.Unlogged),
 		"fleet":      {Min: 1, Max: 2, Block: a.readFleet},
 		"cache":      block.Nested(a.readCache),
 		"fetch":      block.Nested(a.readFetch),

@@ -46,12 +46,12 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/version", "internal/sockets",
+		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
 		"preferences", "evidence/writer", "logwriter",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/look", "internal/opencount", "internal/redact", "internal/version",
+		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/look", "internal/opencount", "internal/redact", "internal/stall", "internal/version",
 	},
 	"admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",

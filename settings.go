@@ -72,7 +72,8 @@ func (a *App) settings() (c engine.Config, err error) {
 	if c.Redact, err = redact.New(a.Redact); err != nil {
 		return engine.Config{}, fmt.Errorf("redact: %w", err)
 	}
-	return c, nil
+	c.ServeUnlogged = a.Unlogged == "serve"
+	return c, oneOf("unlogged", a.Unlogged, "refuse", "serve")
 }
 
 // setNames sets what the gateway calls itself, and where it explains itself.

@@ -150,6 +150,12 @@ func (a *auditor) line(l *line) error {
 		return a.fault(l.at, l.err)
 	case e.Robots != nil:
 		e.series = l.series
+		if n := e.Robots.Lost; n > 0 {
+			since := time.Unix(int64(e.Robots.LostSince), 0).UTC().Format(time.RFC3339)
+			if err := a.fault(l.at, fmt.Errorf("the log is incomplete: from %[2]s until this line it took none, and %[1]d are missing", n, since)); err != nil {
+				return err
+			}
+		}
 		v := a.judge.look(e)
 		return a.judged(e, &v, l.at)
 	case e.Answer != nil:

@@ -167,6 +167,25 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestLost: a log that says that requests have no line is not complete (docs/access-log.md, "A log that takes no lines").
+func TestLost(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	whole := logOf(t, sampleLines(t, store)["absent"])
+	log := strings.Replace(whole, `"robots":{`, `"robots":{"lost":12,"lost_since":1764000000.5,`, 1)
+	var faults []string
+	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{{{"a.log", func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(whole + log)), nil
+	}}}}, Report{Fault: func(f Fault) error {
+		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
+		return nil
+	}})
+	want := "a.log:2: the log is incomplete: from 2025-11-24T16:00:00Z until this line it took none, and 12 are missing"
+	if err != nil || !slices.Equal(faults, []string{want}) || totals.Checked != 2 || totals.Errors != 1 || log == whole {
+		t.Errorf("%v, %q, %+v", err, faults, totals)
+	}
+}
+
 // TestRunEnds: a report that fails and a context that ends are the end of it, and leave nothing
 // behind.
 func TestRunEnds(t *testing.T) {

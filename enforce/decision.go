@@ -294,6 +294,9 @@ type Record struct {
 	Purposes []string `json:"purposes,omitempty"`
 	AlsoObey []string `json:"also_obey,omitempty"`
 	Conflict string   `json:"preference_conflict,omitempty"`
+	// Lost is how many lines the log did not take, since LostSince and before this one.
+	Lost      int64   `json:"lost,omitempty"`
+	LostSince float64 `json:"lost_since,omitempty"`
 }
 
 // recordFields are the fields of a [Record] in order.

@@ -94,7 +94,8 @@ const (
 	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, where the
 	// operator lets nothing pass without (on_failure refuse).
 	ReasonEvidenceUnavailable Reason = "evidence_unavailable"
-	ReasonInternal            Reason = "internal" // a fault of the gateway
+	ReasonLogUnavailable      Reason = "log_unavailable" // the access log takes no lines
+	ReasonInternal            Reason = "internal"        // a fault of the gateway
 )
 
 // StatusClientClosedRequest is the status, never sent, that the access log shows for a client that

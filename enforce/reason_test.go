@@ -61,7 +61,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
 		414: {ReasonURLSize},
-		503: {ReasonCredentialsBusy, ReasonNotReady, ReasonAgentLimit, ReasonEvidenceUnavailable},
+		503: {ReasonCredentialsBusy, ReasonNotReady, ReasonAgentLimit, ReasonEvidenceUnavailable, ReasonLogUnavailable},
 		504: {"dns_timeout", "connection_timeout", ReasonTimeout, ReasonStalled},
 	}
 	for _, r := range Reasons() {
@@ -91,7 +91,8 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		passing := r == ReasonCredentialsBusy || r == ReasonNotReady || r == ReasonAgentLimit || r == ReasonEvidenceUnavailable
+		passing := r == ReasonCredentialsBusy || r == ReasonNotReady || r == ReasonAgentLimit || r == ReasonEvidenceUnavailable ||
+			r == ReasonLogUnavailable
 		if s := r.Info().Status; s == 503 && !passing || !r.Failure() && s >= 500 {
 			t.Errorf("%s has status %d", r, s)
 		}

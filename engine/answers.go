@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -20,11 +21,15 @@ import (
 // called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
-	if err != nil || entry.Told.Load() == e.loaded.UnixNano() {
+	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
 		return entry, source, err
 	}
-	e.telling.Lock()
-	defer e.telling.Unlock()
+	select {
+	case e.telling <- struct{}{}:
+		defer func() { <-e.telling }()
+	case <-time.After(stall.Wait): // another one waits for the log
+		return entry, source, err
+	}
 	r := entry.Record()
 	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
 		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
@@ -32,10 +37,17 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	return entry, source, err
 }
 
-// tell writes a line into each access log. entry is what it introduces, nil for nothing.
+// tell writes a line into each access log. entry is what it introduces, nil for nothing. If the log
+// takes no lines, the entry will be told of when it does.
 func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
+	if !e.admit() {
+		return
+	}
 	a.Gateway = e.Config.Name
+	line := e.Line()
+	defer line.End()
 	for _, log := range e.accessLogs() {
+		line.Begin()
 		log.Info("robots.txt", zap.Reflect("robots_txt", a))
 	}
 	if entry != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/logwriter"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -61,6 +62,8 @@ type Config struct {
 	Signals enforce.Signals
 	// Redact has the fields whose values are not logged.
 	Redact redact.Fields
+	// ServeUnlogged lets requests pass while an access log takes no lines.
+	ServeUnlogged bool
 }
 
 // Limits bound what clients may take of the gateway. Connections are counted by the listener
@@ -106,9 +109,10 @@ type Engine struct {
 	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
 	digest    func() string
 	loaded    time.Time
+	log       stall.Log // the access logs of this configuration
 
 	accessLogs func() []*zap.Logger // of the sites
-	telling    sync.Mutex           // held while a line about a record that was there already is written
+	telling    chan struct{}        // full while a line about a record that was there already is written
 
 	retired atomic.Bool // another configuration has replaced it; its last requests are under way
 
@@ -124,7 +128,7 @@ type Engine struct {
 // alone. The store is opened only for a configuration that will be started: `validate` must work
 // beside a running gateway, which holds the store. The caller must call [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
-	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now()}
+	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now(), telling: make(chan struct{}, 1)}
 	e.digest = sync.OnceValue(e.digestSources)
 	e.accessLogs = sync.OnceValue(e.findAccessLogs)
 	sockets.Process.Changed() // the admin endpoint may have moved
@@ -264,6 +268,8 @@ func (e *Engine) enter() {
 	})
 }
 
+var stopping sync.Once // has endStalled wait for the end
+
 // Start makes this configuration the current one. It fails where another process listens at an
 // address of this one.
 func (e *Engine) Start() error {
@@ -281,6 +287,7 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.apply(e)
+	stopping.Do(func() { go endStalled() })
 	go e.watchLogs()
 	return nil
 }

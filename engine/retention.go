@@ -67,49 +67,41 @@ func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
 	return l, !l.kept || keeps(w, 1) < keepFor
 }
 
-// watchLogs finds the oldest lines of the sealed logs now and then, until the configuration ends. At
-// first it names the logs of which roll_keep drops lines that roll_keep_for promises.
-func (e *Engine) watchLogs() {
-	tick := time.NewTicker(lookPace)
-	defer tick.Stop()
-	for first := true; ; first = false {
-		files := logwriter.Files()
-		list := make([]keptLog, 0, len(files))
-		for _, file := range files {
-			l, might := look(file, time.Now())
-			list = append(list, l)
-			if first && might {
-				e.logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
-					zap.String("log", l.Path), zap.Int("roll_keep_for_days", l.Writer.RollKeepDays),
-					zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.oldest))
-			}
-		}
-		keptLogs.Store(&list)
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-tick.C:
+// lookAtLogs finds the oldest lines of the sealed logs. With warn it names the logs of which roll_keep
+// drops lines that roll_keep_for promises.
+func (e *Engine) lookAtLogs(warn bool) {
+	files := logwriter.Files()
+	list := make([]keptLog, 0, len(files))
+	for _, file := range files {
+		l, might := look(file, time.Now())
+		list = append(list, l)
+		if warn && might {
+			e.logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
+				zap.String("log", l.Path), zap.Int("roll_keep_for_days", l.Writer.RollKeepDays),
+				zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.oldest))
 		}
 	}
+	keptLogs.Store(&list)
 }
 
 // firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.
-func firstTime(name string) time.Time {
+func firstTime(name string) (at time.Time) {
 	f, err := os.Open(name)
 	if err != nil {
-		return time.Time{}
+		return at
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	r, err := lines.Unpack(f)
 	if err != nil {
-		return time.Time{}
+		return at
 	}
 	defer func() { _ = r.Close() }()
 	var line struct{ TS any }
 	_ = json.NewDecoder(io.LimitReader(r, 1<<20)).Decode(&line) // what is no JSON has no time
-	text, _ := line.TS.(string)
-	at, _ := time.Parse(time.RFC3339, text)
-	if ts, ok := line.TS.(float64); ok {
+	switch ts := line.TS.(type) {
+	case string:
+		at, _ = time.Parse(time.RFC3339, ts)
+	case float64:
 		for ts > 1e11 { // milliseconds or nanoseconds
 			ts /= 1e3
 		}

@@ -15,7 +15,7 @@ import (
 // standingMetrics tell how the current configuration stands, whenever metrics are asked for: what
 // ends and when, and what is meant to be there. So they follow reloads and renewals.
 type standingMetrics struct {
-	build, authority, exceptions, exceptionEnds, sharedWanted, fleetExpected, fleetContact *prometheus.Desc
+	build, authority, exceptions, exceptionEnds, sharedWanted, fleetExpected, fleetContact, logUp *prometheus.Desc
 }
 
 func newStandingMetrics() *standingMetrics {
@@ -30,13 +30,14 @@ func newStandingMetrics() *standingMetrics {
 		sharedWanted:  desc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0."),
 		fleetExpected: desc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known."),
 		fleetContact:  desc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered."),
+		logUp:         desc("log_up", "1 while the access log takes lines, 0 while it stalls."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *standingMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.build, m.authority, m.exceptions, m.exceptionEnds, m.sharedWanted, m.fleetExpected, m.fleetContact,
+		m.build, m.authority, m.exceptions, m.exceptionEnds, m.sharedWanted, m.fleetExpected, m.fleetContact, m.logUp,
 	} {
 		ch <- d
 	}
@@ -63,6 +64,7 @@ func (m *standingMetrics) Collect(ch chan<- prometheus.Metric) {
 		send(m.exceptionEnds, float64(next.Unix()))
 	}
 	send(m.sharedWanted, float64(count(e.Config.SharedClocks != "")))
+	send(m.logUp, float64(count(!e.log.Stalls())))
 	if e.fleet != nil {
 		send(m.fleetExpected, float64(e.Config.Fleet.Expect))
 		send(m.fleetContact, now.Sub(*e.fleet.heard.Load()).Seconds())

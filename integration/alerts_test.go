@@ -26,7 +26,7 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
 type scrape map[string]float64
@@ -173,9 +173,9 @@ func TestRecordedAlerts(t *testing.T) {
 	standing = append(standing, "CrawlgateDown gw2")
 	r.record(c.both, "The second gateway is killed.", 30, slices.Concat(standing, []string{"CrawlgateFleetFewer gw1"}))
 	c.outage()
-	r.record(c.both, "Then descriptors run out at the first, its evidence cannot be kept, and Redis is killed.", 30,
+	r.record(c.both, "Then descriptors run out at the first, its evidence cannot be kept, Redis is killed, and its log stalls.", 30,
 		slices.Concat(standing, []string{
-			"CrawlgateEvidenceDown gw1", "CrawlgateEvidenceOld gw1", "CrawlgateFetchLocal gw1", "CrawlgateFleetDown gw1",
+			"CrawlgateEvidenceDown gw1", "CrawlgateEvidenceOld gw1", "CrawlgateFetchLocal gw1", "CrawlgateFleetDown gw1", "CrawlgateLogLost gw1", "CrawlgateLogStalled gw1",
 			"CrawlgateSharedClockDown gw1", "CrawlgateStoreDown gw1",
 		}))
 
@@ -219,6 +219,7 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	fleet := fmt.Sprintf("fleet redis %s {\nexpect 2\n}", address)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", "store redis "+address, address, fleet)
 	config.Egress = "trust_ca " + caFile(t, c.server)
+	config.Stdout = pipeCollector(t).stdout
 	c.first = startGateway(t, config)
 	c.second = startGateway(t, gatewayConfig{
 		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file %s {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s",
@@ -338,4 +339,10 @@ func (c *chaosFleet) outage() {
 		g := c.first
 		return g.metric("crawlgate_fleet_up")+g.metric("crawlgate_shared_clock_up")+g.metric("crawlgate_store_up")+g.metric("crawlgate_evidence_up") == 0
 	})
+	config := c.first.config
+	config.Global += "\nlog collected {\noutput stdout\ninclude http.log.access\n}"
+	if err := c.first.reload(config); err != nil {
+		c.t.Fatal(err)
+	}
+	stalls(c.t, c.first, c.traffic.good)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -22,6 +23,7 @@ const logKey = "robots"
 // account writes the exchange into the access log and counts it, on every way out.
 func (x *exchange) account() {
 	if x.own {
+		x.writeLine(nil)
 		return
 	}
 	e := x.site.Engine
@@ -42,10 +44,6 @@ func (x *exchange) account() {
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
-	// A request that is handled twice (by two gateways in one route) has the last one's object.
-	if extra, ok := x.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Object(logKey, logObject{&rec}))
-	}
 	if x.sent.Started {
 		e.Config.Redact.HideSent(x.w.Header())
 	}
@@ -57,6 +55,39 @@ func (x *exchange) account() {
 	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {
 		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}
+	x.writeLine(&rec)
+}
+
+// writeLine has Caddy write the line of the request with our object, if there is one, unless the log
+// takes no lines. A request that is handled twice (by two gateways in one route) has the last one's.
+func (x *exchange) writeLine(rec *enforce.Record) {
+	ctx := x.r.Context()
+	extra, ok := ctx.Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
+	if skip, _ := caddyhttp.GetVar(ctx, caddyhttp.LogSkipVar).(bool); !ok || skip {
+		return
+	}
+	if x.line != nil && x.site.Server.Logs != nil && !x.site.Engine.AdmitLine(rec) {
+		caddyhttp.SetVar(ctx, caddyhttp.LogSkipVar, true)
+		return
+	}
+	extra.Set(zap.Inline(logLine{x.line, rec}))
+}
+
+// logLine is what the gateway adds to a line. Caddy writes the line next after it has asked for that.
+type logLine struct {
+	*stall.Line
+	rec *enforce.Record // nil for none
+}
+
+// MarshalLogObject implements [zapcore.ObjectMarshaler].
+func (l logLine) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	if l.Line != nil {
+		l.Begin()
+	}
+	if l.rec == nil {
+		return nil
+	}
+	return enc.AddObject(logKey, logObject{l.rec})
 }
 
 // withoutQuery is what was asked for, without what may be private.

@@ -22,6 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/htmlhead"
 	"github.com/crawlgate/crawlgate/internal/opencount"
+	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -34,8 +35,9 @@ type exchange struct {
 	ctx       context.Context // the request's, which an order of the kill switch can end
 	entry     *engine.Entry   // its place with the kill switch
 	began     time.Time
-	tunnel    *tunnel // it came through, nil for none
-	own       bool    // for the gateway itself: no decision was made
+	line      *stall.Line // of the access log; nil outside of a server
+	tunnel    *tunnel     // it came through, nil for none
+	own       bool        // for the gateway itself: no decision was made
 	identity  enforce.Identity
 	decision  enforce.Decision
 	message   string    // the refusal in a line, where there is one

@@ -28,6 +28,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/redact"
+	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/proxy/reach"
 )
 
@@ -144,25 +145,36 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 
 // complete adds to the server of net/http what Caddy has no setting for.
 func (s *Site) complete(server *http.Server) {
-	if _, done := server.Handler.(breaking); !done { // by another gateway at the same port
+	if _, done := server.Handler.(fronted); !done { // by another gateway at the same port
 		s.Engine.Config.Redact.Front(server)
-		server.Handler = breaking{server.Handler}
+		server.Handler = fronted{server.Handler, s.Engine}
 	}
 	server.HTTP2 = cmp.Or(server.HTTP2, new(http.HTTP2Config))
 	server.HTTP2.CountError = unreadHTTP2
 }
 
-// breaking is the handler in front of Caddy's that breaks answers off. A handler behind Caddy's would
-// have to panic, and Caddy then logs a duration of 0.
-type breaking struct{ http.Handler }
+// fronted is the handler in front of Caddy's. It does what comes behind the line of the access log:
+// it frees the place of the line, and breaks an answer off. If a handler behind Caddy's did that by a
+// panic, Caddy would log a duration of 0.
+type fronted struct {
+	http.Handler
+	engine *engine.Engine
+}
 
-type brokenKey struct{}
+type behindKey struct{}
 
-func (h breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	broken := false
+// behind is what fronted has to do behind the line.
+type behind struct {
+	line   stall.Line
+	broken bool
+}
+
+func (h fronted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b := &behind{line: h.engine.Line()}
+	defer b.line.End()
 	// In place, as net/http looks at the request too.
-	*r = *r.WithContext(context.WithValue(r.Context(), brokenKey{}, &broken))
-	if h.Handler.ServeHTTP(w, r); broken {
+	*r = *r.WithContext(context.WithValue(r.Context(), behindKey{}, b))
+	if h.Handler.ServeHTTP(w, r); b.broken {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -194,7 +206,9 @@ const retryNotReady = 5 * time.Second
 // ServeHTTP takes one request through the gateway.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{site: s, w: w, r: r, ctx: r.Context(), began: time.Now(), tunnel: tunnelOf(r)}
-	x.sent.Broken, _ = x.ctx.Value(brokenKey{}).(*bool)
+	if b, ok := x.ctx.Value(behindKey{}).(*behind); ok {
+		x.line, x.sent.Broken = &b.line, &b.broken
+	}
 	x.decision.UserAgent = r.UserAgent() // of one that is refused before anything is decided
 	defer x.account()
 	x.placeholders()
@@ -222,6 +236,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	if err := engine.EvidenceMissing(); err != nil {
 		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error(), retryNotReady)
+	}
+	if err := s.Engine.LogStalls(); err != nil {
+		return x.fail(enforce.ReasonLogUnavailable, err.Error(), retryNotReady)
 	}
 	if what := ambiguity(r); what != "" {
 		return x.fail(enforce.ReasonBadRequest, what, 0)

@@ -135,7 +135,7 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
 		r = r.WithContext(context.WithValue(r.Context(), misdirectedKey{}, err))
 	}
-	breaking{site.Server}.ServeHTTP(w, r)
+	fronted{site.Server, site.Engine}.ServeHTTP(w, r)
 }
 
 // stop ends what is inside: what is idle at once, running requests and blind tunnels in their own
@@ -191,11 +191,8 @@ func stopTunnels(limit time.Duration) {
 func stopWith(server *caddyhttp.Server, config caddy.Context) {
 	begin := func() bool {
 		if caddy.Exiting() {
-			limit := stopLimit
-			if app, err := engine.App[*caddyhttp.App]("http", config.AppIfConfigured); err == nil {
-				limit = cmp.Or(time.Duration(app.GracePeriod), stopLimit)
-			}
-			stopTunnels(limit)
+			_, grace := engine.StopTimes(config)
+			stopTunnels(grace)
 			return true
 		}
 		return false

@@ -1,0 +1,232 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// collector takes the lines of a log, once it is told to.
+type collector struct {
+	output string // of the log that goes there
+	stdout string // of the process; empty for none
+	lines  func() io.Reader
+}
+
+// netCollector listens, and does not read.
+func netCollector(t *testing.T) collector {
+	t.Helper()
+	small := func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 256<<10) })
+	}
+	l, err := (&net.ListenConfig{Control: small}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	conns := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			conns <- conn
+		}
+	}()
+	return collector{output: "net " + l.Addr().String(), lines: func() io.Reader { return <-conns }}
+}
+
+// pipeCollector is a pipe for the standard output, which is full after three lines.
+func pipeCollector(t *testing.T) collector {
+	t.Helper()
+	name := filepath.Join(tempDir(t), "stdout")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pipe.Close() })
+	const setPipeSize = 1031 // F_SETPIPE_SZ of fcntl(2)
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, pipe.Fd(), setPipeSize, 4096); errno != 0 {
+		t.Fatal(errno)
+	}
+	return collector{output: "stdout", stdout: name, lines: func() io.Reader { return pipe }}
+}
+
+// config has a second access log that goes to the collector.
+func (c collector) config(engine string) gatewayConfig {
+	return gatewayConfig{
+		Engine: paceOff + "\n" + engine, Stdout: c.stdout,
+		Global: "log collected {\noutput " + c.output + "\ninclude http.log.access\n}",
+	}
+}
+
+// stalls asks for pages, with little patience, until one is refused for the log.
+func stalls(t *testing.T, g *gateway, site *testorigin.Site) {
+	t.Helper()
+	ask := func() (answer, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		return tryGet(ctx, g.client("Tester/1.0"), site.URL(openPage+"?"+strings.Repeat("x", 15000)))
+	}
+	for range 1000 { // fills what is between the gateway and the collector
+		if _, err := ask(); err != nil {
+			break
+		}
+	}
+	eventually(t, "the log to stall", func() bool {
+		a, err := ask()
+		return err == nil && refusedForLog(a)
+	})
+}
+
+func refusedForLog(a answer) bool {
+	return a.status == http.StatusServiceUnavailable && strings.Contains(a.header.Get("Crawlgate-Decision"), "reason=log_unavailable")
+}
+
+// TestStalledLog: while an access log takes no lines, requests are refused by name, the gateway says so, and all else goes
+// on. When the log goes on, so does the gateway, and a line tells how many were answered without one.
+func TestStalledLog(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) collector{"net": netCollector, "stdout": pipeCollector} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t)
+			g := startGateway(t, c.config(""))
+			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+			stalls(t, g, site)
+			if a := g.own("/health"); a.status != http.StatusOK {
+				t.Errorf("/health: %d", a.status)
+			}
+			a, err := g.dial().ask(http.MethodConnect, "CONNECT "+hostOf(site.URL("/"))+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			if err != nil || !refusedForLog(a) {
+				t.Errorf("CONNECT: %d, %v", a.status, err)
+			}
+			if up := g.metric("crawlgate_log_up"); up != 0 {
+				t.Errorf("log_up is %v", up)
+			}
+			eventually(t, "the process log to say so", func() bool { return strings.Contains(g.stderr.String(), "an access log takes no lines") })
+
+			lines := bufio.NewScanner(c.lines())
+			lines.Buffer(nil, 1<<20)
+			told := make(chan int64, 1)
+			go func() {
+				for lines.Scan() {
+					var line struct {
+						Robots struct {
+							Lost  int64   `json:"lost"`
+							Since float64 `json:"lost_since"`
+						} `json:"robots"`
+					}
+					if json.Unmarshal(lines.Bytes(), &line) == nil && line.Robots.Lost > 0 {
+						told <- line.Robots.Lost
+						if time.Since(time.Unix(int64(line.Robots.Since), 0)) > time.Minute {
+							t.Errorf("lost since %v", line.Robots.Since)
+						}
+					}
+				}
+			}()
+			eventually(t, "the log to go on", func() bool { return g.metric("crawlgate_log_up") == 1 })
+			if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != http.StatusOK {
+				t.Errorf("afterwards: %d", a.status)
+			}
+			var lost float64
+			select {
+			case n := <-told:
+				if lost = g.metric("crawlgate_log_lost_total"); float64(n) != lost || n == 0 {
+					t.Errorf("the line tells of %d, the metric of %v", n, lost)
+				}
+			case <-time.After(patience):
+				t.Error("no line tells of those that were lost")
+			}
+			eventually(t, "the process log to say so", func() bool { return strings.Contains(g.stderr.String(), "the access log takes lines again") })
+			g.stop()
+			r := audit(t, "--store", g.store(), g.accessLog())
+			if r.status != 2 || len(r.errors) != 1 || !strings.Contains(r.errors[0], fmt.Sprintf("until this line it took none, and %v are missing", lost)) {
+				t.Errorf("audit: status %d, %q", r.status, r.errors)
+			}
+		})
+	}
+}
+
+// TestStalledLogServes: with `unlogged serve` requests pass, late at first, and count as lost.
+func TestStalledLogServes(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, pipeCollector(t).config("unlogged serve"))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, _ = tryGet(ctx, g.client("Tester/1.0"), site.URL(openPage+"?"+strings.Repeat("x", 8000)))
+		cancel()
+	}
+	for i := range 3 {
+		began := time.Now()
+		if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != http.StatusOK {
+			t.Fatalf("%d: %s", a.status, a.body)
+		}
+		if took := time.Since(began); took > 10*time.Second || i > 0 && took > 3*time.Second {
+			t.Errorf("request %d took %v", i, took)
+		}
+	}
+	if lost := g.metric("crawlgate_log_lost_total"); lost < 3 {
+		t.Errorf("lost: %v", lost)
+	}
+}
+
+// TestStopWithStalledLog: SIGTERM ends the process within the grace period, or 10 s without one, whichever of its logs takes
+// no lines.
+func TestStopWithStalledLog(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, global string
+		process      bool // it is the log of the process
+		limit        time.Duration
+	}{
+		{"access log, grace period", "grace_period 2s", false, 2 * time.Second},
+		{"access log, none", "", false, 10 * time.Second},
+		{"process log, grace period", "grace_period 2s", true, 2 * time.Second},
+		{"process log, none", "", true, 10 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := pipeCollector(t)
+			config := c.config("")
+			if tt.process {
+				config.Global = "log default {\noutput stdout\n}"
+			}
+			config.Global += "\n" + tt.global
+			g := startGateway(t, config)
+			if tt.process {
+				eventually(t, "the log of the process to stall", func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					_, err := g.tryAdmin(ctx, "/config/")
+					return err != nil
+				})
+			} else {
+				stalls(t, g, testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}))
+			}
+			began := time.Now()
+			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-g.exited:
+			case <-time.After(tt.limit + 5*time.Second):
+				t.Errorf("the process has not ended after %v", time.Since(began))
+			}
+		})
+	}
+}
