@@ -5,6 +5,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
@@ -159,11 +160,7 @@ type OrderLifted struct {
 
 // String says who lifted whose order.
 func (l OrderLifted) String() string {
-	by := ""
-	if l.By != "" {
-		by = " by " + l.By
-	}
-	return "lifted" + by + ": stop of " + l.Order.String()
+	return "lifted by " + cmp.Or(l.By, "(not named)") + ": stop of " + l.Order.String()
 }
 
 // Gateways lists a fleet.

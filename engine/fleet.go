@@ -197,12 +197,7 @@ func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err er
 	return count(known), err
 }
 
-func count(found bool) int {
-	if found {
-		return 1
-	}
-	return 0
-}
+func count(found bool) int { return map[bool]int{true: 1}[found] }
 
 // refresh has an origin fetched in the background, where that is not forbidden.
 func (s *fleetState) refresh(e *Engine, o origin.Origin) {

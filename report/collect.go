@@ -13,8 +13,8 @@ const mostNames = 20_000
 // collector sums up lines.
 type collector struct {
 	Report
-	rows []map[key]*Row // of each table
-	gaps map[string]*pace
+	byKey []map[key]*Row // of each table
+	gaps  map[string]*pace
 }
 
 // pace has the requests to a host that were sent last, in the order of their times. Lines come in
@@ -31,9 +31,9 @@ type sending struct{ at, delay float64 }
 const window = 16
 
 func newCollector() *collector {
-	c := &collector{gaps: make(map[string]*pace), rows: make([]map[key]*Row, len(tables))}
-	for i := range c.rows {
-		c.rows[i] = make(map[key]*Row)
+	c := &collector{gaps: make(map[string]*pace), byKey: make([]map[key]*Row, len(tables))}
+	for i := range c.byKey {
+		c.byKey[i] = make(map[key]*Row)
 	}
 	return c
 }
@@ -51,13 +51,14 @@ func (c *collector) add(l *audit.Line, host string) {
 	if !l.Tunnel() {
 		c.overTime.add(l.Time(), l.Robots.Decision)
 	}
-	for i, t := range tables {
-		if k, ok := t.of(l, host); ok {
-			row := c.row(c.rows[i], key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause)})
-			row.add(l)
-			if t.dated() {
-				row.Note(l.Time())
-			}
+	for i, k := range keysOf(l, host) {
+		if k.none {
+			continue
+		}
+		row := c.row(c.byKey[i], key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause), false})
+		row.add(l)
+		if tables[i].dated() {
+			row.Note(l.Time())
 		}
 	}
 	c.noteGap(l, host)
@@ -125,8 +126,8 @@ func (p *pace) add(s sending) {
 func (c *collector) report() Report {
 	r := c.Report
 	for i, t := range tables {
-		rows := make([]Row, 0, len(c.rows[i]))
-		for _, row := range c.rows[i] {
+		rows := make([]Row, 0, len(c.byKey[i]))
+		for _, row := range c.byKey[i] {
 			rows = append(rows, *row)
 		}
 		slices.SortFunc(rows, func(a, b Row) int {
@@ -136,7 +137,7 @@ func (c *collector) report() Report {
 			}
 			return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Tunnels.Asked, a.Tunnels.Asked), byName)
 		})
-		*t.rows(&r) = rows
+		*r.rows()[i] = rows
 	}
 	r.Gaps = []Gap{}
 	for _, p := range c.gaps {

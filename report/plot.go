@@ -10,53 +10,11 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// plot is a picture of bars in the units of its SVG: Width by Height.
-type plot struct {
-	Title         string
-	Width, Height int
-	Bars          []bar
-	Labels        []label
-}
-
-// bar is a rectangle; Class is the outcome that it stands for.
-type bar struct {
-	X, Y, W, H float64
-	Class      string
-	Hint       string
-}
-
-type label struct {
-	X, Y   float64
-	Anchor string // start, middle or end
-	Text   string
-}
-
+// The bounds of the plots.
 const (
-	plotWidth  = 760
-	timeHeight = 160
-	rowHeight  = 20
-	nameWidth  = 260
-	mostBars   = 120
-	topRows    = 10
+	mostBars = 120
+	topRows  = 10
 )
-
-// plots gives the pictures of a report.
-func (r *Report) plots() []plot {
-	var all []plot
-	if len(r.overTime.bars) > 0 {
-		all = append(all, r.overTime.plot())
-	}
-	refusals := slices.DeleteFunc(slices.Clone(r.Reasons), func(row Row) bool { return enforce.Reason(row.Name).Allows() })
-	for _, p := range []struct {
-		title string
-		rows  []Row
-	}{{"Hosts with the most requests", r.Hosts}, {"Reasons of refusals and failures", refusals}} {
-		if len(p.rows) > 0 && p.rows[0].Asked > 0 {
-			all = append(all, byName(p.title, p.rows[:min(len(p.rows), topRows)]))
-		}
-	}
-	return all
-}
 
 // timeline counts requests in bars of one width, which grows until there are few enough.
 type timeline struct {
@@ -99,70 +57,46 @@ func (t *timeline) widen() {
 	}
 }
 
-// plot has all bars side by side.
+// plot is what the page draws: bars side by side, the place of each counted from 0, or rows below
+// each other. Most is the greatest number of requests.
+type plot struct {
+	Title, Width string
+	From, To     time.Time
+	Places, Most int64
+	Bars         []bar
+	Rows         []Row
+}
+
+type bar struct {
+	Place int64
+	Begin time.Time
+	Outcomes
+}
+
 func (t *timeline) plot() plot {
 	first := t.First.Truncate(t.width)
-	n := int(t.Last.Sub(first)/t.width) + 1
-	width, most := float64(plotWidth)/float64(n), int64(0)
-	for _, o := range t.bars {
-		most = max(most, o.Asked)
-	}
-	p := plot{Title: "Requests over time", Width: plotWidth, Height: rowHeight + timeHeight + rowHeight}
+	p := plot{Title: "Requests over time", From: first, Width: strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())}
 	for _, at := range slices.SortedFunc(maps.Keys(t.bars), time.Time.Compare) {
-		y := float64(rowHeight + timeHeight)
-		for _, part := range parts(*t.bars[at]) {
-			h := float64(part.n) / float64(most) * timeHeight
-			if y -= h; part.n > 0 {
-				x := float64(at.Sub(first)/t.width) * width
-				p.Bars = append(p.Bars, bar{x, y, width * 0.9, h, part.class, moment(at) + ": " + number(part.n) + " " + part.class})
-			}
-		}
-	}
-	long := strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())
-	p.Labels = []label{
-		{0, rowHeight + timeHeight + rowHeight - 5, "start", moment(first)},
-		{plotWidth, rowHeight + timeHeight + rowHeight - 5, "end", moment(first.Add(time.Duration(n) * t.width))},
-		{plotWidth, 12, "end", "most: " + number(most) + " in " + long},
+		b := bar{int64(at.Sub(first) / t.width), at, *t.bars[at]}
+		p.Bars, p.Places, p.To, p.Most = append(p.Bars, b), b.Place+1, at.Add(t.width), max(p.Most, b.Asked)
 	}
 	return p
 }
 
-// byName has a bar for each row.
-func byName(title string, rows []Row) plot {
-	p := plot{Title: title, Width: plotWidth, Height: rowHeight * len(rows)}
-	var most int64
-	for _, row := range rows {
-		most = max(most, row.Asked)
+// plots gives the pictures of a report.
+func (r *Report) plots() (all []plot) {
+	refusals := slices.DeleteFunc(slices.Clone(r.Reasons), func(row Row) bool { return enforce.Reason(row.Name).Allows() })
+	if len(r.overTime.bars) > 0 {
+		all = append(all, r.overTime.plot())
 	}
-	for i, row := range rows {
-		x, y := float64(nameWidth), float64(i*rowHeight)
-		for _, part := range parts(row.Outcomes) {
-			w := float64(part.n) / float64(most) * (plotWidth - nameWidth - 80)
-			if part.n > 0 {
-				p.Bars = append(p.Bars, bar{x, y + 2, w, rowHeight - 4, part.class, number(part.n) + " " + part.class})
-			}
-			x += w
+	for _, p := range []plot{{Title: "Hosts with the most requests", Rows: r.Hosts}, {Title: "Reasons of refusals and failures", Rows: refusals}} {
+		if len(p.Rows) > 0 && p.Rows[0].Asked > 0 {
+			p.Rows, p.Most = p.Rows[:min(len(p.Rows), topRows)], p.Rows[0].Asked
+			all = append(all, p)
 		}
-		p.Labels = append(p.Labels,
-			label{nameWidth - 6, y + 14, "end", cut(named(row.Name))}, label{x + 6, y + 14, "start", number(row.Asked)})
 	}
-	return p
+	return all
 }
 
-type part struct {
-	class string
-	n     int64
-}
-
-func parts(c Outcomes) []part {
-	return []part{{"allowed", c.Allowed}, {"refused", c.Refused}, {"failed", c.Failed}}
-}
-
-// cut keeps a name within the width that it has.
-func cut(name string) string {
-	const most = 36
-	if r := []rune(name); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return name
-}
+// Judged is where a bar of those that failed begins.
+func (o Outcomes) Judged() int64 { return o.Allowed + o.Refused }

@@ -33,8 +33,8 @@ const shownRows = 50
 // as logs have them: escape them before showing them. Those without rows are left out.
 func (r *Report) Sections() (all []Section) {
 	for _, tunnels := range []bool{false, true} {
-		for _, t := range tables {
-			if s := t.section(*t.rows(r), tunnels); len(s.Rows) > 0 {
+		for i, t := range tables {
+			if s := t.section(*r.rows()[i], tunnels); len(s.Rows) > 0 {
 				all = append(all, s)
 			}
 		}
@@ -54,24 +54,31 @@ func (t *table) section(rows []Row, tunnels bool) Section {
 	if tunnels {
 		title, counts = "Tunnels: "+t.title, []string{"tunnels", "opened", "refused", "failed", "not looked into"}
 	}
-	heading := slices.Concat(t.heading, counts)
+	keys := slices.DeleteFunc([]string{t.name, t.second}, func(s string) bool { return s == "" })
+	heading := slices.Concat(keys, counts)
 	if t.dated() {
 		heading = append(heading, "first", "last")
 	}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Asked == 0 && !tunnels || row.Tunnels.Asked == 0 && tunnels })
-	return section(title, heading, len(t.heading), rows, func(row Row) []string {
-		cells := []string{named(row.Name), cmp.Or(row.Cause, named(row.Agent))}[:len(t.heading)]
-		o, more := row.Outcomes, []string{number(row.Held), seconds(row.WaitSeconds)}
+	return section(title, heading, len(keys), rows, func(row Row) []string {
+		cells := []string{named(row.Name), cmp.Or(row.Cause, named(row.Agent))}[:len(keys)]
+		requests, ofTunnels := row.texts(number, seconds)
 		if tunnels {
-			o, more = row.Tunnels.Outcomes, []string{number(row.Tunnels.Blind)}
+			requests = ofTunnels
 		}
-		cells = append(cells, number(o.Asked), number(o.Allowed), number(o.Refused), number(o.Failed))
-		cells = append(cells, more...)
-		if t.dated() {
+		if cells = append(cells, requests...); t.dated() {
 			cells = append(cells, moment(row.First), moment(row.Last))
 		}
 		return cells
 	})
+}
+
+// texts are the counts as texts, in the order of the columns.
+func (c *Counts) texts(number func(int64) string, seconds func(float64) string) (requests, tunnels []string) {
+	of := func(o Outcomes, last int64) []string {
+		return []string{number(o.Asked), number(o.Allowed), number(o.Refused), number(o.Failed), number(last)}
+	}
+	return append(of(c.Outcomes, c.Held), seconds(c.WaitSeconds)), of(c.Tunnels.Outcomes, c.Tunnels.Blind)
 }
 
 // named is a name for people, who may take an empty one for a mistake.
@@ -116,9 +123,6 @@ func (r *Report) Summary() []string {
 		all = append(all, fmt.Sprintf("%s tunnels (CONNECT), which are no requests: %s opened, %s refused, %s failed.",
 			number(t.Asked), number(t.Allowed), number(t.Refused), number(t.Failed)))
 	}
-	if t.Blind > 0 {
-		all = append(all, fmt.Sprintf("Opened and not looked into: %s of the tunnels. What was asked in them is not known.", number(t.Blind)))
-	}
 	all = append(all, fmt.Sprintf("%s lines were read; about no request through a gateway: %s.", number(r.Lines), number(r.Foreign)))
 	switch lines := c.Asked + t.Asked; {
 	case lines == 0:
@@ -128,17 +132,19 @@ func (r *Report) Summary() []string {
 		all = append(all, fmt.Sprintf("%s of %s lines have no seal: nothing shows whether lines are missing or changed.", number(lines-r.Sealed), number(lines)))
 	}
 	all = append(all, "The counts are what the lines say; robots audit proves the decisions from the texts of robots.txt.")
-	if r.PaymentRequired > 0 {
-		all = append(all, fmt.Sprintf("%s answers asked for payment (402).", number(r.PaymentRequired)))
-	}
-	if r.Unreadable > 0 {
-		all = append(all, fmt.Sprintf("%s lines could not be read and are not counted.", number(r.Unreadable)))
-	}
-	if r.Untimed > 0 {
-		all = append(all, fmt.Sprintf("%s requests are in no gap: their lines do not have the time of sending.", number(r.Untimed)))
-	}
-	if r.Beyond > 0 {
-		all = append(all, fmt.Sprintf("%s times a name was one too many to be kept: see (others).", number(r.Beyond)))
+	for _, s := range []struct {
+		n    int64
+		text string
+	}{
+		{t.Blind, "Opened and not looked into: %s of the tunnels. What was asked in them is not known."},
+		{r.PaymentRequired, "%s answers asked for payment (402)."},
+		{r.Unreadable, "%s lines could not be read and are not counted."},
+		{r.Untimed, "%s requests are in no gap: their lines do not have the time of sending."},
+		{r.Beyond, "%s times a name was one too many to be kept: see (others)."},
+	} {
+		if s.n > 0 {
+			all = append(all, fmt.Sprintf(s.text, number(s.n)))
+		}
 	}
 	return all
 }
@@ -152,35 +158,19 @@ var csvHeading = []string{
 func (r *Report) CSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	write := func(cells ...string) { _ = out.Write(cells) } // its error is kept
+	plain := func(n int64) string { return strconv.FormatInt(n, 10) }
 	row := func(by string, x Row) {
-		cells := append(make([]string, 0, len(csvHeading)), by, cell(x.Name))
-		for _, n := range []int64{x.Asked, x.Allowed, x.Refused, x.Failed, x.Held} {
-			cells = append(cells, strconv.FormatInt(n, 10))
-		}
-		cells = append(cells, strconv.FormatFloat(x.WaitSeconds, 'f', 3, 64))
-		for _, n := range []int64{x.Tunnels.Asked, x.Tunnels.Allowed, x.Tunnels.Refused, x.Tunnels.Failed, x.Tunnels.Blind} {
-			cells = append(cells, strconv.FormatInt(n, 10))
-		}
-		write(append(cells, cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last))...)
+		requests, tunnels := x.texts(plain, func(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) })
+		write(slices.Concat([]string{by, cell(x.Name)}, requests, tunnels, []string{cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last)})...)
 	}
 	write(csvHeading...)
 	row("total", Row{Counts: r.Total, Period: r.Period})
-	for _, n := range []struct {
-		name string
-		n    int64
-	}{
-		{"lines", r.Lines},
-		{"unreadable", r.Unreadable},
-		{"not_ours", r.Foreign},
-		{"sealed", r.Sealed},
-		{"untimed", r.Untimed},
-		{"beyond", r.Beyond},
-		{"payment_required", r.PaymentRequired},
-	} {
-		write(append([]string{"count", n.name, strconv.FormatInt(n.n, 10)}, make([]string, len(csvHeading)-3)...)...)
+	sums := strings.Fields("lines unreadable not_ours sealed untimed beyond payment_required")
+	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired} {
+		write(append([]string{"count", sums[i], plain(n)}, make([]string, len(csvHeading)-3)...)...)
 	}
-	for _, t := range tables {
-		for _, x := range *t.rows(r) {
+	for i, t := range tables {
+		for _, x := range *r.rows()[i] {
 			row(t.by, x)
 		}
 	}
@@ -202,7 +192,7 @@ func cell(text string) string {
 //go:embed report.html
 var page string
 
-var pageTemplate = template.Must(template.New("report").Parse(
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"number": number, "moment": moment, "named": named}).Parse(
 	`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + page))
 
 // HTML writes the report as a page that stands by itself: no script, no request to anywhere.

@@ -137,9 +137,9 @@ func TestTunnels(t *testing.T) {
 	if r.Total != want {
 		t.Errorf("%+v, want %+v", r.Total, want)
 	}
-	for _, table := range tables {
+	for i, table := range tables {
 		var sum Counts
-		for _, row := range *table.rows(&r) {
+		for _, row := range *r.rows()[i] {
 			sum.Asked += row.Asked
 			sum.Tunnels.Asked += row.Tunnels.Asked
 		}

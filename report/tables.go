@@ -9,49 +9,48 @@ import (
 )
 
 // key is what a row of a table is about.
-type key struct{ name, agent, cause string }
-
-// table is one of the tables of rows.
-type table struct {
-	by      string // its name in CSV
-	title   string
-	heading []string // of the parts of a key
-	rows    func(*Report) *[]Row
-	// of gives the key of a line; false leaves the line out.
-	of func(l *audit.Line, host string) (key, bool)
+type key struct {
+	name, agent, cause string
+	none               bool // the line is in no row of the table
 }
 
+// table is one of the tables of rows: its name in CSV, its title, and the headings of its keys.
+type table struct{ by, title, name, second string }
+
 var tables = []table{
-	{"owner", "Teams", []string{"team"}, func(r *Report) *[]Row { return &r.Owners }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: l.Robots.Owner}, true
-	}},
-	{"agent", "Crawlers", []string{"agent"}, func(r *Report) *[]Row { return &r.Agents }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: l.Robots.Agent}, true
-	}},
-	{"reason", "Reasons", []string{"reason"}, func(r *Report) *[]Row { return &r.Reasons }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: string(l.Robots.Reason)}, true
-	}},
-	{"host", "Hosts", []string{"host"}, func(r *Report) *[]Row { return &r.Hosts }, func(_ *audit.Line, host string) (key, bool) {
-		return key{name: host}, true
-	}},
-	{"purpose", "Against a preference of the site", []string{"purpose"}, func(r *Report) *[]Row { return &r.Conflicts }, func(l *audit.Line, _ string) (key, bool) {
-		purpose, _, ok := strings.Cut(l.Robots.Conflict, "=")
-		return key{name: purpose}, ok
-	}},
-	{"exception", "Exceptions in use", []string{"exception", "agent"}, func(r *Report) *[]Row { return &r.Exceptions }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: l.Robots.Exception, agent: l.Robots.Agent}, l.Robots.Exception != ""
-	}},
-	{"mode", "Modes other than enforce in use", []string{"mode", "agent"}, func(r *Report) *[]Row { return &r.Modes }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: l.Robots.Mode, agent: l.Robots.Agent}, l.Robots.Mode != enforce.ModeEnforce.String()
-	}},
-	{"unreachable", "Sites whose robots.txt was unreachable", []string{"host", "cause"}, func(r *Report) *[]Row { return &r.Unreachable }, func(l *audit.Line, host string) (key, bool) {
-		return key{name: host, cause: l.Robots.Cause}, l.Robots.Reason == enforce.ReasonUnreachable
-	}},
-	{hour, "Hours", []string{"hour"}, func(r *Report) *[]Row { return &r.Hours }, func(l *audit.Line, _ string) (key, bool) {
-		return key{name: moment(l.Time().Truncate(time.Hour))}, !l.Time().IsZero()
-	}},
+	{"owner", "Teams", "team", ""},
+	{"agent", "Crawlers", "agent", ""},
+	{"reason", "Reasons", "reason", ""},
+	{"host", "Hosts", "host", ""},
+	{"purpose", "Against a preference of the site", "purpose", ""},
+	{"exception", "Exceptions in use", "exception", "agent"},
+	{"mode", "Modes other than enforce in use", "mode", "agent"},
+	{"unreachable", "Sites whose robots.txt was unreachable", "host", "cause"},
+	{hour, "Hours", "hour", ""},
 }
 
 const hour = "hour"
 
-func (t *table) dated() bool { return t.by == "unreachable" }
+func (t *table) dated() bool { return t.second == "cause" }
+
+// rows are those of each table.
+func (r *Report) rows() []*[]Row {
+	return []*[]Row{&r.Owners, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Hours}
+}
+
+// keysOf gives the key of a line in each table.
+func keysOf(l *audit.Line, host string) [9]key {
+	r := l.Robots
+	purpose, _, conflict := strings.Cut(r.Conflict, "=")
+	return [...]key{
+		{name: r.Owner},
+		{name: r.Agent},
+		{name: string(r.Reason)},
+		{name: host},
+		{name: purpose, none: !conflict},
+		{name: r.Exception, agent: r.Agent, none: r.Exception == ""},
+		{name: r.Mode, agent: r.Agent, none: r.Mode == enforce.ModeEnforce.String()},
+		{name: host, cause: r.Cause, none: r.Reason != enforce.ReasonUnreachable},
+		{name: moment(l.Time().Truncate(time.Hour)), none: l.Time().IsZero()},
+	}
+}
