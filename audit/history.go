@@ -65,6 +65,10 @@ func (j *judge) learn(e *entry, at Place) Finding {
 	}
 	k := historyKey{e.series, a.Gateway, a.Origin, a.FetchedAs}
 	before := h.byKey[k]
+	if n := len(before); n > 0 && !a.Discarded && before[n-1].goesOn(a) {
+		before[n-1].until = a.FreshUntil
+		return f
+	}
 	h.add(k, version{a.At, a.FreshUntil, a.State, a.SHA256, at})
 	if n := len(before); a.Discarded && n > 0 { // what held goes on
 		held := before[n-1]
@@ -118,6 +122,11 @@ func (j *judge) dated(e *entry, v *verdict) {
 		}
 	}
 	v.how, v.cause = unproven, CauseHistory
+}
+
+// goesOn reports whether an answer is the version's once more, before its time has ended.
+func (x *version) goesOn(a *robotscache.Answer) bool {
+	return x.state == a.State && x.sha == a.SHA256 && (x.until.IsZero() || !a.At.After(x.until))
 }
 
 // holds reports whether a line of a request that began then may rest on the version.

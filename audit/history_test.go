@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,10 @@ func TestHistory(t *testing.T) {
 		return lines[line].at(noon.Add(time.Duration(second) * time.Second))
 	}
 	long := func(o object, seconds float64) object { o["duration"] = seconds; return o }
+	var refreshed []object
+	for second := -900; second < 0; second += 10 {
+		refreshed = append(refreshed, changed(text(second, other), func(a *robotscache.Answer) { a.FreshUntil = noon }))
+	}
 	const found, nothing, unknown = true, false, "unknown"
 	for _, tt := range []struct {
 		name string
@@ -75,6 +80,8 @@ func TestHistory(t *testing.T) {
 		{"what a purge overtook, later", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, found},
 		{"a purge", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Event: "purged"}), after(60, "allowed")}, nothing},
 		{"a fetch of which nothing is kept", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Cause: "canceled", Discarded: true, State: ""}), after(60, "allowed")}, nothing},
+		{"a text that is refreshed all the time while a request lasts", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{long(after(60, "allowed"), 2000)}), nothing},
+		{"an older text, refreshed since all the time", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{after(60, "allowed")}), found},
 		{"a variant", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.FetchedAs = "AcmeBot" }), after(60, "allowed")}, nothing},
 		{"another gateway in the log", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.Gateway = "gw2" }), after(60, "allowed")}, nothing},
 		{"none", []object{none(0), after(60, "absent")}, nothing},

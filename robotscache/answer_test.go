@@ -43,7 +43,7 @@ func TestAnswered(t *testing.T) {
 		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress})
 		_, _ = c.Refresh(t.Context(), example(2))
 		first, second := example(1).String(), example(2).String()
-		want := []string{first + " rules false", first + " rules true", first + " rules true", second + " unreachable false", second + "  false"}
+		want := []string{first + " rules false", first + " rules true", first + " rules true", second + " unreachable false"}
 		if !slices.Equal(ev.answered, want) {
 			t.Errorf("got %q\nwant %q", ev.answered, want)
 		}

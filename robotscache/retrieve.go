@@ -46,7 +46,7 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	c.mu.Unlock()
 	before := known.Record()
 	before.Origin, before.Agent = f.key.Origin, f.key.Agent
-	if !errors.Is(err, ErrClosed) {
+	if !errors.Is(err, ErrClosed) && !out.Refused() { // which ask nobody
 		c.cfg.Observer.Recorded(before, e, out, kept)
 	}
 	if discarded := c.complete(f, e, SourceFetch, err); discarded {
