@@ -53,8 +53,8 @@ func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
 func readEntry(line []byte) (e entry, err error) {
-	whole := line
-	switch line = objectOf(line); {
+	front, line := objectOf(line)
+	switch {
 	case len(line) == 0:
 		return e, nil
 	case line[0] != '{':
@@ -70,20 +70,23 @@ func readEntry(line []byte) (e entry, err error) {
 		}
 		return e, fmt.Errorf("it is no JSON object: %w", err)
 	}
-	if at, _, ok := bytes.Cut(whole, []byte{'\t'}); ok && e.TS.IsZero() && whole[0] != '{' {
+	if at, _, _ := bytes.Cut(front, []byte{'\t'}); len(at) > 0 && e.TS.IsZero() {
 		_ = e.TS.UnmarshalJSON(at)
 	}
 	return e, nil
 }
 
-// objectOf gives the JSON object of a line. Caddy's encoder console has it behind time, level,
-// logger and message.
-func objectOf(line []byte) []byte {
+// objectOf gives the JSON object of a line, and what is in front of it: with Caddy's encoder console
+// time, level, logger and message, with its encoder journald a level as <6>.
+func objectOf(line []byte) (front, object []byte) {
 	line = bytes.TrimSpace(line)
-	if i := bytes.Index(line, []byte("\t{")); i > 0 && line[0] != '{' {
-		return line[i+1:]
+	if len(line) > 3 && line[0] == '<' && line[2] == '>' {
+		line = line[3:]
 	}
-	return line
+	if i := bytes.Index(line, []byte("\t{")); i > 0 && line[0] != '{' {
+		return line[:i], line[i+1:]
+	}
+	return nil, line
 }
 
 // began is when the request came, at the earliest; zero if the line does not say. Of one that was

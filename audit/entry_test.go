@@ -67,7 +67,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: %v, %v", ts, e.TS, err)
 		}
 	}
-	for _, line := range []string{"2026/11/21 12:00:00.250\tINFO\thttp\thandled request\t{%s}", "1.79526240025e+09\t\x1b[34mINFO\x1b[0m\thandled request\t{%s}\n"} {
+	for _, line := range []string{"2026/11/21 12:00:00.250\tINFO\thttp\thandled request\t{%s}", "1.79526240025e+09\t\x1b[34mINFO\x1b[0m\thandled request\t{%s}\n", "<6>2026/11/21 12:00:00.250\tINFO\t{%s}"} {
 		if e, err := readEntry(fmt.Appendf(nil, line, `"duration":0.5,"robots":{}`)); err != nil || !e.TS.Equal(want) {
 			t.Errorf("%q: %v, %v", line, e.TS, err)
 		}
@@ -122,6 +122,7 @@ func TestTorn(t *testing.T) {
 		"all but its last byte, then more":  {whole[:len(whole)-1] + whole + "\n", 1, 1, 0},
 		"its first byte, then more":         {whole[:1] + whole + "\n", 1, 1, 0},
 		"twice in one":                      {whole[:300] + whole[:200] + whole + "\n", 1, 1, 0},
+		"of journald, and of console":       {"<6>" + whole[:300] + "<6>" + whole + "\n2026/11/21 12:00:00\tINFO\thandled request\t" + whole[:400] + "\n", 1, 2, 0},
 		"zeros of a power cut":              {whole + "\n" + whole[:300] + strings.Repeat("\x00", 4096) + whole + "\n", 2, 1, 0},
 		"zeros alone":                       {whole + "\n" + strings.Repeat("\x00", 4096), 1, 1, 0},
 		"a hole of a file that was emptied": {strings.Repeat("\x00", 2*maxLine+5000) + whole + "\n" + whole + "\n", 2, 1, 0},

@@ -106,7 +106,7 @@ func (s Source) lines() (in *lines.Reader, done func(), err error) {
 // in the same line; zeros are what a file system can leave, and who empties a file that is written.
 // Where only the end of the line is lost, mend returns the next one.
 func (l *line) mend() (next []byte) {
-	front, behind := bytes.Trim(l.text, "\x00\r\n"), []byte(nil)
+	front, behind := l.text, []byte(nil)
 	const most = 200 // objects may be in what was cut
 	for i, n := 0, 0; n < most; n++ {
 		begin := bytes.Index(l.text[i+1:], []byte(`{"`))
@@ -114,10 +114,11 @@ func (l *line) mend() (next []byte) {
 			break
 		}
 		if i += 1 + begin; json.Valid(l.text[i:]) {
-			front, behind = bytes.Trim(l.text[:i], "\x00"), l.text[i:]
+			front, behind = l.text[:i], l.text[i:]
 			break
 		}
 	}
+	_, front = objectOf(bytes.Trim(front, "\x00\r\n"))
 	switch {
 	case behind != nil && json.Valid(front):
 		l.entry, l.err = readEntry(front)

@@ -160,7 +160,7 @@ func isAccess(line []byte) bool {
 		return false
 	}
 	var top map[string]json.RawMessage
-	if json.Unmarshal(objectOf(line), &top) != nil {
+	if _, object := objectOf(line); json.Unmarshal(object, &top) != nil {
 		return false
 	}
 	return top["robots"] != nil || top["robots_txt"] != nil || top["request"] != nil && top["bytes_read"] != nil

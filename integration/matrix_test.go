@@ -51,6 +51,7 @@ var (
 		"format filter {\nrequest>uri delete\nrequest>method delete\nwrap console {\n%s\n}\n}",
 		"format filter {\nrequest>uri regexp [^/]*$ REDACTED\nstatus replace x\nduration replace y\nwrap json {\n%s\n}\n}",
 		"format filter {\nduration rename took\nrequest>headers>Cookie cookie {\ndelete session\n}\nrequest>remote_ip rename ip\nwrap json {\n%s\n}\n}",
+		"format journald {\nwrap json {\n%s\n}\n}",
 		"format append {\nhost gw1\nwrap json {\n%s\n}\n}",
 		"format json {\nmessage_key m\nlevel_key l\nname_key \"\"\nlevel_format color\n%s\n}",
 	}
@@ -67,8 +68,8 @@ func matrix(t *testing.T, all bool) (runs [][]*matrixLog) {
 		}
 		l := &matrixLog{dir: tempDir(t), rotation: matrixRotations[rotation]}
 		l.format = fmt.Sprintf(matrixEncoders[encoder], matrixTimes[time]+"\n"+matrixDurations[n%len(matrixDurations)])
-		// A log that is sealed is rotated by its writer, and has lines of JSON.
-		l.sealed = n%2 == 1 && l.rotation != "copytruncate" && l.rotation != "rename" && !strings.Contains(l.format, "console")
+		// A log that is sealed has lines of JSON, and loses none.
+		l.sealed = n%2 == 1 && l.rotation != "copytruncate" && !strings.Contains(l.format, "console") && !strings.Contains(l.format, "journald")
 		runs[len(runs)-1] = append(runs[len(runs)-1], l)
 	}
 	if !all {
