@@ -264,6 +264,11 @@ func TestFilesOfOneLog(t *testing.T) {
 	}
 }
 
+// sealedLine is a line of the writer of evidence, with a number.
+func sealedLine(seq int64) string {
+	return strings.TrimSuffix(string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence"}`), "gw1/access/1", seq)), "\n")
+}
+
 // fileLines are the lines of files by their names: a number is a line of an access log at that minute, packed as the
 // name says.
 func fileLines(t *testing.T, dir string, files map[string]string) {
@@ -348,6 +353,9 @@ func TestFiles(t *testing.T) {
 		{"a clock that was set back", map[string]string{"access.log": "1", "access.log.1": "30"}, "", "access.log access.log.1", ""},
 		{"times without a zone, of another zone", map[string]string{
 			"access.log": `{"ts":"2026/11/21:17:40:00","robots":{}} ` + strings.Repeat(`{"ts":"x","robots":{}} `, 20) + "20", "access.log.1": "10",
+		}, "", "access.log.1 access.log", ""},
+		{"a sealed log of the encoder console", map[string]string{
+			"access.log.1": sealedLine(0) + strings.Repeat(" 1", 20), "access.log": strings.Repeat("1 ", 2000) + sealedLine(21),
 		}, "", "access.log.1 access.log", ""},
 		{"no logs", map[string]string{
 			"access.log": "1", "blocks.json": `{"a":1}`, "caddy.log": none + " " + processLine, "robots.db": "1", "old/access.log": "1", "notes.txt": "hello",

@@ -48,7 +48,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 		}
 		some := make([]*file, len(names))
 		for i, name := range names {
-			some[i] = look(name)
+			some[i] = look(name, false)
 		}
 		none := len(all)
 		for _, f := range some {
@@ -88,8 +88,9 @@ type file struct {
 	time       time.Time // of its first line that tells it
 }
 
-// look reads a file as far as a line that tells what it is, and some more.
-func look(name string) *file {
+// look reads a file as far as a line that tells what it is, and some more; if it is sealed, as far as
+// a seal.
+func look(name string, sealed bool) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
 	packing, unfinished := strings.CutSuffix(name, ".tmp")
@@ -106,7 +107,7 @@ func look(name string) *file {
 	const some, mostLines = 10, 1000      // behind one that tells
 	told := 0
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.of == ofFile; l.of != ofLog || told == mostLines || told >= some && !f.time.IsZero() {
+		if f.is = f.is || l.of == ofFile; l.of != ofLog || f.of != "" && told >= some || !sealed && (told == mostLines || told >= some && !f.time.IsZero()) {
 			break
 		}
 		if f.line == "" && l.text != nil {
@@ -195,6 +196,9 @@ func inLogs(all []*file) (logs [][]Source) {
 	var order []string
 	lists := make(map[string][]*file)
 	for _, f := range all {
+		if sealed[f.log] != "" && f.of == "" {
+			*f = *look(f.Name, true) // lines that are not JSON have no seal: only the writer's own have
+		}
 		log := cmp.Or(sealed[f.log], f.log)
 		if lists[log] == nil {
 			order = append(order, log)
