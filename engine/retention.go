@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +84,29 @@ func (e *Engine) lookAtLogs(warn bool) {
 		}
 	}
 	keptLogs.Store(&list)
+	if open, _ := filepath.Glob("/proc/self/fd/*"); warn { // there are none where the system has no such folder
+		for _, name := range renamed(open) {
+			e.logger.Warn("a log was renamed, and its lines go on into the renamed file: have logrotate use copytruncate, with roll_disabled in the log",
+				zap.String("file", name))
+		}
+	}
+}
+
+// rotatedName is what logrotate puts behind a name.
+var rotatedName = regexp.MustCompile(`(\.\d+|-\d{8}(-\d+)?)$`)
+
+// renamed gives those of some open files, by their links, that have a name of logrotate's, and
+// another file in their place.
+func renamed(links []string) (names []string) {
+	for _, link := range links {
+		name, err := os.Readlink(link)
+		if at := rotatedName.FindStringIndex(name); err == nil && at != nil {
+			if _, err := os.Stat(name[:at[0]]); err == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +60,33 @@ func TestRetention(t *testing.T) {
 		if l.kept != tt.kept || might != tt.might || !l.oldest.Equal(now.Add(-tt.age)) || l.rolled != tt.rolled {
 			t.Errorf("%s: kept %t, might not be %t, %d files from %v", tt.name, l.kept, might, l.rolled, l.oldest)
 		}
+	}
+}
+
+// TestRenamed: a file that is open and was renamed by logrotate is told from others.
+func TestRenamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var links []string
+	for name, there := range map[string][]string{
+		"a.log.1": {"a.log"}, "b.log-20261126": {"b.log"}, "c.log-20261126-1764115200": {"c.log"}, // renamed
+		"d.log": {"d.log.1"}, "e.log.1": nil, "f-2026-11-26T10-00-00.000-size.log": {"f.log"}, "robots.db": nil,
+	} {
+		for _, file := range append(there, name) {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		links = append(links, filepath.Join(dir, "link to "+name))
+		if err := os.Symlink(filepath.Join(dir, name), links[len(links)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := renamed(append(links, filepath.Join(dir, "nothing"), "socket:[1]"))
+	slices.Sort(got)
+	want := []string{filepath.Join(dir, "a.log.1"), filepath.Join(dir, "b.log-20261126"), filepath.Join(dir, "c.log-20261126-1764115200")}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
