@@ -169,7 +169,14 @@ func TestEvidenceReloads(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
 	g := startGateway(t, s.config(""))
-	ask := func() { get(t, g.client("somebot"), site.URL("/")) }
+	asked := 0
+	ask := func() { // and waits for its line, which belongs before a reload
+		get(t, g.client("somebot"), site.URL("/"))
+		asked++
+		eventually(t, "the line of a request", func() bool {
+			return strings.Count(string(unpacked(t, filepath.Join(s.dir, "access.log"))), `"msg":"handled request"`) >= asked
+		})
+	}
 	ask()
 	for _, tt := range []struct {
 		lines, err string
@@ -191,8 +198,10 @@ func TestEvidenceReloads(t *testing.T) {
 		}
 	}
 	second := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
-	if err := second.start(s.config("")); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
-		t.Errorf("a second process: %v", err)
+	for _, lines := range []string{"", "state " + filepath.Join(t.TempDir(), "other")} {
+		if err := second.start(s.config(lines)); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
+			t.Errorf("a second process, %q: %v", lines, err)
+		}
 	}
 	g.stop()
 	found := s.check()

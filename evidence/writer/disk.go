@@ -66,13 +66,21 @@ func takeLock(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errors.New("another process writes this log")
-		}
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), f.Close())
+	if err := lock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+func lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = errors.New("another process writes this log")
+	}
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // position is how far the log is in the tree: the line before Offset, in one of its files, is the

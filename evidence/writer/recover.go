@@ -133,7 +133,7 @@ func (l *Log) openLog() (err error) {
 		return errNoFile
 	}
 	l.seen = l.end
-	return nil
+	return lock(l.file) // also of a process with another state
 }
 
 // start says in the log how it begins, and signs that.

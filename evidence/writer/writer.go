@@ -227,6 +227,7 @@ func (l *Log) follow() bool {
 		return false
 	}
 	l.file, l.info, l.end = f, info, info.Size()
+	_ = lock(f) // a file that was rotated in is ours; openLog tells of others
 	return true
 }
 
@@ -318,6 +319,11 @@ func (l *Log) open() (err error) {
 	}
 	if l.lock, err = takeLock(filepath.Join(l.dir, "lock")); err != nil {
 		return err
+	}
+	if f, err := os.Open(l.config.File); err == nil { // before anything is written
+		if err := errors.Join(lock(f), f.Close()); err != nil {
+			return err
+		}
 	}
 	if l.key, err = loadKey(cmp.Or(l.config.Key, filepath.Join(l.dir, "key"))); err != nil {
 		return err

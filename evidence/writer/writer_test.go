@@ -292,6 +292,21 @@ func TestRefused(t *testing.T) {
 		"log":             {func(b *bench) { b.config.Name = "../x" }, `name of the log "../x"`},
 		"state is a file": {func(b *bench) { b.config.State = b.config.File; os.WriteFile(b.config.File, nil, 0o600) }, "not a directory"},
 		"second":          {func(b *bench) { l := b.open(); b.t.Cleanup(func() { b.close(l) }) }, "another process writes this log"},
+		"second with another state": {func(b *bench) {
+			l := b.open()
+			b.t.Cleanup(func() { b.close(l) })
+			other := &rotator{name: b.config.File}
+			b.config.State, b.config.Open = b.t.TempDir(), other.open
+		}, "locking DIR/access.log: another process writes this log"},
+		"second with another state, after a rotation": {func(b *bench) {
+			l := b.open()
+			b.t.Cleanup(func() { b.close(l) })
+			b.rot.rotate()
+			b.write(l, entry(1))
+			b.flush(l)
+			other := &rotator{name: b.config.File}
+			b.config.State, b.config.Open = b.t.TempDir(), other.open
+		}, "locking DIR/access.log: another process writes this log"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
