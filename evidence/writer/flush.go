@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -172,7 +173,11 @@ func (l *Log) writePosition() error {
 // lines of others in the tree.
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
-	if err = l.look(); err == nil {
+	if err = l.look(); err == nil && l.deleted {
+		err = l.say("deleted", deletedLine{time.Now().UTC().Format(time.RFC3339Nano)})
+		l.deleted = err != nil
+	}
+	if err == nil {
 		err = l.fillGap()
 	}
 	at := position{Size: l.size, Offset: l.end - int64(len(l.tail))}
@@ -193,7 +198,9 @@ func (l *Log) save() (others int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("bringing the log and its hashes to the disk: %w", err)
 	}
-	l.at = at
+	if at.Offset > 0 { // else the file holds but a torn line, and the one before is not looked at
+		l.at = at
+	}
 	l.mu.Lock()
 	l.saved = at.Size
 	l.mu.Unlock()
@@ -279,6 +286,14 @@ type (
 		To   int64 `json:"to"`
 		Torn int   `json:"torn"`
 	}
+	deletedLine struct {
+		At string `json:"noticed_at"`
+	}
+	lostLine struct {
+		Lines int64  `json:"lines"`
+		From  string `json:"from"`
+		To    string `json:"to"`
+	}
 	generationLine struct {
 		Reason   string `json:"reason"`
 		Previous string `json:"previous"`
@@ -287,6 +302,24 @@ type (
 		Root *tlog.Hash `json:"root,omitempty"`
 	}
 )
+
+func (l *lostLine) add(now time.Time) {
+	l.To = now.UTC().Format(time.RFC3339Nano)
+	l.From = cmp.Or(l.From, l.To)
+	l.Lines++
+}
+
+// tellLost says in the log how many entries could not be written before, under its lock.
+func (l *Log) tellLost() error {
+	if l.lost.Lines == 0 {
+		return nil
+	}
+	err := l.say("lost", l.lost)
+	if err == nil {
+		l.lost = lostLine{}
+	}
+	return err
+}
 
 // say writes a line of our own into the log, under its lock. The order of its members is fixed.
 func (l *Log) say(message string, what any) error {

@@ -115,9 +115,11 @@ type Log struct {
 	others      int64 // lines that are not ours, since the start
 	signed      int64 // of them, in the newest checkpoint
 	shifted     int64 // looks at which the file was not what it had to be
+	deleted     bool  // the file was, and no line tells of it yet
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
 	failed      atomic.Bool // is one of these set
+	lost        lostLine    // of which no line tells yet
 	writeErr    error
 	flushErr    error
 	head        evidence.Head
@@ -135,7 +137,12 @@ type Log struct {
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.append(p); err != nil {
+	err := l.tellLost()
+	if err == nil {
+		err = l.append(p)
+	}
+	if err != nil {
+		l.lost.add(time.Now())
 		l.note(err, l.flushErr)
 		return 0, err
 	}
@@ -198,6 +205,7 @@ func (l *Log) look() error {
 		if err := l.restore(); err != nil {
 			return fmt.Errorf("%s was deleted: %w", l.config.File, err)
 		}
+		l.deleted = true
 	case end != l.end:
 		l.shifted++
 		l.end = max(end, 0)

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
@@ -154,6 +155,41 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestLost: when the log can be written again, it says how many entries it has not, and from when to when.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := b.open()
+		b.write(l, entry(1))
+		room, start := 100, time.Now()
+		b.rot.fails = func(line []byte) (int, error) {
+			if room -= len(line); room < 0 {
+				return max(0, min(room+len(line), len(line))), syscall.ENOSPC
+			}
+			return 0, nil
+		}
+		for range 3 {
+			if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		b.rot.fails = nil
+		b.write(l, entry(3), entry(4))
+		b.close(l)
+		lines := b.lines()
+		at := func(d time.Duration) string { return start.Add(d).UTC().Format(time.RFC3339Nano) }
+		want := fmt.Sprintf(`"msg":"lost","lines":3,"from":"%s","to":"%s","log":"gw1.example/access/1","seq":4}`, at(0), at(2*time.Minute))
+		if len(lines) != 8 || !strings.HasSuffix(lines[4], want) || lines[3] != string(evidence.Splice([]byte(entry(2)), l.id, 3))[:100] {
+			t.Errorf("want %s: %s", want, strings.Join(lines, "\n"))
+		}
+	})
+	if signed := b.verify(1, 0); signed != 7 {
+		t.Errorf("%d lines are signed", signed)
+	}
+}
+
 // TestStateDisk: where only the state cannot be written, the log is, and sealed when it can.
 func TestStateDisk(t *testing.T) {
 	t.Parallel()
@@ -213,7 +249,8 @@ func TestDeleted(t *testing.T) {
 	}
 	b.write(l, entry(2), entry(3))
 	b.flush(l)
-	if lines := b.lines(); len(lines) != 5 || !strings.HasSuffix(lines[0], `"seq":1}`) || !strings.HasSuffix(lines[4], `"seq":5}`) {
+	lines := b.lines()
+	if len(lines) != 6 || !strings.HasSuffix(lines[0], `"seq":1}`) || !strings.Contains(lines[4], `"msg":"deleted","noticed_at":"`) || !strings.HasSuffix(lines[5], `"seq":6}`) {
 		t.Errorf("the new file: %q", lines)
 	}
 	if l.shifted == 0 {
