@@ -63,20 +63,23 @@ func contradiction(r *enforce.Record) string {
 	return ""
 }
 
+// closed are the closed sets of words besides the reasons.
+var closed = []struct {
+	what  string
+	words []string
+}{
+	{"decision", []string{enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError}},
+	{"mode", []string{modeEnforce, modeReport, modeOff}},
+	{"state", []string{stateUnknown, stateRules, stateAbsent, stateUnreachable}},
+	{"form", []string{"", string(enforce.PathAsSent), string(enforce.PathResolved), string(enforce.PathBoth)}},
+}
+
 // BadWord says which word of a record is in none of the closed sets, or which number makes no sense;
 // empty if none.
 func BadWord(r *enforce.Record) string {
-	for _, w := range []struct {
-		what, word string
-		of         []string
-	}{
-		{"decision", r.Decision, []string{enforce.OutcomeAllow, enforce.OutcomeDeny, enforce.OutcomeError}},
-		{"mode", r.Mode, []string{modeEnforce, modeReport, modeOff}},
-		{"state", r.State, []string{stateUnknown, stateRules, stateAbsent, stateUnreachable}},
-		{"form", string(r.Form), []string{"", string(enforce.PathAsSent), string(enforce.PathResolved), string(enforce.PathBoth)}},
-	} {
-		if !slices.Contains(w.of, w.word) {
-			return fmt.Sprintf("%s %q does not exist", w.what, w.word)
+	for i, word := range [...]string{r.Decision, r.Mode, r.State, string(r.Form)} {
+		if !slices.Contains(closed[i].words, word) {
+			return fmt.Sprintf("%s %q does not exist", closed[i].what, word)
 		}
 	}
 	if !r.Reason.Valid() {

@@ -310,7 +310,10 @@ func judged(r *enforce.Record) bool {
 
 // compared is the result of a decision.
 func compared(l *audit.Line, d enforce.Decision) Result {
-	n := d.Record()
+	n := enforce.Decision{ // of what is compared, and no more
+		Allowed: d.Allowed, Reason: d.Reason, WouldDeny: d.WouldDeny, Agent: d.Agent,
+		Group: d.Group, Rule: d.Rule, Line: d.Line, Form: d.Form, Exception: d.Exception,
+	}.Record()
 	r := Result{Old: outcomeOf(l.Robots), New: outcomeOf(&n)}
 	r.Differs = r.Old.differs(r.New)
 	r.OtherForm = !r.Differs && r.Old.Form != r.New.Form

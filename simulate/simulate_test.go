@@ -74,17 +74,17 @@ func newStored() stored {
 }
 
 // policy makes a policy of agents and an operator's.
-func policy(t *testing.T, agents []enforce.Agent, operator enforce.PolicyConfig) Policy {
-	t.Helper()
+func policy(tb testing.TB, agents []enforce.Agent, operator enforce.PolicyConfig) Policy {
+	tb.Helper()
 	operator.ConnectDefault = enforce.ConnectIntercept
 	p, _, err := enforce.NewPolicy(operator, noon)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	trust := func(context.Context, netip.Addr, string, string) enforce.PasswordCheck { return enforce.PasswordRight }
 	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: agents, Verify: trust})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return Policy{Identifier: id, Operator: p, Politeness: enforce.Politeness{CrawlDelay: pace.CrawlDelay{Max: time.Minute, Above: pace.Refuse}, Per: []pace.Scope{pace.PerHost}}}
 }
@@ -110,11 +110,11 @@ func disallowed() request {
 	}
 }
 
-func (r request) line(t *testing.T) string {
-	t.Helper()
+func (r request) line(tb testing.TB) string {
+	tb.Helper()
 	robots, err := json.Marshal(r.Robots)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if r.Status == 0 {
 		r.Status = 403

@@ -1,0 +1,50 @@
+package simulate
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// sameLines is a log of n lines of one request.
+func sameLines(tb testing.TB, n int) [][]audit.Source {
+	tb.Helper()
+	text := strings.Repeat(disallowed().line(tb), n)
+	return [][]audit.Source{{{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}}}
+}
+
+func simulated(tb testing.TB, logs [][]audit.Source) {
+	tb.Helper()
+	totals, err := Run(tb.Context(), Config{Policy: policy(tb, nil, enforce.PolicyConfig{}), Texts: newStored()}, logs,
+		func(*audit.Line, Result) error { return nil }, func(audit.Fault) error { return nil })
+	if err != nil || totals.Same != totals.Lines || totals.Lines == 0 {
+		tb.Fatalf("%+v, %v", totals, err)
+	}
+}
+
+// BenchmarkRun is a simulation. An op is a line.
+func BenchmarkRun(b *testing.B) {
+	logs := sameLines(b, b.N)
+	b.ReportAllocs()
+	b.ResetTimer()
+	simulated(b, logs)
+}
+
+// TestCostOfALine: a simulation allocates no more for a line than an audit, which replays it too.
+func TestCostOfALine(t *testing.T) {
+	const n = 2000
+	logs := sameLines(t, n)
+	audited := testing.AllocsPerRun(3, func() {
+		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs,
+			audit.Report{Finding: func(audit.Finding) error { return nil }, Fault: func(audit.Fault) error { return nil }})
+		if err != nil || totals.Checked != n {
+			t.Fatalf("%+v, %v", totals, err)
+		}
+	})
+	if got := testing.AllocsPerRun(3, func() { simulated(t, logs) }); got > audited {
+		t.Errorf("%d lines: %g allocations, %g to audit", n, got, audited)
+	}
+}
