@@ -186,27 +186,37 @@ func (m *matrixRun) robots(args ...string) {
 	}
 }
 
-// fullDisk lets no file grow for a while. Some lines are cut.
+// fullDisk lets no file grow for a while, until a line was cut.
 func (m *matrixRun) fullDisk(ctx context.Context) {
 	m.t.Helper()
-	info, err := os.Stat(m.g.accessLog())
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	pid, was := m.g.cmd.Process.Pid, unix.Rlimit{}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
 		m.t.Fatal(err)
 	}
-	full := unix.Rlimit{Cur: uint64(info.Size()) + 700, Max: was.Max}
-	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &full, nil); err != nil {
-		m.t.Fatal(err)
+	for range 20 {
+		var smallest string
+		var size int64
+		for _, l := range m.logs {
+			name := filepath.Join(l.dir, "access.log")
+			if info, err := os.Stat(name); err == nil && !l.sealed && (smallest == "" || info.Size() < size) {
+				smallest, size = name, info.Size()
+			}
+		}
+		full, before := unix.Rlimit{Cur: uint64(size) + 1500, Max: was.Max}, m.answered.Load()
+		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &full, nil); err != nil {
+			m.t.Fatal(err)
+		}
+		pause(ctx, 300*time.Millisecond)
+		text, err := os.ReadFile(smallest)
+		if err := errors.Join(err, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &was, nil)); err != nil {
+			m.t.Fatal(err)
+		}
+		m.full += m.answered.Load() - before
+		if len(text) > 0 && text[len(text)-1] != '\n' {
+			return
+		}
 	}
-	before := m.answered.Load()
-	pause(ctx, 300*time.Millisecond)
-	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &was, nil); err != nil {
-		m.t.Fatal(err)
-	}
-	m.full = m.answered.Load() - before
+	m.t.Error("no line was cut")
 }
 
 // events is what happens to a gateway in its life, each after a while.
