@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -37,23 +39,34 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	return entry, source, err
 }
 
-// tell writes a line into each access log. entry is what it introduces, nil for nothing. If the log
-// takes no lines, the entry will be told of when it does.
+// tell writes a line into each access log. entry is what it introduces, nil for nothing. If a log
+// does not take the line, the next one that uses the entry tries again.
 func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	if !e.admit() {
 		return
 	}
 	a.Gateway = e.Config.Name
-	line := e.Line()
+	line, before := e.Line(), e.unwritten.Load()
 	defer line.End()
 	for _, log := range e.accessLogs() {
 		line.Begin()
 		log.Info("robots.txt", zap.Reflect("robots_txt", a))
 	}
-	if entry != nil {
+	if entry != nil && e.unwritten.Load() == before {
 		entry.Told.Store(e.loaded.UnixNano())
 	}
 }
+
+// unwritten counts the lines that a log did not take, as zap tells of them.
+type unwritten struct{ atomic.Int64 }
+
+// Write implements zapcore.WriteSyncer.
+func (u *unwritten) Write(p []byte) (int, error) {
+	u.Add(1)
+	return os.Stderr.Write(p)
+}
+
+func (*unwritten) Sync() error { return nil }
 
 // findAccessLogs finds the access logs of the servers that have sites. All are provisioned.
 func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
@@ -71,7 +84,7 @@ func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
 		names = append(names, logNames(site.Server.Routes)...)
 	}
 	slices.Sort(names)
-	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access") // as Caddy's servers have it
+	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access").WithOptions(zap.ErrorOutput(&e.unwritten)) // as Caddy's servers have it
 	for _, name := range slices.Compact(names) {
 		logs = append(logs, base.Named(name)) // an empty name adds nothing
 	}

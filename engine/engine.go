@@ -112,6 +112,7 @@ type Engine struct {
 	log       stall.Log // the access logs of this configuration
 
 	accessLogs func() []*zap.Logger // of the sites
+	unwritten  unwritten            // of the lines for these
 	telling    chan struct{}        // full while a line about a record that was there already is written
 
 	retired atomic.Bool // another configuration has replaced it; its last requests are under way

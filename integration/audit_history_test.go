@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -147,6 +148,44 @@ func TestAuditHistory(t *testing.T) {
 		r := audit(t, "--store", emptied, forged)
 		if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "history" || r.findings[0].Line != at || !strings.Contains(r.findings[0].Message, "state rules from ") {
 			t.Errorf("%s: status %d, %+v, want line %d; %s", forge.what, r.status, r.findings, at, r.stderr)
+		}
+	}
+}
+
+// TestAuditHistoryAfterAFullDisk: the line about a new robots.txt is lost with others while the disk is full. The log has it before
+// the next line that rests on it, sealed or not.
+func TestAuditHistoryAfterAFullDisk(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetPages(testorigin.OK("the page"))
+	sealed := newSealedLog(t)
+	for name, c := range map[string]gatewayConfig{"file": {Engine: paceOff}, "sealed": sealed.config("")} {
+		g := startGateway(t, c)
+		log := map[string]string{"file": g.accessLog(), "sealed": filepath.Join(sealed.dir, "access.log")}[name]
+		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\n"))
+		ask := func() { g.mustFetch("AcmeBot/1.0", site.URL("/a")) }
+		ask()
+		g.logs(1)
+		var was unix.Rlimit
+		full, now := unix.Rlimit{}, func(limit *unix.Rlimit) {
+			if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, limit, &was); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now(nil)
+		before := was
+		full.Max = was.Max
+		now(&full)
+		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /y\n"))
+		_, _ = g.robots("refresh", site.Origin().String())
+		ask()
+		now(&before)
+		ask()
+		ask()
+		g.stop()
+		r := audit(t, "--store", g.store(), log)
+		if len(r.findings) > 0 || len(r.totals.NotProvable) > 0 || r.totals.Checked < 3 {
+			t.Errorf("%s: %d lines, found %+v, %v", name, r.totals.Checked, r.findings, r.totals.NotProvable)
 		}
 	}
 }
