@@ -133,6 +133,7 @@ func (a *auditor) line(l *line) error {
 		return nil
 	}
 	c.Lines++
+	a.judge.series = l.series
 	if l.text != nil && a.seals != nil {
 		if err := a.seals.Line(l.series, l.at, l.text); err != nil {
 			return err
@@ -149,7 +150,6 @@ func (a *auditor) line(l *line) error {
 		c.Unreadable++
 		return a.fault(l.at, l.err)
 	case e.Robots != nil:
-		e.series = l.series
 		if n := e.Robots.Lost; n > 0 {
 			since := time.Unix(int64(e.Robots.LostSince), 0).UTC().Format(time.RFC3339)
 			if err := a.fault(l.at, fmt.Errorf("the log is incomplete: from %[2]s until this line it took none, and %[1]d are missing", n, since)); err != nil {
@@ -159,7 +159,6 @@ func (a *auditor) line(l *line) error {
 		v := a.judge.look(e)
 		return a.judged(e, &v, l.at)
 	case e.Answer != nil:
-		e.series = l.series
 		return a.answer(e, l.at)
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		c.Unjudged++

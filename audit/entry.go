@@ -33,7 +33,6 @@ type entry struct {
 	Robots *enforce.Record `json:"robots"`
 	// Answer is of a line about a robots.txt, which no request has.
 	Answer *robotscache.Answer `json:"robots_txt"`
-	series int                 // of the log
 }
 
 // number is 0 where a filter of the log has put a text.

@@ -63,17 +63,19 @@ func (j *judge) learn(e *entry, at Place) Finding {
 	if a.State == "" {
 		return f // nothing new holds
 	}
-	k := historyKey{e.series, a.Gateway, a.Origin, a.FetchedAs}
+	k, now := historyKey{j.series, a.Gateway, a.Origin, a.FetchedAs}, version{a.At, a.FreshUntil, a.State, a.SHA256, at}
 	before := h.byKey[k]
-	if n := len(before); n > 0 && !a.Discarded && before[n-1].goesOn(a) {
-		before[n-1].until = a.FreshUntil
-		return f
-	}
-	h.add(k, version{a.At, a.FreshUntil, a.State, a.SHA256, at})
-	if n := len(before); a.Discarded && n > 0 { // what held goes on
-		held := before[n-1]
+	switch n := len(before) - 1; {
+	case n < 0:
+		h.add(k, now)
+	case a.Discarded: // the one before goes on
+		held := before[n]
 		held.from = a.At
-		h.add(k, held)
+		h.add(k, now, held)
+	case before[n].state == now.state && before[n].sha == now.sha && !now.from.After(before[n].until):
+		before[n].until = now.until
+	default:
+		h.add(k, now)
 	}
 	return f
 }
@@ -103,7 +105,7 @@ func (j *judge) dated(e *entry, v *verdict) {
 		begin = came // only the duration has the waits that are not for its turn
 	}
 	begin = begin.Add(-clockSlack)
-	versions := j.histories.byKey[historyKey{e.series, r.Gateway, r.Origin, r.FetchedAs}]
+	versions := j.histories.byKey[historyKey{j.series, r.Gateway, r.Origin, r.FetchedAs}]
 	var then *version // the newest at that time
 	for i := len(versions) - 1; i >= 0; i-- {
 		x := &versions[i]
@@ -124,11 +126,6 @@ func (j *judge) dated(e *entry, v *verdict) {
 	v.how, v.cause = unproven, CauseHistory
 }
 
-// goesOn reports whether an answer is the version's once more, before its time has ended.
-func (x *version) goesOn(a *robotscache.Answer) bool {
-	return x.state == a.State && x.sha == a.SHA256 && (x.until.IsZero() || !a.At.After(x.until))
-}
-
 // holds reports whether a line of a request that began then may rest on the version.
 func (x *version) holds(r *enforce.Record, begin time.Time) bool {
 	if r.State == stateUnreachable { // the last good text, which may have been good until then
@@ -139,9 +136,9 @@ func (x *version) holds(r *enforce.Record, begin time.Time) bool {
 
 // String says when and where the log has the version.
 func (x *version) String() string {
-	s := fmt.Sprintf("by %s:%d it had state %s from %s on", x.at.File, x.at.Line, x.state, x.from.UTC().Format(time.RFC3339))
-	if x.state == stateRules {
-		s += fmt.Sprintf(", with text %s until %s", x.sha, x.until.UTC().Format(time.RFC3339))
+	until := ""
+	if !x.until.IsZero() {
+		until = " to " + x.until.UTC().Format(time.RFC3339)
 	}
-	return s
+	return fmt.Sprintf("by %s:%d it had state %s from %s%s, text %q", x.at.File, x.at.Line, x.state, x.from.UTC().Format(time.RFC3339), until, x.sha)
 }

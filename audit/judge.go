@@ -16,6 +16,7 @@ import (
 type judge struct {
 	texts     *texts
 	histories histories
+	series    int // the log that the line is of
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string
 	tolerance    time.Duration
