@@ -124,11 +124,10 @@ func (a *auditor) replay(ctx context.Context, logs [][]Source) error {
 // line audits a line, or notes why it could not be read.
 func (a *auditor) line(l *line) error {
 	c := a.counts
-	switch l.of {
-	case ofLog: // below
-	case ofFile:
+	switch {
+	case l.file && l.err != nil:
 		return a.fault(l.at, l.err)
-	case endOfFile:
+	case l.file:
 		c.Files++
 		return nil
 	}

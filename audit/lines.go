@@ -19,8 +19,8 @@ const maxLine = 4 << 20
 
 // line is a line of a log, with its entry or why it cannot be read.
 type line struct {
-	of     kindOfLine
-	series int // of the list that it is from
+	file   bool // it says of the file that all of it was read or, by err, that it cannot be
+	series int  // of the list that it is from
 	at     Place
 	text   []byte // nil of a line that is not whole
 	entry  entry
@@ -28,21 +28,12 @@ type line struct {
 	torn   error // what the line begins with, or is, was cut off
 }
 
-// kindOfLine tells lines from what is said of files as a whole.
-type kindOfLine uint8
-
-const (
-	ofLog     kindOfLine = iota
-	ofFile               // err is why the file cannot be read
-	endOfFile            // all of it was read
-)
-
 // read gives the lines of files that follow each other. A line's text is good until the next one is
 // asked for.
 func read(series int, sources []Source) iter.Seq[line] {
 	return func(yield func(line) bool) {
 		for _, s := range sources {
-			if !readFile(series, s, yield) || !yield(line{of: endOfFile, series: series}) {
+			if !readFile(series, s, yield) || !yield(line{file: true, series: series}) {
 				return
 			}
 		}
@@ -53,7 +44,7 @@ func read(series int, sources []Source) iter.Seq[line] {
 func readFile(series int, s Source, yield func(line) bool) bool {
 	in, done, err := s.lines()
 	if err != nil {
-		return yield(line{of: ofFile, series: series, at: Place{File: s.Name}, err: err})
+		return yield(line{file: true, series: series, at: Place{File: s.Name}, err: err})
 	}
 	defer done()
 	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {

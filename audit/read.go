@@ -68,7 +68,7 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 			err = fault(Fault{Place: l.at, Err: l.err})
 		} else if l.torn != nil && l.entry.Robots == nil {
 			err = fault(Fault{l.at, l.torn, true})
-		} else if l.of == ofLog {
+		} else if !l.file {
 			_, _, sealed := evidence.ReadSeal(l.text)
 			err = line(&Line{l.at, l.entry, sealed})
 		}

@@ -107,7 +107,7 @@ func look(name string, sealed bool) *file {
 	const some, mostLines = 10, 1000      // behind one that tells
 	told := 0
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.of == ofFile; l.of != ofLog || f.of != "" && told >= some || !sealed && (told == mostLines || told >= some && !f.time.IsZero()) {
+		if f.is = f.is || l.file && l.err != nil; l.file || f.of != "" && told >= some || !sealed && (told == mostLines || told >= some && !f.time.IsZero()) {
 			break
 		}
 		if f.line == "" && l.text != nil {
