@@ -146,7 +146,6 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) {
 	sums.fact("    of these as recorded", number(t.AsRecorded))
 	sums.fact("    of these by another form of the path", number(t.OtherForm))
 	sums.row("  decided otherwise", t.Different)
-	sums.fact("    of these about tunnels", number(t.DifferentTunnels))
 	for _, cause := range simulate.Causes() {
 		sums.fact("  not computed: "+string(cause), number(t.NotComputed[cause]))
 	}

@@ -157,23 +157,15 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
 	t.fact("identified by", r.IdentifiedBy)
 	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
-	since, err := unreachableSince(ctx, source, l)
-	if err != nil {
-		return err
-	}
-	t.fact("unreachable since", since)
+	t.fact("unreachable since", unreachableSince(ctx, source, l))
 	t.fact("fetched as", r.FetchedAs)
 	if r.Line > 0 {
 		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
 	}
 	t.fact("form of the path", string(r.Form))
 	t.fact("sha256", r.SHA256)
-	if r.CrawlDelay > 0 {
-		t.fact("Crawl-delay", fmt.Sprintf("%g s", r.CrawlDelay))
-	}
-	if r.WaitMillis > 0 {
-		t.fact("held for", fmt.Sprintf("%g s", float64(r.WaitMillis)/1e3))
-	}
+	t.fact("Crawl-delay", inSeconds(r.CrawlDelay, ""))
+	t.fact("held for", inSeconds(float64(r.WaitMillis)/1e3, ""))
 	t.fact("preferences", strings.Join(r.Preferences, ", "))
 	t.fact("against a purpose", r.Conflict)
 	t.fact("signals", strings.Join(r.Signals, ", "))
@@ -200,21 +192,15 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 }
 
 // unreachableSince is since when the site's robots.txt was unreachable when a line was written, by the
-// history of the store; empty if it was not, or nothing is known.
-func unreachableSince(ctx context.Context, source simulate.Texts, l *audit.Line) (string, error) {
+// history of the store; empty if it was not, or if that is not known.
+func unreachableSince(ctx context.Context, source simulate.Texts, l *audit.Line) string {
 	o, err := origin.Parse(l.Robots.Origin)
-	if err != nil || l.Robots.State != fetch.StateUnreachable.String() {
-		return "", nil //nolint:nilerr // there is no such site
-	}
-	versions, err := source.History(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
-	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
-		return "", fmt.Errorf("reading the history: %w", err)
-	}
+	versions, unread := source.History(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
 	i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(l.Time()) })
-	if i < 0 || versions[i].State != fetch.StateUnreachable {
-		return "", nil
+	if errors.Join(err, unread) != nil || i < 0 || versions[i].State != fetch.StateUnreachable || l.Robots.State != versions[i].State.String() {
+		return ""
 	}
-	return moment(versions[i].FirstSeen), nil
+	return moment(versions[i].FirstSeen)
 }
 
 // sentence says what was decided, and why.

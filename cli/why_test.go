@@ -111,7 +111,7 @@ func TestWhySays(t *testing.T) {
 			`"preference_conflict":"train-ai=n;from=headers","signal_fields":["Content-Usage: train-ai=n","Tdm-Reservation: 1"]`): "against a purpose  train-ai=n;from=headers\n" +
 			"said by            Content-Usage: train-ai=n\nsaid by            Tdm-Reservation: 1\n",
 		of("GET", `"decision":"deny","reason":"rate_limited","detail":"a retry may succeed in 3s","state":"absent","wait_ms":1200,"crawl_delay_s":5`): "a retry may succeed in 3s\n",
-		of("GET", `"decision":"allow","reason":"no_rule","state":"absent","wait_ms":1200,"crawl_delay_s":5`):                                          "Crawl-delay  5 s\nheld for     1.2 s\n",
+		of("GET", `"decision":"allow","reason":"no_rule","state":"absent","wait_ms":1200,"crawl_delay_s":5`):                                          "Crawl-delay  5s\nheld for     1.2s\n",
 		of("CONNECT", `"decision":"allow","reason":"intercepted","state":"unknown","path_visible":true`):                                              "tunnel      CONNECT https://example.com/x\ndecision    opened: ",
 		of("CONNECT", `"decision":"allow","reason":"unrestricted","state":"rules","path_visible":false`):                                              "; what was asked in it is not known\n",
 		of("CONNECT", `"decision":"deny","reason":"tunnel_restricted","state":"rules","path_visible":false`):                                          "decision    denied: ",

@@ -14,9 +14,8 @@ type Totals struct {
 	Lines     int64 `json:"lines"`
 	Same      int64 `json:"same"`
 	Different int64 `json:"different"`
-	// Tunnels are those of Lines, and DifferentTunnels those of Different, that are about tunnels.
-	Tunnels          int64 `json:"tunnels"`
-	DifferentTunnels int64 `json:"different_tunnels"`
+	// Tunnels are those of Lines that are about tunnels. In Changes they stand by themselves.
+	Tunnels int64 `json:"tunnels"`
 	// AsRecorded are those of Same whose decision, or what their robots.txt permitted, is the line's.
 	// Of OtherForm, another form of the path decides the same.
 	AsRecorded  int64           `json:"as_recorded"`
@@ -59,11 +58,11 @@ func Run(
 			return nil
 		}
 		t.Lines++
-		tunnel, what := int64(0), ""
+		what := ""
 		if l.Tunnel() {
-			tunnel, what = 1, "tunnel "
+			t.Tunnels++
+			what = "tunnel "
 		}
-		t.Tunnels += tunnel
 		r, err := s.Decide(ctx, l)
 		switch {
 		case ctx.Err() != nil:
@@ -83,7 +82,6 @@ func Run(
 			t.OtherForm++
 		default:
 			t.Different++
-			t.DifferentTunnels += tunnel
 			changes[Change{Old: what + r.Old.short(), New: what + r.New.short()}]++
 			t.agent(l.Robots.Agent)
 		}
