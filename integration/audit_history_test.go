@@ -152,6 +152,46 @@ func TestAuditHistory(t *testing.T) {
 	}
 }
 
+// TestAuditHistoryOfStaleAnswers: answers that end soon are followed by the last good text of a site that fails since, and by what
+// another site has to which the robots.txt leads; an older text that is made to go on beyond its time is found.
+func TestAuditHistoryOfStaleAnswers(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	g := startGateway(t, gatewayConfig{Engine: "cache {\nttl 1s\nmin_ttl 1s\n}\nfetch {\nretry 1s 1s\nunreachable stale\n}\n" + paceOff})
+	site, leads := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	leads.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, site.URL("/robots.txt")))
+	lines := 0
+	crawl := func(robots testorigin.Behaviour, want string) {
+		t.Helper()
+		site.SetRobots(robots)
+		eventually(t, want, func() bool {
+			for _, s := range []*testorigin.Site{site, leads} {
+				g.mustFetch("AcmeBot/1.0", s.URL("/a"))
+				lines++
+			}
+			last := g.logs(lines)[lines-2:]
+			return last[0].Robots.State == want && last[1].Robots.State == want
+		})
+	}
+	for _, s := range []*testorigin.Site{site, leads} {
+		s.SetPages(testorigin.OK("the page"))
+	}
+	crawl(testorigin.OK("User-agent: *\nDisallow: /x\n"), "rules")
+	crawl(testorigin.Status(http.StatusServiceUnavailable), "unreachable")
+	crawl(testorigin.OK("User-agent: *\nDisallow: /y\n"), "rules")
+	crawl(testorigin.Status(http.StatusNotFound), "absent")
+	crawl(testorigin.Status(http.StatusServiceUnavailable), "unreachable")
+	g.stop()
+	r := audit(t, "--store", g.store(), g.accessLog())
+	if r.clean(t, "stale answers"); r.totals.Checked != int64(lines) || r.totals.Replayed == 0 {
+		t.Errorf("%d lines of %d, %d replayed", r.totals.Checked, lines, r.totals.Replayed)
+	}
+	forged, at := forgedLine(t, g.accessLog(), site.Origin().String(), func(r map[string]any) bool { return r["state"] == "absent" })
+	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 1 || r.findings[0].Kind != "history" || r.findings[0].Line != at {
+		t.Errorf("an answer beyond its time: %+v", r.findings)
+	}
+}
+
 // TestAuditHistoryAfterAFullDisk: the line about a new robots.txt is lost with others while the disk is full. The log has it before
 // the next line that rests on it, sealed or not.
 func TestAuditHistoryAfterAFullDisk(t *testing.T) {
