@@ -390,6 +390,17 @@ func TestAnswersInEachLog(t *testing.T) {
 	if got := eventsIn(t, file("all"), site.Origin().String()); !slices.Contains(got, "request") || !slices.Contains(got, robotscache.EventPurged) || got[0] != robotscache.EventFetched {
 		t.Errorf("the log of all: %q", got)
 	}
+	reloaded := g.config
+	reloaded.Global += log("late", "include http.log.access.log0")
+	if err := g.reload(reloaded); err != nil {
+		t.Fatal(err)
+	}
+	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.logs(4)
+	if got, want := eventsIn(t, file("late"), site.Origin().String()), []string{robotscache.EventKnown, "request", "request"}; !slices.Equal(got, want) {
+		t.Errorf("a log that a reload has begun: %q, want %q", got, want)
+	}
 }
 
 // eventsIn are the lines of a log about an origin, by what they tell.
