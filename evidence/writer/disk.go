@@ -84,11 +84,10 @@ func lock(f *os.File) error {
 }
 
 // position is how far the log is in the tree: the line before Offset, in one of its files, is the
-// last of Size leaves, which are on disk. Read leaves were in the tree when that was written.
+// last of Size leaves, which are on disk.
 type position struct {
 	Size   int64 `json:"size"`
 	Offset int64 `json:"offset"`
-	Read   int64 `json:"read"`
 }
 
 const positionFile = "position"
@@ -105,7 +104,7 @@ func (l *Log) readPosition() (p position, err error) {
 // does not wait for the disk: after a power cut an older position has more of the log read again.
 func writePosition(dir string, p position) error {
 	name := filepath.Join(dir, positionFile)
-	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d, \"read\": %19d}\n", p.Size, p.Offset, p.Read)
+	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d}\n", p.Size, p.Offset)
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return replaceFile(name, text)

@@ -158,18 +158,13 @@ func (l *Log) savePosition() error {
 	if err := l.tiles.sync(); err != nil {
 		return err
 	}
-	l.base = l.at
-	return l.writePosition()
-}
-
-func (l *Log) writePosition() error {
-	if err := writePosition(l.folder, position{l.base.Size, l.base.Offset, l.at.Size}); err != nil {
+	if err := writePosition(l.folder, l.at); err != nil {
 		return fmt.Errorf("writing the position: %w", err)
 	}
 	return nil
 }
 
-// save brings the log to the disk, and writes the tree and the position. It gives the number of
+// save brings the log to the disk, and writes the tree. It gives the number of
 // lines of others in the tree.
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
@@ -204,7 +199,7 @@ func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
 	l.saved = at.Size
 	l.mu.Unlock()
-	return others, l.writePosition()
+	return others, nil
 }
 
 // syncLog waits until the file of the log is on disk, and then the rotated ones, of which it may be
@@ -258,7 +253,7 @@ func (l *Log) fillGap() error {
 	if size := r.tiles.tree.Size(); size != l.size {
 		return fmt.Errorf("the log has %d lines of %d", size, l.size)
 	}
-	l.tiles, l.base, l.gap = r.tiles, r.base, false
+	l.tiles, l.gap = r.tiles, false
 	return nil
 }
 
@@ -285,6 +280,8 @@ type (
 		From int64 `json:"from"`
 		To   int64 `json:"to"`
 		Torn int   `json:"torn"`
+		// File had the first of them.
+		File string `json:"file"`
 	}
 	deletedLine struct {
 		At string `json:"noticed_at"`

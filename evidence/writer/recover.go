@@ -2,6 +2,7 @@ package writer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ func (l *Log) load() error {
 			return err
 		}
 		r, err := l.resume()
+		if err == nil {
+			err = l.checkLate(r)
+		}
 		if err == nil {
 			return l.goOn(r)
 		}
@@ -73,9 +77,27 @@ func (l *Log) readState(name string) ([]byte, error) {
 	return text, err
 }
 
+// mostLate bounds the lines that a start seals, in numbers of lines between checkpoints: a crash
+// leaves no more. Whoever set the state back could have others sealed by a restart.
+const mostLate = 32
+
+// checkLate notes from where on lines are sealed late: behind the newest checkpoint that is signed,
+// unless the line that tells of it is all.
+func (l *Log) checkLate(r *resumed) error {
+	to := r.tiles.tree.Size()
+	r.from = r.head.Size
+	if to == r.from+1 && (r.claim.Size == r.from || r.known == to) {
+		r.from = to
+	}
+	if late := to - r.from; late > mostLate*int64(l.config.Lines) {
+		return fmt.Errorf("%d lines from line %d on, the first in %s, have no checkpoint: a crash leaves at most %d", late, r.from, filepath.Base(r.file), mostLate*l.config.Lines)
+	}
+	return nil
+}
+
 // goOn goes on with a generation.
 func (l *Log) goOn(r *resumed) error {
-	l.tiles, l.size, l.saved, l.head, l.base = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head, r.base
+	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
 	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}
@@ -93,7 +115,7 @@ func (l *Log) goOn(r *resumed) error {
 		l.offer(l.head)
 		return nil
 	}
-	late := resumedLine{r.from, l.size, r.torn}
+	late := resumedLine{r.from, l.size, r.torn, filepath.Base(r.file)}
 	l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
 	return l.start("resumed", late)
 }
@@ -150,9 +172,12 @@ func (l *Log) start(message string, what any) error {
 // resumed is a generation that goes on.
 type resumed struct {
 	tiles *tileFiles
-	base  position
-	head  evidence.Head // the newest, of size 0 for none
-	from  int64         // leaves that the position knew; those behind it were sealed late
+	heads []evidence.Head
+	head  evidence.Head // the newest of them, of size 0 for none
+	claim evidence.Head // the newest of which a line tells
+	file  string        // in which the lines behind the head begin
+	known int64         // lines that the position has
+	from  int64         // those from it on are sealed late
 	torn  int           // lines without end among them
 	tail  []byte        // of the file that is written: a last line without end, which is no leaf yet
 }
@@ -186,38 +211,45 @@ func (l *Log) resume() (*resumed, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resumed{tiles: newTileFiles(l.folder, tree), base: at, from: max(at.Size, at.Read)}
-	claim, err := l.readOn(r, at, last[0])
-	if err != nil {
+	r := &resumed{tiles: newTileFiles(l.folder, tree), known: at.Size}
+	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
+		head, err := newestHead(name, l.verifier)
+		if err != nil {
+			return nil, err
+		}
+		if r.heads = append(r.heads, head); head.Size > r.head.Size {
+			r.head = head
+		}
+	}
+	if err := l.readOn(r, at, last[0]); err != nil {
 		return nil, err
 	}
-	return r, l.checkHeads(r, claim)
+	return r, l.checkHeads(r)
 }
 
-// readOn seals all lines of the log behind a position. It gives the newest checkpoint that these
-// lines have.
-func (l *Log) readOn(r *resumed, at position, last tlog.Hash) (claim evidence.Head, err error) {
+// readOn seals all lines of the log behind a position.
+func (l *Log) readOn(r *resumed, at position, last tlog.Hash) error {
 	files, err := LogFiles(l.config.File)
 	if err != nil {
-		return claim, err
+		return err
 	}
 	first, rest, err := findPosition(files, at, last)
 	if err != nil {
-		return claim, err
+		return err
 	}
 	for first != nil {
-		err := l.sealFile(r, first, rest[0] == l.config.File, &claim)
+		err := l.sealFile(r, first, rest[0])
 		if err = errors.Join(err, first.Close()); err != nil {
-			return claim, fmt.Errorf("%s: %w", rest[0], err)
+			return fmt.Errorf("%s: %w", rest[0], err)
 		}
 		if rest = rest[1:]; len(rest) == 0 {
 			break
 		}
 		if first, err = openLog(rest[0]); err != nil {
-			return claim, err
+			return err
 		}
 	}
-	return claim, nil
+	return nil
 }
 
 // findPosition looks for the line of a position, in the newest file first. It gives the rest of its
@@ -236,19 +268,22 @@ func findPosition(files []string, at position, last tlog.Hash) (io.ReadCloser, [
 }
 
 // sealFile seals what is left of a file.
-func (l *Log) sealFile(r *resumed, file io.Reader, current bool, claim *evidence.Head) error {
+func (l *Log) sealFile(r *resumed, file io.Reader, name string) error {
 	err := eachLine(file, func(line []byte, ended bool) error {
-		if !ended && current {
+		if !ended && name == l.config.File {
 			r.tail = bytes.Clone(line)
 			return nil
 		}
 		seq := r.tiles.tree.Size()
+		if seq >= r.head.Size {
+			r.file = cmp.Or(r.file, name)
+		}
 		switch id, n, sealed := evidence.ReadSeal(line); {
 		case sealed && (id != l.id || n != seq):
 			return fmt.Errorf("the line behind leaf %d is %d of %s", seq-1, n, id)
 		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
-			readClaim(line, claim)
-		case !sealed && (!ended || !json.Valid(line)):
+			readClaim(line, &r.claim)
+		case !sealed && seq >= r.head.Size && (!ended || !json.Valid(line)):
 			r.torn++
 		}
 		r.tiles.tree.Append(tlog.RecordHash(line))
@@ -276,21 +311,10 @@ func readClaim(line []byte, claim *evidence.Head) {
 
 // checkHeads holds the tree against what was signed of it: in the state, in the second copy, and in
 // the lines that were sealed late. Where the log has less than that, it was cut.
-func (l *Log) checkHeads(r *resumed, claim evidence.Head) error {
-	claims := []evidence.Head{claim}
-	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
-		head, err := newestHead(name, l.verifier)
-		if err != nil {
-			return err
-		}
-		claims = append(claims, head)
-		if head.Size > r.head.Size {
-			r.head = head
-		}
-	}
+func (l *Log) checkHeads(r *resumed) error {
 	tree := tlog.Tree{N: r.tiles.tree.Size(), Hash: r.tiles.tree.Root()}
 	reader := tlog.TileHashReader(tree, evidence.Tiles(l.folder))
-	for _, c := range claims {
+	for _, c := range append(r.heads, r.claim) {
 		if c.Size == 0 {
 			continue
 		}

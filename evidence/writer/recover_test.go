@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/evidence"
 )
 
 const lateMessage = "lines that were not sealed when the gateway ended are sealed now"
@@ -28,7 +30,7 @@ func TestKilled(t *testing.T) {
 	b.close(l)
 	lines := b.lines()
 	// generation, checkpoint, 1, checkpoint, 2, 3, torn, resumed, checkpoint, 5, checkpoint
-	if len(lines) != 11 || lines[6] != torn || !strings.Contains(lines[7], `"msg":"resumed","from":3,"to":7,"torn":1,"log":"gw1.example/access/1","seq":7}`) {
+	if len(lines) != 11 || lines[6] != torn || !strings.Contains(lines[7], `"msg":"resumed","from":3,"to":7,"torn":1,"file":"access.log","log":"gw1.example/access/1","seq":7}`) {
 		t.Errorf("%d lines: %s", len(lines), strings.Join(lines, "\n"))
 	}
 	if e, told := b.told(lateMessage); !told || e.Detail != "lines 3 to 6, torn: 1" {
@@ -173,12 +175,39 @@ func TestRolledBack(t *testing.T) {
 				b.verify(2, count)
 				continue
 			}
-			if e, told := b.told(lateMessage); !told || !strings.HasPrefix(e.Detail, "lines 5 to ") {
+			more := 3
+			if copied { // the copy says that they were signed in time
+				more = 1
+			}
+			if e, told := b.told(lateMessage); told == copied || told && !strings.HasPrefix(e.Detail, "lines 4 to ") {
 				t.Errorf("told %+v", e)
 			}
-			if signed := b.verify(1, 0); int(signed) != count+3 {
+			if signed := b.verify(1, 0); int(signed) != count+more {
 				t.Errorf("%d lines are signed, %d were there", signed, count)
 			}
+		}
+	}
+}
+
+// TestLaundered: a start seals no more lines than a crash leaves. More begin a generation that says how many there were, from
+// which file on; they stay without a checkpoint.
+func TestLaundered(t *testing.T) {
+	t.Parallel()
+	for _, lines := range []int{31, 32} {
+		b := newBench(t)
+		b.config.Lines = 1
+		l := b.open()
+		b.close(l)
+		for i := range lines { // made up while the gateway was off
+			appendFile(b.config.File, evidence.Splice([]byte(entry(i)), l.id, int64(2+i)))
+		}
+		b.close(b.open())
+		if _, late := b.told(lateMessage); late != (lines == 31) {
+			t.Errorf("%d lines and that of the last checkpoint: sealed late: %t", lines, late)
+		}
+		want := "33 lines from line 1 on, the first in access.log, have no checkpoint: a crash leaves at most 32"
+		if line := b.lines()[2+lines]; strings.Contains(line, `"msg":"generation","reason":"`+want+`"`) == (lines == 31) {
+			t.Errorf("%d lines and that of the last checkpoint: %s", lines, line)
 		}
 	}
 }

@@ -97,7 +97,7 @@ type Log struct {
 
 	flushing sync.Mutex // one flush at a time; taken before mu
 	tiles    *tileFiles // for one who flushes, too
-	base, at position   // of the tiles that are on disk, and of those that are written; as tiles
+	at       position   // of the tiles that are written; as tiles
 	keeping  sync.Mutex // one checkpoint at a time
 	shown    int64      // of the checkpoint that clients of the tiles see; for one who keeps
 
