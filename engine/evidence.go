@@ -41,7 +41,7 @@ func (s *fleetState) exchangeHeads(ctx context.Context) {
 // evidenceMetrics asks the sealed logs whenever metrics are asked for. The names of logs are the
 // operator's.
 type evidenceMetrics struct {
-	up, lines, unsealed, checkpoint, witness, unwitnessed, oldest, kept *prometheus.Desc
+	up, lines, unsealed, checkpoint, witness, unwitnessed, lost, oldest, kept *prometheus.Desc
 }
 
 func newEvidenceMetrics() *evidenceMetrics {
@@ -55,6 +55,7 @@ func newEvidenceMetrics() *evidenceMetrics {
 		checkpoint:  desc("checkpoint_age_seconds", "Age of the newest checkpoint."),
 		witness:     desc("witness_age_seconds", "Time since a witness cosigned a checkpoint.", "witness"),
 		unwitnessed: desc("unwitnessed_total", "Checkpoints that fewer witnesses cosigned than needed."),
+		lost:        desc("lost_total", "Lines that could not be written."),
 		oldest:      desc("oldest_line_seconds", "Unix time of the oldest line that is kept."),
 		kept:        desc("kept", "1 while files are kept for as long as roll_keep_for says, 0 if roll_keep drops them before."),
 	}
@@ -62,7 +63,7 @@ func newEvidenceMetrics() *evidenceMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *evidenceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.up, m.lines, m.unsealed, m.checkpoint, m.witness, m.unwitnessed, m.oldest, m.kept} {
+	for _, d := range []*prometheus.Desc{m.up, m.lines, m.unsealed, m.checkpoint, m.witness, m.unwitnessed, m.lost, m.oldest, m.kept} {
 		ch <- d
 	}
 }
@@ -85,6 +86,7 @@ func (m *evidenceMetrics) Collect(ch chan<- prometheus.Metric) {
 		send(m.lines, prometheus.CounterValue, float64(s.Lines))
 		send(m.unsealed, prometheus.GaugeValue, float64(s.Unsealed))
 		send(m.checkpoint, prometheus.GaugeValue, time.Since(s.Time).Seconds())
+		send(m.lost, prometheus.CounterValue, float64(s.Lost))
 		send(m.unwitnessed, prometheus.CounterValue, float64(s.Unwitnessed))
 		for name, w := range s.Witnesses {
 			if !w.Time.IsZero() {

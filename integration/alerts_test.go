@@ -26,7 +26,7 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
 type scrape map[string]float64

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"maps"
 	"time"
 )
@@ -24,20 +25,46 @@ type Status struct {
 	Witnesses  map[string]WitnessStatus `json:"witnesses,omitempty"` // by the names of their keys
 	// Unwitnessed counts checkpoints that fewer witnesses cosigned than needed.
 	Unwitnessed int64 `json:"unwitnessed"`
+	// Lost are the entries that could not be written since the start.
+	Lost int64 `json:"lost"`
 	// Error says why the log cannot be written or sealed; empty while it can.
 	Error string `json:"error,omitempty"`
 }
 
-// Status may be asked at any time.
+// Status may be asked at any time. While a disk holds the log up, it is that of before.
 func (l *Log) Status() Status {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	asked := make(chan Status, 1)
+	select {
+	case l.asking <- struct{}{}:
+		go func() {
+			asked <- l.status()
+			<-l.asking
+		}()
+	case <-ctx.Done(): // as below
+	}
+	select {
+	case s := <-asked:
+		return s
+	case <-ctx.Done():
+		s := *l.told.Load()
+		s.Error = "the log is held up: its disk does not answer"
+		return s
+	}
+}
+
+func (l *Log) status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Status{
+	s := Status{
 		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
 		Unsealed: l.others - l.signed, Lines: l.others,
 		Checkpoint: string(l.head.Note), Time: l.headTime.UTC(),
-		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Error: errorText(l.failure()),
+		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Lost: l.dropped, Error: errorText(l.failure()),
 	}
+	l.told.Store(&s)
+	return s
 }
 
 // Failed reports whether the log cannot be written or sealed now. It takes no lock.

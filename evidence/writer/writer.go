@@ -118,8 +118,11 @@ type Log struct {
 	deleted     bool  // the file was, and no line tells of it yet
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
-	failed      atomic.Bool // is one of these set
-	lost        lostLine    // of which no line tells yet
+	failed      atomic.Bool   // is one of these set
+	lost        lostLine      // of which no line tells yet
+	dropped     int64         // lines, since the start
+	asking      chan struct{} // full while the status is asked for
+	told        atomic.Pointer[Status]
 	writeErr    error
 	flushErr    error
 	head        evidence.Head
@@ -143,6 +146,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	}
 	if err != nil {
 		l.lost.add(time.Now())
+		l.dropped++
 		l.note(err, l.flushErr)
 		return 0, err
 	}
@@ -302,13 +306,14 @@ func Open(c Config) (*Log, error) {
 	}
 	l := &Log{
 		config: c, dir: filepath.Join(c.State, c.Name),
-		patience: 30 * time.Second, wake: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
+		patience: 30 * time.Second, wake: make(chan struct{}, 1), asking: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
 		witnesses: make(map[string]WitnessStatus),
 		client:    http.Client{Transport: c.Transport, CheckRedirect: noRedirects},
 	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("evidence of %s: %w", c.File, err), l.release())
 	}
+	l.status() // which is told if the disk stops to answer
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.running.Go(func() { l.flushAlways(ctx) })

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -177,6 +179,9 @@ func TestLost(t *testing.T) {
 		}
 		b.rot.fails = nil
 		b.write(l, entry(3), entry(4))
+		if s := l.Status(); s.Lost != 3 || s.Error != "" {
+			t.Errorf("status: %d lost, %s", s.Lost, s.Error)
+		}
 		b.close(l)
 		lines := b.lines()
 		at := func(d time.Duration) string { return start.Add(d).UTC().Format(time.RFC3339Nano) }
@@ -188,6 +193,43 @@ func TestLost(t *testing.T) {
 	if signed := b.verify(1, 0); signed != 7 {
 		t.Errorf("%d lines are signed", signed)
 	}
+}
+
+// TestHeldUp: a disk that does not answer holds up nobody who asks how the log is.
+func TestHeldUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	b.write(l, entry(1))
+	if s := l.Status(); s.Lines != 1 || s.Error != "" {
+		t.Errorf("%+v", s)
+	}
+	frozen := make(chan struct{})
+	b.rot.fails = func([]byte) (int, error) {
+		<-frozen
+		return 0, nil
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { b.write(l, entry(2)) })
+	for l.mu.TryLock() { // until the line is on its way
+		l.mu.Unlock()
+		runtime.Gosched()
+	}
+	var asking sync.WaitGroup
+	for range 2 { // the second one asks nobody
+		asking.Go(func() {
+			if s := l.Status(); s.Lines != 1 || !strings.Contains(s.Error, "does not answer") {
+				t.Errorf("held up: %+v", s)
+			}
+		})
+	}
+	asking.Wait()
+	close(frozen)
+	wg.Wait()
+	if s := l.Status(); s.Lines != 2 || s.Error != "" {
+		t.Errorf("afterwards: %+v", s)
+	}
+	b.close(l)
 }
 
 // TestStateDisk: where only the state cannot be written, the log is, and sealed when it can.
