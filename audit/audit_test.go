@@ -358,8 +358,8 @@ func TestFiles(t *testing.T) {
 			"access.log.1": sealedLine(0) + strings.Repeat(" 1", 20), "access.log": strings.Repeat("1 ", 2000) + sealedLine(21),
 		}, "", "access.log.1 access.log", ""},
 		{"no logs", map[string]string{
-			"access.log": "1", "blocks.json": `{"a":1}`, "caddy.log": none + " " + processLine, "robots.db": "1", "old/access.log": "1", "notes.txt": "hello",
-		}, "", "access.log", "blocks.json caddy.log notes.txt old robots.db"},
+			"access.log": "1", "blocks.json": `{"a":1}`, "caddy.log": none + " " + processLine, "robots.db": "1", "evidence/heads": "x", "evidence/tile.gpg": "1", "notes.txt": "hello",
+		}, "", "access.log", "blocks.json caddy.log evidence notes.txt robots.db"},
 		{"a process log with lines of requests", map[string]string{"caddy.log": strings.Repeat(none+" ", 300) + "1"}, "", "caddy.log", ""},
 		{"what cannot be read", map[string]string{"access.log": "2", "access.log.1.xz": "1", "access.log.2.gpg": "1"}, "", "access.log.1.xz access.log.2.gpg access.log", ""},
 		{"a line that was cut, alone", map[string]string{"access.log": "2", "access.log.1": `{"lev`}, "", "access.log.1 access.log", ""},
@@ -399,17 +399,20 @@ func TestFiles(t *testing.T) {
 func TestUnreadableFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	fileLines(t, dir, map[string]string{"access.log": "2", "access.log.1.xz": "1", "access.log.2.gpg": "1"})
+	fileLines(t, dir, map[string]string{"access.log": "2", "access.log.1.xz": "1", "access.log.2.gpg": "1", "old/access.log": "0"})
 	logs, _, err := Files([]string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if all, left, err := Files([]string{dir, filepath.Join(dir, "old") + "/"}, nil); err != nil || len(left) > 0 || len(all) != 2 || len(all[1]) != 1 {
+		t.Errorf("with the folder inside: %v, left out %v, %v", all, left, err)
 	}
 	var said []string
 	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Report{
 		Finding: func(Finding) error { return nil },
 		Fault:   func(f Fault) error { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()); return nil },
 	})
-	if want := []string{"access.log.1.xz: it is packed with xz: unpack it first", "access.log.2.gpg: it is no text: it may be packed or encrypted"}; err != nil || !slices.Equal(said, want) {
+	if want := []string{"access.log.1.xz: it is packed with xz: unpack it first", "access.log.2.gpg: it is no text: it may be packed or encrypted", "old: it is a folder with access logs: it has to be given too"}; err != nil || !slices.Equal(said, want) {
 		t.Errorf("%q, %v", said, err)
 	}
 }

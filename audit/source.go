@@ -46,6 +46,9 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 		if err != nil {
 			return nil, nil, err
 		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return !given && slices.ContainsFunc(args, func(other string) bool { return filepath.Clean(other) == name })
+		})
 		some := make([]*file, len(names))
 		for i, name := range names {
 			some[i] = look(name, false)
@@ -86,6 +89,7 @@ type file struct {
 	of         string // the log that the seal names
 	seq        int64
 	time       time.Time // of its first line that tells it
+	told       int       // lines from the first one on that is of an access log
 }
 
 // look reads a file as far as a line that tells what it is, and some more; if it is sealed, as far as
@@ -96,6 +100,8 @@ func look(name string, sealed bool) *file {
 	packing, unfinished := strings.CutSuffix(name, ".tmp")
 	_, plain := os.Stat(strings.TrimSuffix(strings.TrimSuffix(packing, ".gz"), ".zst"))
 	switch {
+	case err == nil && info.IsDir() && holdsLogs(name):
+		return f.unreadable("it is a folder with access logs: it has to be given too")
 	case err == nil && !info.Mode().IsRegular():
 		f.why = "it is a folder, or no file"
 		return f
@@ -105,9 +111,9 @@ func look(name string, sealed bool) *file {
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
 	const some, mostLines = 10, 1000      // behind one that tells
-	told := 0
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.file && l.err != nil; l.file || f.of != "" && told >= some || !sealed && (told == mostLines || told >= some && !f.time.IsZero()) {
+		if f.is = f.is || l.file && l.err != nil; l.file || f.of != "" && f.told >= some ||
+			!sealed && (f.told == mostLines || f.told >= some && !f.time.IsZero()) {
 			break
 		}
 		if f.line == "" && l.text != nil {
@@ -117,22 +123,41 @@ func look(name string, sealed bool) *file {
 				f.why = "it is a store"
 				return f
 			case !isText(f.line):
-				f.is, f.Open = true, func() (io.ReadCloser, error) { return nil, errors.New("it is no text: it may be packed or encrypted") }
-				return f
+				return f.unreadable("it is no text: it may be packed or encrypted")
 			}
 		}
-		if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
-			of, _ := evidence.ParseIdentity(id)
-			f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
-		}
-		if at, sure := l.entry.ended(); sure && f.time.IsZero() {
-			f.time = at
-		}
-		if f.is = f.is || isAccess(l.text); f.is {
-			told++
-		}
+		f.note(&l)
 	}
 	return f
+}
+
+// note takes what a line tells of its file.
+func (f *file) note(l *line) {
+	if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
+		of, _ := evidence.ParseIdentity(id)
+		f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
+	}
+	if at, sure := l.entry.ended(); sure && f.time.IsZero() {
+		f.time = at
+	}
+	if f.is = f.is || isAccess(l.text); f.is {
+		f.told++
+	}
+}
+
+// unreadable makes a file one that may hold lines and cannot be read.
+func (f *file) unreadable(why string) *file {
+	f.is, f.Open = true, func() (io.ReadCloser, error) { return nil, errors.New(why) }
+	return f
+}
+
+// holdsLogs reports whether a file in a folder has lines of an access log.
+func holdsLogs(folder string) bool {
+	names, _ := filepath.Glob(filepath.Join(folder, "*"))
+	return slices.ContainsFunc(names, func(name string) bool {
+		info, err := os.Stat(name)
+		return err == nil && info.Mode().IsRegular() && look(name, false).told > 0
+	})
 }
 
 // isText reports whether the beginning of a text is one. A crash, and who empties a file that is
