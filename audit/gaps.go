@@ -113,6 +113,12 @@ func (h *hosts) add(name string, s sending, t *GapTotals) (short []pair) {
 	if i == 0 && !at.floor.IsZero() && s.delay > 0 && s.turn.Before(at.floor.Add(s.delay)) {
 		t.Late++
 	}
+	if 0 < i && i < len(at.last) { // between two that do not follow each other any more
+		var old GapTotals
+		if p := (pair{first: at.last[i-1], second: at.last[i]}); !h.compare(&p, &old) {
+			t.Pairs, t.Kept, t.Undecided = t.Pairs-old.Pairs, t.Kept-old.Kept, t.Undecided-old.Undecided
+		}
+	}
 	at.last = slices.Insert(at.last, i, s)
 	for second := max(i, 1); second <= i+1 && second < len(at.last); second++ {
 		if p := (pair{first: at.last[second-1], second: at.last[second]}); h.compare(&p, t) {
