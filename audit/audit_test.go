@@ -310,7 +310,7 @@ func fileLines(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestFiles holds which logs an argument stands for, whatever their names, their order, and what is left out.
+// TestFiles holds which logs an argument stands for, whatever their names, their order, and the files left out.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	const none, processLine = `{"level":"info"}`, `{"level":"error","logger":"http.log.error","request":{"method":"GET"},"status":502,"err_id":"x"}`

@@ -75,8 +75,8 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// objectOf gives the JSON object of a line, and what is in front of it: with Caddy's encoder console
-// time, level, logger and message, with its encoder journald a level as <6>.
+// objectOf gives the JSON object of a line and the text in front of it. Caddy's encoder console puts
+// time, level, logger and message there, its encoder journald a level such as <6>.
 func objectOf(line []byte) (front, object []byte) {
 	line = bytes.TrimSpace(line)
 	if len(line) > 3 && line[0] == '<' && line[2] == '>' {

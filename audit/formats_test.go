@@ -27,7 +27,7 @@ func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time
 	return fields.TS, fields.Duration
 }
 
-// TestFilters: what Caddy's filters make of a line is no finding, and what they hide is not proven.
+// TestFilters: a line that Caddy's filters have changed is no finding, and is not proven if they hide its URL.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -236,7 +236,7 @@ func otherPath(r *enforce.Record, path string) bool {
 }
 
 // redacts reports that the filter of the log has changed the query of a line. Caddy's filter query
-// leaves no mark, and brings what it leaves into order.
+// leaves no mark, and sorts the rest of the query.
 func (j *judge) redacts(r *enforce.Record, path string) bool {
 	_, query, _ := strings.Cut(path, "?")
 	if j.marks(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {

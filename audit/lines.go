@@ -93,9 +93,9 @@ func (s Source) lines() (in *lines.Reader, done func(), err error) {
 	return lines.NewReader(r, maxLine), func() { _, _ = r.Close(), f.Close() }, nil
 }
 
-// mend takes a line that a crash or a full disk cut off for what it is. Caddy goes on right behind it,
-// in the same line; zeros are what a file system can leave, and who empties a file that is written.
-// Where only the end of the line is lost, mend returns the next one.
+// mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind it. A
+// file system, and a program that empties a file that is written, can leave zeros there. If only the
+// end of the line is lost, mend returns the next one.
 func (l *line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
 	const most = 200 // objects may be in what was cut

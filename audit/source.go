@@ -27,10 +27,10 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Files finds the logs that arguments name: files; folders and patterns (as in [filepath.Match]), of
-// which those are taken that hold lines of access logs, whatever their names; and "-", which is in.
-// The files of one log follow each other in the order of their lines. What is left out comes with
-// the reason; what may hold lines and cannot be read is a source that does not open.
+// Files finds the logs that arguments name. An argument is a file, "-" for in, or a folder or pattern
+// (as in [filepath.Match]), whose files are taken if they hold lines of access logs, whatever their
+// names. The files of one log follow each other in the order of their lines. Each file that is left
+// out has its reason. A file that may hold lines and cannot be read is a source that does not open.
 func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err error) {
 	if len(args) == 0 {
 		return nil, nil, errors.New("no access log is given")
@@ -55,7 +55,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 		}
 		none := len(all)
 		for _, f := range some {
-			// What stands among the files of a log may be its: a line that was cut, as an instance.
+			// A file beside those of a log may be one of them: it may have no line but one that was cut.
 			beside := func(other *file) bool { return other.is && other.log == f.log }
 			if given || f.is || f.why == "" && slices.ContainsFunc(some, beside) {
 				all = append(all, f)
@@ -160,8 +160,8 @@ func holdsLogs(folder string) bool {
 	})
 }
 
-// isText reports whether the beginning of a text is one. A crash, and who empties a file that is
-// written, can leave zeros in front.
+// isText reports whether the beginning of a file is text. A crash, and a program that empties a file
+// that is written, can leave zeros in front.
 func isText(line string) bool {
 	line = strings.TrimLeft(line, "\x00")
 	for range utf8.UTFMax - 1 {

@@ -32,7 +32,7 @@ func (l *Reader) Idle() bool {
 func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	for errors.Is(err, bufio.ErrBufferFull) && len(bytes.Trim(line, "\x00")) == 0 {
-		line, err = l.r.ReadSlice('\n') // who empties a file that is written can leave a hole
+		line, err = l.r.ReadSlice('\n') // a file that is emptied while it is written can have a hole
 	}
 	most := l.r.Size() - 1
 	if whole = len(line) <= most; !whole {
