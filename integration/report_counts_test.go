@@ -454,6 +454,7 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 	for sentence, want := range map[string][]float64{
 		`: (\S+) requests, (\S+) allowed, (\S+) refused, (\S+) failed; (\S+) were held for (\S+) s in all\.`: c.total[:6],
 		`(\S+) tunnels \(CONNECT\), which are no requests: (\S+) opened, (\S+) refused, (\S+) failed\.`:      c.total[6:10],
+
 		`not looked into: (\S+) of the tunnels`:                              c.total[10:],
 		`(\S+) lines were read; about no request through a gateway: (\S+)\.`: {c.sums["lines"], c.sums["not_ours"]},
 		`(\S+) of (\S+) lines have no seal`:                                  {lines - c.sums["sealed"], lines},
