@@ -203,13 +203,19 @@ func TestEvidenceReloads(t *testing.T) {
 			t.Errorf("a second process, %q: %v", lines, err)
 		}
 	}
+	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
 	g.stop()
 	found := s.check()
 	if len(found.Faults) > 0 || len(found.Generations) != 2 {
 		t.Errorf("%+v", found)
 	}
-	if lines := found.Generations["gw1.acme.example/access/2"].Lines; lines != 5 { // of which one is about the robots.txt
-		t.Errorf("the second generation has %d lines", lines)
+	// Generation, checkpoint, a request and its robots.txt, checkpoint, closed, checkpoint.
+	if second := found.Generations["gw1.acme.example/access/2"]; second.Lines != 7 || second.Newest != 6 {
+		t.Errorf("the second generation: %+v", second)
+	}
+	// One for the reload with other settings, one or more for those with other keys, and one for the end.
+	if n := strings.Count(string(unpacked(t, filepath.Join(s.dir, "access.log"))), `"logger":"crawlgate.evidence","msg":"closed"`); n < 3 {
+		t.Errorf("the log says %d times that it was closed", n)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 var all = logs{byKey: make(map[string]*sealed)}
 
 func init() {
-	caddy.OnExit(func(context.Context) { all.flush() })
+	caddy.OnExit(func(context.Context) { all.end() })
 }
 
 type logs struct {
@@ -61,12 +61,14 @@ func (l *logs) remove(e *Evidence) {
 	l.follow()
 }
 
-// flush signs what is in the logs; the process is about to end.
-func (l *logs) flush() {
+// end closes the logs; the process is about to end.
+func (l *logs) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.byKey {
-		s.flush(caddy.Log())
+		if err := s.shut(); err != nil {
+			s.tell(caddy.Log(), notSealed, err)
+		}
 	}
 }
 

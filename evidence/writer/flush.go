@@ -283,6 +283,9 @@ type (
 		// File had the first of them.
 		File string `json:"file"`
 	}
+	closedLine struct {
+		At string `json:"at"`
+	}
 	deletedLine struct {
 		At string `json:"noticed_at"`
 	}

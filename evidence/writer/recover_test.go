@@ -29,14 +29,14 @@ func TestKilled(t *testing.T) {
 	b.write(l, entry(5))
 	b.close(l)
 	lines := b.lines()
-	// generation, checkpoint, 1, checkpoint, 2, 3, torn, resumed, checkpoint, 5, checkpoint
-	if len(lines) != 11 || lines[6] != torn || !strings.Contains(lines[7], `"msg":"resumed","from":3,"to":7,"torn":1,"file":"access.log","log":"gw1.example/access/1","seq":7}`) {
+	// generation, checkpoint, 1, checkpoint, 2, 3, torn, resumed, checkpoint, 5, closed, checkpoint
+	if len(lines) != 12 || lines[6] != torn || !strings.Contains(lines[7], `"msg":"resumed","from":3,"to":7,"torn":1,"file":"access.log","log":"gw1.example/access/1","seq":7}`) {
 		t.Errorf("%d lines: %s", len(lines), strings.Join(lines, "\n"))
 	}
 	if e, told := b.told(lateMessage); !told || e.Detail != "lines 3 to 6, torn: 1" {
 		t.Errorf("told %+v", e)
 	}
-	if signed := b.verify(1, 0); signed != 10 {
+	if signed := b.verify(1, 0); signed != 11 {
 		t.Errorf("%d lines are signed", signed)
 	}
 }
@@ -60,32 +60,32 @@ func TestNewGenerations(t *testing.T) {
 		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "the file position of the state is missing"},
 		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the file position of the state has no position: "},
 		"leaves gone":  {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "the hashes of the lines are gone, or have the form of version 0.1"},
-		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/11"), 64) }, "reading 11 hashes of tile/0/000: unexpected EOF"},
+		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/12"), 64) }, "reading 12 hashes of tile/0/000: unexpected EOF"},
 		"other leaf": {func(b *bench) {
-			edit(state(b, "tile/0/000.p/11"), func(data []byte) []byte { data[0]++; return data })
-		}, "the first 10 lines are not those that were signed"},
+			edit(state(b, "tile/0/000.p/12"), func(data []byte) []byte { data[0]++; return data })
+		}, "the first 11 lines are not those that were signed"},
 		"vkey gone": {func(b *bench) { os.Remove(state(b, "vkey")) }, "the file vkey of the state is missing"},
-		"log gone":  {func(b *bench) { os.Remove(b.config.File) }, "line 10 of the tree is not in the log"},
-		"log cut":   {func(b *bench) { os.Truncate(b.config.File, 700) }, "line 10 of the tree is not in the log"},
+		"log gone":  {func(b *bench) { os.Remove(b.config.File) }, "line 11 of the tree is not in the log"},
+		"log cut":   {func(b *bench) { os.Truncate(b.config.File, 700) }, "line 11 of the tree is not in the log"},
 		"log changed": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte { return append([]byte("x\n"), text...) })
-		}, "line 10 of the tree is not in the log"},
+		}, "line 11 of the tree is not in the log"},
 		"last line changed": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
 				text[len(text)-20] ^= 1
 				return text
 			})
-		}, "line 10 of the tree is not in the log"},
+		}, "line 11 of the tree is not in the log"},
 		"foreign line": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
-				return append(text, `{"log":"gw1.example/access/1","seq":12}`+"\n"...)
+				return append(text, `{"log":"gw1.example/access/1","seq":13}`+"\n"...)
 			})
-		}, "access.log: the line behind leaf 10 is 12 of gw1.example/access/1"},
+		}, "access.log: the line behind leaf 11 is 13 of gw1.example/access/1"},
 		"line of a later generation": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
 				return append(text, `{"log":"gw1.example/access/7","seq":0}`+"\n"...)
 			})
-		}, "access.log: the line behind leaf 10 is 0 of gw1.example/access/7"},
+		}, "access.log: the line behind leaf 11 is 0 of gw1.example/access/7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestNewGenerations(t *testing.T) {
 				t.Errorf("a folder of the machine is in the log: %s", line)
 			}
 			// The generation before is named with its last checkpoint, if the state has it.
-			head := fmt.Sprintf(`,"size":%d,"root":"`, 10)
+			head := fmt.Sprintf(`,"size":%d,"root":"`, 11)
 			if known := name != "state gone" && name != "vkey gone" && generation == 2; strings.Contains(line, head) != known {
 				t.Errorf("the last checkpoint of the generation before: want %t: %s", known, line)
 			}
@@ -118,7 +118,7 @@ func TestNewGenerations(t *testing.T) {
 			if e, told := b.told("evidence begins a new generation"); !told || !e.Failure || !strings.Contains(e.Detail, reason) {
 				t.Errorf("told %+v", e)
 			}
-			if signed := b.verify(generation, len(before)); signed != 3 {
+			if signed := b.verify(generation, len(before)); signed != 4 {
 				t.Errorf("%d lines are signed", signed)
 			}
 			l = b.open() // which goes on
@@ -175,11 +175,11 @@ func TestRolledBack(t *testing.T) {
 				b.verify(2, count)
 				continue
 			}
-			more := 3
+			more := 4
 			if copied { // the copy says that they were signed in time
-				more = 1
+				more = 2
 			}
-			if e, told := b.told(lateMessage); told == copied || told && !strings.HasPrefix(e.Detail, "lines 4 to ") {
+			if e, told := b.told(lateMessage); told == copied || told && !strings.HasPrefix(e.Detail, "lines 5 to ") {
 				t.Errorf("told %+v", e)
 			}
 			if signed := b.verify(1, 0); int(signed) != count+more {
@@ -199,14 +199,14 @@ func TestLaundered(t *testing.T) {
 		l := b.open()
 		b.close(l)
 		for i := range lines { // made up while the gateway was off
-			appendFile(b.config.File, evidence.Splice([]byte(entry(i)), l.id, int64(2+i)))
+			appendFile(b.config.File, evidence.Splice([]byte(entry(i)), l.id, int64(4+i)))
 		}
 		b.close(b.open())
 		if _, late := b.told(lateMessage); late != (lines == 31) {
 			t.Errorf("%d lines and that of the last checkpoint: sealed late: %t", lines, late)
 		}
-		want := "33 lines from line 1 on, the first in access.log, have no checkpoint: a crash leaves at most 32"
-		if line := b.lines()[2+lines]; strings.Contains(line, `"msg":"generation","reason":"`+want+`"`) == (lines == 31) {
+		want := "33 lines from line 3 on, the first in access.log, have no checkpoint: a crash leaves at most 32"
+		if line := b.lines()[4+lines]; strings.Contains(line, `"msg":"generation","reason":"`+want+`"`) == (lines == 31) {
 			t.Errorf("%d lines and that of the last checkpoint: %s", lines, line)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCutAgainstCopy(t *testing.T) {
 	b.close(l)
 	b.restore(yesterday)
 	b.close(b.open())
-	if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "the log has 2 lines of the 3 that were signed") {
+	if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "the log has 4 lines of the 6 that were signed") {
 		t.Errorf("told %+v", e)
 	}
 }

@@ -355,11 +355,18 @@ func (l *Log) become(generation int) (err error) {
 	return err
 }
 
-// Close seals and signs what is written, and ends.
+// Close says that the log is closed, seals and signs what is written, and ends.
 func (l *Log) Close() error {
 	l.stop()
 	l.running.Wait()
-	return errors.Join(l.Flush(), l.release())
+	l.mu.Lock()
+	err := l.tellLost()
+	if err == nil {
+		err = l.say("closed", closedLine{time.Now().UTC().Format(time.RFC3339Nano)})
+	}
+	l.signed-- // a checkpoint has to cover this line
+	l.mu.Unlock()
+	return errors.Join(err, l.Flush(), l.release())
 }
 
 // Flush seals and signs what is written. All of it is on disk when Flush returns.

@@ -34,21 +34,21 @@ func TestSealed(t *testing.T) {
 	l = b.open()
 	b.write(l, entry(4))
 	b.close(l)
-	if signed := b.verify(1, 0); signed != 10 {
-		t.Errorf("the newest checkpoint is of %d lines, want 10", signed)
+	if signed := b.verify(1, 0); signed != 12 {
+		t.Errorf("the newest checkpoint is of %d lines, want 12", signed)
 	}
 	lines := b.lines()
 	for i, want := range []string{
 		`"msg":"generation","reason":"first","previous":"","log":"gw1.example/access/1","seq":0}`,
 		`"msg":"checkpoint","size":1,`, `"status":200,"log":"gw1.example/access/1","seq":2}`, `"seq":3}`,
-		`"msg":"checkpoint","size":4,`, `"seq":5}`, `no JSON`, `{"log":"gw1.example/access/1","seq":7}`, `"msg":"checkpoint","size":8,`,
-		`"seq":9}`, `"msg":"checkpoint","size":10,`,
+		`"msg":"checkpoint","size":4,`, `"seq":5}`, `no JSON`, `{"log":"gw1.example/access/1","seq":7}`, `"msg":"closed","at":"`, `"msg":"checkpoint","size":9,`,
+		`"seq":10}`, `"msg":"closed",`, `"msg":"checkpoint","size":12,`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d: %s\nwant %s", i, lines[i], want)
 		}
 	}
-	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 11 {
+	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 13 {
 		t.Errorf("an orderly end left lines unsealed; %d lines", len(lines))
 	}
 }
@@ -186,11 +186,11 @@ func TestLost(t *testing.T) {
 		lines := b.lines()
 		at := func(d time.Duration) string { return start.Add(d).UTC().Format(time.RFC3339Nano) }
 		want := fmt.Sprintf(`"msg":"lost","lines":3,"from":"%s","to":"%s","log":"gw1.example/access/1","seq":4}`, at(0), at(2*time.Minute))
-		if len(lines) != 8 || !strings.HasSuffix(lines[4], want) || lines[3] != string(evidence.Splice([]byte(entry(2)), l.id, 3))[:100] {
+		if len(lines) != 9 || !strings.HasSuffix(lines[4], want) || lines[3] != string(evidence.Splice([]byte(entry(2)), l.id, 3))[:100] {
 			t.Errorf("want %s: %s", want, strings.Join(lines, "\n"))
 		}
 	})
-	if signed := b.verify(1, 0); signed != 7 {
+	if signed := b.verify(1, 0); signed != 8 {
 		t.Errorf("%d lines are signed", signed)
 	}
 }
@@ -253,7 +253,7 @@ func TestStateDisk(t *testing.T) {
 	}
 	b.flush(l)
 	b.close(l)
-	if signed := b.verify(1, 0); signed != 3003 || l.Failed() {
+	if signed := b.verify(1, 0); signed != 3005 || l.Failed() {
 		t.Errorf("%d lines are signed", signed)
 	}
 }
@@ -275,7 +275,7 @@ func TestNoRoom(t *testing.T) {
 	b.flush(l)
 	b.write(l, entry(2))
 	b.close(l)
-	if signed := b.verify(1, 0); signed != 106 {
+	if signed := b.verify(1, 0); signed != 107 {
 		t.Errorf("%d lines are signed", signed)
 	}
 }
