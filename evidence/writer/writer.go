@@ -199,6 +199,11 @@ func (l *Log) look() error {
 	end, links := l.measure()
 	switch old := l.file; {
 	case end < l.end && l.follow():
+		// A file that was rotated, packed and then removed has its last name there.
+		if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", old.Fd())); link == l.config.File+" (deleted)" {
+			l.shifted++
+			l.deleted = true
+		}
 		_ = old.Close() // it was only looked at
 		if len(l.tail) > 0 {
 			l.leaf(l.tail) // it stays as it is

@@ -306,6 +306,28 @@ func TestDeleted(t *testing.T) {
 	b.close(l)
 }
 
+// TestDeletedAndMade: a file that was deleted, and in whose place the writer has made another one, is no rotated one. Caddy's
+// writer makes it with the first line after a start.
+func TestDeletedAndMade(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.open()
+	b.write(l, entry(1))
+	b.flush(l)
+	if err := errors.Join(b.rot.f.Close(), os.Remove(b.config.File)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.rot.open(); err != nil {
+		t.Fatal(err)
+	}
+	b.write(l, entry(2))
+	b.flush(l)
+	if lines := b.lines(); len(lines) != 3 || !strings.Contains(lines[1], `"msg":"deleted","noticed_at":"`) {
+		t.Errorf("the new file: %q", lines)
+	}
+	b.close(l)
+}
+
 // TestForeignLine: lines of another program are noticed.
 func TestForeignLine(t *testing.T) {
 	t.Parallel()
