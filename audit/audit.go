@@ -89,8 +89,11 @@ type auditor struct {
 	seals  *seal.Checker // nil: not asked for
 }
 
-// sealFinding passes on what contradicts the seals.
+// sealFinding passes on what contradicts the seals, and what is missing by the log's own account.
 func (a *auditor) sealFinding(f seal.Finding) error {
+	if f.Kind == seal.Incomplete {
+		return a.fault(f.Place, errors.New("the log is incomplete: "+f.Message))
+	}
 	a.counts.Findings[f.Kind]++
 	return a.report.Finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message})
 }
@@ -134,7 +137,7 @@ func (a *auditor) line(l *line) error {
 	c.Lines++
 	a.judge.series = l.series
 	if l.text != nil && a.seals != nil {
-		if err := a.seals.Line(l.series, l.at, l.text); err != nil {
+		if err := a.seals.Line(l.series, l.at, l.text, l.entry.TS.Time); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -56,6 +58,27 @@ func (k *keyring) lieBeside(text string) (identity string, err error) {
 	}
 	k.beside[name] = key
 	return name, nil
+}
+
+// beneath gives the key and the identity of the folder of a generation: by the key in it or, if that
+// is gone, a key that is given and the name in a checkpoint, whose signatures are checked later.
+func (k *keyring) beneath(folder string) (key, identity string, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, "vkey"))
+	if err == nil {
+		key = strings.TrimSpace(string(text))
+		identity, err = k.lieBeside(key)
+		return key, identity, err
+	}
+	for _, name := range []string{"checkpoint", "heads"} {
+		if text, err2 := os.ReadFile(filepath.Join(folder, name)); err2 == nil && len(k.given) > 0 {
+			identity, _, _ = strings.Cut(string(text), "\n")
+			if _, err2 := evidence.ParseIdentity(identity); err2 == nil {
+				key, err = note.NewEd25519VerifierKey(identity, k.given[0])
+				return key, identity, err
+			}
+		}
+	}
+	return "", "", err
 }
 
 // Verifier implements note.Verifiers.

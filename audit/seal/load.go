@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -27,13 +28,16 @@ type Config struct {
 	Keys []string
 	// Heads are files of checkpoints that were kept elsewhere.
 	Heads []string
+	// Kept is how long the operator keeps lines. First lines that are not there have expired if the
+	// others go back so far; 0: they are missing.
+	Kept time.Duration
 }
 
 // New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
 // goes to report, as all findings do; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
 	keys := &keyring{beside: make(map[string][]byte)}
-	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), keys: keys, report: report}
+	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), keys: keys, report: report, kept: cfg.Kept}
 	for _, text := range cfg.Keys {
 		if err := keys.give(text); err != nil {
 			return nil, err
@@ -62,37 +66,34 @@ func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker,
 
 // folder reads the generations of all logs in a folder of evidence.
 func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) error {
-	names, err := filepath.Glob(filepath.Join(folder, "*", "*", "vkey"))
+	names, err := filepath.Glob(filepath.Join(folder, "*", "*"))
 	if err != nil {
 		return fmt.Errorf("reading evidence: %w", err)
 	}
 	slices.SortFunc(names, func(a, b string) int { return generation(a) - generation(b) })
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("reading evidence: %w", err)
-		}
-		key := strings.TrimSpace(string(text))
-		id, err := keys.lieBeside(key)
-		if err != nil {
+		key, id, err := keys.beneath(name)
+		switch {
+		case generation(name) == 0 || errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
 			return fmt.Errorf("reading evidence: %s: %w", name, err)
-		}
-		if c.trees[id] != nil {
+		case c.trees[id] != nil:
 			return fmt.Errorf("reading evidence: %s: there are two folders of %s", name, id)
 		}
 		t := c.tree(id)
-		t.tiles = evidence.Tiles(filepath.Dir(name))
+		t.tiles = evidence.Tiles(name)
 		t.totals.Key, t.totals.KeyGiven = key, len(keys.given) > 0
-		if err := c.heads(ctx, filepath.Join(filepath.Dir(name), "heads"), keys, false); err != nil {
+		if err := c.heads(ctx, filepath.Join(name, "heads"), keys, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// generation is the number in the path of a file of a generation.
+// generation is the number of a folder of a generation, 0 for another one.
 func generation(name string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+	n, _ := strconv.Atoi(filepath.Base(name))
 	return n
 }
 
@@ -151,7 +152,10 @@ func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
 	t.totals.Checkpoints++
 	t.totals.KeptElsewhere = t.totals.KeptElsewhere || kept
 	t.size = max(t.size, h.Size)
-	p := checkpoint{h.Size, h.Root, at}
+	if t.agrees.at.File != at.File {
+		t.agrees = checkpoint{at: at}
+	}
+	p := checkpoint{h.Size, h.Root, at, t.agrees.size}
 	if p.size <= t.confirmed {
 		return t.within(p, t.keepAhead)
 	}
@@ -188,7 +192,8 @@ func (t *tree) keepAhead(p checkpoint) error {
 func (t *tree) fork(p checkpoint, other string) error { return t.report(t.forked(p, other)) }
 
 func (t *tree) forked(p checkpoint, other string) Finding {
-	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs", p.size, t.identity, other)}
+	from := fmt.Sprintf("they differ in a line from number %d to %d", p.agreed, p.size-1)
+	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs; %s", p.size, t.identity, other, from)}
 }
 
 // confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
@@ -241,6 +246,7 @@ func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
 	case root != p.root:
 		return excluded(p)
 	}
+	t.agrees.size = p.size
 	return nil
 }
 

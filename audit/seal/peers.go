@@ -34,7 +34,7 @@ func (c *Checker) peer(at Place, text string) error {
 	}
 	t.totals.KeptElsewhere = true
 	t.totals.Peers++
-	return t.hear(checkpoint{h.Size, h.Root, at})
+	return t.hear(checkpoint{size: h.Size, root: h.Root, at: at})
 }
 
 // continues reports whether an identity is a later generation of a log whose generations are given:

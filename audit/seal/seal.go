@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -38,10 +39,19 @@ const (
 	Leaves Kind = "seal_leaves"
 	// Head is a checkpoint that its key has not signed, or that is not there any more.
 	Head Kind = "seal_head"
+	// Unsealed are lines behind the last checkpoint of a log that nobody goes on with.
+	Unsealed Kind = "seal_unsealed"
+	// Reset is a generation that says that the log was not what was signed of the one before.
+	Reset Kind = "seal_reset"
+	// Incomplete is no contradiction: the log says that lines are missing, or its beginning is. It is
+	// none of Kinds.
+	Incomplete Kind = "incomplete"
 )
 
 // Kinds lists all kinds, in the order of their documentation.
-func Kinds() []Kind { return []Kind{Missing, Changed, Order, Extra, Tail, Fork, Leaves, Head} }
+func Kinds() []Kind {
+	return []Kind{Missing, Changed, Order, Extra, Tail, Fork, Leaves, Head, Unsealed, Reset}
+}
 
 // Place is a line of a log, or a checkpoint of a file of them, counted from 1.
 type Place struct {
@@ -81,7 +91,7 @@ type LogTotals struct {
 	Unproven int64 `json:"unproven"`
 	// Late are lines that were sealed by the process after the one that wrote them.
 	Late int64 `json:"sealed_late"`
-	// Expired are the first lines of the log, which are not there any more.
+	// Expired are the first lines of the log, which are not there any more because of their age.
 	Expired int64 `json:"expired"`
 	// Checkpoints are those with a good signature, Size is the number of lines of the newest.
 	Checkpoints int64 `json:"checkpoints"`
@@ -105,6 +115,7 @@ type Checker struct {
 	series map[int]*series
 	keys   *keyring
 	report func(Finding) error
+	kept   time.Duration
 	totals Totals
 }
 
@@ -121,9 +132,10 @@ type series struct {
 	hash  tlog.Hash
 }
 
-// Line takes the next line of the files that follow each other, with its end or without. Their
-// number tells them from other such files, whose lines may come in between.
-func (c *Checker) Line(number int, at Place, line []byte) error {
+// Line takes the next line of the files that follow each other, with its end or without, and its
+// time, which may be zero. Their number tells them from other such files, whose lines may come in
+// between.
+func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error {
 	s := c.series[number]
 	if s == nil {
 		s = new(series)
@@ -138,7 +150,7 @@ func (c *Checker) Line(number int, at Place, line []byte) error {
 		s.place, s.hash = at, hash
 		return nil
 	case !ok:
-		return c.withoutSeal(s.current, at, hash)
+		return c.withoutSeal(s.current, at, line, hash)
 	}
 	t := c.trees[id]
 	if t == nil {
@@ -162,30 +174,12 @@ func (c *Checker) Line(number int, at Place, line []byte) error {
 		c.closeBefore(t)
 	}
 	s.current = t
-	says := t.read(at, line)
-	t.own = says.Msg != ""
-	switch before := c.trees[says.Previous]; {
-	case says.Msg == "peer" && says.Note != "":
-		if err := c.peer(at, says.Note); err != nil {
-			return err
-		}
-	case says.Msg == "generation" && says.Size > 0 && before != nil && t.follows(before):
-		if err := before.endsAt(checkpoint{says.Size, says.Root, at}); err != nil {
-			return err
-		}
+	says := readSaid(line)
+	t.own, t.when = says.Msg != "" && says.Robots == nil, when
+	if err := c.heed(t, at, seq, says); err != nil {
+		return err
 	}
 	return t.place(at, seq, hash)
-}
-
-// endsAt takes the last checkpoint of a generation, as the next one begins with it.
-func (t *tree) endsAt(p checkpoint) error {
-	switch {
-	case p.size > t.size && t.told <= t.size:
-		t.told, t.toldAt = p.size, p.at
-	case p.size <= t.confirmed:
-		return t.within(p, func(p checkpoint) error { return t.fork(p, fmt.Sprintf("that of %d lines", t.confirmed)) })
-	}
-	return nil
 }
 
 // closeBefore notes that the generations of a log before t have ended: nobody writes to them any
@@ -204,14 +198,13 @@ func (t *tree) follows(other *tree) bool {
 }
 
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
-// in a crash is in the tree as it stands.
-func (c *Checker) withoutSeal(t *tree, at Place, hash tlog.Hash) error {
-	t.own = false
+// in a crash is in the tree as it stands. Of a whole object the writer makes a line with a seal.
+func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
+	t.own, t.when = false, time.Time{}
 	seq := t.lastSeq + 1
-	if seq < t.confirmed {
-		if leaf, err := t.leaf(seq); err != nil || leaf != hash {
-			return c.report(Finding{at, Extra, "the line has no seal, and is in no checkpoint"})
-		}
+	leaf, err := t.leaf(seq)
+	if seq < t.confirmed && (err != nil || leaf != hash) || seq >= t.size && json.Valid(line) && line[0] == '{' {
+		return c.report(Finding{at, Extra, "the line has no seal, and is in no checkpoint"})
 	}
 	return t.place(at, seq, hash)
 }
@@ -224,34 +217,6 @@ func (c *Checker) first(s *series, t *tree, seq int64) error {
 		return t.place(s.place, seq-1, leaf)
 	}
 	return c.report(Finding{s.place, Extra, "the line has no seal, and the log has sealed lines before it"})
-}
-
-// ownLogger marks the lines that the writer of the evidence adds to the log.
-const ownLogger = `"logger":"crawlgate.evidence"`
-
-// said is what a line of the writer says.
-type said struct {
-	Msg, Reason, Note, Previous string
-	Size, From, To              int64
-	Root                        tlog.Hash
-}
-
-// read takes what a line of the writer says of its own log. Of other lines it gives nothing.
-func (t *tree) read(at Place, line []byte) (says said) {
-	if !bytes.Contains(line, []byte(ownLogger)) || json.Unmarshal(line, &says) != nil {
-		return said{}
-	}
-	switch says.Msg {
-	case "checkpoint":
-		if says.Size > t.told {
-			t.told, t.toldAt = says.Size, at
-		}
-	case "resumed":
-		t.totals.Late += max(says.To-says.From, 0)
-	case "generation":
-		t.totals.Began = says.Reason
-	}
-	return says
 }
 
 // End reports what only the end of all logs shows, and sums up.
@@ -274,14 +239,20 @@ func (c *Checker) end(t *tree) error {
 	if t.size == 0 && t.tiles == "" && t.heard.size == 0 {
 		return nil // that nothing is known of it was found with its first line
 	}
+	earlier, later, family := c.family(t)
 	for _, g := range t.gaps {
-		if g.atBegin && g.to <= t.confirmed {
-			t.totals.Expired += g.to - g.from
+		if g.atBegin && g.to <= t.confirmed && earlier == nil {
+			if err := c.begins(t, family, g.to-g.from, g.before); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := t.missing(g); err != nil {
 			return err
 		}
+	}
+	if err := t.openEnd(later != nil); err != nil {
+		return err
 	}
 	if t.told > t.size {
 		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.told, t.size)
@@ -295,9 +266,8 @@ func (c *Checker) end(t *tree) error {
 	switch {
 	case t.next >= t.size:
 		return nil
-	case t.next == 0 && c.replaced(t):
-		t.totals.Expired = t.size
-		return nil
+	case t.next == 0 && later != nil:
+		return c.begins(t, family, t.size, later.first)
 	}
 	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.identity, t.next, t.size-1)
 	if t.heard.size == t.size {
@@ -307,15 +277,4 @@ func (c *Checker) end(t *tree) error {
 		t.last = t.heard.at
 	}
 	return c.report(Finding{t.last, Tail, message})
-}
-
-// replaced reports whether the logs have lines of a later generation of a tree that they have none
-// of.
-func (c *Checker) replaced(t *tree) bool {
-	for _, other := range c.trees {
-		if other.next > 0 && other.follows(t) {
-			return true
-		}
-	}
-	return false
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -23,6 +24,7 @@ type tree struct {
 	gone      int64         // the leaves before it were deleted; hashes over them are there
 	missed    bool          // lines are there whose leaves are gone
 	size      int64         // of the largest signed checkpoint
+	agrees    checkpoint    // of the file that is read, the last that these leaves bear out
 
 	// ahead are the checkpoints that the leaves do not reach or bear out, by size. edge is of the
 	// lines up to the first of them, which begin at from; broken says that they cannot be added up.
@@ -35,7 +37,9 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
-	own     bool // the line that is placed is the writer's
+	own     bool      // the line that is placed is the writer's
+	when    time.Time // of the line that is placed
+	ages
 	closed  bool // a later generation of the log has begun
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
@@ -51,6 +55,8 @@ type checkpoint struct {
 	size int64
 	root tlog.Hash
 	at   Place
+	// agreed is the size of one from the same file that the leaves bear out.
+	agreed int64
 }
 
 // gap is a stretch of lines that have not come: those from from to before to.
@@ -106,6 +112,7 @@ func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 		return err
 	}
 	t.lastSeq, t.last = seq, at
+	t.pass(at, seq)
 	if seq >= t.confirmed {
 		return t.behind(at, seq, hash)
 	}
@@ -185,6 +192,7 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	case seq >= t.size:
 		if !t.own {
 			t.totals.Unsealed++
+			t.unsealed(at, seq)
 		}
 		return nil
 	case seq < t.gone:
