@@ -28,7 +28,7 @@ func evidenceCommand() *cobra.Command {
 		Use:   "evidence key|head|prove SEQ [--state DIR | --gateway ADDRESS] [--name LOG] [--generation N] [--log FILE...]",
 		Short: "Shows key and newest checkpoint of a sealed access log, and proves a line of it",
 		Long: `Shows by what a sealed access log is checked: its public key, its newest signed checkpoint with the signatures of witnesses, or,
-as JSON, the proof that a line is in it. The state folder is read, which a running gateway names if --state does not.`,
+as JSON, the proof that a line is in it: lines are numbered from 0. The state folder is read, which a running gateway names if --state does not.`,
 	}, func(ctx context.Context, s streams, args []string) (int, error) {
 		if len(args) == 0 || len(args) > 2 || (len(args) == 2) != (args[0] == "prove") {
 			return exitError, errors.New("want key, head, or prove with the number of a line")

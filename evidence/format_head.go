@@ -32,6 +32,10 @@ func CheckpointText(identity string, size int64, root tlog.Hash) string {
 // signed it. Signatures that no verifier knows are left alone.
 func ParseHead(text []byte, verifiers note.Verifiers) (Head, error) {
 	n, err := note.Open(text, verifiers)
+	if unknown, ok := errors.AsType[*note.UnverifiedNoteError](err); ok && len(unknown.Note.UnverifiedSigs) > 0 {
+		s := unknown.Note.UnverifiedSigs[0]
+		return Head{}, fmt.Errorf("reading a checkpoint: %w: it wants the key %s+%08x", err, s.Name, s.Hash)
+	}
 	if err != nil {
 		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
 	}

@@ -130,8 +130,9 @@ func (t *tree) resumed(at Place, says said) error {
 }
 
 // contradicted are parts of the reasons of a generation that say that the log was not the one that
-// was signed. Others are about the key, the name and the state.
-var contradicted = []string{"that were signed", "have no checkpoint", "is not in the log", "the line behind leaf"}
+// was signed. Others are about the key, the name and the state, or that a file of the log was not
+// found: if it is gone its lines are, and a rotation by another program renames it.
+var contradicted = []string{"that were signed", "have no checkpoint"}
 
 // begun takes the first line of a generation.
 func (c *Checker) begun(t *tree, at Place, says said) error {
@@ -161,21 +162,28 @@ func (c *Checker) begun(t *tree, at Place, says said) error {
 }
 
 // openEnd judges the lines behind the newest checkpoint: they are as they should be only at the end
-// of a log that is being written.
+// of a log that is being written. A crash may leave some in a generation that has ended.
 func (t *tree) openEnd(ended bool) error {
-	kind := Incomplete
+	waited, kind := t.newest.Sub(t.openSince), Incomplete
+	long := !t.openSince.IsZero() && waited > t.patience()
 	var why string
-	switch waited := t.newest.Sub(t.openSince); {
+	switch {
 	case t.totals.Unsealed == 0 || t.told > t.size: // that a checkpoint is gone is said
 		return nil
-	case ended:
-		kind, why = Unsealed, "a later generation has begun, so none will be"
 	case t.shut.File != "" && t.openSeq > t.shutSeq:
 		why = "they stand behind the end at " + t.shut.String() + ", and no line says that the log was opened again"
-	case !t.openSince.IsZero() && waited > t.patience():
+	case long:
 		why = fmt.Sprintf("they are of %s, a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
+	case ended:
+		why = "the gateway was killed before it could sign one"
 	default:
 		return nil
+	}
+	if ended {
+		why += "; a later generation has begun"
+		if long || t.shut.File != "" {
+			kind = Unsealed
+		}
 	}
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", t.totals.Unsealed, t.identity, t.openSeq, why)})
 }

@@ -156,11 +156,11 @@ func (f *fixture) leaves(g int) (leaves []byte) {
 	}
 }
 
-// replace writes another line in place of one of generation 2, and all leaves and checkpoints anew.
+// replace writes another line in place of one of the last file, and all leaves and checkpoints anew.
 func (f *fixture) replace(g, seq int, line string) {
 	f.tb.Helper()
 	f.edit(2, func(l []string) []string {
-		l[firstSize-2*perFile+seq] = line
+		l[firstSize*(g-1)-2*perFile+seq] = line
 		return l
 	})
 	leaves := f.leaves(g)
@@ -501,7 +501,19 @@ func TestOwnAccount(t *testing.T) {
 		{"the chain names another root", -1, sealed(0, first("new key", 300)), "access-2.log:21 seal_fork", "from number 0 to 299"},
 		{"a line behind an ended generation", -1, func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize), madeUp(firstSize+1)) })
-		}, "access-2.log:21 seal_unsealed", "2 lines of gw.example/access/1 from number 300 on"},
+		}, "access-2.log:21 incomplete", "2 lines of gw.example/access/1 from number 300 on"},
+		{"lines of an hour behind an ended generation", -1, func(f *fixture) {
+			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize), madeUp(firstSize+1)) })
+			f.idle = firstSize + 2
+		}, "access-2.log:21 seal_unsealed", "they are of 1h0m1s"},
+		{"lines behind the orderly end of an ended generation", -1, func(f *fixture) {
+			f.replace(1, firstSize-1, string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"closed"}`), id(1), firstSize-1)))
+			heads := f.heads(1)
+			head, _ := evidence.ReadClaim(heads[len(heads)-1])
+			sealed(0, fmt.Sprintf(`"msg":"generation","previous":"%s","size":%d,"root":"%s"`, id(1), head.Size, head.Root))(f)
+			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize)) })
+		}, "access-2.log:21 seal_unsealed", "behind the end at access-2.log:20"},
+		{"a file was not found, or renamed", -1, sealed(0, first("line 0 of the tree is not in the log: it was at byte 158 of its file", 0)), "", ""},
 		{"a line behind the end, without a number", -1, appended("{\"robots\":{}}\n"), "access-2.log:127 seal_extra", "no seal"},
 		{"an orderly end that is not sealed itself", -1, appended(own(end, `"msg":"closed"`), own(end+1, `"msg":"checkpoint","size":1`), own(end+2, `"robots":{},"msg":"closed"`)), "", ""},
 		{"lines behind an orderly end that is sealed", -1, func(f *fixture) {

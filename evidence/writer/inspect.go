@@ -64,7 +64,7 @@ type Proof struct {
 // Prove proves a line of the newest checkpoint. The line is looked for in files of the log.
 func (s State) Prove(seq int64, files []string) (Proof, error) {
 	if seq < 0 || seq >= s.Head.Size {
-		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint, of %d lines", seq, s.Head.Size)
+		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint: lines are numbered from 0, the last one in it is %d", seq, s.Head.Size-1)
 	}
 	reader := tlog.TileHashReader(tlog.Tree{N: s.Head.Size, Hash: s.Head.Root}, evidence.Tiles(s.folder))
 	leaf, err := reader.ReadHashes([]int64{tlog.StoredHashIndex(0, seq)})
