@@ -215,6 +215,9 @@ func TestParseHead(t *testing.T) {
 		if (err == nil) != ok || ok && (h.Size != 5 || h.Root != root || h.Identity != "g/a/1" || !bytes.Equal(h.Note, signed)) {
 			t.Errorf("%q: %+v, %v", text, h, err)
 		}
+		if _, err := ParseHead(signed, note.VerifierList()); err == nil || !strings.Contains(err.Error(), "it wants the key g/a/1+") {
+			t.Errorf("%q without a key: %v", text, err)
+		}
 		signed[len(text)/2]++
 		if _, err := ParseHead(signed, known); err == nil {
 			t.Errorf("%q with another byte", text)

@@ -281,6 +281,11 @@ func TestEvidenceCommands(t *testing.T) {
 		return string(out)
 	}
 	key, head := show("key"), show("head")
+	size := strings.Split(head, "\n")[1]
+	cmd := exec.CommandContext(t.Context(), binary, "robots", "evidence", "--gateway", "unix/"+g.adminSocket(), "prove", size)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "line "+size+" is not in the newest checkpoint: lines are numbered from 0") {
+		t.Errorf("prove %s: %v: %s", size, err, out)
+	}
 	if !strings.HasPrefix(key, "gw1.acme.example/access/1+") || !strings.HasPrefix(head, "gw1.acme.example/access/1\n") {
 		t.Errorf("key %q, head %q", key, head)
 	}

@@ -156,7 +156,7 @@ func (f *fixture) leaves(g int) (leaves []byte) {
 	}
 }
 
-// replace writes another line in place of one of the last file, and all leaves and checkpoints anew.
+// replace changes a line of the last file, and makes all leaves and checkpoints of it again.
 func (f *fixture) replace(g, seq int, line string) {
 	f.tb.Helper()
 	f.edit(2, func(l []string) []string {

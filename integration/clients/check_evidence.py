@@ -123,6 +123,20 @@ def said_in(lines):
             yield place, said["size"], base64.b64decode(said["root"])
 
 
+def check_chain(generations, newest):
+    """Holds what the first line of each generation says of the one before against the checkpoints of that."""
+    for identity, lines in generations.items():
+        place, line = lines[0]
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        before = said.get("previous")
+        if said.get("msg") == "generation" and "size" in said and before in newest:
+            if (said["size"], base64.b64decode(said["root"])) != newest[before]:
+                faults.append(f"{place}: the last checkpoint of {before} is not that of {said['size']} lines")
+
+
 def tile_path(level, n, width):
     """The path of a tile (C2SP tlog-tiles)."""
     path = f"{n % 1000:03d}"
@@ -177,18 +191,19 @@ def check(folder, lines, scratch):
         shown = f.read()
         if shown.splitlines()[1] != str(newest) or shown not in all_of_them.read().split("--\n"):
             faults.append(f"{folder}/checkpoint is not the newest")
-    return key[0], {"lines": len(lines), "checkpoints": len(heads), "newest": newest}
+    return key[0], {"lines": len(lines), "checkpoints": len(heads), "newest": newest}, max(heads, default=(0, b""))
 
 
 def main():
     state, files = sys.argv[1], sys.argv[2:]
-    generations, found = by_generation(files), {}
+    generations, found, newest = by_generation(files), {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in sorted(filter(str.isdigit, os.listdir(state)), key=int):
             folder = os.path.join(state, name)
             identity = open(os.path.join(folder, "vkey"), encoding="utf-8").read().split("+")[0]
-            identity, found[identity] = check(folder, generations.pop(identity, []), scratch)
-    for identity in generations:
+            identity, found[identity], newest[identity] = check(folder, generations.get(identity, []), scratch)
+    check_chain(generations, newest)
+    for identity in generations.keys() - found.keys():
         faults.append(f"{identity} has lines and no state")
     print(json.dumps({"generations": found, "faults": faults}, indent=1))
     sys.exit(1 if faults else 0)
