@@ -212,17 +212,17 @@ func (a *auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error 
 			a.counts.Gaps.Clamped++
 		}
 	}
-	s, ok := sendingOf(e, at, delay)
-	if !ok {
+	s := sending{place: at, agent: Label(e.Robots.Agent), at: sentAt(e.Robots), delay: delay}
+	if s.at.IsZero() {
 		a.counts.Gaps.Untimed++
 		return nil
 	}
 	for _, p := range a.hosts.add(v.host, s, &a.counts.Gaps) {
 		f := Finding{
 			Place: p.second.place, Kind: KindGap, Agent: p.second.agent,
-			Message: fmt.Sprintf("sent at most %s after %s:%d, the Crawl-delay is %s",
-				p.most.Round(time.Millisecond), p.first.place.File, p.first.place.Line, p.delay),
-			Gap: &Gap{After: p.first.place, Host: v.host, Most: p.most.Seconds(), Delay: p.delay.Seconds()},
+			Message: fmt.Sprintf("sent %s after %s:%d, the Crawl-delay is %s",
+				p.gap.Round(time.Millisecond), p.first.place.File, p.first.place.Line, p.delay),
+			Gap: &Gap{After: p.first.place, Host: v.host, Most: p.gap.Seconds(), Delay: p.delay.Seconds()},
 		}
 		if f.Place == at {
 			f.URL = e.Request.URI

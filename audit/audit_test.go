@@ -474,7 +474,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		text := logOf(t, lines...)
 		return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 	}
-	untimed := at(0)
+	untimed := request{took: 10, sent: -1}.line(t, store)
 	delete(untimed, "ts")
 	var findings, places []string
 	texts := [][]Source{

@@ -100,7 +100,7 @@ type Gap struct {
 	// After is the request before.
 	After Place  `json:"after"`
 	Host  string `json:"host"`
-	// Most is the longest that the gap can have been, and Delay its required length, both in seconds.
+	// Most is how long the gap was, and Delay how long it should have been, both in seconds.
 	Most  float64 `json:"most_s"`
 	Delay float64 `json:"delay_s"`
 }

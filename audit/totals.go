@@ -73,7 +73,7 @@ func (t Totals) Unproven() (n int64) {
 	for _, lines := range t.NotProvable {
 		n += lines
 	}
-	n += t.Unjudged + t.Torn + t.Gaps.Undecided + t.Gaps.Late + t.Gaps.Untimed + t.Caps.Texts + t.Caps.Hosts
+	n += t.Unjudged + t.Torn + t.Gaps.Late + t.Gaps.Untimed + t.Caps.Texts + t.Caps.Hosts
 	if t.Seals != nil {
 		n += t.Seals.WithoutSeal
 		for _, l := range t.Seals.Logs {
@@ -86,13 +86,12 @@ func (t Totals) Unproven() (n int64) {
 // GapTotals are about pairs of requests that follow each other to one host with a Crawl-delay.
 type GapTotals struct {
 	Pairs int64 `json:"pairs"`
-	// Kept had the delay between their turns, Short were closer, of Undecided the log does not tell.
-	Kept      int64 `json:"kept"`
-	Short     int64 `json:"short"`
-	Undecided int64 `json:"undecided"`
+	// Kept had the delay between them, Short were closer.
+	Kept  int64 `json:"kept"`
+	Short int64 `json:"short"`
 	// Late are requests whose neighbours were forgotten when their line came.
 	Late int64 `json:"late"`
-	// Untimed are requests whose line has no time or no duration.
+	// Untimed are requests whose line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
 	// Clamped are requests whose Crawl-delay is above the operator's bound.
 	Clamped int64 `json:"clamped"`

@@ -46,10 +46,14 @@ func auditStore(t *testing.T) (path string, sha [32]byte) {
 func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) string {
 	t.Helper()
 	end := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(after) * time.Millisecond)
+	rec := d.Record()
+	if d.Allowed {
+		rec.SentAt = float64(end.UnixMilli()-40) / 1e3
+	}
 	line, err := json.Marshal(map[string]any{
 		"level": "info", "ts": float64(end.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "handled request",
 		"request":  map[string]any{"method": "GET", "uri": rawURL},
-		"duration": 0.04, "status": d.Reason.Info().Status, "robots": d.Record(),
+		"duration": 0.04, "status": d.Reason.Info().Status, "robots": rec,
 	})
 	if err != nil {
 		t.Fatal(err)

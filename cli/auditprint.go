@@ -85,9 +85,8 @@ func auditSummary(t audit.Totals) *table {
 	s.row("gaps under a Crawl-delay", g.Pairs)
 	s.row("  kept", g.Kept)
 	s.row("  too short", g.Short)
-	s.row("  undecided", g.Undecided)
 	s.fact("  not compared: late lines", number(g.Late))
-	s.fact("  not compared: lines without times", number(g.Untimed))
+	s.fact("  not compared: lines without the time of sending", number(g.Untimed))
 	s.fact("requests under a Crawl-delay that was cut", number(g.Clamped))
 	if t.Seals != nil {
 		s.fact("lines without a seal, before the first sealed one", number(t.Seals.WithoutSeal))

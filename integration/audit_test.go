@@ -35,7 +35,7 @@ type auditRun struct {
 		Foreign     int64            `json:"not_ours"`
 		Replayed    int64            `json:"replayed"`
 		NotProvable map[string]int64 `json:"not_provable"`
-		Gaps        struct{ Pairs, Kept, Short, Undecided int64 }
+		Gaps        struct{ Pairs, Kept, Short int64 }
 		Agents      []struct {
 			Agent   string `json:"agent"`
 			Owner   string `json:"owner"`

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // TestPacePerSite paces by registrable domain: hosts of one company share a clock, others do not. Nothing leaves, so
@@ -47,6 +49,11 @@ func TestPacePerSite(t *testing.T) {
 		}
 		if step.want == http.StatusTooManyRequests {
 			checkRefusal(t, a, 10*time.Second, 30*time.Second)
+		}
+	}
+	for _, l := range g.logs(9) { // docs/access-log.md, sent_at
+		if sent := l.Robots.SentAt > 0; sent != (l.Robots.Decision == enforce.OutcomeAllow) {
+			t.Errorf("%+v", l.Robots)
 		}
 	}
 }

@@ -88,6 +88,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	}
 	defer x.slot.Done()
 	if s.egressOff {
+		x.sentAt = time.Now()
 		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
 	return x.forward(target)
